@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# One call a plug-in: halay_plugin(transport shm shm.c ring.c ...)
+#   halay_transport_shm        a static library, for the tests that link it in
+#   halay-transport-shm.so     the plug-in, in lib/halay/, found at run time
+function(halay_plugin kind name)
+  add_library(halay_${kind}_${name} STATIC ${ARGN})
+  target_include_directories(halay_${kind}_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
+  add_library(halay_${kind}_${name}_plugin MODULE ${ARGN})
+  target_include_directories(halay_${kind}_${name}_plugin PRIVATE ${PROJECT_SOURCE_DIR}/include)
+  set_target_properties(halay_${kind}_${name}_plugin PROPERTIES
+    PREFIX "" OUTPUT_NAME halay-${kind}-${name}
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/halay)
+  install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
+endfunction()
+
+# halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [LABELS x] [TIMEOUT s]): one program, one ctest.
+function(halay_test group name)
+  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
+  add_executable(test_${group}_${name} ${T_SOURCES})
+  target_link_libraries(test_${group}_${name} PRIVATE ${T_LIBS} pthread m)
+  target_include_directories(test_${group}_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
+    ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
+  add_test(NAME ${group}/${name} COMMAND test_${group}_${name} ${T_ARGS})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 60)
+  endif()
+  set_tests_properties(${group}/${name} PROPERTIES LABELS ${group} TIMEOUT ${T_TIMEOUT}
+    SKIP_RETURN_CODE 77)
+endfunction()

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * halay.h - all that a program needs: MPI-like collectives over RDMA, shared memory and threads.
+ *
+ * Conventions, for every function here unless it says otherwise:
+ *  - It returns 0 (HALAY_OK) or a negative HALAY_E* code; objects come back through the last
+ *    parameter, which is set only on success.
+ *  - Counts are elements, not bytes. Buffers belong to the caller and must stay valid and, for the
+ *    non-blocking forms, untouched until the request is complete. Nothing is kept after that, and
+ *    after an error return no byte of them changes any more.
+ *  - Collectives are called by every rank of the communicator, in the same order, with the same
+ *    count, type, operation and root. A call that differs on one rank ends with the same error on
+ *    all of them; halay_comm_verdict() then says who, where, what and what to do.
+ *  - Every call returns by the communicator's deadline (30 s unless set otherwise).
+ *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
+ *    the program; different communicators may be used by different threads at the same time.
+ *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
+ */
+#ifndef HALAY_HALAY_H
+#define HALAY_HALAY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HALAY_VERSION_MAJOR 0
+#define HALAY_VERSION_MINOR 1
+#define HALAY_VERSION_PATCH 0
+
+#if defined(__GNUC__)
+#define HALAY_API __attribute__((visibility("default")))
+#else
+#define HALAY_API
+#endif
+
+/* ------------------------------------------------------------------ results */
+
+/* The numbers are stable: they are part of the ABI and never reused. */
+enum {
+    HALAY_OK = 0,
+    HALAY_INPROGRESS = 1,   /* not an error: an event will follow (contracts), or not done yet (test) */
+    HALAY_EINVAL = -1,      /* an argument no call could accept */
+    HALAY_ENOMEM = -2,      /* memory, descriptors or address space ran out */
+    HALAY_EUNSUPPORTED = -3,/* legal, but not offered here */
+    HALAY_ESTATE = -4,      /* freed, finalized, initialized twice, or in use */
+    HALAY_EMISMATCH = -5,   /* ranks called different collectives, or with different arguments */
+    HALAY_ETIMEOUT = -6,    /* the deadline passed; the verdict names who was missing */
+    HALAY_EPEER = -7,       /* a rank died, or cannot be reached any more */
+    HALAY_ETRANSPORT = -8,  /* a transport failed */
+    HALAY_EBOOT = -9,       /* a launcher announced ranks, and they could not be found */
+    HALAY_EFORKED = -10,    /* called in a forked child */
+    HALAY_EPLAN = -11,      /* a plan without a valid certificate: refused */
+    HALAY_EAGAIN = -12,     /* full for now: try again (contracts only) */
+    HALAY_EINTERNAL = -13   /* a bug in Halay */
+};
+
+/* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
+HALAY_API const char *halay_strerror(int code);
+
+/* "0.1.0", the version of the library that is loaded. */
+HALAY_API const char *halay_version(void);
+
+/* ------------------------------------------------------------------ types and operations */
+
+typedef enum halay_type {
+    HALAY_INT8 = 0,
+    HALAY_UINT8,
+    HALAY_INT16,
+    HALAY_UINT16,
+    HALAY_INT32,
+    HALAY_UINT32,
+    HALAY_INT64,
+    HALAY_UINT64,
+    HALAY_BOOL,       /* one byte; any non-zero byte is true, results are 0 or 1 */
+    HALAY_FLOAT16,    /* IEEE binary16; summed in float32, rounded once per reduce step */
+    HALAY_BFLOAT16,   /* as FLOAT16, with bfloat16's format */
+    HALAY_FLOAT32,
+    HALAY_FLOAT64,
+    HALAY_COMPLEX64,  /* two float32: real, imaginary */
+    HALAY_COMPLEX128, /* two float64 */
+    HALAY_TYPE_COUNT
+} halay_type_t;
+
+/*
+ * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL; MIN, MAX all but BOOL and the
+ * complex types; LAND, LOR, LXOR integers and BOOL; BAND, BOR, BXOR integers and BOOL.
+ * Floating point: a NaN result is always the positive quiet NaN without payload; MIN and MAX return
+ * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one true
+ * division in the accumulation type; integers truncate toward zero.
+ */
+typedef enum halay_op {
+    HALAY_SUM = 0,
+    HALAY_PROD,
+    HALAY_MIN,
+    HALAY_MAX,
+    HALAY_AVERAGE,
+    HALAY_LAND,
+    HALAY_LOR,
+    HALAY_LXOR,
+    HALAY_BAND,
+    HALAY_BOR,
+    HALAY_BXOR,
+    HALAY_OP_COUNT
+} halay_op_t;
+
+/* Bytes of one element, or 0 for a type that does not exist. */
+HALAY_API size_t halay_type_bytes(halay_type_t type);
+/* "float32", "sum"; "?" for one that does not exist. */
+HALAY_API const char *halay_type_name(halay_type_t type);
+HALAY_API const char *halay_op_name(halay_op_t op);
+/* 1 if the operation takes the type, else 0. */
+HALAY_API int halay_op_takes(halay_op_t op, halay_type_t type);
+
+/* As `in`: the input is in `out` already (see each collective). */
+#define HALAY_IN_PLACE ((const void *)-1)
+
+/* ------------------------------------------------------------------ context */
+
+typedef struct halay_context halay_context_t;
+typedef struct halay_comm halay_comm_t;
+typedef struct halay_request halay_request_t;
+
+struct halay_boot_ops;
+struct halay_transport_ops;
+struct halay_device_ops;
+
+/*
+ * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job is
+ * found through PMIx, and everything else is chosen. Zero and NULL always mean "choose".
+ */
+typedef struct halay_config {
+    size_t size;                                  /* of this struct, for growth */
+    const struct halay_boot_ops *boot;            /* how to find the peers (boot.h) */
+    void *boot_arg;                               /* handed to boot->open */
+    const struct halay_transport_ops *transport;  /* the only transport to use (transport.h) */
+    const char *transport_options;                /* handed to transport->open */
+    const struct halay_device_ops *device;        /* who reduces and copies (device.h) */
+    void *device_arg;                             /* handed to device->open */
+    uint64_t deadline_ns;                         /* of the world communicator; HALAY_DEADLINE */
+    const char *algorithm;                        /* "allreduce=ring,..."; HALAY_ALGORITHM */
+    const char *isa;                              /* "scalar", "avx2", "avx512"; HALAY_ISA */
+    char *error;                                  /* halay_init's reason for failing is put here */
+    size_t error_bytes;
+} halay_config_t;
+
+#define HALAY_CONFIG_INIT {sizeof(halay_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/*
+ * Finds the job and makes a context. Started by no launcher, the job has one rank. Where a launcher
+ * announced more than one rank and they cannot be found, it fails (HALAY_EBOOT) and says what to add.
+ * A process may hold one context of a job at a time (HALAY_ESTATE otherwise), and may make a new one
+ * after halay_finalize(), any number of times. The reason for a failure goes to config->error and to
+ * standard error.
+ */
+HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context);
+
+/*
+ * Ends the context and frees it with all its communicators and requests; takes NULL. Not collective:
+ * peers that still wait for this rank get an error that names it. Requests still in flight are ended
+ * with an error on all ranks, and HALAY_ESTATE is returned; the context is gone all the same.
+ */
+HALAY_API int halay_finalize(halay_context_t *context);
+
+/* Where this rank stands. */
+typedef struct halay_topology {
+    size_t size;     /* of this struct, set by the caller */
+    int rank, nranks;
+    int local_rank, local_nranks; /* among the ranks of this node */
+    int node, nnodes;             /* the node's number: also the rank among ranks of equal local rank */
+    char host[64];
+    char launcher[32];            /* "pmix", "alone", ... */
+    char transport[32];           /* "shm", "inproc", "none" (one rank) */
+} halay_topology_t;
+
+HALAY_API int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
+
+/* What has been moved and done since halay_init(); counters only grow. */
+typedef struct halay_counters {
+    size_t size; /* of this struct, set by the caller */
+    uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
+    uint64_t operations, errors, connections, sleeps, plans_made, plans_proved;
+} halay_counters_t;
+
+HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);
+
+/*
+ * Makes progress on everything in the context; where there is nothing to do, sleeps until something
+ * arrives, halay_context_wake() is called, or timeout_ns have passed (0: does not sleep).
+ */
+HALAY_API int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);
+/* Wakes every thread that sleeps in halay_context_progress(). */
+HALAY_API void halay_context_wake(halay_context_t *context);
+
+/* ------------------------------------------------------------------ communicators */
+
+/* All ranks of the job. Belongs to the context; must not be freed. */
+HALAY_API int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
+
+HALAY_API int halay_comm_rank(const halay_comm_t *comm, int *rank);
+HALAY_API int halay_comm_size(const halay_comm_t *comm, int *nranks);
+
+/*
+ * A communicator of the same ranks whose messages never meet those of the old one. Collective, but
+ * sends nothing. Communicators must be made from one parent in the same order on all ranks.
+ */
+HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
+
+/*
+ * One communicator for each colour, ranked by key, then by old rank. A negative colour takes part and
+ * gets NULL. Collective: gathers one (colour, key) pair from each rank.
+ */
+HALAY_API int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split);
+
+/* Frees it; takes NULL. Local. HALAY_ESTATE while requests are in flight, and for the world. */
+HALAY_API int halay_comm_free(halay_comm_t *comm);
+
+/* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused. */
+HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
+
+/*
+ * Sets *called to 1 if another rank is known to have entered the next call on this communicator,
+ * which this rank has not made yet. Makes no progress itself.
+ */
+HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
+
+/* Why the last failed call on a communicator failed: the same on every rank. */
+typedef struct halay_verdict {
+    size_t size;  /* of this struct, set by the caller */
+    int code;     /* HALAY_E*, 0 if no call has failed */
+    int rank;     /* at fault, in this communicator; -1 if no single one is */
+    int other;    /* the other side of a mismatch; -1 if there is none */
+    uint32_t sequence;  /* number of the call on this communicator */
+    char host[64];      /* of the rank at fault */
+    char text[512];     /* the whole message: call, rank, host, evidence, remedy */
+} halay_verdict_t;
+
+HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
+
+/* ------------------------------------------------------------------ collectives */
+
+/*
+ * out[i] = in[i] of rank 0 OP in[i] of rank 1 ..., count elements on every rank. The result has the
+ * same bits on all ranks. IN_PLACE: the input is out. in and out must otherwise not overlap.
+ */
+HALAY_API int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_op_t op, halay_comm_t *comm);
+
+/* buffer of rank `root` to all; count elements. Returns when all ranks are known to have called. */
+HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
+                              halay_comm_t *comm);
+
+/*
+ * out = in of rank 0, then of rank 1, ...; count elements from each rank, so out has room for
+ * nranks * count. IN_PLACE: this rank's input stands at out + rank * count already.
+ */
+HALAY_API int halay_allgather(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_comm_t *comm);
+
+/*
+ * As halay_allgather, with counts[r] elements from rank r, put at out + displs[r] elements. counts
+ * and displs (nranks each, the same counts on all ranks) are read before the call returns, displs may
+ * be NULL: one after the other. The blocks must not overlap.
+ */
+HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
+                               const size_t displs[], halay_type_t type, halay_comm_t *comm);
+
+/*
+ * in has nranks * count elements; out gets the reduced block number `rank` of count elements.
+ * IN_PLACE: the input is out (nranks * count elements), the result stands in its first count; what
+ * follows those is undefined.
+ */
+HALAY_API int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
+                                   halay_op_t op, halay_comm_t *comm);
+
+/* Returns when all ranks have called. */
+HALAY_API int halay_barrier(halay_comm_t *comm);
+
+/*
+ * The same, returning at once: the result is in when halay_request_wait() or _test() says so. Many
+ * may be in flight; they make progress in any call that waits and in halay_context_progress().
+ * An error in the arguments is reported by the wait, as to all other ranks, where a request could be
+ * made at all.
+ */
+HALAY_API int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type,
+                               halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root,
+                               halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type,
+                               halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iallgatherv(const void *in, void *out, const size_t counts[],
+                                const size_t displs[], halay_type_t type, halay_comm_t *comm,
+                                halay_request_t **request);
+HALAY_API int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
+                                    halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ibarrier(halay_comm_t *comm, halay_request_t **request);
+
+/* Waits for the request, frees it and returns its result. NULL is HALAY_EINVAL. */
+HALAY_API int halay_request_wait(halay_request_t *request);
+/*
+ * Makes progress once. HALAY_INPROGRESS: not done, the request lives on. Otherwise as
+ * halay_request_wait(): the result, and the request is freed.
+ */
+HALAY_API int halay_request_test(halay_request_t *request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * training.h - named tensors: submitted by name, from any thread, in any order on different ranks;
+ * executed in one agreed order. What the Python surface stands on.
+ */
+#ifndef HALAY_TRAINING_H
+#define HALAY_TRAINING_H
+
+#include "halay.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct halay_trainer halay_trainer_t;
+/* A submitted tensor; 0 is never one. */
+typedef uint64_t halay_ticket_t;
+
+#define HALAY_TENSOR_NAME_MAX 256 /* bytes, with the final zero */
+
+/*
+ * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
+ * thread, which sleeps unless there is work. Collective. comm must outlive it.
+ */
+HALAY_API int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
+                                   halay_trainer_t **trainer);
+/* Ends the thread. Tensors that are still out end with HALAY_ESTATE. Takes NULL. */
+HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
+
+/*
+ * Submits a tensor. name: unique among those that this rank has out (HALAY_EINVAL, nothing is
+ * submitted). The buffers belong to the trainer until the ticket is waited for. The operation runs
+ * once every rank has submitted the name with the same type, count, operation and root; if they
+ * differ, it ends on all ranks with HALAY_EMISMATCH and a text that prints both sides.
+ * allreduce: out = postscale * (sum over ranks of prescale * in), for SUM; scales must be 1 for other
+ * operations and for integer types AVERAGE truncates as halay_allreduce does. in == out is in place.
+ */
+HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
+                                      void *out, size_t count, halay_type_t type, halay_op_t op,
+                                      double prescale, double postscale, halay_ticket_t *ticket);
+HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
+                                      size_t count, halay_type_t type, int root,
+                                      halay_ticket_t *ticket);
+/*
+ * in: rows of row_count elements, nrows of them, which may differ between ranks; row_count may not.
+ * The result is allocated by the trainer: halay_trainer_result() tells where and how many elements it
+ * has, and rows[r] of each rank; it lives until the ticket is released.
+ */
+HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
+                                      size_t nrows, size_t row_count, halay_type_t type,
+                                      halay_ticket_t *ticket);
+HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
+                                    halay_ticket_t *ticket);
+
+/* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never blocks. */
+HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
+
+/*
+ * Waits until it is done (making progress in the caller's thread) and returns its result. The ticket
+ * stays valid until halay_trainer_release(). text (may be NULL) gets the reason for an error.
+ */
+HALAY_API int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
+                                 size_t text_bytes);
+HALAY_API int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
+                                   const void **data, size_t *count, const size_t **rows);
+/* Takes 0. A ticket that is not done is waited for first. */
+HALAY_API void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
+
+/* One line an operation: name, monotonic times in ns of submit, start and end. Oldest 65,536 kept. */
+typedef struct halay_trace {
+    char name[64];
+    uint64_t submit_ns, start_ns, end_ns, bytes;
+} halay_trace_t;
+/* Copies up to max of them, oldest first, and forgets them. Returns how many. */
+HALAY_API size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
