@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boot.h - contract of a bootstrap: how a process finds out which rank of which job it is, and
- * exchanges one small record a rank, once. All else goes over Halay's own connections.
+ * boot.h - contract of a bootstrap: how a process finds out which rank of which job it is, where the
+ * others are, and a secret that only they know. All else goes over Halay's own connections.
  *
- * A bootstrap is one folder with one `const` table. Life: probe, open, put, fence, get..., close.
- * A process may open, close and open again; each open is a new epoch of the same job, and only the
- * first has to reach the launcher: the job's identity is kept (docs/decisions/0002).
+ * A bootstrap is one folder with one `const` table. A process may open, close and open again; each
+ * open is a new epoch of the same job, and only the first has to reach the launcher: the job's
+ * identity is kept (docs/decisions/0002).
  */
 #ifndef HALAY_BOOT_H
 #define HALAY_BOOT_H
@@ -24,9 +24,6 @@ extern "C" {
 
 /* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no newline. */
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
-
-/* The record that a rank puts: fixed, small, opaque to the bootstrap. */
-#define HALAY_BOOT_RECORD_BYTES 8
 
 typedef struct halay_boot_info {
     size_t size;         /* of this struct, set by the caller */
@@ -54,21 +51,16 @@ typedef struct halay_boot_ops {
     int (*probe)(int *announced);
 
     /*
-     * Joins the job and fills *info. May block, at most until deadline_ns from now. Errors:
-     * HALAY_EBOOT (logged with cause and remedy), HALAY_ESTATE (this process holds the job open
-     * already, or it inherited a rank's environment without being that rank).
+     * Joins the job and fills *info. Collective over the job in the first epoch: one exchange of one
+     * record a node. May block, at most until deadline_ns from now. HALAY_EBOOT (logged with cause
+     * and remedy); HALAY_ESTATE (this process holds the job open already, or it inherited a rank's
+     * environment without being that rank).
      */
     int (*open)(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
                 halay_boot_info_t *info, halay_boot_t **boot);
 
-    /* Stores this rank's record of HALAY_BOOT_RECORD_BYTES. Before fence; does not block. */
-    int (*put)(halay_boot_t *boot, const void *record);
-
-    /* Waits until all ranks have called it, at most deadline_ns; then records can be got. Once. */
-    int (*fence)(halay_boot_t *boot, uint64_t deadline_ns);
-
-    /* Rank r's record, and its node's number and host name (host: 64 bytes). Does not block. */
-    int (*get)(halay_boot_t *boot, int rank, void *record, int *node, char *host);
+    /* Where rank r runs: its node's number and host name (64 bytes). Does not block. */
+    int (*get)(const halay_boot_t *boot, int rank, int *node, char *host);
 
     /* Joins a running job at an address, as an additional rank. HALAY_EUNSUPPORTED where it cannot. */
     int (*join)(halay_boot_t *boot, const char *address);

@@ -55,7 +55,7 @@ typedef struct halay_transport_params {
     const char *options;     /* the transport's own, or NULL */
     halay_log_fn log;
     void *log_arg;
-    void *arg;               /* inproc: the hub shared by the threads; NULL elsewhere */
+    void *arg;               /* config->boot_arg: inproc finds the hub that the threads share in it */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {
