@@ -1,0 +1,432 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * core.h - the objects of the core and who owns whom.
+ *
+ *   context -> transport, device, boot, peers, certificates, communicators
+ *   comm    -> group, plan cache, window of calls
+ *   request -> one call in its comm's window: the plan being executed
+ *
+ * Everything below is protected by context->mutex, but for the fields said to be constant. A function
+ * named hly_* expects the mutex to be held unless it says otherwise.
+ */
+#ifndef HLY_CORE_H
+#define HLY_CORE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <halay/boot.h>
+#include <halay/device.h>
+#include <halay/halay.h>
+#include <halay/plan.h>
+#include <halay/transport.h>
+
+#include "wire.h"
+
+#define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
+#define HLY_SLOTS  32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
+#define HLY_CONTROL_MAX 32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX 65536
+#define HLY_COMMS_MAX 65536
+#define HLY_PLANS_MAX 256 /* kept a communicator */
+#define HLY_LANDINGS_MAX 65536
+#define HLY_GRACE_NS 400000000ull  /* for the others to agree on a dead or an absent rank */
+
+enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
+
+struct hly_link { /* of a circular list; an element in no list points to itself */
+    struct hly_link *next, *prev;
+};
+
+/* ---------------------------------------------------------------- peers and what is sent to them */
+
+struct hly_out;
+
+struct hly_peer { /* lives as long as the context */
+    struct hly_peer *hash_next;
+    halay_peer_id_t id;
+    int world_rank;
+    halay_ep_t *ep; /* the way to it, or NULL */
+    bool greeted;   /* the hello is on its way */
+    bool dead;
+    struct hly_link queue;   /* of hly_out that the transport did not take yet */
+    struct hly_link waiting; /* in context->busy_peers while queue is not empty */
+    char evidence[128];      /* why it is dead */
+};
+
+enum hly_out_kind { HLY_OUT_CONTROL, HLY_OUT_EAGER, HLY_OUT_STAGED, HLY_OUT_PUT, HLY_OUT_TAGGED,
+                    HLY_OUT_DEVICE };
+
+struct hly_segment {
+    char *address;
+    size_t bytes;
+};
+
+/* Something under way: a message not accepted or not complete yet, or work of a device. */
+struct hly_out {
+    struct hly_link link; /* peer->queue, or request->flying, or the free list */
+    enum hly_out_kind kind;
+    struct hly_peer *peer;
+    halay_request_t *request; /* NULL: control */
+    uint32_t step;
+    struct hly_header header;
+    struct hly_segment segment[2];
+    uint32_t nsegments;
+    uint64_t sent_bytes;      /* STAGED, EAGER: accepted so far */
+    uint32_t flying;          /* transport completions to come */
+    int status;               /* first failure of those */
+    bool accepted;            /* nothing left to hand to the transport */
+    bool revoke;              /* PUT, TAGGED: answer REVOKED when it is complete */
+    uint64_t revoke_cookie;
+    struct hly_ready ready;   /* PUT, TAGGED */
+    uint32_t payload_bytes;   /* CONTROL: of the payload that follows in `payload` */
+    unsigned char payload[sizeof(struct hly_verdict_wire)];
+};
+
+/* A message that came before it could be used. */
+struct hly_stash {
+    struct hly_link link;
+    struct hly_header header;
+    size_t bytes;
+    unsigned char data[] __attribute__((aligned(16)));
+};
+
+/* Where an announced message goes; its number and generation travel as cookie and immediate. */
+struct hly_landing {
+    halay_request_t *request; /* NULL: free */
+    struct hly_peer *peer;
+    uint32_t step;
+    uint16_t generation;
+    uint8_t mode;
+    bool revoking;
+    halay_mem_t *mem;
+    uint32_t next_free;
+};
+
+/* ---------------------------------------------------------------- calls */
+
+struct hly_call {
+    struct hly_brief brief;
+    uint64_t signature;
+    const void *in;
+    void *out;
+    const size_t *counts, *displs; /* allgatherv, while the call is being made */
+};
+
+struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
+    struct hly_plan *next;
+    uint32_t planner, root, in_place;
+    halay_plan_t *plan;
+    uint64_t hash;               /* what the certificate says */
+    struct hly_peer **peers;     /* for each step; NULL where it has none */
+    uint32_t *successors;        /* successors of step i: successor_first[i] .. [i + 1] */
+    uint32_t *successor_first;
+    uint32_t *table;             /* open addressing over (kind, peer, edge) -> step */
+    uint32_t table_mask;
+    uint32_t running;            /* requests that use it now */
+    halay_request_t *spare;      /* requests that can be used again */
+};
+
+enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
+
+struct hly_step_run {
+    uint64_t arrived;   /* RECV: bytes */
+    uint8_t state;
+    uint8_t pending;    /* predecessors not done yet */
+    bool announced;     /* SEND: a READY came */
+    bool heard;         /* RECV: an EAGER part came (tells 0 bytes from none) */
+    uint32_t landing;   /* RECV: index + 1 */
+    struct hly_ready *ready; /* SEND: the announcement, from the stash of the context */
+    uint64_t cookie;
+};
+
+enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
+
+struct halay_request {
+    uint32_t magic;
+    enum hly_request_state state;
+    halay_context_t *context;
+    halay_comm_t *comm;
+    halay_request_t *next;     /* spare list, or queue of the communicator */
+    struct hly_call call;
+    uint32_t sequence;
+    int result;
+    bool blocking;
+    struct hly_plan *plan;     /* NULL where the arguments allow none */
+    char *in, *out, *scratch;
+    size_t scratch_bytes;      /* room */
+    size_t slot_bytes;
+    size_t element_bytes;
+    size_t *block_offset;      /* allgatherv: bytes, nranks; else NULL */
+    size_t *block_bytes;
+    uint64_t started_ns, deadline_ns;
+    uint32_t steps_done;
+    uint32_t ready_head, ready_tail;
+    uint32_t *ready;           /* queue of startable steps; each enters once */
+    struct hly_step_run *run;
+    struct hly_link flying;    /* hly_out that the transport or the device holds */
+    uint32_t landings;         /* open */
+    struct hly_link link;      /* context->requests while running */
+};
+
+/* Where the call of one sequence stands on this rank. */
+struct hly_fault {
+    bool raised;   /* this rank knows of a failure */
+    bool entered;  /* and its call has been made: it takes part in the agreement */
+    bool slow;     /* someone is dead or absent: ends by time, not by rounds */
+    uint32_t round;       /* next to be heard */
+    uint32_t heard;       /* bits: rounds that came */
+    uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
+    uint64_t deadline_ns; /* when the agreement ends anyway */
+    uint64_t absent_ns;   /* when silent neighbours are called absent */
+    struct hly_verdict_wire verdict;
+};
+
+struct hly_slot {
+    uint32_t sequence;
+    halay_request_t *request; /* NULL: not made yet */
+    struct hly_link stash;
+    struct hly_fault *fault;  /* NULL: all is well */
+};
+
+struct hly_group { /* ranks of a communicator as runs of world ranks */
+    uint32_t nruns;
+    int nranks;
+    struct hly_run {
+        int first_rank, first_world, stride, count;
+    } run[];
+};
+
+struct halay_comm {
+    uint32_t magic;
+    uint64_t id;
+    halay_context_t *context;
+    struct hly_link link;   /* context->comms */
+    struct hly_group *group;
+    int rank, nranks;
+    uint32_t children;      /* made of it so far */
+    uint64_t deadline_ns;
+    uint32_t next_sequence; /* of the next call */
+    uint32_t oldest;        /* first call that is not complete */
+    uint32_t started;       /* first call that is not started */
+    struct hly_slot slots[HLY_SLOTS];
+    halay_request_t *queue_head, *queue_tail; /* beyond the window */
+    struct hly_plan *plans;
+    uint32_t nplans;
+    uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
+    bool broken;            /* a rank is lost: every later call fails with `last` */
+    struct hly_verdict_wire last;
+    uint32_t last_sequence;
+    bool failed;            /* `last` is valid */
+};
+
+/* ---------------------------------------------------------------- context */
+
+struct hly_certificate {
+    struct hly_certificate *next;
+    uint32_t planner, version, nranks, rank, root, in_place;
+    uint64_t hash;
+};
+
+struct hly_settings {
+    uint64_t deadline_ns;
+    int level;                 /* HALAY_DEBUG */
+    char isa[16];
+    char transport[32];        /* HALAY_TRANSPORT */
+    char plugin_dir[256];
+    char algorithm[176];
+    uint32_t planner[HALAY_COLLECTIVE_COUNT]; /* forced, or UINT32_MAX */
+    char shared[176];          /* what must be equal on all ranks, as text */
+};
+
+struct halay_context {
+    uint32_t magic;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;       /* followers: see progress.c */
+    atomic_int want;           /* threads that wait for the mutex */
+    bool watcher;              /* a thread sleeps on the descriptors */
+    int followers;
+    int wake_fd;
+    volatile uint32_t *alive;  /* 1; a page that is wiped in a forked child. Constant */
+    struct hly_settings settings;
+    halay_boot_info_t info;    /* constant after init */
+    const halay_boot_ops_t *boot_ops;
+    halay_boot_t *boot;
+    const halay_transport_ops_t *transport_ops; /* NULL with one rank */
+    halay_transport_t *transport;
+    halay_transport_attr_t attr;
+    const halay_device_ops_t *device_ops;
+    halay_device_t *device;
+    uint32_t device_flying;
+    void *plugins[4];          /* dlopened */
+    int nplugins;
+    int ncpus;
+
+    struct hly_peer **peer_table; /* hash of ids, power of two */
+    uint32_t peer_mask, npeers;
+    struct hly_link busy_peers;
+    struct hly_link comms;
+    uint32_t ncomms;
+    halay_comm_t *spare_comms; /* freed ones: a handle stays recognisable */
+    halay_comm_t *world;
+    struct hly_link requests;  /* running or failing */
+    struct hly_link orphans;   /* stashed messages of communicators not made yet */
+    uint32_t norphans;
+    uint64_t freed_ids[64];
+    uint32_t nfreed;
+    struct hly_link outs_free;
+    struct hly_landing *landings;
+    uint32_t nlandings, landing_free; /* index + 1 */
+    struct hly_certificate *certificates;
+    uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
+    uint32_t polls;
+    halay_counters_t counters;
+};
+
+#define HLY_CONTEXT_MAGIC 0x48414c59u
+#define HLY_COMM_MAGIC    0x434f4d4du
+#define HLY_COMM_FREED    0x46524545u
+#define HLY_REQUEST_MAGIC 0x52455155u
+
+/* ---------------------------------------------------------------- util.c */
+
+uint64_t hly_now_ns(void);
+uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
+void hly_log(halay_context_t *context, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void hly_log_text(void *context, int level, const char *text); /* a halay_log_fn */
+bool hly_forked(const halay_context_t *context);
+
+static inline void hly_link_init(struct hly_link *l)
+{
+    l->next = l->prev = l;
+}
+static inline bool hly_link_empty(const struct hly_link *l)
+{
+    return l->next == l;
+}
+static inline void hly_link_append(struct hly_link *list, struct hly_link *l)
+{
+    l->prev = list->prev;
+    l->next = list;
+    list->prev->next = l;
+    list->prev = l;
+}
+static inline void hly_link_remove(struct hly_link *l)
+{
+    l->prev->next = l->next;
+    l->next->prev = l->prev;
+    hly_link_init(l);
+}
+#define HLY_OF(link_, type_, member_) ((type_ *)((char *)(link_)-offsetof(type_, member_)))
+
+/* ---------------------------------------------------------------- settings.c, loader.c */
+
+int hly_settings_read(struct hly_settings *settings, const halay_config_t *config, char *error,
+                      size_t error_bytes);
+void hly_settings_show(halay_context_t *context);
+/* Finds a plug-in's table: kind "transport", "boot"; the reason goes to error. */
+int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
+                    const char *symbol_prefix, const void **table, char *error, size_t error_bytes);
+/* Ranks that a launcher's environment promises, and who it is; 1 if there is no launcher. */
+int hly_launcher_announced(const char **launcher, const char **remedy);
+
+/* ---------------------------------------------------------------- peer.c, channel.c */
+
+int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
+struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
+halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
+void hly_peer_lost(halay_context_t *context, struct hly_peer *peer, const char *text);
+
+struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
+                            struct hly_peer *peer);
+void hly_out_free(halay_context_t *context, struct hly_out *out);
+void hly_out_submit(halay_context_t *context, struct hly_out *out);
+void hly_out_complete(halay_context_t *context, struct hly_out *out, int status);
+void hly_channel_flush(halay_context_t *context);
+/* A message without data of the user; payload is copied. Never fails: it is queued. */
+void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
+                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
+                      const void *payload, size_t payload_bytes);
+
+void hly_channel_send(halay_request_t *request, uint32_t step);
+void hly_channel_recv(halay_request_t *request, uint32_t step);
+int hly_channel_poll(halay_context_t *context);
+void hly_channel_withdraw(halay_request_t *request);
+void hly_landing_close(halay_context_t *context, struct hly_landing *landing);
+
+/* ---------------------------------------------------------------- match.c */
+
+void hly_match(halay_context_t *context, const struct hly_header *header, const void *data,
+               size_t bytes, struct hly_peer *peer);
+/* What came for this call before it was made; and for a communicator that has just been made. */
+void hly_match_stashed(halay_request_t *request, uint32_t from_step);
+void hly_match_posted(halay_request_t *request);
+void hly_match_orphans(halay_comm_t *comm);
+void hly_match_forget(halay_context_t *context, struct hly_link *stash);
+
+/* ---------------------------------------------------------------- engine.c */
+
+/* Takes the call: the request is running, queued or failing after it. */
+int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request);
+void hly_engine_step_done(halay_request_t *request, uint32_t step);
+void hly_engine_run(halay_request_t *request);
+void hly_engine_finish(halay_request_t *request, int result);
+/* Hands a request back after its result was read. */
+void hly_request_release(halay_request_t *request);
+uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
+                              struct hly_segment segment[2]);
+size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
+bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+/* ---------------------------------------------------------------- plancache.c, select.c */
+
+int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
+                   struct hly_plan **plan, char *reason, size_t reason_bytes);
+uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
+void hly_plan_drop_all(halay_comm_t *comm);
+void hly_request_destroy(halay_request_t *request);
+/* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
+int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- fault.c */
+
+void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);
+void hly_fault_entered(halay_request_t *request);
+void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
+                     const struct hly_verdict_wire *verdict);
+void hly_fault_timers(halay_context_t *context);
+void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
+bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
+void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
+                      int code, int rank);
+void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
+                      size_t bytes);
+void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
+
+/* ---------------------------------------------------------------- comm.c */
+
+int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *group, int rank,
+                    uint64_t deadline_ns, halay_comm_t **comm);
+void hly_comm_destroy(halay_comm_t *comm);
+halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
+int hly_comm_world_rank(const halay_comm_t *comm, int rank);
+int hly_comm_rank_of(const halay_comm_t *comm, int world_rank); /* -1: not in it */
+struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
+
+/* ---------------------------------------------------------------- progress.c */
+
+void hly_lock(halay_context_t *context);
+void hly_unlock(halay_context_t *context);
+int hly_progress(halay_context_t *context); /* how many things happened */
+void hly_wait(halay_request_t *request);
+void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
+void hly_wake(halay_context_t *context);
+
+#endif
