@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device_builtin.h - the devices that are part of the core. */
+#ifndef HLY_DEVICE_BUILTIN_H
+#define HLY_DEVICE_BUILTIN_H
+
+#include <stdint.h>
+
+#include <halay/device.h>
+
+/* This processor. Takes no argument; all work is done when launch returns. */
+extern const halay_device_ops_t hly_device_host;
+
+/*
+ * For tests: does on the host what it was asked to do, but late and in random order, so that who
+ * touches a buffer too early is found out. One seed gives one order. Work is ready after 1 to
+ * delay_polls_max polls, so that many polls finish all that is in flight.
+ */
+extern const halay_device_ops_t hly_device_late;
+
+#define HLY_DEVICE_LATE_CAPACITY_MAX 65536u
+
+/* 0 anywhere, or no argument at all: choose. */
+struct hly_device_late_arg {
+    uint64_t seed;
+    uint32_t delay_polls_max;
+    uint32_t capacity; /* pieces of work in flight at most, up to HLY_DEVICE_LATE_CAPACITY_MAX */
+};
+
+/* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
+int hly_device_work_check(const halay_work_t *work);
+
+#endif

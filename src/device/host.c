@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host.c - the host device: this processor, in launch. Kernels combine two operands; what takes
+ * more steps (more sources, a division, the half types) goes block by block through scratch that
+ * stays in the first-level cache. A block of dst is written last of all that is done on the block,
+ * so dst may be any one of the sources.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#else
+#include <fenv.h>
+#endif
+
+#include "device/device_builtin.h"
+#include "device/kernels.h"
+
+#define BLOCK_BYTES 4096
+
+struct host {
+    const struct hly_kernels *kernels;
+};
+
+/* ------------------------------------------------------------------ instruction sets */
+
+static int has_scalar(void)
+{
+    return 1;
+}
+
+#if defined(__x86_64__)
+static int has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+}
+
+static int has_avx512(void)
+{
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+}
+#endif
+
+/* Best first. */
+static const struct {
+    const struct hly_kernels *kernels;
+    int (*here)(void);
+} isas[] = {
+#if defined(__x86_64__)
+    {&hly_kernels_avx512, has_avx512},
+    {&hly_kernels_avx2, has_avx2},
+#endif
+    {&hly_kernels_scalar, has_scalar},
+};
+
+static const struct hly_kernels *kernels_find(const char *isa)
+{
+    for (size_t i = 0; i < sizeof isas / sizeof isas[0]; i++) {
+        if (isa && strcmp(isa, isas[i].kernels->isa) != 0)
+            continue;
+        if (isas[i].here())
+            return isas[i].kernels;
+    }
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the floating-point environment
+ */
+
+/*
+ * The caller's thread may flush denormals to zero, round another way or trap. Results must not
+ * depend on it. Sticky exception flags are left to be raised: they change no result.
+ */
+#if defined(__SSE__)
+#define MXCSR_DEFAULT 0x1f80u
+#define MXCSR_FLAGS   0x003fu
+typedef unsigned fp_state_t;
+
+static int fp_enter(fp_state_t *state)
+{
+    *state = _mm_getcsr();
+    if ((*state & ~MXCSR_FLAGS) == MXCSR_DEFAULT)
+        return 0;
+    _mm_setcsr(MXCSR_DEFAULT);
+    return 1;
+}
+
+static void fp_leave(const fp_state_t *state)
+{
+    _mm_setcsr(*state);
+}
+#else
+typedef fenv_t fp_state_t;
+
+static int fp_enter(fp_state_t *state)
+{
+    return fegetenv(state) == 0 && fesetenv(FE_DFL_ENV) == 0;
+}
+
+static void fp_leave(const fp_state_t *state)
+{
+    fesetenv(state);
+}
+#endif
+
+/* ------------------------------------------------------------------ work */
+
+/* Disjoint, or equal. */
+static int overlap_allowed(const void *dst, const void *src, size_t bytes)
+{
+    uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+    return d == s || (d < s ? s - d : d - s) >= bytes;
+}
+
+/* Is there a division? The divisor of any other operation has no meaning. */
+static int divides(const halay_work_t *work)
+{
+    return work->op == HALAY_AVERAGE && work->divisor > 1;
+}
+
+int hly_device_work_check(const halay_work_t *work)
+{
+    size_t bytes;
+    if (!work)
+        return HALAY_EINVAL;
+    bytes = halay_type_bytes(work->type);
+    if (bytes == 0 || work->count > SIZE_MAX / bytes)
+        return HALAY_EINVAL;
+    if (work->nsrc < 1 || work->nsrc > HALAY_REDUCE_SOURCES)
+        return HALAY_EINVAL;
+    if ((work->nsrc > 1 || divides(work)) && !halay_op_takes(work->op, work->type))
+        return HALAY_EINVAL;
+    if (work->count == 0)
+        return HALAY_OK;
+    if (!work->dst)
+        return HALAY_EINVAL;
+    for (uint32_t s = 0; s < work->nsrc; s++) {
+        if (!work->src[s] || !overlap_allowed(work->dst, work->src[s], work->count * bytes))
+            return HALAY_EINVAL;
+    }
+    return HALAY_OK;
+}
+
+static const void *at(const void *base, size_t bytes)
+{
+    return (const char *)base + bytes;
+}
+
+/* Types that are their own accumulation type. */
+static void reduce(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    _Alignas(64) unsigned char scratch[BLOCK_BYTES];
+    const size_t bytes = halay_type_bytes(work->type), step = BLOCK_BYTES / bytes;
+    const uint32_t nsrc = work->nsrc, last = divides(work) ? nsrc : nsrc - 1;
+    hly_combine_fn *const combine = nsrc > 1 ? kernels->combine[work->type][work->op] : NULL;
+
+    if (last == 1) {
+        if (nsrc > 1)
+            combine(work->dst, work->src[0], work->src[1], work->count);
+        else
+            kernels->divide[work->type](work->dst, work->src[0], work->divisor, work->count);
+        return;
+    }
+    for (size_t done = 0; done < work->count; done += step) {
+        const size_t count = work->count - done < step ? work->count - done : step;
+        const size_t offset = done * bytes;
+        void *const dst = (char *)work->dst + offset;
+        const void *left = at(work->src[0], offset);
+        for (uint32_t s = 1; s < nsrc; s++) {
+            void *out = s == last ? dst : scratch;
+            combine(out, left, at(work->src[s], offset), count);
+            left = out;
+        }
+        if (last == nsrc)
+            kernels->divide[work->type](dst, left, work->divisor, count);
+    }
+}
+
+/* Sum, product and average of the half types: in float32, rounded once. */
+static void reduce_half(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    enum { STEP = BLOCK_BYTES / sizeof(float) };
+    _Alignas(64) float sum[STEP], next[STEP];
+    hly_widen_fn *const widen = kernels->widen[work->type];
+    hly_combine_fn *const combine = kernels->combine[HALAY_FLOAT32][work->op];
+
+    for (size_t done = 0; done < work->count; done += STEP) {
+        const size_t count = work->count - done < STEP ? work->count - done : STEP;
+        const size_t offset = done * sizeof(uint16_t);
+        widen(sum, at(work->src[0], offset), count);
+        for (uint32_t s = 1; s < work->nsrc; s++) {
+            widen(next, at(work->src[s], offset), count);
+            combine(sum, sum, next, count);
+        }
+        if (divides(work))
+            kernels->divide[HALAY_FLOAT32](sum, sum, work->divisor, count);
+        kernels->narrow[work->type]((char *)work->dst + offset, sum, count);
+    }
+}
+
+static void compute(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    const int floating = work->type >= HALAY_FLOAT16;
+    const int half = work->type == HALAY_FLOAT16 || work->type == HALAY_BFLOAT16;
+    fp_state_t state;
+    const int changed = floating && fp_enter(&state);
+
+    if (half && work->op != HALAY_MIN && work->op != HALAY_MAX)
+        reduce_half(kernels, work);
+    else
+        reduce(kernels, work);
+    if (changed)
+        fp_leave(&state);
+}
+
+/* ------------------------------------------------------------------ the device */
+
+static int host_open(void *arg, const char *isa, halay_device_t **device)
+{
+    const struct hly_kernels *kernels;
+    struct host *host;
+    (void)arg;
+    if (!device)
+        return HALAY_EINVAL;
+    kernels = kernels_find(isa);
+    if (!kernels)
+        return HALAY_EUNSUPPORTED;
+    host = malloc(sizeof *host);
+    if (!host)
+        return HALAY_ENOMEM;
+    host->kernels = kernels;
+    *device = (halay_device_t *)host;
+    return HALAY_OK;
+}
+
+static int host_launch(halay_device_t *device, const halay_work_t *work)
+{
+    const struct host *host = (const struct host *)device;
+    int rc;
+    assert(host);
+    rc = hly_device_work_check(work);
+    if (rc != HALAY_OK)
+        return rc;
+    if (work->count == 0)
+        return HALAY_OK;
+    if (work->nsrc > 1 || divides(work))
+        compute(host->kernels, work);
+    else if (work->dst != work->src[0])
+        memcpy(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
+    return HALAY_OK;
+}
+
+static int host_poll(halay_device_t *device, uint64_t cookies[], int max)
+{
+    assert(device);
+    (void)device;
+    (void)cookies;
+    return max < 0 ? HALAY_EINVAL : 0;
+}
+
+static void host_close(halay_device_t *device)
+{
+    free(device);
+}
+
+const halay_device_ops_t hly_device_host = {
+    .size = sizeof(halay_device_ops_t),
+    .name = "host",
+    .open = host_open,
+    .launch = host_launch,
+    .poll = host_poll,
+    .close = host_close,
+};
