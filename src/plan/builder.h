@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * builder.h - how a planner writes steps.
+ *
+ * A planner reads params, sets blocks and adds steps; each call returns the new step's index, which
+ * later steps name as a predecessor. The first error stays in the builder and makes all further
+ * calls do nothing, so a planner checks none. The scratch a plan needs is what its operands touch.
+ */
+#ifndef HALAY_PLAN_BUILDER_H
+#define HALAY_PLAN_BUILDER_H
+
+#include <halay/plan.h>
+
+#define HLY_NONE       HALAY_STEP_NONE
+#define HLY_ROUNDS_MAX 32 /* more than log2 of any number of ranks */
+
+struct hly_builder {
+    halay_plan_params_t params;
+    uint32_t blocks;
+    uint32_t scratch_slots;
+    uint32_t nsteps, steps_room;
+    uint32_t noperands, operands_room;
+    halay_step_t *steps;
+    halay_operand_t *operands;
+    int error;
+};
+
+void hly_builder_init(struct hly_builder *b, const halay_plan_params_t *params);
+/* Makes the plan, in one allocation, and frees what the builder holds. */
+int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **plan);
+
+/* after and after2 may be HLY_NONE. */
+uint32_t hly_send(struct hly_builder *b, uint32_t peer, uint32_t edge, halay_operand_t from,
+                  uint32_t after, uint32_t after2);
+uint32_t hly_recv(struct hly_builder *b, uint32_t peer, uint32_t edge, halay_operand_t to,
+                  uint32_t after, uint32_t after2);
+uint32_t hly_copy(struct hly_builder *b, halay_operand_t to, halay_operand_t from, uint32_t after,
+                  uint32_t after2);
+uint32_t hly_reduce(struct hly_builder *b, halay_operand_t to, halay_operand_t left,
+                    halay_operand_t right, uint32_t after, uint32_t after2);
+/* A step that follows both: one of them if the other is HLY_NONE, else a JOIN. */
+uint32_t hly_after(struct hly_builder *b, uint32_t after, uint32_t after2);
+
+/* A run of blocks of IN or OUT, of SCRATCH, and nothing at all. */
+static inline halay_operand_t hly_run(uint32_t buffer, uint32_t first, uint32_t count)
+{
+    return (halay_operand_t){.buffer = buffer, .first = first, .count = count};
+}
+
+static inline halay_operand_t hly_in(uint32_t first, uint32_t count)
+{
+    return hly_run(HALAY_BUFFER_IN, first, count);
+}
+
+static inline halay_operand_t hly_out(uint32_t first, uint32_t count)
+{
+    return hly_run(HALAY_BUFFER_OUT, first, count);
+}
+
+static inline halay_operand_t hly_scratch(uint32_t first, uint32_t count, uint32_t slot)
+{
+    return (halay_operand_t){
+        .buffer = HALAY_BUFFER_SCRATCH, .first = first, .count = count, .slot = slot};
+}
+
+static inline halay_operand_t hly_nothing(void)
+{
+    return hly_run(HALAY_BUFFER_OUT, 0, 0);
+}
+
+/* The rank (or block) that stands `up` above, or `down` below, the builder's own, modulo nranks. */
+static inline uint32_t hly_up(const struct hly_builder *b, uint32_t up)
+{
+    return (b->params.rank + up) % b->params.nranks;
+}
+
+static inline uint32_t hly_down(const struct hly_builder *b, uint32_t down)
+{
+    return (b->params.rank + b->params.nranks - down % b->params.nranks) % b->params.nranks;
+}
+
+/* The planners, one file an algorithm; listed in planners.c. */
+void hly_ring_allreduce(struct hly_builder *b);
+void hly_ring_allgather(struct hly_builder *b);
+void hly_ring_reduce_scatter(struct hly_builder *b);
+void hly_recursive_doubling_allreduce(struct hly_builder *b);
+void hly_circulant_allreduce(struct hly_builder *b);
+void hly_circulant_allgather(struct hly_builder *b);
+void hly_circulant_reduce_scatter(struct hly_builder *b);
+void hly_binomial_broadcast(struct hly_builder *b);
+void hly_dissemination_barrier(struct hly_builder *b);
+
+/* Zero-byte messages after which this rank has heard from all; their edges count from `edge`. */
+void hly_hear_all(struct hly_builder *b, uint32_t edge);
+
+#endif

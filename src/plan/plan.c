@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan.c - what one does with a finished plan: copy, free, hash, print.
+ * Invariant: a plan, its steps and its operands are one allocation, whose address is the plan's.
+ */
+#include <halay/plan.h>
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static_assert(sizeof(halay_plan_t) % _Alignof(halay_step_t) == 0, "steps follow the plan");
+static_assert(sizeof(halay_step_t) % _Alignof(halay_operand_t) == 0, "operands follow the steps");
+
+int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy)
+{
+    if (!plan || !copy) {
+        return HALAY_EINVAL;
+    }
+    size_t steps_bytes = plan->nsteps * sizeof(halay_step_t);
+    size_t operands_bytes = plan->noperands * sizeof(halay_operand_t);
+    halay_plan_t *made = malloc(sizeof(*made) + steps_bytes + operands_bytes);
+    if (!made) {
+        return HALAY_ENOMEM;
+    }
+    *made = *plan;
+    made->steps = (halay_step_t *)(made + 1);
+    made->operands = (halay_operand_t *)(made->steps + plan->nsteps);
+    if (steps_bytes) {
+        memcpy(made->steps, plan->steps, steps_bytes);
+    }
+    if (operands_bytes) {
+        memcpy(made->operands, plan->operands, operands_bytes);
+    }
+    *copy = made;
+    return 0;
+}
+
+void halay_plan_free(halay_plan_t *plan)
+{
+    free(plan);
+}
+
+/*
+ * For a given h this is a bijection of the two words (xor, multiplication by an odd number and
+ * xor-shift can all be undone), so plans of equal length that differ in one word never collide.
+ */
+static uint64_t mix(uint64_t h, uint32_t low, uint32_t high)
+{
+    h ^= (uint64_t)high << 32 | low;
+    h *= 0x9e3779b97f4a7c15u;
+    h ^= h >> 32;
+    h *= 0xd6e8feb86659fd93u;
+    return h ^ h >> 29;
+}
+
+uint64_t halay_plan_hash(const halay_plan_t *plan)
+{
+    const halay_plan_params_t *params = &plan->params;
+    uint64_t h = mix(0x68616c6179706c31u, params->collective, params->nranks);
+
+    h = mix(h, params->rank, params->root);
+    h = mix(h, params->in_place, plan->planner);
+    h = mix(h, plan->blocks, plan->scratch_slots);
+    h = mix(h, plan->nsteps, plan->noperands);
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const halay_step_t *step = &plan->steps[i];
+        h = mix(h, (uint32_t)step->noperands << 16 | step->kind, step->peer);
+        h = mix(h, step->edge, step->operand);
+        h = mix(h, step->dep[0], step->dep[1]);
+    }
+    for (uint32_t i = 0; i < plan->noperands; i++) {
+        const halay_operand_t *operand = &plan->operands[i];
+        h = mix(h, operand->buffer, operand->first);
+        h = mix(h, operand->count, operand->slot);
+    }
+    return mix(h, plan->nsteps, plan->noperands);
+}
+
+/* Text that counts on when the room is used up. */
+struct text {
+    char *at;
+    size_t room;
+    size_t used;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
+{
+    size_t left = text->used < text->room ? text->room - text->used : 0;
+    va_list args;
+
+    va_start(args, format);
+    int length = vsnprintf(left ? text->at + text->used : NULL, left, format, args);
+    va_end(args);
+    if (length > 0) {
+        text->used += (size_t)length;
+    }
+}
+
+static void put_operand(struct text *text, const halay_plan_t *plan, const halay_step_t *step,
+                        uint32_t i)
+{
+    static const char *const buffers[] = {"in", "out", "scratch"};
+
+    if ((uint64_t)step->operand + i >= plan->noperands) {
+        put(text, " ?");
+        return;
+    }
+    const halay_operand_t *operand = &plan->operands[step->operand + i];
+    put(text, " %s[%u+%u]",
+        operand->buffer <= HALAY_BUFFER_SCRATCH ? buffers[operand->buffer] : "?", operand->first,
+        operand->count);
+    if (operand->buffer == HALAY_BUFFER_SCRATCH) {
+        put(text, "@%u", operand->slot);
+    }
+}
+
+static void put_step(struct text *text, const halay_plan_t *plan, uint32_t index)
+{
+    static const char *const kinds[] = {"?", "send", "recv", "copy", "reduce", "join"};
+    const halay_step_t *step = &plan->steps[index];
+    const char *sign = step->kind == HALAY_STEP_REDUCE ? " op" : "";
+
+    put(text, "%6u %-6s", index, step->kind <= HALAY_STEP_JOIN ? kinds[step->kind] : "?");
+    for (uint32_t i = 0; i < step->noperands; i++) {
+        put(text, "%s", i == 1 ? " =" : i > 1 ? sign : "");
+        put_operand(text, plan, step, i);
+    }
+    if (step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) {
+        put(text, " %s %u edge %u", step->kind == HALAY_STEP_SEND ? "to" : "from", step->peer,
+            step->edge);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (step->dep[i] != HALAY_STEP_NONE) {
+            put(text, "%s %u", i == 0 ? " after" : ",", step->dep[i]);
+        }
+    }
+    put(text, "\n");
+}
+
+size_t halay_plan_print(const halay_plan_t *plan, char *text, size_t bytes)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    const halay_plan_params_t *params = &plan->params;
+    struct text out = {.at = text, .room = text ? bytes : 0};
+
+    put(&out, "%s %s rank %u of %u root %u%s: %u blocks, %u scratch slots, %u steps\n",
+        halay_collective_name((halay_collective_t)params->collective), info ? info->name : "?",
+        params->rank, params->nranks, params->root, params->in_place ? " in place" : "",
+        plan->blocks, plan->scratch_slots, plan->nsteps);
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        put_step(&out, plan, i);
+    }
+    return out.used + 1; /* with the terminating zero */
+}

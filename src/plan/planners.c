@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * planners.c - the table of planners, and what is common to all of them.
+ * A planner's index is part of every plan and of its hash: new rows go to the end.
+ */
+#include <stddef.h>
+#include <string.h>
+
+#include "builder.h"
+
+struct row {
+    halay_planner_info_t info;
+    void (*make)(struct hly_builder *b);
+};
+
+#define COMMUTATIVE  HALAY_PLANNER_COMMUTATIVE
+#define RING_SOURCE  "Patarasuk, Yuan: Bandwidth optimal all-reduce algorithms, JPDC 69 (2009)"
+#define CIRC_SOURCE  "Traeff: circulant graphs, any number of ranks, arXiv 2407.18004 (2024)"
+#define RD_SOURCE    "Thakur, Rabenseifner, Gropp: Collective operations in MPICH, IJHPCA 19 (2005)"
+#define BINOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) beside a dissemination"
+#define DISS_SOURCE                                                                                \
+    "Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, IJPP 17 (1988)"
+
+static const struct row rows[] = {
+    {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
+    {{"recursive_doubling", HALAY_ALLREDUCE, 1, HALAY_PLANNER_SHORT, RD_SOURCE},
+     hly_recursive_doubling_allreduce},
+    {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_allreduce},
+    {{"binomial", HALAY_BROADCAST, 1, 0, BINOM_SOURCE}, hly_binomial_broadcast},
+    {{"ring", HALAY_ALLGATHER, 1, 0, RING_SOURCE}, hly_ring_allgather},
+    {{"circulant", HALAY_ALLGATHER, 1, 0, CIRC_SOURCE}, hly_circulant_allgather},
+    {{"ring", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_reduce_scatter},
+    {{"circulant", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, CIRC_SOURCE},
+     hly_circulant_reduce_scatter},
+    {{"dissemination", HALAY_BARRIER, 1, 0, DISS_SOURCE}, hly_dissemination_barrier},
+};
+
+#define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
+
+const char *halay_collective_name(halay_collective_t collective)
+{
+    static const char *const names[HALAY_COLLECTIVE_COUNT] = {"allreduce", "broadcast", "allgather",
+                                                              "reduce_scatter", "barrier"};
+
+    return (uint32_t)collective < HALAY_COLLECTIVE_COUNT ? names[collective] : "unknown";
+}
+
+uint32_t halay_planner_count(void)
+{
+    return NROWS;
+}
+
+const halay_planner_info_t *halay_planner_get(uint32_t planner)
+{
+    return planner < NROWS ? &rows[planner].info : NULL;
+}
+
+int halay_planner_find(halay_collective_t collective, const char *name, uint32_t *planner)
+{
+    for (uint32_t i = 0; name && planner && i < NROWS; i++) {
+        if (rows[i].info.collective == (uint32_t)collective &&
+            strcmp(rows[i].info.name, name) == 0) {
+            *planner = i;
+            return 0;
+        }
+    }
+    return HALAY_EINVAL;
+}
+
+static int check_params(const struct row *row, const halay_plan_params_t *params)
+{
+    if (params->collective != row->info.collective || params->nranks == 0 ||
+        params->rank >= params->nranks || params->root >= params->nranks || params->in_place > 1 ||
+        (params->root != 0 && params->collective != HALAY_BROADCAST)) {
+        return HALAY_EINVAL;
+    }
+    if (params->nranks > HALAY_PLAN_STEPS_MAX ||
+        ((row->info.restrictions & HALAY_PLANNER_POWER_OF_TWO) &&
+         (params->nranks & (params->nranks - 1)) != 0)) {
+        return HALAY_EUNSUPPORTED;
+    }
+    return 0;
+}
+
+int halay_plan_make(uint32_t planner, const halay_plan_params_t *params, halay_plan_t **plan)
+{
+    if (planner >= NROWS || !params || !plan) {
+        return HALAY_EINVAL;
+    }
+    int result = check_params(&rows[planner], params);
+    if (result < 0) {
+        return result;
+    }
+    struct hly_builder b;
+    hly_builder_init(&b, params);
+    rows[planner].make(&b);
+    return hly_builder_finish(&b, planner, plan);
+}
