@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python uses of halay.h and training.h: declarations as they stand there, without comments.
+
+tests/python/test_cdef.py compares each with the headers, so that they cannot drift apart.
+"""
+
+CDEF = """
+#define HALAY_TENSOR_NAME_MAX 256
+
+enum {
+    HALAY_OK = 0,
+    HALAY_INPROGRESS = 1,
+    HALAY_EINVAL = -1,
+    HALAY_ENOMEM = -2,
+    HALAY_EUNSUPPORTED = -3,
+    HALAY_ESTATE = -4,
+    HALAY_EMISMATCH = -5,
+    HALAY_ETIMEOUT = -6,
+    HALAY_EPEER = -7,
+    HALAY_ETRANSPORT = -8,
+    HALAY_EBOOT = -9,
+    HALAY_EFORKED = -10,
+    HALAY_EPLAN = -11,
+    HALAY_EAGAIN = -12,
+    HALAY_EINTERNAL = -13
+};
+
+const char *halay_strerror(int code);
+const char *halay_version(void);
+
+typedef enum halay_type {
+    HALAY_INT8 = 0,
+    HALAY_UINT8,
+    HALAY_INT16,
+    HALAY_UINT16,
+    HALAY_INT32,
+    HALAY_UINT32,
+    HALAY_INT64,
+    HALAY_UINT64,
+    HALAY_BOOL,
+    HALAY_FLOAT16,
+    HALAY_BFLOAT16,
+    HALAY_FLOAT32,
+    HALAY_FLOAT64,
+    HALAY_COMPLEX64,
+    HALAY_COMPLEX128,
+    HALAY_TYPE_COUNT
+} halay_type_t;
+
+typedef enum halay_op {
+    HALAY_SUM = 0,
+    HALAY_PROD,
+    HALAY_MIN,
+    HALAY_MAX,
+    HALAY_AVERAGE,
+    HALAY_LAND,
+    HALAY_LOR,
+    HALAY_LXOR,
+    HALAY_BAND,
+    HALAY_BOR,
+    HALAY_BXOR,
+    HALAY_OP_COUNT
+} halay_op_t;
+
+const char *halay_type_name(halay_type_t type);
+const char *halay_op_name(halay_op_t op);
+int halay_op_takes(halay_op_t op, halay_type_t type);
+
+typedef struct halay_context halay_context_t;
+typedef struct halay_comm halay_comm_t;
+
+typedef struct halay_config {
+    size_t size;
+    const struct halay_boot_ops *boot;
+    void *boot_arg;
+    const struct halay_transport_ops *transport;
+    const char *transport_options;
+    const struct halay_device_ops *device;
+    void *device_arg;
+    uint64_t deadline_ns;
+    const char *algorithm;
+    const char *isa;
+    char *error;
+    size_t error_bytes;
+} halay_config_t;
+
+int halay_init(const halay_config_t *config, halay_context_t **context);
+int halay_finalize(halay_context_t *context);
+
+typedef struct halay_topology {
+    size_t size;
+    int rank, nranks;
+    int local_rank, local_nranks;
+    int node, nnodes;
+    char host[64];
+    char launcher[32];
+    char transport[32];
+} halay_topology_t;
+
+int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
+
+int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
+
+typedef struct halay_trainer halay_trainer_t;
+typedef uint64_t halay_ticket_t;
+
+int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
+                         halay_trainer_t **trainer);
+void halay_trainer_destroy(halay_trainer_t *trainer);
+
+int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
+                            void *out, size_t count, halay_type_t type, halay_op_t op,
+                            double prescale, double postscale, halay_ticket_t *ticket);
+int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
+                            size_t count, halay_type_t type, int root,
+                            halay_ticket_t *ticket);
+int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
+                            size_t nrows, size_t row_count, halay_type_t type,
+                            halay_ticket_t *ticket);
+int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
+                          halay_ticket_t *ticket);
+
+int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
+int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
+                       size_t text_bytes);
+int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
+                         const void **data, size_t *count, const size_t **rows);
+void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
+
+typedef struct halay_trace {
+    char name[64];
+    uint64_t submit_ns, start_ns, end_ns, bytes;
+} halay_trace_t;
+
+size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+"""

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads libhalay.so.0, through cffi's ABI mode: no compiler, no header at install time.
+
+Every call into `lib` releases the GIL.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from cffi import FFI
+
+from ._cdef import CDEF
+from ._version import __version__
+from .errors import (
+    HalayBootError,
+    HalayError,
+    HalayForked,
+    HalayMismatch,
+    HalayPeerLost,
+    HalayTimeout,
+)
+
+SONAME = "libhalay.so.0"
+
+ffi: Any = FFI()
+ffi.cdef(CDEF)
+
+
+def _candidates() -> list[str]:
+    """Where the library may be, in order of preference. The last one asks the system's loader."""
+    chosen = os.environ.get("HALAY_LIBRARY")
+    if chosen:
+        return [chosen]
+    package = Path(__file__).resolve().parent
+    return [
+        str(package / "lib" / SONAME),
+        str(package.parents[1] / "build" / "lib" / SONAME),
+        SONAME,
+    ]
+
+
+def _load() -> tuple[Any, str]:
+    # NODELETE: the library must outlive the interpreter's modules, whatever order they end in.
+    flags = ffi.RTLD_NOW | ffi.RTLD_LOCAL | ffi.RTLD_NODELETE
+    tried = []
+    for path in _candidates():
+        if os.sep in path and not os.path.exists(path):
+            tried.append(f"  {path}: no such file")
+            continue
+        try:
+            return ffi.dlopen(path, flags), path
+        except OSError as error:
+            tried.append(f"  {path}: {error}")
+    raise ImportError(
+        f"Halay's C library {SONAME} could not be loaded. Looked at:\n"
+        + "\n".join(tried)
+        + "\nBuild it (cmake -G Ninja -B build && ninja -C build), or set HALAY_LIBRARY to the "
+        "full path of libhalay.so.0."
+    )
+
+
+def _string(text: Any) -> str:
+    return str(ffi.string(text).decode("utf-8", "replace"))
+
+
+lib, library_path = _load()
+library_version = _string(lib.halay_version())
+if library_version.split(".")[:2] != __version__.split(".")[:2]:
+    raise ImportError(
+        f"{library_path} is Halay {library_version}, the Python package is {__version__}: "
+        "use the library of the same release, or set HALAY_LIBRARY to its path."
+    )
+
+_CLASSES: dict[int, type[HalayError]] = {
+    lib.HALAY_EMISMATCH: HalayMismatch,
+    lib.HALAY_ETIMEOUT: HalayTimeout,
+    lib.HALAY_EPEER: HalayPeerLost,
+    lib.HALAY_EBOOT: HalayBootError,
+    lib.HALAY_EFORKED: HalayForked,
+}
+
+
+def error(
+    code: int, verdict: str = "", rank: int | None = None, host: str | None = None
+) -> HalayError:
+    """The exception for a code. The verdict is the library's text for this case, if it has one."""
+    general = _string(lib.halay_strerror(code))
+    name = general.split(":", 1)[0]
+    return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host)
+
+
+def text_of(buffer: Any) -> str:
+    """A char array that the library filled, as str."""
+    return _string(buffer)

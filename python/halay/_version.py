@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The package's version, here and nowhere else (pyproject.toml reads it)."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Halay raises. Wrong arguments that Python can see are ValueError or TypeError."""
+
+from __future__ import annotations
+
+
+class HalayError(RuntimeError):
+    """A call into the C library failed.
+
+    code: the HALAY_E* number. name: its name. rank, host: of the process that raises it, None
+    before init. verdict: the library's own text: who is at fault, where, and what to do.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        name: str,
+        verdict: str,
+        rank: int | None = None,
+        host: str | None = None,
+    ) -> None:
+        self.code = code
+        self.name = name
+        self.verdict = verdict
+        self.rank = rank
+        self.host = host
+        where = "" if rank is None else f" [seen by rank {rank} on {host}]"
+        super().__init__(verdict + where)
+
+
+class HalayTimeout(HalayError):
+    """The deadline passed. The verdict names who was missing."""
+
+
+class HalayMismatch(HalayError):
+    """Ranks submitted one name with different types, counts, operations or roots."""
+
+
+class HalayPeerLost(HalayError):
+    """A rank died, or cannot be reached any more."""
+
+
+class HalayBootError(HalayError):
+    """A launcher announced ranks that could not be found."""
+
+
+class HalayForked(HalayError):
+    """Called in a forked child of a rank, such as a DataLoader worker."""
+
+
+class DuplicateName(HalayError, ValueError):
+    """The name is out already: it was submitted and not synchronized yet."""
+
+
+class NotInitialized(ValueError):
+    """init() has not been called, or shutdown() has."""
+
+    def __init__(self) -> None:
+        super().__init__("Halay has not been initialized; use hvd.init().")
