@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * launch.h - contract between a launcher (halayrun) and the server that its ranks ask who they are.
+ * The server lives inside the launcher's process; the ranks are ordinary clients of it (boot.h).
+ *
+ * A launcher starts one server a process, starts the ranks itself, decides itself what a failure
+ * means, and kills. The server only tells what the ranks have told it.
+ */
+#ifndef HALAY_LAUNCH_H
+#define HALAY_LAUNCH_H
+
+#include <stddef.h>
+
+#include "boot.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v1_<name>`, this table. */
+#define HALAY_LAUNCH_ABI 1
+
+typedef struct halay_launch_params {
+    size_t size;             /* of this struct */
+    int nranks;              /* all on this node */
+    const char *job;         /* name of the job: unique on this node, at most 200 bytes */
+    const char *host;        /* of this node */
+    const char *session_dir; /* private, short, exists; the launcher removes it after stop */
+    halay_log_fn log;
+    void *log_arg;
+} halay_launch_params_t;
+
+/* How far a rank has come with the server. */
+enum {
+    HALAY_LAUNCH_UNKNOWN = 0,   /* never connected: perhaps it has no use for the server */
+    HALAY_LAUNCH_CONNECTED = 1, /* connected and not finalized: leaving now is an error */
+    HALAY_LAUNCH_FINALIZED = 2
+};
+
+/* A rank asked for the whole job to be ended. */
+typedef struct halay_launch_abort {
+    size_t size; /* of this struct, set by the caller */
+    int rank;
+    int status; /* the exit status that the rank asks for */
+    char text[256];
+} halay_launch_abort_t;
+
+typedef struct halay_launch halay_launch_t;
+
+typedef struct halay_launch_ops {
+    size_t size; /* of this struct */
+    const char *name;
+
+    /*
+     * Starts the server and registers all ranks with it. May block for some 100 ms and may start
+     * threads: block signals before. HALAY_ESTATE if one runs already, HALAY_EBOOT (both logged).
+     */
+    int (*start)(const halay_launch_params_t *params, halay_launch_t **server);
+
+    /*
+     * Adds to *env, a NULL-terminated array of allocated strings which itself is allocated, what rank
+     * needs to find the server; replaces variables of the same name. On an error *env stays valid.
+     */
+    int (*env)(halay_launch_t *server, int rank, char ***env);
+
+    /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not block. */
+    int (*state)(const halay_launch_t *server, int rank);
+
+    /* A descriptor that is readable while aborted() has something to tell. Owned by the server. */
+    int (*descriptor)(const halay_launch_t *server);
+
+    /* 1 and the first abort that was asked for, once; 0 if there is none. Does not block. */
+    int (*aborted)(halay_launch_t *server, halay_launch_abort_t *abort);
+
+    /* Ends the server and its threads. Takes NULL. */
+    void (*stop)(halay_launch_t *server);
+} halay_launch_ops_t;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

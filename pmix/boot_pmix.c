@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * boot_pmix.c - the bootstrap over PMIx: the table, and the one process-wide object of Halay.
+ *
+ * Invariant: a process has at most one PMIx life. Who this process is does not change while it
+ * lives, so it is asked once and kept; opens after the first are new epochs of the same identity
+ * and talk to no one. `self.phase` is taken by compare-and-swap and guards everything else in
+ * `self`.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "identity.h"
+
+enum phase { CLOSED = 0, BUSY, OPEN };
+
+struct halay_boot {
+    _Atomic int phase;
+    _Atomic int owner; /* the process that this object is true for; 0 before the first open */
+    int joined;        /* 1 after the PMIx life, -1 if it failed */
+    int claim_fd;
+    uint64_t epoch;
+    struct hly_pmix_identity id;
+};
+
+static struct halay_boot self = {.claim_fd = -1};
+
+static int number(const char *name)
+{
+    const char *value = getenv(name);
+    char *end;
+    if (!value || !*value)
+        return 0;
+    long n = strtol(value, &end, 10);
+    return *end || n < 1 || n > HLY_PMIX_RANKS_MAX ? 0 : (int)n;
+}
+
+/* Who started this process, as its environment has it. NULL: some other PMIx server. */
+static const char *launcher(int *nranks)
+{
+    static const struct {
+        const char *size, *also, *name;
+    } rows[] = {{"HALAY_LAUNCHER_SIZE", "HALAY_LAUNCHER", "halayrun"},
+                {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
+                {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
+                {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun"},
+                {"PMI_SIZE", "PMI_SIZE", "pmi"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        int n = number(rows[i].size);
+        if (n && getenv(rows[i].also)) {
+            *nranks = n;
+            return rows[i].name;
+        }
+    }
+    *nranks = 1;
+    return NULL;
+}
+
+static int pmix_probe(int *announced)
+{
+    launcher(announced);
+    return getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && hly_pmix_server();
+}
+
+static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
+{
+    const struct hly_pmix_identity *id = &boot->id;
+    int announced;
+    const char *by = launcher(&announced);
+    info->rank = id->rank;
+    info->nranks = id->nranks;
+    info->local_rank = id->local_rank;
+    info->local_nranks = id->local_nranks;
+    info->node = id->node;
+    info->nnodes = id->nnodes;
+    info->epoch = boot->epoch;
+    memcpy(info->job, id->job, sizeof info->job);
+    memcpy(info->secret, id->secret, sizeof info->secret);
+    snprintf(info->host, sizeof info->host, "%s", id->hosts[id->node]);
+    snprintf(info->launcher, sizeof info->launcher, by ? "pmix (%s)" : "pmix", by);
+}
+
+/* The first open: claims the identity, then asks for it. Only one thread is in here. */
+static int first_open(const struct hly_pmix_log *log, uint64_t deadline_ns)
+{
+    int announced;
+    if (!pmix_probe(&announced)) {
+        hly_pmix_say(log, 0,
+                     "no PMIx server is announced in the environment (PMIX_NAMESPACE, PMIX_RANK, "
+                     "PMIX_SERVER_URI*): start the program with halayrun, or with srun --mpi=pmix");
+        return HALAY_EBOOT;
+    }
+    if (self.joined < 0) {
+        hly_pmix_say(log, 0,
+                     "joining the job has failed before in this process, and is tried once only: "
+                     "start the job again");
+        return HALAY_EBOOT;
+    }
+    int rc = hly_pmix_claim(log, getenv("PMIX_NAMESPACE"), getenv("PMIX_RANK"), &self.claim_fd);
+    if (rc)
+        return rc;
+    rc = hly_pmix_join(log, deadline_ns, &self.id);
+    self.joined = rc ? -1 : 1;
+    if (rc) {
+        close(self.claim_fd);
+        self.claim_fd = -1;
+    }
+    return rc;
+}
+
+static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,
+                     halay_boot_info_t *info, halay_boot_t **boot)
+{
+    struct hly_pmix_log log = {fn, log_arg};
+    int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&self.owner);
+    (void)arg;
+    if (!info || !boot || info->size < sizeof *info || !deadline_ns)
+        return HALAY_EINVAL;
+    if (owner && owner != pid) {
+        hly_pmix_say(&log, 0,
+                     "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
+                     "rank itself: only the rank may open Halay",
+                     pid, self.id.rank, owner);
+        return HALAY_ESTATE;
+    }
+    if (!atomic_compare_exchange_strong(&self.phase, &idle, BUSY)) {
+        hly_pmix_say(&log, 0,
+                     "initialised twice: this process holds the job open already; finalize the "
+                     "first context before making another");
+        return HALAY_ESTATE;
+    }
+    int rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns);
+    if (rc) {
+        atomic_store(&self.phase, CLOSED);
+        return rc;
+    }
+    self.epoch++;
+    fill(&self, info);
+    *boot = &self;
+    atomic_store(&self.owner, pid);
+    atomic_store(&self.phase, OPEN);
+    return HALAY_OK;
+}
+
+static int pmix_get(const halay_boot_t *boot, int rank, int *node, char *host)
+{
+    const struct hly_pmix_identity *id = &boot->id;
+    if (rank < 0 || rank >= id->nranks)
+        return HALAY_EINVAL;
+    int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (id->runs[middle].first <= rank)
+            low = middle;
+        else
+            high = middle;
+    }
+    int n = id->runs[low].node;
+    assert(n >= 0 && n < id->nnodes);
+    if (node)
+        *node = n;
+    if (host)
+        memcpy(host, id->hosts[n], HLY_PMIX_HOST_BYTES);
+    return HALAY_OK;
+}
+
+static int pmix_join(halay_boot_t *boot, const char *address)
+{
+    (void)boot;
+    (void)address;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void pmix_close(halay_boot_t *boot)
+{
+    if (!boot)
+        return;
+    assert(boot == &self);
+    int open = OPEN;
+    int closed = atomic_compare_exchange_strong(&self.phase, &open, CLOSED);
+    assert(closed);
+    (void)closed;
+}
+
+HALAY_API extern const halay_boot_ops_t halay_boot_v1_pmix;
+const halay_boot_ops_t halay_boot_v1_pmix = {
+    .size = sizeof(halay_boot_ops_t),
+    .name = "pmix",
+    .probe = pmix_probe,
+    .open = pmix_open,
+    .get = pmix_get,
+    .join = pmix_join,
+    .close = pmix_close,
+};

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * claim.c - one living process a node is a given rank of a given job.
+ *
+ * The environment that makes a process a rank is inherited by all its children. A child that joined
+ * as its parent's rank would wait for ever in an exchange that the parent has already left, or
+ * steal the parent's place in it. So a rank listens on an abstract socket named after its identity,
+ * before it talks to PMIx at all; whoever finds the name taken is not the rank. The name goes when
+ * its holder dies.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "identity.h"
+
+void hly_pmix_say(const struct hly_pmix_log *log, int level, const char *format, ...)
+{
+    char text[768];
+    va_list args;
+    if (!log->fn)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    log->fn(log->arg, level, text);
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93ull;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93ull;
+    return x ^ (x >> 32);
+}
+
+void hly_pmix_hash(const char *const strings[], int n, uint8_t hash[16])
+{
+    uint64_t a = 0xcbf29ce484222325ull, b = 0x9e3779b97f4a7c15ull;
+    for (int i = 0; i < n; i++) {
+        const unsigned char *s = (const unsigned char *)strings[i];
+        do {
+            a = (a ^ *s) * 0x100000001b3ull;
+            b = mix(b + *s + 1);
+        } while (*s++);
+    }
+    a = mix(a);
+    memcpy(hash, &a, 8);
+    memcpy(hash + 8, &b, 8);
+}
+
+const char *hly_pmix_server(void)
+{
+    static const char *const names[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
+                                        "PMIX_SERVER_URI21", "PMIX_SERVER_URI2", "PMIX_SERVER_URI"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return value;
+    }
+    return NULL;
+}
+
+/* Who listens on the name, or 0. */
+static pid_t holder(const struct sockaddr_un *name, socklen_t bytes)
+{
+    struct ucred cred = {0};
+    socklen_t cred_bytes = sizeof cred;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return 0;
+    if (connect(fd, (const struct sockaddr *)name, bytes) ||
+        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_bytes))
+        cred.pid = 0;
+    close(fd);
+    return cred.pid;
+}
+
+static int refuse(const struct hly_pmix_log *log, const char *rank, pid_t pid)
+{
+    char who[64] = "another process of this node";
+    if (pid == getpid())
+        snprintf(who, sizeof who, "another copy of this library in this process");
+    else if (pid > 0)
+        snprintf(who, sizeof who, "process %d of this node", (int)pid);
+    hly_pmix_say(
+        log, 0,
+        "this process (pid %d) has the environment of rank %s, but %s is that rank already: a "
+        "program that a rank starts inherits its PMIX_* variables; to let it run alone, start "
+        "it without them (env -u PMIX_RANK -u PMIX_NAMESPACE ...)",
+        (int)getpid(), rank, who);
+    return HALAY_ESTATE;
+}
+
+int hly_pmix_claim(const struct hly_pmix_log *log, const char *nspace, const char *rank, int *fd)
+{
+    const char *server = hly_pmix_server();
+    const char *parts[3] = {nspace, rank, server ? server : ""};
+    struct sockaddr_un name = {.sun_family = AF_UNIX};
+    uint8_t hash[16];
+    hly_pmix_hash(parts, 3, hash);
+    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "halay-rank-");
+    for (int i = 0; i < 16; i++)
+        n += snprintf(name.sun_path + 1 + n, sizeof name.sun_path - 1 - (size_t)n, "%02x", hash[i]);
+    assert((size_t)n < sizeof name.sun_path - 1);
+    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+
+    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (s >= 0 && bind(s, (const struct sockaddr *)&name, bytes) == 0 && listen(s, 4) == 0) {
+        *fd = s;
+        return HALAY_OK;
+    }
+    int error = errno;
+    if (s >= 0)
+        close(s);
+    if (error == EADDRINUSE)
+        return refuse(log, rank, holder(&name, bytes));
+    hly_pmix_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
+                 strerror(error));
+    return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
+}

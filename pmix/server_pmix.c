@@ -1,0 +1,313 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server_pmix.c - the PMIx server that lives inside halayrun: all ranks on this node, nothing else.
+ *
+ * Callbacks run on libpmix's thread. They record what they were told and write an eventfd; they
+ * make no PMIx call and never wait. libpmix allows one server a process, so `running` is
+ * process-wide.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <pmix.h>
+#include <pmix_server.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <halay/launch.h>
+
+enum { RANKS_MAX = 1024 };
+
+struct client {
+    halay_launch_t *server;
+    _Atomic int state;
+};
+
+struct halay_launch {
+    int nranks, event_fd;
+    pmix_proc_t job;
+    pthread_mutex_t lock; /* guards the three below */
+    int abort_count;
+    int abort_taken;
+    halay_launch_abort_t abort;
+    struct client clients[];
+};
+
+static _Atomic int running;
+
+static void say(const halay_launch_params_t *params, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    if (!params->log)
+        return;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    params->log(params->log_arg, 0, text);
+}
+
+/* ------------------------------------------------------------------ on libpmix's thread */
+
+static pmix_status_t on_connected(const pmix_proc_t *proc, void *object, pmix_info_t info[],
+                                  size_t ninfo, pmix_op_cbfunc_t done, void *arg)
+{
+    struct client *client = object;
+    (void)proc, (void)info, (void)ninfo, (void)done, (void)arg;
+    if (client)
+        atomic_store(&client->state, HALAY_LAUNCH_CONNECTED);
+    return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t on_finalized(const pmix_proc_t *proc, void *object, pmix_op_cbfunc_t done,
+                                  void *arg)
+{
+    struct client *client = object;
+    (void)proc, (void)done, (void)arg;
+    if (client)
+        atomic_store(&client->state, HALAY_LAUNCH_FINALIZED);
+    return PMIX_OPERATION_SUCCEEDED;
+}
+
+static pmix_status_t on_abort(const pmix_proc_t *proc, void *object, int status, const char text[],
+                              pmix_proc_t procs[], size_t nprocs, pmix_op_cbfunc_t done, void *arg)
+{
+    struct client *client = object;
+    uint64_t one = 1;
+    (void)procs, (void)nprocs, (void)done, (void)arg;
+    if (!client)
+        return PMIX_ERR_NOT_SUPPORTED;
+    halay_launch_t *server = client->server;
+    pthread_mutex_lock(&server->lock);
+    if (server->abort_count++ == 0) {
+        server->abort.rank = (int)proc->rank;
+        server->abort.status = status;
+        snprintf(server->abort.text, sizeof server->abort.text, "%s", text ? text : "");
+    }
+    pthread_mutex_unlock(&server->lock);
+    if (write(server->event_fd, &one, sizeof one) != sizeof one)
+        return PMIX_ERROR;
+    return PMIX_OPERATION_SUCCEEDED;
+}
+
+/* All participants are here, so their data is all there is. */
+static pmix_status_t on_fence(const pmix_proc_t procs[], size_t nprocs, const pmix_info_t info[],
+                              size_t ninfo, char *data, size_t bytes, pmix_modex_cbfunc_t done,
+                              void *arg)
+{
+    (void)procs, (void)nprocs, (void)info, (void)ninfo;
+    if (done)
+        done(PMIX_SUCCESS, data, bytes, arg, NULL, NULL);
+    return PMIX_SUCCESS;
+}
+
+/* There is no other server to ask. */
+static pmix_status_t on_modex(const pmix_proc_t *proc, const pmix_info_t info[], size_t ninfo,
+                              pmix_modex_cbfunc_t done, void *arg)
+{
+    (void)proc, (void)info, (void)ninfo, (void)done, (void)arg;
+    return PMIX_ERR_NOT_FOUND;
+}
+
+static pmix_server_module_t module = {
+    .client_connected2 = on_connected,
+    .client_finalized = on_finalized,
+    .abort = on_abort,
+    .fence_nb = on_fence,
+    .direct_modex = on_modex,
+};
+
+/* ------------------------------------------------------------------ on the launcher's thread */
+
+/* "0,1,...,n-1", to be freed. */
+static char *all_ranks(int nranks)
+{
+    size_t room = (size_t)nranks * 5 + 1, n = 0;
+    char *text = malloc(room);
+    for (int i = 0; text && i < nranks; i++)
+        n += (size_t)snprintf(text + n, room - n, i ? ",%d" : "%d", i);
+    assert(!text || n < room);
+    return text;
+}
+
+/*
+ * Data is kept in memory, not in a file shared with the ranks: it is small, and a rank that is
+ * killed while it holds a lock in such a file would take the others along. All ranks are this
+ * user's, so the user's id is proof enough. A user's own setting wins.
+ */
+static pmix_status_t init_server(const halay_launch_params_t *params)
+{
+    pmix_info_t info[2];
+    setenv("PMIX_MCA_gds", "hash", 0);
+    setenv("PMIX_MCA_psec", "native", 0);
+    memset(info, 0, sizeof info);
+    PMIX_INFO_LOAD(&info[0], PMIX_SERVER_TMPDIR, params->session_dir, PMIX_STRING);
+    PMIX_INFO_LOAD(&info[1], PMIX_SYSTEM_TMPDIR, params->session_dir, PMIX_STRING);
+    pmix_status_t status = PMIx_server_init(&module, info, 2);
+    PMIX_INFO_DESTRUCT(&info[0]);
+    PMIX_INFO_DESTRUCT(&info[1]);
+    return status;
+}
+
+static pmix_status_t register_job(halay_launch_t *server, const halay_launch_params_t *params)
+{
+    pmix_info_t info[5];
+    uint32_t n = (uint32_t)params->nranks;
+    char *ranks = all_ranks(params->nranks), *nodes = NULL, *map = NULL;
+    pmix_status_t status = ranks ? PMIx_generate_regex(params->host, &nodes) : PMIX_ERR_NOMEM;
+    if (status == PMIX_SUCCESS)
+        status = PMIx_generate_ppn(ranks, &map);
+    if (status == PMIX_SUCCESS) {
+        memset(info, 0, sizeof info);
+        PMIX_INFO_LOAD(&info[0], PMIX_JOB_SIZE, &n, PMIX_UINT32);
+        PMIX_INFO_LOAD(&info[1], PMIX_UNIV_SIZE, &n, PMIX_UINT32);
+        PMIX_INFO_LOAD(&info[2], PMIX_NODE_SIZE, &n, PMIX_UINT32);
+        PMIX_INFO_LOAD(&info[3], PMIX_NODE_MAP, nodes, PMIX_REGEX);
+        PMIX_INFO_LOAD(&info[4], PMIX_PROC_MAP, map, PMIX_REGEX);
+        status =
+            PMIx_server_register_nspace(server->job.nspace, params->nranks, info, 5, NULL, NULL);
+        for (int i = 0; i < 5; i++)
+            PMIX_INFO_DESTRUCT(&info[i]);
+    }
+    free(map);
+    free(nodes);
+    free(ranks);
+    for (int i = 0;
+         i < params->nranks && (status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED);
+         i++) {
+        pmix_proc_t proc;
+        PMIX_LOAD_PROCID(&proc, server->job.nspace, (pmix_rank_t)i);
+        status = PMIx_server_register_client(&proc, geteuid(), getegid(), &server->clients[i], NULL,
+                                             NULL);
+    }
+    return status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status;
+}
+
+static halay_launch_t *server_create(const halay_launch_params_t *params)
+{
+    size_t bytes = sizeof(halay_launch_t) + (size_t)params->nranks * sizeof(struct client);
+    halay_launch_t *server = calloc(1, bytes);
+    if (!server)
+        return NULL;
+    server->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->event_fd < 0) {
+        free(server);
+        return NULL;
+    }
+    server->nranks = params->nranks;
+    PMIX_LOAD_PROCID(&server->job, params->job, PMIX_RANK_WILDCARD);
+    pthread_mutex_init(&server->lock, NULL);
+    for (int i = 0; i < params->nranks; i++)
+        server->clients[i].server = server;
+    return server;
+}
+
+static void server_destroy(halay_launch_t *server)
+{
+    pthread_mutex_destroy(&server->lock);
+    close(server->event_fd);
+    free(server);
+}
+
+static int launch_start(const halay_launch_params_t *params, halay_launch_t **out)
+{
+    if (!params || params->size < sizeof *params || params->nranks < 1 ||
+        params->nranks > RANKS_MAX || !params->job || strlen(params->job) > 200)
+        return HALAY_EINVAL;
+    int idle = 0;
+    if (!atomic_compare_exchange_strong(&running, &idle, 1)) {
+        say(params, "a PMIx server runs in this process already");
+        return HALAY_ESTATE;
+    }
+    halay_launch_t *server = server_create(params);
+    if (!server) {
+        say(params, "cannot make the PMIx server: %s", strerror(errno));
+        atomic_store(&running, 0);
+        return HALAY_ENOMEM;
+    }
+    pmix_status_t status = init_server(params);
+    if (status != PMIX_SUCCESS) {
+        say(params, "cannot start the PMIx server: PMIx_server_init says %s",
+            PMIx_Error_string(status));
+        goto undo_create;
+    }
+    status = register_job(server, params);
+    if (status != PMIX_SUCCESS) {
+        say(params, "the PMIx server does not take a job of %d ranks: %s", params->nranks,
+            PMIx_Error_string(status));
+        goto undo_init;
+    }
+    *out = server;
+    return HALAY_OK;
+
+undo_init:
+    PMIx_server_finalize();
+undo_create:
+    server_destroy(server);
+    atomic_store(&running, 0);
+    return HALAY_EBOOT;
+}
+
+static int launch_env(halay_launch_t *server, int rank, char ***env)
+{
+    pmix_proc_t proc;
+    assert(rank >= 0 && rank < server->nranks);
+    PMIX_LOAD_PROCID(&proc, server->job.nspace, (pmix_rank_t)rank);
+    return PMIx_server_setup_fork(&proc, env) == PMIX_SUCCESS ? HALAY_OK : HALAY_EBOOT;
+}
+
+static int launch_state(const halay_launch_t *server, int rank)
+{
+    assert(rank >= 0 && rank < server->nranks);
+    return atomic_load(&server->clients[rank].state);
+}
+
+static int launch_descriptor(const halay_launch_t *server)
+{
+    return server->event_fd;
+}
+
+static int launch_aborted(halay_launch_t *server, halay_launch_abort_t *abort)
+{
+    uint64_t count;
+    int fresh = 0;
+    if (read(server->event_fd, &count, sizeof count) != sizeof count && errno != EAGAIN)
+        return 0;
+    pthread_mutex_lock(&server->lock);
+    if (server->abort_count && !server->abort_taken) {
+        size_t size = abort->size;
+        assert(size >= sizeof *abort);
+        *abort = server->abort;
+        abort->size = size;
+        fresh = server->abort_taken = 1;
+    }
+    pthread_mutex_unlock(&server->lock);
+    return fresh;
+}
+
+static void launch_stop(halay_launch_t *server)
+{
+    if (!server)
+        return;
+    PMIx_server_finalize();
+    server_destroy(server);
+    atomic_store(&running, 0);
+}
+
+HALAY_API extern const halay_launch_ops_t halay_launch_v1_pmix;
+const halay_launch_ops_t halay_launch_v1_pmix = {
+    .size = sizeof(halay_launch_ops_t),
+    .name = "pmix",
+    .start = launch_start,
+    .env = launch_env,
+    .state = launch_state,
+    .descriptor = launch_descriptor,
+    .aborted = launch_aborted,
+    .stop = launch_stop,
+};

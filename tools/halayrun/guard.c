@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * guard.c - should halayrun be killed by SIGKILL, the kernel kills the ranks (PR_SET_PDEATHSIG) but
+ * not the processes that they have started. The guard sits at the end of a pipe from halayrun; when
+ * that breaks without a word it kills the ranks' process groups and removes the session's folder.
+ */
+#define _GNU_SOURCE
+#include "guard.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "note.h"
+
+static const pid_t dismissed = 0; /* no process group has this number */
+
+static void watch(int fd, struct hly_session *session)
+{
+    pid_t groups[HLY_RANKS_MAX], group;
+    int n = 0;
+    ssize_t got;
+    while ((got = read(fd, &group, sizeof group)) == (ssize_t)sizeof group ||
+           (got < 0 && errno == EINTR)) {
+        if (got < 0)
+            continue;
+        if (group == dismissed)
+            return;
+        assert(group > 1 && n < HLY_RANKS_MAX);
+        groups[n++] = group;
+    }
+    while (n > 0)
+        kill(-groups[--n], SIGKILL);
+    hly_session_remove(session);
+}
+
+int hly_guard_start(struct hly_guard *guard, struct hly_session *session)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) {
+        hly_note("cannot make a pipe: %s", strerror(errno));
+        return -1;
+    }
+    guard->pid = fork();
+    if (guard->pid == 0) {
+        prctl(PR_SET_NAME, "halayrun-guard");
+        setsid(); /* out of reach of the terminal and of signals to halayrun's group */
+        int null = open("/dev/null", O_RDWR);
+        for (int fd = 0; null >= 0 && fd < 3; fd++)
+            dup2(null, fd);
+        close(ends[1]);
+        /* Were the lock's descriptor open here too, the folder would look owned after halayrun's
+         * death. */
+        close(session->lock_fd);
+        session->lock_fd = -1;
+        watch(ends[0], session);
+        _exit(0);
+    }
+    close(ends[0]);
+    guard->fd = ends[1];
+    if (guard->pid < 0) {
+        hly_note("cannot start a process: %s", strerror(errno));
+        close(ends[1]);
+        return -1;
+    }
+    return 0;
+}
+
+void hly_guard_tell(const struct hly_guard *guard, pid_t group)
+{
+    if (write(guard->fd, &group, sizeof group) != (ssize_t)sizeof group)
+        return; /* somebody killed the guard: the job goes on without */
+}
+
+void hly_guard_dismiss(struct hly_guard *guard)
+{
+    if (guard->pid <= 0)
+        return;
+    hly_guard_tell(guard, dismissed);
+    close(guard->fd);
+    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
+        ;
+    guard->pid = 0;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job.c - the ranks from the first fork to the last wait.
+ *
+ * One loop: signals (as a descriptor), the PMIx server's news, output, and four times at which
+ * something is due. Once the job is ending nothing but a new signal changes its course:
+ *   a rank failed     the others have GRACE_MS to tell what they saw, then SIGTERM
+ *   a signal          it is passed on at once
+ *   GRACE_MS later    SIGKILL
+ */
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "note.h"
+#include "output.h"
+
+enum { GRACE_MS = 1000, QUIET_MS = 250, GIVE_UP_MS = 5000 };
+
+/* ------------------------------------------------------------------ signals to ranks */
+
+static void signal_rank(struct hly_job *job, int rank, int number)
+{
+    const struct hly_rank *r = &job->ranks[rank];
+    if (r->pid > 0)
+        kill(hly_rank_has_group(job->spawner, rank) ? -r->pid : r->pid, number);
+}
+
+static void signal_all(struct hly_job *job, int number)
+{
+    for (int rank = 0; rank < job->options->nranks; rank++)
+        signal_rank(job, rank, number);
+}
+
+/* The ranks, not their children: to most of those SIGUSR1 is deadly. */
+static void pass_on(struct hly_job *job, int number)
+{
+    for (int rank = 0; rank < job->options->nranks; rank++)
+        if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended)
+            kill(job->ranks[rank].pid, number);
+}
+
+static void end_job(struct hly_job *job, int exit_status, int grace_ms)
+{
+    if (job->ending)
+        return;
+    job->ending = 1;
+    job->exit_status = exit_status;
+    job->term_ms = hly_now_ms() + grace_ms;
+    job->kill_ms = job->term_ms + GRACE_MS;
+}
+
+/* A terminal has sent its signal to the rank in halayrun's own group already. */
+static void interrupt(struct hly_job *job, int number, int from_terminal)
+{
+    int again = job->ending;
+    end_job(job, HLY_EXIT_SIGNAL + number, 0);
+    job->interrupted = 1;
+    job->term_ms = 0;
+    if (again) {
+        job->kill_ms = hly_now_ms();
+        return;
+    }
+    if (number != SIGPIPE)
+        hly_note("signal %d (%s): ending the job", number, hly_signal_name(number));
+    for (int rank = 0; rank < job->options->nranks; rank++)
+        if (!from_terminal || hly_rank_has_group(job->spawner, rank))
+            signal_rank(job, rank, number);
+}
+
+/* 1 if a child has ended. */
+static int read_signals(struct hly_job *job)
+{
+    struct signalfd_siginfo info;
+    int child = 0;
+    while (read(job->signal_fd, &info, sizeof info) == (ssize_t)sizeof info) {
+        int number = (int)info.ssi_signo;
+        if (number == SIGCHLD)
+            child = 1;
+        else if (number == SIGUSR1 || number == SIGUSR2)
+            pass_on(job, number);
+        else
+            interrupt(job, number, info.ssi_code == SI_KERNEL);
+    }
+    return child;
+}
+
+/* ------------------------------------------------------------------ ends of ranks */
+
+static int failed(const struct hly_job *job, int rank)
+{
+    const struct hly_rank *r = &job->ranks[rank];
+    return r->status != 0 || job->ops->state(job->server, rank) == HALAY_LAUNCH_CONNECTED;
+}
+
+static void tell_end(struct hly_job *job, int rank)
+{
+    const struct hly_rank *r = &job->ranks[rank];
+    int pid = (int)r->pid;
+    if (WIFSIGNALED(r->status))
+        hly_note("rank %d (pid %d on %s) was killed by signal %d (%s%s)", rank, pid, job->host,
+                 WTERMSIG(r->status), hly_signal_name(WTERMSIG(r->status)),
+                 WCOREDUMP(r->status) ? ", core dumped" : "");
+    else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
+        hly_note(
+            "rank %d (pid %d on %s) exited without leaving the job: it called PMIx_Init and not "
+            "PMIx_Finalize",
+            rank, pid, job->host);
+    else
+        hly_note("rank %d (pid %d on %s) exited with status %d", rank, pid, job->host,
+                 WEXITSTATUS(r->status));
+}
+
+static int exit_status(int status)
+{
+    if (WIFSIGNALED(status))
+        return HLY_EXIT_SIGNAL + WTERMSIG(status);
+    return WEXITSTATUS(status) ? WEXITSTATUS(status) : 1;
+}
+
+static void fail(struct hly_job *job, int rank)
+{
+    if (!job->ending || job->options->verbose)
+        tell_end(job, rank);
+    if (job->ending)
+        return;
+    end_job(job, exit_status(job->ranks[rank].status), GRACE_MS);
+    signal_rank(job, rank, SIGTERM); /* what it has started */
+}
+
+/* 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
+ */
+static int collect_ranks(struct hly_job *job)
+{
+    int first = job->nended, n = job->options->nranks;
+    char fresh[HLY_RANKS_MAX] = {0};
+    for (int rank = 0; rank < n; rank++) {
+        struct hly_rank *r = &job->ranks[rank];
+        siginfo_t info = {0};
+        if (r->pid <= 0 || r->ended ||
+            waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
+            info.si_pid != r->pid)
+            continue;
+        r->ended = fresh[rank] = 1;
+        r->status = info.si_code == CLD_EXITED
+                        ? info.si_status << 8
+                        : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
+        job->nended++;
+    }
+    for (int rank = 0; rank < n; rank++)
+        if (fresh[rank] && WIFSIGNALED(job->ranks[rank].status))
+            fail(job, rank);
+    for (int rank = 0; rank < n; rank++) {
+        if (!fresh[rank] || WIFSIGNALED(job->ranks[rank].status))
+            continue;
+        if (failed(job, rank))
+            fail(job, rank);
+        else if (job->options->verbose)
+            tell_end(job, rank);
+    }
+    return job->nended > first;
+}
+
+static void read_reports(struct hly_job *job)
+{
+    struct hly_report report;
+    ssize_t n;
+    while ((n = read(job->report_fd, &report, sizeof report)) == (ssize_t)sizeof report) {
+        if (!job->ending)
+            hly_note("cannot start '%s' as rank %d: %s%s", job->options->command[0], report.rank,
+                     strerror(report.error),
+                     report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
+                                             : "");
+        end_job(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);
+    }
+    if (n == 0) {
+        close(job->report_fd);
+        job->report_fd = -1;
+    }
+}
+
+static void read_server(struct hly_job *job)
+{
+    halay_launch_abort_t abort = {.size = sizeof abort};
+    if (!job->ops->aborted(job->server, &abort) || job->ending)
+        return;
+    hly_note("rank %d (pid %d on %s) ended the job with status %d (PMIx_Abort)%s%s", abort.rank,
+             (int)job->ranks[abort.rank].pid, job->host, abort.status, abort.text[0] ? ": " : "",
+             abort.text);
+    end_job(job, abort.status & 0xff ? abort.status & 0xff : 1, 0);
+}
+
+/* ------------------------------------------------------------------ children that are no ranks */
+
+static int is_rank(const struct hly_job *job, pid_t pid)
+{
+    for (int rank = 0; rank < job->options->nranks; rank++)
+        if (job->ranks[rank].pid == pid)
+            return 1;
+    return pid == job->guard->pid;
+}
+
+/* The parent of a process, 0 if there is none such. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64], text[512], state;
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 0;
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* the name before it may have any character in it */
+    return after && sscanf(after, ") %c %d", &state, &parent) == 2 ? parent : 0;
+}
+
+/*
+ * Processes whose parent has died become halayrun's children (PR_SET_CHILD_SUBREAPER). Reaps those
+ * of them that have ended; sends the others a signal unless it is 0.
+ */
+static void visit_orphans(struct hly_job *job, int number)
+{
+    struct dirent *entry;
+    DIR *dir = opendir("/proc");
+    if (!dir)
+        return;
+    while ((entry = readdir(dir))) {
+        if (!isdigit((unsigned char)entry->d_name[0]) ||
+            parent_of(entry->d_name) != job->spawner->self)
+            continue;
+        pid_t pid = (pid_t)atoi(entry->d_name);
+        if (!is_rank(job, pid) && waitpid(pid, NULL, WNOHANG) == 0 && number)
+            kill(pid, number);
+    }
+    closedir(dir);
+}
+
+/* All ranks have ended. What they have started has QUIET_MS to follow, unless the job is being
+ * ended. */
+static void end_orphans(struct hly_job *job)
+{
+    struct pollfd p = {.fd = job->signal_fd, .events = POLLIN};
+    if (job->ending)
+        signal_all(job, SIGKILL);
+    for (int rank = 0; rank < job->options->nranks; rank++) {
+        struct hly_rank *r = &job->ranks[rank];
+        if (r->pid > 0)
+            waitpid(r->pid, NULL, 0);
+        r->pid = 0;
+    }
+    hly_guard_dismiss(job->guard);
+    int64_t start = hly_now_ms(), waited = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && waited < GIVE_UP_MS) {
+        if (pid > 0)
+            continue;
+        waited = hly_now_ms() - start;
+        if (job->ending || waited > GRACE_MS)
+            visit_orphans(job, SIGKILL);
+        else if (waited > QUIET_MS)
+            visit_orphans(job, SIGTERM);
+        poll(&p, 1, 10);
+        read_signals(job);
+    }
+    if (waited >= GIVE_UP_MS)
+        hly_note("processes that the ranks have started do not end, not even by SIGKILL");
+}
+
+/* ------------------------------------------------------------------ the loop */
+
+static int start_rank(struct hly_job *job, int rank)
+{
+    int out = -1, err = -1, error = ENOMEM;
+    pid_t pid = -1;
+    char **env = hly_env_copy(job->spawner->base);
+    if (env && (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
+        if (job->ops->env(job->server, rank, &env) == HALAY_OK) {
+            pid = hly_spawn(job->spawner, rank, env, out, err);
+            error = errno;
+        }
+    } else if (env) {
+        error = errno;
+    }
+    hly_env_destroy(env);
+    if (out >= 0)
+        close(out);
+    if (err >= 0)
+        close(err);
+    if (pid < 0) {
+        hly_note("cannot start rank %d: %s", rank, strerror(error));
+        return -1;
+    }
+    job->ranks[rank].pid = pid;
+    job->nstarted++;
+    if (hly_rank_has_group(job->spawner, rank))
+        hly_guard_tell(job->guard, pid);
+    if (job->options->verbose)
+        hly_note("rank %d is pid %d on %s", rank, (int)pid, job->host);
+    return 0;
+}
+
+static void start_ranks(struct hly_job *job)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) {
+        hly_note("cannot make a pipe: %s", strerror(errno));
+        end_job(job, HLY_EXIT_SELF, 0);
+        return;
+    }
+    fcntl(ends[0], F_SETFL, O_NONBLOCK);
+    job->report_fd = ends[0];
+    job->spawner->report_fd = ends[1];
+    for (int rank = 0; rank < job->options->nranks; rank++) {
+        if (start_rank(job, rank)) {
+            end_job(job, HLY_EXIT_SELF, 0);
+            break;
+        }
+    }
+    close(ends[1]);
+}
+
+/* Does what is due; returns in how many milliseconds the next thing is. */
+static int due(struct hly_job *job)
+{
+    int64_t now = hly_now_ms(), next = now + 60000;
+    if (job->timeout_ms && now >= job->timeout_ms && !job->ending) {
+        hly_note("the job has not ended within %d s (--timeout)", job->options->timeout_s);
+        end_job(job, HLY_EXIT_TIMEOUT, 0);
+    }
+    if (job->term_ms && now >= job->term_ms) {
+        job->term_ms = 0;
+        signal_all(job, SIGTERM);
+    }
+    if (job->kill_ms && now >= job->kill_ms) {
+        job->kill_ms = 0;
+        signal_all(job, SIGKILL);
+    }
+    if (job->orphans_ms && now >= job->orphans_ms) {
+        job->orphans_ms = 0;
+        visit_orphans(job, 0);
+    }
+    const int64_t times[] = {job->term_ms, job->kill_ms, job->orphans_ms,
+                             job->ending ? 0 : job->timeout_ms};
+    for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
+        if (times[i] && times[i] < next)
+            next = times[i];
+    return next > now ? (int)(next - now) : 0;
+}
+
+static void copy_output(struct hly_job *job)
+{
+    if (job->output && hly_output_copy(job->output) && !job->ending) {
+        if (job->options->verbose)
+            hly_note("nobody reads the output any more");
+        interrupt(job, SIGPIPE, 0);
+    }
+}
+
+static void loop(struct hly_job *job)
+{
+    while (job->nended < job->nstarted) {
+        int timeout = due(job), n = 3;
+        job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+        job->fds[1] = (struct pollfd){.fd = job->ops->descriptor(job->server), .events = POLLIN};
+        job->fds[2] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
+        if (job->output)
+            n += hly_output_poll(job->output, job->fds + 3);
+        if (poll(job->fds, (nfds_t)n, timeout) < 0 && errno != EINTR) {
+            hly_note("poll: %s", strerror(errno));
+            end_job(job, HLY_EXIT_SELF, 0);
+        }
+        if (job->report_fd >= 0)
+            read_reports(job);
+        read_server(job);
+        int child = read_signals(job);
+        copy_output(job);
+        if (child && !collect_ranks(job) && !job->orphans_ms)
+            job->orphans_ms = hly_now_ms() + GRACE_MS;
+    }
+}
+
+/* What is still in the pipes. A signal ends the wait for a reader that does not read. */
+static void drain(struct hly_job *job)
+{
+    int stop = job->interrupted;
+    while (job->output && hly_output_open(job->output)) {
+        hly_output_last(job->output);
+        if (hly_output_copy(job->output) || !hly_output_open(job->output))
+            return;
+        job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+        int n = 1 + hly_output_poll(job->output, job->fds + 1);
+        int ready = poll(job->fds, (nfds_t)n, stop ? 100 : -1);
+        if (stop && ready == 0)
+            return;
+        job->interrupted = 0;
+        read_signals(job);
+        stop |= job->interrupted;
+    }
+}
+
+int hly_job_run(struct hly_job *job)
+{
+    int n = job->options->nranks, status = HLY_EXIT_SELF;
+    job->report_fd = -1;
+    job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
+    job->fds = calloc(2 * (size_t)n + 5, sizeof job->fds[0]);
+    job->output = job->options->prefix ? hly_output_create(n) : NULL;
+    if (!job->ranks || !job->fds || (job->options->prefix && !job->output)) {
+        hly_note("out of memory");
+        goto out;
+    }
+    if (job->options->timeout_s)
+        job->timeout_ms = hly_now_ms() + (int64_t)job->options->timeout_s * 1000;
+    start_ranks(job);
+    loop(job);
+    end_orphans(job);
+    drain(job);
+    status = job->exit_status;
+out:
+    if (job->report_fd >= 0)
+        close(job->report_fd);
+    hly_output_destroy(job->output);
+    free(job->fds);
+    free(job->ranks);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * halayrun - starts the ranks of a job on this machine. The ranks find each other through PMIx, as
+ * under any other launcher; the server that they ask runs in here, from a plug-in.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <halay/launch.h>
+
+#include "guard.h"
+#include "job.h"
+#include "note.h"
+#include "options.h"
+#include "session.h"
+#include "spawn.h"
+
+static void log_server(void *arg, int level, const char *text)
+{
+    (void)arg;
+    if (level <= 1)
+        hly_note("%s", text);
+}
+
+static const halay_launch_ops_t *load_server(void)
+{
+    const char *named = getenv("HALAY_PLUGIN_DIR");
+    char self[HLY_PATH_BYTES], path[3][HLY_PATH_BYTES + 64], why[512] = "";
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[bytes > 0 ? bytes : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash)
+        *slash = '\0';
+    snprintf(path[0], sizeof path[0], "%s/halay-launch-pmix.so", named ? named : "");
+    snprintf(path[1], sizeof path[1], "%s/../lib/halay/halay-launch-pmix.so", self);
+    snprintf(path[2], sizeof path[2], "%s/../" HALAY_LIBDIR "/halay/halay-launch-pmix.so", self);
+    for (int i = named ? 0 : 1; i < (named ? 1 : 3); i++) {
+        void *plugin = dlopen(path[i], RTLD_NOW | RTLD_LOCAL);
+        const halay_launch_ops_t *ops = plugin ? dlsym(plugin, "halay_launch_v1_pmix") : NULL;
+        if (ops && ops->size >= sizeof *ops)
+            return ops;
+        const char *error = dlerror();
+        if (!why[0] || access(path[i], F_OK) == 0)
+            snprintf(why, sizeof why, "%s", error ? error : "it is of another version of Halay");
+    }
+    hly_note("no PMIx server: %s (was Halay built with PMIx? Debian: libpmix-dev; is "
+             "HALAY_PLUGIN_DIR right?)",
+             why);
+    return NULL;
+}
+
+static int set_up_signals(struct hly_spawner *spawner)
+{
+    static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigset_t set;
+    sigemptyset(&set);
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++)
+        sigaddset(&set, numbers[i]);
+    signal(SIGCHLD, SIG_DFL); /* a parent that ignores it would take the ranks' statuses from us */
+    sigaction(SIGPIPE, &ignore, &spawner->pipe_action);
+    sigprocmask(SIG_BLOCK, &set, &spawner->mask);
+    return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+static int set_up(struct hly_spawner *spawner, struct hly_job *job,
+                  const struct hly_options *options)
+{
+    struct rlimit files;
+    spawner->argv = options->command;
+    spawner->self = getpid();
+    spawner->terminal = isatty(STDIN_FILENO);
+    spawner->base = hly_env_create(options);
+    spawner->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    job->signal_fd = set_up_signals(spawner);
+    if (!spawner->base || spawner->null_fd < 0 || job->signal_fd < 0 ||
+        prctl(PR_SET_CHILD_SUBREAPER, 1) || getrlimit(RLIMIT_NOFILE, &spawner->files)) {
+        hly_note("cannot prepare: %s", strerror(errno));
+        return -1;
+    }
+    files = spawner->files;
+    files.rlim_cur = files.rlim_max; /* pipes and PMIx connections of up to 1,024 ranks */
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (gethostname(job->host, sizeof job->host - 1))
+        snprintf(job->host, sizeof job->host, "localhost");
+    return 0;
+}
+
+static int run(struct hly_job *job, const struct hly_session *session)
+{
+    char name[64];
+    snprintf(name, sizeof name, "halayrun-%s", strrchr(session->path, '/') + sizeof "halayrun-");
+    const halay_launch_params_t params = {.size = sizeof params,
+                                          .nranks = job->options->nranks,
+                                          .job = name,
+                                          .host = job->host,
+                                          .session_dir = session->path,
+                                          .log = log_server};
+    job->ops = load_server();
+    if (!job->ops || job->ops->start(&params, &job->server))
+        return HLY_EXIT_SELF;
+    int status = hly_job_run(job);
+    job->ops->stop(job->server);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct hly_options options;
+    static struct hly_spawner spawner;
+    struct hly_session session;
+    struct hly_guard guard;
+    struct hly_job job = {.options = &options, .guard = &guard, .spawner = &spawner};
+    int status = hly_options_parse(argc, argv, &options);
+    if (status >= 0)
+        return status;
+    status = hly_find_program(options.command[0], spawner.path);
+    if (status)
+        return status;
+    status = HLY_EXIT_SELF;
+    if (set_up(&spawner, &job, &options) || hly_session_create(&session))
+        goto undo_set_up;
+    if (hly_guard_start(&guard, &session))
+        goto undo_session;
+    status = run(&job, &session);
+    hly_guard_dismiss(&guard);
+undo_session:
+    hly_session_remove(&session);
+undo_set_up:
+    hly_env_destroy(spawner.base);
+    return status;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* note.c - messages and time. */
+#define _GNU_SOURCE
+#include "note.h"
+
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+void hly_note(const char *format, ...)
+{
+    char text[1200] = "halayrun: ";
+    const size_t head = strlen(text), room = sizeof text - head - 1;
+    va_list args;
+    va_start(args, format);
+    int n = vsnprintf(text + head, room, format, args);
+    va_end(args);
+    size_t bytes = head + (n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1);
+    text[bytes++] = '\n';
+    if (write(STDERR_FILENO, text, bytes) < 0)
+        return; /* there is nobody left to tell */
+}
+
+int64_t hly_now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+const char *hly_signal_name(int number)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } rows[] = {{SIGABRT, "SIGABRT"}, {SIGALRM, "SIGALRM"}, {SIGBUS, "SIGBUS"},
+                {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},   {SIGILL, "SIGILL"},
+                {SIGINT, "SIGINT"},   {SIGKILL, "SIGKILL"}, {SIGPIPE, "SIGPIPE"},
+                {SIGQUIT, "SIGQUIT"}, {SIGSEGV, "SIGSEGV"}, {SIGSYS, "SIGSYS"},
+                {SIGTERM, "SIGTERM"}, {SIGTRAP, "SIGTRAP"}, {SIGUSR1, "SIGUSR1"},
+                {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (rows[i].number == number)
+            return rows[i].name;
+    return "signal";
+}

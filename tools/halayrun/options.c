@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - halayrun's command line; the first word that is no option is the program. */
+#define _GNU_SOURCE
+#include "options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "note.h"
+
+static const char help[] =
+    "Usage: halayrun -np N [options] program [arguments...]\n"
+    "Starts N ranks of a program on this machine and waits for them.\n"
+    "\n"
+    "  -np N, -n N          how many ranks, 1 to 1024\n"
+    "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
+    "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
+    "  --timeout S          end the job after S seconds\n"
+    "  -v, --verbose        say what is started and how it ended\n"
+    "  --help, --version\n"
+    "\n"
+    "Rank 0 reads halayrun's standard input, the others read nothing.\n"
+    "The first rank that fails ends the job: the others have 1 s to say what they saw, get "
+    "SIGTERM, and\n"
+    "1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the job within 2 "
+    "s (a\n"
+    "second one at once); SIGUSR1 and SIGUSR2 are passed on. Processes that ranks have started end "
+    "with\n"
+    "the job, also if halayrun is killed, unless they left their rank's process group (setsid).\n"
+    "\n"
+    "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 124 "
+    "--timeout;\n"
+    "2 wrong usage; 125 halayrun failed; 126 the program cannot be run; 127 there is no such "
+    "program.\n"
+    "\n"
+    "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR.\n";
+
+static int bad(const char *format, const char *text)
+{
+    hly_note(format, text);
+    return HLY_EXIT_USAGE;
+}
+
+static int parse_number(const char *text, int least, int most, int *number)
+{
+    char *end;
+    errno = 0;
+    long n = strtol(text, &end, 10);
+    if (errno || end == text || *end || n < least || n > most)
+        return 0;
+    *number = (int)n;
+    return 1;
+}
+
+static int add_env(struct hly_options *options, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (equals == text || !*text)
+        return bad("-x takes NAME=VALUE, not '%s'", text);
+    if (!equals)
+        return -1; /* as mpirun has it: pass on the variable. All are. */
+    if (options->nenv == HLY_ENV_MAX)
+        return bad("-x %s: too many variables (256 at most)", text);
+    options->env[options->nenv++] = text;
+    return -1;
+}
+
+static int take(struct hly_options *options, int option, char **argv)
+{
+    switch (option) {
+    case 'n':
+        if (!parse_number(optarg, 1, HLY_RANKS_MAX, &options->nranks))
+            return bad("-np must be a whole number from 1 to 1024, not '%s'", optarg);
+        return -1;
+    case 'l':
+        options->prefix = 1;
+        return -1;
+    case 'v':
+        options->verbose = 1;
+        return -1;
+    case 'x':
+        return add_env(options, optarg);
+    case 't':
+        if (!parse_number(optarg, 1, 1000000, &options->timeout_s))
+            return bad("--timeout must be a whole number of seconds from 1 to 1000000, not '%s'",
+                       optarg);
+        return -1;
+    case 'h':
+        return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
+    case 'V':
+        return puts("halayrun " HALAY_VERSION) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
+    case ':':
+        return bad("option %s needs a value; see halayrun --help", argv[optind - 1]);
+    default:
+        return bad("there is no option %s; see halayrun --help", argv[optind - 1]);
+    }
+}
+
+int hly_options_parse(int argc, char **argv, struct hly_options *options)
+{
+    static const struct option names[] = {{"np", 1, 0, 'n'},      {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'}, {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'}, {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'}, {0, 0, 0, 0}};
+    int option;
+    memset(options, 0, sizeof *options);
+    opterr = 0;
+    while ((option = getopt_long_only(argc, argv, "+:n:lvx:h", names, NULL)) != -1) {
+        int status = take(options, option, argv);
+        if (status >= 0)
+            return status;
+    }
+    if (!options->nranks)
+        return bad("say how many ranks to start: %s", "-np N (see halayrun --help)");
+    if (optind >= argc)
+        return bad("say what to run: %s", "halayrun -np N program [arguments...]");
+    options->command = argv + optind;
+    return -1;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* output.h - copies the ranks' output line by line, with "[rank] " in front. */
+#ifndef HALAYRUN_OUTPUT_H
+#define HALAYRUN_OUTPUT_H
+
+#include <poll.h>
+
+struct hly_output;
+
+struct hly_output *hly_output_create(int nranks);
+void hly_output_destroy(struct hly_output *output); /* takes NULL */
+
+/* The two write ends for a rank, to be closed by the caller once it is started. 0 or -1 (errno). */
+int hly_output_pipes(struct hly_output *output, int rank, int *out, int *err);
+
+/* Fills in what to wait for; room for 2 * nranks + 2 is needed. */
+int hly_output_poll(struct hly_output *output, struct pollfd *fds);
+
+/* Copies what can be copied without waiting. -1 once nobody reads the output any more. */
+int hly_output_copy(struct hly_output *output);
+
+/* 1 while there is, or can come, more from any rank. */
+int hly_output_open(const struct hly_output *output);
+
+/* Nobody writes any more: what is in the pipes is all that comes. */
+void hly_output_last(struct hly_output *output);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* spawn.h - the program, its environment, and the birth of a rank. */
+#ifndef HALAYRUN_SPAWN_H
+#define HALAYRUN_SPAWN_H
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "options.h"
+
+enum { HLY_PATH_BYTES = 4096 };
+
+/* What a rank that could not become the program writes to spawner.report_fd. */
+struct hly_report {
+    int rank, error;
+};
+
+struct hly_spawner {
+    char path[HLY_PATH_BYTES];
+    char **argv;
+    char **base; /* the environment of all ranks, before the server adds to it */
+    pid_t self;
+    int null_fd;
+    int report_fd; /* closes in a rank when it has become the program */
+    int terminal;  /* standard input is a terminal */
+    sigset_t mask; /* what the ranks start with, as halayrun found it */
+    struct sigaction pipe_action;
+    struct rlimit files;
+};
+
+/* Finds the program. 0, or the status to exit with, said. */
+int hly_find_program(const char *name, char path[HLY_PATH_BYTES]);
+
+/* A copy of the environment without what makes a process a task of some other job, plus options'.
+ */
+char **hly_env_create(const struct hly_options *options);
+char **hly_env_copy(char **env);
+/* Sets "NAME=VALUE" in it. 0 or -1. */
+int hly_env_set(char ***env, const char *assignment);
+void hly_env_destroy(char **env);
+
+/* A rank has a process group of its own, but for one that reads from a terminal. */
+int hly_rank_has_group(const struct hly_spawner *spawner, int rank);
+
+/* Starts a rank; out and err replace its standard output and error unless they are -1. Pid or -1.
+ */
+pid_t hly_spawn(const struct hly_spawner *spawner, int rank, char **env, int out, int err);
+
+#endif
