@@ -55,10 +55,11 @@ void hly_recursive_doubling_allreduce(struct hly_builder *b)
         halay_operand_t got = hly_scratch(0, 1, round % 2);
         halay_operand_t next = to_out ? hly_out(0, 1) : hly_scratch(0, 1, SUM_SLOT);
 
-        uint32_t landed = hly_recv(b, peer, edge, got, sums[0], sent);
+        uint32_t before = sent;
         if (!fold) {
             sent = hly_send(b, peer, edge, sum, sums[1], HLY_NONE);
         }
+        uint32_t landed = hly_recv(b, peer, edge, got, sums[0], before);
         uint32_t reader = round == 0 && to_out && b->params.in_place ? sent : sums[1];
         sums[0] = sums[1];
         sums[1] = hly_reduce(b, next, left ? sum : got, left ? got : sum, landed, reader);

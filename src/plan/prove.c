@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prove.c - the prover's entry: sets up, runs the parts in order, reports.
+ * What is proved and how: docs/algorithms.md.
+ */
+#include "prove.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t describe(const struct hly_prover *v, uint32_t rank, uint32_t index, char *text,
+                       size_t bytes)
+{
+    static const char *const kinds[] = {"unknown", "send", "recv", "copy", "reduce", "join"};
+    int n;
+
+    if (index == HLY_NONE) {
+        n = snprintf(text, bytes, "rank %u: ", rank);
+        return (size_t)n;
+    }
+    const halay_step_t *step = &v->plans[rank]->steps[index];
+    const char *kind = kinds[step->kind <= HALAY_STEP_JOIN ? step->kind : 0];
+    if (step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) {
+        n = snprintf(text, bytes, "rank %u, step %u (%s %s %u, edge %u): ", rank, index, kind,
+                     step->kind == HALAY_STEP_SEND ? "to" : "from", step->peer, step->edge);
+    } else {
+        n = snprintf(text, bytes, "rank %u, step %u (%s): ", rank, index, kind);
+    }
+    return (size_t)n;
+}
+
+int hly_refuse(struct hly_prover *v, uint32_t rank, uint32_t index, const char *format, ...)
+{
+    size_t used = describe(v, rank, index, v->proof.reason, sizeof(v->proof.reason));
+    va_list args;
+
+    assert(used < sizeof(v->proof.reason));
+    va_start(args, format);
+    vsnprintf(v->proof.reason + used, sizeof(v->proof.reason) - used, format, args);
+    va_end(args);
+    return HALAY_EPLAN;
+}
+
+void hly_memory_init(struct hly_memory *memory, const struct hly_prover *v, uint32_t rank)
+{
+    uint32_t in_place = v->params.in_place, blocks = v->blocks, cells = blocks;
+
+    memset(memory, 0, sizeof(*memory));
+    memory->blocks = blocks;
+    switch (v->params.collective) {
+    case HALAY_ALLREDUCE:
+        memory->base[HALAY_BUFFER_IN] = in_place ? 0 : blocks;
+        cells = in_place ? blocks : 2 * blocks;
+        break;
+    case HALAY_ALLGATHER:
+        memory->own[HALAY_BUFFER_IN] = 1;
+        memory->base[HALAY_BUFFER_IN] = in_place ? rank : blocks;
+        cells = blocks + !in_place;
+        break;
+    case HALAY_REDUCE_SCATTER:
+        memory->own[HALAY_BUFFER_OUT] = 1;
+        memory->base[HALAY_BUFFER_OUT] = in_place ? 0 : blocks;
+        cells = blocks + !in_place;
+        break;
+    default: /* broadcast has OUT only, barrier nothing */
+        break;
+    }
+    memory->base[HALAY_BUFFER_SCRATCH] = cells;
+    memory->cells = cells + v->plans[rank]->scratch_slots;
+}
+
+static int number_steps(struct hly_prover *v)
+{
+    for (uint32_t rank = 0; rank < v->nranks; rank++) {
+        for (uint32_t number = v->base[rank]; number < v->base[rank + 1]; number++) {
+            v->rank_of[number] = rank;
+            v->partner[number] = HLY_NONE;
+        }
+    }
+    return 0;
+}
+
+static int prove(struct hly_prover *v)
+{
+    v->base = calloc((size_t)v->nranks + 1, sizeof(*v->base));
+    if (!v->base) {
+        return HALAY_ENOMEM;
+    }
+    int result = hly_prove_form(v);
+    if (result < 0) {
+        goto free_base;
+    }
+    v->nsteps = v->base[v->nranks];
+    v->rank_of = malloc((v->nsteps + 1) * sizeof(*v->rank_of));
+    v->partner = malloc((v->nsteps + 1) * sizeof(*v->partner));
+    result = v->rank_of && v->partner ? number_steps(v) : HALAY_ENOMEM;
+    if (result == 0) {
+        result = hly_prove_match(v);
+    }
+    if (result == 0) {
+        result = hly_prove_hazard(v);
+    }
+    if (result == 0) {
+        result = hly_prove_run(v);
+    }
+    free(v->partner);
+    free(v->rank_of);
+free_base:
+    free(v->base);
+    return result;
+}
+
+int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks, halay_proof_t *proof)
+{
+    if (!plans || nranks == 0 || !proof || proof->size < sizeof(proof->size)) {
+        return HALAY_EINVAL;
+    }
+    struct hly_prover v = {.plans = plans, .nranks = nranks};
+    size_t size = proof->size < sizeof(v.proof) ? proof->size : sizeof(v.proof);
+    int result = prove(&v);
+
+    v.proof.size = proof->size;
+    memcpy(proof, &v.proof, size);
+    return result;
+}

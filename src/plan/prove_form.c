@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prove_form.c - every plan by itself: all numbers in range, the plans of one collective.
+ * It reads nothing through an index that it has not checked; those who come after need not check.
+ */
+#include <inttypes.h>
+#include <string.h>
+
+#include "prove.h"
+
+/* Blocks of a broadcast are the planner's choice; any use of more is far off. */
+#define BROADCAST_BLOCKS_MAX (1u << 16)
+
+static int check_params(struct hly_prover *v, uint32_t rank)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_plan_params_t *params = &plan->params;
+
+    if (params->collective != v->params.collective || params->root != v->params.root ||
+        params->in_place != v->params.in_place || plan->planner != v->plans[0]->planner ||
+        plan->blocks != v->blocks) {
+        return hly_refuse(v, rank, HLY_NONE,
+                          "collective, root, in_place, planner or blocks differ from rank 0's");
+    }
+    if (params->nranks != v->nranks || params->rank != rank) {
+        return hly_refuse(v, rank, HLY_NONE, "says it is for rank %u of %u, not of %u",
+                          params->rank, params->nranks, v->nranks);
+    }
+    return 0;
+}
+
+static int check_collective(struct hly_prover *v)
+{
+    uint32_t least = v->nranks, most = v->nranks;
+
+    switch (v->params.collective) {
+    case HALAY_ALLREDUCE:
+        least = 1;
+        break;
+    case HALAY_BROADCAST:
+        least = 1;
+        most = BROADCAST_BLOCKS_MAX;
+        break;
+    case HALAY_ALLGATHER:
+    case HALAY_REDUCE_SCATTER:
+        break;
+    case HALAY_BARRIER:
+        least = most = 0;
+        break;
+    default:
+        return hly_refuse(v, 0, HLY_NONE, "collective %u is unknown", v->params.collective);
+    }
+    if (v->blocks < least || v->blocks > most) {
+        return hly_refuse(v, 0, HLY_NONE, "%u blocks, where %u to %u are possible", v->blocks,
+                          least, most);
+    }
+    if (v->params.in_place > 1 || v->params.root >= v->nranks ||
+        (v->params.root != 0 && v->params.collective != HALAY_BROADCAST)) {
+        return hly_refuse(v, 0, HLY_NONE, "root %u or in_place %u is not possible", v->params.root,
+                          v->params.in_place);
+    }
+    return 0;
+}
+
+static int check_operand(struct hly_prover *v, uint32_t rank, uint32_t index, uint32_t which,
+                         int written)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_operand_t *operand = &plan->operands[plan->steps[index].operand + which];
+    struct hly_memory memory;
+
+    hly_memory_init(&memory, v, rank);
+    if (operand->buffer > HALAY_BUFFER_SCRATCH) {
+        return hly_refuse(v, rank, index, "operand %u is of unknown buffer %u", which,
+                          operand->buffer);
+    }
+    if (operand->buffer != HALAY_BUFFER_SCRATCH && operand->slot != 0) {
+        return hly_refuse(v, rank, index, "operand %u has slot %u, but is not of scratch", which,
+                          operand->slot);
+    }
+    if (operand->count > v->blocks || (operand->first >= v->blocks && operand->first != 0)) {
+        return hly_refuse(v, rank, index, "operand %u is %u blocks from %u on, of %u blocks", which,
+                          operand->count, operand->first, v->blocks);
+    }
+    if (operand->buffer == HALAY_BUFFER_SCRATCH &&
+        (uint64_t)operand->slot + operand->count > plan->scratch_slots) {
+        return hly_refuse(v, rank, index, "operand %u is slots %u to %" PRIu64 " of %u declared",
+                          which, operand->slot, (uint64_t)operand->slot + operand->count,
+                          plan->scratch_slots);
+    }
+    if (operand->count == 0) {
+        return 0;
+    }
+    if (memory.own[operand->buffer] && (operand->first != rank || operand->count != 1)) {
+        return hly_refuse(v, rank, index, "operand %u is not this rank's one block of the buffer",
+                          which);
+    }
+    if (operand->buffer == HALAY_BUFFER_IN && v->params.collective == HALAY_BROADCAST) {
+        return hly_refuse(v, rank, index, "operand %u is of in, which a broadcast has not", which);
+    }
+    if (operand->buffer == HALAY_BUFFER_IN && written &&
+        !(v->params.collective == HALAY_REDUCE_SCATTER && v->params.in_place)) {
+        return hly_refuse(v, rank, index, "writes to in, which is the user's");
+    }
+    return 0;
+}
+
+/* Operands of one COPY or REDUCE: the same run, and the destination apart from the sources. */
+static int check_together(struct hly_prover *v, uint32_t rank, uint32_t index)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_step_t *step = &plan->steps[index];
+    const halay_operand_t *to = &plan->operands[step->operand];
+    struct hly_memory memory;
+
+    hly_memory_init(&memory, v, rank);
+    for (uint32_t i = 1; i < step->noperands; i++) {
+        const halay_operand_t *from = to + i;
+
+        if (from->first != to->first || from->count != to->count) {
+            return hly_refuse(v, rank, index, "operands 0 and %u are different runs of blocks", i);
+        }
+        if (to->count == 0) {
+            continue;
+        }
+        uint32_t a = hly_cell(&memory, to, 0), b = hly_cell(&memory, from, 0);
+        uint32_t apart = a < b ? b - a : a - b;
+        int slots = to->buffer == HALAY_BUFFER_SCRATCH && from->buffer == HALAY_BUFFER_SCRATCH;
+        if (a == b && step->kind == HALAY_STEP_COPY) {
+            return hly_refuse(v, rank, index, "copies memory to itself");
+        }
+        if (a != b && slots && apart < to->count) {
+            return hly_refuse(v, rank, index, "the destination overlaps operand %u in part", i);
+        }
+    }
+    return 0;
+}
+
+static int check_shape(struct hly_prover *v, uint32_t rank, uint32_t index)
+{
+    /* Operands of each kind, from and to. */
+    static const uint16_t least[] = {0, 1, 1, 2, 3, 0}, most[] = {0, 1, 1, 2, 5, 0};
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_step_t *step = &plan->steps[index];
+    int message = step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV;
+
+    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_JOIN) {
+        return hly_refuse(v, rank, index, "kind %u is unknown", step->kind);
+    }
+    if (step->noperands < least[step->kind] || step->noperands > most[step->kind]) {
+        return hly_refuse(v, rank, index, "has %u operands", step->noperands);
+    }
+    if ((uint64_t)step->operand + step->noperands > plan->noperands) {
+        return hly_refuse(v, rank, index, "operand %u is past the plan's %u", step->operand,
+                          plan->noperands);
+    }
+    if (message ? step->peer >= v->nranks || step->peer == rank
+                : step->peer != HLY_NONE || step->edge != 0) {
+        return hly_refuse(v, rank, index, "peer %u or edge %u is not possible", step->peer,
+                          step->edge);
+    }
+    for (int i = 0; i < 2; i++) {
+        if (step->dep[i] != HLY_NONE && step->dep[i] >= index) {
+            return hly_refuse(v, rank, index, "follows step %u, which is not before it",
+                              step->dep[i]);
+        }
+    }
+    return 0;
+}
+
+static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint64_t *touched)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_step_t *step = &plan->steps[index];
+    int result = check_shape(v, rank, index);
+
+    for (uint32_t i = 0; result == 0 && i < step->noperands; i++) {
+        result = check_operand(v, rank, index, i, i == 0 && step->kind != HALAY_STEP_SEND);
+    }
+    if (result < 0) {
+        return result;
+    }
+    for (uint32_t i = 0; i < step->noperands; i++) {
+        *touched += plan->operands[step->operand + i].count;
+    }
+    if (*touched > HLY_PROVE_BLOCKS_MAX) {
+        return hly_refuse(v, rank, index, "the plans touch too many blocks to be proved");
+    }
+    return check_together(v, rank, index);
+}
+
+static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, uint64_t *cells)
+{
+    const halay_plan_t *plan = v->plans[rank];
+
+    if (plan->nsteps > HALAY_PLAN_STEPS_MAX || plan->noperands > 5 * (uint64_t)plan->nsteps ||
+        (plan->nsteps && !plan->steps) || (plan->noperands && !plan->operands) ||
+        v->base[rank] + (uint64_t)plan->nsteps > HLY_PROVE_STEPS_MAX) {
+        return hly_refuse(v, rank, HLY_NONE, "%u steps with %u operands cannot be a plan",
+                          plan->nsteps, plan->noperands);
+    }
+    v->base[rank + 1] = v->base[rank] + plan->nsteps;
+    *cells += 2 * (uint64_t)v->blocks + plan->scratch_slots;
+    if (*cells > HLY_PROVE_CELLS_MAX) {
+        return hly_refuse(v, rank, HLY_NONE, "%u blocks and %u slots are too many to be proved",
+                          v->blocks, plan->scratch_slots);
+    }
+    if (plan->scratch_slots > v->proof.scratch_slots) {
+        v->proof.scratch_slots = plan->scratch_slots;
+    }
+    for (uint32_t index = 0; index < plan->nsteps; index++) {
+        int result = check_step(v, rank, index, touched);
+        if (result < 0) {
+            return result;
+        }
+    }
+    return 0;
+}
+
+int hly_prove_form(struct hly_prover *v)
+{
+    uint64_t touched = 0, cells = 0;
+
+    for (uint32_t rank = 0; rank < v->nranks; rank++) {
+        if (!v->plans[rank]) {
+            return hly_refuse(v, 0, HLY_NONE, "the plan of rank %u is missing", rank);
+        }
+    }
+    v->params = v->plans[0]->params;
+    v->blocks = v->plans[0]->blocks;
+    int result = check_collective(v);
+    for (uint32_t rank = 0; result == 0 && rank < v->nranks; rank++) {
+        result = check_params(v, rank);
+        if (result == 0) {
+            result = check_plan(v, rank, &touched, &cells);
+        }
+    }
+    v->proof.steps = v->base[v->nranks];
+    return result;
+}

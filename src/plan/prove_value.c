@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * prove_value.c - cells, what steps do to them, and what they must hold in the end.
+ * Relies on prove_hazard.c: in whatever order the steps run, a cell holds the same when it is read.
+ */
+#include "prove_value.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PRIME ((1ull << 61) - 1)
+
+static uint64_t scramble(uint64_t x)
+{
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    x ^= x >> 32;
+    x *= 0xd6e8feb86659fd93u;
+    return x ^ x >> 32;
+}
+
+static uint64_t add(uint64_t a, uint64_t b)
+{
+    uint64_t sum = a + b;
+    return sum >= PRIME ? sum - PRIME : sum;
+}
+
+/* The input of a rank for a block. */
+static struct hly_cell_state leaf(uint32_t rank, uint32_t block)
+{
+    uint64_t x = scramble(0x9e3779b97f4a7c15u + ((uint64_t)rank << 32 | block));
+    struct hly_cell_state state = {.sum = scramble(x ^ 0x2545f4914f6cdd1du) % PRIME};
+
+    state.tree = scramble(x + 0x94d049bb133111ebu) | 1;
+    return state;
+}
+
+static struct hly_cell_state *cell(struct hly_values *s, uint32_t rank, uint32_t local)
+{
+    return &s->cells[s->base[rank] + local];
+}
+
+static struct hly_cell_state *block_of(struct hly_values *s, uint32_t rank, uint32_t buffer,
+                                       uint32_t block)
+{
+    halay_operand_t operand = {.buffer = buffer, .first = block, .count = 1};
+    return cell(s, rank, hly_cell(&s->memory[rank], &operand, 0));
+}
+
+static void put_inputs(struct hly_values *s, uint32_t rank)
+{
+    const struct hly_prover *v = s->v;
+
+    switch (v->params.collective) {
+    case HALAY_ALLREDUCE:
+    case HALAY_REDUCE_SCATTER:
+        for (uint32_t block = 0; block < v->blocks; block++) {
+            *block_of(s, rank, HALAY_BUFFER_IN, block) = leaf(rank, block);
+        }
+        break;
+    case HALAY_ALLGATHER:
+        *block_of(s, rank, HALAY_BUFFER_IN, rank) = leaf(rank, rank);
+        break;
+    case HALAY_BROADCAST:
+        for (uint32_t block = 0; rank == v->params.root && block < v->blocks; block++) {
+            *block_of(s, rank, HALAY_BUFFER_OUT, block) = leaf(rank, block);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+int hly_values_init(struct hly_values *s, struct hly_prover *v)
+{
+    s->v = v;
+    s->cells = NULL;
+    s->memory = malloc(v->nranks * sizeof(*s->memory));
+    s->base = malloc(((size_t)v->nranks + 1) * sizeof(*s->base));
+    if (!s->memory || !s->base) {
+        goto fail;
+    }
+    s->base[0] = 0;
+    for (uint32_t rank = 0; rank < v->nranks; rank++) {
+        hly_memory_init(&s->memory[rank], v, rank);
+        s->base[rank + 1] = s->base[rank] + s->memory[rank].cells;
+    }
+    s->cells = calloc(s->base[v->nranks] + 1, sizeof(*s->cells));
+    if (!s->cells) {
+        goto fail;
+    }
+    for (uint32_t rank = 0; rank < v->nranks; rank++) {
+        put_inputs(s, rank);
+    }
+    return 0;
+fail:
+    hly_values_finish(s);
+    return HALAY_ENOMEM;
+}
+
+void hly_values_finish(struct hly_values *s)
+{
+    free(s->cells);
+    free(s->base);
+    free(s->memory);
+}
+
+/* The operand may be read: it has been written, and scratch by this very run of blocks. */
+static int check_readable(struct hly_values *s, uint32_t number, const halay_operand_t *operand)
+{
+    static const char *const names[] = {"in", "out", "scratch"};
+    uint32_t rank = s->v->rank_of[number], index = number - s->v->base[rank];
+    int scratch = operand->buffer == HALAY_BUFFER_SCRATCH;
+
+    for (uint32_t i = 0; i < operand->count; i++) {
+        const struct hly_cell_state *state = cell(s, rank, hly_cell(&s->memory[rank], operand, i));
+
+        if (state->tree == 0) {
+            return hly_refuse(s->v, rank, index, "reads %s %u of %s before anything was put there",
+                              scratch ? "slot" : "block",
+                              scratch ? operand->slot + i : (operand->first + i) % s->v->blocks,
+                              names[operand->buffer]);
+        }
+        if (scratch && (state->first != operand->first || state->count != operand->count ||
+                        state->slot != operand->slot)) {
+            return hly_refuse(s->v, rank, index,
+                              "reads scratch as blocks %u+%u at slot %u, written as %u+%u at %u",
+                              operand->first, operand->count, operand->slot, state->first,
+                              state->count, state->slot);
+        }
+    }
+    return 0;
+}
+
+static void write_cell(struct hly_values *s, uint32_t rank, const halay_operand_t *to, uint32_t i,
+                       struct hly_cell_state state)
+{
+    state.first = to->first;
+    state.count = to->count;
+    state.slot = to->slot;
+    *cell(s, rank, hly_cell(&s->memory[rank], to, i)) = state;
+}
+
+static struct hly_cell_state combine(struct hly_values *s, uint32_t rank,
+                                     const halay_operand_t *sources, uint32_t nsources, uint32_t i)
+{
+    struct hly_cell_state made = {.tree = nsources};
+
+    for (uint32_t j = 0; j < nsources; j++) {
+        const struct hly_cell_state *state =
+            cell(s, rank, hly_cell(&s->memory[rank], &sources[j], i));
+        made.sum = add(made.sum, state->sum);
+        made.tree = scramble(made.tree * 0x9e3779b97f4a7c15u + state->tree);
+        made.depth = state->depth > made.depth ? state->depth : made.depth;
+    }
+    made.tree |= 1;
+    made.depth++;
+    return made;
+}
+
+static const halay_operand_t *operands_of(const struct hly_values *s, uint32_t number)
+{
+    return &s->v->plans[s->v->rank_of[number]]->operands[hly_step(s->v, number)->operand];
+}
+
+int hly_values_step(struct hly_values *s, uint32_t number, uint32_t send)
+{
+    const halay_step_t *step = hly_step(s->v, number);
+    const halay_operand_t *to = operands_of(s, number), *from = to + 1;
+    uint32_t rank = s->v->rank_of[number], reader = number, nsources = step->noperands - 1u;
+    uint32_t source_rank = rank;
+
+    if (send != HLY_NONE) {
+        from = operands_of(s, send);
+        reader = send;
+        source_rank = s->v->rank_of[send];
+        nsources = 1;
+    }
+    for (uint32_t j = 0; j < nsources; j++) {
+        int result = check_readable(s, reader, &from[j]);
+        if (result < 0) {
+            return result;
+        }
+    }
+    for (uint32_t i = 0; i < to->count; i++) {
+        if (step->kind == HALAY_STEP_REDUCE) {
+            write_cell(s, rank, to, i, combine(s, rank, from, nsources, i));
+        } else {
+            uint32_t local = hly_cell(&s->memory[source_rank], from, i);
+            write_cell(s, rank, to, i, *cell(s, source_rank, local));
+        }
+    }
+    return 0;
+}
+
+static int check_gathered(struct hly_values *s, uint32_t rank, uint32_t block)
+{
+    const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
+    uint32_t owner = s->v->params.collective == HALAY_BROADCAST ? s->v->params.root : block;
+    struct hly_cell_state wanted = leaf(owner, block);
+
+    if (got->sum != wanted.sum || got->tree != wanted.tree) {
+        return hly_refuse(s->v, rank, HLY_NONE, "out block %u does not end with rank %u's input",
+                          block, owner);
+    }
+    return 0;
+}
+
+/* Every rank that promises this block has each input once, and all have it in one order. */
+static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, uint32_t end)
+{
+    uint64_t wanted = 0;
+
+    for (uint32_t rank = 0; rank < s->v->nranks; rank++) {
+        wanted = add(wanted, leaf(rank, block).sum);
+    }
+    for (uint32_t rank = from; rank < end; rank++) {
+        const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
+
+        if (got->sum != wanted || got->tree == 0) {
+            return hly_refuse(s->v, rank, HLY_NONE,
+                              "out block %u does not end with each rank's input exactly once",
+                              block);
+        }
+        if (got->tree != block_of(s, from, HALAY_BUFFER_OUT, block)->tree) {
+            return hly_refuse(s->v, rank, HLY_NONE,
+                              "out block %u is not reduced in the same order as on rank %u", block,
+                              from);
+        }
+        if (got->depth > s->v->proof.reduce_depth) {
+            s->v->proof.reduce_depth = got->depth;
+        }
+    }
+    return 0;
+}
+
+int hly_values_check(struct hly_values *s)
+{
+    uint32_t nranks = s->v->nranks, blocks = s->v->blocks;
+    int result = 0;
+
+    if (s->v->params.collective == HALAY_ALLREDUCE) {
+        for (uint32_t block = 0; result == 0 && block < blocks; block++) {
+            result = check_reduced(s, block, 0, nranks);
+        }
+    } else if (s->v->params.collective == HALAY_REDUCE_SCATTER) {
+        for (uint32_t block = 0; result == 0 && block < blocks; block++) {
+            result = check_reduced(s, block, block, block + 1);
+        }
+    } else {
+        for (uint64_t i = 0; result == 0 && i < (uint64_t)nranks * blocks; i++) {
+            result = check_gathered(s, (uint32_t)(i / blocks), (uint32_t)(i % blocks));
+        }
+    }
+    return result;
+}
