@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * host.c - the host device: this processor, in launch. Kernels combine two operands; what takes
- * more steps (more sources, a division, the half types) goes block by block through scratch that
+ * more steps (more sources, a division) goes block by block through scratch that
  * stays in the first-level cache. A block of dst is written last of all that is done on the block,
  * so dst may be any one of the sources.
  */
@@ -150,7 +150,7 @@ static const void *at(const void *base, size_t bytes)
 }
 
 /* Types that are their own accumulation type. */
-static void reduce(const struct hly_kernels *kernels, const halay_work_t *work)
+static void step_by_step(const struct hly_kernels *kernels, const halay_work_t *work)
 {
     _Alignas(64) unsigned char scratch[BLOCK_BYTES];
     const size_t bytes = halay_type_bytes(work->type), step = BLOCK_BYTES / bytes;
@@ -179,39 +179,16 @@ static void reduce(const struct hly_kernels *kernels, const halay_work_t *work)
     }
 }
 
-/* Sum, product and average of the half types: in float32, rounded once. */
-static void reduce_half(const struct hly_kernels *kernels, const halay_work_t *work)
-{
-    enum { STEP = BLOCK_BYTES / sizeof(float) };
-    _Alignas(64) float sum[STEP], next[STEP];
-    hly_widen_fn *const widen = kernels->widen[work->type];
-    hly_combine_fn *const combine = kernels->combine[HALAY_FLOAT32][work->op];
-
-    for (size_t done = 0; done < work->count; done += STEP) {
-        const size_t count = work->count - done < STEP ? work->count - done : STEP;
-        const size_t offset = done * sizeof(uint16_t);
-        widen(sum, at(work->src[0], offset), count);
-        for (uint32_t s = 1; s < work->nsrc; s++) {
-            widen(next, at(work->src[s], offset), count);
-            combine(sum, sum, next, count);
-        }
-        if (divides(work))
-            kernels->divide[HALAY_FLOAT32](sum, sum, work->divisor, count);
-        kernels->narrow[work->type]((char *)work->dst + offset, sum, count);
-    }
-}
-
 static void compute(const struct hly_kernels *kernels, const halay_work_t *work)
 {
-    const int floating = work->type >= HALAY_FLOAT16;
-    const int half = work->type == HALAY_FLOAT16 || work->type == HALAY_BFLOAT16;
+    hly_reduce_fn *const at_once = kernels->reduce[work->type][work->op];
     fp_state_t state;
-    const int changed = floating && fp_enter(&state);
+    const int changed = fp_enter(&state);
 
-    if (half && work->op != HALAY_MIN && work->op != HALAY_MAX)
-        reduce_half(kernels, work);
+    if (at_once)
+        at_once(work->dst, work->src, work->nsrc, divides(work) ? work->divisor : 0, work->count);
     else
-        reduce(kernels, work);
+        step_by_step(kernels, work);
     if (changed)
         fp_leave(&state);
 }

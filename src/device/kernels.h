@@ -10,26 +10,26 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <halay/halay.h>
+#include <halay/device.h>
 
 /* dst = left OP right. */
 typedef void hly_combine_fn(void *dst, const void *left, const void *right, size_t count);
 /* dst = src / divisor, which is not 0. */
 typedef void hly_divide_fn(void *dst, const void *src, uint32_t divisor, size_t count);
-/* To float32 and back. A NaN that is narrowed must be the one of the float32 kernels. */
-typedef void hly_widen_fn(float *dst, const void *src, size_t count);
-typedef void hly_narrow_fn(void *dst, const float *src, size_t count);
+/* dst = src[0] OP src[1] ..., divided by divisor if that is more than 1, rounded once at the end.
+ */
+typedef void hly_reduce_fn(void *dst, const void *const src[], uint32_t nsrc, uint32_t divisor,
+                           size_t count);
 
+/* NULL where the operation does not take the type. */
 struct hly_kernels {
     const char *isa;
-    /*
-     * NULL where the operation does not take the type, and for the sum and the product of the half
-     * types: those are widened, combined and divided as float32, and narrowed.
+    /* The sum, the product and the average of the half types: all at once, because of the rounding.
      */
+    hly_reduce_fn *reduce[HALAY_TYPE_COUNT][HALAY_OP_COUNT];
+    /* All others: step by step. */
     hly_combine_fn *combine[HALAY_TYPE_COUNT][HALAY_OP_COUNT];
     hly_divide_fn *divide[HALAY_TYPE_COUNT];
-    hly_widen_fn *widen[HALAY_TYPE_COUNT];
-    hly_narrow_fn *narrow[HALAY_TYPE_COUNT];
 };
 
 extern const struct hly_kernels hly_kernels_scalar;
