@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: Apache-2.0
+halay_test(unit device SOURCES test_device.c LIBS halay_core)
+halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core TIMEOUT 120)
