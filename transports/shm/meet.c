@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meet.c - what is said over the socket. A connection carries one hello and one answer and is then
+ * closed by both sides: the ring, the wake-up descriptors and the pidfds are all that is needed,
+ * and sockets say nothing reliable about death (a forked child may hold them open).
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+int hly_shm_same_id(halay_peer_id_t a, halay_peer_id_t b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* In constant time, so that the secret cannot be guessed byte by byte. */
+static int same_secret(const uint8_t a[16], const uint8_t b[16])
+{
+    volatile uint8_t difference = 0;
+    for (int i = 0; i < 16; i++)
+        difference |= a[i] ^ b[i];
+    return difference == 0;
+}
+
+void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to,
+                        hly_shm_hello_t *hello)
+{
+    memset(hello, 0, sizeof(*hello));
+    hello->magic = HLY_SHM_MAGIC;
+    hello->kind = (uint32_t)kind;
+    hello->pid = (uint32_t)t->pid;
+    hello->ring_bytes = t->ring_bytes;
+    hello->from = t->self;
+    hello->to = to;
+    memcpy(hello->secret, t->secret, sizeof(hello->secret));
+}
+
+int hly_shm_hello_right(const halay_transport_t *t, int kind, const hly_shm_hello_t *hello)
+{
+    int secret = same_secret(hello->secret, t->secret);
+    return secret && hello->magic == HLY_SHM_MAGIC && hello->kind == (uint32_t)kind &&
+           hly_shm_same_id(hello->to, t->self);
+}
+
+union control {
+    struct cmsghdr align;
+    char room[CMSG_SPACE(HLY_SHM_FDS * sizeof(int))];
+};
+
+int hly_shm_hello_send(int socket, const hly_shm_hello_t *hello, const int fds[], int n)
+{
+    union control control;
+    struct iovec part = {(void *)(uintptr_t)hello, sizeof(*hello)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    assert(n > 0 && n <= HLY_SHM_FDS);
+    memset(&control, 0, sizeof(control));
+    message.msg_control = &control;
+    message.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+    memcpy(CMSG_DATA(head), fds, (size_t)n * sizeof(int));
+    return sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? -errno : 0;
+}
+
+int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n)
+{
+    union control control;
+    struct iovec part = {hello, sizeof(*hello)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    message.msg_control = &control;
+    message.msg_controllen = sizeof(control);
+    ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (bytes < 0)
+        return errno == EAGAIN || errno == EINTR ? 0 : -1;
+    if (bytes == 0)
+        return -1;
+    int got = 0, all[HLY_SHM_FDS];
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+        got = (int)((head->cmsg_len - CMSG_LEN(0)) / sizeof(int));
+        assert(got <= HLY_SHM_FDS);
+        memcpy(all, CMSG_DATA(head), (size_t)got * sizeof(int));
+    }
+    if (bytes == (ssize_t)sizeof(*hello) && got == n &&
+        !(message.msg_flags & (MSG_CTRUNC | MSG_TRUNC))) {
+        memcpy(fds, all, (size_t)n * sizeof(int));
+        return 1;
+    }
+    for (int i = 0; i < got; i++)
+        close(all[i]);
+    return -2;
+}
+
+int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid)
+{
+    struct ucred who;
+    socklen_t bytes = sizeof(who);
+    *pid = 0;
+    *uid = (uid_t)-1;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &bytes))
+        return 0;
+    *pid = who.pid;
+    *uid = who.uid;
+    return who.uid == geteuid();
+}
+
+/* shutdown, because a forked child may hold the socket, and the other end shall see the end. */
+static void hang_up(int fd)
+{
+    shutdown(fd, SHUT_RDWR);
+    close(fd);
+}
+
+static void turn_away(halay_transport_t *t, int fd, pid_t pid, const char *why)
+{
+    if (!(t->warned & WARNED_STRANGER))
+        hly_shm_log(t, 1,
+                    "shm: process %d connected to this rank's socket and was dropped: %s; this is "
+                    "said once",
+                    (int)pid, why);
+    t->warned |= WARNED_STRANGER;
+    hang_up(fd);
+}
+
+/* An incoming ring. Takes fds over; the socket is closed whatever comes of it. */
+static void welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello_t *hello,
+                    int fds[HLY_SHM_FDS])
+{
+    hly_shm_ring_t ring;
+    hly_shm_peer_t *peer;
+    hly_shm_hello_t answer;
+    const char *why = "memory";
+    int own[2] = {[HLY_SHM_FD_PROCESS] = t->process_fd, [HLY_SHM_FD_WAKE] = t->wake_fd};
+    int rc = hly_shm_ring_map(fds[HLY_SHM_FD_RING], hello->ring_bytes, &ring, &why);
+    close(fds[HLY_SHM_FD_RING]);
+    if (rc)
+        goto process;
+    rc = hly_shm_peer_hold(t, hello->from, &peer);
+    if (rc)
+        goto unmap;
+    hly_shm_peer_meet(t, peer, fds[HLY_SHM_FD_PROCESS], fds[HLY_SHM_FD_WAKE],
+                      pid > 0 ? pid : (pid_t)hello->pid);
+    fds[HLY_SHM_FD_PROCESS] = fds[HLY_SHM_FD_WAKE] = -1;
+    why = "its hello came after it had failed";
+    if (peer->state != PEER_WELL)
+        goto drop;
+    /* The answer goes before the ring is in the table: armed is set by those in the table only, so
+     * a producer that finds armed set finds the answer in its socket (way.c, hly_shm_way_wake). A
+     * sender that has hung up has said all it had to say, and that lies in the ring. */
+    hly_shm_hello_fill(t, HLY_SHM_ANSWER, hello->from, &answer);
+    why = "answering it";
+    rc = hly_shm_hello_send(fd, &answer, own, 2);
+    if (rc && rc != -EPIPE && rc != -ECONNRESET)
+        goto drop;
+    why = "memory, or too many rings";
+    rc = hly_shm_in_add(t, &ring, peer);
+    if (rc)
+        goto drop;
+    close(fd);
+    return;
+drop:
+    hly_shm_peer_drop(t, peer);
+unmap:
+    hly_shm_ring_unmap(&ring);
+process:
+    if (fds[HLY_SHM_FD_PROCESS] >= 0)
+        close(fds[HLY_SHM_FD_PROCESS]);
+    if (fds[HLY_SHM_FD_WAKE] >= 0)
+        close(fds[HLY_SHM_FD_WAKE]);
+    if (!(t->warned & WARNED_RING))
+        hly_shm_log(
+            t, 0,
+            "shm: the connection of process %d could not be taken: %s: %s; it will report "
+            "this rank as unreachable; check the limits on memory and descriptors (ulimit -a)",
+            (int)pid, why, rc ? strerror(-rc) : "dropped");
+    t->warned |= WARNED_RING;
+    hang_up(fd);
+}
+
+/* 1 if something final became of the connection, 0 if the hello has not come yet. */
+static int greet(halay_transport_t *t, int fd, pid_t pid)
+{
+    hly_shm_hello_t hello;
+    int fds[HLY_SHM_FDS];
+    int rc = hly_shm_hello_recv(fd, &hello, fds, HLY_SHM_FDS);
+    if (rc == 0)
+        return 0;
+    if (rc == -1) {
+        hang_up(fd);
+    } else if (rc == -2) {
+        turn_away(t, fd, pid,
+                  "it does not speak this protocol (or the limit on descriptors was met)");
+    } else if (!hly_shm_hello_right(t, HLY_SHM_HELLO, &hello)) {
+        for (int i = 0; i < HLY_SHM_FDS; i++)
+            close(fds[i]);
+        turn_away(t, fd, pid, "it is of another job, or of another version of Halay");
+    } else {
+        welcome(t, fd, pid, &hello, fds);
+    }
+    return 1;
+}
+
+void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest)
+{
+    hly_shm_watch_drop(t, guest->fd);
+    turn_away(t, guest->fd, guest->pid, "it said nothing");
+    guest->fd = -1;
+    t->nguests--;
+}
+
+void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest)
+{
+    /* Not watched any more before anything may close it: epoll would keep it for a forked child. */
+    int fd = guest->fd;
+    hly_shm_watch_drop(t, fd);
+    if (greet(t, fd, guest->pid)) {
+        guest->fd = -1;
+        t->nguests--;
+    } else if (hly_shm_watch_add(t, fd, &guest->watch)) {
+        hang_up(fd);
+        guest->fd = -1;
+        t->nguests--;
+    }
+}
+
+/* Waits for its hello in a slot; where all are taken, the oldest has to go. */
+static void seat(halay_transport_t *t, int fd, pid_t pid)
+{
+    hly_shm_guest_t *slot = NULL;
+    for (int i = 0; i < HLY_SHM_GUESTS; i++) {
+        hly_shm_guest_t *guest = &t->guests[i];
+        if (guest->fd < 0) {
+            slot = guest;
+            break;
+        }
+        if (!slot || guest->since_ns < slot->since_ns)
+            slot = guest;
+    }
+    if (slot->fd >= 0)
+        hly_shm_guest_drop(t, slot);
+    if (hly_shm_watch_add(t, fd, &slot->watch)) {
+        hang_up(fd);
+        return;
+    }
+    slot->fd = fd;
+    slot->pid = pid;
+    slot->since_ns = hly_shm_now_ns();
+    t->nguests++;
+}
+
+void hly_shm_guests_accept(halay_transport_t *t)
+{
+    for (int i = 0; i < HLY_SHM_ROUNDS; i++) {
+        pid_t pid;
+        uid_t uid;
+        int fd = accept4(t->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0) {
+            if (errno == EAGAIN)
+                return;
+            if (!(t->warned & WARNED_DESCRIPTORS))
+                hly_shm_log(
+                    t, 0,
+                    "shm: a peer's connection could not be accepted: %s; raise the limit on "
+                    "open files (ulimit -n)",
+                    strerror(errno));
+            t->warned |= WARNED_DESCRIPTORS;
+            t->error = HALAY_ENOMEM;
+            return;
+        }
+        if (!hly_shm_same_user(fd, &pid, &uid))
+            turn_away(t, fd, pid, "it belongs to another user");
+        else if (!greet(t, fd, pid))
+            seat(t, fd, pid);
+    }
+}

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shm.c - the transport between the processes of a node: the table and the fast path.
+ *
+ * A send copies into the ring that leads to the peer; poll hands out pointers into the rings that
+ * lead here, and frees what it handed out at the next poll. Everything else is the slow path
+ * (watch.c), taken every 50 us, and when there is reason to.
+ */
+#include "shm.h"
+
+#include <string.h>
+
+extern HALAY_API const halay_transport_ops_t halay_transport_v1_shm;
+
+/* ------------------------------------------------------------------ small answers */
+
+static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
+{
+    if (!attr || attr->size < sizeof(*attr))
+        return HALAY_EINVAL;
+    size_t message = hly_shm_ring_message(t->ring_bytes - 1);
+    attr->capabilities = HALAY_CAN_SLEEP;
+    attr->message_bytes = message;
+    attr->eager_bytes = message / 2 < 8192 ? message / 2 : 8192;
+    attr->piece_bytes = message / 2 < 32768 ? message / 2 : 32768;
+    return HALAY_OK;
+}
+
+static int shm_address(const halay_transport_t *t, void *address, size_t *bytes)
+{
+    (void)t;
+    (void)address;
+    *bytes = 0;
+    return HALAY_OK;
+}
+
+static int shm_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+{
+    (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void shm_deregister(halay_transport_t *t, halay_mem_t *mem)
+{
+    (void)t, (void)mem;
+}
+
+static int shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    (void)t, (void)mem, (void)key, (void)bytes;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int shm_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
+{
+    (void)t, (void)tag, (void)buffer, (void)bytes, (void)cookie;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int shm_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
+                   const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
+                   uint64_t cookie)
+{
+    (void)t, (void)ep, (void)payload, (void)bytes, (void)key, (void)key_bytes;
+    (void)offset, (void)immediate, (void)cookie;
+    return HALAY_EUNSUPPORTED;
+}
+
+/* ------------------------------------------------------------------ the fast path */
+
+static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
+                    size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
+{
+    hly_shm_ring_t *ring = &ep->ring;
+    size_t most = hly_shm_ring_message(ring->mask);
+    uint8_t *place;
+    (void)cookie;
+    if (tag != 0)
+        return HALAY_EUNSUPPORTED;
+    if (header_bytes > most || payload_bytes > most - header_bytes)
+        return HALAY_EINVAL;
+    if (ep->peer->state != PEER_WELL)
+        return HALAY_EPEER;
+    int room = hly_shm_ring_reserve(ring, header_bytes + payload_bytes, &place);
+    if (room == 0) {
+        ep->refused = ring->skip + hly_shm_ring_record(header_bytes + payload_bytes);
+        return HALAY_EAGAIN;
+    }
+    if (room < 0) {
+        hly_shm_peer_fail(t, ep->peer, HALAY_ETRANSPORT,
+                          "the ring to process %d is corrupt: its memory was overwritten",
+                          (int)ep->peer->pid);
+        return HALAY_EPEER;
+    }
+    if (header_bytes)
+        memcpy(place, header, header_bytes);
+    if (payload_bytes)
+        memcpy(place + header_bytes, payload, payload_bytes);
+    ep->refused = 0;
+    if (hly_shm_ring_publish(ring, header_bytes + payload_bytes))
+        hly_shm_way_wake(t, ep);
+    return HALAY_OK;
+}
+
+/* What is in one ring, up to max. First frees what the last poll handed out, if that is much or
+ * idle. */
+static int ring_collect(halay_transport_t *t, hly_shm_in_t *in, halay_event_t events[], int max)
+{
+    hly_shm_ring_t *ring = &in->ring;
+    uint64_t held = ring->position - ring->edge;
+    int n = 0, rc = 0;
+    if (in->broken)
+        return 0;
+    if (held > 0 && (held > ring->mask / 8 || !hly_shm_ring_ready(ring)) &&
+        hly_shm_ring_release(ring))
+        hly_shm_peer_wake(in->peer);
+    while (n < max) {
+        halay_event_t *event = &events[n];
+        rc = hly_shm_ring_take(ring, &event->data, &event->bytes);
+        if (rc <= 0)
+            break;
+        event->kind = HALAY_EVENT_MESSAGE;
+        event->status = HALAY_OK;
+        event->peer = in->peer->id;
+        event->cookie = 0;
+        event->immediate = 0;
+        event->text = NULL;
+        n++;
+    }
+    if (rc < 0) {
+        in->broken = 1;
+        hly_shm_peer_fail(t, in->peer, HALAY_ETRANSPORT,
+                          "the ring of process %d holds nonsense: its memory was overwritten",
+                          (int)in->peer->pid);
+    }
+    return n;
+}
+
+static int rings_collect(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = 0, i = t->turn < t->nins ? t->turn : 0;
+    t->turn = i + 1;
+    for (int seen = 0; seen < t->nins && n < max; seen++) {
+        n += ring_collect(t, t->ins[i], events + n, max - n);
+        if (++i == t->nins)
+            i = 0;
+    }
+    return n;
+}
+
+static void disarm(halay_transport_t *t)
+{
+    for (int i = 0; i < t->nins; i++)
+        atomic_store_explicit(&t->ins[i]->ring.shared->armed, 0, memory_order_relaxed);
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next)
+        atomic_store_explicit(&ep->ring.shared->starved, 0, memory_order_relaxed);
+    t->armed = 0;
+}
+
+static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = 0;
+    assert(max > 0);
+    if (t->armed)
+        disarm(t);
+    if (++t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS)
+        n = hly_shm_attend(t, events, max);
+    if (n < max)
+        n += rings_collect(t, events + n, max - n);
+    if (n == 0 && t->attention) {
+        n = hly_shm_attend(t, events, max);
+        if (n < max)
+            n += rings_collect(t, events + n, max - n);
+    }
+    if (n == 0 && t->error) {
+        n = t->error;
+        t->error = 0;
+    }
+    return n;
+}
+
+/* Is there something that no wake-up would announce, because it came before we were armed? */
+static int unannounced(const halay_transport_t *t)
+{
+    for (int i = 0; i < t->nins; i++) {
+        const hly_shm_in_t *in = t->ins[i];
+        if (hly_shm_ring_ready(&in->ring) || atomic_load(&in->ring.shared->closed))
+            return 1;
+    }
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->peer->state != PEER_WELL)
+            continue;
+        if (atomic_load(&ep->ring.shared->left))
+            return 1;
+        if (ep->refused && hly_shm_ring_room(&ep->ring, ep->refused)) {
+            ep->refused = 0; /* say it once: the caller may not want to send it any more */
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/*
+ * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then every ring
+ * is looked at again; the other end first writes, then looks whether this end sleeps (ring.h). What
+ * the last poll handed out is still held; a peer may wait for that room, so it has to be freed
+ * first.
+ */
+static int shm_arm(halay_transport_t *t, int *fd)
+{
+    if (t->failing || t->error)
+        return HALAY_EAGAIN;
+    for (int i = 0; i < t->nins; i++) {
+        if (t->ins[i]->ring.position != t->ins[i]->ring.edge)
+            return HALAY_EAGAIN;
+    }
+    for (int i = 0; i < t->nins; i++)
+        atomic_store(&t->ins[i]->ring.shared->armed, 1);
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->refused)
+            atomic_store(&ep->ring.shared->starved, 1);
+    }
+    t->armed = 1;
+    t->attention = 1;
+    if (unannounced(t))
+        return HALAY_EAGAIN;
+    int rc = hly_shm_timer_set(t);
+    if (rc)
+        return rc;
+    *fd = t->epoll_fd;
+    return HALAY_OK;
+}
+
+const halay_transport_ops_t halay_transport_v1_shm = {
+    .size = sizeof(halay_transport_ops_t),
+    .name = "shm",
+    .open = hly_shm_open,
+    .close = hly_shm_close,
+    .query = shm_query,
+    .address = shm_address,
+    .connect = hly_shm_connect,
+    .disconnect = hly_shm_disconnect,
+    .register_mem = shm_register,
+    .deregister_mem = shm_deregister,
+    .key = shm_key,
+    .send = shm_send,
+    .recv = shm_recv,
+    .put = shm_put,
+    .poll = shm_poll,
+    .arm = shm_arm,
+};

@@ -1,0 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
+# Between the processes of a node: memfd rings, passed over an abstract Unix socket.
+halay_plugin(transport shm shm/shm.c shm/open.c shm/ring.c shm/meet.c shm/way.c
+             shm/peer.c shm/watch.c shm/name.c)

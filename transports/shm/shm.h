@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shm.h - what the files of this transport share. docs/decisions/0003-shm-transport.md says why.
+ *
+ *   shm.c    the table; send, poll, arm: all that is on the fast path
+ *   open.c   an endpoint comes and goes
+ *   ring.c   the memory of a ring; ring.h, how it is written and read
+ *   meet.c   what is said over the socket: hello, answer, and who may say it
+ *   way.c    ways out: tried until somebody listens, greeted, open, given up
+ *   peer.c   peers: whose process, how to wake it, that it failed
+ *   watch.c  the slow path: sockets, timers, goodbyes, failures
+ *   name.c   the address of a peer, from a keyed hash
+ */
+#ifndef HALAY_SHM_SHM_H
+#define HALAY_SHM_SHM_H
+
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "halay/transport.h"
+#include "ring.h"
+
+enum {
+    HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet */
+    HLY_SHM_RINGS = 16384, /* incoming rings, at most */
+    HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
+    HLY_SHM_TICK = 16,     /* polls between two looks at the clock */
+    HLY_SHM_TEXT = 160
+};
+#define HLY_SHM_RING_DEFAULT (256u << 10)
+#define HLY_SHM_SLOW_NS      UINT64_C(50000) /* between two looks at sockets, while polled */
+#define HLY_SHM_PAUSE_NS     UINT64_C(20000) /* before the second try to connect; doubles */
+#define HLY_SHM_PAUSE_MAX_NS UINT64_C(1000000)
+#define HLY_SHM_GUEST_NS     UINT64_C(1000000000) /* to say hello in */
+#define HLY_SHM_HANGUP_NS    UINT64_C(20000000) /* from a hang-up to the news that it was a death */
+#define HLY_SHM_LEAVE_NS     UINT64_C(1000000000) /* close: for what was accepted for absent peers */
+#define HLY_SHM_DEADLINE_NS  UINT64_C(30000000000)
+
+/* The one message each way over the socket. Same node, same ABI: no byte order. */
+typedef struct hly_shm_hello {
+    uint64_t magic;
+    uint32_t kind, pid;
+    uint64_t ring_bytes;
+    halay_peer_id_t from, to;
+    uint8_t secret[16];
+} hly_shm_hello_t;
+
+enum { HLY_SHM_HELLO = 1, HLY_SHM_ANSWER = 2 };
+
+/* Descriptors that travel along: both have the first two, a hello has the ring's memory too. */
+enum { HLY_SHM_FD_PROCESS, HLY_SHM_FD_WAKE, HLY_SHM_FD_RING, HLY_SHM_FDS };
+
+/* What epoll's data begins with: the address of one of these, the first member of its object. */
+typedef enum hly_shm_watch {
+    WATCH_LISTEN = 1,
+    WATCH_WAKE,
+    WATCH_TIMER,
+    WATCH_GUEST,
+    WATCH_WAY,
+    WATCH_PEER
+} hly_shm_watch_t;
+
+enum { PEER_WELL, PEER_FAILING /* known, not told */, PEER_FAILED /* told */ };
+
+typedef struct hly_shm_peer {
+    hly_shm_watch_t watch;
+    int process_fd, wake_fd; /* -1: not known yet */
+    int sure;                /* process_fd came from the peer itself */
+    int refs;                /* ways to it and rings from it */
+    int state, status;
+    pid_t pid;
+    halay_peer_id_t id;
+    struct hly_shm_peer *next;
+    char text[HLY_SHM_TEXT];
+} hly_shm_peer_t;
+
+/* CALLING: nobody listens yet. GREETED: hello is said. HUNG_UP: no answer will come. OPEN:
+ * answered. */
+enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
+
+struct halay_ep {
+    hly_shm_watch_t watch;
+    int state;
+    int socket, ring_fd; /* -1 when not needed any more */
+    int orphan;          /* disconnected, and kept until the hello is said */
+    int error;           /* errno of the last try */
+    uint64_t refused;    /* bytes of ring that the last send lacked; 0: none did */
+    hly_shm_ring_t ring;
+    hly_shm_peer_t *peer;
+    uint64_t begun_ns, again_ns, pause_ns;
+    struct halay_ep *next;
+};
+
+typedef struct hly_shm_in {
+    hly_shm_ring_t ring;
+    hly_shm_peer_t *peer;
+    int broken;
+} hly_shm_in_t;
+
+typedef struct hly_shm_guest {
+    hly_shm_watch_t watch;
+    int fd; /* -1: free */
+    pid_t pid;
+    uint64_t since_ns;
+} hly_shm_guest_t;
+
+struct halay_transport {
+    hly_shm_in_t **ins; /* what poll walks */
+    int nins, room, turn;
+    uint32_t polls;
+    int attention; /* the next idle poll takes the slow path */
+    int armed;
+    uint64_t attended_ns;
+
+    halay_ep_t *ways;
+    hly_shm_peer_t *peers;
+    int unsettled; /* ways that are CALLING, GREETED or HUNG_UP */
+    int failing;   /* peers that are */
+    int error;     /* for poll to return, once */
+
+    hly_shm_watch_t listen_watch, wake_watch, timer_watch;
+    int listen_fd, wake_fd, timer_fd, epoll_fd, process_fd;
+    uint64_t timer_ns;
+    hly_shm_guest_t guests[HLY_SHM_GUESTS];
+    int nguests;
+
+    pid_t pid; /* who opened it; anyone else is a forked child */
+    halay_peer_id_t self;
+    uint8_t job[16], secret[16];
+    uint64_t deadline_ns;
+    size_t ring_bytes;
+    unsigned warned;
+    halay_log_fn log;
+    void *log_arg;
+};
+
+/* Warnings that are given once. */
+enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2, WARNED_RING = 4 };
+
+/* open.c */
+int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **transport);
+void hly_shm_close(halay_transport_t *t);
+uint64_t hly_shm_now_ns(void);
+void hly_shm_log(const halay_transport_t *t, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* name.c: SipHash-2-4 with 128 bits of result over n words; the address of a process. */
+void hly_shm_siphash(const uint8_t key[16], const uint64_t words[], int n, uint64_t out[2]);
+struct sockaddr_un;
+socklen_t hly_shm_name(const halay_transport_t *t, halay_peer_id_t id, struct sockaddr_un *address);
+
+/* meet.c */
+int hly_shm_same_id(halay_peer_id_t a, halay_peer_id_t b);
+void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to,
+                        hly_shm_hello_t *hello);
+int hly_shm_hello_right(const halay_transport_t *t, int kind, const hly_shm_hello_t *hello);
+/* 0 or a negative errno. */
+int hly_shm_hello_send(int socket, const hly_shm_hello_t *hello, const int fds[], int n);
+/* 1 it is here, with n descriptors; 0 not yet; -1 hung up; -2 nonsense, its descriptors are closed.
+ */
+int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n);
+/* Is the other end a process of this user? Its pid too (0: in another pid namespace). */
+int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid);
+void hly_shm_guests_accept(halay_transport_t *t);
+void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest);
+void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest);
+
+/* way.c */
+int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *address, size_t bytes,
+                    halay_ep_t **ep);
+void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep);
+void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep);
+void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
+void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
+void hly_shm_way_say(halay_transport_t *t, halay_ep_t *ep, uint32_t goodbye);
+void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep);
+
+/* peer.c */
+int hly_shm_pidfd(pid_t pid);
+int hly_shm_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_shm_peer_t **peer);
+void hly_shm_peer_drop(halay_transport_t *t, hly_shm_peer_t *peer);
+void hly_shm_peer_free(halay_transport_t *t, hly_shm_peer_t *peer);
+/* Takes both descriptors over. */
+void hly_shm_peer_meet(halay_transport_t *t, hly_shm_peer_t *peer, int process_fd, int wake_fd,
+                       pid_t pid);
+void hly_shm_peer_guess(halay_transport_t *t, hly_shm_peer_t *peer, pid_t pid);
+void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer);
+void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, const char *format,
+                       ...) __attribute__((format(printf, 4, 5)));
+void hly_shm_peer_wake(const hly_shm_peer_t *peer);
+int hly_shm_in_add(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_peer_t *peer);
+void hly_shm_in_remove(halay_transport_t *t, int i);
+
+/* watch.c */
+int hly_shm_watch_add(halay_transport_t *t, int fd, hly_shm_watch_t *watch);
+void hly_shm_watch_drop(halay_transport_t *t, int fd);
+int hly_shm_attend(halay_transport_t *t, halay_event_t events[], int max);
+int hly_shm_timer_set(halay_transport_t *t);
+
+#endif

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * way.c - the ways out. This side makes the ring, so a way takes messages from the first moment;
+ * they wait in it until the peer listens, takes the ring's memory, and reads.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "shm.h"
+
+static unsigned long long milliseconds(uint64_t ns)
+{
+    return ns / 1000000;
+}
+
+static void socket_close(halay_transport_t *t, halay_ep_t *ep)
+{
+    if (ep->socket < 0)
+        return;
+    hly_shm_watch_drop(t, ep->socket);
+    close(ep->socket);
+    ep->socket = -1;
+}
+
+static void ring_fd_close(halay_ep_t *ep)
+{
+    if (ep->ring_fd >= 0)
+        close(ep->ring_fd);
+    ep->ring_fd = -1;
+}
+
+void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep)
+{
+    halay_ep_t **at = &t->ways;
+    while (*at != ep)
+        at = &(*at)->next;
+    *at = ep->next;
+    if (ep->state != WAY_OPEN)
+        t->unsettled--;
+    socket_close(t, ep);
+    ring_fd_close(ep);
+    hly_shm_ring_unmap(&ep->ring);
+    hly_shm_peer_drop(t, ep->peer);
+    free(ep);
+}
+
+/* One try. 1: the hello is said. 0: not yet, and ep->error says why. */
+static int call(halay_transport_t *t, halay_ep_t *ep)
+{
+    struct sockaddr_un address;
+    hly_shm_hello_t hello;
+    uid_t uid;
+    pid_t pid;
+    int fds[HLY_SHM_FDS] = {t->process_fd, t->wake_fd, ep->ring_fd};
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        ep->error = errno;
+        return 0;
+    }
+    socklen_t length = hly_shm_name(t, ep->peer->id, &address);
+    if (connect(fd, (struct sockaddr *)&address, length)) {
+        ep->error = errno; /* ECONNREFUSED: nobody listens yet. EAGAIN: too many wait there */
+        goto no;
+    }
+    if (!hly_shm_same_user(fd, &pid, &uid)) {
+        ep->error = EPERM;
+        hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
+                          "process %d of user %u holds the peer's address on this node", (int)pid,
+                          (unsigned)uid);
+        goto no;
+    }
+    hly_shm_hello_fill(t, HLY_SHM_HELLO, ep->peer->id, &hello);
+    ep->error = -hly_shm_hello_send(fd, &hello, fds, HLY_SHM_FDS);
+    if (ep->error)
+        goto no;
+    ep->error = -hly_shm_watch_add(t, fd, &ep->watch);
+    if (ep->error)
+        goto no;
+    ep->socket = fd;
+    ep->state = WAY_GREETED;
+    /* Until it answers: a dead peer's forked children may hold its socket open, so that neither an
+     * answer nor a hang-up would ever come. */
+    hly_shm_peer_guess(t, ep->peer, pid);
+    return 1;
+no:
+    close(fd);
+    return 0;
+}
+
+void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+{
+    hly_shm_hello_t answer;
+    int fds[HLY_SHM_FDS] = {-1, -1, -1};
+    assert(ep->state == WAY_GREETED && ep->socket >= 0);
+    int rc = hly_shm_hello_recv(ep->socket, &answer, fds, 2);
+    if (rc == 0)
+        return;
+    socket_close(t, ep);
+    ep->state = WAY_HUNG_UP;
+    ep->again_ns = now + HLY_SHM_HANGUP_NS;
+    if (rc == -1)
+        return;
+    if (rc == 1 && hly_shm_hello_right(t, HLY_SHM_ANSWER, &answer) &&
+        hly_shm_same_id(answer.from, ep->peer->id)) {
+        ring_fd_close(ep);
+        ep->state = WAY_OPEN;
+        t->unsettled--;
+        hly_shm_peer_meet(t, ep->peer, fds[HLY_SHM_FD_PROCESS], fds[HLY_SHM_FD_WAKE],
+                          ep->peer->pid > 0 ? ep->peer->pid : (pid_t)answer.pid);
+        return;
+    }
+    for (int i = 0; rc == 1 && i < 2; i++)
+        close(fds[i]);
+    hly_shm_peer_fail(t, ep->peer, HALAY_ETRANSPORT,
+                      "the answer of process %d could not be read: the limit on open files was met "
+                      "(ulimit -n), or it is another version of Halay",
+                      (int)ep->peer->pid);
+}
+
+/* No answer in time. A way that was given up ends without a word to the caller. */
+static void give_up(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+{
+    unsigned long long ms = milliseconds(now - ep->begun_ns);
+    if (ep->orphan)
+        hly_shm_log(t, 1, "shm: what was sent to a peer was lost: it was not there within %llu ms",
+                    ms);
+    else if (ep->state == WAY_CALLING)
+        hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
+                          "nobody listened at the peer's address on this node within %llu ms (%s)",
+                          ms, strerror(ep->error));
+    else if (ep->state == WAY_GREETED)
+        hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
+                          "process %d on this node did not answer within %llu ms",
+                          (int)ep->peer->pid, ms);
+    else
+        hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
+                          "process %d on this node closed its end or refused the connection",
+                          (int)ep->peer->pid);
+}
+
+/* 1: this way waits for nothing any more, for good or ill. */
+static int tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+{
+    int late = now - ep->begun_ns >= t->deadline_ns;
+    if (ep->peer->state != PEER_WELL)
+        return 1;
+    if (ep->state == WAY_HUNG_UP ? now >= ep->again_ns : late) {
+        give_up(t, ep, now);
+        return 1;
+    }
+    if (ep->state == WAY_CALLING && now >= ep->again_ns) {
+        if (call(t, ep))
+            return 1;
+        ep->pause_ns *= 2;
+        if (ep->pause_ns > HLY_SHM_PAUSE_MAX_NS)
+            ep->pause_ns = HLY_SHM_PAUSE_MAX_NS;
+        ep->again_ns = now + ep->pause_ns;
+    }
+    return 0;
+}
+
+void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+{
+    if (ep->state != WAY_OPEN && tend(t, ep, now) && ep->orphan)
+        hly_shm_way_free(t, ep);
+}
+
+int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *address, size_t bytes,
+                    halay_ep_t **out)
+{
+    const char *why;
+    (void)address; /* it follows from the peer's id */
+    (void)bytes;
+    halay_ep_t *ep = calloc(1, sizeof(*ep));
+    if (!ep)
+        return HALAY_ENOMEM;
+    int rc = hly_shm_peer_hold(t, peer, &ep->peer);
+    if (rc) {
+        free(ep);
+        return HALAY_ENOMEM;
+    }
+    rc = hly_shm_ring_create(t->ring_bytes, &ep->ring, &ep->ring_fd, &why);
+    if (rc) {
+        hly_shm_log(
+            t, 0,
+            "shm: no ring of %zu bytes for a peer: %s: %s; raise the limit on memory, files "
+            "or file size, or take smaller rings (transport option ring=BYTES)",
+            t->ring_bytes, why, strerror(-rc));
+        hly_shm_peer_drop(t, ep->peer);
+        free(ep);
+        return HALAY_ENOMEM;
+    }
+    ep->watch = WATCH_WAY;
+    ep->state = WAY_CALLING;
+    ep->socket = -1;
+    ep->begun_ns = ep->again_ns = hly_shm_now_ns();
+    ep->pause_ns = HLY_SHM_PAUSE_NS / 2;
+    ep->next = t->ways;
+    t->ways = ep;
+    t->unsettled++;
+    t->attention = 1;
+    hly_shm_way_tend(t, ep, ep->begun_ns);
+    *out = ep;
+    return HALAY_OK;
+}
+
+void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep)
+{
+    /* Who is armed has answered before (meet.c, welcome): the answer can be read now. */
+    if (ep->peer->wake_fd < 0 && ep->state == WAY_GREETED)
+        hly_shm_way_answer(t, ep, hly_shm_now_ns());
+    hly_shm_peer_wake(ep->peer);
+}
+
+/*
+ * Goodbye. The peer is woken whether or not it sleeps. If it has not answered yet, it takes the
+ * ring after this and finds the word there before it can sleep.
+ */
+void hly_shm_way_say(halay_transport_t *t, halay_ep_t *ep, uint32_t goodbye)
+{
+    atomic_store(&ep->ring.shared->closed, goodbye);
+    if (ep->state != WAY_CALLING)
+        hly_shm_way_wake(t, ep);
+}
+
+void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep)
+{
+    if (!ep)
+        return;
+    if (getpid() != t->pid) { /* a forked child: the ring is not mapped here, the way not its own */
+        ep->ring.shared = NULL;
+        return;
+    }
+    hly_shm_way_say(t, ep, HLY_SHM_GAVE_UP);
+    if (ep->state == WAY_CALLING && ep->ring.position > 0 && ep->peer->state == PEER_WELL) {
+        ep->orphan = 1;
+        return;
+    }
+    hly_shm_way_free(t, ep);
+}
