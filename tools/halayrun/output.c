@@ -31,7 +31,6 @@ struct stream {
     int fd; /* -1: at its end */
     int rank;
     struct sink *sink;
-    int within; /* the prefix of this line is written already */
     size_t begin, end;
     char data[STREAM_BYTES];
 };
@@ -98,12 +97,6 @@ static size_t piece(const struct stream *s)
     return n < most ? n : most;
 }
 
-/* Is there something to write? The end of a stream within a line adds the newline. */
-static int pending(const struct stream *s)
-{
-    return piece(s) > 0 || (s->fd < 0 && s->within);
-}
-
 static int sink_flush(struct sink *sink)
 {
     struct pollfd p = {.fd = sink->fd, .events = POLLOUT};
@@ -122,22 +115,19 @@ static int sink_flush(struct sink *sink)
     return 1;
 }
 
-/* Moves whole pieces to the sink while they fit. */
+/* Moves pieces to the sink while they fit. One that is no whole line is made one: lines never mix.
+ */
 static void move(struct stream *s)
 {
     struct sink *sink = s->sink;
     size_t n;
     while ((n = piece(s)) > 0 && sink->end + n + PREFIX_BYTES + 1 <= sizeof sink->data) {
-        if (!s->within)
-            sink->end += (size_t)snprintf(sink->data + sink->end, PREFIX_BYTES, "[%d] ", s->rank);
+        sink->end += (size_t)snprintf(sink->data + sink->end, PREFIX_BYTES, "[%d] ", s->rank);
         memcpy(sink->data + sink->end, s->data + s->begin, n);
         s->begin += n;
         sink->end += n;
-        s->within = sink->data[sink->end - 1] != '\n';
-    }
-    if (s->within && s->fd < 0 && s->begin == s->end && sink->end < sizeof sink->data) {
-        sink->data[sink->end++] = '\n';
-        s->within = 0;
+        if (sink->data[sink->end - 1] != '\n')
+            sink->data[sink->end++] = '\n';
     }
     assert(sink->end <= sizeof sink->data);
 }
@@ -166,7 +156,7 @@ static int fill(struct stream *s)
 static void copy_stream(struct stream *s)
 {
     for (int turn = 0; turn < TURNS && !s->sink->broken; turn++) {
-        if (!pending(s) && !fill(s))
+        if (piece(s) == 0 && !fill(s))
             return;
         move(s);
         if (!sink_flush(s->sink))
@@ -204,7 +194,7 @@ int hly_output_open(const struct hly_output *o)
         if (o->sinks[i].begin < o->sinks[i].end && !o->sinks[i].broken)
             return 1;
     for (int i = 0; i < o->nstreams; i++)
-        if (!o->streams[i].sink->broken && (o->streams[i].fd >= 0 || pending(&o->streams[i])))
+        if (!o->streams[i].sink->broken && (o->streams[i].fd >= 0 || piece(&o->streams[i]) > 0))
             return 1;
     return 0;
 }

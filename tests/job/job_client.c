@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_client - a rank for the job tests: opens the PMIx bootstrap as its first argument says. Exits
+ * with 0 if all was as expected; what it prints is compared by the scripts.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <halay/boot.h>
+
+extern const halay_boot_ops_t halay_boot_v1_pmix;
+extern int PMIx_Init(void *proc, void *info, size_t ninfo);
+extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
+
+#define CHECK(c)                                                                                   \
+    do {                                                                                           \
+        if (!(c)) {                                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static const halay_boot_ops_t *const ops = &halay_boot_v1_pmix;
+static char last_log[1024];
+
+static void keep_log(void *arg, int level, const char *text)
+{
+    CHECK(arg == last_log && text);
+    if (level == 0)
+        snprintf(last_log, sizeof last_log, "%s", text);
+}
+
+static int open_job(double seconds, halay_boot_info_t *info, halay_boot_t **boot)
+{
+    memset(info, 0, sizeof *info);
+    info->size = sizeof *info;
+    last_log[0] = '\0';
+    int rc = ops->open(NULL, keep_log, last_log, (uint64_t)(seconds * 1e9), info, boot);
+    if (rc)
+        fprintf(stderr, "open: %d: %s\n", rc, last_log);
+    CHECK((rc == 0) == (last_log[0] == '\0')); /* an error is logged, success is not one */
+    return rc;
+}
+
+static void print_bytes(const char *name, const uint8_t bytes[16])
+{
+    printf(" %s=", name);
+    for (int i = 0; i < 16; i++)
+        printf("%02x", bytes[i]);
+}
+
+/* Several epochs of one identity; the last is printed: first what is the same on all ranks. */
+static int info(void)
+{
+    halay_boot_info_t first = {0}, now, again = {.size = sizeof again};
+    halay_boot_t *boot = NULL, *other = NULL;
+    for (uint64_t epoch = 1; epoch <= 5; epoch++) {
+        CHECK(open_job(20, &now, &boot) == 0);
+        CHECK(now.epoch == epoch);
+        if (epoch == 1)
+            first = now;
+        now.epoch = first.epoch;
+        CHECK(memcmp(&first, &now, sizeof now) == 0);
+        CHECK(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
+        CHECK(strstr(last_log, "initialised twice") && !other);
+        CHECK(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
+        if (epoch < 5)
+            ops->close(boot);
+    }
+    printf("%d ranks on %d nodes, %s,", now.nranks, now.nnodes, now.launcher);
+    print_bytes("job", now.job);
+    print_bytes("secret", now.secret);
+    for (int rank = 0; rank < now.nranks; rank++) {
+        int node = -1;
+        char host[64];
+        CHECK(ops->get(boot, rank, &node, host) == 0 && node >= 0 && node < now.nnodes);
+        CHECK(rank != now.rank || (node == now.node && !strcmp(host, now.host)));
+        printf(" %d@%d:%s", rank, node, host);
+    }
+    CHECK(ops->get(boot, now.nranks, NULL, NULL) == HALAY_EINVAL &&
+          ops->get(boot, -1, NULL, NULL) == HALAY_EINVAL);
+    printf(" | rank %d local %d of %d node %d\n", now.rank, now.local_rank, now.local_nranks,
+           now.node);
+    ops->close(boot);
+    ops->close(NULL);
+    return 0;
+}
+
+static int wait_for(pid_t pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0)
+        CHECK(errno == EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* What a rank starts inherits its environment, and must not become the rank. */
+static int children(char *self)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    CHECK(open_job(20, &now, &boot) == 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(open_job(20, &now, &boot) == HALAY_ESTATE && strstr(last_log, "forked") ? 0 : 1);
+    CHECK(wait_for(pid) == 0);
+    pid = fork();
+    if (pid == 0) {
+        execl(self, self, "heir", NULL);
+        _exit(127);
+    }
+    CHECK(wait_for(pid) == 0);
+    ops->close(boot);
+    CHECK(open_job(20, &now, &boot) == 0 && now.epoch == 2);
+    ops->close(boot);
+    return 0;
+}
+
+static int heir(void)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    struct timespec a, b;
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    CHECK(open_job(20, &now, &boot) == HALAY_ESTATE);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    CHECK(b.tv_sec - a.tv_sec <= 1); /* it was told at once, not by the deadline */
+    char parent[32];
+    snprintf(parent, sizeof parent, "process %d", (int)getppid());
+    CHECK(strstr(last_log, parent));
+    return 0;
+}
+
+/* Rank 0 does not come. */
+static int absent(void)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    struct timespec a, b;
+    if (!strcmp(getenv("PMIX_RANK"), "0"))
+        return (int)sleep(4);
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    CHECK(open_job(1.5, &now, &boot) == HALAY_EBOOT);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    CHECK(b.tv_sec - a.tv_sec <= 3);
+    CHECK(strstr(last_log, "not all of the"));
+    CHECK(open_job(1.5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "failed before"));
+    return 0;
+}
+
+/* No launcher: probe says so, open says what to do. */
+static int alone(void)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    int announced = 0;
+    CHECK(ops->probe(&announced) == 0);
+    CHECK(open_job(1, &now, &boot) == HALAY_EBOOT && strstr(last_log, "halayrun"));
+    printf("announced %d\n", announced);
+    return 0;
+}
+
+/* A rank ends in the way of its second argument, the others sleep. */
+static int end(const char *how)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    CHECK(open_job(20, &now, &boot) == 0);
+    if (now.rank == 1 && !strcmp(how, "kill"))
+        raise(SIGKILL);
+    if (now.rank == 1 && !strcmp(how, "exit"))
+        exit(3);
+    if (now.rank == 1 && !strcmp(how, "connected")) {
+        CHECK(PMIx_Init(NULL, NULL, 0) == 0);
+        _exit(0);
+    }
+    if (now.rank == 1 && !strcmp(how, "abort")) {
+        CHECK(PMIx_Init(NULL, NULL, 0) == 0);
+        PMIx_Abort(7, "had enough", NULL, 0);
+    }
+    return (int)sleep(20);
+}
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "info";
+    if (!strcmp(what, "info"))
+        return info();
+    if (!strcmp(what, "children"))
+        return children(argv[0]);
+    if (!strcmp(what, "heir"))
+        return heir();
+    if (!strcmp(what, "absent"))
+        return absent();
+    if (!strcmp(what, "alone"))
+        return alone();
+    if (!strcmp(what, "end") && argc > 2)
+        return end(argv[2]);
+    fprintf(stderr, "job_client: no such mode: %s\n", what);
+    return 1;
+}

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Whatever the ranks have started ends with the job, wherever it hides.
+# shellcheck source=lib.sh disable=SC2016,SC2217
+. "$(dirname "$0")/lib.sh"
+# In the rank's group; in a session of its own; both outlive their rank.
+run "$HALAYRUN" -np 2 bash -c "sleep 1000.$mark & setsid sleep 1000.$mark & exit 0"
+expect 0
+within 3000
+nothing_left
+run "$HALAYRUN" -np 2 bash -c "sleep 1000.$mark & setsid sleep 1000.$mark & sleep 0.2; kill -9 \$\$"
+expect 137
+within 3000
+nothing_left
+# They are deaf to SIGTERM, and hold the pipes of a prefixed job.
+run "$HALAYRUN" -np 2 -l bash -c "trap '' TERM; setsid sleep 1000.$mark & echo done"
+expect 0
+within 3000
+[ "$(sort out)" = "[0] done
+[1] done" ] || fail "output"
+nothing_left
+# A child that ends quickly by itself after its rank is let be.
+run "$HALAYRUN" -np 2 bash -c '(sleep 0.1; echo late) & exit 0'
+expect 0
+[ "$(grep -c late out)" = 2 ] || fail "children had no time to end"
+nothing_left

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Standard input, output and environment of the ranks.
+# shellcheck source=lib.sh disable=SC2016,SC2217
+. "$(dirname "$0")/lib.sh"
+# Rank 0 reads what halayrun is given, the others read nothing.
+run "$HALAYRUN" -np 3 -l cat <<<"for rank 0"
+expect 0 stdin
+[ "$(cat out)" = "[0] for rank 0" ] || fail "standard input"
+
+run "$HALAYRUN" -np 2 -l bash -c 'echo a; echo b >&2; printf "half a line"; exit 0'
+expect 0 prefix
+[ "$(sort out)" = "[0] a
+[0] half a line
+[1] a
+[1] half a line" ] || fail "prefixed output"
+[ "$(sort err)" = "[0] b
+[1] b" ] || fail "prefixed errors"
+
+# Much output, long lines, no newline at the end: not a byte is lost, lines are not mixed.
+run "$HALAYRUN" -np 4 -l bash -c 'for i in $(seq 2000); do echo "$PMIX_RANK line $i"; done
+    head -c 100000 /dev/zero | tr "\0" "$PMIX_RANK"'
+expect 0 volume
+for r in 0 1 2 3; do
+    grep "^\[$r\] $r line" out | diff -q - <(seq -f "[$r] $r line %.0f" 2000) || fail "lines of rank $r"
+done
+for r in 0 1 2 3; do # a long line is cut into several
+    [ "$(grep -v line out | grep "^\[$r\]" | sed 's/^....//' | tr -cd $r | wc -c)" = 100000 ] ||
+        fail "long line of rank $r"
+done
+[ "$(tail -c 1 out | od -An -c | tr -d ' ')" = '\n' ] || fail "no newline at the end"
+
+# The reader goes away: the job ends, as a program would.
+"$HALAYRUN" -np 2 -l bash -c "while :; do echo y; sleep 0.01; done" 2>err </dev/null | head -1 >out
+status=${PIPESTATUS[0]}
+expect 141 "reader gone"
+# The reader stops reading: signals still work.
+mkfifo slow
+sleep 1000.$mark <slow &
+reader=$!
+"$HALAYRUN" -np 2 -l yes >slow 2>err </dev/null &
+sleep 0.5
+start=$(date +%s%3N)
+kill -TERM $!
+wait $!
+status=$?
+ms=$(($(date +%s%3N) - start))
+kill $reader
+wait $reader 2>/dev/null
+expect 143 "reader stopped"
+within 2500
+
+run "$HALAYRUN" -np 2 -x A=1 --env B='x y' -x A=2 bash -c 'echo $A-$B-$HALAY_LAUNCHER-$HALAY_LAUNCHER_SIZE'
+[ "$(sort -u out)" = "2-x y-halayrun-2" ] || fail "environment"
+run env PMIX_NAMESPACE=other PMIX_RANK=77 PMIX_SERVER_URI2=nowhere "$HALAYRUN" -np 2 "$JOB_CLIENT" info
+expect 0 "started within another PMIx job"
+nothing_left

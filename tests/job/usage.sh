@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# What cannot be run is refused with its reason, before anything is started.
+# shellcheck source=lib.sh disable=SC2016,SC2217
+. "$(dirname "$0")/lib.sh"
+bad() { # status, message, arguments
+    run "$HALAYRUN" "${@:3}"
+    expect "$1" "${@:3}"
+    says err "^halayrun: .*$2"
+    [ ! -s out ] || fail "${*:3}: something ran"
+    nothing_left
+}
+for n in 0 -1 1025 two 2x 1.5 "" 99999999999999999999; do
+    bad 2 "-np must be a whole number from 1 to 1024, not '$n'" -np "$n" echo ran
+done
+bad 2 "say how many ranks" echo ran
+bad 2 "say how many ranks"
+bad 2 "say what to run" -np 2
+bad 2 "no option --nonsense" --nonsense -np 2 echo ran
+bad 2 "needs a value" -np
+bad 2 "timeout must be" --timeout 0 -np 1 echo ran
+bad 2 "NAME=VALUE" -x =1 -np 1 echo ran
+bad 127 "cannot start 'no-such-program': No such file or directory" -np 2 no-such-program
+bad 127 "cannot start './no/such': No such file or directory" -np 2 ./no/such
+touch plain
+bad 126 "cannot start './plain': Permission denied" -np 2 ./plain
+bad 126 "cannot start '/tmp': Is a directory" -np 2 /tmp
+printf 'echo no first line\n' >script
+chmod +x script
+bad 126 "Exec format error (a script begins with" -np 2 ./script
+HALAY_PLUGIN_DIR=/nonexistent bad 125 "no PMIx server: /nonexistent/halay-launch-pmix.so" -np 2 true
+TMPDIR=/nonexistent bad 125 "cannot make a folder in /nonexistent" -np 2 true
+
+run "$HALAYRUN" --help
+expect 0 --help
+says out "^Usage: halayrun -np N"
+run "$HALAYRUN" --version
+expect 0 --version
+says out "^halayrun [0-9]"
+# Options end at the program: these are its own.
+run "$HALAYRUN" -n 1 echo -np 0 --help
+expect 0
+says out "^-np 0 --help$"
+nothing_left
