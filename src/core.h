@@ -31,6 +31,7 @@
 #define HLY_CONTROL_MAX 32 /* neighbours in the control graph: log2 of the ranks, at most */
 #define HLY_ORPHANS_MAX 65536
 #define HLY_COMMS_MAX 65536
+#define HLY_FREED_MAX 64
 #define HLY_PLANS_MAX 256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS 400000000ull  /* for the others to agree on a dead or an absent rank */
@@ -89,6 +90,7 @@ struct hly_out {
 /* A message that came before it could be used. */
 struct hly_stash {
     struct hly_link link;
+    halay_peer_id_t peer;
     struct hly_header header;
     size_t bytes;
     unsigned char data[] __attribute__((aligned(16)));
@@ -101,7 +103,9 @@ struct hly_landing {
     uint32_t step;
     uint16_t generation;
     uint8_t mode;
-    bool revoking;
+    bool revoking;    /* the call has failed: waits for the sender's answer */
+    bool tag_posted;  /* TAGGED: the transport still has the buffer */
+    bool sent;        /* TAGGED: and the sender says that the bytes are on their way */
     halay_mem_t *mem;
     uint32_t next_free;
 };
@@ -133,14 +137,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived;   /* RECV: bytes */
+    uint64_t arrived;   /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
     uint8_t state;
     uint8_t pending;    /* predecessors not done yet */
-    bool announced;     /* SEND: a READY came */
-    bool heard;         /* RECV: an EAGER part came (tells 0 bytes from none) */
     uint32_t landing;   /* RECV: index + 1 */
-    struct hly_ready *ready; /* SEND: the announcement, from the stash of the context */
-    uint64_t cookie;
+    struct hly_out *out;     /* SEND: what will carry it, once announced and until it is on its way */
 };
 
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
@@ -154,7 +155,7 @@ struct halay_request {
     struct hly_call call;
     uint32_t sequence;
     int result;
-    bool blocking;
+    bool ran;                  /* `run` is valid */
     struct hly_plan *plan;     /* NULL where the arguments allow none */
     char *in, *out, *scratch;
     size_t scratch_bytes;      /* room */
@@ -163,6 +164,7 @@ struct halay_request {
     size_t *block_offset;      /* allgatherv: bytes, nranks; else NULL */
     size_t *block_bytes;
     uint64_t started_ns, deadline_ns;
+    struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
     uint32_t *ready;           /* queue of startable steps; each enters once */
@@ -188,6 +190,7 @@ struct hly_fault {
 struct hly_slot {
     uint32_t sequence;
     halay_request_t *request; /* NULL: not made yet */
+    bool complete;            /* and forgotten once all older ones are */
     struct hly_link stash;
     struct hly_fault *fault;  /* NULL: all is well */
 };
@@ -204,7 +207,8 @@ struct halay_comm {
     uint32_t magic;
     uint64_t id;
     halay_context_t *context;
-    struct hly_link link;   /* context->comms */
+    struct hly_link link;   /* context->comms, or ->freed_comms */
+    halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
     uint32_t children;      /* made of it so far */
@@ -249,6 +253,7 @@ struct halay_context {
     atomic_int want;           /* threads that wait for the mutex */
     bool watcher;              /* a thread sleeps on the descriptors */
     int followers;
+    bool woken;                /* halay_context_wake() was called: the next sleep is skipped */
     int wake_fd;
     volatile uint32_t *alive;  /* 1; a page that is wiped in a forked child. Constant */
     struct hly_settings settings;
@@ -270,13 +275,15 @@ struct halay_context {
     struct hly_link busy_peers;
     struct hly_link comms;
     uint32_t ncomms;
-    halay_comm_t *spare_comms; /* freed ones: a handle stays recognisable */
+    halay_comm_t *comm_table[256];
+    struct hly_link freed_comms; /* the last HLY_FREED_MAX: a freed handle stays recognisable */
+    uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests;  /* running or failing */
     struct hly_link orphans;   /* stashed messages of communicators not made yet */
     uint32_t norphans;
-    uint64_t freed_ids[64];
-    uint32_t nfreed;
+    uint64_t gone_ids[64];       /* of communicators whose memory is used again */
+    uint32_t ngone;
     struct hly_link outs_free;
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
@@ -339,11 +346,15 @@ int hly_launcher_announced(const char **launcher, const char **remedy);
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
-void hly_peer_lost(halay_context_t *context, struct hly_peer *peer, const char *text);
+/* The transport has lost the peer, known here or not. */
+void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
 
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
                             struct hly_peer *peer);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
+void hly_out_cancel(halay_context_t *context, struct hly_out *out);
+void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,
+                     uint32_t sequence, uint32_t edge, const struct hly_call *call);
 void hly_out_submit(halay_context_t *context, struct hly_out *out);
 void hly_out_complete(halay_context_t *context, struct hly_out *out, int status);
 void hly_channel_flush(halay_context_t *context);
@@ -355,13 +366,26 @@ void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t s
 void hly_channel_send(halay_request_t *request, uint32_t step);
 void hly_channel_recv(halay_request_t *request, uint32_t step);
 int hly_channel_poll(halay_context_t *context);
+/* The message with this header belongs to a STARTED recv / send step. */
+void hly_channel_land(halay_request_t *request, uint32_t step, uint64_t offset, const void *data,
+                      size_t bytes);
+void hly_channel_announced(halay_request_t *request, uint32_t step,
+                           const struct hly_header *header, const struct hly_ready *ready);
+void hly_channel_piece(halay_context_t *context, const struct hly_header *header, const void *data,
+                       size_t bytes, struct hly_peer *peer);
+/* The sender's and the receiver's half of withdrawing a landing. */
+void hly_channel_revoke(halay_comm_t *comm, halay_request_t *request,
+                        const struct hly_header *header);
+void hly_channel_revoked(halay_context_t *context, const struct hly_header *header,
+                         struct hly_peer *peer);
+/* Cancels what the transport does not hold, withdraws what was announced. */
 void hly_channel_withdraw(halay_request_t *request);
-void hly_landing_close(halay_context_t *context, struct hly_landing *landing);
+void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer);
 
 /* ---------------------------------------------------------------- match.c */
 
 void hly_match(halay_context_t *context, const struct hly_header *header, const void *data,
-               size_t bytes, struct hly_peer *peer);
+               size_t bytes, halay_peer_id_t peer);
 /* What came for this call before it was made; and for a communicator that has just been made. */
 void hly_match_stashed(halay_request_t *request, uint32_t from_step);
 void hly_match_posted(halay_request_t *request);
@@ -402,6 +426,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
 void hly_fault_timers(halay_context_t *context);
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
+void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills other_host */
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
@@ -425,6 +450,7 @@ int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group
 void hly_lock(halay_context_t *context);
 void hly_unlock(halay_context_t *context);
 int hly_progress(halay_context_t *context); /* how many things happened */
+int hly_device_poll(halay_context_t *context);
 void hly_wait(halay_request_t *request);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 void hly_wake(halay_context_t *context);

@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * channel.c - moves the messages of a plan's edges over the transport. How one edge travels is settled
+ * by its size and by what its receiver announces, never by the plan:
+ *   eager   up to attr.eager_bytes, at once; what comes early is stashed (bounded: match.c)
+ *   staged  in pieces through the transport's own memory, once the receiver has announced itself
+ *   put     straight into the receiver's memory (HALAY_CAN_PUT)
+ *   tagged  into a buffer that the receiver has posted (HALAY_CAN_LAND)
+ * Zero buffering is kept: beyond eager_bytes nothing is sent that has no place to go to.
+ *
+ * An announced buffer is withdrawn by a handshake (decision 18): REVOKE, and the sender's REVOKED once
+ * the transport is off it; or the sender is dead. Before that no call returns an error.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+/* ---------------------------------------------------------------- landings */
+
+static struct hly_landing *landing_new(halay_context_t *context, uint32_t *index)
+{
+    if (!context->landing_free) {
+        uint32_t n = context->nlandings ? 2 * context->nlandings : 64;
+        struct hly_landing *all =
+            n <= HLY_LANDINGS_MAX ? realloc(context->landings, n * sizeof(*all)) : NULL;
+        if (!all)
+            return NULL;
+        memset(all + context->nlandings, 0, (n - context->nlandings) * sizeof(*all));
+        for (uint32_t i = n; i > context->nlandings; i--) {
+            all[i - 1].next_free = context->landing_free;
+            context->landing_free = i;
+        }
+        context->landings = all;
+        context->nlandings = n;
+    }
+    *index = context->landing_free - 1;
+    struct hly_landing *l = &context->landings[*index];
+    context->landing_free = l->next_free;
+    l->generation++;
+    l->revoking = l->tag_posted = l->sent = false;
+    l->mem = NULL;
+    return l;
+}
+
+/* What travels: never 0, and the low 32 bits serve as an immediate. */
+static uint64_t landing_cookie(uint32_t index, const struct hly_landing *l)
+{
+    return 1ull << 32 | (uint64_t)l->generation << 16 | index;
+}
+
+static struct hly_landing *landing_find(halay_context_t *context, uint64_t cookie)
+{
+    uint32_t index = cookie & 0xffff;
+    if (index >= context->nlandings)
+        return NULL;
+    struct hly_landing *l = &context->landings[index];
+    return l->request && l->generation == (uint16_t)(cookie >> 16) ? l : NULL;
+}
+
+static void landing_close(halay_context_t *context, struct hly_landing *l)
+{
+    if (l->mem)
+        context->transport_ops->deregister_mem(context->transport, l->mem);
+    l->mem = NULL;
+    l->request->run[l->step].landing = 0;
+    l->request->landings--;
+    l->request = NULL;
+    l->next_free = context->landing_free;
+    context->landing_free = (uint32_t)(l - context->landings) + 1;
+}
+
+/* The data are all there. */
+static void landing_complete(halay_context_t *context, struct hly_landing *l)
+{
+    halay_request_t *r = l->request;
+    uint32_t step = l->step;
+    if (l->revoking)
+        return; /* too late for the call; the answer to the revocation closes it */
+    landing_close(context, l);
+    hly_engine_step_done(r, step);
+    hly_engine_run(r);
+}
+
+/* Prepares the memory for the best way there is; STAGED needs nothing. */
+static enum hly_mode choose_mode(halay_request_t *r, const halay_operand_t *o,
+                                 struct hly_landing *l, uint64_t cookie, struct hly_ready *ready)
+{
+    halay_context_t *ctx = r->context;
+    const halay_transport_ops_t *ops = ctx->transport_ops;
+    struct hly_segment seg[2];
+    if (hly_operand_wraps(r->plan->plan, o))
+        return HLY_STAGED; /* in two runs at one end at least */
+    hly_operand_segments(r, o, seg);
+    if (ctx->attr.capabilities & HALAY_CAN_PUT &&
+        !ops->register_mem(ctx->transport, seg[0].address, seg[0].bytes, &l->mem)) {
+        size_t bytes = sizeof(ready->key);
+        if (!ops->key(ctx->transport, l->mem, ready->key, &bytes)) {
+            ready->key_bytes = (uint32_t)bytes;
+            return HLY_PUT;
+        }
+        ops->deregister_mem(ctx->transport, l->mem);
+        l->mem = NULL;
+    }
+    if (ctx->attr.capabilities & HALAY_CAN_LAND &&
+        !ops->recv(ctx->transport, cookie, seg[0].address, seg[0].bytes, cookie)) {
+        ready->tag = cookie;
+        l->tag_posted = true;
+        return HLY_TAGGED;
+    }
+    return HLY_STAGED;
+}
+
+void hly_channel_recv(halay_request_t *r, uint32_t step)
+{
+    halay_context_t *ctx = r->context;
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    if (hly_operand_bytes(r, o) <= ctx->attr.eager_bytes) {
+        hly_match_stashed(r, step);
+        return;
+    }
+    uint32_t index;
+    struct hly_landing *l = landing_new(ctx, &index);
+    struct hly_verdict_wire v;
+    if (!l) {
+        hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, r->comm->rank);
+        snprintf(v.detail, sizeof(v.detail), "too many messages are announced at once");
+        hly_fault_raise(r->comm, r->sequence, &v);
+        return;
+    }
+    struct hly_ready ready;
+    memset(&ready, 0, sizeof(ready));
+    l->request = r;
+    l->step = step;
+    l->peer = r->plan->peers[step];
+    uint64_t cookie = landing_cookie(index, l);
+    l->mode = (uint8_t)choose_mode(r, o, l, cookie, &ready);
+    ready.mode = l->mode;
+    r->run[step].landing = index + 1;
+    r->landings++;
+    hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
+                     &ready, sizeof(ready));
+}
+
+/* Copies into an operand of up to two segments. */
+static void scatter(const struct hly_segment seg[2], uint64_t offset, const char *data,
+                    size_t bytes)
+{
+    if (offset < seg[0].bytes) {
+        size_t n = seg[0].bytes - offset < bytes ? seg[0].bytes - offset : bytes;
+        memcpy(seg[0].address + offset, data, n);
+        data += n;
+        bytes -= n;
+        offset += n;
+    }
+    if (bytes)
+        memcpy(seg[1].address + (offset - seg[0].bytes), data, bytes);
+}
+
+void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const void *data,
+                      size_t bytes)
+{
+    const halay_operand_t *o = &r->plan->plan->operands[r->plan->plan->steps[step].operand];
+    struct hly_step_run *run = &r->run[step];
+    struct hly_segment seg[2];
+    hly_operand_segments(r, o, seg);
+    size_t total = seg[0].bytes + seg[1].bytes;
+    if (offset > total || bytes > total - offset || bytes > total - run->arrived) {
+        hly_log(r->context, HLY_ERROR, "rank %u sent bytes beyond a message; they were dropped",
+                r->plan->plan->steps[step].peer);
+        return;
+    }
+    if (bytes)
+        scatter(seg, offset, data, bytes);
+    run->arrived += bytes;
+    if (run->arrived < total)
+        return;
+    if (run->landing) {
+        landing_complete(r->context, &r->context->landings[run->landing - 1]);
+        return;
+    }
+    hly_engine_step_done(r, step);
+    hly_engine_run(r);
+}
+
+void hly_channel_piece(halay_context_t *context, const struct hly_header *h, const void *data,
+                       size_t bytes, struct hly_peer *peer)
+{
+    struct hly_landing *l = landing_find(context, h->cookie);
+    if (l && l->peer == peer && l->mode == HLY_STAGED && !l->revoking)
+        hly_channel_land(l->request, l->step, h->offset, data, bytes);
+    /* else the call has failed here meanwhile */
+}
+
+/* ---------------------------------------------------------------- sending a step */
+
+void hly_channel_send(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    struct hly_step_run *run = &r->run[step];
+    bool eager = hly_operand_bytes(r, o) <= r->context->attr.eager_bytes;
+    struct hly_out *out = run->out;
+    if (!eager && !out)
+        return; /* till the receiver announces itself */
+    if (!out)
+        out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
+    if (!out) {
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, r->comm->rank);
+        hly_fault_raise(r->comm, r->sequence, &v);
+        return;
+    }
+    uint64_t cookie = eager ? 0 : out->header.cookie;
+    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence, s->edge,
+                &r->call);
+    out->header.cookie = cookie;
+    out->request = r;
+    out->step = step;
+    out->nsegments = hly_operand_segments(r, o, out->segment);
+    run->out = out;
+    hly_out_submit(r->context, out);
+}
+
+void hly_channel_announced(halay_request_t *r, uint32_t step, const struct hly_header *h,
+                           const struct hly_ready *ready)
+{
+    static const enum hly_out_kind kinds[] = {
+        [HLY_STAGED] = HLY_OUT_STAGED, [HLY_PUT] = HLY_OUT_PUT, [HLY_TAGGED] = HLY_OUT_TAGGED};
+    if (ready->mode < HLY_STAGED || ready->mode > HLY_TAGGED ||
+        ready->key_bytes > sizeof(ready->key) || r->run[step].out ||
+        r->run[step].state == HLY_DONE) {
+        hly_log(r->context, HLY_ERROR, "rank %u announced a message wrongly; it was dropped", h->from);
+        return;
+    }
+    struct hly_out *out = hly_out_new(r->context, kinds[ready->mode], r->plan->peers[step]);
+    if (!out)
+        return; /* ends by the deadline */
+    out->header.cookie = h->cookie;
+    out->ready = *ready;
+    r->run[step].out = out; /* belongs to the step until it is submitted */
+    if (r->run[step].state == HLY_STARTED)
+        hly_channel_send(r, step);
+}
+
+/* ---------------------------------------------------------------- withdrawing */
+
+/* The sender's half. */
+void hly_channel_revoke(halay_comm_t *comm, halay_request_t *r, const struct hly_header *h)
+{
+    bool sent = false;
+    uint32_t step = HALAY_STEP_NONE;
+    if (r && r->ran)
+        step = hly_plan_step(r->plan, HALAY_STEP_SEND, h->from, h->edge);
+    if (step != HALAY_STEP_NONE) {
+        struct hly_out *out = r->run[step].out;
+        sent = r->run[step].state == HLY_DONE;
+        if (out && out->request && out->flying) { /* answered when the transport is off it */
+            out->revoke = true;
+            out->revoke_cookie = h->cookie;
+            return;
+        }
+    }
+    hly_control_send(comm, (int)h->from, HLY_REVOKED, h->sequence, sent, h->cookie, NULL, NULL, 0);
+}
+
+static void landing_abandon(halay_context_t *context, struct hly_landing *l)
+{
+    halay_request_t *r = l->request;
+    landing_close(context, l);
+    hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+}
+
+/* Takes a tagged landing back from the transport; false if its bytes are still to come. */
+static bool tag_withdrawn(halay_context_t *context, struct hly_landing *l)
+{
+    uint64_t cookie = landing_cookie((uint32_t)(l - context->landings), l);
+    if (!l->tag_posted)
+        return true;
+    if (context->transport_ops->recv(context->transport, cookie, NULL, 0, cookie))
+        return false;
+    l->tag_posted = false;
+    return true;
+}
+
+void hly_channel_revoked(halay_context_t *context, const struct hly_header *h,
+                         struct hly_peer *peer)
+{
+    struct hly_landing *l = landing_find(context, h->cookie);
+    if (!l || l->peer != peer || !l->revoking)
+        return;
+    l->sent = true;
+    bool on_its_way = h->edge != 0;
+    if ((on_its_way && l->tag_posted) || !tag_withdrawn(context, l))
+        return; /* the event that it landed closes it */
+    landing_abandon(context, l);
+}
+
+void hly_channel_withdraw(halay_request_t *r)
+{
+    halay_context_t *ctx = r->context;
+    for (uint32_t i = 0; r->ran && i < r->plan->plan->nsteps; i++) {
+        struct hly_step_run *run = &r->run[i];
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        if (run->out && !run->out->request) { /* announced, not on its way */
+            hly_out_free(ctx, run->out);
+            run->out = NULL;
+        } else if (run->out && !run->out->accepted) {
+            hly_out_cancel(ctx, run->out);
+        }
+        if (!run->landing)
+            continue;
+        struct hly_landing *l = &ctx->landings[run->landing - 1];
+        if (l->mode == HLY_STAGED || (l->peer->dead && tag_withdrawn(ctx, l))) {
+            landing_close(ctx, l);
+            continue;
+        }
+        l->revoking = true;
+        if (!l->peer->dead)
+            hly_control_send(r->comm, (int)s->peer, HLY_REVOKE, r->sequence, s->edge,
+                             landing_cookie(run->landing - 1, l), &r->call,
+                             &hly_comm_slot(r->comm, r->sequence)->fault->verdict,
+                             sizeof(struct hly_verdict_wire));
+    }
+}
+
+void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer)
+{
+    while (!hly_link_empty(&peer->queue))
+        hly_out_cancel(context, HLY_OF(peer->queue.next, struct hly_out, link));
+    hly_link_remove(&peer->waiting);
+    for (uint32_t i = 0; i < context->nlandings; i++) {
+        struct hly_landing *l = &context->landings[i];
+        if (l->request && l->peer == peer && l->revoking && tag_withdrawn(context, l))
+            landing_abandon(context, l);
+    }
+}
+
+/* ---------------------------------------------------------------- events */
+
+static void landed(halay_context_t *context, const struct hly_landing *found, int status)
+{
+    struct hly_landing *l = &context->landings[found - context->landings];
+    l->tag_posted = false;
+    if (!l->revoking && status == HALAY_OK)
+        landing_complete(context, l);
+    else if (l->revoking && (l->sent || l->peer->dead))
+        landing_abandon(context, l);
+}
+
+static void dispatch(halay_context_t *context, const halay_event_t *e)
+{
+    struct hly_out *out = (struct hly_out *)(uintptr_t)e->cookie;
+    struct hly_landing *l;
+    switch (e->kind) {
+    case HALAY_EVENT_MESSAGE:
+        context->counters.received_messages++;
+        if (e->bytes < sizeof(struct hly_header)) {
+            hly_log(context, HLY_ERROR, "a message of %zu bytes has no header; dropped", e->bytes);
+            return;
+        }
+        context->counters.received_bytes += e->bytes - sizeof(struct hly_header);
+        hly_match(context, e->data, (const char *)e->data + sizeof(struct hly_header),
+                  e->bytes - sizeof(struct hly_header), e->peer);
+        return;
+    case HALAY_EVENT_SENT:
+    case HALAY_EVENT_PUT:
+        if (!out)
+            return; /* a hello */
+        assert(out->flying > 0);
+        if (e->status)
+            out->status = e->status;
+        if (--out->flying == 0 && out->accepted)
+            hly_out_complete(context, out, out->status);
+        return;
+    case HALAY_EVENT_IMMEDIATE:
+        l = landing_find(context, 1ull << 32 | e->immediate);
+        if (l && l->mode == HLY_PUT && l->peer->id.lo == e->peer.lo && l->peer->id.hi == e->peer.hi)
+            landing_complete(context, l);
+        return;
+    case HALAY_EVENT_LANDED:
+        l = landing_find(context, e->cookie);
+        if (l)
+            landed(context, l, e->status);
+        return;
+    case HALAY_EVENT_FAILED:
+        hly_peer_failed(context, e->peer, e->text);
+        return;
+    default:
+        hly_log(context, HLY_ERROR, "the transport reported an unknown event %d", e->kind);
+    }
+}
+
+int hly_channel_poll(halay_context_t *context)
+{
+    halay_event_t events[16];
+    if (!context->transport)
+        return 0;
+    if (!hly_link_empty(&context->busy_peers))
+        hly_channel_flush(context);
+    int n = context->transport_ops->poll(context->transport, events, 16);
+    for (int i = 0; i < n; i++)
+        dispatch(context, &events[i]);
+    return n;
+}

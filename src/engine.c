@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
+ * no algorithm, and every plan goes the same way.
+ *
+ * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an average
+ * is divided at the end; COMPLETE. A failure takes it from any of these to FAILING (fault.c), where no
+ * step is started and what is under way is drained; then to COMPLETE. Each step is started once and
+ * done once, and hly_engine_finish() is reached once.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define SLOT_ALIGN 64
+
+/* ---------------------------------------------------------------- operands: blocks to addresses */
+
+static size_t block_offset(const halay_request_t *r, uint32_t block)
+{
+    if (r->block_offset)
+        return r->block_offset[block];
+    if (r->call.brief.collective != HALAY_ALLREDUCE)
+        return block * r->call.brief.count * r->element_bytes;
+    uint64_t count = r->call.brief.count, n = r->plan->plan->blocks;
+    uint64_t extra = count % n; /* the first blocks are one element longer */
+    return (block * (count / n) + (block < extra ? block : extra)) * r->element_bytes;
+}
+
+static size_t block_bytes(const halay_request_t *r, uint32_t block)
+{
+    if (r->block_bytes)
+        return r->block_bytes[block];
+    if (r->call.brief.collective != HALAY_ALLREDUCE)
+        return r->call.brief.count * r->element_bytes;
+    return block_offset(r, block + 1) - block_offset(r, block);
+}
+
+/* Bytes of blocks [first, first + count), which do not wrap. */
+static size_t run_bytes(const halay_request_t *r, uint32_t first, uint32_t count)
+{
+    if (!count)
+        return 0;
+    if (!r->block_bytes)
+        return block_offset(r, first + count - 1) + block_bytes(r, first + count - 1) -
+               block_offset(r, first);
+    size_t bytes = 0;
+    for (uint32_t b = first; b < first + count; b++)
+        bytes += r->block_bytes[b];
+    return bytes;
+}
+
+bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
+{
+    return o->first + o->count > plan->blocks;
+}
+
+size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
+{
+    if (!o->count)
+        return 0;
+    uint32_t blocks = r->plan->plan->blocks;
+    if (!hly_operand_wraps(r->plan->plan, o))
+        return run_bytes(r, o->first, o->count);
+    uint32_t tail = blocks - o->first;
+    return run_bytes(r, o->first, tail) + run_bytes(r, 0, o->count - tail);
+}
+
+/*
+ * Where an operand lies: one segment, or two where it wraps. Blocks that lie anywhere (allgatherv)
+ * come one a run; selection sees to that.
+ */
+uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
+                              struct hly_segment seg[2])
+{
+    const halay_plan_t *plan = r->plan->plan;
+    seg[0] = seg[1] = (struct hly_segment){NULL, 0};
+    if (!o->count)
+        return 0;
+    if (o->buffer == HALAY_BUFFER_SCRATCH) {
+        seg[0] = (struct hly_segment){r->scratch + o->slot * r->slot_bytes, hly_operand_bytes(r, o)};
+        return 1;
+    }
+    uint32_t collective = plan->params.collective;
+    bool own = o->buffer == HALAY_BUFFER_IN ? collective == HALAY_ALLGATHER
+                                            : collective == HALAY_REDUCE_SCATTER;
+    char *base = o->buffer == HALAY_BUFFER_IN ? r->in : r->out;
+    if (own) {
+        seg[0] = (struct hly_segment){base, hly_operand_bytes(r, o)};
+        return 1;
+    }
+    assert(!r->block_offset || o->count == 1);
+    uint32_t tail = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
+    seg[0] = (struct hly_segment){base + block_offset(r, o->first), run_bytes(r, o->first, tail)};
+    if (tail == o->count)
+        return 1;
+    seg[1] = (struct hly_segment){base + block_offset(r, 0), run_bytes(r, 0, o->count - tail)};
+    return 2;
+}
+
+/* ---------------------------------------------------------------- steps */
+
+static void push_ready(halay_request_t *r, uint32_t step)
+{
+    r->ready[r->ready_tail++ % r->plan->plan->nsteps] = step;
+}
+
+void hly_engine_step_done(halay_request_t *r, uint32_t step)
+{
+    assert(r->run[step].state == HLY_STARTED);
+    r->run[step].state = HLY_DONE;
+    r->steps_done++;
+    const struct hly_plan *p = r->plan;
+    for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
+        uint32_t next = p->successors[i];
+        assert(r->run[next].pending > 0 && r->run[next].state == HLY_WAITS);
+        if (--r->run[next].pending == 0)
+            push_ready(r, next);
+    }
+}
+
+/* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing started. */
+static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
+{
+    halay_context_t *ctx = r->context;
+    struct hly_out *out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL);
+    if (!out)
+        return HALAY_ENOMEM;
+    out->request = r;
+    out->step = step;
+    work->cookie = (uint64_t)(uintptr_t)out;
+    int rc = ctx->device_ops->launch(ctx->device, work);
+    if (rc == HALAY_INPROGRESS) {
+        out->flying = 1;
+        out->accepted = true;
+        hly_link_append(&r->flying, &out->link);
+        ctx->device_flying++;
+    } else {
+        hly_out_free(ctx, out);
+    }
+    return rc;
+}
+
+/* A reduce or copy step: at most two pieces, because all its operands wrap at the same block. */
+static int start_work(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
+    size_t total = hly_operand_bytes(r, &o[0]), split = total;
+    r->run[step].arrived = 1; /* so that it is not done before both pieces are launched */
+    for (uint32_t i = 0; i < s->noperands; i++)
+        if (hly_operand_segments(r, &o[i], seg[i]) == 2)
+            split = seg[i][0].bytes;
+    for (int piece = 0; piece < 2; piece++) {
+        size_t from = piece ? split : 0, to = piece ? total : split;
+        halay_work_t work = {.count = (to - from) / r->element_bytes,
+                             .type = (halay_type_t)r->call.brief.type,
+                             .op = (halay_op_t)r->call.brief.op,
+                             .nsrc = s->noperands - 1u};
+        if (!work.count)
+            continue;
+        for (uint32_t i = 0; i < s->noperands; i++) {
+            bool second = seg[i][1].bytes && piece;
+            char *at = second ? seg[i][1].address : seg[i][0].address + from;
+            if (i == 0)
+                work.dst = at;
+            else
+                work.src[i - 1] = at;
+        }
+        int rc = device_launch(r, step, &work);
+        while (rc == HALAY_EAGAIN && piece) { /* the second half must follow the first */
+            hly_device_poll(r->context);
+            rc = device_launch(r, step, &work);
+        }
+        if (rc < 0)
+            return rc;
+        r->run[step].arrived += rc == HALAY_INPROGRESS;
+    }
+    return --r->run[step].arrived ? HALAY_INPROGRESS : HALAY_OK;
+}
+
+static void fail_here(halay_request_t *r, int code, const char *what)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, code, r->comm->rank);
+    v.call = r->call.brief;
+    snprintf(v.detail, sizeof(v.detail), "%s", what);
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
+/* Returns false if the step has to be started again later. */
+static bool start_step(halay_request_t *r, uint32_t step)
+{
+    r->run[step].state = HLY_STARTED;
+    switch (r->plan->plan->steps[step].kind) {
+    case HALAY_STEP_SEND:
+        hly_channel_send(r, step);
+        return true;
+    case HALAY_STEP_RECV:
+        hly_channel_recv(r, step);
+        return true;
+    case HALAY_STEP_JOIN:
+        hly_engine_step_done(r, step);
+        return true;
+    default:
+        break;
+    }
+    int rc = start_work(r, step);
+    if (rc == HALAY_EAGAIN) {
+        r->run[step].state = HLY_WAITS;
+        return false;
+    }
+    if (rc == HALAY_OK)
+        hly_engine_step_done(r, step);
+    else if (rc < 0)
+        fail_here(r, rc, "the device could not reduce or copy");
+    return true;
+}
+
+static void scale(halay_request_t *r)
+{
+    size_t count = r->call.brief.count;
+    halay_work_t work = {.dst = r->out,
+                         .src = {r->out},
+                         .count = count,
+                         .type = (halay_type_t)r->call.brief.type,
+                         .op = HALAY_AVERAGE,
+                         .nsrc = 1,
+                         .divisor = (uint32_t)r->comm->nranks};
+    r->state = HLY_SCALING;
+    int rc = count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+    if (rc == HALAY_OK)
+        hly_engine_finish(r, HALAY_OK);
+    else if (rc == HALAY_EAGAIN)
+        r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
+    else if (rc < 0)
+        fail_here(r, rc, "the device could not divide the average");
+}
+
+void hly_engine_run(halay_request_t *r)
+{
+    while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
+        uint32_t step = r->ready[r->ready_head++ % r->plan->plan->nsteps];
+        if (!start_step(r, step)) {
+            r->ready_head--;
+            return; /* the device is full */
+        }
+    }
+    if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps)
+        return;
+    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
+        scale(r);
+    else
+        hly_engine_finish(r, HALAY_OK);
+}
+
+/* ---------------------------------------------------------------- requests */
+
+void hly_request_destroy(halay_request_t *r)
+{
+    free(r->ready);
+    free(r->run);
+    free(r->scratch);
+    free(r->block_offset);
+    free(r);
+}
+
+static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
+{
+    halay_request_t *r = plan ? plan->spare : NULL;
+    if (r) {
+        plan->spare = r->next;
+    } else {
+        r = calloc(1, sizeof(*r));
+        if (!r)
+            return NULL;
+        uint32_t n = plan ? plan->plan->nsteps : 0;
+        r->ready = calloc(n + 1, sizeof(*r->ready));
+        r->run = calloc(n + 1, sizeof(*r->run));
+        if (!r->ready || !r->run) {
+            hly_request_destroy(r);
+            return NULL;
+        }
+    }
+    r->magic = HLY_REQUEST_MAGIC;
+    r->context = comm->context;
+    r->comm = comm;
+    r->next = NULL;
+    r->plan = plan;
+    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->landings = 0;
+    r->ran = false;
+    r->result = HALAY_OK;
+    hly_link_init(&r->link);
+    hly_link_init(&r->flying);
+    return r;
+}
+
+void hly_request_release(halay_request_t *r)
+{
+    assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
+    r->magic = 0;
+    free(r->block_offset);
+    r->block_offset = r->block_bytes = NULL;
+    if (!r->plan) {
+        hly_request_destroy(r);
+        return;
+    }
+    r->plan->running--;
+    r->next = r->plan->spare;
+    r->plan->spare = r;
+}
+
+/* The addresses behind the plan's symbols. */
+static int bind(halay_request_t *r)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const struct hly_call *c = &r->call;
+    r->element_bytes = halay_type_bytes((halay_type_t)c->brief.type);
+    if (!r->element_bytes)
+        r->element_bytes = 1; /* a barrier */
+    r->out = c->out;
+    r->in = (char *)(uintptr_t)c->in;
+    size_t slot = c->brief.count * r->element_bytes;
+    if (c->brief.collective == HALAY_ALLREDUCE && plan->blocks)
+        slot = (c->brief.count + plan->blocks - 1) / plan->blocks * r->element_bytes;
+    r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    if (c->brief.flags & HLY_BRIEF_IN_PLACE)
+        r->in = c->brief.collective == HALAY_ALLGATHER ? r->out + block_offset(r, plan->params.rank)
+                                                       : r->out;
+    size_t need = r->slot_bytes * plan->scratch_slots;
+    if (need <= r->scratch_bytes)
+        return HALAY_OK;
+    free(r->scratch);
+    r->scratch = aligned_alloc(SLOT_ALIGN, need);
+    r->scratch_bytes = r->scratch ? need : 0;
+    return r->scratch ? HALAY_OK : HALAY_ENOMEM;
+}
+
+static int copy_counts(halay_request_t *r, const struct hly_call *call)
+{
+    if (!call->counts)
+        return HALAY_OK;
+    size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->brief.type);
+    r->block_offset = calloc(2 * n, sizeof(size_t));
+    if (!r->block_offset)
+        return HALAY_ENOMEM;
+    r->block_bytes = r->block_offset + n;
+    size_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        r->block_offset[i] = (call->displs ? call->displs[i] : next) * element;
+        r->block_bytes[i] = call->counts[i] * element;
+        next += call->counts[i];
+    }
+    return HALAY_OK;
+}
+
+static void start(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
+    assert(slot && !slot->request);
+    slot->request = r;
+    r->state = HLY_RUNNING;
+    hly_link_append(&r->context->requests, &r->link);
+    if (r->early) {
+        hly_fault_raise(comm, r->sequence, r->early);
+        free(r->early);
+        r->early = NULL;
+        return;
+    }
+    if (slot->fault) {
+        hly_fault_entered(r);
+        return;
+    }
+    const halay_plan_t *plan = r->plan->plan;
+    r->ran = true;
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const halay_step_t *s = &plan->steps[i];
+        r->run[i] = (struct hly_step_run){0};
+        r->run[i].pending = (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
+        if (!r->run[i].pending)
+            push_ready(r, i);
+    }
+    hly_match_posted(r);
+    hly_engine_run(r);
+}
+
+/* Starts queued calls while the window has room. A call may complete, and be freed, inside. */
+static void start_queued(halay_comm_t *comm)
+{
+    while (comm->queue_head && comm->started - comm->oldest < HLY_WINDOW) {
+        halay_request_t *r = comm->queue_head;
+        comm->queue_head = r->next;
+        if (!comm->queue_head)
+            comm->queue_tail = NULL;
+        r->next = NULL;
+        comm->started++;
+        start(r);
+    }
+}
+
+void hly_engine_finish(halay_request_t *r, int result)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = &comm->slots[r->sequence % HLY_SLOTS];
+    assert(slot->request == r && slot->sequence == r->sequence && r->state != HLY_COMPLETE);
+    assert(hly_link_empty(&r->flying) && !r->landings);
+    r->state = HLY_COMPLETE;
+    r->result = result;
+    hly_link_remove(&r->link);
+    slot->request = NULL;
+    slot->complete = true;
+    hly_match_forget(r->context, &slot->stash);
+    free(slot->fault);
+    slot->fault = NULL;
+    r->context->counters.operations++;
+    r->context->counters.errors += result != HALAY_OK;
+    while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
+        comm->slots[comm->oldest % HLY_SLOTS].complete = false;
+        comm->oldest++;
+    }
+    hly_wake(r->context);
+    start_queued(comm);
+}
+
+/* What would make this rank's call fail before it is compared with the others'. */
+static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_plan **plan,
+                   char *reason, size_t reason_bytes)
+{
+    uint32_t planner;
+    int rc = hly_select(comm, call, &planner);
+    if (rc) {
+        snprintf(reason, reason_bytes, "no algorithm serves this call");
+        return rc;
+    }
+    return hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+}
+
+/* The request will fail as soon as the window lets it start. */
+static void fail_early(halay_request_t *r, int code, const char *text, enum hly_cause cause)
+{
+    if (!text) {
+        *r->early = r->comm->last;
+        return;
+    }
+    hly_verdict_init(r->early, r->comm, cause, code, r->comm->rank);
+    r->early->call = r->call.brief;
+    snprintf(r->early->detail, sizeof(r->early->detail), "%s", text);
+}
+
+static void enqueue(halay_comm_t *comm, halay_request_t *r)
+{
+    if (comm->queue_tail)
+        comm->queue_tail->next = r;
+    else
+        comm->queue_head = r;
+    comm->queue_tail = r;
+    start_queued(comm);
+}
+
+int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request)
+{
+    char reason[128] = "";
+    struct hly_plan *plan = NULL;
+    enum hly_cause cause =
+        argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
+    int rc = argument_error;
+    if (rc) {
+        snprintf(reason, sizeof(reason), "%s", argument_text);
+    } else {
+        cause = HLY_CAUSE_LOCAL;
+        rc = prepare(comm, call, &plan, reason, sizeof(reason));
+    }
+    halay_request_t *r = request_new(comm, plan);
+    if (!r)
+        return HALAY_ENOMEM;
+    if (plan)
+        plan->running++;
+    r->call = *call;
+    r->sequence = comm->next_sequence++;
+    r->state = HLY_QUEUED;
+    r->started_ns = hly_now_ns();
+    r->deadline_ns = r->started_ns + comm->deadline_ns;
+    if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
+        snprintf(reason, sizeof(reason), "no memory for a call of this size");
+    r->call.counts = r->call.displs = NULL;
+    if (rc || comm->broken) {
+        r->early = calloc(1, sizeof(*r->early));
+        if (r->early)
+            fail_early(r, rc, rc ? reason : NULL, cause);
+    }
+    enqueue(comm, r);
+    *request = r;
+    return HALAY_OK;
+}

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fault.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
+ *
+ * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
+ * heard from every other (proved). The ranks that have made the call then agree on one verdict, over a
+ * graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the ranks.
+ *   ALARM  to all of these at once, on entering: spreads the news in L hops.
+ *   ROUND  k to r + 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has
+ *          the best of the verdicts with which the ranks entered; so all have the same.
+ * Someone dead is not waited for. Someone absent (has not made the call, or hangs) is named after a
+ * quarter of the grace time, and the agreement ends with it: then by time, improvements being passed on.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+/* ---------------------------------------------------------------- verdicts */
+
+static void host_of(halay_comm_t *comm, int rank, char host[64])
+{
+    halay_context_t *ctx = comm->context;
+    int node;
+    host[0] = 0;
+    if (rank < 0 || rank >= comm->nranks)
+        return;
+    int world = hly_comm_world_rank(comm, rank);
+    if (!ctx->boot || ctx->boot_ops->get(ctx->boot, world, &node, host))
+        snprintf(host, 64, "%.63s", ctx->info.host);
+}
+
+void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
+                      int code, int rank)
+{
+    memset(v, 0, sizeof(*v));
+    v->cause = cause;
+    v->code = code;
+    v->rank = rank;
+    v->other = -1;
+    host_of(comm, rank, v->host);
+}
+
+void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
+{
+    host_of(comm, v->other, v->other_host);
+}
+
+bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
+{
+    if (a->cause != b->cause)
+        return a->cause < b->cause;
+    if (a->rank != b->rank)
+        return (uint32_t)a->rank < (uint32_t)b->rank; /* -1, nobody, is last */
+    if (a->other != b->other)
+        return (uint32_t)a->other < (uint32_t)b->other;
+    return memcmp(a, b, sizeof(*a)) < 0;
+}
+
+void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
+{
+    const char *name = c->collective < HALAY_COLLECTIVE_COUNT
+                           ? halay_collective_name((halay_collective_t)c->collective)
+                           : "?";
+    const char *place = c->flags & HLY_BRIEF_IN_PLACE ? ", in place" : "";
+    const char *type = halay_type_name((halay_type_t)c->type);
+    const char *op = halay_op_name((halay_op_t)c->op);
+    unsigned long long count = (unsigned long long)c->count;
+    if (c->collective == HALAY_BARRIER)
+        snprintf(text, bytes, "barrier");
+    else if (c->collective == HALAY_BROADCAST)
+        snprintf(text, bytes, "%s of %llu %s from root %d", name, count, type, (int)c->root);
+    else if (c->flags & HLY_BRIEF_VECTOR)
+        snprintf(text, bytes, "allgatherv of %s, %llu in all%s", type, count, place);
+    else if (c->collective == HALAY_ALLGATHER)
+        snprintf(text, bytes, "%s of %llu %s%s", name, count, type, place);
+    else
+        snprintf(text, bytes, "%s of %llu %s, %s%s", name, count, type, op, place);
+}
+
+void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
+                      size_t bytes)
+{
+    char mine[96], theirs[96];
+    hly_brief_text(&v->call, mine, sizeof(mine));
+    hly_brief_text(&v->other_call, theirs, sizeof(theirs));
+    switch (v->cause) {
+    case HLY_CAUSE_PEER:
+        snprintf(text, bytes,
+                 "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
+                 "error; the job has to be started again",
+                 v->rank, nranks, v->host, v->detail);
+        return;
+    case HLY_CAUSE_SETTINGS:
+        snprintf(text, bytes,
+                 "the ranks' versions or settings differ: %s. Give all ranks the same library and "
+                 "the same HALAY_* variables",
+                 v->detail);
+        return;
+    case HLY_CAUSE_MISMATCH:
+        snprintf(text, bytes,
+                 "the ranks' calls differ (call %u on this communicator): rank %d on %s called %s; "
+                 "rank %d on %s called %s%s. All ranks must make the same calls in the same order",
+                 sequence, v->rank, v->host, mine, v->other, v->other_host, theirs,
+                 strcmp(mine, theirs) ? "" : " with other counts");
+        return;
+    case HLY_CAUSE_ARGUMENT:
+    case HLY_CAUSE_STATE:
+    case HLY_CAUSE_LOCAL:
+        snprintf(text, bytes, "rank %d of %d on %s, %s (call %u on this communicator): %s", v->rank,
+                 nranks, v->host, mine, sequence, v->detail);
+        return;
+    default:
+        snprintf(text, bytes,
+                 "the deadline passed in %s (call %u on this communicator): rank %d of %d on %s %s. "
+                 "See where that rank is (a debugger, py-spy); HALAY_DEADLINE sets more seconds",
+                 mine, sequence, v->rank, nranks, v->host, v->detail);
+    }
+}
+
+/* ---------------------------------------------------------------- the agreement */
+
+static uint32_t rounds_of(const halay_comm_t *comm)
+{
+    uint32_t rounds = 0;
+    while ((1ull << rounds) < (uint64_t)comm->nranks)
+        rounds++;
+    assert(rounds <= HLY_CONTROL_MAX);
+    return rounds;
+}
+
+static int to_of(const halay_comm_t *comm, uint32_t k)
+{
+    return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
+}
+
+static int from_of(const halay_comm_t *comm, uint32_t k)
+{
+    uint64_t n = (uint64_t)comm->nranks;
+    return (int)(((uint64_t)comm->rank + n - (1ull << k) % n) % n);
+}
+
+static bool is_dead(const halay_comm_t *comm, int rank)
+{
+    halay_context_t *ctx = comm->context;
+    struct hly_peer *p = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    return p && p->dead;
+}
+
+static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
+                         uint32_t k)
+{
+    const struct hly_call *call = slot->request ? &slot->request->call : NULL;
+    hly_control_send(comm, to_of(comm, k), kind, slot->sequence, k, 0, call, &slot->fault->verdict,
+                     sizeof(slot->fault->verdict));
+}
+
+static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        send_verdict(comm, slot, HLY_ALARM, k);
+}
+
+/* After a death or an absence the rounds may never be complete: the clock ends them. */
+static void by_time(struct hly_fault *f, const struct hly_verdict_wire *v)
+{
+    bool slow = v->cause == HLY_CAUSE_PEER || v->cause >= HLY_CAUSE_ABSENT;
+    if (!slow || f->slow)
+        return;
+    uint64_t now = hly_now_ns();
+    f->slow = true;
+    if (f->deadline_ns > now + HLY_GRACE_NS || !f->deadline_ns)
+        f->deadline_ns = now + HLY_GRACE_NS;
+    f->absent_ns = now + HLY_GRACE_NS / 4;
+}
+
+static void enter(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    halay_request_t *r = slot->request;
+    assert(f && r && !f->entered);
+    f->entered = true;
+    r->state = HLY_FAILING;
+    f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
+    f->absent_ns = r->deadline_ns;
+    f->slow = false;
+    by_time(f, &f->verdict);
+    comm->context->timer_ns = 0;
+    alarm_all(comm, slot);
+    if (rounds_of(comm))
+        send_verdict(comm, slot, HLY_ROUND, 0);
+    hly_channel_withdraw(r);
+    hly_fault_progress(comm, slot);
+}
+
+static void conclude(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_verdict_wire v = slot->fault->verdict;
+    comm->last = v;
+    comm->last_sequence = slot->sequence;
+    comm->failed = true;
+    if (v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT)
+        comm->broken = true; /* the ranks may not be at the same call any more */
+    char text[512];
+    hly_verdict_text(&v, slot->sequence, comm->nranks, text, sizeof(text));
+    hly_log(comm->context, HLY_WARN, "%s", text);
+    hly_engine_finish(slot->request, v.code);
+}
+
+void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    halay_request_t *r = slot->request;
+    if (!f || !f->entered || !r || r->state != HLY_FAILING)
+        return;
+    uint32_t rounds = rounds_of(comm);
+    while (f->round < rounds &&
+           ((f->heard >> f->round & 1) || is_dead(comm, from_of(comm, f->round)))) {
+        f->round++;
+        if (f->round < rounds)
+            send_verdict(comm, slot, HLY_ROUND, f->round);
+    }
+    if (f->round < rounds && hly_now_ns() < f->deadline_ns)
+        return;
+    if (hly_link_empty(&r->flying) && !r->landings)
+        conclude(comm, slot);
+}
+
+/* Takes a verdict over if it is the first or a better one. */
+static bool adopt(struct hly_fault *f, const struct hly_verdict_wire *v)
+{
+    if (f->raised && !hly_verdict_better(v, &f->verdict))
+        return false;
+    f->raised = true;
+    f->verdict = *v;
+    return true;
+}
+
+static struct hly_fault *fault_of(struct hly_slot *slot)
+{
+    if (!slot->fault)
+        slot->fault = calloc(1, sizeof(*slot->fault));
+    return slot->fault;
+}
+
+void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = hly_comm_slot(comm, sequence);
+    if (!slot || slot->complete || !fault_of(slot))
+        return;
+    struct hly_fault *f = slot->fault;
+    if (f->entered && !f->slow)
+        return; /* what a rank brings into the agreement is fixed when it enters */
+    bool better = adopt(f, v);
+    if (!f->entered && slot->request)
+        enter(comm, slot);
+    else if (better && f->entered)
+        alarm_all(comm, slot);
+}
+
+void hly_fault_entered(halay_request_t *r)
+{
+    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    enter(r->comm, slot);
+}
+
+void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
+                     const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
+    if (!slot || !fault_of(slot))
+        return;
+    struct hly_fault *f = slot->fault;
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        if (from_of(comm, k) == (int)h->from)
+            f->alarmed |= 1u << k;
+    if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
+        f->heard |= 1u << h->edge;
+    bool better = adopt(f, v);
+    if (f->entered && better) {
+        by_time(f, v);
+        if (f->slow)
+            alarm_all(comm, slot);
+    }
+    if (!f->entered && slot->request)
+        enter(comm, slot);
+    else
+        hly_fault_progress(comm, slot);
+}
+
+/* ---------------------------------------------------------------- time */
+
+/* Whom a call waits for: the first peer that a started step has not heard from. */
+static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
+{
+    uint32_t n = r->ran ? r->plan->plan->nsteps : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        if (r->run[i].state != HLY_STARTED || !r->plan->peers[i])
+            continue;
+        hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
+        v->call = r->call.brief;
+        snprintf(v->detail, sizeof(v->detail), "did not answer rank %d (step %u, %s)",
+                 r->comm->rank, i, s->kind == HALAY_STEP_RECV ? "receive" : "send");
+        return;
+    }
+    hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);
+    v->call = r->call.brief;
+}
+
+static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    for (uint32_t k = 0; k < rounds_of(comm); k++) {
+        if (f->alarmed >> k & 1 || is_dead(comm, from_of(comm, k)))
+            continue;
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from_of(comm, k));
+        v.call = slot->request->call.brief;
+        snprintf(v.detail, sizeof(v.detail), "has not made this call, or does not answer");
+        if (hly_verdict_better(&v, &f->verdict)) {
+            f->verdict = v;
+            alarm_all(comm, slot);
+        }
+        return;
+    }
+}
+
+void hly_fault_timers(halay_context_t *context)
+{
+    struct hly_link *next;
+    uint64_t now = context->now_ns;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        next = l->next;
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        struct hly_slot *slot = &r->comm->slots[r->sequence % HLY_SLOTS];
+        if (r->state == HLY_FAILING) {
+            struct hly_fault *f = slot->fault;
+            if (f->slow && f->round < rounds_of(r->comm) && now >= f->absent_ns) {
+                f->absent_ns = UINT64_MAX;
+                name_the_absent(r->comm, slot);
+            }
+            if (now >= f->deadline_ns)
+                hly_fault_progress(r->comm, slot);
+        } else if (now >= r->deadline_ns) {
+            struct hly_verdict_wire v;
+            name_the_missing(r, &v);
+            hly_fault_raise(r->comm, r->sequence, &v);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loader.c - plug-ins are found at run time, next to the library (lib/halay/) or in HALAY_PLUGIN_DIR,
+ * so that one binary serves nodes with and without PMIx. And who a launcher's task is: decided from
+ * the environment alone (docs/decisions/0002), so that nothing is loaded for a program run alone.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+static void plugin_path(halay_context_t *context, const char *kind, const char *name, char *path,
+                        size_t bytes)
+{
+    Dl_info where;
+    const char *dir = context->settings.plugin_dir;
+    if (*dir) {
+        snprintf(path, bytes, "%s/halay-%s-%s.so", dir, kind, name);
+        return;
+    }
+    const char *self = dladdr((const void *)halay_version, &where) ? where.dli_fname : NULL;
+    const char *slash = self ? strrchr(self, '/') : NULL;
+    int length = slash ? (int)(slash - self) : 1;
+    snprintf(path, bytes, "%.*s/halay/halay-%s-%s.so", length, slash ? self : ".", kind, name);
+}
+
+int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
+                    const char *symbol_prefix, const void **table, char *error, size_t error_bytes)
+{
+    char path[512], symbol[96];
+    plugin_path(context, kind, name, path, sizeof(path));
+    if (context->nplugins == (int)(sizeof(context->plugins) / sizeof(context->plugins[0])))
+        return HALAY_ENOMEM;
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!handle) {
+        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s", kind, name,
+                 dlerror());
+        return HALAY_EUNSUPPORTED;
+    }
+    snprintf(symbol, sizeof(symbol), "%s%s", symbol_prefix, name);
+    const void *found = dlsym(handle, symbol);
+    if (!found) {
+        snprintf(error, error_bytes, "%s has no symbol %s: it was built for another version of Halay",
+                 path, symbol);
+        dlclose(handle);
+        return HALAY_EUNSUPPORTED;
+    }
+    context->plugins[context->nplugins++] = handle;
+    *table = found;
+    return HALAY_OK;
+}
+
+static int number_in(const char *variable)
+{
+    const char *text = getenv(variable);
+    long n = text ? strtol(text, NULL, 10) : 0;
+    return n > 0 && n < (1 << 28) ? (int)n : 0;
+}
+
+/*
+ * The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
+ * PMIX_RANK alone promises nothing about the number of ranks: 0 means "ask PMIx".
+ */
+int hly_launcher_announced(const char **launcher, const char **remedy)
+{
+    static const struct {
+        const char *must, *number, *launcher, *remedy;
+    } rows[] = {
+        {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "Slurm's srun",
+         "start it with srun --mpi=pmix (srun --mpi=list shows what this cluster has)"},
+        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+         "use an mpirun with PMIx (Open MPI 4 or newer)"},
+        {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun",
+         "load a jsrun with PMIx, or start with mpirun"},
+        {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
+        {"PMI_SIZE", "PMI_SIZE", "a PMI launcher", "use a launcher with PMIx, or halayrun"},
+        {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int n = getenv(rows[i].must) ? number_in(rows[i].number) : 0;
+        if (n > 1) {
+            *launcher = rows[i].launcher;
+            *remedy = rows[i].remedy;
+            return n;
+        }
+    }
+    *launcher = "PMIx";
+    *remedy = "check that the PMIx of the launcher and libpmix of this machine are compatible";
+    return getenv("PMIX_RANK") && getenv("PMIX_NAMESPACE") ? 0 : 1;
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * match.c - which call a message belongs to. Every header of a known communicator is compared with
+ * this rank's call of the same sequence, whether or not the plan expects that sender (decision 3).
+ *
+ * What comes before its call, or before its step may receive, is stashed. That is bounded: a sender is
+ * at most HLY_SLOTS calls ahead on a communicator, and sends unannounced at most what one plan's edges
+ * carry eagerly.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+static void stash(halay_context_t *context, struct hly_link *list, const struct hly_header *h,
+                  const void *data, size_t bytes, halay_peer_id_t peer)
+{
+    struct hly_stash *m = malloc(sizeof(*m) + bytes);
+    if (!m) {
+        hly_log(context, HLY_ERROR, "no memory for a message of %zu bytes that came early", bytes);
+        return; /* its call ends by the deadline */
+    }
+    m->peer = peer;
+    m->header = *h;
+    m->bytes = bytes;
+    if (bytes)
+        memcpy(m->data, data, bytes);
+    hly_link_append(list, &m->link);
+}
+
+static void forget_one(struct hly_stash *m)
+{
+    hly_link_remove(&m->link);
+    free(m);
+}
+
+void hly_match_forget(halay_context_t *context, struct hly_link *list)
+{
+    (void)context;
+    while (!hly_link_empty(list))
+        forget_one(HLY_OF(list->next, struct hly_stash, link));
+}
+
+/* ---------------------------------------------------------------- the hello */
+
+static void settings_differ(halay_context_t *context, int rank, const char *theirs)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
+        next = l->next;
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        int other = hly_comm_rank_of(comm, rank);
+        if (other < 0)
+            continue;
+        int low = other < comm->rank ? other : comm->rank;
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
+        v.other = low == other ? comm->rank : other;
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.48s; rank %d has %.48s", low,
+                 low == other ? theirs : context->settings.shared, v.other,
+                 low == other ? context->settings.shared : theirs);
+        comm->broken = comm->failed = true;
+        comm->last = v;
+        for (uint32_t s = comm->oldest; s != comm->started; s++)
+            if (comm->slots[s % HLY_SLOTS].request)
+                hly_fault_raise(comm, s, &v);
+    }
+}
+
+static void match_hello(halay_context_t *context, const struct hly_header *h, const void *data,
+                        size_t bytes, halay_peer_id_t peer)
+{
+    struct hly_hello hello;
+    if (bytes != sizeof(hello) || h->from >= (uint32_t)context->info.nranks) {
+        hly_log(context, HLY_ERROR, "a hello of wrong length came: another version of Halay?");
+        return;
+    }
+    memcpy(&hello, data, sizeof(hello));
+    hello.settings[sizeof(hello.settings) - 1] = 0;
+    halay_peer_id_t id = hly_peer_id(context, (int)h->from);
+    if (id.lo == peer.lo && id.hi == peer.hi && strcmp(hello.settings, context->settings.shared))
+        settings_differ(context, (int)h->from, hello.settings);
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static void mismatch(halay_request_t *r, const struct hly_header *h)
+{
+    int mine = r->comm->rank, theirs = (int)h->from;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH,
+                     mine < theirs ? mine : theirs);
+    v.other = mine < theirs ? theirs : mine;
+    v.call = mine < theirs ? r->call.brief : h->call;
+    v.other_call = mine < theirs ? h->call : r->call.brief;
+    hly_verdict_other(&v, r->comm);
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
+/* An EAGER part or a READY for a running call. Returns false if it is too early for it. */
+static bool deliver(halay_request_t *r, const struct hly_header *h, const void *data, size_t bytes)
+{
+    uint32_t kind = h->kind == HLY_EAGER ? HALAY_STEP_RECV : HALAY_STEP_SEND;
+    uint32_t step = hly_plan_step(r->plan, kind, h->from, h->edge);
+    if (step == HALAY_STEP_NONE) {
+        hly_log(r->context, HLY_ERROR, "rank %u sent edge %u, which this rank's plan does not have",
+                h->from, h->edge);
+        return true;
+    }
+    if (h->kind == HLY_READY) {
+        struct hly_ready ready;
+        if (bytes != sizeof(ready))
+            return true;
+        memcpy(&ready, data, sizeof(ready));
+        hly_channel_announced(r, step, h, &ready);
+        return true;
+    }
+    if (r->run[step].state == HLY_WAITS)
+        return false;
+    if (r->run[step].state == HLY_STARTED)
+        hly_channel_land(r, step, h->offset, data, bytes);
+    return true;
+}
+
+static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
+                       const void *data, size_t bytes, halay_peer_id_t peer)
+{
+    halay_request_t *r = slot->request;
+    if (!r) {
+        stash(comm->context, &slot->stash, h, data, bytes, peer);
+        return;
+    }
+    if (r->state != HLY_RUNNING)
+        return; /* failing: whoever announced something withdraws it */
+    if (h->signature != r->call.signature)
+        mismatch(r, h);
+    else if (!deliver(r, h, data, bytes))
+        stash(comm->context, &slot->stash, h, data, bytes, peer);
+}
+
+static void match_verdict(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
+                          const void *data, size_t bytes)
+{
+    struct hly_verdict_wire v;
+    if (bytes != sizeof(v))
+        return;
+    memcpy(&v, data, sizeof(v));
+    v.host[sizeof(v.host) - 1] = v.other_host[sizeof(v.other_host) - 1] = 0;
+    v.detail[sizeof(v.detail) - 1] = 0;
+    halay_request_t *r = slot ? slot->request : NULL;
+    if (slot && !slot->complete)
+        hly_fault_heard(comm, h, &v);
+    if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile, but not been released */
+        hly_channel_revoke(comm, slot && slot->request == r ? r : NULL, h);
+}
+
+static void match_comm(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                       size_t bytes, halay_peer_id_t peer)
+{
+    halay_context_t *ctx = comm->context;
+    struct hly_peer *from = NULL;
+    if (h->from < (uint32_t)comm->nranks && h->from != (uint32_t)comm->rank)
+        hly_peer_get(ctx, hly_comm_world_rank(comm, (int)h->from), &from);
+    if (!from || from->id.lo != peer.lo || from->id.hi != peer.hi) {
+        hly_log(ctx, HLY_ERROR, "a message claims to be from rank %u, but is not; dropped", h->from);
+        return;
+    }
+    if (h->kind == HLY_REVOKED) {
+        hly_channel_revoked(ctx, h, from);
+        return;
+    }
+    uint64_t reached = (uint64_t)h->sequence + 1;
+    if ((int32_t)(h->sequence - comm->oldest) >= 0 && reached > comm->foreign_sequence)
+        comm->foreign_sequence = reached;
+    struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
+    if (h->kind == HLY_ALARM || h->kind == HLY_ROUND || h->kind == HLY_REVOKE)
+        match_verdict(comm, slot, h, data, bytes);
+    else if (slot && !slot->complete)
+        match_call(comm, slot, h, data, bytes, peer);
+    else if ((int32_t)(h->sequence - comm->oldest) >= HLY_SLOTS)
+        hly_log(ctx, HLY_ERROR, "rank %u is more than %d calls ahead; its message was dropped", h->from,
+                HLY_SLOTS);
+}
+
+static bool is_gone(const halay_context_t *context, uint64_t id)
+{
+    uint32_t n = context->ngone < 64 ? context->ngone : 64;
+    for (uint32_t i = 0; i < n; i++)
+        if (context->gone_ids[i] == id)
+            return true;
+    return false;
+}
+
+void hly_match(halay_context_t *context, const struct hly_header *h, const void *data,
+               size_t bytes, halay_peer_id_t peer)
+{
+    if (h->kind == HLY_PIECE) {
+        struct hly_peer *from = hly_peer_find(context, peer);
+        if (from)
+            hly_channel_piece(context, h, data, bytes, from);
+        return;
+    }
+    if (h->kind == HLY_HELLO) {
+        match_hello(context, h, data, bytes, peer);
+        return;
+    }
+    if (h->kind == 0 || h->kind >= HLY_KIND_END) {
+        hly_log(context, HLY_ERROR, "a message of unknown kind %u came; dropped", h->kind);
+        return;
+    }
+    halay_comm_t *comm = hly_comm_find(context, h->comm);
+    if (comm) {
+        match_comm(comm, h, data, bytes, peer);
+    } else if (!is_gone(context, h->comm) && context->norphans < HLY_ORPHANS_MAX) {
+        stash(context, &context->orphans, h, data, bytes, peer);
+        context->norphans++;
+    }
+}
+
+void hly_match_orphans(halay_comm_t *comm)
+{
+    halay_context_t *ctx = comm->context;
+    struct hly_link *next;
+    for (struct hly_link *l = ctx->orphans.next; l != &ctx->orphans; l = next) {
+        struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        next = l->next;
+        if (m->header.comm != comm->id)
+            continue;
+        hly_link_remove(&m->link);
+        ctx->norphans--;
+        match_comm(comm, &m->header, m->data, m->bytes, m->peer);
+        free(m);
+    }
+}
+
+/* The call has been made: compares it with what came before, and takes the announcements. */
+void hly_match_posted(halay_request_t *r)
+{
+    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    struct hly_link *next;
+    for (struct hly_link *l = slot->stash.next; l != &slot->stash; l = next) {
+        struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        next = l->next;
+        if (m->header.signature != r->call.signature) {
+            mismatch(r, &m->header);
+            return;
+        }
+        if (m->header.kind == HLY_READY) {
+            deliver(r, &m->header, m->data, m->bytes);
+            forget_one(m);
+        }
+    }
+}
+
+/* The recv step has started: lands the parts that came before. */
+void hly_match_stashed(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    for (struct hly_link *l = slot->stash.next; l != &slot->stash;) {
+        struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        l = l->next;
+        if (m->header.kind != HLY_EAGER || m->header.from != s->peer || m->header.edge != s->edge)
+            continue;
+        hly_link_remove(&m->link);
+        uint64_t offset = m->header.offset;
+        bool last = r->run[step].arrived + m->bytes ==
+                    hly_operand_bytes(r, &r->plan->plan->operands[s->operand]);
+        hly_channel_land(r, step, offset, m->data, m->bytes);
+        free(m);
+        if (last)
+            return; /* the call may be over: the stash is not ours any more */
+    }
+}

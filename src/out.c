@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * out.c - what is under way. A struct hly_out is one message, or one piece of work of the device. It is
+ * in its peer's queue until the transport has accepted all of it, then, if the transport still holds
+ * the memory, in request->flying; it ends once, in hly_out_complete() or, cancelled before the
+ * transport took any of it, in hly_out_cancel().
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
+                            struct hly_peer *peer)
+{
+    struct hly_out *out;
+    if (hly_link_empty(&context->outs_free)) {
+        out = calloc(1, sizeof(*out));
+        if (!out)
+            return NULL;
+        hly_link_init(&out->link);
+    } else {
+        out = HLY_OF(context->outs_free.next, struct hly_out, link);
+        hly_link_remove(&out->link);
+    }
+    out->kind = kind;
+    out->peer = peer;
+    out->request = NULL;
+    out->nsegments = 0;
+    out->sent_bytes = 0;
+    out->flying = 0;
+    out->status = 0;
+    out->accepted = out->revoke = false;
+    out->payload_bytes = 0;
+    return out;
+}
+
+void hly_out_free(halay_context_t *context, struct hly_out *out)
+{
+    hly_link_remove(&out->link);
+    hly_link_append(&context->outs_free, &out->link);
+}
+
+void hly_header_fill(struct hly_header *h, const halay_comm_t *comm, enum hly_kind kind,
+                        uint32_t sequence, uint32_t edge, const struct hly_call *call)
+{
+    memset(h, 0, sizeof(*h));
+    h->comm = comm->id;
+    h->sequence = sequence;
+    h->edge = edge;
+    h->from = (uint32_t)comm->rank;
+    h->kind = (uint16_t)kind;
+    if (call) {
+        h->signature = call->signature;
+        h->call = call->brief;
+    }
+}
+
+/* The hello goes first on every way. Returns what the transport's send returns. */
+static int greet(halay_context_t *context, struct hly_peer *peer)
+{
+    struct hly_header h;
+    struct hly_hello hello;
+    memset(&h, 0, sizeof(h));
+    memset(&hello, 0, sizeof(hello));
+    h.kind = HLY_HELLO;
+    h.from = (uint32_t)context->info.rank;
+    hello.version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
+    hello.rank = h.from;
+    memcpy(hello.settings, context->settings.shared, sizeof(hello.settings));
+    hello.settings_hash = hly_hash(0, hello.settings, strlen(hello.settings));
+    unsigned char message[sizeof(h) + sizeof(hello)]; /* as header: it need not stay */
+    memcpy(message, &h, sizeof(h));
+    memcpy(message + sizeof(h), &hello, sizeof(hello));
+    int rc = context->transport_ops->send(context->transport, peer->ep, 0, message, sizeof(message),
+                                          NULL, 0, 0);
+    if (rc >= 0)
+        peer->greeted = true;
+    return rc;
+}
+
+/* Counts one accepted message; returns rc. */
+static int counted(halay_context_t *context, struct hly_out *out, int rc, size_t bytes)
+{
+    if (rc < 0)
+        return rc;
+    out->flying += rc == HALAY_INPROGRESS;
+    context->counters.sent_messages++;
+    context->counters.sent_bytes += bytes;
+    return rc;
+}
+
+/* What is left of an EAGER or STAGED message, piece by piece. */
+static int send_pieces(halay_context_t *context, struct hly_out *out)
+{
+    const halay_transport_ops_t *ops = context->transport_ops;
+    size_t most = out->kind == HLY_OUT_EAGER ? context->attr.eager_bytes : context->attr.piece_bytes;
+    size_t total = out->segment[0].bytes + out->segment[1].bytes;
+    do {
+        bool second = out->nsegments == 2 && out->sent_bytes >= out->segment[0].bytes;
+        const struct hly_segment *seg = &out->segment[second];
+        size_t at = out->sent_bytes - (second ? out->segment[0].bytes : 0);
+        size_t bytes = seg->bytes - at < most ? seg->bytes - at : most;
+        out->header.offset = out->sent_bytes;
+        int rc = ops->send(context->transport, out->peer->ep, 0, &out->header, sizeof(out->header),
+                           seg->address + at, bytes, (uint64_t)(uintptr_t)out);
+        if (counted(context, out, rc, bytes) < 0)
+            return rc;
+        out->sent_bytes += bytes;
+    } while (out->sent_bytes < total);
+    return HALAY_OK;
+}
+
+/* Hands it to the transport. 0: accepted; HALAY_EAGAIN: not all of it; other: the way is lost. */
+static int try_out(halay_context_t *context, struct hly_out *out)
+{
+    const halay_transport_ops_t *ops = context->transport_ops;
+    uint64_t cookie = (uint64_t)(uintptr_t)out;
+    int rc = out->peer->greeted ? HALAY_OK : greet(context, out->peer);
+    if (rc < 0)
+        return rc;
+    switch (out->kind) {
+    case HLY_OUT_CONTROL:
+        rc = counted(context, out,
+                     ops->send(context->transport, out->peer->ep, 0, &out->header,
+                               sizeof(out->header), out->payload, out->payload_bytes, cookie),
+                     out->payload_bytes);
+        break;
+    case HLY_OUT_EAGER:
+    case HLY_OUT_STAGED:
+        rc = send_pieces(context, out);
+        break;
+    case HLY_OUT_PUT:
+        rc = counted(context, out,
+                     ops->put(context->transport, out->peer->ep, out->segment[0].address,
+                              out->segment[0].bytes, out->ready.key, out->ready.key_bytes, 0,
+                              (uint32_t)out->header.cookie, cookie),
+                     out->segment[0].bytes);
+        break;
+    case HLY_OUT_TAGGED:
+        rc = counted(context, out,
+                     ops->send(context->transport, out->peer->ep, out->ready.tag, NULL, 0,
+                               out->segment[0].address, out->segment[0].bytes, cookie),
+                     out->segment[0].bytes);
+        break;
+    case HLY_OUT_DEVICE:
+        assert(0);
+    }
+    if (rc < 0)
+        return rc;
+    out->accepted = true;
+    return HALAY_OK;
+}
+
+static void send_revoked(const struct hly_out *out, bool sent)
+{
+    const halay_request_t *r = out->request;
+    const halay_step_t *s = &r->plan->plan->steps[out->step];
+    hly_control_send(r->comm, (int)s->peer, HLY_REVOKED, r->sequence, sent, out->revoke_cookie, NULL,
+                     NULL, 0);
+}
+
+void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
+{
+    halay_request_t *r = out->request;
+    uint32_t step = out->step;
+    bool device = out->kind == HLY_OUT_DEVICE;
+    hly_link_remove(&out->link);
+    if (out->revoke)
+        send_revoked(out, status == HALAY_OK);
+    if (r && !device)
+        r->run[step].out = NULL;
+    hly_out_free(context, out);
+    if (!r)
+        return;
+    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0)
+        return;
+    if (r->state == HLY_FAILING) {
+        hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+    } else if (r->state == HLY_SCALING) {
+        hly_engine_finish(r, HALAY_OK);
+    } else if (status == HALAY_OK && r->state == HLY_RUNNING) {
+        hly_engine_step_done(r, step);
+        hly_engine_run(r);
+    } /* else the event that the peer failed says why */
+}
+
+static void accepted(halay_context_t *context, struct hly_out *out)
+{
+    if (!out->flying) {
+        hly_out_complete(context, out, HALAY_OK);
+    } else if (out->request) {
+        hly_link_remove(&out->link);
+        hly_link_append(&out->request->flying, &out->link);
+    } else {
+        hly_link_remove(&out->link); /* a control message: found again by its cookie */
+    }
+}
+
+void hly_out_submit(halay_context_t *context, struct hly_out *out)
+{
+    struct hly_peer *peer = out->peer;
+    if (peer->dead) {
+        out->accepted = true;
+        hly_out_complete(context, out, HALAY_EPEER);
+        return;
+    }
+    int rc = hly_link_empty(&peer->queue) ? try_out(context, out) : HALAY_EAGAIN;
+    if (rc == HALAY_OK) {
+        accepted(context, out);
+        return;
+    }
+    /* EAGAIN, or a way that is lost: the transport's event will empty the queue then */
+    hly_link_append(&peer->queue, &out->link);
+    if (hly_link_empty(&peer->waiting))
+        hly_link_append(&context->busy_peers, &peer->waiting);
+}
+
+void hly_channel_flush(halay_context_t *context)
+{
+    struct hly_link *l = context->busy_peers.next, *next;
+    for (; l != &context->busy_peers; l = next) {
+        struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
+        next = l->next;
+        while (!hly_link_empty(&peer->queue) && !peer->dead) {
+            struct hly_out *out = HLY_OF(peer->queue.next, struct hly_out, link);
+            if (try_out(context, out) != HALAY_OK)
+                break;
+            accepted(context, out);
+        }
+        if (hly_link_empty(&peer->queue)) {
+            next = peer->waiting.next; /* peers may have been appended */
+            hly_link_remove(&peer->waiting);
+        }
+    }
+}
+
+void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
+                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
+                      const void *payload, size_t payload_bytes)
+{
+    halay_context_t *ctx = comm->context;
+    struct hly_peer *peer;
+    struct hly_out *out = NULL;
+    if (!hly_peer_get(ctx, hly_comm_world_rank(comm, to), &peer))
+        out = hly_out_new(ctx, HLY_OUT_CONTROL, peer);
+    if (!out) {
+        hly_log(ctx, HLY_ERROR, "no memory for a control message to rank %d; it will time out", to);
+        return;
+    }
+    assert(payload_bytes <= sizeof(out->payload));
+    hly_header_fill(&out->header, comm, kind, sequence, edge, call);
+    out->header.cookie = cookie;
+    out->payload_bytes = (uint32_t)payload_bytes;
+    if (payload_bytes)
+        memcpy(out->payload, payload, payload_bytes);
+    hly_out_submit(ctx, out);
+}
+
+void hly_out_cancel(halay_context_t *context, struct hly_out *out)
+{
+    halay_request_t *r = out->request;
+    hly_link_remove(&out->link);
+    if (out->flying) { /* some of it is with the transport: wait for that */
+        assert(r);
+        out->accepted = true;
+        hly_link_append(&r->flying, &out->link);
+        return;
+    }
+    if (r)
+        r->run[out->step].out = NULL;
+    hly_out_free(context, out);
+}

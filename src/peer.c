@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peer.c - the processes that this one talks to. A peer is known by its 128-bit id, which is computed
+ * from the job, its rank and the epoch, so nothing has to be exchanged; it is connected when the first
+ * plan that needs it is admitted, and lives as long as the context.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank)
+{
+    uint64_t key[2] = {(uint64_t)world_rank, context->info.epoch};
+    halay_peer_id_t id;
+    id.hi = hly_hash(hly_hash(1, context->info.job, sizeof(context->info.job)), key, sizeof(key));
+    id.lo = hly_hash(id.hi, context->info.secret, sizeof(context->info.secret));
+    return id;
+}
+
+struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id)
+{
+    struct hly_peer *p = context->peer_table[id.lo & context->peer_mask];
+    while (p && (p->id.lo != id.lo || p->id.hi != id.hi))
+        p = p->hash_next;
+    return p;
+}
+
+/* Twice the buckets when there are as many peers as buckets. */
+static void grow_table(halay_context_t *context)
+{
+    uint32_t room = 2 * (context->peer_mask + 1);
+    struct hly_peer **table = calloc(room, sizeof(*table));
+    if (!table)
+        return; /* longer chains, no harm */
+    for (uint32_t i = 0; i <= context->peer_mask; i++)
+        while (context->peer_table[i]) {
+            struct hly_peer *p = context->peer_table[i];
+            context->peer_table[i] = p->hash_next;
+            p->hash_next = table[p->id.lo & (room - 1)];
+            table[p->id.lo & (room - 1)] = p;
+        }
+    free(context->peer_table);
+    context->peer_table = table;
+    context->peer_mask = room - 1;
+}
+
+int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **out)
+{
+    assert(world_rank >= 0 && world_rank < context->info.nranks);
+    assert(world_rank != context->info.rank);
+    halay_peer_id_t id = hly_peer_id(context, world_rank);
+    struct hly_peer *p = hly_peer_find(context, id);
+    if (p) {
+        *out = p;
+        return HALAY_OK;
+    }
+    p = calloc(1, sizeof(*p));
+    if (!p)
+        return HALAY_ENOMEM;
+    p->id = id;
+    p->world_rank = world_rank;
+    hly_link_init(&p->queue);
+    hly_link_init(&p->waiting);
+    int rc = context->transport_ops->connect(context->transport, id, NULL, 0, &p->ep);
+    if (rc) {
+        free(p);
+        return rc;
+    }
+    context->counters.connections++;
+    if (context->npeers++ > context->peer_mask)
+        grow_table(context);
+    p->hash_next = context->peer_table[id.lo & context->peer_mask];
+    context->peer_table[id.lo & context->peer_mask] = p;
+    *out = p;
+    return HALAY_OK;
+}
+
+/* Has a part of this step's message come before the step could use it? */
+static bool is_stashed(const struct hly_slot *slot, const halay_step_t *s)
+{
+    for (struct hly_link *l = slot->stash.next; l != &slot->stash; l = l->next) {
+        const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        if (m->header.kind == HLY_EAGER && m->header.from == s->peer && m->header.edge == s->edge)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Does the request still wait for something from this peer? A peer that has left in good order has
+ * done all it had to do, so what it sent is here, in its place or in the stash.
+ */
+static bool needs(const halay_request_t *r, const struct hly_slot *slot,
+                  const struct hly_peer *peer)
+{
+    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++) {
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        if (r->plan->peers[i] != peer || r->run[i].state == HLY_DONE)
+            continue;
+        if (s->kind == HALAY_STEP_RECV && is_stashed(slot, s))
+            continue;
+        return true;
+    }
+    return false;
+}
+
+static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
+    snprintf(v.detail, sizeof(v.detail), "%s", peer->evidence);
+    if (!comm->broken) {
+        comm->broken = true;
+        comm->failed = true;
+        comm->last = v;
+        comm->last_sequence = comm->next_sequence;
+    }
+    for (uint32_t s = comm->oldest; s != comm->started; s++) {
+        struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];
+        halay_request_t *r = slot->request;
+        if (!r)
+            continue;
+        if (r->state == HLY_RUNNING && needs(r, slot, peer))
+            hly_fault_raise(comm, s, &v);
+        else if (r->state == HLY_FAILING)
+            hly_fault_progress(comm, slot);
+    }
+}
+
+static void lose(halay_context_t *context, struct hly_peer *peer, const char *text)
+{
+    if (peer->dead)
+        return;
+    peer->dead = true;
+    snprintf(peer->evidence, sizeof(peer->evidence), "%s", text ? text : "no way to it any more");
+    hly_log(context, HLY_INFO, "rank %d is lost: %s", peer->world_rank, peer->evidence);
+    hly_channel_peer_dead(context, peer);
+    struct hly_link *next;
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
+        next = l->next;
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        int rank = hly_comm_rank_of(comm, peer->world_rank);
+        if (rank >= 0)
+            lost_for_comm(comm, rank, peer);
+    }
+}
+
+void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text)
+{
+    struct hly_peer *peer = hly_peer_find(context, id);
+    for (int r = 0; !peer && r < context->info.nranks; r++) { /* it came to us, we never called it */
+        halay_peer_id_t of_rank = hly_peer_id(context, r);
+        if (of_rank.lo == id.lo && of_rank.hi == id.hi && r != context->info.rank)
+            hly_peer_get(context, r, &peer);
+    }
+    if (peer)
+        lose(context, peer, text);
+}

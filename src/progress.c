@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * progress.c - who moves things on, and how a waiting thread waits.
+ *
+ * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It polls
+ * for a while, then yields the processor between polls, and late it sleeps: a sleep costs tens of
+ * microseconds to end, a yield less than one. With more ranks than processors it yields at once.
+ *
+ * Leader and followers: of the threads that want to sleep one, the watcher, sleeps on the descriptors;
+ * the others wait on the condition. The watcher wakes them when it leaves, so that one takes over;
+ * whoever completes a request wakes all. All of this is under the mutex, so no wake-up is lost.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "core.h"
+
+#define POLLS_BETWEEN_CLOCKS 64
+#define TIMER_NS             1000000ull  /* deadlines are looked at this often */
+#define SPIN_NS              100000ull   /* without yielding */
+#define YIELD_NS             2000000ull  /* without sleeping */
+#define SLEEP_NS             1000000000ull
+#define SLEEP_CONNECTING_NS  1000000ull  /* ways that come about are looked after by polling */
+
+void hly_lock(halay_context_t *context)
+{
+    atomic_fetch_add_explicit(&context->want, 1, memory_order_relaxed);
+    pthread_mutex_lock(&context->mutex);
+    atomic_fetch_sub_explicit(&context->want, 1, memory_order_relaxed);
+}
+
+void hly_unlock(halay_context_t *context)
+{
+    pthread_mutex_unlock(&context->mutex);
+}
+
+int hly_device_poll(halay_context_t *context)
+{
+    uint64_t cookies[16];
+    int n = context->device_ops->poll(context->device, cookies, 16);
+    for (int i = 0; i < n; i++) {
+        struct hly_out *out = (struct hly_out *)(uintptr_t)cookies[i];
+        context->device_flying--;
+        out->flying = 0;
+        hly_out_complete(context, out, HALAY_OK);
+    }
+    if (n <= 0)
+        return 0;
+    struct hly_link *next; /* steps that found the device full */
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        next = l->next;
+        if (r->state == HLY_RUNNING)
+            hly_engine_run(r);
+    }
+    return n;
+}
+
+static void look_at_clock(halay_context_t *context)
+{
+    context->polls = 0;
+    context->now_ns = hly_now_ns();
+    if (context->now_ns < context->timer_ns)
+        return;
+    context->timer_ns = context->now_ns + TIMER_NS;
+    hly_fault_timers(context);
+}
+
+int hly_progress(halay_context_t *context)
+{
+    int n = hly_channel_poll(context);
+    if (context->device_flying)
+        n += hly_device_poll(context);
+    if (++context->polls >= POLLS_BETWEEN_CLOCKS || !context->timer_ns)
+        look_at_clock(context);
+    return n;
+}
+
+void hly_wake(halay_context_t *context)
+{
+    uint64_t one = 1;
+    if (context->followers)
+        pthread_cond_broadcast(&context->cond);
+    if (context->watcher && write(context->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+        hly_log(context, HLY_ERROR, "a sleeping thread could not be woken");
+}
+
+static void follow(halay_context_t *context, uint64_t timeout_ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns;
+    until.tv_sec += (time_t)(ns / 1000000000ull);
+    until.tv_nsec = (long)(ns % 1000000000ull);
+    context->followers++;
+    pthread_cond_timedwait(&context->cond, &context->mutex, &until);
+    context->followers--;
+}
+
+static void watch(halay_context_t *context, uint64_t timeout_ns)
+{
+    struct pollfd fds[2] = {{.fd = context->wake_fd, .events = POLLIN}};
+    nfds_t nfds = 1;
+    if (context->transport && context->attr.capabilities & HALAY_CAN_SLEEP) {
+        if (context->transport_ops->arm(context->transport, &fds[1].fd))
+            return; /* something is there already */
+        fds[1].events = POLLIN;
+        nfds = 2;
+    }
+    context->watcher = true;
+    context->counters.sleeps++;
+    hly_unlock(context);
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000ull), (long)(timeout_ns % 1000000000ull)};
+    ppoll(fds, nfds, &ts, NULL);
+    hly_lock(context);
+    context->watcher = false;
+    uint64_t drain;
+    while (read(context->wake_fd, &drain, sizeof(drain)) > 0)
+        ;
+    if (context->followers)
+        pthread_cond_broadcast(&context->cond);
+}
+
+/* Must something be looked after by polling soon? Then no long sleep. */
+static uint64_t longest_sleep(const halay_context_t *context)
+{
+    uint64_t most = SLEEP_NS;
+    if (!hly_link_empty(&context->busy_peers) || context->device_flying)
+        return SLEEP_CONNECTING_NS;
+    if (context->transport && !(context->attr.capabilities & HALAY_CAN_SLEEP))
+        return SLEEP_CONNECTING_NS;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        if (r->state == HLY_FAILING)
+            return SLEEP_CONNECTING_NS;
+        uint64_t now = context->now_ns, left = r->deadline_ns > now ? r->deadline_ns - now : 1;
+        if (left < most)
+            most = left;
+    }
+    return most;
+}
+
+void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
+{
+    uint64_t most = longest_sleep(context);
+    if (timeout_ns > most)
+        timeout_ns = most;
+    if (context->watcher)
+        follow(context, timeout_ns);
+    else
+        watch(context, timeout_ns);
+    look_at_clock(context);
+}
+
+void hly_wait(halay_request_t *r)
+{
+    halay_context_t *ctx = r->context;
+    bool crowded = ctx->info.local_nranks > ctx->ncpus;
+    uint64_t idle_since = 0;
+    uint32_t idle = 0;
+    while (r->state != HLY_COMPLETE) {
+        if (hly_progress(ctx) > 0) {
+            idle = 0;
+            idle_since = 0;
+            continue;
+        }
+        idle++;
+        if (atomic_load_explicit(&ctx->want, memory_order_relaxed) > 0 || (crowded && idle > 8)) {
+            hly_unlock(ctx);
+            sched_yield();
+            hly_lock(ctx);
+        }
+        if (idle % POLLS_BETWEEN_CLOCKS)
+            continue;
+        uint64_t now = hly_now_ns();
+        if (!idle_since)
+            idle_since = now;
+        if (now - idle_since > YIELD_NS) {
+            hly_sleep(ctx, SLEEP_NS);
+        } else if (now - idle_since > SPIN_NS) {
+            hly_unlock(ctx);
+            sched_yield();
+            hly_lock(ctx);
+        }
+    }
+}

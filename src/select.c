@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select.c - which planner serves a call: the first row that fits. Rows look only at what is equal on
+ * all ranks (decision 5), never at pointers or memory. A forced algorithm (HALAY_ALGORITHM) wins
+ * wherever its restrictions allow.
+ */
+#include <assert.h>
+
+#include "core.h"
+
+static const struct row {
+    uint32_t collective;
+    uint32_t max_ranks; /* a ring's proof grows with the square of the ranks */
+    uint64_t max_bytes; /* of one rank's vector (allgather, reduce_scatter: of all blocks) */
+    bool vector;        /* also where blocks lie anywhere (allgatherv): runs of one block only */
+    const char *planner;
+} rows[] = {
+    {HALAY_ALLREDUCE, UINT32_MAX, 16384, false, "recursive_doubling"},
+    {HALAY_ALLREDUCE, UINT32_MAX, 524288, false, "circulant"},
+    {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "ring"},
+    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "circulant"},
+    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "binomial"},
+    {HALAY_ALLGATHER, UINT32_MAX, 65536, false, "circulant"},
+    {HALAY_ALLGATHER, 128, UINT64_MAX, true, "ring"},
+    {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, false, "circulant"},
+    {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, true, "ring"},
+    {HALAY_REDUCE_SCATTER, UINT32_MAX, 65536, false, "circulant"},
+    {HALAY_REDUCE_SCATTER, 128, UINT64_MAX, false, "ring"},
+    {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, false, "circulant"},
+    {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "dissemination"},
+};
+
+int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner)
+{
+    halay_collective_t collective = (halay_collective_t)call->brief.collective;
+    bool vector = call->brief.flags & HLY_BRIEF_VECTOR;
+    uint32_t forced = comm->context->settings.planner[collective];
+    if (forced != UINT32_MAX && !vector) {
+        *planner = forced;
+        return HALAY_OK;
+    }
+    uint64_t bytes = call->brief.count * halay_type_bytes((halay_type_t)call->brief.type);
+    if (collective == HALAY_ALLGATHER || collective == HALAY_REDUCE_SCATTER)
+        bytes *= (uint64_t)comm->nranks;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (rows[i].collective == collective && bytes <= rows[i].max_bytes &&
+            (uint32_t)comm->nranks <= rows[i].max_ranks && (rows[i].vector || !vector))
+            return halay_planner_find(collective, rows[i].planner, planner);
+    return HALAY_EPLAN;
+}

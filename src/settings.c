@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.c - the few things that can be set: by the program in halay_config_t, else by a variable.
+ * What must be equal on all ranks is kept as a text too, which ranks compare when they first meet.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+
+#define DEADLINE_DEFAULT_NS 30000000000ull
+#define DEADLINE_MAX_S      1e9
+
+static int read_deadline(struct hly_settings *s, const halay_config_t *config, char *error,
+                         size_t error_bytes)
+{
+    s->deadline_ns = config->deadline_ns ? config->deadline_ns : DEADLINE_DEFAULT_NS;
+    const char *text = getenv("HALAY_DEADLINE");
+    if (config->deadline_ns || !text || !*text)
+        return HALAY_OK;
+    char *end;
+    double seconds = strtod(text, &end);
+    if (*end || !(seconds > 0) || seconds > DEADLINE_MAX_S) {
+        snprintf(error, error_bytes,
+                 "HALAY_DEADLINE is '%s'; it takes seconds, more than 0 (the default is 30)", text);
+        return HALAY_EINVAL;
+    }
+    s->deadline_ns = (uint64_t)(seconds * 1e9);
+    return HALAY_OK;
+}
+
+static int read_level(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_DEBUG");
+    s->level = HLY_WARN;
+    if (!text || !*text || !strcmp(text, "warn"))
+        return HALAY_OK;
+    if (!strcmp(text, "error"))
+        s->level = HLY_ERROR;
+    else if (!strcmp(text, "info"))
+        s->level = HLY_INFO;
+    else if (!strcmp(text, "trace"))
+        s->level = HLY_TRACE;
+    else {
+        snprintf(error, error_bytes,
+                 "HALAY_DEBUG is '%s'; it takes error, warn (the default), info or trace", text);
+        return HALAY_EINVAL;
+    }
+    return HALAY_OK;
+}
+
+static int copy_text(char *to, size_t bytes, const char *given, const char *variable, char *error,
+                     size_t error_bytes)
+{
+    const char *text = given ? given : getenv(variable);
+    if (!text)
+        text = "";
+    if (strlen(text) >= bytes) {
+        snprintf(error, error_bytes, "%s has %zu characters; at most %zu are taken", variable,
+                 strlen(text), bytes - 1);
+        return HALAY_EINVAL;
+    }
+    strcpy(to, text);
+    return HALAY_OK;
+}
+
+/* Appends the names of a collective's planners to text. */
+static void list_planners(halay_collective_t collective, char *text, size_t bytes)
+{
+    for (uint32_t i = 0; i < halay_planner_count(); i++) {
+        const halay_planner_info_t *info = halay_planner_get(i);
+        size_t used = strlen(text);
+        if (info->collective == collective && used < bytes)
+            snprintf(text + used, bytes - used, " %s", info->name);
+    }
+}
+
+/* One "collective=planner" of HALAY_ALGORITHM. */
+static int read_choice(struct hly_settings *s, char *choice, char *error, size_t error_bytes)
+{
+    char *equals = strchr(choice, '=');
+    if (equals)
+        *equals = 0;
+    for (int c = 0; equals && c < HALAY_COLLECTIVE_COUNT; c++) {
+        if (strcmp(choice, halay_collective_name((halay_collective_t)c)))
+            continue;
+        if (!halay_planner_find((halay_collective_t)c, equals + 1, &s->planner[c]))
+            return HALAY_OK;
+        char known[160] = "";
+        list_planners((halay_collective_t)c, known, sizeof(known));
+        snprintf(error, error_bytes, "HALAY_ALGORITHM: %s has no algorithm '%s'; it has:%s", choice,
+                 equals + 1, known);
+        return HALAY_EINVAL;
+    }
+    snprintf(error, error_bytes,
+             "HALAY_ALGORITHM: '%s' is not collective=algorithm; collectives: allreduce, "
+             "broadcast, allgather, reduce_scatter, barrier",
+             choice);
+    return HALAY_EINVAL;
+}
+
+static int read_algorithm(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    char text[sizeof(s->algorithm)];
+    char *save = NULL;
+    for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
+        s->planner[c] = UINT32_MAX;
+    memcpy(text, s->algorithm, sizeof(text));
+    for (char *t = strtok_r(text, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+        int rc = read_choice(s, t, error, error_bytes);
+        if (rc)
+            return rc;
+    }
+    return HALAY_OK;
+}
+
+int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char *error,
+                      size_t error_bytes)
+{
+    memset(s, 0, sizeof(*s));
+    int rc = read_level(s, error, error_bytes);
+    if (!rc)
+        rc = read_deadline(s, config, error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->isa, sizeof(s->isa), config->isa, "HALAY_ISA", error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->transport, sizeof(s->transport), NULL, "HALAY_TRANSPORT", error,
+                       error_bytes);
+    if (!rc)
+        rc = copy_text(s->plugin_dir, sizeof(s->plugin_dir), NULL, "HALAY_PLUGIN_DIR", error,
+                       error_bytes);
+    if (!rc)
+        rc = copy_text(s->algorithm, sizeof(s->algorithm), config->algorithm, "HALAY_ALGORITHM",
+                       error, error_bytes);
+    if (!rc)
+        rc = read_algorithm(s, error, error_bytes);
+    return rc;
+}
+
+void hly_settings_show(halay_context_t *context)
+{
+    static const char *const variables[] = {"HALAY_DEADLINE",   "HALAY_ISA",
+                                            "HALAY_TRANSPORT",  "HALAY_PLUGIN_DIR",
+                                            "HALAY_ALGORITHM", "HALAY_DEBUG"};
+    const halay_boot_info_t *i = &context->info;
+    hly_log(context, HLY_INFO,
+            "Halay %s: rank %d of %d, local rank %d of %d on node %d of %d, launcher %s, epoch %llu, "
+            "transport %s",
+            halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
+            i->launcher, (unsigned long long)i->epoch,
+            context->transport_ops ? context->transport_ops->name : "none");
+    for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
+        if (getenv(variables[v]))
+            hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],
+                    getenv(variables[v]));
+}
