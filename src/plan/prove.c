@@ -72,7 +72,7 @@ void hly_memory_init(struct hly_memory *memory, const struct hly_prover *v, uint
     memory->cells = cells + v->plans[rank]->scratch_slots;
 }
 
-static int number_steps(struct hly_prover *v)
+static void number_steps(struct hly_prover *v)
 {
     for (uint32_t rank = 0; rank < v->nranks; rank++) {
         for (uint32_t number = v->base[rank]; number < v->base[rank + 1]; number++) {
@@ -80,7 +80,6 @@ static int number_steps(struct hly_prover *v)
             v->partner[number] = HLY_NONE;
         }
     }
-    return 0;
 }
 
 static int prove(struct hly_prover *v)
@@ -96,16 +95,19 @@ static int prove(struct hly_prover *v)
     v->nsteps = v->base[v->nranks];
     v->rank_of = malloc((v->nsteps + 1) * sizeof(*v->rank_of));
     v->partner = malloc((v->nsteps + 1) * sizeof(*v->partner));
-    result = v->rank_of && v->partner ? number_steps(v) : HALAY_ENOMEM;
-    if (result == 0) {
-        result = hly_prove_match(v);
+    if (!v->rank_of || !v->partner) {
+        result = HALAY_ENOMEM;
+        goto free_steps;
     }
+    number_steps(v);
+    result = hly_prove_match(v);
     if (result == 0) {
         result = hly_prove_hazard(v);
     }
     if (result == 0) {
         result = hly_prove_run(v);
     }
+free_steps:
     free(v->partner);
     free(v->rank_of);
 free_base:

@@ -168,7 +168,8 @@ static int check_shape(struct hly_prover *v, uint32_t rank, uint32_t index)
     return 0;
 }
 
-static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint64_t *touched)
+static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint64_t *touched,
+                      uint64_t *slots)
 {
     const halay_plan_t *plan = v->plans[rank];
     const halay_step_t *step = &plan->steps[index];
@@ -181,7 +182,9 @@ static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint6
         return result;
     }
     for (uint32_t i = 0; i < step->noperands; i++) {
-        *touched += plan->operands[step->operand + i].count;
+        const halay_operand_t *operand = &plan->operands[step->operand + i];
+        *touched += operand->count;
+        *slots += operand->buffer == HALAY_BUFFER_SCRATCH ? operand->count : 0;
     }
     if (*touched > HLY_PROVE_BLOCKS_MAX) {
         return hly_refuse(v, rank, index, "the plans touch too many blocks to be proved");
@@ -192,6 +195,7 @@ static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint6
 static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, uint64_t *cells)
 {
     const halay_plan_t *plan = v->plans[rank];
+    uint64_t slots = 0;
 
     if (plan->nsteps > HALAY_PLAN_STEPS_MAX || plan->noperands > 5 * (uint64_t)plan->nsteps ||
         (plan->nsteps && !plan->steps) || (plan->noperands && !plan->operands) ||
@@ -209,10 +213,15 @@ static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, ui
         v->proof.scratch_slots = plan->scratch_slots;
     }
     for (uint32_t index = 0; index < plan->nsteps; index++) {
-        int result = check_step(v, rank, index, touched);
+        int result = check_step(v, rank, index, touched, &slots);
         if (result < 0) {
             return result;
         }
+    }
+    if (plan->scratch_slots > slots) {
+        return hly_refuse(v, rank, HLY_NONE,
+                          "declares %u scratch slots, and its steps name %" PRIu64,
+                          plan->scratch_slots, slots);
     }
     return 0;
 }

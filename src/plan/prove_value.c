@@ -25,13 +25,30 @@ static uint64_t add(uint64_t a, uint64_t b)
     return sum >= PRIME ? sum - PRIME : sum;
 }
 
+static uint64_t multiply(uint64_t a, uint64_t b)
+{
+    unsigned __int128 product = (unsigned __int128)a * b;
+    return add((uint64_t)product & PRIME, (uint64_t)(product >> 61));
+}
+
+/* The map of `state`, then that of `right`. */
+static void compose(struct hly_cell_state *state, const struct hly_cell_state *right)
+{
+    state->shift = add(state->shift, multiply(state->scale, right->shift));
+    state->scale = multiply(state->scale, right->scale);
+}
+
 /* The input of a rank for a block. */
-static struct hly_cell_state leaf(uint32_t rank, uint32_t block)
+static struct hly_cell_state leaf(const struct hly_values *s, uint32_t rank, uint32_t block)
 {
     uint64_t x = scramble(0x9e3779b97f4a7c15u + ((uint64_t)rank << 32 | block));
     struct hly_cell_state state = {.sum = scramble(x ^ 0x2545f4914f6cdd1du) % PRIME};
 
     state.tree = scramble(x + 0x94d049bb133111ebu) | 1;
+    if (s->in_order) {
+        state.scale = scramble(x + 0x5851f42d4c957f2du) % (PRIME - 1) + 1;
+        state.shift = scramble(x + 0xda942042e4dd58b5u) % PRIME;
+    }
     return state;
 }
 
@@ -55,15 +72,15 @@ static void put_inputs(struct hly_values *s, uint32_t rank)
     case HALAY_ALLREDUCE:
     case HALAY_REDUCE_SCATTER:
         for (uint32_t block = 0; block < v->blocks; block++) {
-            *block_of(s, rank, HALAY_BUFFER_IN, block) = leaf(rank, block);
+            *block_of(s, rank, HALAY_BUFFER_IN, block) = leaf(s, rank, block);
         }
         break;
     case HALAY_ALLGATHER:
-        *block_of(s, rank, HALAY_BUFFER_IN, rank) = leaf(rank, rank);
+        *block_of(s, rank, HALAY_BUFFER_IN, rank) = leaf(s, rank, rank);
         break;
     case HALAY_BROADCAST:
         for (uint32_t block = 0; rank == v->params.root && block < v->blocks; block++) {
-            *block_of(s, rank, HALAY_BUFFER_OUT, block) = leaf(rank, block);
+            *block_of(s, rank, HALAY_BUFFER_OUT, block) = leaf(s, rank, block);
         }
         break;
     default:
@@ -73,7 +90,12 @@ static void put_inputs(struct hly_values *s, uint32_t rank)
 
 int hly_values_init(struct hly_values *s, struct hly_prover *v)
 {
+    const halay_planner_info_t *info = halay_planner_get(v->plans[0]->planner);
+
     s->v = v;
+    s->in_order =
+        info && !(info->restrictions & HALAY_PLANNER_COMMUTATIVE) &&
+        (v->params.collective == HALAY_ALLREDUCE || v->params.collective == HALAY_REDUCE_SCATTER);
     s->cells = NULL;
     s->memory = malloc(v->nranks * sizeof(*s->memory));
     s->base = malloc(((size_t)v->nranks + 1) * sizeof(*s->base));
@@ -144,13 +166,16 @@ static void write_cell(struct hly_values *s, uint32_t rank, const halay_operand_
 static struct hly_cell_state combine(struct hly_values *s, uint32_t rank,
                                      const halay_operand_t *sources, uint32_t nsources, uint32_t i)
 {
-    struct hly_cell_state made = {.tree = nsources};
+    struct hly_cell_state made = {.tree = nsources, .scale = (uint64_t)s->in_order};
 
     for (uint32_t j = 0; j < nsources; j++) {
         const struct hly_cell_state *state =
             cell(s, rank, hly_cell(&s->memory[rank], &sources[j], i));
         made.sum = add(made.sum, state->sum);
         made.tree = scramble(made.tree * 0x9e3779b97f4a7c15u + state->tree);
+        if (s->in_order) {
+            compose(&made, state);
+        }
         made.depth = state->depth > made.depth ? state->depth : made.depth;
     }
     made.tree |= 1;
@@ -197,7 +222,7 @@ static int check_gathered(struct hly_values *s, uint32_t rank, uint32_t block)
 {
     const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
     uint32_t owner = s->v->params.collective == HALAY_BROADCAST ? s->v->params.root : block;
-    struct hly_cell_state wanted = leaf(owner, block);
+    struct hly_cell_state wanted = leaf(s, owner, block);
 
     if (got->sum != wanted.sum || got->tree != wanted.tree) {
         return hly_refuse(s->v, rank, HLY_NONE, "out block %u does not end with rank %u's input",
@@ -209,15 +234,19 @@ static int check_gathered(struct hly_values *s, uint32_t rank, uint32_t block)
 /* Every rank that promises this block has each input once, and all have it in one order. */
 static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, uint32_t end)
 {
-    uint64_t wanted = 0;
+    struct hly_cell_state wanted = {.scale = 1};
 
     for (uint32_t rank = 0; rank < s->v->nranks; rank++) {
-        wanted = add(wanted, leaf(rank, block).sum);
+        struct hly_cell_state input = leaf(s, rank, block);
+        wanted.sum = add(wanted.sum, input.sum);
+        if (s->in_order) {
+            compose(&wanted, &input);
+        }
     }
     for (uint32_t rank = from; rank < end; rank++) {
         const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
 
-        if (got->sum != wanted || got->tree == 0) {
+        if (got->sum != wanted.sum || got->tree == 0) {
             return hly_refuse(s->v, rank, HLY_NONE,
                               "out block %u does not end with each rank's input exactly once",
                               block);
@@ -226,6 +255,11 @@ static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, ui
             return hly_refuse(s->v, rank, HLY_NONE,
                               "out block %u is not reduced in the same order as on rank %u", block,
                               from);
+        }
+        if (s->in_order && (got->scale != wanted.scale || got->shift != wanted.shift)) {
+            return hly_refuse(
+                s->v, rank, HLY_NONE,
+                "out block %u is not reduced in the order of ranks, as its planner says", block);
         }
         if (got->depth > s->v->proof.reduce_depth) {
             s->v->proof.reduce_depth = got->depth;

@@ -6,7 +6,9 @@
  * number for each input: an input left out or counted twice gives another sum, but for one chance
  * in about 2^60), and a hash of the tree of operations that made it, which takes the order of
  * operands into account. Equal hashes: the same operations on the same operands in the same order,
- * so the same bits.
+ * so the same bits. Where the planner promises that operations need not commute, a random map
+ * x -> scale x + shift for each input is kept too: composing maps is associative but does not
+ * commute, so it shows the order of the ranks however they are bracketed.
  */
 #ifndef HALAY_PLAN_PROVE_VALUE_H
 #define HALAY_PLAN_PROVE_VALUE_H
@@ -16,12 +18,14 @@
 struct hly_cell_state {
     uint64_t sum;
     uint64_t tree;               /* 0: nothing was put here yet */
+    uint64_t scale, shift;       /* the composed map; 0 unless in_order */
     uint32_t depth;              /* reduce steps on the longest path to it */
     uint32_t first, count, slot; /* of the SCRATCH operand that wrote it */
 };
 
 struct hly_values {
     struct hly_prover *v;
+    int in_order;              /* inputs must be combined in the order of ranks */
     struct hly_memory *memory; /* of a rank */
     uint64_t *base;            /* first cell of a rank; nranks + 1 */
     struct hly_cell_state *cells;
