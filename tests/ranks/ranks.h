@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ranks.h - N ranks as N threads of one process: the harness of tests/ranks. Each thread has a context
+ * of its own over inproc (with faults) or shm (whose endpoints are objects too).
+ */
+#ifndef TESTS_RANKS_H
+#define TESTS_RANKS_H
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <halay/device.h>
+#include <halay/halay.h>
+
+#include "inproc.h"
+
+#define RANKS_MAX 64
+
+/* Prints where and why, and ends the process: a test has one way to fail. */
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: CHECK(%s) failed: ", __FILE__, __LINE__, #condition);          \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fputc('\n', stderr);                                                                   \
+            abort();                                                                               \
+        }                                                                                          \
+    } while (0)
+
+struct ranks_options {
+    int nranks;
+    bool shm;                        /* else inproc */
+    const halay_inproc_faults_t *faults;
+    const halay_device_ops_t *device; /* NULL: the host */
+    void *device_arg;
+    const char *algorithm;           /* as HALAY_ALGORITHM */
+    const char *const *isa;          /* one a rank, or NULL */
+    uint64_t deadline_ns;            /* 0: 20 s */
+    const int *node_of_rank;         /* or NULL */
+    bool keep;                       /* fn finalizes by itself */
+};
+
+struct rank { /* what fn of one rank gets */
+    int rank, nranks;
+    halay_context_t *context;
+    halay_comm_t *world;
+    halay_inproc_hub_t *hub;
+    void *arg;
+    uint64_t seed; /* of this rank */
+};
+
+/* Runs fn on every rank and joins them all. */
+void ranks_run(const struct ranks_options *options, void (*fn)(struct rank *), void *arg);
+
+uint64_t ranks_random(uint64_t *state);
+uint64_t ranks_now_ns(void);
+
+#endif
