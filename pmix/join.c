@@ -43,8 +43,6 @@ struct call {
     pthread_cond_t done_cond;
     int done;
     pmix_status_t status;
-    void *bytes;
-    size_t nbytes;
 };
 
 struct joining {
@@ -52,7 +50,7 @@ struct joining {
     struct timespec end;
     uint64_t deadline_ns;
     pmix_proc_t me;
-    struct call fence, get;
+    struct call fence;
     int nlocal;
     uint32_t *local; /* the ranks of this node, rising */
 };
@@ -70,7 +68,6 @@ static void call_init(struct call *call)
 
 static void call_finish(struct call *call)
 {
-    free(call->bytes);
     pthread_cond_destroy(&call->done_cond);
     pthread_mutex_destroy(&call->lock);
 }
@@ -85,22 +82,6 @@ static void call_done(pmix_status_t status, void *arg)
     pthread_mutex_unlock(&call->lock);
 }
 
-static void call_got(pmix_status_t status, pmix_value_t *value, void *arg)
-{
-    struct call *call = arg;
-    if (status == PMIX_SUCCESS && (!value || value->type != PMIX_BYTE_OBJECT))
-        status = PMIX_ERR_TYPE_MISMATCH;
-    if (status == PMIX_SUCCESS) {
-        call->nbytes = value->data.bo.size;
-        call->bytes = malloc(call->nbytes + 1);
-        if (call->bytes)
-            memcpy(call->bytes, value->data.bo.bytes, call->nbytes);
-        else
-            status = PMIX_ERR_NOMEM;
-    }
-    call_done(status, call);
-}
-
 /* PMIX_ERR_TIMEOUT if the call is still under way at the deadline. */
 static pmix_status_t call_wait(struct call *call, const struct timespec *end)
 {
@@ -113,6 +94,14 @@ static pmix_status_t call_wait(struct call *call, const struct timespec *end)
         status = call->status;
     pthread_mutex_unlock(&call->lock);
     return status;
+}
+
+/* Rounded up, at least 1: PMIx takes 0 for no limit. */
+static int seconds_left(const struct joining *j)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec >= j->end.tv_sec ? 1 : (int)(j->end.tv_sec - now.tv_sec) + 1;
 }
 
 /* One of the facts that the launcher gives about the whole job (or this rank). */
@@ -255,7 +244,7 @@ static int fence(struct joining *j, int nranks)
 {
     pmix_info_t info[2];
     bool collect = true;
-    int seconds = (int)(j->deadline_ns / 1000000000u) + 1;
+    int seconds = seconds_left(j);
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
@@ -276,16 +265,33 @@ static int fence(struct joining *j, int nranks)
     return HALAY_EBOOT;
 }
 
-/* The record of the node whose first rank is `rank`; to be freed. */
-static int get_record(struct joining *j, uint32_t rank, int nranks, struct record **record)
+static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
+{
+    if (value->type != PMIX_BYTE_OBJECT || value->data.bo.size < sizeof(struct record))
+        return 0;
+    const struct record *got = (const struct record *)value->data.bo.bytes;
+    int ok = got->version == 1 && got->nranks >= 1 && got->nranks <= HLY_PMIX_LOCAL_MAX &&
+             value->data.bo.size == sizeof *got + got->nranks * 8;
+    for (uint32_t i = 0; ok && i < got->nranks; i++)
+        ok = got->ranks[i].rank < (uint32_t)nranks &&
+             (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
+    return ok && got->ranks[0].rank == rank && !got->host[HLY_PMIX_HOST_BYTES - 1];
+}
+
+/*
+ * The record of the node whose first rank is `rank`; to be released. The fence has brought it to
+ * this node, so nothing waits here. (PMIx_Get_nb would do as well, but leaks each value:
+ * libpmix 4.2.2.)
+ */
+static int get_record(struct joining *j, uint32_t rank, int nranks, pmix_value_t **value)
 {
     pmix_proc_t proc;
-    struct call *call = &j->get;
+    pmix_info_t info;
+    int seconds = seconds_left(j);
     PMIX_LOAD_PROCID(&proc, j->me.nspace, rank);
-    call->done = 0;
-    pmix_status_t status = PMIx_Get_nb(&proc, RECORD_KEY, NULL, 0, call_got, call);
-    if (status == PMIX_SUCCESS)
-        status = call_wait(call, &j->end);
+    memset(&info, 0, sizeof info);
+    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    pmix_status_t status = PMIx_Get(&proc, RECORD_KEY, &info, 1, value);
     if (status != PMIX_SUCCESS) {
         hly_pmix_say(
             j->log, 0,
@@ -294,30 +300,20 @@ static int get_record(struct joining *j, uint32_t rank, int nranks, struct recor
             rank, PMIx_Error_string(status));
         return HALAY_EBOOT;
     }
-    struct record *got = call->bytes;
-    int ok = call->nbytes >= sizeof *got && got->version == 1 && got->nranks >= 1 &&
-             got->nranks <= HLY_PMIX_LOCAL_MAX && call->nbytes == sizeof *got + got->nranks * 8;
-    for (uint32_t i = 0; ok && i < got->nranks; i++)
-        ok = got->ranks[i].rank < (uint32_t)nranks &&
-             (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
-    if (!ok || got->ranks[0].rank != rank) {
-        hly_pmix_say(
-            j->log, 0,
-            "the record of rank %u's node is not one of this version of Halay: run the same "
-            "version on all nodes",
-            rank);
-        return HALAY_EBOOT;
-    }
-    got->host[HLY_PMIX_HOST_BYTES - 1] = '\0';
-    *record = got;
-    call->bytes = NULL;
-    return HALAY_OK;
+    if (valid_record(*value, rank, nranks))
+        return HALAY_OK;
+    PMIX_VALUE_RELEASE(*value);
+    hly_pmix_say(j->log, 0,
+                 "the record of rank %u's node is not one of this version of Halay: run the same "
+                 "version on all nodes",
+                 rank);
+    return HALAY_EBOOT;
 }
 
 /* node_of[rank] for all, from the records; adds the nodes to *id. */
 static int read_records(struct joining *j, struct hly_pmix_identity *id, int32_t *node_of)
 {
-    struct record *record = NULL;
+    pmix_value_t *value = NULL;
     int room = 0;
     memset(node_of, 0xff, (size_t)id->nranks * sizeof node_of[0]);
     for (int rank = 0; rank < id->nranks; rank++) {
@@ -330,9 +326,10 @@ static int read_records(struct joining *j, struct hly_pmix_identity *id, int32_t
                 return HALAY_ENOMEM;
             id->hosts = hosts;
         }
-        int rc = get_record(j, (uint32_t)rank, id->nranks, &record);
+        int rc = get_record(j, (uint32_t)rank, id->nranks, &value);
         if (rc)
             return rc;
+        const struct record *record = (const struct record *)value->data.bo.bytes;
         if (rank == 0) {
             char nonce[24];
             const char *parts[2] = {id->nspace, nonce};
@@ -343,7 +340,7 @@ static int read_records(struct joining *j, struct hly_pmix_identity *id, int32_t
         for (uint32_t i = 0; i < record->nranks; i++)
             node_of[record->ranks[i].rank] = id->nnodes;
         memcpy(id->hosts[id->nnodes++], record->host, HLY_PMIX_HOST_BYTES);
-        free(record);
+        PMIX_VALUE_RELEASE(value);
     }
     return HALAY_OK;
 }
@@ -410,14 +407,12 @@ int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
         return HALAY_EBOOT;
     }
     call_init(&j.fence);
-    call_init(&j.get);
     snprintf(id->nspace, sizeof id->nspace, "%s", j.me.nspace);
     id->rank = (int)j.me.rank;
     int rc = exchange(&j, id);
     if (rc == HALAY_ENOMEM)
         hly_pmix_say(log, 0, "out of memory while joining the job");
     PMIx_Finalize(NULL, 0);
-    call_finish(&j.get);
     call_finish(&j.fence);
     free(j.local);
     if (rc) {

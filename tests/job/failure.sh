@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # The first rank that fails ends the job, is named, and gives the exit status.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 host=$(hostname)
 end() { # how, status, message

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # All ranks see the same job, each its own rank, over several epochs; two jobs differ.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 for n in 1 2 4 8; do
     run "$HALAYRUN" -np $n "$JOB_CLIENT" info

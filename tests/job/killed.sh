@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # kill -9 of halayrun takes the ranks, and what they have started, along; of a guard, nothing but folders stays.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 start() {
     "$HALAYRUN" -np 2 bash -c "sleep 1000.$mark & exec sleep 1000.$mark" >out 2>err </dev/null &

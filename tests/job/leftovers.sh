@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Whatever the ranks have started ends with the job, wherever it hides.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 # In the rank's group; in a session of its own; both outlive their rank.
 run "$HALAYRUN" -np 2 bash -c "sleep 1000.$mark & setsid sleep 1000.$mark & exit 0"

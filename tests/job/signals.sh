@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Signals to halayrun reach the ranks and what these have started; the job is over within 2 s.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 set -m # as an interactive shell does: a job in the background does not ignore SIGINT
 stop() { # signal, exit status, ranks' reaction

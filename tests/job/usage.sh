@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # What cannot be run is refused with its reason, before anything is started.
-# shellcheck source=lib.sh disable=SC2016,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 bad() { # status, message, arguments
     run "$HALAYRUN" "${@:3}"
