@@ -85,7 +85,7 @@ static void check_case(uint32_t planner, uint32_t p, uint32_t root, uint32_t in_
     CHECK(blocks_sent(&all) == want.sent, "%s %s p=%u: %llu blocks sent", name, info->name, p,
           (unsigned long long)blocks_sent(&all));
     /* Where only some ranks fold, and where each block is a message, chains overlap. */
-    int blockwise = info->collective == HALAY_REDUCE_SCATTER && !in_place;
+    int blockwise = info->collective == HALAY_REDUCE_SCATTER && !in_place && info->name[0] == 'c';
     int overlaps = (info->restrictions & HALAY_PLANNER_SHORT) && (p & (p - 1));
     CHECK(proof.rounds == want.rounds || (proof.rounds < want.rounds && (blockwise || overlaps)),
           "%s %s p=%u: %u rounds, not %u", name, info->name, p, proof.rounds, want.rounds);

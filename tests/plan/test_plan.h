@@ -4,6 +4,7 @@
 #define HALAY_TEST_PLAN_H
 
 #include <halay/plan.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
