@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One body over transports x faults x algorithms x ranks x types x operations x sizes: every
+ * collective, in and out of place, against a serial reference, bit for bit, guards around each buffer.
+ *
+ *   test_body SETUP [RANKS]   setups are listed below
+ */
+#include <halay/plan.h>
+#include <string.h>
+
+#include "device/device_builtin.h"
+#include "ranks.h"
+#include "reference.h"
+
+#define GUARD 64
+
+static const struct setup {
+    const char *name;
+    bool shm, late_device;
+    halay_inproc_faults_t faults;
+} setups[] = {
+    {"shm", true, false, {0}},
+    {"shm-late", true, true, {0}},
+    {"inproc", false, false, {0}},
+    {"put", false, true, {.seed = 3, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 5,
+                          .hide_capabilities = HALAY_CAN_LAND, .eager_bytes = 128}},
+    {"tagged", false, false, {.seed = 4, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 5,
+                              .hide_capabilities = HALAY_CAN_PUT, .eager_bytes = 128}},
+    {"staged", false, true, {.seed = 5, .delay_polls_max = 4, .reorder = 1, .again_percent = 30,
+                             .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                             .eager_bytes = 64, .piece_bytes = 512}},
+    {"narrow", false, false, {.seed = 6, .delay_polls_max = 8, .reorder = 1, .queue_slots = 2,
+                              .connect_polls = 50, .again_percent = 20}},
+    {"awake", false, false, {.seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096}},
+};
+
+struct buffers {
+    char *in, *out, *want;
+    size_t bytes;
+};
+
+static struct buffers take(size_t bytes)
+{
+    struct buffers b = {malloc(bytes + 2 * GUARD), malloc(bytes + 2 * GUARD), malloc(bytes + 1), bytes};
+    CHECK(b.in && b.out && b.want, "no memory");
+    memset(b.in, 0xa5, bytes + 2 * GUARD);
+    memset(b.out, 0x5a, bytes + 2 * GUARD);
+    b.in += GUARD;
+    b.out += GUARD;
+    return b;
+}
+
+static void drop_signs_of_zero(char *data, size_t bytes, halay_type_t type);
+
+static void check_and_drop(struct rank *r, struct buffers b, size_t want_at, size_t want_bytes,
+                           const char *what, size_t count, halay_type_t type, halay_op_t op)
+{
+    for (int i = 0; i < GUARD; i++)
+        CHECK(b.out[-1 - i] == 0x5a && b.out[(ptrdiff_t)b.bytes + i] == 0x5a,
+              "%s of %zu %s wrote outside of its buffer", what, count, halay_type_name(type));
+    if (op == HALAY_PROD && (type == HALAY_COMPLEX64 || type == HALAY_COMPLEX128)) {
+        drop_signs_of_zero(b.out + want_at, want_bytes, type);
+        drop_signs_of_zero(b.want, want_bytes, type);
+    }
+    for (size_t i = 0; i < want_bytes; i++)
+        CHECK(b.out[want_at + i] == b.want[want_at + i],
+              "rank %d of %d: %s of %zu %s, %s: byte %zu is %02x, not %02x", r->rank, r->nranks,
+              what, count, halay_type_name(type), halay_op_name(op), want_at + i,
+              b.out[want_at + i] & 0xff, b.want[want_at + i] & 0xff);
+    free(b.in - GUARD);
+    free(b.out - GUARD);
+    free(b.want);
+}
+
+/* The sign of a zero in a complex product depends on the order; the integers behind it do not. */
+static void drop_signs_of_zero(char *data, size_t bytes, halay_type_t type)
+{
+    size_t part = halay_type_bytes(type) / 2;
+    for (size_t i = 0; i < bytes; i += part) {
+        double d = 1;
+        float f = 1;
+        memcpy(part == sizeof(d) ? (void *)&d : (void *)&f, data + i, part);
+        if (d == 0 || f == 0)
+            memset(data + i, 0, part);
+    }
+}
+
+static void good(int rc, const char *what, size_t count)
+{
+    CHECK(rc == HALAY_OK, "%s of %zu: %s", what, count, halay_strerror(rc));
+}
+
+static void allreduce(struct rank *r, size_t count, halay_type_t type, halay_op_t op, bool in_place)
+{
+    size_t e = halay_type_bytes(type);
+    uint64_t salt = count * 7 + in_place;
+    struct buffers b = take(count * e);
+    for (size_t i = 0; i < count; i++) {
+        reference_input(type, op, r->rank, i, salt, (in_place ? b.out : b.in) + i * e);
+        reference_result(type, op, r->nranks, i, salt, b.want + i * e);
+    }
+    good(halay_allreduce(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, op, r->world),
+         "allreduce", count);
+    check_and_drop(r, b, 0, count * e, "allreduce", count, type, op);
+}
+
+static void reduce_scatter(struct rank *r, size_t count, halay_type_t type, halay_op_t op,
+                           bool in_place)
+{
+    size_t e = halay_type_bytes(type), all = count * (size_t)r->nranks;
+    uint64_t salt = count * 11 + in_place;
+    struct buffers b = take(all * e);
+    for (size_t i = 0; i < all; i++)
+        reference_input(type, op, r->rank, i, salt, (in_place ? b.out : b.in) + i * e);
+    for (size_t i = 0; i < count; i++)
+        reference_result(type, op, r->nranks, (size_t)r->rank * count + i, salt, b.want + i * e);
+    good(halay_reduce_scatter(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, op, r->world),
+         "reduce_scatter", count);
+    check_and_drop(r, b, 0, count * e, "reduce_scatter", count, type, op);
+}
+
+static void broadcast(struct rank *r, size_t count, halay_type_t type, int root)
+{
+    size_t e = halay_type_bytes(type);
+    struct buffers b = take(count * e);
+    for (size_t i = 0; i < count; i++) {
+        reference_input(type, HALAY_SUM, r->rank, i, count, b.out + i * e);
+        reference_input(type, HALAY_SUM, root, i, count, b.want + i * e);
+    }
+    good(halay_broadcast(b.out, count, type, root, r->world), "broadcast", count);
+    check_and_drop(r, b, 0, count * e, "broadcast", count, type, HALAY_SUM);
+}
+
+static void allgather(struct rank *r, size_t count, halay_type_t type, bool in_place)
+{
+    size_t e = halay_type_bytes(type), own = count * (size_t)r->rank;
+    struct buffers b = take(count * e * (size_t)r->nranks);
+    for (size_t i = 0; i < count; i++)
+        reference_input(type, HALAY_SUM, r->rank, i, count,
+                        (in_place ? b.out + own * e : b.in) + i * e);
+    for (int k = 0; k < r->nranks; k++)
+        for (size_t i = 0; i < count; i++)
+            reference_input(type, HALAY_SUM, k, i, count, b.want + ((size_t)k * count + i) * e);
+    good(halay_allgather(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, r->world),
+         "allgather", count);
+    check_and_drop(r, b, 0, b.bytes, "allgather", count, type, HALAY_SUM);
+}
+
+/* Blocks of different sizes, some empty, in reverse order with gaps of one element. */
+static void allgatherv(struct rank *r, size_t count, halay_type_t type, bool in_place)
+{
+    size_t e = halay_type_bytes(type), counts[RANKS_MAX], displs[RANKS_MAX], at = 0;
+    for (int k = r->nranks - 1; k >= 0; k--) {
+        counts[k] = k % 3 == 1 ? 0 : count + (size_t)k;
+        displs[k] = at;
+        at += counts[k] + 1;
+    }
+    struct buffers b = take(at * e);
+    memset(b.want, 0x5a, at * e); /* gaps stay as they were */
+    char *own = in_place ? b.out + displs[r->rank] * e : b.in;
+    for (size_t i = 0; i < counts[r->rank]; i++)
+        reference_input(type, HALAY_SUM, r->rank, i, count, own + i * e);
+    for (int k = 0; k < r->nranks; k++)
+        for (size_t i = 0; i < counts[k]; i++)
+            reference_input(type, HALAY_SUM, k, i, count, b.want + (displs[k] + i) * e);
+    good(halay_allgatherv(in_place ? HALAY_IN_PLACE : b.in, b.out, counts, displs, type, r->world),
+         "allgatherv", count);
+    check_and_drop(r, b, 0, at * e, "allgatherv", count, type, HALAY_SUM);
+}
+
+/* All that one size and type can be used for. */
+static void collectives(struct rank *r, size_t count, halay_type_t type, halay_op_t op)
+{
+    for (int in_place = 0; in_place < 2; in_place++) {
+        allreduce(r, count, type, op, in_place);
+        reduce_scatter(r, count, type, op, in_place);
+        allgather(r, count, type, in_place);
+        allgatherv(r, count, type, in_place);
+    }
+    for (int root = 0; root < r->nranks; root += 1 + r->nranks / 3)
+        broadcast(r, count, type, root);
+    good(halay_barrier(r->world), "barrier", 0);
+}
+
+static void all(struct rank *r)
+{
+    const size_t p = (size_t)r->nranks;
+    const size_t sizes[] = {0, 1, 2, p - 1, p, p + 1, 31, 32, 33, 127, 1000, 2049, 20011};
+    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+        collectives(r, sizes[s], s % 2 ? HALAY_INT32 : HALAY_FLOAT64, HALAY_SUM);
+    for (int type = 0; type < HALAY_TYPE_COUNT; type++)
+        for (int op = 0; op < HALAY_OP_COUNT; op++)
+            if (halay_op_takes((halay_op_t)op, (halay_type_t)type)) {
+                allreduce(r, 37, (halay_type_t)type, (halay_op_t)op, op & 1);
+                reduce_scatter(r, 5, (halay_type_t)type, (halay_op_t)op, type & 1);
+            }
+}
+
+static void run(const struct setup *setup, int nranks, const char *algorithm)
+{
+    struct hly_device_late_arg late = {.seed = 9, .delay_polls_max = 4, .capacity = 3};
+    struct ranks_options options = {.nranks = nranks,
+                                    .shm = setup->shm,
+                                    .faults = &setup->faults,
+                                    .algorithm = algorithm,
+                                    .device = setup->late_device ? &hly_device_late : NULL,
+                                    .device_arg = setup->late_device ? &late : NULL};
+    ranks_run(&options, all, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const algorithms[] = {
+        NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
+        "allreduce=circulant,allgather=circulant,reduce_scatter=circulant",
+        "allreduce=recursive_doubling"};
+    static const int counts[] = {1, 2, 3, 4, 5, 7, 8, 9};
+    const struct setup *setup = NULL;
+    for (size_t i = 0; argc > 1 && i < sizeof(setups) / sizeof(setups[0]); i++)
+        if (!strcmp(argv[1], setups[i].name))
+            setup = &setups[i];
+    CHECK(setup, "usage: test_body SETUP [RANKS]");
+    for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++)
+        for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
+            if (argc < 3 || atoi(argv[2]) == counts[n])
+                run(setup, counts[n], algorithms[a]);
+    return 0;
+}
