@@ -94,8 +94,8 @@ static int refuse(const struct hly_pmix_log *log, const char *rank, pid_t pid)
     hly_pmix_say(
         log, 0,
         "this process (pid %d) has the environment of rank %s, but %s is that rank already: a "
-        "program that a rank starts inherits its PMIX_* variables; to let it run alone, start "
-        "it without them (env -u PMIX_RANK -u PMIX_NAMESPACE ...)",
+        "program that a rank starts inherits the rank's environment; to let it run alone, start it "
+        "with HALAY_LAUNCHER=none",
         (int)getpid(), rank, who);
     return HALAY_ESTATE;
 }

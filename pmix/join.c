@@ -402,7 +402,9 @@ int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
         hly_pmix_say(
             log, 0,
             "cannot reach the launcher's PMIx server (PMIx_Init: %s): the launcher has ended, or "
-            "this process inherited the PMIX_* variables of another job; unset them to run alone",
+            "this process has inherited the environment of another job; to let it run alone, start "
+            "it "
+            "with HALAY_LAUNCHER=none",
             PMIx_Error_string(status));
         return HALAY_EBOOT;
     }

@@ -8,4 +8,15 @@ expect 0
 within 5000
 says err "is that rank already"
 says err "was forked from rank 1"
+# A job within a job has its own environment.
+run "$HALAYRUN" -np 2 "$HALAYRUN" -np 3 "$JOB_CLIENT" info
+expect 0 "a job within a job"
+[ "$(grep -c '^3 ranks on 1 nodes' out)" = 6 ] || fail "not two jobs of three"
+[ "$(grep -o ' secret=[0-9a-f]*' out | sort -u | wc -l)" = 2 ] || fail "not two secrets"
+# A process that outlives its job is told that the launcher is gone.
+"$HALAYRUN" -np 1 printenv >variables
+readarray -t variables < <(grep '^PMIX_' variables)
+run env "${variables[@]}" "$JOB_CLIENT" late
+expect 0 "a job that has ended"
+within 5000
 nothing_left

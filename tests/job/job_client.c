@@ -27,6 +27,8 @@ extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs)
         }                                                                                          \
     } while (0)
 
+enum { EPOCHS = 1000 };
+
 static const halay_boot_ops_t *const ops = &halay_boot_v1_pmix;
 static char last_log[1024];
 
@@ -61,7 +63,7 @@ static int info(void)
 {
     halay_boot_info_t first = {0}, now, again = {.size = sizeof again};
     halay_boot_t *boot = NULL, *other = NULL;
-    for (uint64_t epoch = 1; epoch <= 5; epoch++) {
+    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
         CHECK(open_job(20, &now, &boot) == 0);
         CHECK(now.epoch == epoch);
         if (epoch == 1)
@@ -71,7 +73,7 @@ static int info(void)
         CHECK(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
         CHECK(strstr(last_log, "initialised twice") && !other);
         CHECK(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
-        if (epoch < 5)
+        if (epoch < EPOCHS)
             ops->close(boot);
     }
     printf("%d ranks on %d nodes, %s,", now.nranks, now.nnodes, now.launcher);
@@ -135,6 +137,10 @@ static int heir(void)
     char parent[32];
     snprintf(parent, sizeof parent, "process %d", (int)getppid());
     CHECK(strstr(last_log, parent));
+    int announced = 0;
+    CHECK(ops->probe(&announced) == 1 && announced == 2);
+    setenv("HALAY_LAUNCHER", "none", 1); /* the remedy that the message names */
+    CHECK(strstr(last_log, "HALAY_LAUNCHER=none") && ops->probe(&announced) == 0 && announced == 1);
     return 0;
 }
 
@@ -164,6 +170,15 @@ static int alone(void)
     CHECK(ops->probe(&announced) == 0);
     CHECK(open_job(1, &now, &boot) == HALAY_EBOOT && strstr(last_log, "halayrun"));
     printf("announced %d\n", announced);
+    return 0;
+}
+
+/* The environment of a job that has ended. */
+static int late(void)
+{
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    CHECK(open_job(5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "the launcher has ended"));
     return 0;
 }
 
@@ -199,6 +214,8 @@ int main(int argc, char **argv)
         return heir();
     if (!strcmp(what, "absent"))
         return absent();
+    if (!strcmp(what, "late"))
+        return late();
     if (!strcmp(what, "alone"))
         return alone();
     if (!strcmp(what, "end") && argc > 2)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Standard input, output and environment of the ranks.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2015,SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
 # Rank 0 reads what halayrun is given, the others read nothing.
 run "$HALAYRUN" -np 3 -l cat <<<"for rank 0"
@@ -49,6 +49,14 @@ kill $reader
 wait $reader 2>/dev/null
 expect 143 "reader stopped"
 within 2500
+
+# Ranks have no descriptors of halayrun's, also if it was started without standard ones.
+list='set -- /proc/$$/fd/*; echo "${@##*/}" >fds.$PMIX_RANK'
+bash -c "$list"
+"$HALAYRUN" -np 2 -l bash -c "$list" <&- >&- 2>&-
+status=$?
+expect 0 "closed descriptors"
+cmp fds. fds.0 && cmp fds. fds.1 || fail "descriptors: $(cat fds.), of ranks: $(cat fds.0), $(cat fds.1)"
 
 run "$HALAYRUN" -np 2 -x A=1 --env B='x y' -x A=2 bash -c 'echo $A-$B-$HALAY_LAUNCHER-$HALAY_LAUNCHER_SIZE'
 [ "$(sort -u out)" = "2-x y-halayrun-2" ] || fail "environment"

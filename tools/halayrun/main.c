@@ -58,6 +58,18 @@ static const halay_launch_ops_t *load_server(void)
     return NULL;
 }
 
+/* A standard descriptor that is closed would become one of our own, and be handed to the ranks. */
+static int open_standard(void)
+{
+    int fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO)
+        fd = dup(fd);
+    if (fd < 0)
+        return -1;
+    close(fd);
+    return 0;
+}
+
 static int set_up_signals(struct hly_spawner *spawner)
 {
     static const int numbers[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
@@ -120,6 +132,8 @@ int main(int argc, char **argv)
     struct hly_session session;
     struct hly_guard guard;
     struct hly_job job = {.options = &options, .guard = &guard, .spawner = &spawner};
+    if (open_standard())
+        return HLY_EXIT_SELF;
     int status = hly_options_parse(argc, argv, &options);
     if (status >= 0)
         return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output.h - copies the ranks' output line by line, with "[rank] " in front; cuts lines above 4 KiB. */
+/* output.h - copies the ranks' output line by line, with "[rank] " in front; cuts lines above 4
+ * KiB. */
 #ifndef HALAYRUN_OUTPUT_H
 #define HALAYRUN_OUTPUT_H
 
