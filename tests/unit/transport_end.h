@@ -71,7 +71,8 @@ struct end {
     int failed[ENDS_MAX];
     uint64_t completed, refused; /* slots that ended with status 0, and others */
     void (*on_event)(struct end *end, const halay_event_t *event, int from);
-    void *state; /* of the case */
+    void *state;  /* of the case */
+    uint32_t got; /* messages, where the case has no state */
 };
 
 /* Records a failure and goes on; loops end because alive() is false then. */

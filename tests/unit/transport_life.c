@@ -81,22 +81,18 @@ static void run_table(struct end *end)
 
 static void on_message(struct end *end, const halay_event_t *event, int from)
 {
-    uint32_t *got = end->state;
-
     EXPECT(end, event->kind == HALAY_EVENT_MESSAGE, "kind %d", event->kind);
     if (event->kind == HALAY_EVENT_MESSAGE) {
         end_check(end, event, from);
-        ++*got;
+        end->got++;
     }
 }
 
 /* The way is made before there is a peer; what waits for it is not refused. */
 static void run_late_open(struct end *end)
 {
-    uint32_t got = 0;
     bool together;
 
-    end->state = &got;
     end->on_event = on_message;
     if (end->rank == 0) {
         end_open(end, NULL);
@@ -113,7 +109,7 @@ static void run_late_open(struct end *end)
     if (end->rank > 0) {
         end_connect(end, 0);
         end_message_now(end, 0, 1, 100, 0);
-        while (got < 1 && alive(end, "the greeting of end 0")) {
+        while (end->got < 1 && alive(end, "the greeting of end 0")) {
             end_step(end);
         }
         return;
@@ -122,7 +118,7 @@ static void run_late_open(struct end *end)
     for (int to = 1; to < end->world->n; to++) {
         end_message_now(end, to, 2, 200, 16);
     }
-    while (got < (uint32_t)end->world->n - 1 && alive(end, "the late ones")) {
+    while (end->got < (uint32_t)end->world->n - 1 && alive(end, "the late ones")) {
         end_step(end);
     }
 }
@@ -161,11 +157,10 @@ static void run_nobody(struct end *end)
 static void run_secret(struct end *end)
 {
     uint8_t other[16];
-    uint32_t got = 0, expected = end->rank == 1 ? 0 : (uint32_t)end->world->n - 2;
+    uint32_t expected = end->rank == 1 ? 0 : (uint32_t)end->world->n - 2;
 
     memcpy(other, end->world->secret, sizeof(other));
     other[15] ^= 1;
-    end->state = &got;
     end->on_event = on_message;
     end_open(end, end->rank == 1 ? other : NULL);
     end_meet(end);
@@ -186,11 +181,11 @@ static void run_secret(struct end *end)
             end_step(end);
         }
     }
-    while (got < expected && alive(end, "those who know the secret")) {
+    while (end->got < expected && alive(end, "those who know the secret")) {
         end_step(end);
     }
     end_meet(end);
-    EXPECT(end, got == expected, "%u messages for %u", got, expected);
+    EXPECT(end, end->got == expected, "%u messages for %u", end->got, expected);
     for (int to = 0; to < end->world->n; to++) {
         int wrong = to != end->rank && (end->rank == 1 || to == 1);
 
@@ -202,9 +197,8 @@ static void run_secret(struct end *end)
 static void run_close(struct end *end)
 {
     int last = end->world->n - 1, result;
-    uint32_t many = rounds(end, 40), got = 0;
+    uint32_t many = rounds(end, 40);
 
-    end->state = &got;
     end->on_event = on_message;
     end_connect_all(end);
     for (int to = 0; to < end->world->n; to++) {
@@ -212,7 +206,7 @@ static void run_close(struct end *end)
             end_message_now(end, to, 999, 20, 4);
         }
     }
-    while (got < (uint32_t)last && alive(end, "greetings")) {
+    while (end->got < (uint32_t)last && alive(end, "greetings")) {
         end_step(end);
     }
     end_flush(end);
@@ -228,14 +222,15 @@ static void run_close(struct end *end)
         return;
     }
     end->leaving = true;
-    while ((got < (uint32_t)last + many || !end->failed[last]) && alive(end, "the end of one")) {
+    while ((end->got < (uint32_t)last + many || !end->failed[last]) &&
+           alive(end, "the end of one")) {
         end_step(end);
     }
     end_flush(end);
     result = end_message(end, last, 1, 100, 8);
     EXPECT(end, result == HALAY_EPEER, "send to one who closed is %d", result);
     end_linger(end, 30);
-    EXPECT(end, got == (uint32_t)last + many, "%u messages", got);
+    EXPECT(end, end->got == (uint32_t)last + many, "%u messages", end->got);
     end_meet(end);
     for (int r = 0; r < last; r++) {
         EXPECT(end, end->failed[r] == 0, "end %d failed too", r);
@@ -246,14 +241,12 @@ static void run_close(struct end *end)
 /* It closes with all it can hold under way. */
 static void run_close_busy(struct end *end)
 {
-    uint32_t got = 0;
     int right = (end->rank + 1) % end->world->n, result = 0;
 
-    end->state = &got;
     end->on_event = on_message;
     end_connect(end, right);
     end_message_now(end, right, 1, 20, 0);
-    while (got < 1 && alive(end, "the way")) {
+    while (end->got < 1 && alive(end, "the way")) {
         end_step(end);
     }
     end_meet(end);
@@ -271,9 +264,8 @@ static void run_close_busy(struct end *end)
 static void run_disconnect(struct end *end)
 {
     int right = (end->rank + 1) % end->world->n;
-    uint32_t got = 0, sent = 0;
+    uint32_t sent = 0;
 
-    end->state = &got;
     end->on_event = on_message;
     for (uint32_t round = 0; round < rounds(end, 50) && alive(end, "ways"); round++) {
         int result;
@@ -291,16 +283,13 @@ static void run_disconnect(struct end *end)
     }
     end_flush(end);
     end_meet(end);
-    EXPECT(end, got > 0, "nothing came");
+    EXPECT(end, end->got > 0, "nothing came");
     end_linger(end, 10);
 }
 
 /* Many lives of one process; a peer of the last life is another one. */
 static void run_reopen(struct end *end)
 {
-    uint32_t got = 0;
-
-    end->state = &got;
     end->on_event = on_message;
     for (uint32_t life = 0; life < rounds(end, 50) && alive(end, "lives"); life++) {
         end->leaving = false;
@@ -308,7 +297,7 @@ static void run_reopen(struct end *end)
             end->life[r] = life;
             end->failed[r] = 0;
         }
-        got = 0;
+        end->got = 0;
         end_open(end, NULL);
         end_meet(end);
         end_connect_all(end);
@@ -317,7 +306,7 @@ static void run_reopen(struct end *end)
                 end_message_now(end, to, life, 64, 64);
             }
         }
-        while (got < (uint32_t)end->world->n - 1 && alive(end, "the others' messages")) {
+        while (end->got < (uint32_t)end->world->n - 1 && alive(end, "the others' messages")) {
             end_step(end);
         }
         end_flush(end);

@@ -177,8 +177,11 @@ static void serve_all(struct end *end, const char *what)
     end_meet(end);
 }
 
-static void drop_buffers(struct landing_end *it)
+static void drop_buffers(struct end *end)
 {
+    struct landing_end *it = end->state;
+
+    end->on_event = NULL;
     for (int b = 0; b < WINDOW; b++) {
         free(it->buffer[b].memory);
     }
@@ -220,7 +223,7 @@ static void run_land(struct end *end)
     end_linger(end, 10);
     EXPECT(end, it->landed == many && it->failed == 0, "%u landed, %u failed", it->landed,
            it->failed);
-    drop_buffers(it);
+    drop_buffers(end);
 }
 
 /* Withdrawn at any time: either no byte changes from then on, or LANDED comes. */
@@ -276,7 +279,7 @@ static void run_withdraw(struct end *end)
     EXPECT(end, it->landed == landed && it->failed == 0, "%u landed for %u, %u failed", it->landed,
            landed, it->failed);
     EXPECT(end, withdrawn > 0 || many < 100, "nothing was ever withdrawn");
-    drop_buffers(it);
+    drop_buffers(end);
 }
 
 /* ------------------------------------------------------------------ puts */
