@@ -9,9 +9,10 @@
  * of pieces s..s'-1 to r+s, and adds what comes from r-s to its pieces 0..s'-s-1 (own left,
  * received right). At the end piece 0 is complete.
  *  - Gather phase: the same rounds and runs backwards, received instead of sent.
- * Each phase has ceil(log2 p) rounds, one message a round where the partial sums may live in memory
- * that all blocks share: OUT of an allreduce, IN of a reduce-scatter in place. Otherwise they live
- * in SCRATCH, which can be read only as it was written, and a message carries one block.
+ * Each phase has ceil(log2 p) rounds (where the skips end in 3, 2, 1 two of them overlap), one
+ * message a round where the partial sums may live in memory that all blocks share: OUT of an
+ * allreduce, IN of a reduce-scatter in place. Otherwise they live in SCRATCH, which can be read
+ * only as it was written, and a message carries one block.
  */
 #include "builder.h"
 
@@ -58,10 +59,13 @@ static uint32_t scatter_runs(struct hly_builder *b, struct circulant *c, uint32_
     for (uint32_t k = 0; k < c->rounds; k++) {
         uint32_t s = c->skip[k + 1], n = c->skip[k] - s;
         uint32_t from = k == 0 ? HALAY_BUFFER_IN : home;
+        /* Round k-1 left alone what is sent now if only one piece was left over (3 to 2 to 1). */
+        int untouched = k > 0 && s >= c->skip[k - 1] - c->skip[k];
+        uint32_t summed = !untouched ? last : k > 1 ? sums[k - 2] : HLY_NONE;
         halay_operand_t landing = hly_scratch(r, n, k % 2 ? p / 2 : 0);
         halay_operand_t to = k + 1 == c->rounds ? hly_out(r, 1) : hly_run(home, r, n);
 
-        c->sent[k] = hly_send(b, hly_up(b, s), k, hly_run(from, hly_up(b, s), n), last, copied);
+        c->sent[k] = hly_send(b, hly_up(b, s), k, hly_run(from, hly_up(b, s), n), summed, copied);
         uint32_t got =
             hly_recv(b, hly_down(b, s), k, landing, k < 2 ? HLY_NONE : sums[k - 2], HLY_NONE);
         if (k + 1 == c->rounds && home == HALAY_BUFFER_IN) {
@@ -91,7 +95,8 @@ static void gather_runs(struct hly_builder *b, const struct circulant *c, uint32
         if (from_in && k + 1 == c->rounds) {
             hly_send(b, hly_down(b, s), edge, hly_in(r, 1), HLY_NONE, HLY_NONE);
         } else {
-            hly_send(b, hly_down(b, s), edge, hly_out(r, n), ready, got);
+            int uses_got = k + 1 < c->rounds && n > c->skip[k + 2];
+            hly_send(b, hly_down(b, s), edge, hly_out(r, n), ready, uses_got ? got : HLY_NONE);
         }
         if (k > 0) {
             ready = hly_after(b, ready, got);

@@ -11,11 +11,19 @@
 
 void hly_hear_all(struct hly_builder *b, uint32_t edge)
 {
-    uint32_t heard = HLY_NONE;
+    uint32_t p = b->params.nranks, skip = 1;
+    uint32_t heard[HLY_ROUNDS_MAX + 1] = {HLY_NONE}; /* the step after which 2^i ranks are heard */
 
-    for (uint32_t skip = 1; skip < b->params.nranks; skip *= 2, edge++) {
-        hly_send(b, hly_up(b, skip), edge, hly_nothing(), heard, HLY_NONE);
-        heard = hly_recv(b, hly_down(b, skip), edge, hly_nothing(), heard, HLY_NONE);
+    for (uint32_t round = 0; skip < p; round++, skip *= 2) {
+        uint32_t needed = round, last = 2 * skip >= p;
+
+        /* The last round need not tell all if fewer ranks are left. */
+        while (needed > 0 && (1u << (needed - 1)) >= p - skip) {
+            needed--;
+        }
+        hly_send(b, hly_up(b, skip), edge + round, hly_nothing(), heard[needed], HLY_NONE);
+        heard[round + 1] = hly_recv(b, hly_down(b, skip), edge + round, hly_nothing(),
+                                    last ? HLY_NONE : heard[round], HLY_NONE);
     }
 }
 

@@ -10,8 +10,8 @@
  * not commute.
  *
  * One block. What is received lands in slots 0 and 1 by turns; the running sum moves between slot 2
- * and OUT so that a round's sum does not wait for that round's send. Each receive also follows the
- * send of the round before, which is what makes it safe to overwrite the sum that it sent.
+ * and OUT so that a round's sum does not wait for that round's send. Where a round
+ * overwrites the sum that the round before has sent, its receive follows that send.
  */
 #include "builder.h"
 
@@ -45,6 +45,8 @@ void hly_recursive_doubling_allreduce(struct hly_builder *b)
     uint32_t number = folds ? r / 2 : r - folded, all = rounds + folds;
     uint32_t sent = HLY_NONE,
              sums[2] = {HLY_NONE, HLY_NONE}; /* of the round before last, and last */
+    uint32_t in_memory = b->params.in_place ? HALAY_BUFFER_OUT : HALAY_BUFFER_IN;
+    uint32_t sent_from = HALAY_BUFFER_IN; /* whose memory the last send reads */
     halay_operand_t sum = hly_in(0, 1);
 
     for (uint32_t round = 0; round < all; round++) {
@@ -55,12 +57,13 @@ void hly_recursive_doubling_allreduce(struct hly_builder *b)
         halay_operand_t got = hly_scratch(0, 1, round % 2);
         halay_operand_t next = to_out ? hly_out(0, 1) : hly_scratch(0, 1, SUM_SLOT);
 
-        uint32_t before = sent;
+        uint32_t before = next.buffer == sent_from ? sent : HLY_NONE;
         if (!fold) {
             sent = hly_send(b, peer, edge, sum, sums[1], HLY_NONE);
+            sent_from = sum.buffer == HALAY_BUFFER_IN ? in_memory : sum.buffer;
         }
         uint32_t landed = hly_recv(b, peer, edge, got, sums[0], before);
-        uint32_t reader = round == 0 && to_out && b->params.in_place ? sent : sums[1];
+        uint32_t reader = round == 0 && !fold && next.buffer == sent_from ? sent : sums[1];
         sums[0] = sums[1];
         sums[1] = hly_reduce(b, next, left ? sum : got, left ? got : sum, landed, reader);
         sum = next;

@@ -21,6 +21,38 @@ static uint32_t log2_up(uint32_t p)
     return rounds;
 }
 
+/* Rounds of a dissemination: in the last, whoever has few ranks left to tell of sends early. */
+static uint32_t hear_rounds(uint32_t p)
+{
+    uint32_t k = log2_up(p);
+
+    return k >= 2 && p - (1u << (k - 1)) <= (1u << (k - 2)) ? k - 1 : k;
+}
+
+/* Rounds of a phase on a circulant graph: with skips 3, 2, 1 at the end the last two overlap. */
+static uint32_t circulant_rounds(uint32_t p)
+{
+    uint32_t rounds = 0, overlap = 0;
+
+    for (uint32_t skip = p; skip > 1; skip = (skip + 1) / 2) {
+        overlap += skip == 3;
+        rounds++;
+    }
+    return rounds - overlap;
+}
+
+/* Rounds of a binomial tree: bits in the number of a rank. */
+static uint32_t tree_rounds(uint32_t p)
+{
+    uint32_t most = 0;
+
+    for (uint32_t number = 0; number < p; number++) {
+        uint32_t bits = (uint32_t)__builtin_popcount(number);
+        most = bits > most ? bits : most;
+    }
+    return most;
+}
+
 /* What the literature promises of an algorithm. */
 static struct cost expected(const halay_planner_info_t *info, uint32_t p, uint32_t in_place)
 {
@@ -36,16 +68,17 @@ static struct cost expected(const halay_planner_info_t *info, uint32_t p, uint32
         c = (struct cost){l + 2 * (folds > 0), l + (folds > 0), p == 1 ? 0 : 3,
                           (uint64_t)q * l + 2 * folds, (uint64_t)q * l + 2 * folds};
     } else if (info->collective == HALAY_BARRIER) {
-        c = (struct cost){(uint32_t)k, 0, 0, hears, 0};
+        c = (struct cost){hear_rounds(p), 0, 0, hears, 0};
     } else if (info->collective == HALAY_BROADCAST) {
-        c = (struct cost){(uint32_t)k, 0, 0, hears + p - 1, p - 1};
+        uint32_t tree = tree_rounds(p), hear = hear_rounds(p);
+        c = (struct cost){tree > hear ? tree : hear, 0, 0, hears + p - 1, p - 1};
     } else if (ring) {
         uint32_t phases = reduces ? 2 : 1;
         c = (struct cost){phases * (p - 1), info->collective == HALAY_ALLGATHER ? 0 : p - 1, 2,
                           (uint64_t)phases * p * (p - 1), (uint64_t)phases * p * (p - 1)};
     } else {
         uint32_t phases = reduces ? 2 : 1, blocks = info->collective == HALAY_REDUCE_SCATTER;
-        c = (struct cost){phases * (uint32_t)k,
+        c = (struct cost){phases * circulant_rounds(p),
                           info->collective == HALAY_ALLGATHER ? 0 : (uint32_t)k, p - 1,
                           blocks && !in_place ? (uint64_t)p * (p - 1) : phases * hears,
                           (uint64_t)phases * p * (p - 1)};
