@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * table.c - the tensors that are out: by ticket (an index and a generation, so that a stale ticket
+ * is never taken for a new tensor) and by name. Memory grows to what was out at once, and is
+ * reused.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "trainer.h"
+
+uint64_t hly_trainer_now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* FNV-1a, then the finalizer of MurmurHash3 (both in the public domain). */
+uint64_t hly_tensor_hash(const char *name)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (; *name; name++)
+        hash = (hash ^ (unsigned char)*name) * 0x100000001b3u;
+    hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
+    hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53u;
+    return hash ^ (hash >> 33);
+}
+
+/* ------------------------------------------------------------------ map */
+
+int hly_tensor_map_init(struct hly_map *map)
+{
+    map->mask = 255;
+    map->count = 0;
+    map->buckets = calloc(map->mask + 1, sizeof(*map->buckets));
+    return map->buckets ? 0 : HALAY_ENOMEM;
+}
+
+void hly_tensor_map_finish(struct hly_map *map)
+{
+    free(map->buckets);
+    map->buckets = NULL;
+}
+
+struct hly_node *hly_tensor_map_find(const struct hly_map *map, uint64_t hash)
+{
+    struct hly_node *node = map->buckets[hash & map->mask];
+    while (node && node->hash != hash)
+        node = node->next;
+    return node;
+}
+
+/* Without memory the chains just become longer. */
+static void map_grow(struct hly_map *map)
+{
+    size_t mask = map->mask * 2 + 1;
+    struct hly_node **buckets = calloc(mask + 1, sizeof(*buckets));
+    if (!buckets)
+        return;
+    for (size_t i = 0; i <= map->mask; i++) {
+        for (struct hly_node *node = map->buckets[i], *next; node; node = next) {
+            next = node->next;
+            node->next = buckets[node->hash & mask];
+            buckets[node->hash & mask] = node;
+        }
+    }
+    free(map->buckets);
+    map->buckets = buckets;
+    map->mask = mask;
+}
+
+void hly_tensor_map_add(struct hly_map *map, struct hly_node *node)
+{
+    assert(!hly_tensor_map_find(map, node->hash));
+    if (map->count > map->mask)
+        map_grow(map);
+    node->next = map->buckets[node->hash & map->mask];
+    map->buckets[node->hash & map->mask] = node;
+    map->count++;
+}
+
+void hly_tensor_map_remove(struct hly_map *map, struct hly_node *node)
+{
+    struct hly_node **at = &map->buckets[node->hash & map->mask];
+    while (*at != node) {
+        assert(*at);
+        at = &(*at)->next;
+    }
+    *at = node->next;
+    map->count--;
+}
+
+/* ------------------------------------------------------------------ list */
+
+void hly_tensor_list_push(struct hly_list *list, struct hly_tensor *tensor)
+{
+    tensor->next = NULL;
+    tensor->prev = list->tail;
+    if (list->tail)
+        list->tail->next = tensor;
+    else
+        list->head = tensor;
+    list->tail = tensor;
+}
+
+void hly_tensor_list_remove(struct hly_list *list, struct hly_tensor *tensor)
+{
+    if (tensor->prev)
+        tensor->prev->next = tensor->next;
+    else
+        list->head = tensor->next;
+    if (tensor->next)
+        tensor->next->prev = tensor->prev;
+    else
+        list->tail = tensor->prev;
+    tensor->prev = tensor->next = NULL;
+}
+
+struct hly_tensor *hly_tensor_list_pop(struct hly_list *list)
+{
+    struct hly_tensor *tensor = list->head;
+    if (tensor)
+        hly_tensor_list_remove(list, tensor);
+    return tensor;
+}
+
+/* ------------------------------------------------------------------ tensors */
+
+static int chunk_add(halay_trainer_t *trainer)
+{
+    if (trainer->nchunks == HLY_CHUNKS)
+        return HALAY_ENOMEM;
+    struct hly_tensor *chunk = calloc(HLY_CHUNK_TENSORS, sizeof(*chunk));
+    if (!chunk)
+        return HALAY_ENOMEM;
+    for (size_t i = 0; i < HLY_CHUNK_TENSORS; i++) {
+        chunk[i].index = (uint32_t)(trainer->nchunks * HLY_CHUNK_TENSORS + i);
+        chunk[i].generation = 1;
+        hly_tensor_list_push(&trainer->unused, &chunk[i]);
+    }
+    trainer->chunks[trainer->nchunks++] = chunk;
+    return 0;
+}
+
+struct hly_tensor *hly_tensor_take(halay_trainer_t *trainer)
+{
+    if (!trainer->unused.head && chunk_add(trainer))
+        return NULL;
+    return hly_tensor_list_pop(&trainer->unused);
+}
+
+void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
+{
+    assert(!tensor->record && !tensor->request);
+    free(tensor->text);
+    free(tensor->result);
+    free(tensor->rows);
+    tensor->text = NULL;
+    tensor->result = NULL;
+    tensor->rows = NULL;
+    tensor->done = 0;
+    tensor->name[0] = 0;
+    tensor->generation++;
+    hly_tensor_list_push(&trainer->unused, tensor);
+}
+
+halay_ticket_t hly_tensor_ticket(const struct hly_tensor *tensor)
+{
+    return tensor->generation << 16 | tensor->index;
+}
+
+struct hly_tensor *hly_tensor_find(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    size_t index = ticket & 0xffff;
+    if (index / HLY_CHUNK_TENSORS >= trainer->nchunks)
+        return NULL;
+    struct hly_tensor *tensor =
+        &trainer->chunks[index / HLY_CHUNK_TENSORS][index % HLY_CHUNK_TENSORS];
+    /* Only a tensor that is out has a name. */
+    return tensor->name[0] && tensor->generation == ticket >> 16 ? tensor : NULL;
+}
+
+/* Doubles the ring until it holds all that the contract promises. Without memory it forgets more.
+ */
+static void trace_grow(halay_trainer_t *trainer)
+{
+    size_t room = trainer->trace_room ? trainer->trace_room * 2 : 256;
+    halay_trace_t *trace = malloc(room * sizeof(*trace));
+    if (!trace)
+        return;
+    for (size_t i = 0; i < trainer->trace_count; i++)
+        trace[i] = trainer->trace[(trainer->trace_first + i) % trainer->trace_room];
+    free(trainer->trace);
+    trainer->trace = trace;
+    trainer->trace_room = room;
+    trainer->trace_first = 0;
+}
+
+static void trace_add(halay_trainer_t *trainer, const struct hly_tensor *tensor, uint64_t end_ns)
+{
+    if (trainer->trace_count == trainer->trace_room && trainer->trace_room < HLY_TRACE_LINES)
+        trace_grow(trainer);
+    if (!trainer->trace_room)
+        return;
+    if (trainer->trace_count == trainer->trace_room) {
+        trainer->trace_first = (trainer->trace_first + 1) % trainer->trace_room;
+        trainer->trace_count--;
+    }
+    halay_trace_t *line =
+        &trainer->trace[(trainer->trace_first + trainer->trace_count++) % trainer->trace_room];
+    memset(line, 0, sizeof(*line));
+    snprintf(line->name, sizeof(line->name), "%.63s", tensor->name);
+    line->submit_ns = tensor->submit_ns;
+    line->start_ns = tensor->start_ns ? tensor->start_ns : end_ns;
+    line->end_ns = end_ns;
+    line->bytes = tensor->count * halay_type_bytes(tensor->type);
+}
+
+void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int code,
+                     const char *text)
+{
+    assert(!tensor->request && !tensor->next && !tensor->prev);
+    if (tensor->record) {
+        hly_round_record_give(trainer, tensor->record);
+        tensor->record = NULL;
+    }
+    char *copy = code && text ? strdup(text) : NULL;
+    uint64_t end_ns = hly_trainer_now_ns();
+
+    pthread_mutex_lock(&trainer->mutex);
+    assert(!tensor->done);
+    trace_add(trainer, tensor, end_ns);
+    hly_tensor_map_remove(&trainer->names, &tensor->node);
+    tensor->code = code;
+    tensor->text = copy;
+    tensor->done = 1;
+    trainer->news = 1;
+    pthread_mutex_unlock(&trainer->mutex);
+}
+
+void hly_tensors_free(halay_trainer_t *trainer)
+{
+    for (size_t c = 0; c < trainer->nchunks; c++) {
+        for (size_t i = 0; i < HLY_CHUNK_TENSORS; i++) {
+            free(trainer->chunks[c][i].text);
+            free(trainer->chunks[c][i].result);
+            free(trainer->chunks[c][i].rows);
+        }
+        free(trainer->chunks[c]);
+    }
+    free(trainer->trace);
+}

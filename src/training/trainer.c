@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * trainer.c - the trainer's life, its thread, and waiting.
+ *
+ * All work is done in step(), by one thread at a time: the trainer's own, or a caller that waits
+ * and takes over ("driver"), so that no result has to be handed from one core to another. While
+ * callers wait, the thread is parked. Whoever sleeps, sleeps in halay_context_progress() and has
+ * counted itself in `asleep` under the mutex before; whoever makes news wakes it through the
+ * context, where a wake that comes just before the sleep counts.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "trainer.h"
+
+#define SLEEP_NS   UINT64_C(1000000000) /* at most, at a time */
+#define PARK_NS    UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
+#define SHARED_NS  UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
+#define DEADLINE_S 30.0
+
+/* ------------------------------------------------------------------ steps and sleep */
+
+/* Mutex held. Tells those who sleep that tensors are done. */
+static void publish(halay_trainer_t *trainer)
+{
+    int asleep = trainer->news ? trainer->asleep : 0;
+    trainer->news = 0;
+    pthread_cond_broadcast(&trainer->changed);
+    if (!asleep)
+        return;
+    pthread_mutex_unlock(&trainer->mutex);
+    halay_context_wake(trainer->context);
+    pthread_mutex_lock(&trainer->mutex);
+}
+
+/* Mutex held, but for the work itself. Never blocks. Does nothing where another thread steps. */
+static void step(halay_trainer_t *trainer)
+{
+    struct hly_tensor *tensor;
+    if (trainer->stepping) {
+        trainer->again = 1;
+        return;
+    }
+    trainer->stepping = 1;
+    do {
+        trainer->again = 0;
+        trainer->leaving = trainer->closing;
+        while ((tensor = hly_tensor_list_pop(&trainer->submitted)) != NULL)
+            hly_tensor_list_push(&trainer->pending, tensor);
+        pthread_mutex_unlock(&trainer->mutex);
+        hly_round_step(trainer);
+        hly_flights_step(trainer);
+        pthread_mutex_lock(&trainer->mutex);
+    } while (trainer->again || trainer->submitted.head);
+
+    struct hly_tensor *oldest = trainer->round ? NULL : trainer->waiting.head;
+    trainer->next_end_ns = oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+    trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
+                    trainer->pending.head || trainer->waiting.head;
+    trainer->stepping = 0;
+    publish(trainer);
+}
+
+/*
+ * A whole step that begins now, by this thread or by the one that steps already. Whoever has slept
+ * takes one before anything else: its sleep may have taken in a message that no later one waits for.
+ */
+static void step_or_wait(halay_trainer_t *trainer)
+{
+    int busy = trainer->stepping;
+    step(trainer);
+    while (busy && trainer->stepping)
+        pthread_cond_wait(&trainer->changed, &trainer->mutex);
+}
+
+/* Mutex held, but for the sleep. Returns when something may have changed. */
+static void doze(halay_trainer_t *trainer)
+{
+    uint64_t timeout_ns = SLEEP_NS, now_ns;
+    if (trainer->stepping || trainer->submitted.head)
+        return;
+    if (trainer->next_end_ns) {
+        now_ns = hly_trainer_now_ns();
+        if (trainer->next_end_ns <= now_ns)
+            timeout_ns = 0;
+        else if (trainer->next_end_ns - now_ns < timeout_ns)
+            timeout_ns = trainer->next_end_ns - now_ns;
+    }
+    if (trainer->asleep++ && timeout_ns > SHARED_NS)
+        timeout_ns = SHARED_NS;
+    pthread_mutex_unlock(&trainer->mutex);
+    int rc = halay_context_progress(trainer->context, timeout_ns);
+    pthread_mutex_lock(&trainer->mutex);
+    trainer->asleep--;
+    if (rc < 0) { /* the requests will tell why; no spinning meanwhile */
+        pthread_mutex_unlock(&trainer->mutex);
+        usleep(1000);
+        pthread_mutex_lock(&trainer->mutex);
+    }
+}
+
+/*
+ * Mutex held. The thread keeps away while callers wait, and for a moment after, as a program that
+ * waits for one tensor often waits for the next. Only a long wait wakes it up at its end.
+ */
+static void park(halay_trainer_t *trainer)
+{
+    struct timespec until;
+    uint64_t waits = trainer->waits;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += PARK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
+    if (trainer->waiters && trainer->waits == waits && !trainer->stop) {
+        trainer->parked = 1;
+        pthread_cond_wait(&trainer->handback, &trainer->mutex);
+        trainer->parked = 0;
+    }
+}
+
+static void *run(void *arg)
+{
+    halay_trainer_t *trainer = arg;
+    pthread_setname_np(pthread_self(), "halay-trainer");
+    pthread_mutex_lock(&trainer->mutex);
+    uint64_t waits = trainer->waits;
+    while (!trainer->stop) {
+        step_or_wait(trainer);
+        if (trainer->waiters || trainer->waits != waits) {
+            waits = trainer->waits;
+            park(trainer);
+        } else if (!trainer->stop) {
+            doze(trainer);
+        }
+    }
+    pthread_mutex_unlock(&trainer->mutex);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ create and destroy */
+
+/* As the core's own: HALAY_DEADLINE in seconds. The core has complained about anything else. */
+static uint64_t deadline_ns(void)
+{
+    const char *text = getenv("HALAY_DEADLINE");
+    char *end = NULL;
+    double seconds = text ? strtod(text, &end) : DEADLINE_S;
+    if (text && (end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > 1e9))
+        seconds = DEADLINE_S;
+    return (uint64_t)(seconds * 1e9);
+}
+
+static int memory_create(halay_trainer_t *trainer)
+{
+    size_t nranks = (size_t)trainer->nranks;
+    trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
+    trainer->counts = calloc(nranks, sizeof(*trainer->counts));
+    if (!trainer->blocks || !trainer->counts || hly_tensor_map_init(&trainer->names) ||
+        hly_tensor_map_init(&trainer->records))
+        return HALAY_ENOMEM;
+    return 0;
+}
+
+static void memory_free(halay_trainer_t *trainer)
+{
+    if (trainer->records.buckets)
+        hly_round_records_free(trainer);
+    hly_tensors_free(trainer);
+    hly_tensor_map_finish(&trainer->records);
+    hly_tensor_map_finish(&trainer->names);
+    free(trainer->counts);
+    free(trainer->blocks);
+    free(trainer);
+}
+
+static int locks_create(halay_trainer_t *trainer)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr))
+        return HALAY_ENOMEM;
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&trainer->mutex, NULL);
+    pthread_cond_init(&trainer->changed, &attr);
+    pthread_cond_init(&trainer->handback, &attr);
+    pthread_condattr_destroy(&attr);
+    return 0;
+}
+
+static void locks_free(halay_trainer_t *trainer)
+{
+    pthread_cond_destroy(&trainer->handback);
+    pthread_cond_destroy(&trainer->changed);
+    pthread_mutex_destroy(&trainer->mutex);
+}
+
+/* Signals belong to the program's threads. */
+static int thread_start(halay_trainer_t *trainer)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int rc = pthread_create(&trainer->thread, NULL, run, trainer);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return rc ? HALAY_ENOMEM : 0;
+}
+
+int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_trainer_t **out)
+{
+    if (!context || !comm || !out)
+        return HALAY_EINVAL;
+    halay_trainer_t *trainer = calloc(1, sizeof(*trainer));
+    if (!trainer)
+        return HALAY_ENOMEM;
+    trainer->context = context;
+    trainer->pid = getpid();
+    trainer->deadline_ns = deadline_ns();
+    int rc = halay_comm_rank(comm, &trainer->rank);
+    if (!rc)
+        rc = halay_comm_size(comm, &trainer->nranks);
+    if (!rc)
+        rc = memory_create(trainer);
+    if (!rc)
+        rc = locks_create(trainer);
+    if (rc)
+        goto free_memory;
+    if ((rc = halay_comm_dup(comm, &trainer->control)) != 0)
+        goto free_locks;
+    if ((rc = halay_comm_dup(comm, &trainer->data)) != 0)
+        goto free_control;
+    if ((rc = thread_start(trainer)) != 0)
+        goto free_data;
+    *out = trainer;
+    return 0;
+
+free_data:
+    halay_comm_free(trainer->data);
+free_control:
+    halay_comm_free(trainer->control);
+free_locks:
+    locks_free(trainer);
+free_memory:
+    memory_free(trainer);
+    return rc;
+}
+
+/*
+ * What all ranks have agreed on is still run, as the others count on it; a round in flight is
+ * finished, as it cannot be taken back. Each is bounded by the communicators' deadlines.
+ */
+static void drain(halay_trainer_t *trainer)
+{
+    step_or_wait(trainer);
+    while (trainer->stepping || trainer->busy || trainer->submitted.head) {
+        doze(trainer);
+        step_or_wait(trainer);
+    }
+}
+
+void halay_trainer_destroy(halay_trainer_t *trainer)
+{
+    if (!trainer || trainer->pid != getpid())
+        return;
+    pthread_mutex_lock(&trainer->mutex);
+    trainer->stop = trainer->closing = 1;
+    pthread_cond_signal(&trainer->handback);
+    pthread_mutex_unlock(&trainer->mutex);
+    halay_context_wake(trainer->context);
+    pthread_join(trainer->thread, NULL);
+
+    pthread_mutex_lock(&trainer->mutex);
+    drain(trainer);
+    while (trainer->callers)
+        pthread_cond_wait(&trainer->changed, &trainer->mutex);
+    pthread_mutex_unlock(&trainer->mutex);
+
+    halay_comm_free(trainer->data);
+    halay_comm_free(trainer->control);
+    locks_free(trainer);
+    memory_free(trainer);
+}
+
+/* ------------------------------------------------------------------ waiting */
+
+/* Mutex held. Steps and sleeps for all who wait, until this ticket is done. */
+static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    struct hly_tensor *tensor;
+    trainer->driver = 1;
+    if (trainer->asleep) { /* the thread: so that it parks, and does not wake for every message */
+        pthread_mutex_unlock(&trainer->mutex);
+        halay_context_wake(trainer->context);
+        pthread_mutex_lock(&trainer->mutex);
+    }
+    while ((tensor = hly_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+        step_or_wait(trainer);
+        tensor = hly_tensor_find(trainer, ticket);
+        if (tensor && !tensor->done)
+            doze(trainer);
+    }
+    trainer->driver = 0;
+    pthread_cond_broadcast(&trainer->changed);
+}
+
+/* Mutex held. NULL: the ticket is not out, or another thread has released it meanwhile. */
+static struct hly_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    if (!tensor || tensor->done)
+        return tensor;
+    trainer->waiters++;
+    trainer->waits++;
+    while ((tensor = hly_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+        if (trainer->driver)
+            pthread_cond_wait(&trainer->changed, &trainer->mutex);
+        else
+            drive(trainer, ticket);
+    }
+    if (--trainer->waiters == 0 && trainer->parked)
+        pthread_cond_signal(&trainer->handback);
+    return tensor;
+}
+
+/* What every call of a user begins and ends with; destroy waits for those who are inside. */
+static int enter(halay_trainer_t *trainer)
+{
+    if (!trainer)
+        return HALAY_EINVAL;
+    if (trainer->pid != getpid())
+        return HALAY_EFORKED;
+    pthread_mutex_lock(&trainer->mutex);
+    trainer->callers++;
+    return 0;
+}
+
+static int leave(halay_trainer_t *trainer, int result)
+{
+    if (--trainer->callers == 0 && trainer->closing)
+        pthread_cond_broadcast(&trainer->changed);
+    pthread_mutex_unlock(&trainer->mutex);
+    return result;
+}
+
+int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    int rc = enter(trainer);
+    if (rc)
+        return rc;
+    struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    if (tensor && !tensor->done) {
+        step(trainer);
+        tensor = hly_tensor_find(trainer, ticket);
+    }
+    return leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
+}
+
+int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
+                       size_t text_bytes)
+{
+    int rc = enter(trainer);
+    const char *reason = "the ticket is not out";
+    if (!rc) {
+        const struct hly_tensor *tensor = await(trainer, ticket);
+        rc = tensor ? tensor->code : HALAY_EINVAL;
+        if (tensor)
+            reason = !rc ? "" : tensor->text ? tensor->text : halay_strerror(rc);
+        if (text && text_bytes)
+            snprintf(text, text_bytes, "%s", reason);
+        return leave(trainer, rc);
+    }
+    if (text && text_bytes)
+        snprintf(text, text_bytes, "%s", halay_strerror(rc));
+    return rc;
+}
+
+int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const void **data,
+                         size_t *count, const size_t **rows)
+{
+    int rc = enter(trainer);
+    if (rc)
+        return rc;
+    const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    if (!tensor)
+        return leave(trainer, HALAY_EINVAL);
+    if (!tensor->done)
+        return leave(trainer, HALAY_ESTATE);
+    if (tensor->code)
+        return leave(trainer, tensor->code);
+    int gathered = tensor->kind == HLY_KIND_ALLGATHER;
+    if (data)
+        *data = gathered ? tensor->result : tensor->out;
+    if (count)
+        *count = gathered ? tensor->result_count : tensor->count;
+    if (rows)
+        *rows = tensor->rows;
+    return leave(trainer, 0);
+}
+
+void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    if (!ticket || enter(trainer))
+        return;
+    struct hly_tensor *tensor = await(trainer, ticket);
+    if (tensor)
+        hly_tensor_give(trainer, tensor);
+    leave(trainer, 0);
+}
+
+size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max)
+{
+    if (!trace || enter(trainer))
+        return 0;
+    size_t copied = max < trainer->trace_count ? max : trainer->trace_count;
+    for (size_t i = 0; i < copied; i++)
+        trace[i] = trainer->trace[(trainer->trace_first + i) % trainer->trace_room];
+    trainer->trace_first =
+        copied ? (trainer->trace_first + copied) % trainer->trace_room : trainer->trace_first;
+    trainer->trace_count -= copied;
+    return leave(trainer, (int)copied) >= 0 ? copied : 0;
+}
