@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""check-layers --selftest: a small tree that keeps to the layers, then one breach at a time."""
+
+import subprocess
+import tempfile
+from pathlib import Path
+
+TREE = {
+    "include/halay/halay.h": "#include <stddef.h>\n",
+    "include/halay/plan.h": '#include "halay.h"\n',
+    "include/halay/transport.h": '#include "halay.h"\n',
+    "src/core.h": "#include <halay/transport.h>\n",
+    "src/engine.c": '#include "core.h"\n#include "plan/prove.h"\nint string; /* not a ring */\n',
+    "src/plan/prove.h": "#include <halay/plan.h>\n",
+    "src/plan/ring.c": '#include "prove.h"\n',
+    "src/device/kernels.h": "#include <halay/halay.h>\n",
+    "src/device/host.c": '#include "device/kernels.h"\n',
+    "src/training/trainer.h": "#include <halay/halay.h>\n",
+    "src/training/trainer.c": '#include "trainer.h"\n',
+    "transports/a/a.h": '#include "halay/transport.h"\n',
+    "transports/a/a.c": '#include "a.h"\n',
+    "transports/b/b.h": "",
+    "tools/t/t.h": "",
+    "tools/t/t.c": '#include "t.h"\n#include <halay/plan.h>\n',
+    "pmix/boot.c": "#include <pmix.h>\n#include <halay/halay.h>\n",
+    "examples/e.c": "#include <halay/halay.h>\n",
+    "tests/unit/t.c": '#include "core.h"\n#include "../../transports/a/a.h"\n',
+}
+# Which file gets which line, and what has to be said of it.
+BREACHES = [
+    ("include/halay/halay.h", '#include "../../src/core.h"', "src/core.h"),
+    ("src/core.h", '#include "training/trainer.h"', "src/training/trainer.h"),
+    ("src/core.h", '#include "../transports/a/a.h"', "transports/a/a.h"),
+    ("src/engine.c", "#include <pmix.h>", "only pmix/ may"),
+    ("src/engine.c", "#  include <pmix_server.h>", "only pmix/ may"),
+    ("src/engine.c", "int ring_next;", "names an algorithm: ring"),
+    ("src/engine.c", 'char *a = "recursive";', "names an algorithm: recursive"),
+    ("src/engine.c", "void circulant(void);", "names an algorithm: circulant"),
+    ("src/plan/ring.c", '#include "core.h"', "src/core.h"),
+    ("src/plan/ring.c", "#include <halay/transport.h>", "include/halay/transport.h"),
+    ("src/device/host.c", '#include "core.h"', "src/core.h"),
+    ("src/device/host.c", '#include "plan/prove.h"', "src/plan/prove.h"),
+    ("src/training/trainer.c", '#include "../core.h"', "src/core.h"),
+    ("src/training/trainer.c", '#include "core.h"', "in no folder that it may look in"),
+    ("transports/a/a.c", '#include "../b/b.h"', "transports/b/b.h"),
+    ("transports/a/a.c", '#include "../../src/core.h"', "src/core.h"),
+    ("tools/t/t.c", '#include "../../src/plan/prove.h"', "src/plan/prove.h"),
+    ("tools/t/t.c", "#include <halay/none.h>", "in no folder that it may look in"),
+    ("pmix/boot.c", '#include "../src/core.h"', "src/core.h"),
+    ("examples/e.c", '#include "../src/core.h"', "src/core.h"),
+]
+# What a built library exports, and what has to be said of it.
+LIBRARIES = [
+    ("halay/halay-transport-a.so", "int halay_transport_v1_a, hly_more;", "hly_more"),
+    ("halay/halay-transport-a.so", "int halay_transport_a;", "one symbol"),
+    ("libhalay.so", "int halay_init, hly_engine_start;", "exports hly_engine_start"),
+]
+
+
+def compile_library(root, name, code):
+    target = root / "build/lib" / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", target], input=code.encode(), check=True)
+
+
+def expect(what, breaches, text):
+    right = len(breaches) == 1 and text in breaches[0] if text else not breaches
+    if not right:
+        print(f"check-layers --selftest: {what}: expected {text or 'nothing'!r}, got {breaches}")
+    return not right
+
+
+def main(check):
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for path, text in TREE.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        subprocess.run("git init -q && git add .", shell=True, cwd=root, check=True)
+        compile_library(root, "libhalay.so", "int halay_init;")
+        compile_library(root, "halay/halay-transport-a.so", "int halay_transport_v1_a;")
+        wrong = expect("a tree that is right", check(root)[1], "")
+        for path, line, text in BREACHES:
+            (root / path).write_text(f"{TREE[path]}{line}\n")
+            wrong += expect(f"{path}: {line}", check(root)[1], text)
+            (root / path).write_text(TREE[path])
+        for name, code, text in LIBRARIES:
+            compile_library(root, name, code)
+            wrong += expect(f"{name}: {code}", check(root)[1], text)
+            compile_library(root, name, "int halay_init;" if name == "libhalay.so"
+                            else "int halay_transport_v1_a;")
+        wrong += expect("the tree afterwards", check(root)[1], "")
+    print(f"check-layers --selftest: {len(BREACHES) + len(LIBRARIES)} breaches, {wrong} not found")
+    return 1 if wrong else 0
