@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * campaign.c - the prover against the oracle. A mutant that the oracle shows to be wrong and the
+ * prover accepts has survived: there may be none. Refusing a harmless one is allowed, and counted.
+ */
+#include "prove.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "mutant.h"
+
+enum { BASES_MAX = 4096, TRIES_EACH = 200, TRIES_MORE = 3000, PRINTED_MAX = 3 };
+
+static const uint32_t base_ranks[] = {2, 3, 4, 5, 6, 8};
+
+/* Plans as a planner makes them. */
+typedef struct base {
+    uint32_t planner, nranks, root, in_place;
+    halay_plan_t *plans[HLY_ORACLE_RANKS_MAX];
+} base_t;
+
+/* A planner's bases: first up to end. */
+typedef struct pool {
+    uint32_t first, end;
+} pool_t;
+
+typedef struct campaign {
+    const hly_options_t *options;
+    hly_oracle_limits_t limits;
+    base_t *bases;
+    uint32_t nbases;
+    pool_t *pools; /* of the planners that have bases */
+    uint32_t npools;
+    uint64_t *seen; /* hashes of this kind's mutants, open addressing, 0 is empty */
+    uint32_t mask;
+    hly_count_t *count;
+} campaign_t;
+
+typedef struct tally {
+    uint64_t made, refused, harmful[HLY_FAULT + 1], harmless_refused, harmless_accepted, survived;
+} tally_t;
+
+static const halay_plan_t *const *plans_of(const base_t *base)
+{
+    return (const halay_plan_t *const *)base->plans;
+}
+
+static void print_plans(const halay_plan_t *const plans[], uint32_t nplans)
+{
+    for (uint32_t i = 0; i < nplans; i++) {
+        size_t bytes = halay_plan_print(plans[i], NULL, 0) + 1;
+        char *text = calloc(1, bytes);
+        if (text == NULL) {
+            return;
+        }
+        halay_plan_print(plans[i], text, bytes);
+        printf("rank %u:\n%s\n", plans[i]->params.rank, text);
+        free(text);
+    }
+}
+
+static void print_base(const char *word, const base_t *base)
+{
+    const halay_planner_info_t *info = halay_planner_get(base->planner);
+    printf("%s %s/%s, %u ranks, root %u, in_place %u", word,
+           halay_collective_name((halay_collective_t)info->collective), info->name, base->nranks,
+           base->root, base->in_place);
+}
+
+/* ------------------------------------------------------------------ the plans to start from */
+
+static void add_base(campaign_t *campaign, uint32_t planner, uint32_t nranks, uint32_t root,
+                     uint32_t in_place)
+{
+    base_t *base = &campaign->bases[campaign->nbases];
+    assert(campaign->nbases < BASES_MAX);
+    *base = (base_t){.planner = planner, .nranks = nranks, .root = root, .in_place = in_place};
+    int rc = hly_plans_make(planner, nranks, root, in_place, base->plans);
+    if (rc != 0) {
+        print_base("FAILED", base);
+        printf(": %s\n", halay_strerror(rc));
+        campaign->count->failed++;
+        return;
+    }
+    campaign->nbases++;
+}
+
+static void add_bases(campaign_t *campaign, uint32_t planner)
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    for (uint32_t i = 0; i < sizeof base_ranks / sizeof base_ranks[0]; i++) {
+        uint32_t nranks = base_ranks[i];
+        if (!hly_planner_takes(info, nranks)) {
+            continue;
+        }
+        for (uint32_t in_place = 0; in_place < 2; in_place++) {
+            add_base(campaign, planner, nranks, 0, in_place);
+            if (info->collective == HALAY_BROADCAST) {
+                add_base(campaign, planner, nranks, nranks / 2, in_place);
+                add_base(campaign, planner, nranks, nranks - 1, in_place);
+            }
+        }
+    }
+}
+
+static void add_pool(campaign_t *campaign, uint32_t planner)
+{
+    pool_t *pool = &campaign->pools[campaign->npools];
+    pool->first = campaign->nbases;
+    add_bases(campaign, planner);
+    pool->end = campaign->nbases;
+    campaign->npools += pool->end > pool->first;
+}
+
+/* What the planners make has to be right for the oracle and proved. */
+static void check_base(campaign_t *campaign, const base_t *base, uint64_t *exhaustive)
+{
+    hly_outcome_t outcome;
+    halay_proof_t proof;
+    memset(&proof, 0, sizeof proof);
+    proof.size = sizeof proof;
+    int rc = hly_oracle_run(plans_of(base), base->nranks, &campaign->limits, &outcome);
+    int proved = halay_plan_prove(plans_of(base), base->nranks, &proof);
+    *exhaustive += outcome.exhaustive;
+    if (rc == 0 && proved == 0 && outcome.verdict == HLY_RIGHT) {
+        campaign->count->passed++;
+        return;
+    }
+    campaign->count->failed++;
+    print_base("FAILED", base);
+    printf(": oracle: %s %s%s; prover: %s\n", rc == 0 ? hly_verdict_name(outcome.verdict) : "none",
+           outcome.why, rc == 0 ? "" : halay_strerror(rc), proved == 0 ? "proved" : proof.reason);
+}
+
+static void check_bases(campaign_t *campaign)
+{
+    uint64_t exhaustive = 0;
+    uint64_t failed = campaign->count->failed;
+    for (uint32_t i = 0; i < campaign->nbases; i++) {
+        check_base(campaign, &campaign->bases[i], &exhaustive);
+    }
+    printf("unchanged: %u sets of plans, %llu of them in every order, the others in %u orders with "
+           "zero\nand %u with eager buffering; not right or not proved: %llu\n\n",
+           campaign->nbases, (unsigned long long)exhaustive, campaign->limits.orders,
+           campaign->limits.orders, (unsigned long long)(campaign->count->failed - failed));
+}
+
+/* ------------------------------------------------------------------ mutants */
+
+/* 1 if it was not there. */
+static int remember(campaign_t *campaign, uint64_t hash)
+{
+    hash += hash == 0;
+    uint32_t at = (uint32_t)hash & campaign->mask;
+    while (campaign->seen[at] != 0) {
+        if (campaign->seen[at] == hash) {
+            return 0;
+        }
+        at = (at + 1) & campaign->mask;
+    }
+    campaign->seen[at] = hash;
+    return 1;
+}
+
+static void print_mutant(const char *word, uint32_t kind, const base_t *base,
+                         const hly_mutant_t *mutant)
+{
+    print_base(word, base);
+    printf(": %s: %s\n", hly_mutant_kind_name(kind), mutant->what);
+}
+
+static void print_survivor(uint32_t kind, const base_t *base, const hly_mutant_t *mutant,
+                           const hly_outcome_t *outcome)
+{
+    print_mutant("SURVIVED", kind, base, mutant);
+    printf("oracle: %s with %s buffering: %s\n", hly_verdict_name(outcome->verdict),
+           outcome->buffering == HLY_ZERO_BUFFERING    ? "zero"
+           : outcome->buffering == HLY_EAGER_BUFFERING ? "eager"
+                                                       : "any",
+           outcome->why);
+    print_plans((const halay_plan_t *const *)mutant->changed, mutant->nchanged);
+}
+
+static void judge_mutant(campaign_t *campaign, uint32_t kind, const base_t *base,
+                         const hly_mutant_t *mutant, tally_t *tally)
+{
+    hly_outcome_t outcome;
+    halay_proof_t proof;
+    memset(&proof, 0, sizeof proof);
+    proof.size = sizeof proof;
+    int rc = hly_oracle_run(mutant->plans, mutant->nranks, &campaign->limits, &outcome);
+    int proved = halay_plan_prove(mutant->plans, mutant->nranks, &proof) == 0;
+    if (rc != 0) {
+        printf("FAILED: the oracle gave no verdict on a mutant: %s\n", halay_strerror(rc));
+        campaign->count->failed++;
+        return;
+    }
+    tally->made++;
+    tally->refused += !proved;
+    if (outcome.verdict == HLY_RIGHT) {
+        tally->harmless_refused += !proved;
+        tally->harmless_accepted += (uint64_t)proved;
+        if (!proved && campaign->options->verbose) {
+            print_mutant("harmless, but refused:", kind, base, mutant);
+            printf("prover: %s\n", proof.reason);
+        }
+        return;
+    }
+    tally->harmful[outcome.verdict]++;
+    if (proved && tally->survived++ < PRINTED_MAX) {
+        print_survivor(kind, base, mutant, &outcome);
+    }
+}
+
+static const base_t *draw_base(const campaign_t *campaign, uint64_t *chance)
+{
+    const pool_t *pool = &campaign->pools[hly_random_below(chance, campaign->npools)];
+    return &campaign->bases[pool->first + hly_random_below(chance, pool->end - pool->first)];
+}
+
+static uint64_t harmful(const tally_t *tally)
+{
+    return tally->harmful[HLY_WRONG] + tally->harmful[HLY_STALL] + tally->harmful[HLY_FAULT];
+}
+
+/* Makes mutants until enough of them are harmful, or until hardly any new one turns up. */
+static void run_kind(campaign_t *campaign, uint32_t kind, tally_t *tally)
+{
+    uint64_t chance = campaign->options->seed * 1000003u + kind;
+    uint32_t wanted = campaign->options->mutants;
+    uint32_t tries_max = TRIES_EACH * wanted + TRIES_MORE;
+    memset(tally, 0, sizeof *tally);
+    memset(campaign->seen, 0, (campaign->mask + 1) * sizeof *campaign->seen);
+    for (uint32_t i = 0; i < tries_max && harmful(tally) < wanted; i++) {
+        const base_t *base = draw_base(campaign, &chance);
+        hly_mutant_t mutant;
+        int rc = hly_mutant_make(kind, plans_of(base), base->nranks, &chance, &mutant);
+        if (rc == HALAY_EAGAIN) {
+            continue;
+        }
+        if (rc != 0) {
+            printf("FAILED: %s\n", halay_strerror(rc));
+            campaign->count->failed++;
+            return;
+        }
+        uint64_t origin = (uint64_t)(base - campaign->bases + 1) * 0x9e3779b97f4a7c15u;
+        if (remember(campaign, hly_mutant_hash(&mutant) ^ origin)) {
+            judge_mutant(campaign, kind, base, &mutant, tally);
+        }
+        hly_mutant_free(&mutant);
+    }
+}
+
+static void print_tally(const char *name, const tally_t *tally)
+{
+    printf("%-25s %6llu %8llu | %8llu %6llu %6llu %6llu | %8llu %9llu | %9llu\n", name,
+           (unsigned long long)tally->made, (unsigned long long)tally->refused,
+           (unsigned long long)harmful(tally), (unsigned long long)tally->harmful[HLY_WRONG],
+           (unsigned long long)tally->harmful[HLY_STALL],
+           (unsigned long long)tally->harmful[HLY_FAULT],
+           (unsigned long long)tally->harmless_refused,
+           (unsigned long long)tally->harmless_accepted, (unsigned long long)tally->survived);
+}
+
+static void add_tally(tally_t *total, const tally_t *tally)
+{
+    total->made += tally->made;
+    total->refused += tally->refused;
+    for (uint32_t i = 0; i <= HLY_FAULT; i++) {
+        total->harmful[i] += tally->harmful[i];
+    }
+    total->harmless_refused += tally->harmless_refused;
+    total->harmless_accepted += tally->harmless_accepted;
+    total->survived += tally->survived;
+}
+
+static void run_kinds(campaign_t *campaign)
+{
+    tally_t total;
+    memset(&total, 0, sizeof total);
+    printf("%-25s %6s %8s | %8s %6s %6s %6s | %8s %9s | %9s\n", "", "", "", "by the", "oracle:", "",
+           "", "harmless", "", "");
+    printf("%-25s %6s %8s | %8s %6s %6s %6s | %8s %9s | %9s\n", "kind of mutant", "made", "refused",
+           "harmful", "wrong", "stall", "fault", "refused", "accepted", "SURVIVED");
+    for (uint32_t kind = 0; kind < hly_mutant_kinds(); kind++) {
+        tally_t tally;
+        run_kind(campaign, kind, &tally);
+        print_tally(hly_mutant_kind_name(kind), &tally);
+        fflush(stdout);
+        add_tally(&total, &tally);
+        campaign->count->passed += harmful(&tally) - tally.survived;
+        campaign->count->failed += tally.survived;
+        if (harmful(&tally) == 0) {
+            printf("FAILED: no harmful mutant of this kind was found\n");
+            campaign->count->failed++;
+        } else if (harmful(&tally) < campaign->options->mutants) {
+            printf("%25s fewer than %u: no more turned up\n", "", campaign->options->mutants);
+        }
+    }
+    print_tally("all", &total);
+}
+
+static int campaign_init(campaign_t *campaign)
+{
+    uint32_t nplanners = halay_planner_count();
+    uint32_t entries = 1;
+    while (entries < 2 * (TRIES_EACH * campaign->options->mutants + TRIES_MORE)) {
+        entries *= 2;
+    }
+    campaign->mask = entries - 1;
+    campaign->bases = calloc(BASES_MAX, sizeof *campaign->bases);
+    campaign->pools = calloc(nplanners + 1, sizeof *campaign->pools);
+    campaign->seen = calloc(entries, sizeof *campaign->seen);
+    if (campaign->bases == NULL || campaign->pools == NULL || campaign->seen == NULL) {
+        return HALAY_ENOMEM;
+    }
+    for (uint32_t planner = 0; planner < nplanners; planner++) {
+        if (hly_planner_wanted(campaign->options, halay_planner_get(planner))) {
+            add_pool(campaign, planner);
+        }
+    }
+    return 0;
+}
+
+void hly_campaign(const hly_options_t *options, hly_count_t *count)
+{
+    campaign_t campaign = {.options = options, .limits = HLY_ORACLE_LIMITS_INIT, .count = count};
+    campaign.limits.orders = options->orders;
+    campaign.limits.seed = options->seed;
+    if (campaign_init(&campaign) != 0) {
+        printf("FAILED: no memory\n");
+        count->failed++;
+    } else if (campaign.npools == 0) {
+        printf("FAILED: no planner to try\n");
+        count->failed++;
+    } else {
+        check_bases(&campaign);
+        run_kinds(&campaign);
+    }
+    for (uint32_t i = 0; i < campaign.nbases; i++) {
+        hly_plans_free(campaign.bases[i].plans, campaign.bases[i].nranks);
+    }
+    free(campaign.bases);
+    free(campaign.pools);
+    free(campaign.seen);
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* handmade.c - plans that are right, and plans that are wrong in one known way each. */
+#include "handmade.h"
+
+#define NO HALAY_STEP_NONE
+#define IN(b)                                                                                      \
+    {                                                                                              \
+        HALAY_BUFFER_IN, b, 1, 0                                                                   \
+    }
+#define OUT(b)                                                                                     \
+    {                                                                                              \
+        HALAY_BUFFER_OUT, b, 1, 0                                                                  \
+    }
+#define SCRATCH(b, s)                                                                              \
+    {                                                                                              \
+        HALAY_BUFFER_SCRATCH, b, 1, s                                                              \
+    }
+#define RUN(b, n, s)                                                                               \
+    {                                                                                              \
+        HALAY_BUFFER_SCRATCH, b, n, s                                                              \
+    }
+#define NOTHING                                                                                    \
+    {                                                                                              \
+        HALAY_BUFFER_OUT, 0, 0, 0                                                                  \
+    }
+
+#define SEND(rank, peer, edge, dep, ...)                                                           \
+    {                                                                                              \
+        rank, HALAY_STEP_SEND, peer, edge, {dep, NO}, 1,                                           \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define RECV(rank, peer, edge, dep, ...)                                                           \
+    {                                                                                              \
+        rank, HALAY_STEP_RECV, peer, edge, {dep, NO}, 1,                                           \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define COPY(rank, dep, ...)                                                                       \
+    {                                                                                              \
+        rank, HALAY_STEP_COPY, NO, 0, {dep, NO}, 2,                                                \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define SUM(rank, d0, d1, ...)                                                                     \
+    {                                                                                              \
+        rank, HALAY_STEP_REDUCE, NO, 0, {d0, d1}, 3,                                               \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define JOIN(rank, d0, d1)                                                                         \
+    {                                                                                              \
+        rank, HALAY_STEP_JOIN, NO, 0, {d0, d1}, 0,                                                 \
+        {                                                                                          \
+            NOTHING                                                                                \
+        }                                                                                          \
+    }
+
+/* Two ranks exchange their input and add it. */
+#define EXCHANGE(rank, peer) SEND(rank, peer, 0, NO, IN(0)), RECV(rank, peer, 0, NO, SCRATCH(0, 0))
+#define ADD_0                SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))
+#define ADD_1                SUM(1, 1, NO, OUT(0), SCRATCH(0, 0), IN(0))
+
+/* One round of a barrier by dissemination, of four ranks; first: its first step's index. */
+#define ROUND(rank, to, from, edge, dep)                                                           \
+    SEND(rank, to, edge, dep, NOTHING), RECV(rank, from, edge, dep, NOTHING)
+
+/* clang-format off */
+const hly_handmade_t hly_handmade[] = {
+    {"exchange and add", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_RIGHT, HLY_RIGHT,
+     {EXCHANGE(0, 1), ADD_0, EXCHANGE(1, 0), ADD_1}},
+    {"other order on one rank", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), ADD_0, EXCHANGE(1, 0), SUM(1, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))}},
+    {"other order on both", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_RIGHT, HLY_RIGHT,
+     {EXCHANGE(0, 1), SUM(0, 1, NO, OUT(0), SCRATCH(0, 0), IN(0)),
+      EXCHANGE(1, 0), SUM(1, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))}},
+    {"other order, not commuting", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), SUM(0, 1, NO, OUT(0), SCRATCH(0, 0), IN(0)),
+      EXCHANGE(1, 0), SUM(1, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))}, 1},
+    {"order of ranks, not commuting", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_RIGHT, HLY_RIGHT,
+     {EXCHANGE(0, 1), ADD_0, EXCHANGE(1, 0), ADD_1}, 1},
+    {"own input twice", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), SUM(0, 1, NO, OUT(0), IN(0), IN(0)), EXCHANGE(1, 0), ADD_1}},
+    {"copy for add on both", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), COPY(0, 1, OUT(0), IN(0)),
+      EXCHANGE(1, 0), COPY(1, 1, OUT(0), SCRATCH(0, 0))}},
+    {"block never computed", HALAY_ALLREDUCE, 2, 0, 0, 2, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), ADD_0, EXCHANGE(1, 0), ADD_1}},
+    {"add before it arrived", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, IN(0)), SUM(0, NO, NO, OUT(0), IN(0), SCRATCH(0, 0)),
+      RECV(0, 1, 0, NO, SCRATCH(0, 0)), EXCHANGE(1, 0), ADD_1}},
+    {"add while it arrives", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), SUM(0, NO, NO, OUT(0), IN(0), SCRATCH(0, 0)), EXCHANGE(1, 0), ADD_1}},
+
+    {"both receive after sending", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_STALL, HLY_RIGHT,
+     {SEND(0, 1, 0, NO, IN(0)), RECV(0, 1, 0, 0, SCRATCH(0, 0)), ADD_0,
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, 0, SCRATCH(0, 0)), ADD_1}},
+    {"both send after receiving", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_STALL, HLY_STALL,
+     {RECV(0, 1, 0, NO, SCRATCH(0, 0)), SEND(0, 1, 0, 0, IN(0)),
+      SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0)),
+      RECV(1, 0, 0, NO, SCRATCH(0, 0)), SEND(1, 0, 0, 0, IN(0)), ADD_1}},
+    {"edges differ", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_STALL, HLY_STALL,
+     {SEND(0, 1, 1, NO, IN(0)), RECV(0, 1, 0, NO, SCRATCH(0, 0)), ADD_0, EXCHANGE(1, 0), ADD_1}},
+    {"nobody receives", HALAY_BARRIER, 2, 0, 0, 0, 0, HLY_STALL, HLY_STALL,
+     {SEND(0, 1, 0, NO, NOTHING), RECV(0, 1, 0, NO, NOTHING), SEND(0, 1, 1, NO, NOTHING),
+      SEND(1, 0, 0, NO, NOTHING), RECV(1, 0, 0, NO, NOTHING)}},
+
+    {"in place, waits for its send", HALAY_ALLREDUCE, 2, 0, 1, 1, 1, HLY_RIGHT, HLY_RIGHT,
+     {SEND(0, 1, 0, NO, OUT(0)), RECV(0, 1, 0, NO, SCRATCH(0, 0)),
+      SUM(0, 0, 1, OUT(0), OUT(0), SCRATCH(0, 0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, SCRATCH(0, 0)), JOIN(1, 0, 1),
+      SUM(1, 2, NO, OUT(0), SCRATCH(0, 0), IN(0))}},
+    {"in place, overwrites its send", HALAY_ALLREDUCE, 2, 0, 1, 1, 1, HLY_WRONG, HLY_WRONG,
+     {SEND(0, 1, 0, NO, OUT(0)), RECV(0, 1, 0, NO, SCRATCH(0, 0)),
+      SUM(0, 1, NO, OUT(0), OUT(0), SCRATCH(0, 0)),
+      SEND(1, 0, 0, NO, OUT(0)), RECV(1, 0, 0, NO, SCRATCH(0, 0)),
+      SUM(1, 0, 1, OUT(0), SCRATCH(0, 0), OUT(0))}},
+    {"input overwritten", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_FAULT, HLY_FAULT,
+     {EXCHANGE(0, 1), ADD_0, SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, 0, IN(0)), ADD_1}},
+
+    {"part, then total, in order", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_RIGHT, HLY_RIGHT,
+     {EXCHANGE(0, 1), ADD_0, SEND(0, 1, 1, 2, OUT(0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, OUT(0)), RECV(1, 0, 1, 1, OUT(0))}},
+    {"part and total, in any order", HALAY_ALLREDUCE, 2, 0, 0, 1, 1, HLY_WRONG, HLY_WRONG,
+     {EXCHANGE(0, 1), ADD_0, SEND(0, 1, 1, 2, OUT(0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, OUT(0)), RECV(1, 0, 1, NO, OUT(0))}},
+    {"two messages of one name", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, IN(0)), SEND(0, 1, 0, NO, IN(1)),
+      RECV(0, 1, 0, NO, SCRATCH(0, 0)), RECV(0, 1, 1, NO, SCRATCH(1, 1)),
+      SUM(0, 2, NO, OUT(0), IN(0), SCRATCH(0, 0)), SUM(0, 3, NO, OUT(1), IN(1), SCRATCH(1, 1)),
+      SEND(1, 0, 0, NO, IN(0)), SEND(1, 0, 1, NO, IN(1)),
+      RECV(1, 0, 0, NO, SCRATCH(0, 0)), RECV(1, 0, 0, NO, SCRATCH(1, 1)),
+      SUM(1, 2, NO, OUT(0), SCRATCH(0, 0), IN(0)), SUM(1, 3, NO, OUT(1), SCRATCH(1, 1), IN(1))}},
+
+    {"scratch read as written", HALAY_REDUCE_SCATTER, 2, 0, 1, 2, 1, HLY_RIGHT, HLY_RIGHT,
+     {SEND(0, 1, 0, NO, IN(1)), RECV(0, 1, 0, NO, SCRATCH(0, 0)),
+      SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, SCRATCH(1, 0)),
+      SUM(1, 0, 1, OUT(1), SCRATCH(1, 0), IN(1))}},
+    {"in place, block 0 not sent yet", HALAY_REDUCE_SCATTER, 2, 0, 1, 2, 1, HLY_WRONG, HLY_WRONG,
+     {SEND(0, 1, 0, NO, IN(1)), RECV(0, 1, 0, NO, SCRATCH(0, 0)),
+      SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, SCRATCH(1, 0)),
+      SUM(1, 1, NO, OUT(1), SCRATCH(1, 0), IN(1))}},
+    {"another rank's block", HALAY_REDUCE_SCATTER, 2, 0, 0, 2, 1, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, IN(1)), RECV(0, 1, 0, NO, SCRATCH(0, 0)),
+      SUM(0, 1, NO, OUT(1), IN(0), SCRATCH(0, 0)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, SCRATCH(1, 0)),
+      SUM(1, 1, NO, OUT(1), SCRATCH(1, 0), IN(1))}},
+    {"scratch overrun", HALAY_REDUCE_SCATTER, 2, 0, 0, 2, 1, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, IN(1)), RECV(0, 1, 0, NO, SCRATCH(0, 1)),
+      SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 1)),
+      SEND(1, 0, 0, NO, IN(0)), RECV(1, 0, 0, NO, SCRATCH(1, 0)),
+      SUM(1, 1, NO, OUT(1), SCRATCH(1, 0), IN(1))}},
+    {"part of a packed run read", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, {HALAY_BUFFER_IN, 0, 2, 0}), RECV(0, 1, 0, NO, RUN(0, 2, 0)),
+      SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0)), SUM(0, 1, NO, OUT(1), IN(1), SCRATCH(1, 1)),
+      SEND(1, 0, 0, NO, {HALAY_BUFFER_IN, 0, 2, 0}), RECV(1, 0, 0, NO, RUN(0, 2, 0)),
+      SUM(1, 1, NO, OUT(0), SCRATCH(0, 0), IN(0)), SUM(1, 1, NO, OUT(1), SCRATCH(1, 1), IN(1))}},
+    {"a run that wraps", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_RIGHT, HLY_RIGHT,
+     {SEND(0, 1, 0, NO, {HALAY_BUFFER_IN, 1, 2, 0}), RECV(0, 1, 0, NO, RUN(1, 2, 0)),
+      SUM(0, 1, NO, {HALAY_BUFFER_OUT, 1, 2, 0}, {HALAY_BUFFER_IN, 1, 2, 0}, RUN(1, 2, 0)),
+      SEND(1, 0, 0, NO, {HALAY_BUFFER_IN, 1, 2, 0}), RECV(1, 0, 0, NO, RUN(1, 2, 0)),
+      SUM(1, 1, NO, {HALAY_BUFFER_OUT, 1, 2, 0}, RUN(1, 2, 0), {HALAY_BUFFER_IN, 1, 2, 0})}},
+    {"blocks differ at the ends", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_FAULT, HLY_FAULT,
+     {SEND(0, 1, 0, NO, {HALAY_BUFFER_IN, 0, 2, 0}), RECV(0, 1, 0, NO, RUN(1, 2, 0)),
+      SUM(0, 1, NO, {HALAY_BUFFER_OUT, 1, 2, 0}, {HALAY_BUFFER_IN, 1, 2, 0}, RUN(1, 2, 0)),
+      SEND(1, 0, 0, NO, {HALAY_BUFFER_IN, 1, 2, 0}), RECV(1, 0, 0, NO, RUN(1, 2, 0)),
+      SUM(1, 1, NO, {HALAY_BUFFER_OUT, 1, 2, 0}, RUN(1, 2, 0), {HALAY_BUFFER_IN, 1, 2, 0})}},
+
+    {"gather", HALAY_ALLGATHER, 2, 0, 0, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {COPY(0, NO, OUT(0), IN(0)), SEND(0, 1, 0, NO, IN(0)), RECV(0, 1, 0, NO, OUT(1)),
+      COPY(1, NO, OUT(1), IN(1)), SEND(1, 0, 0, 0, OUT(1)), RECV(1, 0, 0, NO, OUT(0))}},
+    {"gather in place", HALAY_ALLGATHER, 2, 0, 1, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {SEND(0, 1, 0, NO, IN(0)), RECV(0, 1, 0, NO, OUT(1)),
+      SEND(1, 0, 0, NO, OUT(1)), RECV(1, 0, 0, NO, OUT(0))}},
+    {"own block missing", HALAY_ALLGATHER, 2, 0, 0, 2, 0, HLY_WRONG, HLY_WRONG,
+     {SEND(0, 1, 0, NO, IN(0)), RECV(0, 1, 0, NO, OUT(1)),
+      COPY(1, NO, OUT(1), IN(1)), SEND(1, 0, 0, 0, OUT(1)), RECV(1, 0, 0, NO, OUT(0))}},
+
+    {"root hears nothing", HALAY_BROADCAST, 2, 1, 0, 1, 0, HLY_WRONG, HLY_WRONG,
+     {RECV(0, 1, 0, NO, OUT(0)), SEND(1, 0, 0, NO, OUT(0))}},
+    {"root is answered", HALAY_BROADCAST, 2, 1, 0, 1, 0, HLY_RIGHT, HLY_RIGHT,
+     {RECV(0, 1, 0, NO, OUT(0)), SEND(0, 1, 0, NO, NOTHING),
+      SEND(1, 0, 0, NO, OUT(0)), RECV(1, 0, 0, NO, NOTHING)}},
+    {"a send's end taken for arrival", HALAY_BROADCAST, 3, 0, 0, 1, 1, HLY_RIGHT, HLY_WRONG,
+     {SEND(0, 1, 0, NO, OUT(0)), SEND(0, 2, 0, 0, OUT(0)), RECV(0, 1, 0, NO, NOTHING),
+      RECV(1, 0, 0, NO, SCRATCH(0, 0)), RECV(1, 2, 0, NO, NOTHING),
+      COPY(1, 1, OUT(0), SCRATCH(0, 0)), SEND(1, 0, 0, 2, NOTHING), SEND(1, 2, 0, 2, NOTHING),
+      RECV(2, 0, 0, NO, OUT(0)), SEND(2, 1, 0, 0, NOTHING), RECV(2, 1, 0, NO, NOTHING)}},
+
+    {"barrier in two rounds", HALAY_BARRIER, 4, 0, 0, 0, 0, HLY_RIGHT, HLY_RIGHT,
+     {ROUND(0, 1, 3, 0, NO), ROUND(0, 2, 2, 1, 1), ROUND(1, 2, 0, 0, NO), ROUND(1, 3, 3, 1, 1),
+      ROUND(2, 3, 1, 0, NO), ROUND(2, 0, 0, 1, 1), ROUND(3, 0, 2, 0, NO), ROUND(3, 1, 1, 1, 1)}},
+    {"barrier of one round", HALAY_BARRIER, 4, 0, 0, 0, 0, HLY_WRONG, HLY_WRONG,
+     {ROUND(0, 1, 3, 0, NO), ROUND(1, 2, 0, 0, NO), ROUND(2, 3, 1, 0, NO), ROUND(3, 0, 2, 0, NO)}},
+    {"round two before round one", HALAY_BARRIER, 4, 0, 0, 0, 0, HLY_WRONG, HLY_WRONG,
+     {ROUND(0, 1, 3, 0, NO), ROUND(0, 2, 2, 1, 1), ROUND(1, 2, 0, 0, NO), ROUND(1, 3, 3, 1, 1),
+      ROUND(2, 3, 1, 0, NO), ROUND(2, 0, 0, 1, NO), ROUND(3, 0, 2, 0, NO), ROUND(3, 1, 1, 1, 1)}},
+};
+/* clang-format on */
+const uint32_t hly_handmade_count = sizeof hly_handmade / sizeof hly_handmade[0];

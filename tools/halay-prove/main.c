@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - halay-prove: the command line. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "prove.h"
+
+enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000 };
+
+static const char usage[] =
+    "usage: halay-prove [--max N | --ranks LIST] [--planner NAME]\n"
+    "       halay-prove --mutants N [--seed S] [--orders K] [--planner NAME] [--verbose]\n"
+    "       halay-prove --selftest\n"
+    "\n"
+    "Proves every planner's plans for 1 to N ranks (64), in place and not, broadcast for all "
+    "roots\n"
+    "up to 9 ranks and for a few beyond.\n"
+    "\n"
+    "  --ranks LIST    for these numbers of ranks: 2,3,8-16 (up to 4096)\n"
+    "  --planner NAME  only \"ring\", or only \"allreduce/ring\"\n"
+    "  --mutants N     puts faults into plans of 2 to 8 ranks until N of each kind are harmful by\n"
+    "                  the oracle, which executes them in many orders; the prover has to refuse "
+    "all\n"
+    "                  of them. Each kind needs N different ones, or all that turn up. 60 takes\n"
+    "                  seconds and is what CI runs; the long run is --mutants 500.\n"
+    "  --seed S        other mutants and other orders (1)\n"
+    "  --orders K      orders of one set of plans, each with zero and with eager buffering (1000)\n"
+    "  --verbose       prints the harmless mutants that are refused, and why\n"
+    "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
+    "\n"
+    "Exit status: 0, or 1 if anything was refused that must not be, or the other way round.\n";
+
+static int complain(const char *option, const char *value)
+{
+    fprintf(stderr, "halay-prove: %s%s%s; see halay-prove --help\n", option,
+            value != NULL ? " cannot be " : ": no such option", value != NULL ? value : "");
+    return EXIT_USAGE;
+}
+
+static int parse_number(const char *text, uint64_t low, uint64_t high, uint64_t *number)
+{
+    char *end = NULL;
+    if (*text < '0' || *text > '9') {
+        return -1;
+    }
+    *number = strtoull(text, &end, 10);
+    return *end == '\0' && *number >= low && *number <= high ? 0 : -1;
+}
+
+static int parse_ranks(const char *text, uint8_t ranks[])
+{
+    memset(ranks, 0, HLY_RANKS_MAX + 1);
+    for (;;) {
+        char *end = NULL;
+        unsigned long first = strtoul(text, &end, 10);
+        if (end == text) {
+            return -1;
+        }
+        unsigned long last = first;
+        if (*end == '-') {
+            text = end + 1;
+            last = strtoul(text, &end, 10);
+            if (end == text) {
+                return -1;
+            }
+        }
+        if (first < 1 || last < first || last > HLY_RANKS_MAX) {
+            return -1;
+        }
+        memset(ranks + first, 1, last - first + 1);
+        if (*end == '\0') {
+            return 0;
+        }
+        if (*end != ',') {
+            return -1;
+        }
+        text = end + 1;
+    }
+}
+
+static int planner_exists(const hly_options_t *options)
+{
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
+        if (hly_planner_wanted(options, halay_planner_get(planner))) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* One option with its value. -1: no such option or value. */
+static int take_option(hly_options_t *options, const char *option, const char *value)
+{
+    uint64_t number = 0;
+    if (strcmp(option, "--ranks") == 0) {
+        return parse_ranks(value, options->ranks);
+    }
+    if (strcmp(option, "--planner") == 0) {
+        options->planner = value;
+        return planner_exists(options) ? 0 : -1;
+    }
+    if (strcmp(option, "--max") == 0) {
+        if (parse_number(value, 1, HLY_RANKS_MAX, &number) != 0) {
+            return -1;
+        }
+        memset(options->ranks, 0, sizeof options->ranks);
+        memset(options->ranks + 1, 1, number);
+        return 0;
+    }
+    if (strcmp(option, "--mutants") == 0) {
+        int rc = parse_number(value, 1, MUTANTS_MAX, &number);
+        options->mutants = (uint32_t)number;
+        return rc;
+    }
+    if (strcmp(option, "--orders") == 0) {
+        int rc = parse_number(value, 1, ORDERS_MAX, &number);
+        options->orders = (uint32_t)number;
+        return rc;
+    }
+    return parse_number(value, 0, UINT64_MAX, &options->seed);
+}
+
+static int parse(int argc, char **argv, hly_options_t *options)
+{
+    static const char *const known[] = {"--max",     "--ranks", "--planner",
+                                        "--mutants", "--seed",  "--orders"};
+    memset(options, 0, sizeof *options);
+    memset(options->ranks + 1, 1, 64);
+    options->orders = 1000;
+    options->seed = 1;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--selftest") == 0) {
+            options->selftest = 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--verbose") == 0) {
+            options->verbose = 1;
+            continue;
+        }
+        int found = 0;
+        for (size_t k = 0; k < sizeof known / sizeof known[0]; k++) {
+            found |= strcmp(argv[i], known[k]) == 0;
+        }
+        if (!found) {
+            return complain(argv[i], NULL);
+        }
+        if (i + 1 == argc) {
+            return complain(argv[i], "without a value");
+        }
+        if (take_option(options, argv[i], argv[i + 1]) != 0) {
+            return complain(argv[i], argv[i + 1]);
+        }
+        i++;
+    }
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    static hly_options_t options;
+    hly_count_t count = {0, 0};
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        fputs(usage, stdout);
+        return 0;
+    }
+    if (parse(argc, argv, &options) != 0) {
+        return EXIT_USAGE;
+    }
+    if (options.selftest) {
+        hly_selftest(&count);
+    } else if (options.mutants > 0) {
+        hly_campaign(&options, &count);
+    } else {
+        hly_prove(&options, &count);
+    }
+    printf("%llu passed, %llu failed\n", (unsigned long long)count.passed,
+           (unsigned long long)count.failed);
+    return count.failed == 0 && count.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,404 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* program.c - resolves plans to cells, after looking at every index in them. */
+#include "program.h"
+
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SLOTS_MAX = 1 << 14, OPERANDS_MAX = 5 };
+
+static const uint8_t layouts[HALAY_COLLECTIVE_COUNT][2] = {
+    [HALAY_ALLREDUCE] = {HLY_LAYOUT_FULL, HLY_LAYOUT_FULL},
+    [HALAY_BROADCAST] = {HLY_LAYOUT_NONE, HLY_LAYOUT_FULL},
+    [HALAY_ALLGATHER] = {HLY_LAYOUT_OWN, HLY_LAYOUT_FULL},
+    [HALAY_REDUCE_SCATTER] = {HLY_LAYOUT_FULL, HLY_LAYOUT_OWN},
+    [HALAY_BARRIER] = {HLY_LAYOUT_NONE, HLY_LAYOUT_NONE},
+};
+
+uint32_t hly_layout(uint32_t collective, uint32_t buffer)
+{
+    assert(collective < HALAY_COLLECTIVE_COUNT && buffer <= HALAY_BUFFER_OUT);
+    return layouts[collective][buffer];
+}
+
+__attribute__((format(printf, 2, 3))) static int refuse(hly_program_t *program, const char *format,
+                                                        ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(program->fault, sizeof program->fault, format, arguments);
+    va_end(arguments);
+    return -1;
+}
+
+/* ------------------------------------------------------------------ is it a plan at all */
+
+static int check_blocks(hly_program_t *program, uint32_t nranks)
+{
+    uint32_t blocks = program->blocks;
+    uint32_t low = 1;
+    uint32_t high = HLY_ORACLE_BLOCKS_MAX;
+    switch (program->params.collective) {
+    case HALAY_ALLREDUCE:
+        high = nranks;
+        break;
+    case HALAY_ALLGATHER:
+    case HALAY_REDUCE_SCATTER:
+        low = nranks;
+        high = nranks;
+        break;
+    case HALAY_BARRIER:
+        low = 0;
+        high = 0;
+        break;
+    default:
+        break;
+    }
+    return blocks >= low && blocks <= high ? 0 : refuse(program, "%u blocks", blocks);
+}
+
+static int check_heads(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks)
+{
+    assert(nranks >= 1 && nranks <= HLY_ORACLE_RANKS_MAX);
+    uint64_t steps = 0;
+    for (uint32_t rank = 0; rank < nranks; rank++) {
+        const halay_plan_params_t *params = &plans[rank]->params;
+        if (params->nranks != nranks || params->rank != rank ||
+            params->collective != plans[0]->params.collective ||
+            params->root != plans[0]->params.root ||
+            params->in_place != plans[0]->params.in_place ||
+            plans[rank]->blocks != plans[0]->blocks) {
+            return refuse(program, "rank %u: another collective than rank 0", rank);
+        }
+        if (plans[rank]->scratch_slots > SLOTS_MAX) {
+            return refuse(program, "rank %u: %u slots", rank, plans[rank]->scratch_slots);
+        }
+        steps += plans[rank]->nsteps;
+    }
+    program->params = plans[0]->params;
+    program->blocks = plans[0]->blocks;
+    const halay_planner_info_t *info = halay_planner_get(plans[0]->planner);
+    program->in_order = info != NULL && !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
+    if (program->params.collective >= HALAY_COLLECTIVE_COUNT || program->params.root >= nranks ||
+        steps > HLY_ORACLE_STEPS_MAX) {
+        return refuse(program, "no collective that there is, or too long");
+    }
+    return check_blocks(program, nranks);
+}
+
+/* NULL if it is in memory that there is, and that may be written if it is. */
+static const char *check_operand(const halay_plan_t *plan, const halay_operand_t *operand,
+                                 int written)
+{
+    if (operand->buffer > HALAY_BUFFER_SCRATCH || operand->count > plan->blocks) {
+        return "no such buffer, or more blocks than there are";
+    }
+    if (operand->count == 0) {
+        return NULL;
+    }
+    if (operand->buffer == HALAY_BUFFER_SCRATCH) {
+        return operand->slot <= plan->scratch_slots &&
+                       operand->count <= plan->scratch_slots - operand->slot
+                   ? NULL
+                   : "scratch overrun";
+    }
+    if (written && operand->buffer == HALAY_BUFFER_IN && plan->params.in_place == 0) {
+        return "writes to the input";
+    }
+    switch (hly_layout(plan->params.collective, operand->buffer)) {
+    case HLY_LAYOUT_FULL:
+        return NULL;
+    case HLY_LAYOUT_OWN:
+        return operand->count == 1 && operand->first % plan->blocks == plan->params.rank
+                   ? NULL
+                   : "not the block that the buffer has";
+    default:
+        return "a buffer that this collective has not";
+    }
+}
+
+static const char *check_operands(const halay_plan_t *plan, const halay_step_t *step)
+{
+    if (step->operand > plan->noperands || step->noperands > plan->noperands - step->operand) {
+        return "operands that the plan has not";
+    }
+    const halay_operand_t *operands = plan->operands + step->operand;
+    for (uint32_t i = 0; i < step->noperands; i++) {
+        const char *why =
+            check_operand(plan, &operands[i], i == 0 && step->kind != HALAY_STEP_SEND);
+        if (why != NULL) {
+            return why;
+        }
+        if (operands[i].count != operands[0].count ||
+            (operands[i].count > 0 && operands[i].first != operands[0].first)) {
+            return "operands of different blocks";
+        }
+    }
+    return NULL;
+}
+
+/* A REDUCE of one source is let through: what comes of it is seen in the result. */
+static const char *check_step(const halay_plan_t *plan, uint32_t index)
+{
+    static const uint8_t fewest[] = {[HALAY_STEP_SEND] = 1,
+                                     [HALAY_STEP_RECV] = 1,
+                                     [HALAY_STEP_COPY] = 2,
+                                     [HALAY_STEP_REDUCE] = 2,
+                                     [HALAY_STEP_JOIN] = 0};
+    static const uint8_t most[] = {[HALAY_STEP_SEND] = 1,
+                                   [HALAY_STEP_RECV] = 1,
+                                   [HALAY_STEP_COPY] = 2,
+                                   [HALAY_STEP_REDUCE] = OPERANDS_MAX,
+                                   [HALAY_STEP_JOIN] = 0};
+    const halay_step_t *step = &plan->steps[index];
+    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_JOIN ||
+        step->noperands < fewest[step->kind] || step->noperands > most[step->kind]) {
+        return "no such step";
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        if (step->dep[i] != HALAY_STEP_NONE && step->dep[i] >= index) {
+            return "waits for a later step";
+        }
+    }
+    if ((step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) &&
+        step->peer >= plan->params.nranks) {
+        return "a peer that there is not";
+    }
+    return check_operands(plan, step);
+}
+
+/* ------------------------------------------------------------------ building */
+
+/* Cells of a rank: IN, OUT, SCRATCH, less what is shared in place. */
+static void place_buffers(hly_program_t *program, const halay_plan_t *plan)
+{
+    static const uint32_t own = 1;
+    const uint32_t size[3] = {0, program->blocks, own};
+    const halay_plan_params_t *params = &plan->params;
+    uint32_t in = size[hly_layout(params->collective, HALAY_BUFFER_IN)];
+    uint32_t out = size[hly_layout(params->collective, HALAY_BUFFER_OUT)];
+    uint32_t at = program->ncells;
+    program->in[params->rank] = at;
+    program->out[params->rank] = at + in;
+    if (params->in_place && in > 0 && out > 0) {
+        program->out[params->rank] = at;
+        if (params->collective == HALAY_ALLGATHER) {
+            program->in[params->rank] = at + params->rank;
+        }
+        at += in > out ? in : out;
+    } else {
+        at += in + out;
+    }
+    program->scratch[params->rank] = at;
+    program->ncells = at + plan->scratch_slots;
+}
+
+static uint32_t cell_of(const hly_program_t *program, uint32_t rank, const halay_operand_t *operand,
+                        uint32_t i)
+{
+    if (operand->buffer == HALAY_BUFFER_SCRATCH) {
+        return program->scratch[rank] + operand->slot + i;
+    }
+    uint32_t base = operand->buffer == HALAY_BUFFER_IN ? program->in[rank] : program->out[rank];
+    if (hly_layout(program->params.collective, operand->buffer) == HLY_LAYOUT_OWN) {
+        return base;
+    }
+    return base + (uint32_t)(((uint64_t)operand->first + i) % program->blocks);
+}
+
+static void add_run(hly_program_t *program, uint32_t rank, const halay_operand_t *operand,
+                    uint32_t *ncells)
+{
+    hly_run_t *run = &program->runs[program->nruns++];
+    run->cell = *ncells;
+    run->count = operand->count;
+    run->first = operand->count > 0 ? operand->first % program->blocks : 0;
+    run->tag = 0;
+    if (operand->buffer == HALAY_BUFFER_SCRATCH) {
+        run->tag = (1 + operand->slot) << 16 | run->first << 8 | run->count;
+    }
+    for (uint32_t i = 0; i < operand->count; i++) {
+        program->cells[(*ncells)++] = cell_of(program, rank, operand, i);
+    }
+}
+
+/* A target may be a source exactly, not a part of one. */
+static int check_overlap(const hly_program_t *program, const hly_pstep_t *step)
+{
+    if (step->target == HLY_NO_RUN) {
+        return 0;
+    }
+    const hly_run_t *target = &program->runs[step->target];
+    for (uint32_t s = 0; s < step->nsources; s++) {
+        const hly_run_t *source = &program->runs[step->source + s];
+        for (uint32_t i = 0; i < target->count; i++) {
+            for (uint32_t j = 0; j < source->count; j++) {
+                if (i != j &&
+                    program->cells[target->cell + i] == program->cells[source->cell + j]) {
+                    return -1;
+                }
+            }
+        }
+    }
+    return 0;
+}
+
+static uint32_t channel_of(hly_program_t *program, uint32_t from, uint32_t to, uint32_t edge)
+{
+    for (uint32_t i = 0; i < program->nchannels; i++) {
+        const hly_channel_t *channel = &program->channels[i];
+        if (channel->from == from && channel->to == to && channel->edge == edge) {
+            return i;
+        }
+    }
+    program->channels[program->nchannels] = (hly_channel_t){.from = from, .to = to, .edge = edge};
+    return program->nchannels++;
+}
+
+static void add_step(hly_program_t *program, const halay_plan_t *plan, uint32_t index,
+                     uint32_t *ncells)
+{
+    const halay_step_t *from = &plan->steps[index];
+    uint32_t rank = plan->params.rank;
+    hly_pstep_t *step = &program->steps[program->nsteps++];
+    *step = (hly_pstep_t){.kind = from->kind, .rank = rank, .index = index};
+    step->target = HLY_NO_RUN;
+    step->source = program->nruns;
+    step->nsources = from->noperands;
+    step->reads = program->nreads;
+    step->writes = program->nwrites;
+    for (uint32_t i = 0; i < from->noperands; i++) {
+        add_run(program, rank, &plan->operands[from->operand + i], ncells);
+    }
+    uint32_t count = from->noperands > 0 ? program->runs[step->source].count : 0;
+    if (from->noperands > 0 && from->kind != HALAY_STEP_SEND) {
+        step->target = step->source++;
+        step->nsources--;
+        program->nwrites += count;
+    }
+    program->nreads += step->nsources * count;
+    program->nevents++;
+    if (from->kind == HALAY_STEP_SEND) {
+        step->channel = channel_of(program, rank, from->peer, from->edge);
+        program->channels[step->channel].nsends++;
+    } else if (from->kind == HALAY_STEP_RECV) {
+        step->channel = channel_of(program, from->peer, rank, from->edge);
+        program->channels[step->channel].nrecvs++;
+    }
+}
+
+/* Successors and the ends of channels, each list counted first and filled then. */
+static void link_steps(hly_program_t *program, const halay_plan_t *const plans[])
+{
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < program->nchannels; i++) {
+        hly_channel_t *channel = &program->channels[i];
+        program->nevents += channel->nsends * channel->nrecvs;
+        channel->sends = at;
+        channel->recvs = at + channel->nsends;
+        at += channel->nsends + channel->nrecvs;
+        channel->nsends = 0;
+        channel->nrecvs = 0;
+    }
+    uint32_t nnext = 0;
+    uint32_t base = 0;
+    for (uint32_t g = 0; g < program->nsteps; g++) {
+        hly_pstep_t *step = &program->steps[g];
+        const halay_plan_t *plan = plans[step->rank];
+        base = g - step->index;
+        step->next = nnext;
+        for (uint32_t i = step->index + 1; i < plan->nsteps; i++) {
+            for (uint32_t d = 0; d < 2; d++) {
+                if (plan->steps[i].dep[d] == step->index) {
+                    program->next[nnext++] = base + i;
+                    program->steps[base + i].need++;
+                }
+            }
+        }
+        step->nnext = nnext - step->next;
+        hly_channel_t *channel = &program->channels[step->channel];
+        if (step->kind == HALAY_STEP_SEND) {
+            program->ends[channel->sends + channel->nsends++] = g;
+        } else if (step->kind == HALAY_STEP_RECV) {
+            program->ends[channel->recvs + channel->nrecvs++] = g;
+        }
+    }
+}
+
+static int allocate(hly_program_t *program, uint32_t nsteps, uint32_t nruns, uint32_t ncells)
+{
+    program->steps = calloc(nsteps + 1, sizeof *program->steps);
+    program->runs = calloc(nruns + 1, sizeof *program->runs);
+    program->cells = calloc(ncells + 1, sizeof *program->cells);
+    program->next = calloc(2 * (size_t)nsteps + 1, sizeof *program->next);
+    program->channels = calloc(nsteps + 1, sizeof *program->channels);
+    program->ends = calloc(nsteps + 1, sizeof *program->ends);
+    return program->steps != NULL && program->runs != NULL && program->cells != NULL &&
+                   program->next != NULL && program->channels != NULL && program->ends != NULL
+               ? 0
+               : HALAY_ENOMEM;
+}
+
+static int check_all(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks,
+                     uint32_t total[3])
+{
+    if (check_heads(program, plans, nranks) != 0) {
+        return -1;
+    }
+    for (uint32_t rank = 0; rank < nranks; rank++) {
+        const halay_plan_t *plan = plans[rank];
+        for (uint32_t i = 0; i < plan->nsteps; i++) {
+            const char *why = check_step(plan, i);
+            if (why != NULL) {
+                return refuse(program, "rank %u, step %u: %s", rank, i, why);
+            }
+            const halay_step_t *step = &plan->steps[i];
+            total[1] += step->noperands;
+            total[2] +=
+                step->noperands > 0 ? step->noperands * plan->operands[step->operand].count : 0;
+        }
+        total[0] += plan->nsteps;
+    }
+    return 0;
+}
+
+int hly_program_init(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks)
+{
+    memset(program, 0, sizeof *program);
+    uint32_t total[3] = {0, 0, 0};
+    if (check_all(program, plans, nranks, total) != 0) {
+        return 0;
+    }
+    if (allocate(program, total[0], total[1], total[2]) != 0) {
+        return HALAY_ENOMEM;
+    }
+    uint32_t ncells = 0;
+    for (uint32_t rank = 0; rank < nranks; rank++) {
+        place_buffers(program, plans[rank]);
+        program->nsteps_of[rank] = plans[rank]->nsteps;
+        for (uint32_t i = 0; i < plans[rank]->nsteps; i++) {
+            add_step(program, plans[rank], i, &ncells);
+            if (check_overlap(program, &program->steps[program->nsteps - 1]) != 0) {
+                refuse(program, "rank %u, step %u: overlaps itself", rank, i);
+                return 0;
+            }
+        }
+    }
+    assert(ncells == total[2] && program->nsteps == total[0] && program->nruns == total[1]);
+    link_steps(program, plans);
+    return 0;
+}
+
+void hly_program_finish(hly_program_t *program)
+{
+    free(program->steps);
+    free(program->runs);
+    free(program->cells);
+    free(program->next);
+    free(program->channels);
+    free(program->ends);
+    memset(program, 0, sizeof *program);
+}

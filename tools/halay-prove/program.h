@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * program.h - the plans of all ranks, resolved for execution: every operand is a list of cells, one
+ * cell a block or scratch slot, in a single numbering over all ranks. Memory that is the same (in
+ * place) is the same cell.
+ */
+#ifndef HALAY_PROVE_PROGRAM_H
+#define HALAY_PROVE_PROGRAM_H
+
+#include "oracle.h"
+
+/* An operand. tag tells apart how packed blocks were written to scratch; 0 elsewhere. */
+typedef struct hly_run {
+    uint32_t cell; /* index of its first one in program->cells */
+    uint32_t first;
+    uint32_t count;
+    uint32_t tag;
+} hly_run_t;
+
+typedef struct hly_pstep {
+    uint32_t kind;
+    uint32_t rank;
+    uint32_t index;   /* in its rank's plan */
+    uint32_t channel; /* SEND, RECV */
+    uint32_t target;  /* run it writes, or HLY_NO_RUN */
+    uint32_t source;  /* first run it reads */
+    uint32_t nsources;
+    uint32_t reads;  /* index of its first cell in the machine's reads */
+    uint32_t writes; /* and writes */
+    uint32_t need;   /* predecessors */
+    uint32_t next;   /* index of its first successor in program->next */
+    uint32_t nnext;
+} hly_pstep_t;
+
+#define HLY_NO_RUN UINT32_MAX
+
+/* All messages of one name (sender, receiver, edge): one of each, unless the plan is damaged. */
+typedef struct hly_channel {
+    uint32_t from;
+    uint32_t to;
+    uint32_t edge;
+    uint32_t sends; /* index of the first one in program->ends, and how many */
+    uint32_t nsends;
+    uint32_t recvs;
+    uint32_t nrecvs;
+} hly_channel_t;
+
+typedef struct hly_program {
+    halay_plan_params_t params; /* rank means nothing */
+    uint32_t blocks;
+    uint32_t in_order; /* 1: reduces in the order of ranks, as its planner's entry says */
+    uint32_t nsteps, nruns, ncells, nchannels;
+    uint32_t nreads, nwrites; /* cells of all sources, and of all targets */
+    uint32_t nevents;         /* at most so many can be possible at once */
+    hly_pstep_t *steps;
+    hly_run_t *runs;
+    uint32_t *cells; /* of all runs; those of one step's sources follow one another */
+    uint32_t *next;
+    hly_channel_t *channels;
+    uint32_t *ends;
+    uint32_t in[HLY_ORACLE_RANKS_MAX]; /* cell of the first block */
+    uint32_t out[HLY_ORACLE_RANKS_MAX];
+    uint32_t scratch[HLY_ORACLE_RANKS_MAX];
+    uint32_t nsteps_of[HLY_ORACLE_RANKS_MAX];
+    char fault[192]; /* why these are no plans; empty if they are */
+} hly_program_t;
+
+enum { HLY_LAYOUT_NONE = 0, HLY_LAYOUT_FULL, HLY_LAYOUT_OWN };
+uint32_t hly_layout(uint32_t collective, uint32_t buffer);
+
+/* 0, also with a fault (then only `fault` counts), or HALAY_ENOMEM. Finish it in any case. */
+int hly_program_init(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks);
+void hly_program_finish(hly_program_t *program);
+
+#endif

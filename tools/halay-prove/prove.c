@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prove.c - proves every plan that the planners make, and adds up. */
+#include "prove.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ALL_ROOTS_RANKS_MAX = 9, REASONS_MAX = 10 };
+
+typedef struct row {
+    uint32_t first, last; /* ranks */
+    uint64_t proofs, plans, steps, messages;
+    uint32_t rounds, reduce_depth;
+    uint64_t refused;
+    double seconds;
+} row_t;
+
+int hly_plans_make(uint32_t planner, uint32_t nranks, uint32_t root, uint32_t in_place,
+                   halay_plan_t *plans[])
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    assert(info != NULL);
+    for (uint32_t rank = 0; rank < nranks; rank++) {
+        const halay_plan_params_t params = {info->collective, nranks, rank, root, in_place};
+        int rc = halay_plan_make(planner, &params, &plans[rank]);
+        if (rc != 0) {
+            hly_plans_free(plans, rank);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+void hly_plans_free(halay_plan_t *plans[], uint32_t nranks)
+{
+    for (uint32_t rank = 0; rank < nranks; rank++) {
+        halay_plan_free(plans[rank]);
+        plans[rank] = NULL;
+    }
+}
+
+int hly_planner_wanted(const hly_options_t *options, const halay_planner_info_t *info)
+{
+    if (options->planner == NULL || strcmp(options->planner, info->name) == 0) {
+        return 1;
+    }
+    const char *collective = halay_collective_name((halay_collective_t)info->collective);
+    size_t length = strlen(collective);
+    return strncmp(options->planner, collective, length) == 0 && options->planner[length] == '/' &&
+           strcmp(options->planner + length + 1, info->name) == 0;
+}
+
+int hly_planner_takes(const halay_planner_info_t *info, uint32_t nranks)
+{
+    return !(info->restrictions & HALAY_PLANNER_POWER_OF_TWO) || (nranks & (nranks - 1)) == 0;
+}
+
+static double now_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void complain(row_t *row, const halay_planner_info_t *info, uint32_t nranks, uint32_t root,
+                     uint32_t in_place, const char *reason)
+{
+    if (row->refused++ < REASONS_MAX) {
+        printf("FAILED %s/%s, %u ranks, root %u, in_place %u: %s\n",
+               halay_collective_name((halay_collective_t)info->collective), info->name, nranks,
+               root, in_place, reason);
+    }
+}
+
+static void prove_one(row_t *row, uint32_t planner, uint32_t nranks, uint32_t root,
+                      uint32_t in_place, halay_plan_t *plans[])
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    int rc = hly_plans_make(planner, nranks, root, in_place, plans);
+    if (rc != 0) {
+        complain(row, info, nranks, root, in_place, halay_strerror(rc));
+        return;
+    }
+    halay_proof_t proof;
+    memset(&proof, 0, sizeof proof);
+    proof.size = sizeof proof;
+    rc = halay_plan_prove((const halay_plan_t *const *)plans, nranks, &proof);
+    if (rc != 0) {
+        complain(row, info, nranks, root, in_place, proof.reason);
+    } else {
+        row->first = row->first == 0 ? nranks : row->first;
+        row->last = nranks;
+        row->proofs++;
+        row->plans += nranks;
+        row->steps += proof.steps;
+        row->messages += proof.messages;
+        row->rounds = proof.rounds > row->rounds ? proof.rounds : row->rounds;
+        row->reduce_depth =
+            proof.reduce_depth > row->reduce_depth ? proof.reduce_depth : row->reduce_depth;
+    }
+    hly_plans_free(plans, nranks);
+}
+
+/* 1 if this root is to be proved: all of a small communicator, else ends, middle and neighbours. */
+static int root_wanted(uint32_t root, uint32_t nranks)
+{
+    return nranks <= ALL_ROOTS_RANKS_MAX || root <= 1 || root == nranks / 2 || root == nranks - 1;
+}
+
+/* A planner may not turn down what its restrictions allow; what they do not, it must. */
+static void prove_ranks(row_t *row, uint32_t planner, uint32_t nranks, halay_plan_t *plans[])
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    for (uint32_t in_place = 0; in_place < 2; in_place++) {
+        if (!hly_planner_takes(info, nranks)) {
+            int rc = hly_plans_make(planner, nranks, 0, in_place, plans);
+            if (rc != HALAY_EUNSUPPORTED) {
+                complain(row, info, nranks, 0, in_place, "made against its restrictions");
+                hly_plans_free(plans, rc == 0 ? nranks : 0);
+            }
+            continue;
+        }
+        for (uint32_t root = 0; root < nranks; root++) {
+            if ((info->collective == HALAY_BROADCAST || root == 0) && root_wanted(root, nranks)) {
+                prove_one(row, planner, nranks, root, in_place, plans);
+            }
+        }
+    }
+}
+
+static void print_row(const halay_planner_info_t *info, const row_t *row)
+{
+    char ranks[32];
+    snprintf(ranks, sizeof ranks, "%u-%u", row->first, row->last);
+    printf("%-18s %-15s %8s %8llu %8llu %11llu %10llu %7u %7u %9.3f\n", info->name,
+           halay_collective_name((halay_collective_t)info->collective), ranks,
+           (unsigned long long)row->proofs, (unsigned long long)row->plans,
+           (unsigned long long)row->steps, (unsigned long long)row->messages, row->rounds,
+           row->reduce_depth, row->seconds);
+}
+
+void hly_prove(const hly_options_t *options, hly_count_t *count)
+{
+    halay_plan_t **plans = calloc(HLY_RANKS_MAX, sizeof *plans);
+    if (plans == NULL) {
+        printf("FAILED: no memory\n");
+        count->failed++;
+        return;
+    }
+    printf("%-18s %-15s %8s %8s %8s %11s %10s %7s %7s %9s\n", "planner", "collective", "ranks",
+           "proofs", "plans", "steps", "messages", "rounds", "reduces", "seconds");
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
+        const halay_planner_info_t *info = halay_planner_get(planner);
+        if (!hly_planner_wanted(options, info)) {
+            continue;
+        }
+        row_t row;
+        memset(&row, 0, sizeof row);
+        double begin = now_s();
+        for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++) {
+            if (options->ranks[nranks]) {
+                prove_ranks(&row, planner, nranks, plans);
+            }
+        }
+        row.seconds = now_s() - begin;
+        print_row(info, &row);
+        count->passed += row.proofs;
+        count->failed += row.refused;
+    }
+    printf("rounds: the longest chain of messages; reduces: the most on a path to an output\n");
+    free(plans);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* prove.h - what the tool can be asked for. Each part prints its table and counts. */
+#ifndef HALAY_PROVE_PROVE_H
+#define HALAY_PROVE_PROVE_H
+
+#include "oracle.h"
+
+typedef struct hly_count {
+    uint64_t passed;
+    uint64_t failed;
+} hly_count_t;
+
+enum { HLY_RANKS_MAX = 4096 };
+
+typedef struct hly_options {
+    const char *planner;              /* only these: "ring", or "allreduce/ring"; NULL: all */
+    uint8_t ranks[HLY_RANKS_MAX + 1]; /* 1: prove for so many */
+    uint32_t mutants;                 /* non-harmless ones of a kind; 0: prove instead */
+    uint32_t orders;
+    uint64_t seed;
+    uint32_t selftest;
+    uint32_t verbose;
+} hly_options_t;
+
+/* The plans of all ranks; freed by hly_plans_free. Also the errors of halay_plan_make. */
+int hly_plans_make(uint32_t planner, uint32_t nranks, uint32_t root, uint32_t in_place,
+                   halay_plan_t *plans[]);
+void hly_plans_free(halay_plan_t *plans[], uint32_t nranks);
+/* 1 if the option --planner lets it through. */
+int hly_planner_wanted(const hly_options_t *options, const halay_planner_info_t *info);
+/* 1 if the planner says that it makes plans for so many ranks. */
+int hly_planner_takes(const halay_planner_info_t *info, uint32_t nranks);
+
+void hly_prove(const hly_options_t *options, hly_count_t *count);
+void hly_campaign(const hly_options_t *options, hly_count_t *count);
+void hly_selftest(hly_count_t *count);
+
+#endif
