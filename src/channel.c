@@ -327,6 +327,29 @@ void hly_channel_withdraw(halay_request_t *r)
     }
 }
 
+/*
+ * Keys die with their registration and a way that still holds our memory is given up: hard on the
+ * connection, so only for peers that have not answered in time.
+ */
+void hly_channel_force(halay_request_t *r)
+{
+    halay_context_t *ctx = r->context;
+    for (uint32_t i = 0; r->ran && i < r->plan->plan->nsteps; i++) {
+        uint32_t landing = r->run[i].landing;
+        if (landing && tag_withdrawn(ctx, &ctx->landings[landing - 1]))
+            landing_close(ctx, &ctx->landings[landing - 1]);
+    }
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        struct hly_peer *peer = HLY_OF(l, struct hly_out, link)->peer;
+        if (!peer || !peer->ep)
+            continue;
+        ctx->transport_ops->disconnect(ctx->transport, peer->ep); /* its sends end with an error */
+        peer->ep = NULL;
+        peer->dead = true;
+        snprintf(peer->evidence, sizeof(peer->evidence), "it did not answer in time");
+    }
+}
+
 void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer)
 {
     while (!hly_link_empty(&peer->queue))

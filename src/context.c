@@ -172,6 +172,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->requests);
     hly_link_init(&ctx->orphans);
     hly_link_init(&ctx->outs_free);
+    hly_link_init(&ctx->outs_flying);
 }
 
 static int count_cpus(void)
@@ -214,17 +215,22 @@ free_context:
     return HALAY_ENOMEM;
 }
 
+static void free_outs(struct hly_link *list)
+{
+    while (!hly_link_empty(list)) {
+        struct hly_out *out = HLY_OF(list->next, struct hly_out, link);
+        hly_link_remove(&out->link);
+        free(out);
+    }
+}
+
 static void free_peers(halay_context_t *ctx)
 {
     for (uint32_t i = 0; i <= ctx->peer_mask; i++)
         while (ctx->peer_table[i]) {
             struct hly_peer *p = ctx->peer_table[i];
             ctx->peer_table[i] = p->hash_next;
-            while (!hly_link_empty(&p->queue)) {
-                struct hly_out *out = HLY_OF(p->queue.next, struct hly_out, link);
-                hly_link_remove(&out->link);
-                free(out);
-            }
+            free_outs(&p->queue);
             ctx->transport_ops->disconnect(ctx->transport, p->ep);
             free(p);
         }
@@ -238,11 +244,6 @@ static void free_lists(halay_context_t *ctx)
         hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));
     while (!hly_link_empty(&ctx->freed_comms))
         hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
-    while (!hly_link_empty(&ctx->outs_free)) {
-        struct hly_out *out = HLY_OF(ctx->outs_free.next, struct hly_out, link);
-        hly_link_remove(&out->link);
-        free(out);
-    }
     while (ctx->certificates) {
         struct hly_certificate *next = ctx->certificates->next;
         free(ctx->certificates);
@@ -260,6 +261,8 @@ static void destroy(halay_context_t *ctx)
         ctx->device_ops->close(ctx->device);
     if (ctx->transport)
         ctx->transport_ops->close(ctx->transport);
+    free_outs(&ctx->outs_flying); /* the transport held their payload till now */
+    free_outs(&ctx->outs_free);
     if (ctx->boot)
         ctx->boot_ops->close(ctx->boot);
     while (ctx->nplugins)

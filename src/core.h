@@ -179,6 +179,7 @@ struct hly_fault {
     bool raised;   /* this rank knows of a failure */
     bool entered;  /* and its call has been made: it takes part in the agreement */
     bool slow;     /* someone is dead or absent: ends by time, not by rounds */
+    bool started; /* round 0 is sent */
     uint32_t round;       /* next to be heard */
     uint32_t heard;       /* bits: rounds that came */
     uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
@@ -284,7 +285,7 @@ struct halay_context {
     uint32_t norphans;
     uint64_t gone_ids[64];       /* of communicators whose memory is used again */
     uint32_t ngone;
-    struct hly_link outs_free;
+    struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
     struct hly_certificate *certificates;
@@ -380,6 +381,8 @@ void hly_channel_revoked(halay_context_t *context, const struct hly_header *head
                          struct hly_peer *peer);
 /* Cancels what the transport does not hold, withdraws what was announced. */
 void hly_channel_withdraw(halay_request_t *request);
+/* The same without asking anyone, when the time for asking is over. */
+void hly_channel_force(halay_request_t *request);
 void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer);
 
 /* ---------------------------------------------------------------- match.c */

@@ -7,7 +7,8 @@
  * graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the ranks.
  *   ALARM  to all of these at once, on entering: spreads the news in L hops.
  *   ROUND  k to r + 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has
- *          the best of the verdicts with which the ranks entered; so all have the same.
+ *          the best of the verdicts with which the ranks entered; so all have the same. A rank sends
+ *          round 0 only when its buffers are withdrawn, so nobody leaves while it is asked to withdraw.
  * Someone dead is not waited for. Someone absent (has not made the call, or hangs) is named after a
  * quarter of the grace time, and the agreement ends with it: then by time, improvements being passed on.
  */
@@ -189,8 +190,6 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     by_time(f, &f->verdict);
     comm->context->timer_ns = 0;
     alarm_all(comm, slot);
-    if (rounds_of(comm))
-        send_verdict(comm, slot, HLY_ROUND, 0);
     hly_channel_withdraw(r);
     hly_fault_progress(comm, slot);
 }
@@ -216,15 +215,24 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
     uint32_t rounds = rounds_of(comm);
+    bool quiet = hly_link_empty(&r->flying) && !r->landings;
+    bool late = hly_now_ns() >= f->deadline_ns;
+    if (late && !quiet) {
+        hly_channel_force(r);
+        quiet = hly_link_empty(&r->flying) && !r->landings;
+    }
+    if (!quiet)
+        return;
+    if (!f->started && rounds)
+        send_verdict(comm, slot, HLY_ROUND, 0);
+    f->started = true;
     while (f->round < rounds &&
            ((f->heard >> f->round & 1) || is_dead(comm, from_of(comm, f->round)))) {
         f->round++;
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
     }
-    if (f->round < rounds && hly_now_ns() < f->deadline_ns)
-        return;
-    if (hly_link_empty(&r->flying) && !r->landings)
+    if (f->round == rounds || late)
         conclude(comm, slot);
 }
 

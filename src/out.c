@@ -195,7 +195,8 @@ static void accepted(halay_context_t *context, struct hly_out *out)
         hly_link_remove(&out->link);
         hly_link_append(&out->request->flying, &out->link);
     } else {
-        hly_link_remove(&out->link); /* a control message: found again by its cookie */
+        hly_link_remove(&out->link);
+        hly_link_append(&context->outs_flying, &out->link);
     }
 }
 
@@ -264,9 +265,8 @@ void hly_out_cancel(halay_context_t *context, struct hly_out *out)
     halay_request_t *r = out->request;
     hly_link_remove(&out->link);
     if (out->flying) { /* some of it is with the transport: wait for that */
-        assert(r);
         out->accepted = true;
-        hly_link_append(&r->flying, &out->link);
+        hly_link_append(r ? &r->flying : &context->outs_flying, &out->link);
         return;
     }
     if (r)

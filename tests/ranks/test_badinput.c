@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One rank makes a wrong call, for p = 2 to 9, every algorithm, every kind of mistake, on each single
+ * rank: all ranks must return the same error with the same words, long before the deadline; and the
+ * communicator must be good for the next call.
+ */
+#include <halay/plan.h>
+#include <pthread.h>
+#include <string.h>
+
+#include "ranks.h"
+
+#define COUNT    24
+#define ROOM     300000
+#define SOON_NS  5000000000ull
+
+enum mistake { COUNT_SMALL, COUNT_LARGE, TYPE, OP, COLLECTIVE, ROOT, NULL_BUFFER, NO_TYPE, NO_OP,
+               NO_ROOT, OVERLAP, IN_PLACE, FREED, HUGE_COUNT, MISTAKES };
+
+static const char *const names[] = {"smaller count", "larger count", "type", "operation",
+                                    "collective", "root", "NULL buffer", "no such type",
+                                    "no such operation", "no such root", "overlap", "in place",
+                                    "freed communicator", "negative count"};
+
+struct board { /* what each rank got, compared by rank 0 */
+    pthread_barrier_t barrier;
+    halay_verdict_t verdict[RANKS_MAX];
+    int code[RANKS_MAX];
+};
+
+struct args {
+    char *in, *out;
+    size_t count;
+    halay_type_t type;
+    halay_op_t op;
+    int root;
+    halay_collective_t collective;
+};
+
+static int call(const struct args *a, halay_comm_t *comm)
+{
+    switch (a->collective) {
+    case HALAY_ALLREDUCE:
+        return halay_allreduce(a->in, a->out, a->count, a->type, a->op, comm);
+    case HALAY_BROADCAST:
+        return halay_broadcast(a->out, a->count, a->type, a->root, comm);
+    case HALAY_ALLGATHER:
+        return halay_allgather(a->in, a->out, a->count, a->type, comm);
+    case HALAY_REDUCE_SCATTER:
+        return halay_reduce_scatter(a->in, a->out, a->count, a->type, a->op, comm);
+    default:
+        return halay_barrier(comm);
+    }
+}
+
+/* Turns right arguments into wrong ones. 0: this mistake cannot be made with this collective. */
+static int spoil(struct args *a, enum mistake m, int nranks)
+{
+    bool reduces = a->collective == HALAY_ALLREDUCE || a->collective == HALAY_REDUCE_SCATTER;
+    bool rooted = a->collective == HALAY_BROADCAST, data = a->collective != HALAY_BARRIER;
+    switch (m) {
+    case COUNT_SMALL:
+        a->count = 0;
+        return data;
+    case COUNT_LARGE:
+        a->count = 20000;
+        return data;
+    case TYPE:
+        a->type = HALAY_UINT32;
+        return data;
+    case OP:
+        a->op = HALAY_MAX;
+        return reduces;
+    case COLLECTIVE:
+        a->collective = data ? HALAY_BARRIER : HALAY_ALLREDUCE;
+        return 1;
+    case ROOT:
+        a->root = (a->root + 1) % nranks;
+        return rooted;
+    case NULL_BUFFER:
+        a->out = NULL;
+        return data;
+    case NO_TYPE:
+        a->type = (halay_type_t)99;
+        return data;
+    case NO_OP:
+        a->op = (halay_op_t)-1;
+        return reduces;
+    case NO_ROOT:
+        a->root = nranks;
+        return rooted;
+    case OVERLAP:
+        a->in = a->out + 4;
+        return data && !rooted;
+    case IN_PLACE:
+        a->in = (char *)(uintptr_t)HALAY_IN_PLACE;
+        return data && !rooted;
+    case HUGE_COUNT:
+        a->count = (size_t)-1;
+        return data;
+    default:
+        return 1;
+    }
+}
+
+static void compare(const struct rank *r, const struct board *b, enum mistake m, int wrong)
+{
+    const char *who = names[m];
+    for (int k = 0; k < r->nranks; k++) {
+        const halay_verdict_t *v = &b->verdict[k];
+        CHECK(b->code[k] < 0 && b->code[k] != HALAY_ETIMEOUT && b->code[k] != HALAY_EPEER,
+              "%s on rank %d of %d: rank %d got %s", who, wrong, r->nranks, k,
+              halay_strerror(b->code[k]));
+        CHECK(b->code[k] == b->code[0] && !strcmp(v->text, b->verdict[0].text),
+              "%s on rank %d of %d:\n rank 0: %s\n rank %d: %s", who, wrong, r->nranks,
+              b->verdict[0].text, k, v->text);
+        CHECK(v->code == b->code[k] && v->text[0] && v->host[0], "%s: no verdict", who);
+        CHECK(b->code[k] == HALAY_EMISMATCH || v->rank == wrong, "%s on rank %d: blames %d", who,
+              wrong, v->rank);
+        CHECK(b->code[k] != HALAY_EMISMATCH || v->rank == wrong || v->other == wrong || r->nranks > 2,
+              "%s on rank %d: blames %d and %d", who, wrong, v->rank, v->other);
+    }
+}
+
+static void one(struct rank *r, halay_collective_t collective, enum mistake m, int wrong, char *room)
+{
+    struct board *b = r->arg;
+    struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, collective};
+    halay_comm_t *comm;
+    if (!spoil(&a, m, r->nranks))
+        return;
+    if (r->rank != wrong)
+        a = (struct args){room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, collective};
+    CHECK(halay_comm_dup(r->world, &comm) == 0, "dup");
+    if (m == FREED && r->rank == wrong)
+        CHECK(halay_comm_free(comm) == 0, "free");
+    uint64_t start = ranks_now_ns();
+    b->code[r->rank] = call(&a, comm);
+    CHECK(ranks_now_ns() - start < SOON_NS, "%s on rank %d of %d: rank %d waited for the deadline",
+          names[m], wrong, r->nranks, r->rank);
+    b->verdict[r->rank].size = sizeof(halay_verdict_t);
+    CHECK(halay_comm_verdict(comm, &b->verdict[r->rank]) == 0, "verdict");
+    pthread_barrier_wait(&b->barrier);
+    if (r->rank == 0)
+        compare(r, b, m, wrong);
+    pthread_barrier_wait(&b->barrier);
+    if (m == FREED) {
+        if (r->rank != wrong)
+            halay_comm_free(comm);
+        return;
+    }
+    int32_t mine = r->rank + 1, sum = 0;
+    int rc = halay_allreduce(&mine, &sum, 1, HALAY_INT32, HALAY_SUM, comm);
+    CHECK(rc == 0 && sum == r->nranks * (r->nranks + 1) / 2, "after %s on rank %d of %d: %s",
+          names[m], wrong, r->nranks, halay_strerror(rc));
+    CHECK(halay_comm_free(comm) == 0, "free");
+}
+
+static void all(struct rank *r)
+{
+    char *room = calloc(2, ROOM * (size_t)r->nranks);
+    CHECK(room, "no memory");
+    for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
+        for (int m = 0; m < MISTAKES; m++)
+            for (int wrong = 0; wrong < r->nranks; wrong++)
+                one(r, (halay_collective_t)c, (enum mistake)m, wrong, room);
+    free(room);
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const algorithms[] = {
+        NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
+        "allreduce=circulant,allgather=circulant,reduce_scatter=circulant"};
+    halay_inproc_faults_t faults = {.seed = 5, .delay_polls_max = 3, .reorder = 1,
+                                    .late_put_polls = 3, .eager_bytes = 64};
+    setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    for (int p = 2; p <= 9; p++)
+        for (int a = 0; a < 3; a++) {
+            if (argc > 1 && atoi(argv[1]) != p)
+                continue;
+            struct board board;
+            pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
+            struct ranks_options o = {.nranks = p, .shm = a == 0, .faults = &faults,
+                                      .algorithm = algorithms[a]};
+            ranks_run(&o, all, &board);
+            pthread_barrier_destroy(&board.barrier);
+        }
+    return 0;
+}
