@@ -143,14 +143,6 @@ def _c_reduction(
     return _C_OPS[op], prescale, postscale
 
 
-def _written(tensor: torch.Tensor) -> Any:
-    def finish(_of: Session, _ticket: int) -> torch.Tensor:
-        touched(tensor)
-        return tensor
-
-    return finish
-
-
 def _warn_graph(tensor: torch.Tensor, kind: str) -> None:
     if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
         warnings.warn(
@@ -159,6 +151,11 @@ def _warn_graph(tensor: torch.Tensor, kind: str) -> None:
             UserWarning,
             stacklevel=4,
         )
+
+
+def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """A copy times factor, in float64, truncated toward zero: as Horovod does."""
+    return (tensor.to(torch.float64) * factor).to(tensor.dtype)
 
 
 def _allreduce(
@@ -171,23 +168,28 @@ def _allreduce(
 ) -> int:
     open_session = _session.session()
     type_ = type_of(tensor, "allreduce", name)
+    what = describe(tensor, "allreduce", name)
     c_op, prescale, postscale = _c_reduction(
-        describe(tensor, "allreduce", name), tensor, op, prescale, postscale, open_session.size
+        what, tensor, op, prescale, postscale, open_session.size
     )
     if not lib.halay_op_takes(c_op, type_):
-        raise TypeError(
-            f"{describe(tensor, 'allreduce', name)}: op {_OP_NAMES[op]} does not take this dtype"
-        )
+        raise TypeError(f"{what}: op {_OP_NAMES[op]} does not take this dtype")
     out = torch.empty_like(tensor, requires_grad=False) if output is None else output
+    sent, after = tensor, 1.0
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # The library scales inexact types only.
+        if prescale != 1.0:
+            sent = _scaled_integers(tensor, prescale)
+        prescale, postscale, after = 1.0, 1.0, postscale
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
             lib.halay_trainer_allreduce(
                 trainer,
                 encoded,
-                address(tensor),
+                address(sent),
                 address(out),
-                tensor.numel(),
+                out.numel(),
                 type_,
                 c_op,
                 prescale,
@@ -196,7 +198,13 @@ def _allreduce(
             )
         )
 
-    return open_session.submit("allreduce", name, start, (tensor, out), _written(out))
+    def finish(_of: Session, _ticket: int) -> torch.Tensor:
+        if after != 1.0:
+            out.copy_(_scaled_integers(out, after))
+        touched(out)
+        return out
+
+    return open_session.submit("allreduce", name, start, (sent, out), finish)
 
 
 def allreduce_async(
@@ -327,7 +335,11 @@ def _broadcast(tensor: torch.Tensor, root_rank: int, name: str | None) -> int:
             )
         )
 
-    return open_session.submit("broadcast", name, start, tensor, _written(tensor))
+    def finish(_of: Session, _ticket: int) -> torch.Tensor:
+        touched(tensor)
+        return tensor
+
+    return open_session.submit("broadcast", name, start, tensor, finish)
 
 
 def _copy_for_broadcast(tensor: torch.Tensor, name: str | None) -> torch.Tensor:

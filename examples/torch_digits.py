@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trains a small convolutional network on scikit-learn's handwritten digits (1,797 images of 8x8).
+
+Written as for Horovod: the same file runs alone (python examples/torch_digits.py) and on many
+ranks (halayrun -np 4 python examples/torch_digits.py). The global batch is the same for any number
+of ranks, so more ranks each do less.
+"""
+
+import argparse
+import hashlib
+import json
+import os
+import time
+
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+import halay.torch as hvd
+
+
+class Net(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
+        self.conv2 = torch.nn.Conv2d(16, 32, 3, padding=1)
+        self.fc1 = torch.nn.Linear(32 * 4 * 4, 64)
+        self.fc2 = torch.nn.Linear(64, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = F.relu(self.conv1(x))
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = F.relu(self.fc1(x.flatten(1)))
+        return self.fc2(x)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--epochs", type=int, default=12)
+    parser.add_argument("--batch-size", type=int, default=48, help="of all ranks together")
+    parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--seed", type=int, default=42)
+    parser.add_argument("--checkpoint", default="digits.pt", help="written by rank 0")
+    parser.add_argument("--trace", help="write a Chrome trace of the last epoch to this file")
+    args = parser.parse_args()
+    if args.epochs < 1 or args.batch_size < 1:
+        parser.error("--epochs and --batch-size have to be positive")
+    return args
+
+
+def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
+    """Training and held-out test images: a fixed split of 80 to 20."""
+    digits = load_digits()
+    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
+    labels = torch.tensor(digits.target, dtype=torch.int64)
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
+    held_out = len(labels) // 5
+    test, train = order[:held_out], order[held_out:]
+    return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
+
+
+def train_epoch(model, optimizer, loader, spans) -> float:
+    """Returns the mean loss over all ranks. spans gets (begin, end) of each backward pass."""
+    model.train()
+    total, batches = 0.0, 0
+    for images, labels in loader:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(images), labels)
+        begin_ns = time.monotonic_ns()
+        loss.backward()
+        spans.append((begin_ns, time.monotonic_ns()))
+        optimizer.step()
+        total += loss.item()
+        batches += 1
+    return hvd.allreduce(torch.tensor(total / batches), name="mean_loss").item()
+
+
+def evaluate(model, data: TensorDataset) -> float:
+    """Accuracy: each rank looks at its shard, the counts are summed."""
+    model.eval()
+    images, labels = (t[hvd.rank() :: hvd.size()] for t in data.tensors)
+    with torch.no_grad():
+        right = (model(images).argmax(1) == labels).sum()
+    counts = torch.stack([right, torch.tensor(len(labels))])
+    right, all_ = hvd.allreduce(counts, op=hvd.Sum, name="accuracy").tolist()
+    return right / all_
+
+
+def fingerprint(model) -> str:
+    """SHA-256 of all parameter bytes."""
+    digest = hashlib.sha256()
+    for parameter in model.parameters():
+        digest.update(parameter.detach().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def write_trace(path: str, spans, records) -> str:
+    """Writes all ranks' backward passes and allreduces. Returns a line on how they overlap."""
+    begin_ns = spans[0][0]
+    events, overlapping = [], 0
+    for begin, end in spans:
+        events.append(("backward", 0, begin, end))
+        overlapping += any(begin < r.start_ns < end for r in records)
+    for r in records:
+        if r.submit_ns >= begin_ns and r.name.startswith("allreduce."):
+            events.append((r.name, 1, r.start_ns, r.end_ns))
+    gathered = hvd.allgather_object(events, name="trace")
+    if hvd.rank() == 0:
+        zero = min(event[2] for events in gathered for event in events)
+        chrome = [
+            {
+                "name": name,
+                "ph": "X",
+                "pid": rank,
+                "tid": ("backward", "allreduce")[row],
+                "ts": (begin - zero) / 1000,
+                "dur": (end - begin) / 1000,
+            }
+            for rank, events in enumerate(gathered)
+            for name, row, begin, end in events
+        ]
+        with open(path, "w") as file:
+            json.dump({"traceEvents": chrome, "displayTimeUnit": "ns"}, file)
+    return (
+        f"in {overlapping} of {len(spans)} steps an allreduce started before the backward pass "
+        f"of rank {hvd.rank()} ended; see {path}"
+    )
+
+
+def report(model, seconds: float, images: int, accuracy: float) -> None:
+    hosts = hvd.hosts()
+    digests = hvd.allgather_object(fingerprint(model), name="fingerprint")
+    if hvd.rank() == 0:
+        print(f"ranks:       {hvd.size()}")
+        print(f"hosts:       {', '.join(dict.fromkeys(hosts))}")
+        print(f"transport:   {hvd.transport()}")
+        print(f"speed:       {images / seconds:,.0f} images/s")
+        print(f"accuracy:    {accuracy:.2%} of the held-out test images")
+        same = len(set(digests)) == 1
+        print(f"parameters:  {'bit-identical on all ranks' if same else 'DIFFERENT'}", digests[0])
+    if len(set(digests)) != 1:
+        raise SystemExit("the parameters differ between ranks")
+
+
+def main() -> None:
+    args = parse_arguments()
+    hvd.init()
+    if args.batch_size % hvd.size() != 0:
+        raise SystemExit(f"--batch-size {args.batch_size} is no multiple of {hvd.size()} ranks")
+    torch.manual_seed(args.seed)
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // hvd.local_size()))
+
+    train, test = load_data(args.seed)
+    sampler = DistributedSampler(train, hvd.size(), hvd.rank(), seed=args.seed)
+    loader = DataLoader(
+        train,
+        batch_size=args.batch_size // hvd.size(),
+        sampler=sampler,
+        num_workers=2,
+        persistent_workers=True,
+    )
+    model = Net()
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    hvd.broadcast_optimizer_state(optimizer, root_rank=0)
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+    begin = time.monotonic()
+    for epoch in range(args.epochs):
+        sampler.set_epoch(epoch)
+        spans = []
+        hvd.trace()  # forget what was before this epoch
+        loss = train_epoch(model, optimizer, loader, spans)
+        accuracy = evaluate(model, test)
+        if hvd.rank() == 0:
+            print(f"epoch {epoch + 1:2d}: loss {loss:.4f}, accuracy {accuracy:.2%}", flush=True)
+    seconds = time.monotonic() - begin
+
+    if hvd.rank() == 0:
+        torch.save(model.state_dict(), args.checkpoint)
+    report(model, seconds, args.epochs * len(train), accuracy)
+    if args.trace:
+        line = write_trace(args.trace, spans, hvd.trace())
+        if hvd.rank() == 0:
+            print(f"overlap:     {line}")
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()

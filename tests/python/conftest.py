@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the build is, and `job`: runs a function of a test module on N ranks under halayrun.
+
+HALAY_BUILD_DIR names the build tree (default: build/ of the source tree).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+SOURCE = HERE.parents[1]
+BUILD = Path(os.environ.get("HALAY_BUILD_DIR", SOURCE / "build")).resolve()
+HALAYRUN = BUILD / "bin" / "halayrun"
+
+os.environ.setdefault("HALAY_LIBRARY", str(BUILD / "lib" / "libhalay.so.0"))
+sys.path.insert(0, str(SOURCE / "python"))
+
+
+def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
+    """Of a subprocess: finds this source tree's package, and does not fight for the cores."""
+    env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", **(extra or {}))
+    env["PYTHONPATH"] = os.pathsep.join([str(SOURCE / "python"), str(HERE)])
+    return env
+
+
+def run(command: list[str], timeout: float, env: dict[str, str]) -> tuple[int, str]:
+    """Exit status and output. What is still there at the time-out is ended, and it is a failure."""
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=env,
+            start_new_session=True,
+        )
+        late = False
+        try:
+            process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            late = True
+            process.terminate()
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        output.seek(0)
+        text = output.read().decode("utf-8", "replace")
+    if late:
+        pytest.fail(f"not done after {timeout} s: {' '.join(command)}\n{text}")
+    return process.returncode, text
+
+
+def halayrun(
+    nranks: int, command: list[str], timeout: float = 180, env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    if not HALAYRUN.exists():
+        pytest.fail(f"{HALAYRUN} is not there: build first, or set HALAY_BUILD_DIR")
+    return run([str(HALAYRUN), "-np", str(nranks), *command], timeout, environment(env))
+
+
+@pytest.fixture
+def job(tmp_path):
+    """job(nranks, function, *args, env=..., timeout=...): what the function returned, by rank.
+
+    The function and its arguments are looked up by name and sent as JSON. It is called after
+    hvd.init(), on every rank; any exception on any rank fails the test.
+    """
+
+    def start(nranks, function, *args, env=None, timeout=180):
+        command = [
+            sys.executable,
+            str(HERE / "rank_main.py"),
+            function.__module__,
+            function.__name__,
+            json.dumps(args),
+            str(tmp_path),
+        ]
+        for rank in range(nranks):
+            (tmp_path / f"{rank}.json").unlink(missing_ok=True)
+        status, text = halayrun(nranks, command, timeout, env)
+        assert status == 0, f"exit status {status}\n{text}"
+        return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(nranks)]
+
+    return start
+
+
+@pytest.fixture
+def alone():
+    """An initialized halay.torch with one rank: this process."""
+    import halay.torch as hvd
+
+    hvd.init()
+    yield hvd
+    hvd.shutdown()

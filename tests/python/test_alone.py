@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank, this process: the surface, its life cycle, and what it refuses."""
+
+import gc
+import os
+import threading
+import warnings
+
+import pytest
+import torch
+
+import halay.torch as hvd
+from halay._core import ffi, lib
+
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
+
+
+def test_topology(alone):
+    assert (alone.rank(), alone.size()) == (0, 1)
+    assert (alone.local_rank(), alone.local_size()) == (0, 1)
+    assert (alone.cross_rank(), alone.cross_size()) == (0, 1)
+    assert alone.transport() == "none"
+    assert len(alone.hosts()) == 1 and alone.hosts()[0]
+
+
+def test_not_initialized():
+    tensor = torch.zeros(1)
+    calls = [
+        hvd.rank,
+        hvd.size,
+        hvd.local_rank,
+        hvd.cross_size,
+        hvd.barrier,
+        hvd.trace,
+        hvd.transport,
+        lambda: hvd.allreduce(tensor),
+        lambda: hvd.allgather(tensor),
+        lambda: hvd.broadcast(tensor, 0),
+        lambda: hvd.poll(1),
+        lambda: hvd.synchronize(1),
+    ]
+    assert not hvd.is_initialized()
+    for call in calls:
+        with pytest.raises(ValueError, match=r"not been initialized; use hvd\.init\(\)"):
+            call()
+    hvd.shutdown()
+
+
+def test_init_twice_and_again_after_shutdown():
+    for _ in range(5):
+        hvd.init()
+        hvd.init()
+        assert hvd.is_initialized()
+        assert hvd.allreduce(torch.ones(2)).tolist() == [1, 1]
+        hvd.shutdown()
+        hvd.shutdown()
+        assert not hvd.is_initialized()
+
+
+def test_cycles_leave_no_descriptor_and_no_thread():
+    def cycle():
+        hvd.init()
+        hvd.allreduce(torch.ones(10))
+        hvd.shutdown()
+
+    cycle()
+    descriptors, threads = os.listdir("/proc/self/fd"), os.listdir("/proc/self/task")
+    for _ in range(50):
+        cycle()
+    assert len(os.listdir("/proc/self/fd")) == len(descriptors)
+    assert len(os.listdir("/proc/self/task")) == len(threads)
+
+
+def test_init_arguments():
+    with pytest.raises(NotImplementedError, match="comm"):
+        hvd.init(comm=[0])
+    with pytest.raises(NotImplementedError, match="process_sets"):
+        hvd.init(process_sets="dynamic")
+    assert not hvd.is_initialized()
+
+
+def test_horovods_numbers():
+    numbers = (hvd.Average, hvd.Sum, hvd.Adasum, hvd.Min, hvd.Max, hvd.Product)
+    assert numbers == (0, 1, 2, 3, 4, 5)
+
+
+@pytest.mark.parametrize("dtype", FLOATS + INTEGERS + [torch.complex64, torch.complex128])
+@pytest.mark.parametrize("op", [hvd.Average, hvd.Sum, hvd.Product, hvd.Min, hvd.Max])
+def test_one_rank_changes_nothing(alone, dtype, op):
+    if dtype.is_complex and op in (hvd.Min, hvd.Max):
+        with pytest.raises(TypeError, match="does not take this dtype"):
+            alone.allreduce(torch.zeros(3, dtype=dtype), op=op)
+        return
+    tensor = torch.tensor([0, 1, 2, 100], dtype=dtype).reshape(2, 2)
+    result = alone.allreduce(tensor, op=op)
+    assert torch.equal(result, tensor)
+    assert result.data_ptr() != tensor.data_ptr()
+
+
+def test_in_place_returns_the_tensor(alone):
+    tensor = torch.arange(5.0)
+    assert alone.allreduce_(tensor, op=hvd.Sum) is tensor
+    assert alone.broadcast_(tensor, 0) is tensor
+    assert alone.synchronize(alone.allreduce_async_(tensor, prescale_factor=2.0)) is tensor
+    assert tensor.tolist() == [0, 2, 4, 6, 8]
+
+
+def test_scalars_and_empty_tensors(alone):
+    assert alone.allreduce(torch.tensor(3.0)).item() == 3
+    assert alone.allreduce(torch.empty(0, 4)).shape == (0, 4)
+    assert alone.broadcast(torch.empty(0), 0).shape == (0,)
+    assert alone.allgather(torch.empty(3, 0)).shape == (3, 0)
+    assert alone.allgather(torch.empty(0, 3)).shape == (0, 3)
+
+
+def test_tensors_are_kept_alive(alone):
+    handles = [alone.allreduce_async(torch.full((1000,), float(i))) for i in range(50)]
+    gc.collect()
+    for i, handle in enumerate(handles):
+        assert torch.equal(alone.synchronize(handle), torch.full((1000,), float(i)))
+
+
+def test_zero_copy(alone):
+    """An in-place view of a bigger tensor: the bytes are changed where they lie."""
+    whole = torch.ones(10)
+    alone.allreduce_(whole[2:5], op=hvd.Sum, postscale_factor=7.0)
+    assert whole.tolist() == [1, 1, 7, 7, 7, 1, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "words"),
+    [
+        (lambda: torch.ones(3, 4).t(), ValueError, ["contiguous", "(4, 3)", "float32"]),
+        (lambda: torch.ones(4).expand(3, 4), ValueError, ["contiguous", "strides (0, 1)"]),
+        (lambda: torch.empty(3, device="meta"), ValueError, ["device meta", "tensor.cpu()"]),
+        (lambda: torch.eye(3).to_sparse(), ValueError, ["sparse", "to_dense()"]),
+        (lambda: torch.ones(2, dtype=torch.complex64).conj(), ValueError, ["resolve_conj()"]),
+        (lambda: torch.ones(2).to(torch.float8_e5m2), TypeError, ["float8_e5m2", "(2,)"]),
+        (lambda: [1.0, 2.0], TypeError, ["torch.Tensor", "list"]),
+        (lambda: None, TypeError, ["torch.Tensor", "NoneType"]),
+    ],
+)
+def test_unsupported_tensors(alone, make, error, words):
+    calls = {
+        "allreduce": [alone.allreduce_, alone.allreduce],
+        "allgather": [alone.allgather],
+        "broadcast": [
+            lambda t, **k: alone.broadcast_(t, 0, **k),
+            lambda t, **k: alone.broadcast(t, 0, **k),
+        ],
+    }
+    for kind, functions in calls.items():
+        for function in functions:
+            with pytest.raises(error) as caught:
+                function(make(), name="x")
+            for word in [kind, *words]:
+                assert word in str(caught.value)
+    assert alone.allreduce(torch.ones(1), name="x").item() == 1
+
+
+def test_wrong_arguments(alone):
+    tensor = torch.ones(2)
+    with pytest.raises(ValueError, match="not both"):
+        alone.allreduce(tensor, average=True, op=hvd.Sum)
+    with pytest.raises(ValueError, match="op=9"):
+        alone.allreduce(tensor, op=9)
+    with pytest.raises(NotImplementedError, match="Adasum"):
+        alone.allreduce(tensor, op=hvd.Adasum)
+    with pytest.raises(ValueError, match="need op Average or Sum"):
+        alone.allreduce(tensor, op=hvd.Max, prescale_factor=2.0)
+    with pytest.raises(TypeError, match="bool takes"):
+        alone.allreduce(torch.ones(2, dtype=torch.bool))
+    with pytest.raises(ValueError, match="root_rank 1 is not one of the 1 ranks"):
+        alone.broadcast(tensor, 1)
+    with pytest.raises(ValueError, match="root_rank -1"):
+        alone.broadcast_(tensor, -1)
+    with pytest.raises(ValueError, match="scalar"):
+        alone.allgather(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="invalid params"):
+        alone.broadcast_parameters(tensor, 0)
+    with pytest.raises(TypeError, match=r"torch\.Tensor"):
+        alone.broadcast_parameters({"a": 1}, 0)
+
+
+def test_average_is_the_old_spelling(alone):
+    with pytest.warns(DeprecationWarning):
+        assert alone.allreduce(torch.ones(1), average=False).item() == 1
+
+
+def test_names(alone):
+    longest = "n" * (lib.HALAY_TENSOR_NAME_MAX - 1 - len("allreduce."))
+    assert alone.allreduce(torch.ones(1), name=longest).item() == 1
+    assert alone.allreduce(torch.ones(1), name="gewicht/äöü").item() == 1
+    with pytest.raises(ValueError, match="shorten it"):
+        alone.allreduce(torch.ones(1), name=longest + "n")
+    with pytest.raises(ValueError, match="zero byte"):
+        alone.allreduce(torch.ones(1), name="a\0b")
+
+
+def test_handles_are_used_once(alone):
+    handle = alone.allreduce_async(torch.ones(1))
+    alone.synchronize(handle)
+    for call in (alone.poll, alone.synchronize):
+        with pytest.raises(ValueError, match="is not out"):
+            call(handle)
+        with pytest.raises(ValueError, match="is not out"):
+            call(10**9)
+
+
+def test_handle_of_an_earlier_init():
+    hvd.init()
+    stale = hvd.allreduce_async(torch.ones(1))
+    hvd.shutdown()
+    hvd.init()
+    hvd.allreduce_async(torch.ones(1))
+    with pytest.raises(ValueError, match="earlier init"):
+        hvd.synchronize(stale)
+    hvd.shutdown()
+
+
+def test_autograd_sees_the_write(alone):
+    weight = torch.ones(3, requires_grad=True)
+    factor = torch.ones(3)
+    loss = (weight * factor).sum()
+    alone.allreduce_(factor)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_a_cut_graph_is_said(alone):
+    tensor = torch.ones(2, requires_grad=True)
+    with pytest.warns(UserWarning, match="autograd"):
+        result = alone.allreduce(tensor)
+    assert not result.requires_grad
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone.allreduce(tensor.detach())
+        with torch.no_grad():
+            alone.broadcast(tensor, 0)
+
+
+def test_threads(alone):
+    failures = []
+
+    def work(number):
+        try:
+            for i in range(50):
+                tensor = torch.full((100,), float(number * i))
+                assert torch.equal(alone.allreduce(tensor, name=f"t{number}.{i}"), tensor)
+                assert torch.equal(alone.allreduce(tensor), tensor)
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_trace(alone):
+    alone.trace()
+    alone.allreduce(torch.ones(100), name="seen")
+    (record,) = (r for r in alone.trace() if r.name == "allreduce.seen")
+    assert record.bytes == 400
+    assert 0 < record.submit_ns <= record.start_ns <= record.end_ns
+    assert alone.trace() == []
+
+
+def test_failed_init_tells_why(monkeypatch):
+    monkeypatch.setenv("HALAY_DEADLINE", "soon")
+    with pytest.raises(hvd.HalayError, match="HALAY_DEADLINE") as caught:
+        hvd.init()
+    assert (caught.value.code, caught.value.name) == (lib.HALAY_EINVAL, "HALAY_EINVAL")
+    assert not hvd.is_initialized()
+
+
+def in_child(body):
+    """Runs body in a forked child. Returns its exit status and what it wrote."""
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(reader)
+        status = 3
+        try:
+            os.write(writer, str(body()).encode())
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(writer)
+    with os.fdopen(reader) as pipe:
+        text = pipe.read()
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), text
+
+
+def test_calls_in_a_forked_child(alone):
+    handle = alone.allreduce_async(torch.ones(4), name="out")
+    expected = ffi.string(lib.halay_strerror(lib.HALAY_EFORKED)).decode()
+    calls = [
+        lambda: hvd.allreduce(torch.ones(1)),
+        lambda: hvd.rank(),
+        lambda: hvd.synchronize(handle),
+        lambda: hvd.poll(handle),
+        lambda: hvd.barrier(),
+        lambda: hvd.init(),
+        lambda: hvd.shutdown(),
+    ]
+
+    def body():
+        said = []
+        for call in calls:
+            try:
+                call()
+                said.append("nothing")
+            except hvd.HalayForked as error:
+                said.append(error.verdict)
+        return said, hvd.is_initialized()
+
+    assert in_child(body) == (0, str(([expected] * len(calls), False)))
+    assert alone.synchronize(handle).tolist() == [1] * 4

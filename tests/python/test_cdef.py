@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What Python declares of the C library is what the headers declare."""
+
+import re
+import shutil
+import subprocess
+
+import pytest
+from conftest import SOURCE
+
+from halay._cdef import CDEF
+from halay._version import __version__
+
+HEADERS = SOURCE / "include" / "halay"
+
+
+def statements(text: str) -> set[str]:
+    """Declarations with their white space normalised."""
+    text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+    found, depth, begin = set(), 0, 0
+    for at, character in enumerate(text):
+        depth += (character == "{") - (character == "}")
+        if character == ";" and depth == 0:
+            one = re.sub(r"\s+", " ", text[begin:at]).strip()
+            found.add(re.sub(r"\s*([{}(),=*\[\]])\s*", r"\1", one))
+            begin = at + 1
+    return found
+
+
+def preprocessed(header: str) -> str:
+    compiler = shutil.which("gcc") or shutil.which("cc")
+    if compiler is None:
+        pytest.fail("no C compiler to read the headers with")
+    return subprocess.run(
+        [compiler, "-E", "-P", "-D__attribute__(x)=", str(HEADERS / header)],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+
+
+def test_every_declaration_stands_in_the_headers():
+    ours, theirs = statements(CDEF), statements(preprocessed("training.h"))
+    assert len(ours) > 20
+    assert ours - theirs == set()
+
+
+def test_a_difference_would_be_found():
+    theirs = statements(preprocessed("training.h"))
+    wrong = CDEF.replace("uint64_t submit_ns, start_ns", "uint64_t start_ns, submit_ns")
+    wrong = wrong.replace("HALAY_EMISMATCH = -5", "HALAY_EMISMATCH = -15")
+    assert len(statements(wrong) - theirs) == 2
+
+
+def test_constants():
+    headers = (HEADERS / "halay.h").read_text() + (HEADERS / "training.h").read_text()
+    constants = re.findall(r"^#define (\w+) (\w+)$", CDEF, flags=re.M)
+    assert constants
+    for name, value in constants:
+        assert re.search(rf"^#define {name} {value}\b", headers, flags=re.M), name
+
+
+def test_one_version():
+    header = (HEADERS / "halay.h").read_text()
+    parts = [re.search(rf"HALAY_VERSION_{p} (\d+)", header)[1] for p in ("MAJOR", "MINOR", "PATCH")]
+    assert ".".join(parts) == __version__

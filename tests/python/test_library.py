@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which C library is loaded, and what is said if there is none."""
+
+import ctypes.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import SOURCE, environment, run
+
+LIBRARY = Path(os.environ["HALAY_LIBRARY"])
+SHOW = "import halay._core as c; print(c.library_path)"
+
+
+def python(code, package, library=None):
+    env = environment()
+    env["PYTHONPATH"] = str(package)
+    env.pop("HALAY_LIBRARY")
+    if library is not None:
+        env["HALAY_LIBRARY"] = str(library)
+    return run([sys.executable, "-c", code], 60, env)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    """A copy of python/ as it stands in a source tree."""
+    copied = shutil.copytree(
+        SOURCE / "python" / "halay",
+        tmp_path / "python" / "halay",
+        ignore=shutil.ignore_patterns("__pycache__", "lib"),
+    )
+    return copied.parent
+
+
+def put(folder):
+    folder.mkdir(parents=True)
+    (folder / "libhalay.so.0").symlink_to(LIBRARY)
+    return folder / "libhalay.so.0"
+
+
+def test_variable_comes_first_and_alone(tree):
+    put(tree / "halay" / "lib")
+    assert python(SHOW, tree, LIBRARY) == (0, f"{LIBRARY}\n")
+    status, text = python(SHOW, tree, "/nowhere/libhalay.so.0")
+    assert status != 0
+    assert "ImportError" in text and "/nowhere/libhalay.so.0: no such file" in text
+    assert str(tree) not in text.split("ImportError")[1]
+
+
+def test_package_before_build_tree(tree):
+    built = put(tree.parent / "build" / "lib")
+    assert python(SHOW, tree) == (0, f"{built}\n")
+    packaged = put(tree / "halay" / "lib")
+    assert python(SHOW, tree) == (0, f"{packaged}\n")
+
+
+def test_missing_library_says_where_it_looked(tree):
+    if ctypes.util.find_library("halay"):
+        pytest.skip("libhalay is installed on this system, so it is found")
+    status, text = python("import halay.torch", tree)
+    assert status != 0
+    message = text.split("ImportError: ")[1]
+    assert f"{tree}/halay/lib/libhalay.so.0: no such file" in message
+    assert f"{tree.parent}/build/lib/libhalay.so.0: no such file" in message
+    assert "HALAY_LIBRARY" in message and "cmake" in message
+
+
+def test_file_that_is_no_library(tree, tmp_path):
+    wrong = tmp_path / "libhalay.so.0"
+    wrong.write_text("not a library")
+    status, text = python(SHOW, tree, wrong)
+    assert status != 0
+    assert "ImportError" in text and str(wrong) in text
+
+
+def test_other_release_is_refused(tree):
+    (tree / "halay" / "_version.py").write_text('__version__ = "7.0.0"\n')
+    status, text = python(SHOW, tree, LIBRARY)
+    assert status != 0
+    assert "the Python package is 7.0.0" in text
+
+
+def test_package_itself_needs_neither_library_nor_torch(tree):
+    code = "import sys, halay; print(halay.__version__, 'torch' in sys.modules)"
+    status, text = python(code, tree, "/nowhere")
+    assert (status, text.split()[1]) == (0, "False")
