@@ -250,7 +250,7 @@ static void seat(halay_transport_t *t, int fd, pid_t pid)
     }
     slot->fd = fd;
     slot->pid = pid;
-    slot->since_ns = hly_shm_now_ns();
+    slot->since_ns = t->attended_ns; /* not later than any now that it is compared with */
     t->nguests++;
 }
 

@@ -163,28 +163,6 @@ undo:
     return rc;
 }
 
-/* Messages for peers that do not listen yet lie in rings that nobody else has: give them time. */
-static void wait_for_absent(halay_transport_t *t)
-{
-    const struct timespec pause = {0, 200000};
-    uint64_t begun = hly_shm_now_ns(), now = begun;
-    int waits = 1;
-    while (waits && now - begun < HLY_SHM_LEAVE_NS) {
-        halay_ep_t *next;
-        waits = 0;
-        for (halay_ep_t *ep = t->unsettled ? t->ways : NULL; ep; ep = next) {
-            next = ep->next;
-            if (ep->state != WAY_CALLING || ep->ring.position == 0 || ep->peer->state != PEER_WELL)
-                continue;
-            waits = 1;
-            hly_shm_way_tend(t, ep, now);
-        }
-        if (waits)
-            nanosleep(&pause, NULL);
-        now = hly_shm_now_ns();
-    }
-}
-
 void hly_shm_close(halay_transport_t *t)
 {
     if (!t)
@@ -197,11 +175,10 @@ void hly_shm_close(halay_transport_t *t)
         let_go(t);
         return;
     }
-    wait_for_absent(t);
     /* First "I send no more" everywhere, then "I read no more": who sees the second knows the
      * first. */
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next)
-        atomic_store(&ep->ring.shared->closed, ep->orphan ? HLY_SHM_GAVE_UP : HLY_SHM_LEFT);
+        atomic_store(&ep->ring.shared->closed, HLY_SHM_LEFT);
     for (int i = 0; i < t->nins; i++)
         atomic_store(&t->ins[i]->ring.shared->left, HLY_SHM_LEFT);
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {

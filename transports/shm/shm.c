@@ -82,7 +82,7 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     if (ep->peer->state != PEER_WELL)
         return HALAY_EPEER;
     int room = hly_shm_ring_reserve(ring, header_bytes + payload_bytes, &place);
-    if (room == 0) {
+    if (room == 0 || ep->state == WAY_CALLING) {
         ep->refused = ring->skip + hly_shm_ring_record(header_bytes + payload_bytes);
         return HALAY_EAGAIN;
     }
@@ -188,7 +188,7 @@ static int unannounced(const halay_transport_t *t)
             return 1;
     }
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
-        if (ep->peer->state != PEER_WELL)
+        if (ep->peer->state != PEER_WELL || ep->state == WAY_CALLING)
             continue;
         if (atomic_load(&ep->ring.shared->left))
             return 1;
@@ -208,8 +208,8 @@ static int unannounced(const halay_transport_t *t)
  */
 static int shm_arm(halay_transport_t *t, int *fd)
 {
-    if (t->failing || t->error)
-        return HALAY_EAGAIN;
+    if (t->attention || t->error)
+        return HALAY_EAGAIN; /* the slow path is due: a wake-up of before may have to be taken in */
     for (int i = 0; i < t->nins; i++) {
         if (t->ins[i]->ring.position != t->ins[i]->ring.edge)
             return HALAY_EAGAIN;

@@ -33,7 +33,6 @@ enum {
 #define HLY_SHM_PAUSE_MAX_NS UINT64_C(1000000)
 #define HLY_SHM_GUEST_NS     UINT64_C(1000000000) /* to say hello in */
 #define HLY_SHM_HANGUP_NS    UINT64_C(20000000) /* from a hang-up to the news that it was a death */
-#define HLY_SHM_LEAVE_NS     UINT64_C(1000000000) /* close: for what was accepted for absent peers */
 #define HLY_SHM_DEADLINE_NS  UINT64_C(30000000000)
 
 /* The one message each way over the socket. Same node, same ABI: no byte order. */
@@ -82,9 +81,8 @@ struct halay_ep {
     hly_shm_watch_t watch;
     int state;
     int socket, ring_fd; /* -1 when not needed any more */
-    int orphan;          /* disconnected, and kept until the hello is said */
     int error;           /* errno of the last try */
-    uint64_t refused;    /* bytes of ring that the last send lacked; 0: none did */
+    uint64_t refused;    /* bytes of ring that the last send lacked; 0: it was taken */
     hly_shm_ring_t ring;
     hly_shm_peer_t *peer;
     uint64_t begun_ns, again_ns, pause_ns;
@@ -172,7 +170,6 @@ void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
-void hly_shm_way_say(halay_transport_t *t, halay_ep_t *ep, uint32_t goodbye);
 void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep);
 
 /* peer.c */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * way.c - the ways out. This side makes the ring, so a way takes messages from the first moment;
- * they wait in it until the peer listens, takes the ring's memory, and reads.
+ * way.c - the ways out. This side makes the ring, so a way takes messages as soon as the ring's
+ * memory is on its way to a listening peer, which may look much later, and even after this end is
+ * closed: messages wait in the ring, and the ring in the socket.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,11 +13,6 @@
 #include <unistd.h>
 
 #include "shm.h"
-
-static unsigned long long milliseconds(uint64_t ns)
-{
-    return ns / 1000000;
-}
 
 static void socket_close(halay_transport_t *t, halay_ep_t *ep)
 {
@@ -122,52 +118,36 @@ void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
                       (int)ep->peer->pid);
 }
 
-/* No answer in time. A way that was given up ends without a word to the caller. */
-static void give_up(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+/* No answer in time. */
+static void give_up(halay_transport_t *t, const halay_ep_t *ep, uint64_t now)
 {
-    unsigned long long ms = milliseconds(now - ep->begun_ns);
-    if (ep->orphan)
-        hly_shm_log(t, 1, "shm: what was sent to a peer was lost: it was not there within %llu ms",
-                    ms);
-    else if (ep->state == WAY_CALLING)
+    unsigned long long ms = (now - ep->begun_ns) / 1000000;
+    int pid = (int)ep->peer->pid;
+    if (ep->state == WAY_CALLING)
         hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
                           "nobody listened at the peer's address on this node within %llu ms (%s)",
                           ms, strerror(ep->error));
     else if (ep->state == WAY_GREETED)
         hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
-                          "process %d on this node did not answer within %llu ms",
-                          (int)ep->peer->pid, ms);
+                          "process %d on this node did not answer within %llu ms", pid, ms);
     else
         hly_shm_peer_fail(t, ep->peer, HALAY_EPEER,
-                          "process %d on this node closed its end or refused the connection",
-                          (int)ep->peer->pid);
+                          "process %d on this node closed its end or refused the connection", pid);
 }
 
-/* 1: this way waits for nothing any more, for good or ill. */
-static int tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
+void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
 {
     int late = now - ep->begun_ns >= t->deadline_ns;
-    if (ep->peer->state != PEER_WELL)
-        return 1;
+    if (ep->state == WAY_OPEN || ep->peer->state != PEER_WELL)
+        return;
     if (ep->state == WAY_HUNG_UP ? now >= ep->again_ns : late) {
         give_up(t, ep, now);
-        return 1;
-    }
-    if (ep->state == WAY_CALLING && now >= ep->again_ns) {
-        if (call(t, ep))
-            return 1;
+    } else if (ep->state == WAY_CALLING && now >= ep->again_ns && !call(t, ep)) {
         ep->pause_ns *= 2;
         if (ep->pause_ns > HLY_SHM_PAUSE_MAX_NS)
             ep->pause_ns = HLY_SHM_PAUSE_MAX_NS;
         ep->again_ns = now + ep->pause_ns;
     }
-    return 0;
-}
-
-void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
-{
-    if (ep->state != WAY_OPEN && tend(t, ep, now) && ep->orphan)
-        hly_shm_way_free(t, ep);
 }
 
 int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *address, size_t bytes,
@@ -218,16 +198,9 @@ void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep)
 }
 
 /*
- * Goodbye. The peer is woken whether or not it sleeps. If it has not answered yet, it takes the
- * ring after this and finds the word there before it can sleep.
+ * Says goodbye and wakes the peer whether or not it sleeps. If it has not answered yet, it takes
+ * the ring after this and finds the goodbye there before it can sleep.
  */
-void hly_shm_way_say(halay_transport_t *t, halay_ep_t *ep, uint32_t goodbye)
-{
-    atomic_store(&ep->ring.shared->closed, goodbye);
-    if (ep->state != WAY_CALLING)
-        hly_shm_way_wake(t, ep);
-}
-
 void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep)
 {
     if (!ep)
@@ -236,10 +209,7 @@ void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep)
         ep->ring.shared = NULL;
         return;
     }
-    hly_shm_way_say(t, ep, HLY_SHM_GAVE_UP);
-    if (ep->state == WAY_CALLING && ep->ring.position > 0 && ep->peer->state == PEER_WELL) {
-        ep->orphan = 1;
-        return;
-    }
+    atomic_store(&ep->ring.shared->closed, HLY_SHM_GAVE_UP);
+    hly_shm_way_wake(t, ep);
     hly_shm_way_free(t, ep);
 }
