@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_transport_shm_faults.c - strangers at the socket, peers that scribble, and too little of
+ * everything. Looks inside the transport.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "../../transports/shm/shm.h"
+#include "shm_rank.h"
+
+/* The authors' vectors for SipHash-2-4-128, key 00 01 .. 0f: no input, and 00 01 .. 07. */
+static void siphash(void)
+{
+    static const uint8_t none[16] = {0xa3, 0x81, 0x7f, 0x04, 0xba, 0x25, 0xa8, 0xe6,
+                                     0x6d, 0xf6, 0x72, 0x14, 0xc7, 0x55, 0x02, 0x93};
+    uint8_t key[16], bytes[8];
+    uint64_t word, out[2], other[2];
+    for (int i = 0; i < 16; i++)
+        key[i] = (uint8_t)i;
+    for (int i = 0; i < 8; i++)
+        bytes[i] = (uint8_t)i;
+    memcpy(&word, bytes, 8);
+    hly_shm_siphash(key, &word, 0, out);
+    CHECK(memcmp(out, none, 16) == 0, "%llx", (unsigned long long)out[0]);
+    hly_shm_siphash(key, &word, 1, other);
+    CHECK(memcmp(other, none, 16) != 0, "the input does not matter");
+}
+
+/* ------------------------------------------------------------------ at the socket */
+
+static int call_raw(const rank_t *rank, uint64_t id)
+{
+    struct sockaddr_un address;
+    socklen_t length = hly_shm_name(rank->transport, (halay_peer_id_t){7, id}, &address);
+    int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&address, length) == 0, "connect");
+    return fd;
+}
+
+/* The other end hangs up. */
+static void expect_hangup(rank_t *rank, int fd)
+{
+    char byte;
+    uint64_t begun = clock_ns();
+    halay_event_t event;
+    for (;;) {
+        CHECK(rank_wait(rank, 1, &event) == 0, "%s", rank->text);
+        ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
+        if (n == 0 || (n < 0 && errno == ECONNRESET))
+            break;
+        CHECK(n < 0 && errno == EAGAIN, "it was answered");
+        CHECK(clock_ns() - begun < 10000 * MS, "it was not dropped");
+    }
+    close(fd);
+}
+
+/* A real peer gets through. */
+static void works_still(rank_t *b)
+{
+    static uint64_t id = 100;
+    rank_t c = {0};
+    rank_open(&c, ++id);
+    halay_ep_t *ep = rank_connect(&c, 2);
+    message_send(&c, ep, 77, 5000);
+    rank_expect(b, 77);
+    shm->disconnect(c.transport, ep);
+    rank_quiet(b, 1);
+    rank_close(&c);
+}
+
+static void garbage(void)
+{
+    rank_t b = {0};
+    char text[70000];
+    job_draw();
+    rank_open(&b, 2);
+    int before = descriptors();
+    memset(text, 'x', sizeof(text));
+    static const size_t sizes[] = {
+        1,    8, sizeof(hly_shm_hello_t) - 1, sizeof(hly_shm_hello_t), sizeof(hly_shm_hello_t) + 1,
+        70000};
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        int fd = call_raw(&b, 2);
+        CHECK(send(fd, text, sizes[i], MSG_NOSIGNAL) == (ssize_t)sizes[i], "send");
+        expect_hangup(&b, fd);
+    }
+    close(call_raw(&b, 2));
+    CHECK(b.logged[1] == 1 && b.logged[0] == 0, "%d %d", b.logged[1], b.logged[0]);
+    CHECK(strstr(b.log, "was dropped"), "%s", b.log);
+    works_still(&b);
+    CHECK(descriptors() == before, "%d descriptors, then %d", before, descriptors());
+    rank_close(&b);
+}
+
+/* More than have seats, and they say nothing: peers get through, and they are put out. */
+static void silent(void)
+{
+    enum { MANY = HLY_SHM_GUESTS + 40 };
+    rank_t b = {.asleep = 1};
+    int fd[MANY];
+    job_draw();
+    rank_open(&b, 2);
+    int before = descriptors();
+    for (int i = 0; i < MANY; i++)
+        fd[i] = call_raw(&b, 2);
+    works_still(&b);
+    uint64_t begun = clock_ns();
+    for (int i = 0; i < MANY; i++)
+        expect_hangup(&b, fd[i]);
+    uint64_t took = clock_ns() - begun;
+    CHECK(took > 500 * MS && took < 5000 * MS, "%llu ms", (unsigned long long)(took / MS));
+    CHECK(b.logged[1] == 1, "%d", b.logged[1]);
+    works_still(&b);
+    CHECK(descriptors() == before, "%d descriptors, then %d", before, descriptors());
+    rank_close(&b);
+}
+
+enum {
+    RIGHT,
+    SECRET,
+    LAST_OF_SECRET,
+    KIND,
+    MAGIC,
+    NOT_ME,
+    RING_ODD,
+    RING_HUGE,
+    RING_SMALL,
+    RING_LONGER,
+    NO_MEMFD,
+    UNSEALED,
+    NO_RING_IN_IT,
+    FEW_FDS,
+    HELLOS
+};
+
+static int memory_for(int what, size_t bytes)
+{
+    int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    CHECK(fd >= 0 && ftruncate(fd, (off_t)(HLY_SHM_HEAD + bytes)) == 0, "memfd");
+    uint64_t head[2] = {what == NO_RING_IN_IT ? 0 : HLY_SHM_MAGIC, bytes};
+    CHECK(pwrite(fd, head, sizeof(head), 0) == sizeof(head), "pwrite");
+    if (what != UNSEALED)
+        CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seal");
+    return fd;
+}
+
+static void hello_once(rank_t *b, int what)
+{
+    hly_shm_hello_t hello;
+    size_t bytes = 65536;
+    hly_shm_hello_fill(b->transport, HLY_SHM_HELLO, (halay_peer_id_t){7, 2}, &hello);
+    hello.from = (halay_peer_id_t){8, (uint64_t)what};
+    hello.secret[0] ^= what == SECRET;
+    hello.secret[15] ^= what == LAST_OF_SECRET;
+    hello.kind = what == KIND ? HLY_SHM_ANSWER : HLY_SHM_HELLO;
+    hello.magic ^= what == MAGIC;
+    hello.to.lo ^= what == NOT_ME;
+    hello.ring_bytes = what == RING_ODD      ? bytes - 64
+                       : what == RING_HUGE   ? (uint64_t)1 << 63
+                       : what == RING_SMALL  ? 4096
+                       : what == RING_LONGER ? bytes * 2
+                                             : bytes;
+    int fd = call_raw(b, 2), fds[HLY_SHM_FDS];
+    fds[HLY_SHM_FD_PROCESS] = hly_shm_pidfd(getpid());
+    fds[HLY_SHM_FD_WAKE] = eventfd(0, EFD_CLOEXEC);
+    fds[HLY_SHM_FD_RING] = what == NO_MEMFD ? eventfd(0, EFD_CLOEXEC) : memory_for(what, bytes);
+    int n = what == FEW_FDS ? 2 : HLY_SHM_FDS;
+    CHECK(hly_shm_hello_send(fd, &hello, fds, n) == 0, "send");
+    for (int i = 0; i < HLY_SHM_FDS; i++)
+        close(fds[i]);
+    if (what != RIGHT) {
+        expect_hangup(b, fd);
+        return;
+    }
+    halay_event_t event;
+    CHECK(rank_wait(b, 5 * MS, &event) == 0, "%s", b->text);
+    CHECK(hly_shm_hello_recv(fd, &hello, fds, 2) == 1, "the right hello got no answer");
+    CHECK(hello.kind == HLY_SHM_ANSWER && hello.pid == (uint32_t)getpid(), "answer");
+    close(fds[0]);
+    close(fds[1]);
+    close(fd);
+}
+
+static void hellos(void)
+{
+    rank_t b = {0};
+    job_draw();
+    rank_open(&b, 2);
+    hello_once(&b, RIGHT); /* so the wrong ones are wrong in what they say they are */
+    int before = descriptors();
+    for (int what = RIGHT + 1; what < HELLOS; what++)
+        hello_once(&b, what);
+    CHECK(b.logged[1] == 1 && b.logged[0] == 1, "%d %d", b.logged[1], b.logged[0]);
+    works_still(&b);
+    CHECK(descriptors() == before, "%d descriptors, then %d", before, descriptors());
+    rank_close(&b);
+}
+
+/* ------------------------------------------------------------------ scribblers */
+
+static void scribble_once(uint64_t word, int advance)
+{
+    rank_t a = {.options = "ring=8192"}, b = {0};
+    job_draw();
+    rank_open(&a, 1);
+    rank_open(&b, 2);
+    halay_ep_t *ep = rank_connect(&a, 2);
+    for (int i = 0; i < advance; i++) {
+        message_send(&a, ep, (uint32_t)i, 1000);
+        rank_expect(&b, (uint32_t)i);
+    }
+    atomic_store(hly_shm_ring_word(&ep->ring, ep->ring.position), word);
+    rank_expect_failed(&b, 5000 * MS, 1, "overwritten");
+    CHECK(b.status == HALAY_ETRANSPORT, "%d", b.status);
+    rank_expect_failed(&a, 5000 * MS, 2, "closed its end");
+    rank_quiet(&b, 2);
+    works_still(&b);
+    rank_close(&a);
+    rank_close(&b);
+}
+
+static void scribbles(void)
+{
+    scribble_once(1, 3);                              /* another record's number */
+    scribble_once((uint64_t)3 << 32, 3);              /* no length */
+    scribble_once((uint64_t)3 << 32 | 2000, 3);       /* longer than a message may be */
+    scribble_once((uint64_t)7 << 32 | 1900, 7);       /* beyond the end of the ring */
+    scribble_once((uint64_t)3 << 32 | UINT32_MAX, 3); /* skips to a record that is old */
+    scribble_once((uint64_t)0 << 32 | UINT32_MAX, 0); /* skips to itself */
+    scribble_once(UINT64_MAX, 5);
+}
+
+static void heads(void)
+{
+    static const uint64_t values[] = {UINT64_MAX, 1ull << 40, 1ull << 63, 8192 + 64};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        rank_t a = {.options = "ring=8192"}, b = {0};
+        halay_event_t event;
+        int rc;
+        job_draw();
+        rank_open(&a, 1);
+        rank_open(&b, 2);
+        halay_ep_t *ep = rank_connect(&a, 2);
+        CHECK(rank_wait(&b, 1 * MS, &event) == 0, "%s", b.text);
+        atomic_store(&ep->ring.shared->head, values[i]);
+        for (uint32_t k = 0; (rc = message_try(&a, ep, k, 1000)) == 0; k++)
+            CHECK(k < 10, "the ring is never full");
+        CHECK(rc == HALAY_EPEER, "%d", rc);
+        rank_expect_failed(&a, 5000 * MS, 2, "overwritten");
+        rank_close(&a);
+        rank_close(&b);
+    }
+}
+
+/* Random words at random places, written while they are read: no access outside of the ring. */
+static void fuzz(void)
+{
+    uint64_t state = 88172645463325252u, sum = 0;
+    int failures = 0;
+    for (int round = 0; round < 300; round++) {
+        rank_t a = {.options = "ring=8192"}, b = {0};
+        halay_event_t event;
+        job_draw();
+        rank_open(&a, 1);
+        rank_open(&b, 2);
+        halay_ep_t *ep = rank_connect(&a, 2);
+        CHECK(rank_wait(&b, 1, &event) == 0, "%s", b.text);
+        for (uint32_t i = 0; i < 200 && !b.failed; i++) {
+            (void)message_try(&a, ep, i, 8 + state % 1900);
+            state ^= state << 13, state ^= state >> 7, state ^= state << 17;
+            uint64_t word = state >> 11 << (state % 3 * 16);
+            if (i % 4 == 0) /* a plausible one */
+                word = (uint64_t)(i + state % 2) << 32 | state % 2200;
+            atomic_store(hly_shm_ring_word(&ep->ring, (state >> 20) & ~63ull), word);
+            while (shm->poll(b.transport, &event, 1) == 1) {
+                b.failed += event.kind == HALAY_EVENT_FAILED;
+                const uint8_t *data = event.data;
+                for (size_t k = 0; event.kind == HALAY_EVENT_MESSAGE && k < event.bytes; k++)
+                    sum += data[k];
+            }
+        }
+        failures += b.failed;
+        CHECK(b.failed <= 1, "told twice");
+        rank_close(&a);
+        rank_close(&b);
+    }
+    CHECK(failures > 100 && sum > 0, "%d", failures);
+}
+
+/* ------------------------------------------------------------------ too little of everything */
+
+static void limit(int which, rlim_t value)
+{
+    struct rlimit limit;
+    CHECK(getrlimit(which, &limit) == 0, "getrlimit");
+    limit.rlim_cur = value;
+    CHECK(setrlimit(which, &limit) == 0, "setrlimit");
+}
+
+static void connect_must_fail(rank_t *rank, const char *text)
+{
+    halay_ep_t *ep = NULL;
+    int rc = shm->connect(rank->transport, (halay_peer_id_t){7, 2}, NULL, 0, &ep);
+    CHECK(rc == HALAY_ENOMEM && !ep, "%d", rc);
+    CHECK(rank->logged[0] == 1 && strstr(rank->log, text), "'%s' is not in '%s'", text, rank->log);
+}
+
+static void small_files(void *arg)
+{
+    rank_t a = {0};
+    (void)arg;
+    rank_open(&a, 1);
+    limit(RLIMIT_FSIZE, 100000);
+    connect_must_fail(&a, "file size"); /* and no SIGXFSZ */
+    rank_close(&a);
+    a.options = "ring=65536";
+    rank_open(&a, 1);
+    rank_connect(&a, 2);
+    rank_close(&a);
+}
+
+static void small_memory(void *arg)
+{
+    rank_t a = {.options = "ring=67108864"};
+    long pages = 0;
+    (void)arg;
+    rank_open(&a, 1);
+    FILE *file = fopen("/proc/self/statm", "r");
+    CHECK(file && fscanf(file, "%ld", &pages) == 1, "statm");
+    fclose(file);
+    limit(RLIMIT_AS, (rlim_t)pages * 4096 + (32u << 20));
+    connect_must_fail(&a, "mmap");
+    rank_close(&a);
+}
+
+static void few_descriptors(void *arg)
+{
+    rank_t a = {0}, b = {0};
+    halay_transport_params_t params;
+    (void)arg;
+    int top = dup(0); /* all below are taken */
+    CHECK(top >= 0, "dup");
+    for (int few = 0; few < 5; few++) {
+        limit(RLIMIT_NOFILE, (rlim_t)(top + few));
+        rank_params(&a, 1, &params);
+        a.logged[0] = 0;
+        CHECK(shm->open(&params, &a.transport) == HALAY_ENOMEM, "open with %d", few);
+        CHECK(a.logged[0] == 1 && strstr(a.log, "ulimit -n"), "%s", a.log);
+    }
+    limit(RLIMIT_NOFILE, (rlim_t)(top + 40));
+    a.logged[0] = 0;
+    rank_open(&a, 1);
+    rank_open(&b, 2);
+    halay_ep_t *ep = rank_connect(&b, 1);
+    message_send(&b, ep, 3, 100);
+    int next = dup(0);
+    limit(RLIMIT_NOFILE, (rlim_t)next);
+    close(next);
+    limit(RLIMIT_NOFILE, (rlim_t)next);
+    connect_must_fail(&a, "ring");
+    halay_event_t event;
+    int rc = 0;
+    for (int i = 0; i < 100000 && rc == 0; i++)
+        rc = shm->poll(a.transport, &event, 1);
+    CHECK(rc == HALAY_ENOMEM && a.logged[0] == 2 && strstr(a.log, "ulimit -n"), "%d %s", rc, a.log);
+    limit(RLIMIT_NOFILE, (rlim_t)(top + 40));
+    rank_expect(&a, 3);
+    rank_close(&a);
+    rank_close(&b);
+}
+
+static void answerer(void *arg)
+{
+    rank_t b = {0};
+    halay_event_t event;
+    (void)arg;
+    rank_open(&b, 2);
+    for (int i = 0; i < 2000 && !b.failed; i++)
+        rank_wait(&b, 5 * MS, &event);
+    CHECK(b.failed == 1, "nobody came");
+    rank_close(&b);
+}
+
+/* The answer's descriptors find no room. */
+static void answer_cut(void *arg)
+{
+    rank_t a = {0};
+    (void)arg;
+    pid_t pid = process_start(answerer, NULL);
+    rank_open(&a, 1);
+    halay_ep_t *ep = rank_connect(&a, 2);
+    halay_event_t event;
+    while (ep->state == WAY_CALLING)
+        CHECK(rank_wait(&a, 0, &event) == 0, "%s", a.text);
+    CHECK(ep->state == WAY_GREETED, "answered already");
+    int next = dup(0);
+    close(next);
+    limit(RLIMIT_NOFILE, (rlim_t)next);
+    rank_expect_failed(&a, 5000 * MS, 2, "ulimit -n");
+    rank_close(&a);
+    process_join(pid);
+}
+
+static void limits(void)
+{
+    static void (*const bodies[])(void *) = {small_files, few_descriptors, small_memory};
+    for (size_t i = 0; i < sizeof(bodies) / sizeof(bodies[0]) - (size_t)sanitized(); i++) {
+        job_draw();
+        process_join(process_start(bodies[i], NULL));
+    }
+}
+
+static void answer_without_room(void)
+{
+    job_draw();
+    process_join(process_start(answer_cut, NULL));
+}
+
+const shm_case_t shm_fault_cases[] = {{"siphash", siphash},
+                                      {"garbage", garbage},
+                                      {"silent", silent},
+                                      {"hellos", hellos},
+                                      {"scribbles", scribbles},
+                                      {"heads", heads},
+                                      {"fuzz", fuzz},
+                                      {"limits", limits},
+                                      {"answer_without_room", answer_without_room},
+                                      {0}};
