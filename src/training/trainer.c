@@ -8,7 +8,6 @@
  * counted itself in `asleep` under the mutex before; whoever makes news wakes it through the
  * context, where a wake that comes just before the sleep counts.
  */
-#define _GNU_SOURCE
 #include <assert.h>
 #include <math.h>
 #include <signal.h>

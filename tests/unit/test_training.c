@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_training.c - tensors by name: results against a serial reference, in any order, from any
+ * thread; see test_training_faults.c for what goes wrong.
+ */
+#include "training_ranks.h"
+
+#define NAMES 60
+
+/* What rank `rank` gives as element i of tensor t: integers, so that sums are exact. */
+static int64_t given(int rank, int t, size_t i)
+{
+    return (int64_t)(rank + 1) * 1000 + t * 31 + (int64_t)i * 7;
+}
+
+static int64_t summed(int nranks, int t, size_t i)
+{
+    int64_t sum = 0;
+    for (int r = 0; r < nranks; r++)
+        sum += given(r, t, i);
+    return sum;
+}
+
+static halay_ticket_t submit_sum(struct rank *rank, int t, int64_t *in, int64_t *out, size_t count)
+{
+    char name[64];
+    halay_ticket_t ticket = 0;
+    snprintf(name, sizeof(name), "tensor.%d", t);
+    for (size_t i = 0; i < count; i++)
+        in[i] = given(rank->rank, t, i);
+    int rc = halay_trainer_allreduce(rank->trainer, name, in, out, count, HALAY_INT64, HALAY_SUM, 1,
+                                     1, &ticket);
+    CHECK(!rc && ticket, "submit: %d", rc);
+    return ticket;
+}
+
+static void check_sum(struct rank *rank, int t, const int64_t *in, const int64_t *out, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        CHECK(out[i] == summed(rank->nranks, t, i), "tensor %d [%zu] is %lld", t, i,
+              (long long)out[i]);
+        CHECK(in == out || in[i] == given(rank->rank, t, i), "tensor %d: the input changed", t);
+    }
+}
+
+/* Each rank submits in an order of its own and waits in another; odd tensors are in place. */
+static void orders(struct rank *rank)
+{
+    enum { ROUNDS = 3, COUNT = 50 };
+    int order[NAMES];
+    halay_ticket_t tickets[NAMES];
+    static __thread int64_t in[NAMES][COUNT], out[NAMES][COUNT];
+    for (int round = 0; round < ROUNDS; round++) {
+        shuffle(order, NAMES, &rank->seed);
+        for (int i = 0; i < NAMES; i++) {
+            int t = order[i], count = t % COUNT;
+            tickets[t] = submit_sum(rank, t, t & 1 ? out[t] : in[t], out[t], (size_t)count);
+        }
+        shuffle(order, NAMES, &rank->seed);
+        for (int i = 0; i < NAMES; i++) {
+            int t = order[i], count = t % COUNT;
+            finish(rank, tickets[t], 0);
+            check_sum(rank, t, t & 1 ? out[t] : in[t], out[t], (size_t)count);
+        }
+    }
+}
+
+static void thousand(struct rank *rank)
+{
+    enum { TENSORS = 1000, COUNT = 9 };
+    int *order = calloc(TENSORS, sizeof(*order));
+    halay_ticket_t *tickets = calloc(TENSORS, sizeof(*tickets));
+    int64_t(*in)[COUNT] = calloc(TENSORS, sizeof(*in));
+    int64_t(*out)[COUNT] = calloc(TENSORS, sizeof(*out));
+    for (int round = 0; round < 2; round++) {
+        shuffle(order, TENSORS, &rank->seed);
+        for (int i = 0; i < TENSORS; i++)
+            tickets[order[i]] = submit_sum(rank, order[i], in[order[i]], out[order[i]], COUNT);
+        for (int t = 0; t < TENSORS; t++) {
+            finish(rank, tickets[t], 0);
+            check_sum(rank, t, in[t], out[t], COUNT);
+        }
+    }
+    free(out);
+    free(in);
+    free(tickets);
+    free(order);
+}
+
+/* Rank r has (5 r + step) mod 4 rows, so some have none; row_count 0 and no rows at all, too. */
+static void allgather(struct rank *rank)
+{
+    static const size_t row_counts[] = {1, 3, 0, 1000};
+    for (int step = 0; step < 8; step++) {
+        size_t row_count = row_counts[step % 4], nrows = (size_t)(5 * rank->rank + step) % 4,
+               at = 0;
+        int32_t *in = malloc((nrows * row_count + 1) * sizeof(*in));
+        halay_ticket_t ticket;
+        const void *data;
+        const size_t *rows;
+        size_t count;
+        for (size_t i = 0; i < nrows * row_count; i++)
+            in[i] = rank->rank * 100000 + (int32_t)i;
+        nrows = step == 7 ? 0 : nrows;
+        CHECK(!halay_trainer_allgather(rank->trainer, "gather", nrows ? in : NULL, nrows, row_count,
+                                       HALAY_INT32, &ticket),
+              "submit");
+        CHECK(!halay_trainer_wait(rank->trainer, ticket, NULL, 0), "wait");
+        CHECK(!halay_trainer_result(rank->trainer, ticket, &data, &count, &rows), "result");
+        for (int r = 0; r < rank->nranks; r++) {
+            CHECK(rows[r] == (step == 7 ? 0 : (size_t)(5 * r + step) % 4), "rows of %d", r);
+            for (size_t i = 0; i < rows[r] * row_count; i++, at++)
+                CHECK(((const int32_t *)data)[at] == r * 100000 + (int32_t)i, "step %d at %zu",
+                      step, at);
+        }
+        CHECK(at == count, "%zu elements instead of %zu", count, at);
+        halay_trainer_release(rank->trainer, ticket);
+        free(in);
+    }
+}
+
+static void broadcast(struct rank *rank)
+{
+    enum { COUNT = 777 };
+    double buffer[COUNT];
+    for (int root = 0; root < rank->nranks; root++) {
+        halay_ticket_t ticket;
+        const void *data;
+        const size_t *rows;
+        size_t count;
+        for (int i = 0; i < COUNT; i++)
+            buffer[i] = rank->rank * 1e6 + i + 0.25;
+        CHECK(!halay_trainer_broadcast(rank->trainer, "broadcast", buffer, COUNT, HALAY_FLOAT64,
+                                       root, &ticket),
+              "submit");
+        CHECK(!halay_trainer_wait(rank->trainer, ticket, NULL, 0), "wait");
+        for (int i = 0; i < COUNT; i++)
+            CHECK(buffer[i] == root * 1e6 + i + 0.25, "root %d [%d]", root, i);
+        CHECK(!halay_trainer_result(rank->trainer, ticket, &data, &count, &rows), "result");
+        CHECK(data == buffer && count == COUNT && !rows, "result of a broadcast");
+        halay_trainer_release(rank->trainer, ticket);
+    }
+}
+
+/* No rank leaves before the last has come. */
+static void barrier(struct rank *rank)
+{
+    for (int i = 0; i < 20; i++) {
+        halay_ticket_t ticket;
+        if (rank->rank == i % rank->nranks)
+            usleep(3000);
+        __atomic_add_fetch(&rank->ranks->codes[0], 1, __ATOMIC_SEQ_CST);
+        CHECK(!halay_trainer_barrier(rank->trainer, "barrier", &ticket), "submit");
+        finish(rank, ticket, 0);
+        int come = __atomic_load_n(&rank->ranks->codes[0], __ATOMIC_SEQ_CST);
+        CHECK(come >= (i + 1) * rank->nranks, "%d had come", come);
+    }
+}
+
+static void poll_and_tickets(struct rank *rank)
+{
+    int64_t in[3], out[3];
+    CHECK(halay_trainer_poll(rank->trainer, 0) == HALAY_EINVAL, "0 is no ticket");
+    CHECK(halay_trainer_poll(rank->trainer, 1u << 16) == HALAY_EINVAL, "never given out");
+    CHECK(halay_trainer_poll(rank->trainer, ~UINT64_C(0)) == HALAY_EINVAL, "never given out");
+    halay_trainer_release(rank->trainer, 0);
+    if (rank->rank == 0 && rank->nranks > 1) {
+        halay_ticket_t ticket = submit_sum(rank, 0, in, out, 3);
+        for (int i = 0; i < 100; i++)
+            CHECK(halay_trainer_poll(rank->trainer, ticket) == 0, "the others have not submitted");
+        CHECK(halay_trainer_result(rank->trainer, ticket, NULL, NULL, NULL) == HALAY_ESTATE,
+              "early");
+        meet(rank);
+        halay_trainer_release(rank->trainer, ticket); /* waits */
+        check_sum(rank, 0, in, out, 3);
+        CHECK(halay_trainer_poll(rank->trainer, ticket) == HALAY_EINVAL, "stale");
+        CHECK(halay_trainer_wait(rank->trainer, ticket, NULL, 0) == HALAY_EINVAL, "stale");
+        return;
+    }
+    meet(rank);
+    halay_ticket_t ticket = submit_sum(rank, 0, in, out, 3);
+    int rc;
+    while ((rc = halay_trainer_poll(rank->trainer, ticket)) == 0)
+        usleep(100);
+    CHECK(rc == 1, "poll: %d", rc);
+    finish(rank, ticket, 0);
+    check_sum(rank, 0, in, out, 3);
+}
+
+/* ------------------------------------------------------------------ threads */
+
+struct helper {
+    struct rank *rank;
+    halay_ticket_t ticket;
+    int first;
+};
+
+static void *helper_wait(void *arg)
+{
+    struct helper *helper = arg;
+    char text[64];
+    CHECK(!halay_trainer_wait(helper->rank->trainer, helper->ticket, text, sizeof(text)), "%s",
+          text);
+    return NULL;
+}
+
+static void *helper_submit(void *arg)
+{
+    struct helper *helper = arg;
+    enum { TENSORS = 100 };
+    int64_t in[TENSORS][4], out[TENSORS][4];
+    halay_ticket_t tickets[TENSORS];
+    for (int t = 0; t < TENSORS; t++)
+        tickets[t] = submit_sum(helper->rank, helper->first + t, in[t], out[t], 4);
+    for (int t = TENSORS - 1; t >= 0; t--) {
+        finish(helper->rank, tickets[t], 0);
+        check_sum(helper->rank, helper->first + t, in[t], out[t], 4);
+    }
+    return NULL;
+}
+
+static void several_threads(struct rank *rank)
+{
+    pthread_t threads[4];
+    struct helper helpers[4];
+    int64_t in[2][5], out[2][5];
+    for (int i = 0; i < 4; i++) {
+        helpers[i] = (struct helper){.rank = rank, .first = i * 100};
+        pthread_create(&threads[i], NULL, helper_submit, &helpers[i]);
+    }
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+
+    /* Four threads wait for two tensors that rank 0 submits late. */
+    for (int round = 0; round < 10; round++) {
+        meet(rank);
+        if (rank->rank == 0)
+            usleep(2000);
+        for (int t = 0; t < 2; t++)
+            helpers[t].ticket = helpers[t + 2].ticket = submit_sum(rank, t, in[t], out[t], 5);
+        for (int i = 0; i < 4; i++)
+            pthread_create(&threads[i], NULL, helper_wait, &helpers[i]);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
+        for (int t = 0; t < 2; t++) {
+            check_sum(rank, t, in[t], out[t], 5);
+            finish(rank, helpers[t].ticket, 0);
+        }
+    }
+}
+
+/* Nobody waits: the trainer's own thread brings it to its end. */
+static void thread_alone(struct rank *rank)
+{
+    int64_t in[2][6], out[2][6];
+    halay_ticket_t tickets[2];
+    halay_trace_t lines[4];
+    for (int t = 0; t < 2; t++)
+        tickets[t] = submit_sum(rank, t, in[t], out[t], 6);
+    size_t found = 0;
+    for (int i = 0; i < 5000 && found < 2; i++) {
+        usleep(1000);
+        found += halay_trainer_trace(rank->trainer, lines + found, 4 - found);
+    }
+    CHECK(found == 2, "%zu tensors were done without help", found);
+    for (int t = 0; t < 2; t++)
+        finish(rank, tickets[t], 0);
+}
+
+static void trace(struct rank *rank)
+{
+    enum { TENSORS = 700 };
+    halay_trace_t *lines = calloc(TENSORS + 1, sizeof(*lines));
+    int64_t in[TENSORS], out[TENSORS];
+    char name[HALAY_TENSOR_NAME_MAX];
+    for (int t = 0; t < TENSORS; t++)
+        finish(rank, submit_sum(rank, t, &in[t], &out[t], 1), 0);
+    size_t first = halay_trainer_trace(rank->trainer, lines, 300);
+    size_t rest = halay_trainer_trace(rank->trainer, lines + 300, TENSORS + 1 - 300);
+    CHECK(first == 300 && rest == TENSORS - 300, "%zu and %zu lines", first, rest);
+    for (int t = 0; t < TENSORS; t++) {
+        snprintf(name, sizeof(name), "tensor.%d", t);
+        CHECK(!strcmp(lines[t].name, name) && lines[t].bytes == 8, "line %d: %s", t, lines[t].name);
+        CHECK(lines[t].submit_ns && lines[t].submit_ns <= lines[t].start_ns &&
+                  lines[t].start_ns <= lines[t].end_ns &&
+                  (!t || lines[t - 1].end_ns <= lines[t].submit_ns),
+              "line %d: times", t);
+    }
+    memset(name, 'n', sizeof(name) - 1);
+    name[sizeof(name) - 1] = 0;
+    halay_ticket_t ticket;
+    CHECK(!halay_trainer_barrier(rank->trainer, name, &ticket), "the longest name");
+    finish(rank, ticket, 0);
+    CHECK(halay_trainer_trace(rank->trainer, lines, 9) == 1 && strlen(lines[0].name) == 63, "cut");
+    CHECK(halay_trainer_trace(rank->trainer, lines, 9) == 0, "forgotten");
+    free(lines);
+}
+
+/* A trainer with nothing to do sleeps, and costs nothing. */
+static void idle(struct rank *rank)
+{
+    int64_t in[2], out[2];
+    finish(rank, submit_sum(rank, 0, in, out, 2), 0);
+    halay_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    meet(rank);
+    usleep(50000);
+    meet(rank);
+    CHECK(!halay_context_counters(rank->context, &before), "counters");
+    uint64_t cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    usleep(1500000);
+    cpu_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
+    CHECK(!halay_context_counters(rank->context, &after), "counters");
+    CHECK(cpu_ns < 15000000, "%.3f ms of CPU in 1.5 s", (double)cpu_ns * 1e-6);
+    CHECK(before.sent_messages == after.sent_messages, "an idle trainer sent messages");
+    meet(rank);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*body)(struct rank *rank);
+    } cases[] = {
+        {"orders", orders},
+        {"allgather", allgather},
+        {"broadcast", broadcast},
+        {"barrier", barrier},
+        {"poll and tickets", poll_and_tickets},
+        {"several threads", several_threads},
+        {"thread alone", thread_alone},
+        {"thousand", thousand},
+        {"trace", trace},
+        {"idle", idle},
+    };
+    static const int sizes[] = {1, 2, 3, 5};
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
+            run_ranks(sizes[s], "30", cases[c].body);
+        printf("%s: ok, 1, 2, 3, 5 ranks, %.2f s\n", cases[c].name,
+               (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9);
+        fflush(stdout);
+    }
+    return 0;
+}

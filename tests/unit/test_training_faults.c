@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_training_faults.c - named tensors where ranks disagree, are late, or leave: every rank gets
+ * an error that says why, in time, and what can go on goes on.
+ */
+#include <sys/wait.h>
+
+#include "training_ranks.h"
+
+static const char *deadline_s = "30";
+
+/* What went wrong leaves nothing behind: an ordinary tensor works. */
+static void still_works(struct rank *rank)
+{
+    int64_t value = rank->rank + 1;
+    halay_ticket_t ticket;
+    CHECK(!halay_trainer_allreduce(rank->trainer, "after", &value, &value, 1, HALAY_INT64,
+                                   HALAY_SUM, 1, 1, &ticket),
+          "submit");
+    finish(rank, ticket, 0);
+    CHECK(value == rank->nranks * (rank->nranks + 1) / 2, "sum is %lld", (long long)value);
+}
+
+/* ------------------------------------------------------------------ mismatches */
+
+struct variant {
+    const char *says; /* how the text shows it */
+    int kind;         /* 'r'educe, 'b'roadcast, 'g'ather, '|' */
+    size_t count;
+    halay_type_t type;
+    halay_op_t op;
+    int root;
+    double prescale, postscale;
+};
+
+/* The first is what all ranks but one submit. */
+static const struct variant variants[] = {
+    {"allreduce of 12 float32, sum", 'r', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"allreduce of 13 float32, sum", 'r', 13, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"allreduce of 0 float32, sum", 'r', 0, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"allreduce of 12 float64, sum", 'r', 12, HALAY_FLOAT64, HALAY_SUM, 0, 1, 1},
+    {"allreduce of 12 float32, max", 'r', 12, HALAY_FLOAT32, HALAY_MAX, 0, 1, 1},
+    {"allreduce of 12 float32, sum, scaled by 0.5 and 1", 'r', 12, HALAY_FLOAT32, HALAY_SUM, 0, .5,
+     1},
+    {"allreduce of 12 float32, sum, scaled by 1 and 0.25", 'r', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1,
+     .25},
+    {"broadcast of 12 float32 from rank 0", 'b', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"broadcast of 12 float32 from rank 1", 'b', 12, HALAY_FLOAT32, HALAY_SUM, 1, 1, 1},
+    {"allgather of rows of 12 float32", 'g', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"allgather of rows of 11 float32", 'g', 11, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
+    {"barrier", '|', 0, HALAY_UINT8, HALAY_SUM, 0, 1, 1},
+};
+
+enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
+
+static halay_ticket_t submit_variant(struct rank *rank, const struct variant *v, float *in,
+                                     float *out)
+{
+    halay_ticket_t ticket = 0;
+    int rc;
+    if (v->kind == 'r')
+        rc = halay_trainer_allreduce(rank->trainer, "it", in, out, v->count, v->type, v->op,
+                                     v->prescale, v->postscale, &ticket);
+    else if (v->kind == 'b')
+        rc = halay_trainer_broadcast(rank->trainer, "it", in, v->count, v->type, v->root, &ticket);
+    else if (v->kind == 'g')
+        rc = halay_trainer_allgather(rank->trainer, "it", in, 1, v->count, v->type, &ticket);
+    else
+        rc = halay_trainer_barrier(rank->trainer, "it", &ticket);
+    CHECK(!rc, "submit: %d", rc);
+    return ticket;
+}
+
+/* One rank, every one in turn, submits something else: all get the same error, at once. */
+static void mismatch(struct rank *rank)
+{
+    float in[64], out[64], kept[64];
+    char want[128], *text = rank->ranks->texts[rank->rank];
+    for (int i = 0; i < 64; i++)
+        in[i] = kept[i] = (float)(rank->rank + i);
+    for (int odd = 0; odd < rank->nranks; odd++) {
+        for (int base = 0; base < VARIANTS; base += 7) {
+            for (int v = 0; v < VARIANTS; v++) {
+                if (v == base)
+                    continue;
+                int mine = rank->rank == odd ? v : base;
+                halay_ticket_t ticket = submit_variant(rank, &variants[mine], in, out);
+                int rc = halay_trainer_wait(rank->trainer, ticket, text, 1024);
+                CHECK(rc == HALAY_EMISMATCH, "%d: %s", rc, text);
+                halay_trainer_release(rank->trainer, ticket);
+                CHECK(strstr(text, "'it'"), "no name: %s", text);
+                snprintf(want, sizeof(want), "rank %d: %s", odd, variants[v].says);
+                CHECK(strstr(text, want), "'%s' is not in: %s", want, text);
+                CHECK(strstr(text, variants[base].says), "one side only: %s", text);
+                meet(rank);
+                CHECK(!strcmp(text, rank->ranks->texts[0]), "other words on rank 0: %s", text);
+                CHECK(!memcmp(in, kept, sizeof(in)), "the input changed");
+                meet(rank);
+            }
+        }
+    }
+    still_works(rank);
+}
+
+static void duplicates(struct rank *rank)
+{
+    float value[2] = {1, 1};
+    halay_ticket_t first, second = 77;
+    for (int i = 0; i < 5; i++) {
+        if (rank->rank == 0) {
+            CHECK(!halay_trainer_allreduce(rank->trainer, "twice", value, value, 2, HALAY_FLOAT32,
+                                           HALAY_MAX, 1, 1, &first),
+                  "submit");
+            CHECK(halay_trainer_barrier(rank->trainer, "twice", &second) == HALAY_EINVAL, "twice");
+            CHECK(second == 77, "a refused ticket was written");
+            meet(rank);
+        } else {
+            meet(rank);
+            CHECK(!halay_trainer_allreduce(rank->trainer, "twice", value, value, 2, HALAY_FLOAT32,
+                                           HALAY_MAX, 1, 1, &first),
+                  "submit");
+        }
+        finish(rank, first, 0);
+    }
+    /* Done, not released: the name is free again. */
+    CHECK(!halay_trainer_barrier(rank->trainer, "twice", &first), "submit");
+    CHECK(!halay_trainer_wait(rank->trainer, first, NULL, 0), "wait");
+    CHECK(!halay_trainer_barrier(rank->trainer, "twice", &second), "again");
+    finish(rank, second, 0);
+    finish(rank, first, 0);
+}
+
+static void arguments(struct rank *rank)
+{
+    char name[HALAY_TENSOR_NAME_MAX + 1];
+    float f[4] = {0};
+    int32_t n[4] = {0};
+    halay_trainer_t *t = rank->trainer;
+    halay_ticket_t k = 77;
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = 0;
+#define REFUSED(call) CHECK((call) == HALAY_EINVAL && k == 77, "was accepted")
+    REFUSED(halay_trainer_barrier(NULL, "a", &k));
+    REFUSED(halay_trainer_barrier(t, NULL, &k));
+    REFUSED(halay_trainer_barrier(t, "", &k));
+    REFUSED(halay_trainer_barrier(t, name, &k));
+    REFUSED(halay_trainer_barrier(t, "a", NULL));
+    REFUSED(halay_trainer_broadcast(t, "a", f, 4, HALAY_FLOAT32, -1, &k));
+    REFUSED(halay_trainer_broadcast(t, "a", f, 4, HALAY_FLOAT32, rank->nranks, &k));
+    REFUSED(halay_trainer_broadcast(t, "a", NULL, 4, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast(t, "a", f, 4, HALAY_TYPE_COUNT, 0, &k));
+    REFUSED(halay_trainer_broadcast(t, "a", f, SIZE_MAX / 2, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_allgather(t, "a", f, SIZE_MAX / 2, 3, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_allgather(t, "a", NULL, 1, 1, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_allgather(t, "a", f, 1, 1, (halay_type_t)-1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", NULL, f, 4, HALAY_FLOAT32, HALAY_SUM, 1, 1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", f, NULL, 4, HALAY_FLOAT32, HALAY_SUM, 1, 1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_OP_COUNT, 1, 1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_BOOL, HALAY_SUM, 1, 1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_MAX, 2, 1, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_AVERAGE, 1, 2, &k));
+    REFUSED(halay_trainer_allreduce(t, "a", n, n, 4, HALAY_INT32, HALAY_SUM, 1, 2, &k));
+#undef REFUSED
+    halay_trainer_destroy(NULL);
+    halay_trainer_release(NULL, 1);
+    CHECK(halay_trainer_wait(NULL, 1, NULL, 0) == HALAY_EINVAL, "no trainer");
+    still_works(rank);
+}
+
+/* ------------------------------------------------------------------ deadlines */
+
+/* All but the last submit: they hear who is missing, once the deadline has passed. */
+static void lonely(struct rank *rank)
+{
+    int last = rank->nranks - 1;
+    float value[3] = {1, 2, 3};
+    char text[1024], want[64];
+    halay_ticket_t ticket;
+    double deadline = atof(deadline_s);
+    for (int round = 0; round < 2; round++) {
+        if (rank->rank != last) {
+            uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+            CHECK(!halay_trainer_allreduce(rank->trainer, "lonely", value, value, 3, HALAY_FLOAT32,
+                                           HALAY_SUM, 1, 1, &ticket),
+                  "submit");
+            int rc = halay_trainer_wait(rank->trainer, ticket, text, sizeof(text));
+            double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
+            CHECK(rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
+            halay_trainer_release(rank->trainer, ticket);
+            snprintf(want, sizeof(want), "not submitted by rank %d.", last);
+            CHECK(strstr(text, "'lonely'") && strstr(text, want), "%s", text);
+            CHECK(took > deadline * 0.5 && took < deadline + 3, "after %.3f s", took);
+        }
+        meet(rank);
+        /* The late one is too late, and hears it. */
+        if (rank->rank == last) {
+            CHECK(!halay_trainer_barrier(rank->trainer, "lonely", &ticket), "submit");
+            int rc = halay_trainer_wait(rank->trainer, ticket, text, sizeof(text));
+            CHECK(rc == HALAY_ETIMEOUT && strstr(text, "not submitted by rank 0"), "%d: %s", rc,
+                  text);
+            halay_trainer_release(rank->trainer, ticket);
+        }
+        meet(rank);
+        still_works(rank);
+    }
+}
+
+/*
+ * Submissions race with deadlines. Which wins is not known, but no rank hangs, and a tensor that is
+ * good on one rank is good on all.
+ */
+static void races(struct rank *rank)
+{
+    for (int round = 0; round < 15; round++) {
+        int64_t value = rank->rank + 1;
+        halay_ticket_t ticket;
+        meet(rank);
+        if (rank->rank != round % rank->nranks)
+            usleep((useconds_t)(180000 + draw(&rank->seed) % 40000));
+        CHECK(!halay_trainer_allreduce(rank->trainer, "race", &value, &value, 1, HALAY_INT64,
+                                       HALAY_SUM, 1, 1, &ticket),
+              "submit");
+        int rc = halay_trainer_wait(rank->trainer, ticket, rank->ranks->texts[rank->rank], 1024);
+        rank->ranks->codes[rank->rank] = rc;
+        halay_trainer_release(rank->trainer, ticket);
+        CHECK(rc == 0 || rc == HALAY_ETIMEOUT, "%d: %s", rc, rank->ranks->texts[rank->rank]);
+        CHECK(rc || value == rank->nranks * (rank->nranks + 1) / 2, "sum %lld", (long long)value);
+        meet(rank);
+        for (int r = 0; r < rank->nranks; r++)
+            CHECK(!rc == !rank->ranks->codes[r], "%d here, on rank %d: %s", rc, r,
+                  rank->ranks->texts[r]);
+    }
+}
+
+/* Long computation between tensors is no error: nothing is out, so no deadline runs. */
+static void patience(struct rank *rank)
+{
+    still_works(rank);
+    usleep((useconds_t)(atof(deadline_s) * 2.5e6));
+    still_works(rank);
+    /* Not even where one rank alone computes, as long as the others wait for less than it. */
+    if (rank->rank == 0)
+        usleep((useconds_t)(atof(deadline_s) * 0.6e6));
+    still_works(rank);
+}
+
+/* ------------------------------------------------------------------ leaving */
+
+struct waiter {
+    struct rank *rank;
+    halay_ticket_t ticket;
+};
+
+static void *wait_for_state(void *arg)
+{
+    struct waiter *waiter = arg;
+    char text[1024];
+    int rc = halay_trainer_wait(waiter->rank->trainer, waiter->ticket, text, sizeof(text));
+    CHECK(rc == HALAY_ESTATE && strstr(text, "destroyed"), "%d: %s", rc, text);
+    return NULL;
+}
+
+/*
+ * Rank 0 leaves while others wait for it and while a thread of its own waits for them. They hear it
+ * at once, and so does what they submit later.
+ */
+static void leaving(struct rank *rank)
+{
+    char text[1024];
+    halay_ticket_t ticket;
+    float value[2] = {0};
+    if (rank->rank == 0) {
+        pthread_t thread;
+        CHECK(!halay_trainer_barrier(rank->trainer, "alone", &ticket), "submit");
+        struct waiter waiter = {rank, ticket};
+        pthread_create(&thread, NULL, wait_for_state, &waiter);
+        meet(rank);
+        usleep(100000);
+        halay_trainer_destroy(rank->trainer);
+        pthread_join(thread, NULL);
+        CHECK(!halay_finalize(rank->context), "something was in flight");
+        rank->trainer = NULL;
+        rank->context = NULL;
+        return;
+    }
+    CHECK(!halay_trainer_allreduce(rank->trainer, "with all", value, value, 2, HALAY_FLOAT32,
+                                   HALAY_SUM, 1, 1, &ticket),
+          "submit");
+    meet(rank);
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < 3; i++) {
+        int rc = halay_trainer_wait(rank->trainer, ticket, text, sizeof(text));
+        CHECK(rc == HALAY_EPEER && text[0], "%d: %s", rc, text);
+        halay_trainer_release(rank->trainer, ticket);
+        int again = halay_trainer_barrier(rank->trainer, "later", &ticket);
+        CHECK(!again, "submit: %d", again);
+    }
+    double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
+    CHECK(took < atof(deadline_s), "after %.3f s", took);
+    halay_trainer_destroy(rank->trainer);
+    rank->trainer = NULL;
+}
+
+/* As many as may be out, and one more; then all of them end with their trainer. */
+static void too_many(struct rank *rank)
+{
+    char name[32];
+    halay_ticket_t ticket, first = 0;
+    if (rank->rank == 0) {
+        for (int i = 0; i < 65536; i++) {
+            snprintf(name, sizeof(name), "many.%d", i);
+            int rc = halay_trainer_barrier(rank->trainer, name, &ticket);
+            CHECK(!rc, "number %d: %d", i, rc);
+            first = first ? first : ticket;
+        }
+        CHECK(halay_trainer_barrier(rank->trainer, "many.65536", &ticket) == HALAY_ENOMEM, "more");
+        CHECK(halay_trainer_poll(rank->trainer, first) == 0, "no other rank has submitted it");
+    }
+    meet(rank);
+}
+
+static void forked(struct rank *rank)
+{
+    still_works(rank);
+    meet(rank);
+    if (rank->rank == 0) {
+        int status;
+        pid_t child = fork();
+        if (!child) {
+            halay_ticket_t ticket;
+            int rc = halay_trainer_barrier(rank->trainer, "child", &ticket);
+            rc = rc == HALAY_EFORKED ? halay_trainer_wait(rank->trainer, 1, NULL, 0) : rc;
+            rc = rc == HALAY_EFORKED ? halay_trainer_poll(rank->trainer, 1) : rc;
+            halay_trainer_release(rank->trainer, 1);
+            halay_trainer_destroy(rank->trainer);
+            _exit(rc == HALAY_EFORKED ? 5 : 6);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child, "fork");
+        CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 5, "the child was not refused");
+    }
+    meet(rank);
+    still_works(rank);
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name, *deadline_s;
+        void (*body)(struct rank *rank);
+        int sizes[4];
+    } cases[] = {
+        {"mismatch", "30", mismatch, {2, 3, 5}},   {"duplicates", "30", duplicates, {2, 3, 5}},
+        {"arguments", "30", arguments, {1, 2, 3}}, {"lonely", "0.3", lonely, {2, 3, 5}},
+        {"races", "0.2", races, {2, 3}},           {"patience", "0.4", patience, {1, 2, 5}},
+        {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
+        {"forked", "30", forked, {1, 3}},
+    };
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
+        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        deadline_s = cases[c].deadline_s;
+        for (int s = 0; s < 4 && cases[c].sizes[s]; s++)
+            run_ranks(cases[c].sizes[s], deadline_s, cases[c].body);
+        printf("%s: ok, %.2f s\n", cases[c].name,
+               (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9);
+        fflush(stdout);
+    }
+    return 0;
+}
