@@ -45,7 +45,7 @@ static const char *launcher(int *nranks)
 {
     static const struct {
         const char *size, *also, *name;
-    } rows[] = {{"HALAY_LAUNCHER_SIZE", "HALAY_LAUNCHER", "halayrun"},
+    } rows[] = {{"HALAY_NRANKS", "HALAY_LAUNCHER", "halayrun"},
                 {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
                 {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun"},

@@ -133,7 +133,7 @@ char **hly_env_create(const struct hly_options *options)
             env[kept++] = env[i];
     }
     env[kept] = NULL;
-    snprintf(size, sizeof size, "HALAY_LAUNCHER_SIZE=%d", options->nranks);
+    snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
     for (int i = 0; i < options->nenv; i++)
         rc |= hly_env_set(&env, options->env[i]);
