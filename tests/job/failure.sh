@@ -9,7 +9,7 @@ end() { # how, status, message
     expect "$2" "$1"
     says err "^halayrun: rank 1 (pid [0-9]* on $host) $3"
     [ "$(wc -l <err)" = 1 ] || fail "$1: more than one message"
-    within 3000
+    within 4000
     nothing_left
 }
 end kill 137 "was killed by signal 9 (SIGKILL)"
