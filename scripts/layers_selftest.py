@@ -52,7 +52,8 @@ BREACHES = [
 # What a built library exports, and what has to be said of it.
 LIBRARIES = [
     ("halay/halay-transport-a.so", "int halay_transport_v1_a, hly_more;", "hly_more"),
-    ("halay/halay-transport-a.so", "int halay_transport_a;", "one symbol"),
+    ("halay/halay-transport-a.so", "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
+    ("halay/halay-transport-a.so", "int halay_transport_v1_a, halay_boot_v1_b;", "halay_boot_v1_b"),
     ("libhalay.so", "int halay_init, hly_engine_start;", "exports hly_engine_start"),
 ]
 
