@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* main.c - halay-info: what this installation of Halay is, and what it has found. */
+#include <stdio.h>
+#include <string.h>
+
+#include <halay/halay.h>
+
+#include "info.h"
+
+static const char help[] =
+    "Usage: halay-info           version, plug-ins, processor, planners and variables\n"
+    "       halay-info plan ...  a plan as text, with its proof (halay-info plan --help)\n"
+    "       halay-info --version\n"
+    "Exit status: 0; 1 halay_init() would refuse the variables, or a plan was refused; 2 wrong "
+    "usage.\n";
+
+static void print_version(void)
+{
+    printf("Halay %s", halay_version());
+    char built[32];
+    snprintf(built, sizeof built, "%d.%d.%d", HALAY_VERSION_MAJOR, HALAY_VERSION_MINOR,
+             HALAY_VERSION_PATCH);
+    if (strcmp(built, halay_version()))
+        printf(" (halay-info was built with %s)", built);
+    putchar('\n');
+}
+
+int main(int argc, char **argv)
+{
+    char library[HLY_PATH_BYTES], reason[512] = "";
+    if (argc > 1 && !strcmp(argv[1], "plan"))
+        return hly_info_plan(argc - 1, argv + 1);
+    if (argc == 2 && !strcmp(argv[1], "--help")) {
+        fputs(help, stdout);
+        return 0;
+    }
+    if (argc == 2 && !strcmp(argv[1], "--version")) {
+        print_version();
+        return 0;
+    }
+    if (argc > 1) {
+        fprintf(stderr, "halay-info: no such option: %s; see halay-info --help\n", argv[1]);
+        return HLY_EXIT_USAGE;
+    }
+    const int refused = hly_info_check(reason, sizeof reason);
+    print_version();
+    hly_info_library(library);
+    printf("library: %s\n", library);
+    hly_info_plugins();
+    hly_info_processor(!refused);
+    hly_info_planners();
+    hly_info_variables();
+    printf("  %s%s\n", refused ? "REFUSED: " : "accepted", refused ? reason : "");
+    return refused != 0;
+}

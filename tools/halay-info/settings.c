@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.c - the processor, and the variables. Whether they are accepted is asked of the library
+ * itself: a context of one rank is made through a bootstrap of our own, so that no job is joined
+ * even where a launcher has started this program.
+ */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <halay/boot.h>
+
+#include "info.h"
+
+static int alone_probe(int *announced)
+{
+    *announced = 1;
+    return 1;
+}
+
+static int alone_open(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
+                      halay_boot_info_t *info, halay_boot_t **boot)
+{
+    (void)arg;
+    (void)log;
+    (void)log_arg;
+    (void)deadline_ns;
+    *info = (halay_boot_info_t){
+        .size = sizeof *info, .nranks = 1, .local_nranks = 1, .nnodes = 1, .epoch = 1};
+    gethostname(info->host, sizeof info->host - 1);
+    strcpy(info->launcher, "halay-info");
+    *boot = NULL;
+    return HALAY_OK;
+}
+
+static int alone_get(const halay_boot_t *boot, int rank, int *node, char *host)
+{
+    (void)boot;
+    (void)rank;
+    *node = 0;
+    *host = '\0';
+    return HALAY_OK;
+}
+
+static int alone_join(halay_boot_t *boot, const char *address)
+{
+    (void)boot;
+    (void)address;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void alone_close(halay_boot_t *boot)
+{
+    (void)boot;
+}
+
+static int try_init(const char *isa, char *error, size_t bytes)
+{
+    static const halay_boot_ops_t alone = {
+        sizeof alone, "halay-info", alone_probe, alone_open, alone_get, alone_join, alone_close,
+    };
+    halay_context_t *context;
+    halay_config_t config = HALAY_CONFIG_INIT;
+    config.boot = &alone;
+    config.isa = isa;
+    config.error = error;
+    config.error_bytes = bytes;
+    int rc = halay_init(&config, &context);
+    return rc ? rc : halay_finalize(context);
+}
+
+/* ---------------------------------------------------------------- what the processor can do */
+
+/* Only what the processor has is tried: the library would complain about the rest. */
+static void show_isa(const char *isa, int here)
+{
+    char error[256] = "";
+    printf(" %s %s%s", isa,
+           !here                                ? "no"
+           : try_init(isa, error, sizeof error) ? "refused"
+                                                : "yes",
+           strcmp(isa, "scalar") ? "," : "\n");
+}
+
+int hly_info_check(char *reason, size_t bytes)
+{
+    return try_init(NULL, reason, bytes);
+}
+
+void hly_info_processor(int accepted)
+{
+    cpu_set_t set;
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    int usable = sched_getaffinity(0, sizeof set, &set) ? (int)online : CPU_COUNT(&set);
+    printf("processors: %d usable of %ld\n", usable, online);
+    printf("instruction sets:");
+#if defined(__x86_64__)
+    show_isa("avx512",
+             __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"),
+             accepted);
+    show_isa("avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"), accepted);
+#endif
+    show_isa("scalar", 1, accepted);
+}
+
+/* ---------------------------------------------------------------- variables */
+
+void hly_info_variables(void)
+{
+    static const struct {
+        const char *name, *usual, *meaning;
+    } rows[] = {
+        {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
+        {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
+        {"HALAY_TRANSPORT", "shm", "the plug-in that moves the data"},
+        {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
+        {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},
+        {"HALAY_PLUGIN_DIR", "lib/halay", "where plug-ins are looked for"},
+        {"HALAY_LIBRARY", "found", "the libhalay.so that the Python package loads"},
+    };
+    printf("variables\n");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const char *value = getenv(rows[i].name);
+        char now[512];
+        snprintf(now, sizeof now, value ? "set: %s" : "not set: %s", value ? value : rows[i].usual);
+        printf("  %-17s %-20s %s\n", rows[i].name, now, rows[i].meaning);
+    }
+}
