@@ -75,14 +75,13 @@ static int try_init(const char *isa, char *error, size_t bytes)
 /* ---------------------------------------------------------------- what the processor can do */
 
 /* Only what the processor has is tried: the library would complain about the rest. */
-static void show_isa(const char *isa, int here)
+static void show_isa(const char *isa, int here, int try)
 {
-    char error[256] = "";
-    printf(" %s %s%s", isa,
-           !here                                ? "no"
-           : try_init(isa, error, sizeof error) ? "refused"
-                                                : "yes",
-           strcmp(isa, "scalar") ? "," : "\n");
+    const char *answer = here ? "yes" : "no";
+    if (here && try && try_init(isa, NULL, 0))
+        answer = "refused";
+    printf(" %s %s%s", isa, answer, strcmp(isa, "scalar") ? "," : "
+");
 }
 
 int hly_info_check(char *reason, size_t bytes)
