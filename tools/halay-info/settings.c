@@ -80,8 +80,7 @@ static void show_isa(const char *isa, int here, int try)
     const char *answer = here ? "yes" : "no";
     if (here && try && try_init(isa, NULL, 0))
         answer = "refused";
-    printf(" %s %s%s", isa, answer, strcmp(isa, "scalar") ? "," : "
-");
+    printf(" %s %s%s", isa, answer, strcmp(isa, "scalar") ? "," : "\n");
 }
 
 int hly_info_check(char *reason, size_t bytes)
