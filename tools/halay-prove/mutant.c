@@ -76,9 +76,16 @@ static int is_message(const halay_step_t *step)
     return step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV;
 }
 
-/* Any number in [0, bound) but `not_this`; bound >= 2 or not_this >= bound >= 1. */
+/* Two sources at least: another fault may have taken some. */
+static int is_whole_reduce(const halay_step_t *step)
+{
+    return step->kind == HALAY_STEP_REDUCE && step->noperands >= 3;
+}
+
+/* Any number in [0, bound) but not_this; there has to be one. */
 static uint32_t another(uint64_t *chance, uint32_t bound, uint32_t not_this)
 {
+    assert(bound >= 2 || (bound == 1 && not_this >= 1));
     if (not_this >= bound) {
         return hly_random_below(chance, bound);
     }
@@ -233,14 +240,14 @@ static int wrong_slot(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uin
         return HALAY_EAGAIN;
     }
     uint32_t was = operand->slot;
-    operand->slot = another(chance, plan->scratch_slots + 1, was);
+    operand->slot = another(chance, plan->scratch_slots + 2, was);
     return done(mutant, "slot %u, not %u", operand->slot, was);
 }
 
 static int swap_sources(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *step,
                         uint64_t *chance)
 {
-    if (step->kind != HALAY_STEP_REDUCE) {
+    if (!is_whole_reduce(step)) {
         return HALAY_EAGAIN;
     }
     halay_operand_t *sources = own_operands(plan, step) + 1;
@@ -284,7 +291,7 @@ static int swap_operands(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, 
 static int drop_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->kind != HALAY_STEP_REDUCE) {
+    if (!is_whole_reduce(step)) {
         return HALAY_EAGAIN;
     }
     halay_operand_t *sources = own_operands(plan, step) + 1;
@@ -299,7 +306,7 @@ static int drop_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, ui
 static int duplicate_source(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->kind != HALAY_STEP_REDUCE) {
+    if (!is_whole_reduce(step)) {
         return HALAY_EAGAIN;
     }
     halay_operand_t *sources = own_operands(plan, step) + 1;
@@ -333,7 +340,7 @@ static int drop_step(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint
 static int copy_for_reduce(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
 {
     halay_step_t *step = &plan->steps[at];
-    if (step->kind != HALAY_STEP_REDUCE) {
+    if (!is_whole_reduce(step)) {
         return HALAY_EAGAIN;
     }
     halay_operand_t *operands = own_operands(plan, step);
