@@ -278,7 +278,7 @@ static void landing_abandon(halay_context_t *context, struct hly_landing *l)
 static bool tag_withdrawn(halay_context_t *context, struct hly_landing *l)
 {
     uint64_t cookie = landing_cookie((uint32_t)(l - context->landings), l);
-    if (!l->tag_posted)
+    if (!l->tag_posted || context->lost)
         return true;
     if (context->transport_ops->recv(context->transport, cookie, NULL, 0, cookie))
         return false;
@@ -339,9 +339,17 @@ void hly_channel_force(halay_request_t *r)
         if (landing && tag_withdrawn(ctx, &ctx->landings[landing - 1]))
             landing_close(ctx, &ctx->landings[landing - 1]);
     }
-    for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
-        struct hly_peer *peer = HLY_OF(l, struct hly_out, link)->peer;
-        if (!peer || !peer->ep)
+    struct hly_link *next;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
+        struct hly_out *out = HLY_OF(l, struct hly_out, link);
+        struct hly_peer *peer = out->peer;
+        next = l->next;
+        if (peer && ctx->lost) { /* no event will come for it */
+            hly_link_remove(&out->link);
+            hly_link_append(&ctx->outs_flying, &out->link);
+            out->request = NULL;
+        }
+        if (!peer || !peer->ep || ctx->lost)
             continue;
         ctx->transport_ops->disconnect(ctx->transport, peer->ep); /* its sends end with an error */
         peer->ep = NULL;
@@ -359,6 +367,25 @@ void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer)
         struct hly_landing *l = &context->landings[i];
         if (l->request && l->peer == peer && l->revoking && tag_withdrawn(context, l))
             landing_abandon(context, l);
+    }
+}
+
+void hly_channel_lost(halay_context_t *context)
+{
+    struct hly_link *next;
+    hly_log(context, HLY_ERROR, "the transport %s has failed; no call can go on",
+            context->transport_ops->name);
+    context->lost = true;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        struct hly_verdict_wire v;
+        next = l->next;
+        hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
+        snprintf(v.detail, sizeof(v.detail), "its transport has failed");
+        if (r->state == HLY_FAILING)
+            hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+        else
+            hly_fault_raise(r->comm, r->sequence, &v);
     }
 }
 
@@ -424,7 +451,11 @@ int hly_channel_poll(halay_context_t *context)
         return 0;
     if (!hly_link_empty(&context->busy_peers))
         hly_channel_flush(context);
+    if (context->lost)
+        return 0;
     int n = context->transport_ops->poll(context->transport, events, 16);
+    if (n < 0)
+        hly_channel_lost(context);
     for (int i = 0; i < n; i++)
         dispatch(context, &events[i]);
     return n;

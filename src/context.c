@@ -170,6 +170,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->comms);
     hly_link_init(&ctx->freed_comms);
     hly_link_init(&ctx->requests);
+    hly_link_init(&ctx->posted);
     hly_link_init(&ctx->orphans);
     hly_link_init(&ctx->outs_free);
     hly_link_init(&ctx->outs_flying);
@@ -239,6 +240,8 @@ static void free_peers(halay_context_t *ctx)
 
 static void free_lists(halay_context_t *ctx)
 {
+    while (!hly_link_empty(&ctx->posted))
+        hly_request_drop(HLY_OF(ctx->posted.next, halay_request_t, posted));
     hly_match_forget(ctx, &ctx->orphans);
     while (!hly_link_empty(&ctx->comms))
         hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));

@@ -172,6 +172,7 @@ struct halay_request {
     struct hly_link flying;    /* hly_out that the transport or the device holds */
     uint32_t landings;         /* open */
     struct hly_link link;      /* context->requests while running */
+    struct hly_link posted;    /* context->posted until released */
 };
 
 /* Where the call of one sequence stands on this rank. */
@@ -222,7 +223,8 @@ struct halay_comm {
     struct hly_plan *plans;
     uint32_t nplans;
     uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
-    bool broken;            /* a rank is lost: every later call fails with `last` */
+    bool broken;            /* the ranks are not all there or not in step: every later call fails */
+    struct hly_verdict_wire broken_by;
     struct hly_verdict_wire last;
     uint32_t last_sequence;
     bool failed;            /* `last` is valid */
@@ -281,6 +283,8 @@ struct halay_context {
     uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests;  /* running or failing */
+    struct hly_link posted;    /* all that the program has not waited for */
+    bool lost;                 /* the transport itself has failed: every call ends at once */
     struct hly_link orphans;   /* stashed messages of communicators not made yet */
     uint32_t norphans;
     uint64_t gone_ids[64];       /* of communicators whose memory is used again */
@@ -383,6 +387,8 @@ void hly_channel_revoked(halay_context_t *context, const struct hly_header *head
 void hly_channel_withdraw(halay_request_t *request);
 /* The same without asking anyone, when the time for asking is over. */
 void hly_channel_force(halay_request_t *request);
+/* The transport has failed as a whole: nothing is under way any more. */
+void hly_channel_lost(halay_context_t *context);
 void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer);
 
 /* ---------------------------------------------------------------- match.c */
@@ -405,6 +411,8 @@ void hly_engine_run(halay_request_t *request);
 void hly_engine_finish(halay_request_t *request, int result);
 /* Hands a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
+/* Frees it whatever its state, when the context goes. */
+void hly_request_drop(halay_request_t *request);
 uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
                               struct hly_segment segment[2]);
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);

@@ -297,6 +297,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
+    hly_link_init(&r->posted);
+    hly_link_append(&comm->context->posted, &r->posted);
     return r;
 }
 
@@ -304,6 +306,7 @@ void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
     r->magic = 0;
+    hly_link_remove(&r->posted);
     free(r->block_offset);
     r->block_offset = r->block_bytes = NULL;
     if (!r->plan) {
@@ -313,6 +316,21 @@ void hly_request_release(halay_request_t *r)
     r->plan->running--;
     r->next = r->plan->spare;
     r->plan->spare = r;
+}
+
+void hly_request_drop(halay_request_t *r)
+{
+    hly_link_remove(&r->posted);
+    hly_link_remove(&r->link);
+    while (!hly_link_empty(&r->flying)) {
+        struct hly_out *out = HLY_OF(r->flying.next, struct hly_out, link);
+        hly_link_remove(&out->link);
+        hly_link_append(&r->context->outs_flying, &out->link);
+    }
+    if (r->plan)
+        r->plan->running--;
+    free(r->early);
+    hly_request_destroy(r);
 }
 
 /* The addresses behind the plan's symbols. */
@@ -445,7 +463,7 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
 static void fail_early(halay_request_t *r, int code, const char *text, enum hly_cause cause)
 {
     if (!text) {
-        *r->early = r->comm->last;
+        *r->early = r->comm->broken_by;
         return;
     }
     hly_verdict_init(r->early, r->comm, cause, code, r->comm->rank);
@@ -471,7 +489,11 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     enum hly_cause cause =
         argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
-    if (rc) {
+    if (comm->context->lost) {
+        cause = HLY_CAUSE_LOCAL;
+        rc = HALAY_ETRANSPORT;
+        snprintf(reason, sizeof(reason), "its transport has failed");
+    } else if (rc) {
         snprintf(reason, sizeof(reason), "%s", argument_text);
     } else {
         cause = HLY_CAUSE_LOCAL;

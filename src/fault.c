@@ -200,8 +200,12 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->last = v;
     comm->last_sequence = slot->sequence;
     comm->failed = true;
-    if (v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT)
-        comm->broken = true; /* the ranks may not be at the same call any more */
+    bool out_of_step = v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS ||
+                       v.cause >= HLY_CAUSE_ABSENT;
+    if (out_of_step && !comm->broken) {
+        comm->broken = true;
+        comm->broken_by = v;
+    }
     char text[512];
     hly_verdict_text(&v, slot->sequence, comm->nranks, text, sizeof(text));
     hly_log(comm->context, HLY_WARN, "%s", text);
@@ -216,7 +220,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         return;
     uint32_t rounds = rounds_of(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->landings;
-    bool late = hly_now_ns() >= f->deadline_ns;
+    bool late = hly_now_ns() >= f->deadline_ns || comm->context->lost;
     if (late && !quiet) {
         hly_channel_force(r);
         quiet = hly_link_empty(&r->flying) && !r->landings;

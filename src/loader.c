@@ -78,6 +78,9 @@ int hly_launcher_announced(const char **launcher, const char **remedy)
         {"PMI_SIZE", "PMI_SIZE", "a PMI launcher", "use a launcher with PMIx, or halayrun"},
         {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},
     };
+    const char *none = getenv("HALAY_LAUNCHER"); /* "none": a program that a rank starts, alone */
+    if (none && !strcmp(none, "none"))
+        return 1;
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int n = getenv(rows[i].must) ? number_in(rows[i].number) : 0;
         if (n > 1) {

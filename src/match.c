@@ -61,8 +61,8 @@ static void settings_differ(halay_context_t *context, int rank, const char *thei
         snprintf(v.detail, sizeof(v.detail), "rank %d has %.48s; rank %d has %.48s", low,
                  low == other ? theirs : context->settings.shared, v.other,
                  low == other ? context->settings.shared : theirs);
-        comm->broken = comm->failed = true;
-        comm->last = v;
+        comm->broken = true;
+        comm->broken_by = v;
         for (uint32_t s = comm->oldest; s != comm->started; s++)
             if (comm->slots[s % HLY_SLOTS].request)
                 hly_fault_raise(comm, s, &v);

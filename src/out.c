@@ -203,7 +203,7 @@ static void accepted(halay_context_t *context, struct hly_out *out)
 void hly_out_submit(halay_context_t *context, struct hly_out *out)
 {
     struct hly_peer *peer = out->peer;
-    if (peer->dead) {
+    if (peer->dead || context->lost) {
         out->accepted = true;
         hly_out_complete(context, out, HALAY_EPEER);
         return;
@@ -245,6 +245,8 @@ void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t s
     halay_context_t *ctx = comm->context;
     struct hly_peer *peer;
     struct hly_out *out = NULL;
+    if (ctx->lost)
+        return;
     if (!hly_peer_get(ctx, hly_comm_world_rank(comm, to), &peer))
         out = hly_out_new(ctx, HLY_OUT_CONTROL, peer);
     if (!out) {

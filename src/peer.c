@@ -114,9 +114,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
     snprintf(v.detail, sizeof(v.detail), "%s", peer->evidence);
     if (!comm->broken) {
         comm->broken = true;
-        comm->failed = true;
-        comm->last = v;
-        comm->last_sequence = comm->next_sequence;
+        comm->broken_by = v;
     }
     for (uint32_t s = comm->oldest; s != comm->started; s++) {
         struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Ranks that die, leave, hang or are cut off, at random moments of random calls, over every way data
+ * can travel: the others return an error in time that names the rank, all with the same words where
+ * they failed in the same call, and no byte of their buffers changes afterwards.
+ *
+ *   test_faults CASE [ROUNDS]
+ */
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "ranks.h"
+
+#define NRANKS    5
+#define COUNT     5000
+#define DEADLINE  1500000000ull
+#define IN_TIME   (DEADLINE + 1500000000ull) /* a loaded machine under a sanitizer */
+#define CALLS_MAX 100000
+
+struct outcome {
+    int code;
+    uint32_t sequence;
+    char text[512];
+    bool lost;
+};
+
+struct round {
+    pthread_barrier_t barrier;
+    int victim;
+    uint64_t victim_calls;
+    struct outcome outcome[NRANKS];
+    const char *test;
+};
+
+static void nap(uint64_t ns)
+{
+    struct timespec ts = {(time_t)(ns / 1000000000ull), (long)(ns % 1000000000ull)};
+    nanosleep(&ts, NULL);
+}
+
+static int some_call(struct rank *r, uint64_t which, int32_t *in, int32_t *out)
+{
+    size_t count = which % 3 ? COUNT / NRANKS : 3;
+    switch (which % 5) {
+    case 0:
+        return halay_allreduce(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
+    case 1:
+        return halay_allgather(in, out, count, HALAY_INT32, r->world);
+    case 2:
+        return halay_reduce_scatter(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
+    case 3:
+        return halay_broadcast(out, count, HALAY_INT32, (int)(which % NRANKS), r->world);
+    default:
+        return halay_barrier(r->world);
+    }
+}
+
+static void note(struct rank *r, int rc, uint64_t started)
+{
+    struct round *round = r->arg;
+    struct outcome *o = &round->outcome[r->rank];
+    halay_verdict_t v = {.size = sizeof(v)};
+    CHECK(ranks_now_ns() - started < IN_TIME, "%s: rank %d returned after %.1f s", round->test,
+          r->rank, (double)(ranks_now_ns() - started) * 1e-9);
+    CHECK(halay_comm_verdict(r->world, &v) == 0 && v.code == rc, "%s: verdict %d, result %d",
+          round->test, v.code, rc);
+    o->code = rc;
+    o->sequence = v.sequence;
+    strcpy(o->text, v.text);
+    CHECK(v.rank == round->victim, "%s: rank %d blames %d, not %d: %s", round->test, r->rank, v.rank,
+          round->victim, v.text);
+}
+
+/* The buffers as they were at the error are the buffers a moment later, whatever still arrives. */
+static void quiescent(struct rank *r, const int32_t *out)
+{
+    size_t bytes = COUNT * sizeof(*out);
+    int32_t *copy = malloc(bytes);
+    CHECK(copy, "no memory");
+    memcpy(copy, out, bytes);
+    for (int i = 0; i < 200; i++)
+        halay_context_progress(r->context, 0);
+    nap(2000000);
+    for (int i = 0; i < 200; i++)
+        halay_context_progress(r->context, 0);
+    CHECK(!memcmp(copy, out, bytes), "rank %d: the buffer changed after the error", r->rank);
+    free(copy);
+}
+
+static void survive(struct rank *r, int expected)
+{
+    struct round *round = r->arg;
+    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
+    CHECK(in, "no memory");
+    int rc = 0;
+    uint64_t started = 0, calls = 0;
+    while (!rc && calls < CALLS_MAX) {
+        started = ranks_now_ns();
+        rc = some_call(r, calls++, in, out);
+    }
+    CHECK(rc == expected, "%s: rank %d got %s", round->test, r->rank, halay_strerror(rc));
+    note(r, rc, started);
+    quiescent(r, out);
+    started = ranks_now_ns();
+    rc = some_call(r, calls, in, out); /* the communicator stays broken, and says so at once */
+    CHECK(rc < 0 && ranks_now_ns() - started < IN_TIME, "%s: a later call gave %s", round->test,
+          halay_strerror(rc));
+    free(in);
+}
+
+static void victim_calls(struct rank *r)
+{
+    struct round *round = r->arg;
+    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
+    CHECK(in, "no memory");
+    for (uint64_t i = 0; i < round->victim_calls; i++)
+        CHECK(some_call(r, i, in, out) == 0, "%s: too early", round->test);
+    free(in);
+}
+
+static void leave(struct rank *r)
+{
+    pthread_barrier_wait(&((struct round *)r->arg)->barrier);
+    halay_finalize(r->context); /* ESTATE is in order after all this */
+}
+
+/* ---------------------------------------------------------------- the cases */
+
+static void *killer(void *arg)
+{
+    struct rank *r = arg;
+    nap(ranks_random(&r->seed) % 3000000);
+    halay_inproc_kill(r->hub, r->rank);
+    return NULL;
+}
+
+/* Dies in the middle of whatever it is doing. */
+static void die(struct rank *r)
+{
+    struct round *round = r->arg;
+    if (r->rank != round->victim) {
+        survive(r, HALAY_EPEER);
+        leave(r);
+        return;
+    }
+    pthread_t thread;
+    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
+    r->seed += round->victim_calls;
+    CHECK(in && !pthread_create(&thread, NULL, killer, r), "no thread");
+    for (uint64_t i = 0; some_call(r, i, in, out) == 0; i++)
+        ;
+    pthread_join(thread, NULL);
+    leave(r);
+    free(in);
+}
+
+/* Finalizes in good order while the others go on. */
+static void go(struct rank *r)
+{
+    struct round *round = r->arg;
+    if (r->rank != round->victim) {
+        survive(r, HALAY_EPEER);
+        leave(r);
+        return;
+    }
+    victim_calls(r);
+    CHECK(halay_finalize(r->context) == 0, "finalize");
+    pthread_barrier_wait(&round->barrier);
+}
+
+/* Lives, and does not make its next call. */
+static void hang(struct rank *r)
+{
+    struct round *round = r->arg;
+    if (r->rank != round->victim)
+        survive(r, HALAY_ETIMEOUT);
+    else
+        victim_calls(r);
+    leave(r);
+}
+
+/* Finalizes with a request in flight. */
+static void abandon(struct rank *r)
+{
+    struct round *round = r->arg;
+    int32_t in[4] = {0}, out[4];
+    uint64_t started = ranks_now_ns();
+    if (r->rank != round->victim) {
+        int rc = halay_allreduce(in, out, 4, HALAY_INT32, HALAY_SUM, r->world);
+        CHECK(rc == HALAY_ESTATE, "abandon: rank %d got %s", r->rank, halay_strerror(rc));
+        note(r, rc, started);
+        leave(r);
+        return;
+    }
+    halay_request_t *request;
+    CHECK(!halay_iallreduce(in, out, 4, HALAY_INT32, HALAY_SUM, r->world, &request), "post");
+    CHECK(halay_finalize(r->context) == HALAY_ESTATE, "a request in flight was not noticed");
+    pthread_barrier_wait(&round->barrier);
+}
+
+/* Nothing gets from or to the victim any more, and nobody is told. */
+static void cut(struct rank *r)
+{
+    struct round *round = r->arg;
+    if (r->rank != round->victim) {
+        int32_t *in = calloc(2, COUNT * sizeof(*in));
+        uint64_t started = 0, i = 0;
+        int rc = 0;
+        while (!rc && i < CALLS_MAX) {
+            started = ranks_now_ns();
+            rc = some_call(r, i++, in, in + COUNT);
+        }
+        CHECK((rc == HALAY_ETIMEOUT || rc == HALAY_EPEER) && ranks_now_ns() - started < IN_TIME,
+              "cut: rank %d got %s after %.1f s",
+              r->rank, halay_strerror(rc), (double)(ranks_now_ns() - started) * 1e-9);
+        quiescent(r, in + COUNT);
+        leave(r);
+        free(in);
+        return;
+    }
+    int32_t *in = calloc(2, COUNT * sizeof(*in));
+    for (uint64_t i = 0; i < round->victim_calls; i++)
+        CHECK(some_call(r, i, in, in + COUNT) == 0, "cut: too early");
+    for (int k = 0; k < NRANKS; k++)
+        if (k != r->rank)
+            halay_inproc_cut(r->hub, r->rank, k);
+    int rc = 0;
+    for (uint64_t i = round->victim_calls; !rc && i < CALLS_MAX; i++)
+        rc = some_call(r, i, in, in + COUNT);
+    CHECK(rc == HALAY_ETIMEOUT || rc == HALAY_EPEER, "cut: the victim got %s", halay_strerror(rc));
+    leave(r);
+    free(in);
+}
+
+static const struct test {
+    const char *name;
+    void (*fn)(struct rank *);
+    bool same_words; /* ranks that failed in the same call have the same verdict */
+} tests[] = {{"die", die, true}, {"go", go, true}, {"hang", hang, true},
+             {"abandon", abandon, true}, {"cut", cut, false}};
+
+static void check_words(const struct round *round)
+{
+    for (int a = 0; a < NRANKS; a++)
+        for (int b = 0; b < a; b++)
+            if (a != round->victim && b != round->victim &&
+                round->outcome[a].sequence == round->outcome[b].sequence)
+                CHECK(!strcmp(round->outcome[a].text, round->outcome[b].text), "%s:\n %d: %s\n %d: %s",
+                      round->test, a, round->outcome[a].text, b, round->outcome[b].text);
+}
+
+int main(int argc, char **argv)
+{
+    static const uint32_t hidden[] = {HALAY_CAN_LAND, HALAY_CAN_PUT, HALAY_CAN_PUT | HALAY_CAN_LAND};
+    const struct test *test = NULL;
+    for (size_t i = 0; argc > 1 && i < sizeof(tests) / sizeof(tests[0]); i++)
+        if (!strcmp(argv[1], tests[i].name))
+            test = &tests[i];
+    CHECK(test, "usage: test_faults die|go|hang|abandon|cut [ROUNDS]");
+    setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    int rounds = argc > 2 ? atoi(argv[2]) : 9;
+    for (int i = 0; i < rounds; i++) {
+        struct round round = {.victim = i % NRANKS, .victim_calls = (uint64_t)(1 + i * 7 % 23),
+                              .test = test->name};
+        halay_inproc_faults_t faults = {.seed = (uint64_t)i + 1, .delay_polls_max = 3, .reorder = 1,
+                                        .late_put_polls = 6, .eager_bytes = 64,
+                                        .hide_capabilities = hidden[i % 3]};
+        struct ranks_options o = {.nranks = NRANKS, .faults = &faults, .deadline_ns = DEADLINE,
+                                  .shm = i % 4 == 3 && strcmp(test->name, "die") &&
+                                         strcmp(test->name, "cut"),
+                                  .keep = true};
+        pthread_barrier_init(&round.barrier, NULL, NRANKS);
+        ranks_run(&o, test->fn, &round);
+        pthread_barrier_destroy(&round.barrier);
+        if (test->same_words)
+            check_words(&round);
+    }
+    return 0;
+}
