@@ -247,10 +247,12 @@ void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t s
     struct hly_out *out = NULL;
     if (ctx->lost)
         return;
-    if (!hly_peer_get(ctx, hly_comm_world_rank(comm, to), &peer))
+    int rc = hly_peer_get(ctx, hly_comm_world_rank(comm, to), &peer);
+    if (!rc)
         out = hly_out_new(ctx, HLY_OUT_CONTROL, peer);
     if (!out) {
-        hly_log(ctx, HLY_ERROR, "no memory for a control message to rank %d; it will time out", to);
+        hly_log(ctx, HLY_ERROR, "rank %d cannot be told of this call: %s", to,
+                halay_strerror(rc ? rc : HALAY_ENOMEM));
         return;
     }
     assert(payload_bytes <= sizeof(out->payload));

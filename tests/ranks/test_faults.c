@@ -139,6 +139,7 @@ static void *killer(void *arg)
 static void die(struct rank *r)
 {
     struct round *round = r->arg;
+    CHECK(halay_barrier(r->world) == 0, "die: too early");
     if (r->rank != round->victim) {
         survive(r, HALAY_EPEER);
         leave(r);

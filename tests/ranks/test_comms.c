@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Several communicators and many requests: started in opposite orders over ways of two slots, used by
+ * several threads of a rank at once, split, made while others are in use.
+ */
+#include <pthread.h>
+#include <string.h>
+
+#include "ranks.h"
+
+#define COMMS    64
+#define REQUESTS 1000
+#define THREADS  4
+
+static void good(int rc, const char *what)
+{
+    CHECK(rc == 0, "%s: %s", what, halay_strerror(rc));
+}
+
+/* 64 communicators, started forwards on even ranks and backwards on odd ones. */
+static void opposite_orders(struct rank *r)
+{
+    enum { COUNT = 700 };
+    halay_comm_t *comm[COMMS];
+    halay_request_t *request[COMMS];
+    int32_t *data = calloc(2 * COMMS, COUNT * sizeof(*data));
+    CHECK(data, "no memory");
+    for (int c = 0; c < COMMS; c++)
+        good(halay_comm_dup(r->world, &comm[c]), "dup");
+    for (int i = 0; i < COMMS * COUNT; i++)
+        data[i] = i + r->rank;
+    for (int round = 0; round < 3; round++) {
+        for (int k = 0; k < COMMS; k++) {
+            int c = r->rank % 2 ? COMMS - 1 - k : k;
+            good(halay_iallreduce(data + c * COUNT, data + (COMMS + c) * COUNT, COUNT, HALAY_INT32,
+                                  HALAY_SUM, comm[c], &request[c]),
+                 "post");
+        }
+        for (int k = 0; k < COMMS; k++) {
+            int c = r->rank % 2 ? k : COMMS - 1 - k;
+            good(halay_request_wait(request[c]), "wait");
+        }
+        for (int i = 0; i < COMMS * COUNT; i++)
+            CHECK(data[COMMS * COUNT + i] == r->nranks * i + r->nranks * (r->nranks - 1) / 2,
+                  "element %d", i);
+        memset(data + COMMS * COUNT, 0, COMMS * COUNT * sizeof(*data));
+    }
+    for (int c = 0; c < COMMS; c++)
+        good(halay_comm_free(comm[c]), "free");
+    free(data);
+}
+
+/* Far more requests on one communicator than its window holds; waited for in a strange order. */
+static void many_requests(struct rank *r)
+{
+    halay_request_t *request[REQUESTS];
+    int64_t in[REQUESTS], out[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++) {
+        in[i] = i * (r->rank + 1);
+        good(halay_iallreduce(&in[i], &out[i], 1, HALAY_INT64, HALAY_SUM, r->world, &request[i]),
+             "post");
+    }
+    CHECK(halay_comm_free(r->world) == HALAY_ESTATE, "the world was freed");
+    for (int i = 0; i < REQUESTS; i++) {
+        int k = (i * 7 + r->rank * 13) % REQUESTS;
+        int rc = halay_request_test(request[k]);
+        if (rc == HALAY_INPROGRESS)
+            rc = halay_request_wait(request[k]);
+        good(rc, "wait");
+        CHECK(out[k] == k * (int64_t)(r->nranks * (r->nranks + 1) / 2), "request %d", k);
+    }
+}
+
+static void check_sum(halay_comm_t *comm, int32_t mine, int32_t want, const char *what)
+{
+    int32_t sum = -1;
+    good(halay_allreduce(&mine, &sum, 1, HALAY_INT32, HALAY_SUM, comm), what);
+    CHECK(sum == want, "%s: %d, not %d", what, sum, want);
+}
+
+static void splits(struct rank *r)
+{
+    halay_comm_t *half, *backwards, *none, *again;
+    int rank, n;
+    int32_t want = 0;
+    good(halay_comm_split(r->world, r->rank % 2, 0, &half), "split");
+    for (int k = r->rank % 2; k < r->nranks; k += 2)
+        want += k;
+    check_sum(half, r->rank, want, "half");
+    good(halay_comm_rank(half, &rank), "rank");
+    CHECK(rank == r->rank / 2, "rank %d of the half is %d", r->rank, rank);
+    good(halay_comm_split(r->world, 7, -r->rank, &backwards), "split");
+    good(halay_comm_rank(backwards, &rank), "rank");
+    CHECK(rank == r->nranks - 1 - r->rank, "keys do not order ranks");
+    good(halay_comm_split(backwards, r->rank == 0 ? -1 : 1, 0, &none), "split");
+    CHECK((none == NULL) == (r->rank == 0), "a negative colour");
+    if (none) {
+        good(halay_comm_size(none, &n), "size");
+        CHECK(n == r->nranks - 1, "size %d", n);
+        check_sum(none, 1, n, "without rank 0");
+    }
+    good(halay_comm_dup(half, &again), "dup of a split");
+    check_sum(again, r->rank, want, "dup");
+    good(halay_comm_free(again), "free");
+    good(halay_comm_free(none), "free");
+    good(halay_comm_free(backwards), "free");
+    good(halay_comm_free(half), "free");
+}
+
+struct job {
+    struct rank *rank;
+    halay_comm_t *comm;
+    int number;
+};
+
+static void *thread_main(void *arg)
+{
+    struct job *j = arg;
+    int32_t in[300], out[300];
+    int n = j->rank->nranks;
+    for (int i = 0; i < 60; i++) {
+        size_t count = (size_t)(i % 3 ? 300 : 2);
+        for (size_t k = 0; k < count; k++)
+            in[k] = j->number * 1000 + i + (int)k * j->rank->rank;
+        good(halay_allreduce(in, out, count, HALAY_INT32, HALAY_SUM, j->comm), "thread");
+        for (size_t k = 0; k < count; k++)
+            CHECK(out[k] == n * (j->number * 1000 + i) + (int)k * n * (n - 1) / 2,
+                  "thread %d, call %d", j->number, i);
+    }
+    return NULL;
+}
+
+/* One communicator a thread, all on one context. */
+static void threads(struct rank *r)
+{
+    struct job jobs[THREADS];
+    pthread_t thread[THREADS];
+    for (int t = 0; t < THREADS; t++) {
+        jobs[t] = (struct job){r, NULL, t};
+        good(halay_comm_dup(r->world, &jobs[t].comm), "dup");
+    }
+    for (int t = 0; t < THREADS; t++)
+        CHECK(!pthread_create(&thread[t], NULL, thread_main, &jobs[t]), "no thread");
+    for (int t = 0; t < THREADS; t++)
+        pthread_join(thread[t], NULL);
+    for (int t = 0; t < THREADS; t++)
+        good(halay_comm_free(jobs[t].comm), "free");
+}
+
+/* Made and freed without end: neither ids nor memory run out. */
+static void churn(struct rank *r)
+{
+    for (int i = 0; i < 300; i++) {
+        halay_comm_t *comm;
+        good(halay_comm_dup(r->world, &comm), "dup");
+        if (i % 10 == 0)
+            check_sum(comm, 1, r->nranks, "churn");
+        good(halay_comm_free(comm), "free");
+        CHECK(halay_comm_free(comm) == HALAY_ESTATE, "freed twice");
+    }
+}
+
+static void all(struct rank *r)
+{
+    opposite_orders(r);
+    many_requests(r);
+    splits(r);
+    threads(r);
+    churn(r);
+    good(halay_barrier(r->world), "barrier");
+}
+
+int main(void)
+{
+    static const halay_inproc_faults_t faults[] = {
+        {.seed = 1, .queue_slots = 2},
+        {.seed = 2, .queue_slots = 2, .reorder = 1, .delay_polls_max = 4, .late_put_polls = 3,
+         .eager_bytes = 256},
+        {.seed = 3, .queue_slots = 2, .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+         .eager_bytes = 64, .piece_bytes = 128}};
+    for (int n = 2; n <= 5; n++)
+        for (int f = 0; f < 4; f++) {
+            struct ranks_options o = {.nranks = n, .shm = f == 3, .faults = &faults[f % 3]};
+            ranks_run(&o, all, NULL);
+        }
+    return 0;
+}
