@@ -387,8 +387,14 @@ static void test_kill(void)
     }
     begin(&world, NULL);
     join(&world, 1, 0);
+    join(&world, 0, 2);
+    join(&world, 0, 3);
+    ops->disconnect(world.transport[0], world.ep[0][3]);
     CHECK(send_number(&world, 1, 0, 1) == 0, "send");
     halay_inproc_kill(world.hub, 0);
+    steps(&world, 3);
+    CHECK(world.got[1].failed == 1 && world.got[2].failed == 1, "not told of a death");
+    CHECK(world.got[3].failed == 0, "told of the death of one who had given up his way");
     ops->close(world.transport[0]);
     CHECK(open_rank(&world, 0) == HALAY_ETRANSPORT, "the dead opens");
     world.transport[0] = again;

@@ -73,6 +73,7 @@ struct end {
     void (*on_event)(struct end *end, const halay_event_t *event, int from);
     void *state;  /* of the case */
     uint32_t got; /* messages, where the case has no state */
+    bool last;    /* and the one that it waits for */
 };
 
 /* Records a failure and goes on; loops end because alive() is false then. */

@@ -245,7 +245,8 @@ static void run_withdraw(struct end *end)
             i--;
             continue;
         }
-        for (uint32_t wait = end_random(end, 60); wait > 0 && it->buffer[0].posted; wait--) {
+        for (uint32_t wait = end_random(end, 3) * end_random(end, 30);
+             wait > 0 && it->buffer[0].posted; wait--) {
             serve(end);
         }
         if (!it->buffer[0].posted) {
