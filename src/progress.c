@@ -3,8 +3,9 @@
  * progress.c - who moves things on, and how a waiting thread waits.
  *
  * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It polls
- * for a while, then yields the processor between polls, and late it sleeps: a sleep costs tens of
- * microseconds to end, a yield less than one. With more ranks than processors it yields at once.
+ * for a few microseconds, then yields the processor between polls, and late it sleeps: a sleep costs
+ * tens of microseconds to end, a yield less than one, and next to nothing where nobody waits for the
+ * processor. A long spin would cost the peer that shares it a whole time slice.
  *
  * Leader and followers: of the threads that want to sleep one, the watcher, sleeps on the descriptors;
  * the others wait on the condition. The watcher wakes them when it leaves, so that one takes over;
@@ -19,7 +20,8 @@
 
 #define POLLS_BETWEEN_CLOCKS 64
 #define TIMER_NS             1000000ull  /* deadlines are looked at this often */
-#define SPIN_NS              100000ull   /* without yielding */
+#define SPINS                100         /* polls without yielding: a few microseconds */
+#define SPINS_CROWDED        8           /* with more ranks than processors */
 #define YIELD_NS             2000000ull  /* without sleeping */
 #define SLEEP_NS             1000000000ull
 #define SLEEP_CONNECTING_NS  1000000ull  /* ways that come about are looked after by polling */
@@ -157,7 +159,7 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
 void hly_wait(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    bool crowded = ctx->info.local_nranks > ctx->ncpus;
+    uint32_t spins = ctx->info.local_nranks > ctx->ncpus ? SPINS_CROWDED : SPINS;
     uint64_t idle_since = 0;
     uint32_t idle = 0;
     while (r->state != HLY_COMPLETE) {
@@ -167,7 +169,7 @@ void hly_wait(halay_request_t *r)
             continue;
         }
         idle++;
-        if (atomic_load_explicit(&ctx->want, memory_order_relaxed) > 0 || (crowded && idle > 8)) {
+        if (idle > spins || atomic_load_explicit(&ctx->want, memory_order_relaxed) > 0) {
             hly_unlock(ctx);
             sched_yield();
             hly_lock(ctx);
@@ -177,12 +179,7 @@ void hly_wait(halay_request_t *r)
         uint64_t now = hly_now_ns();
         if (!idle_since)
             idle_since = now;
-        if (now - idle_since > YIELD_NS) {
+        if (now - idle_since > YIELD_NS)
             hly_sleep(ctx, SLEEP_NS);
-        } else if (now - idle_since > SPIN_NS) {
-            hly_unlock(ctx);
-            sched_yield();
-            hly_lock(ctx);
-        }
     }
 }
