@@ -4,10 +4,12 @@
  * late writers; and its bootstrap. One thread drives all endpoints, so that all is repeatable.
  */
 #include <poll.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <inproc/inproc.h>
 
@@ -444,6 +446,74 @@ static void test_cut(void)
     end(&world);
 }
 
+struct worker {
+    struct world *world;
+    int rank;
+    pthread_t thread;
+    uint64_t refused;
+};
+
+/* Sends and polls as fast as it can, until rank 0 is dead for it, and a little longer. */
+static void *work(void *arg)
+{
+    struct worker *me = arg;
+    struct world *world = me->world;
+    int next = (me->rank + 1) % RANKS, after = 0;
+    uint8_t *bytes = malloc(SIZE);
+    halay_event_t event[8];
+
+    memset(bytes, me->rank, SIZE);
+    while (after < 100) {
+        int n = ops->poll(world->transport[me->rank], event, 8);
+
+        after += n == HALAY_ETRANSPORT || world->got[me->rank].failed;
+        for (int i = 0; i < n; i++) {
+            world->got[me->rank].failed += event[i].kind == HALAY_EVENT_FAILED;
+        }
+        for (int to = 0; to < RANKS; to++) {
+            if (to != me->rank) {
+                me->refused += send_number(world, me->rank, to, 1) == HALAY_EPEER;
+            }
+        }
+        /* The bytes are read until SENT, death or close: they stay until then. */
+        ops->send(world->transport[me->rank], world->ep[me->rank][next], 0, NULL, 0, bytes, 16000,
+                  1);
+    }
+    ops->close(world->transport[me->rank]);
+    free(bytes);
+    return NULL;
+}
+
+/* A death while all threads are busy: for the sanitizers. */
+static void test_kill_among_threads(void)
+{
+    const halay_inproc_faults_t faults = {
+        .seed = 5, .late_put_polls = 4, .delay_polls_max = 4, .reorder = 1, .queue_slots = 4};
+    const struct timespec pause = {.tv_nsec = 20000000};
+    struct worker worker[RANKS];
+    struct world world;
+
+    begin(&world, &faults);
+    for (int a = 0; a < RANKS; a++) {
+        for (int b = 0; b < RANKS; b++) {
+            if (a != b) {
+                join(&world, a, b);
+            }
+        }
+    }
+    for (int r = 0; r < RANKS; r++) {
+        worker[r] = (struct worker){.world = &world, .rank = r};
+        CHECK(pthread_create(&worker[r].thread, NULL, work, &worker[r]) == 0, "thread");
+    }
+    nanosleep(&pause, NULL);
+    halay_inproc_kill(world.hub, 0);
+    for (int r = 0; r < RANKS; r++) {
+        pthread_join(worker[r].thread, NULL);
+        CHECK(r == 0 || (world.got[r].failed >= 1 && worker[r].refused > 0), "rank %d", r);
+    }
+    halay_inproc_hub_destroy(world.hub);
+}
+
 static void test_boot(void)
 {
     const halay_boot_ops_t *boot_ops = &halay_boot_v1_inproc;
@@ -534,6 +604,7 @@ int main(void)
     test_data_is_gone();
     test_kill();
     test_kill_landing();
+    test_kill_among_threads();
     test_cut();
     test_boot();
     test_bad_arguments();
