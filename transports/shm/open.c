@@ -140,6 +140,8 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     memcpy(t->job, params->job, sizeof(t->job));
     memcpy(t->secret, params->secret, sizeof(t->secret));
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_SHM_DEADLINE_NS;
+    if (t->deadline_ns > INT64_MAX / 2)
+        t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
     t->log = params->log;
     t->log_arg = params->log_arg;
     int rc = options_read(t, params->options);

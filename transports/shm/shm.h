@@ -170,6 +170,7 @@ void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
+uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *ep);
 void hly_shm_way_wake(halay_transport_t *t, halay_ep_t *ep);
 
 /* peer.c */

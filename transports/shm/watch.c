@@ -161,26 +161,25 @@ int hly_shm_attend(halay_transport_t *t, halay_event_t events[], int max)
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
-    return a == 0 || b < a ? b : a;
+    return b < a ? b : a;
 }
 
 /* Before sleep: when does the slow path have something to do that no descriptor tells? */
 int hly_shm_timer_set(halay_transport_t *t)
 {
-    uint64_t when = 0;
+    uint64_t when = UINT64_MAX;
     for (halay_ep_t *ep = t->unsettled ? t->ways : NULL; ep; ep = ep->next) {
         if (ep->state == WAY_OPEN || ep->peer->state != PEER_WELL)
             continue;
-        if (ep->state != WAY_HUNG_UP)
-            when = earlier(when, ep->begun_ns + t->deadline_ns);
-        if (ep->state != WAY_GREETED)
+        when = earlier(when, hly_shm_way_deadline_ns(t, ep));
+        if (ep->state == WAY_CALLING)
             when = earlier(when, ep->again_ns);
     }
     for (int i = 0; t->nguests > 0 && i < HLY_SHM_GUESTS; i++) {
         if (t->guests[i].fd >= 0)
             when = earlier(when, t->guests[i].since_ns + HLY_SHM_GUEST_NS);
     }
-    if (when == 0 || when == t->timer_ns)
+    if (when == UINT64_MAX || when == t->timer_ns)
         return HALAY_OK;
     struct itimerspec spec = {
         .it_value = {.tv_sec = (time_t)(when / 1000000000), .tv_nsec = (long)(when % 1000000000)}};

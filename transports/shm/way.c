@@ -135,12 +135,24 @@ static void give_up(halay_transport_t *t, const halay_ep_t *ep, uint64_t now)
                           "process %d on this node closed its end or refused the connection", pid);
 }
 
+/*
+ * A peer that is there and lives may be busy for longer than any connection takes: it is not failed
+ * for that, its pidfd tells when it ends. ~0: no end of waiting.
+ */
+uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *ep)
+{
+    if (ep->state == WAY_HUNG_UP)
+        return ep->again_ns;
+    if (ep->state == WAY_GREETED && ep->peer->process_fd >= 0)
+        return UINT64_MAX;
+    return ep->begun_ns + t->deadline_ns;
+}
+
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
 {
-    int late = now - ep->begun_ns >= t->deadline_ns;
     if (ep->state == WAY_OPEN || ep->peer->state != PEER_WELL)
         return;
-    if (ep->state == WAY_HUNG_UP ? now >= ep->again_ns : late) {
+    if (now >= hly_shm_way_deadline_ns(t, ep)) {
         give_up(t, ep, now);
     } else if (ep->state == WAY_CALLING && now >= ep->again_ns && !call(t, ep)) {
         ep->pause_ns *= 2;
