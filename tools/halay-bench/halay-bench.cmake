@@ -1,6 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-bench: an osu-style table of one collective.
-add_executable(halay-bench halay-bench/main.c halay-bench/options.c halay-bench/data.c
+set(halay_bench_sources halay-bench/main.c halay-bench/options.c halay-bench/data.c
   halay-bench/measure.c)
+add_executable(halay-bench ${halay_bench_sources})
 target_link_libraries(halay-bench PRIVATE halay)
 install(TARGETS halay-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+if(HALAY_TESTS AND TARGET halay_boot_pmix)
+  add_executable(halay-bench-spoilt ${halay_bench_sources} halay-bench/spoil.c)
+  target_link_libraries(halay-bench-spoilt PRIVATE halay)
+  foreach(collective allreduce broadcast allgather reduce_scatter)
+    target_compile_definitions(halay-bench-spoilt PRIVATE
+      halay_${collective}=hly_spoilt_${collective})
+  endforeach()
+  add_test(NAME job/halay-bench
+    COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/halay-bench/selftest.sh)
+  set_tests_properties(job/halay-bench PROPERTIES LABELS job TIMEOUT 240 ENVIRONMENT
+    "HALAYRUN=$<TARGET_FILE:halayrun>;BENCH=$<TARGET_FILE:halay-bench>;SPOILT=$<TARGET_FILE:halay-bench-spoilt>")
+endif()

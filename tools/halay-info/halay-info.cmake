@@ -4,3 +4,10 @@ add_executable(halay-info halay-info/main.c halay-info/plugins.c halay-info/sett
   halay-info/plan.c)
 target_link_libraries(halay-info PRIVATE halay ${CMAKE_DL_LIBS})
 install(TARGETS halay-info RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+
+if(HALAY_TESTS AND TARGET halay_boot_pmix)
+  add_test(NAME job/halay-info
+    COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/halay-info/selftest.sh)
+  set_tests_properties(job/halay-info PROPERTIES LABELS job TIMEOUT 120 ENVIRONMENT
+    "INFO=$<TARGET_FILE:halay-info>;PLUGINS=${CMAKE_BINARY_DIR}/lib/halay")
+endif()
