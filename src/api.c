@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api.c - the public calls: each checks its arguments, fills one struct hly_call and posts it. A wrong
- * argument still takes its place in the communicator's sequence, so that it ends the call on all ranks
- * instead of leaving them waiting.
+ * api.c - the public calls: each checks its arguments, fills one struct hly_call and posts it. A
+ * wrong argument still takes its place in the communicator's sequence, so that it ends the call on
+ * all ranks instead of leaving them waiting.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -135,8 +135,8 @@ int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, ha
     return post(comm, HALAY_BROADCAST, &call, &c, request);
 }
 
-int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type,
-                     halay_comm_t *comm, halay_request_t **request)
+int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
+                     halay_request_t **request)
 {
     struct check c = {0, ""};
     if (!usable(comm, request))
@@ -193,8 +193,8 @@ int halay_iallgatherv(const void *in, void *out, const size_t counts[], const si
     return post(comm, HALAY_ALLGATHER, &call, &c, request);
 }
 
-int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
-                          halay_op_t op, halay_comm_t *comm, halay_request_t **request)
+int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                          halay_comm_t *comm, halay_request_t **request)
 {
     struct check c = {0, ""};
     if (!usable(comm, request))

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * channel.c - moves the messages of a plan's edges over the transport. How one edge travels is settled
- * by its size and by what its receiver announces, never by the plan:
- *   eager   up to attr.eager_bytes, at once; what comes early is stashed (bounded: match.c)
- *   staged  in pieces through the transport's own memory, once the receiver has announced itself
- *   put     straight into the receiver's memory (HALAY_CAN_PUT)
- *   tagged  into a buffer that the receiver has posted (HALAY_CAN_LAND)
- * Zero buffering is kept: beyond eager_bytes nothing is sent that has no place to go to.
+ * channel.c - moves the messages of a plan's edges over the transport. How one edge travels is
+ * settled by its size and by what its receiver announces, never by the plan: eager   up to
+ * attr.eager_bytes, at once; what comes early is stashed (bounded: match.c) staged  in pieces
+ * through the transport's own memory, once the receiver has announced itself put     straight into
+ * the receiver's memory (HALAY_CAN_PUT) tagged  into a buffer that the receiver has posted
+ * (HALAY_CAN_LAND) Zero buffering is kept: beyond eager_bytes nothing is sent that has no place to
+ * go to.
  *
- * An announced buffer is withdrawn by a handshake (decision 18): REVOKE, and the sender's REVOKED once
- * the transport is off it; or the sender is dead. Before that no call returns an error.
+ * An announced buffer is withdrawn by a handshake (decision 18): REVOKE, and the sender's REVOKED
+ * once the transport is off it; or the sender is dead. Before that no call returns an error.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -216,7 +216,7 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     }
     uint64_t cookie = eager ? 0 : out->header.cookie;
     hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence, s->edge,
-                &r->call);
+                    &r->call);
     out->header.cookie = cookie;
     out->request = r;
     out->step = step;
@@ -233,7 +233,8 @@ void hly_channel_announced(halay_request_t *r, uint32_t step, const struct hly_h
     if (ready->mode < HLY_STAGED || ready->mode > HLY_TAGGED ||
         ready->key_bytes > sizeof(ready->key) || r->run[step].out ||
         r->run[step].state == HLY_DONE) {
-        hly_log(r->context, HLY_ERROR, "rank %u announced a message wrongly; it was dropped", h->from);
+        hly_log(r->context, HLY_ERROR, "rank %u announced a message wrongly; it was dropped",
+                h->from);
         return;
     }
     struct hly_out *out = hly_out_new(r->context, kinds[ready->mode], r->plan->peers[step]);

@@ -3,11 +3,11 @@
  * comm.c - communicators: who is in them, and the window of their calls.
  *
  * Invariant of the window: `oldest` is the first call not complete; headers arrive for at most
- * [oldest, oldest + HLY_SLOTS), because a rank starts a call only within HLY_WINDOW of its own oldest,
- * and completes none before it has heard of it from every rank (proved for every plan).
+ * [oldest, oldest + HLY_SLOTS), because a rank starts a call only within HLY_WINDOW of its own
+ * oldest, and completes none before it has heard of it from every rank (proved for every plan).
  *
- * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks, and
- * that error has to travel under its id.
+ * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
+ * and that error has to travel under its id.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -25,7 +25,8 @@ int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group
     g->nranks = nranks;
     for (int r = 0; r < nranks; r++) {
         struct hly_run *last = g->nruns ? &g->run[g->nruns - 1] : NULL;
-        int step = last ? world_ranks[r] - (last->first_world + (last->count - 1) * last->stride) : 0;
+        int step =
+            last ? world_ranks[r] - (last->first_world + (last->count - 1) * last->stride) : 0;
         if (last && (last->count == 1 || step == last->stride)) {
             last->stride = step;
             last->count++;

@@ -26,8 +26,8 @@ struct failure { /* where halay_init's reason goes */
 static void alone(halay_context_t *ctx)
 {
     halay_boot_info_t *i = &ctx->info;
-    *i = (halay_boot_info_t){.size = sizeof(*i), .nranks = 1, .local_nranks = 1, .nnodes = 1,
-                             .epoch = 1};
+    *i = (halay_boot_info_t){
+        .size = sizeof(*i), .nranks = 1, .local_nranks = 1, .nnodes = 1, .epoch = 1};
     gethostname(i->host, sizeof(i->host) - 1);
     strcpy(i->launcher, "alone");
 }
@@ -113,7 +113,8 @@ static int open_transport(halay_context_t *ctx, const halay_config_t *config, st
     if (rc)
         snprintf(why->text, sizeof(why->text), "the transport %s could not be opened: %s",
                  ctx->transport_ops->name, halay_strerror(rc));
-    assert(rc || ctx->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
+    assert(rc ||
+           ctx->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
     return rc;
 }
 
@@ -152,8 +153,8 @@ static int make_world(halay_context_t *ctx)
 static void share_settings(halay_context_t *ctx)
 {
     struct hly_settings *s = &ctx->settings;
-    snprintf(s->shared, sizeof(s->shared), "version %s, eager %zu, algorithm %.96s", halay_version(),
-             ctx->attr.eager_bytes, *s->algorithm ? s->algorithm : "(chosen)");
+    snprintf(s->shared, sizeof(s->shared), "algorithm %.100s, version %s, eager %zu",
+             *s->algorithm ? s->algorithm : "(chosen)", halay_version(), ctx->attr.eager_bytes);
 }
 
 /* ---------------------------------------------------------------- life */
@@ -326,7 +327,8 @@ static bool abandon_requests(halay_context_t *ctx)
         for (uint32_t s = comm->oldest; s != comm->next_sequence; s++) {
             struct hly_verdict_wire v;
             hly_verdict_init(&v, comm, HLY_CAUSE_STATE, HALAY_ESTATE, comm->rank);
-            snprintf(v.detail, sizeof(v.detail), "the rank finalized Halay with this call in flight");
+            snprintf(v.detail, sizeof(v.detail),
+                     "the rank finalized Halay with this call in flight");
             hly_fault_raise(comm, s, &v);
             any = true;
         }
@@ -354,8 +356,9 @@ int halay_finalize(halay_context_t *context)
     bool any = abandon_requests(context);
     flush(context);
     if (any)
-        hly_log(context, HLY_ERROR, "halay_finalize: requests were in flight; they have been ended "
-                                    "with an error on all ranks. Wait for them first");
+        hly_log(context, HLY_ERROR,
+                "halay_finalize: requests were in flight; they have been ended "
+                "with an error on all ranks. Wait for them first");
     hly_unlock(context);
     destroy(context);
     return any ? HALAY_ESTATE : HALAY_OK;

@@ -6,8 +6,8 @@
  *   comm    -> group, plan cache, window of calls
  *   request -> one call in its comm's window: the plan being executed
  *
- * Everything below is protected by context->mutex, but for the fields said to be constant. A function
- * named hly_* expects the mutex to be held unless it says otherwise.
+ * Everything below is protected by context->mutex, but for the fields said to be constant. A
+ * function named hly_* expects the mutex to be held unless it says otherwise.
  */
 #ifndef HLY_CORE_H
 #define HLY_CORE_H
@@ -27,14 +27,15 @@
 #include "wire.h"
 
 #define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
-#define HLY_SLOTS  32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX 32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX 65536
-#define HLY_COMMS_MAX 65536
-#define HLY_FREED_MAX 64
-#define HLY_PLANS_MAX 256 /* kept a communicator */
+#define HLY_SLOTS                                                                                  \
+    32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
+#define HLY_CONTROL_MAX  32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX  65536
+#define HLY_COMMS_MAX    65536
+#define HLY_FREED_MAX    64
+#define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
-#define HLY_GRACE_NS 400000000ull  /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -42,7 +43,8 @@ struct hly_link { /* of a circular list; an element in no list points to itself 
     struct hly_link *next, *prev;
 };
 
-/* ---------------------------------------------------------------- peers and what is sent to them */
+/* ---------------------------------------------------------------- peers and what is sent
+ * to them */
 
 struct hly_out;
 
@@ -58,8 +60,14 @@ struct hly_peer { /* lives as long as the context */
     char evidence[128];      /* why it is dead */
 };
 
-enum hly_out_kind { HLY_OUT_CONTROL, HLY_OUT_EAGER, HLY_OUT_STAGED, HLY_OUT_PUT, HLY_OUT_TAGGED,
-                    HLY_OUT_DEVICE };
+enum hly_out_kind {
+    HLY_OUT_CONTROL,
+    HLY_OUT_EAGER,
+    HLY_OUT_STAGED,
+    HLY_OUT_PUT,
+    HLY_OUT_TAGGED,
+    HLY_OUT_DEVICE
+};
 
 struct hly_segment {
     char *address;
@@ -76,14 +84,14 @@ struct hly_out {
     struct hly_header header;
     struct hly_segment segment[2];
     uint32_t nsegments;
-    uint64_t sent_bytes;      /* STAGED, EAGER: accepted so far */
-    uint32_t flying;          /* transport completions to come */
-    int status;               /* first failure of those */
-    bool accepted;            /* nothing left to hand to the transport */
-    bool revoke;              /* PUT, TAGGED: answer REVOKED when it is complete */
+    uint64_t sent_bytes; /* STAGED, EAGER: accepted so far */
+    uint32_t flying;     /* transport completions to come */
+    int status;          /* first failure of those */
+    bool accepted;       /* nothing left to hand to the transport */
+    bool revoke;         /* PUT, TAGGED: answer REVOKED when it is complete */
     uint64_t revoke_cookie;
-    struct hly_ready ready;   /* PUT, TAGGED */
-    uint32_t payload_bytes;   /* CONTROL: of the payload that follows in `payload` */
+    struct hly_ready ready; /* PUT, TAGGED */
+    uint32_t payload_bytes; /* CONTROL: of the payload that follows in `payload` */
     unsigned char payload[sizeof(struct hly_verdict_wire)];
 };
 
@@ -103,9 +111,9 @@ struct hly_landing {
     uint32_t step;
     uint16_t generation;
     uint8_t mode;
-    bool revoking;    /* the call has failed: waits for the sender's answer */
-    bool tag_posted;  /* TAGGED: the transport still has the buffer */
-    bool sent;        /* TAGGED: and the sender says that the bytes are on their way */
+    bool revoking;   /* the call has failed: waits for the sender's answer */
+    bool tag_posted; /* TAGGED: the transport still has the buffer */
+    bool sent;       /* TAGGED: and the sender says that the bytes are on their way */
     halay_mem_t *mem;
     uint32_t next_free;
 };
@@ -124,24 +132,24 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_plan *next;
     uint32_t planner, root, in_place;
     halay_plan_t *plan;
-    uint64_t hash;               /* what the certificate says */
-    struct hly_peer **peers;     /* for each step; NULL where it has none */
-    uint32_t *successors;        /* successors of step i: successor_first[i] .. [i + 1] */
+    uint64_t hash;           /* what the certificate says */
+    struct hly_peer **peers; /* for each step; NULL where it has none */
+    uint32_t *successors;    /* successors of step i: successor_first[i] .. [i + 1] */
     uint32_t *successor_first;
-    uint32_t *table;             /* open addressing over (kind, peer, edge) -> step */
+    uint32_t *table; /* open addressing over (kind, peer, edge) -> step */
     uint32_t table_mask;
-    uint32_t running;            /* requests that use it now */
-    halay_request_t *spare;      /* requests that can be used again */
+    uint32_t running;       /* requests that use it now */
+    halay_request_t *spare; /* requests that can be used again */
 };
 
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived;   /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
+    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
     uint8_t state;
-    uint8_t pending;    /* predecessors not done yet */
-    uint32_t landing;   /* RECV: index + 1 */
-    struct hly_out *out;     /* SEND: what will carry it, once announced and until it is on its way */
+    uint8_t pending;     /* predecessors not done yet */
+    uint32_t landing;    /* RECV: index + 1 */
+    struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
 
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
@@ -151,36 +159,36 @@ struct halay_request {
     enum hly_request_state state;
     halay_context_t *context;
     halay_comm_t *comm;
-    halay_request_t *next;     /* spare list, or queue of the communicator */
+    halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
     uint32_t sequence;
     int result;
-    bool ran;                  /* `run` is valid */
-    struct hly_plan *plan;     /* NULL where the arguments allow none */
+    bool ran;              /* `run` is valid */
+    struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
-    size_t scratch_bytes;      /* room */
+    size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
-    size_t *block_offset;      /* allgatherv: bytes, nranks; else NULL */
+    size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
     size_t *block_bytes;
     uint64_t started_ns, deadline_ns;
     struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
-    uint32_t *ready;           /* queue of startable steps; each enters once */
+    uint32_t *ready; /* queue of startable steps; each enters once */
     struct hly_step_run *run;
-    struct hly_link flying;    /* hly_out that the transport or the device holds */
-    uint32_t landings;         /* open */
-    struct hly_link link;      /* context->requests while running */
-    struct hly_link posted;    /* context->posted until released */
+    struct hly_link flying; /* hly_out that the transport or the device holds */
+    uint32_t landings;      /* open */
+    struct hly_link link;   /* context->requests while running */
+    struct hly_link posted; /* context->posted until released */
 };
 
 /* Where the call of one sequence stands on this rank. */
 struct hly_fault {
-    bool raised;   /* this rank knows of a failure */
-    bool entered;  /* and its call has been made: it takes part in the agreement */
-    bool slow;     /* someone is dead or absent: ends by time, not by rounds */
-    bool started; /* round 0 is sent */
+    bool raised;          /* this rank knows of a failure */
+    bool entered;         /* and its call has been made: it takes part in the agreement */
+    bool slow;            /* someone is dead or absent: ends by time, not by rounds */
+    bool started;         /* round 0 is sent */
     uint32_t round;       /* next to be heard */
     uint32_t heard;       /* bits: rounds that came */
     uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
@@ -194,7 +202,7 @@ struct hly_slot {
     halay_request_t *request; /* NULL: not made yet */
     bool complete;            /* and forgotten once all older ones are */
     struct hly_link stash;
-    struct hly_fault *fault;  /* NULL: all is well */
+    struct hly_fault *fault; /* NULL: all is well */
 };
 
 struct hly_group { /* ranks of a communicator as runs of world ranks */
@@ -209,11 +217,11 @@ struct halay_comm {
     uint32_t magic;
     uint64_t id;
     halay_context_t *context;
-    struct hly_link link;   /* context->comms, or ->freed_comms */
+    struct hly_link link; /* context->comms, or ->freed_comms */
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
-    uint32_t children;      /* made of it so far */
+    uint32_t children; /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -223,11 +231,11 @@ struct halay_comm {
     struct hly_plan *plans;
     uint32_t nplans;
     uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
-    bool broken;            /* the ranks are not all there or not in step: every later call fails */
+    bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
     struct hly_verdict_wire last;
     uint32_t last_sequence;
-    bool failed;            /* `last` is valid */
+    bool failed; /* `last` is valid */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -240,27 +248,27 @@ struct hly_certificate {
 
 struct hly_settings {
     uint64_t deadline_ns;
-    int level;                 /* HALAY_DEBUG */
+    int level; /* HALAY_DEBUG */
     char isa[16];
-    char transport[32];        /* HALAY_TRANSPORT */
+    char transport[32]; /* HALAY_TRANSPORT */
     char plugin_dir[256];
     char algorithm[176];
     uint32_t planner[HALAY_COLLECTIVE_COUNT]; /* forced, or UINT32_MAX */
-    char shared[176];          /* what must be equal on all ranks, as text */
+    char shared[176];                         /* what must be equal on all ranks, as text */
 };
 
 struct halay_context {
     uint32_t magic;
     pthread_mutex_t mutex;
-    pthread_cond_t cond;       /* followers: see progress.c */
-    atomic_int want;           /* threads that wait for the mutex */
-    bool watcher;              /* a thread sleeps on the descriptors */
+    pthread_cond_t cond; /* followers: see progress.c */
+    atomic_int want;     /* threads that wait for the mutex */
+    bool watcher;        /* a thread sleeps on the descriptors */
     int followers;
-    bool woken;                /* halay_context_wake() was called: the next sleep is skipped */
+    bool woken; /* halay_context_wake() was called: the next sleep is skipped */
     int wake_fd;
-    volatile uint32_t *alive;  /* 1; a page that is wiped in a forked child. Constant */
+    volatile uint32_t *alive; /* 1; a page that is wiped in a forked child. Constant */
     struct hly_settings settings;
-    halay_boot_info_t info;    /* constant after init */
+    halay_boot_info_t info; /* constant after init */
     const halay_boot_ops_t *boot_ops;
     halay_boot_t *boot;
     const halay_transport_ops_t *transport_ops; /* NULL with one rank */
@@ -269,7 +277,7 @@ struct halay_context {
     const halay_device_ops_t *device_ops;
     halay_device_t *device;
     uint32_t device_flying;
-    void *plugins[4];          /* dlopened */
+    void *plugins[4]; /* dlopened */
     int nplugins;
     int ncpus;
 
@@ -282,12 +290,12 @@ struct halay_context {
     struct hly_link freed_comms; /* the last HLY_FREED_MAX: a freed handle stays recognisable */
     uint32_t nfreed;
     halay_comm_t *world;
-    struct hly_link requests;  /* running or failing */
-    struct hly_link posted;    /* all that the program has not waited for */
-    bool lost;                 /* the transport itself has failed: every call ends at once */
-    struct hly_link orphans;   /* stashed messages of communicators not made yet */
+    struct hly_link requests; /* running or failing */
+    struct hly_link posted;   /* all that the program has not waited for */
+    bool lost;                /* the transport itself has failed: every call ends at once */
+    struct hly_link orphans;  /* stashed messages of communicators not made yet */
     uint32_t norphans;
-    uint64_t gone_ids[64];       /* of communicators whose memory is used again */
+    uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
@@ -374,8 +382,8 @@ int hly_channel_poll(halay_context_t *context);
 /* The message with this header belongs to a STARTED recv / send step. */
 void hly_channel_land(halay_request_t *request, uint32_t step, uint64_t offset, const void *data,
                       size_t bytes);
-void hly_channel_announced(halay_request_t *request, uint32_t step,
-                           const struct hly_header *header, const struct hly_ready *ready);
+void hly_channel_announced(halay_request_t *request, uint32_t step, const struct hly_header *header,
+                           const struct hly_ready *ready);
 void hly_channel_piece(halay_context_t *context, const struct hly_header *header, const void *data,
                        size_t bytes, struct hly_peer *peer);
 /* The sender's and the receiver's half of withdrawing a landing. */
@@ -452,7 +460,7 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *gro
 void hly_comm_destroy(halay_comm_t *comm);
 halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
-int hly_comm_rank_of(const halay_comm_t *comm, int world_rank); /* -1: not in it */
+int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
 

@@ -3,10 +3,10 @@
  * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
  * no algorithm, and every plan goes the same way.
  *
- * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an average
- * is divided at the end; COMPLETE. A failure takes it from any of these to FAILING (fault.c), where no
- * step is started and what is under way is drained; then to COMPLETE. Each step is started once and
- * done once, and hly_engine_finish() is reached once.
+ * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an
+ * average is divided at the end; COMPLETE. A failure takes it from any of these to FAILING
+ * (fault.c), where no step is started and what is under way is drained; then to COMPLETE. Each step
+ * is started once and done once, and hly_engine_finish() is reached once.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -81,7 +81,8 @@ uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o
     if (!o->count)
         return 0;
     if (o->buffer == HALAY_BUFFER_SCRATCH) {
-        seg[0] = (struct hly_segment){r->scratch + o->slot * r->slot_bytes, hly_operand_bytes(r, o)};
+        seg[0] =
+            (struct hly_segment){r->scratch + o->slot * r->slot_bytes, hly_operand_bytes(r, o)};
         return 1;
     }
     uint32_t collective = plan->params.collective;
@@ -122,7 +123,8 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
     }
 }
 
-/* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing started. */
+/* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing
+ * started. */
 static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 {
     halay_context_t *ctx = r->context;
@@ -400,7 +402,8 @@ static void start(halay_request_t *r)
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *s = &plan->steps[i];
         r->run[i] = (struct hly_step_run){0};
-        r->run[i].pending = (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
+        r->run[i].pending =
+            (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
         if (!r->run[i].pending)
             push_ready(r, i);
     }
@@ -486,8 +489,7 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
 {
     char reason[128] = "";
     struct hly_plan *plan = NULL;
-    enum hly_cause cause =
-        argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
+    enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
     if (comm->context->lost) {
         cause = HLY_CAUSE_LOCAL;
@@ -512,6 +514,12 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
     r->call.counts = r->call.displs = NULL;
+    if (comm->context->settings.level >= HLY_TRACE) {
+        char text[96];
+        hly_brief_text(&call->brief, text, sizeof(text));
+        hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
+                (unsigned long long)comm->id, r->sequence, text);
+    }
     if (rc || comm->broken) {
         r->early = calloc(1, sizeof(*r->early));
         if (r->early)

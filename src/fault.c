@@ -3,14 +3,14 @@
  * fault.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
  *
  * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved). The ranks that have made the call then agree on one verdict, over a
- * graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the ranks.
- *   ALARM  to all of these at once, on entering: spreads the news in L hops.
- *   ROUND  k to r + 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has
- *          the best of the verdicts with which the ranks entered; so all have the same. A rank sends
- *          round 0 only when its buffers are withdrawn, so nobody leaves while it is asked to withdraw.
- * Someone dead is not waited for. Someone absent (has not made the call, or hangs) is named after a
- * quarter of the grace time, and the agreement ends with it: then by time, improvements being passed on.
+ * heard from every other (proved). The ranks that have made the call then agree on one verdict,
+ * over a graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the
+ * ranks. ALARM  to all of these at once, on entering: spreads the news in L hops. ROUND  k to r +
+ * 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has the best of the
+ * verdicts with which the ranks entered; so all have the same. A rank sends round 0 only when its
+ * buffers are withdrawn, so nobody leaves while it is asked to withdraw. Someone dead is not waited
+ * for. Someone absent (has not made the call, or hangs) is named after a quarter of the grace time,
+ * and the agreement ends with it: then by time, improvements being passed on.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -114,10 +114,11 @@ void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int n
                  nranks, v->host, mine, sequence, v->detail);
         return;
     default:
-        snprintf(text, bytes,
-                 "the deadline passed in %s (call %u on this communicator): rank %d of %d on %s %s. "
-                 "See where that rank is (a debugger, py-spy); HALAY_DEADLINE sets more seconds",
-                 mine, sequence, v->rank, nranks, v->host, v->detail);
+        snprintf(
+            text, bytes,
+            "the deadline passed in %s (call %u on this communicator): rank %d of %d on %s %s. "
+            "See where that rank is (a debugger, py-spy); HALAY_DEADLINE sets more seconds",
+            mine, sequence, v->rank, nranks, v->host, v->detail);
     }
 }
 
@@ -200,8 +201,8 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->last = v;
     comm->last_sequence = slot->sequence;
     comm->failed = true;
-    bool out_of_step = v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS ||
-                       v.cause >= HLY_CAUSE_ABSENT;
+    bool out_of_step =
+        v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT;
     if (out_of_step && !comm->broken) {
         comm->broken = true;
         comm->broken_by = v;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loader.c - plug-ins are found at run time, next to the library (lib/halay/) or in HALAY_PLUGIN_DIR,
- * so that one binary serves nodes with and without PMIx. And who a launcher's task is: decided from
- * the environment alone (docs/decisions/0002), so that nothing is loaded for a program run alone.
+ * loader.c - plug-ins are found at run time, next to the library (lib/halay/) or in
+ * HALAY_PLUGIN_DIR, so that one binary serves nodes with and without PMIx. And who a launcher's
+ * task is: decided from the environment alone (docs/decisions/0002), so that nothing is loaded for
+ * a program run alone.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -42,8 +43,8 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
     snprintf(symbol, sizeof(symbol), "%s%s", symbol_prefix, name);
     const void *found = dlsym(handle, symbol);
     if (!found) {
-        snprintf(error, error_bytes, "%s has no symbol %s: it was built for another version of Halay",
-                 path, symbol);
+        snprintf(error, error_bytes,
+                 "%s has no symbol %s: it was built for another version of Halay", path, symbol);
         dlclose(handle);
         return HALAY_EUNSUPPORTED;
     }

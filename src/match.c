@@ -3,9 +3,9 @@
  * match.c - which call a message belongs to. Every header of a known communicator is compared with
  * this rank's call of the same sequence, whether or not the plan expects that sender (decision 3).
  *
- * What comes before its call, or before its step may receive, is stashed. That is bounded: a sender is
- * at most HLY_SLOTS calls ahead on a communicator, and sends unannounced at most what one plan's edges
- * carry eagerly.
+ * What comes before its call, or before its step may receive, is stashed. That is bounded: a sender
+ * is at most HLY_SLOTS calls ahead on a communicator, and sends unannounced at most what one plan's
+ * edges carry eagerly.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -58,7 +58,7 @@ static void settings_differ(halay_context_t *context, int rank, const char *thei
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
         v.other = low == other ? comm->rank : other;
-        snprintf(v.detail, sizeof(v.detail), "rank %d has %.48s; rank %d has %.48s", low,
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s", low,
                  low == other ? theirs : context->settings.shared, v.other,
                  low == other ? context->settings.shared : theirs);
         comm->broken = true;
@@ -164,7 +164,8 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     if (h->from < (uint32_t)comm->nranks && h->from != (uint32_t)comm->rank)
         hly_peer_get(ctx, hly_comm_world_rank(comm, (int)h->from), &from);
     if (!from || from->id.lo != peer.lo || from->id.hi != peer.hi) {
-        hly_log(ctx, HLY_ERROR, "a message claims to be from rank %u, but is not; dropped", h->from);
+        hly_log(ctx, HLY_ERROR, "a message claims to be from rank %u, but is not; dropped",
+                h->from);
         return;
     }
     if (h->kind == HLY_REVOKED) {
@@ -180,8 +181,8 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     else if (slot && !slot->complete)
         match_call(comm, slot, h, data, bytes, peer);
     else if ((int32_t)(h->sequence - comm->oldest) >= HLY_SLOTS)
-        hly_log(ctx, HLY_ERROR, "rank %u is more than %d calls ahead; its message was dropped", h->from,
-                HLY_SLOTS);
+        hly_log(ctx, HLY_ERROR, "rank %u is more than %d calls ahead; its message was dropped",
+                h->from, HLY_SLOTS);
 }
 
 static bool is_gone(const halay_context_t *context, uint64_t id)
@@ -193,8 +194,8 @@ static bool is_gone(const halay_context_t *context, uint64_t id)
     return false;
 }
 
-void hly_match(halay_context_t *context, const struct hly_header *h, const void *data,
-               size_t bytes, halay_peer_id_t peer)
+void hly_match(halay_context_t *context, const struct hly_header *h, const void *data, size_t bytes,
+               halay_peer_id_t peer)
 {
     if (h->kind == HLY_PIECE) {
         struct hly_peer *from = hly_peer_find(context, peer);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * out.c - what is under way. A struct hly_out is one message, or one piece of work of the device. It is
- * in its peer's queue until the transport has accepted all of it, then, if the transport still holds
- * the memory, in request->flying; it ends once, in hly_out_complete() or, cancelled before the
- * transport took any of it, in hly_out_cancel().
+ * out.c - what is under way. A struct hly_out is one message, or one piece of work of the device.
+ * It is in its peer's queue until the transport has accepted all of it, then, if the transport
+ * still holds the memory, in request->flying; it ends once, in hly_out_complete() or, cancelled
+ * before the transport took any of it, in hly_out_cancel().
  */
 #include <assert.h>
 #include <stdio.h>
@@ -12,8 +12,7 @@
 
 #include "core.h"
 
-struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
-                            struct hly_peer *peer)
+struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, struct hly_peer *peer)
 {
     struct hly_out *out;
     if (hly_link_empty(&context->outs_free)) {
@@ -44,7 +43,7 @@ void hly_out_free(halay_context_t *context, struct hly_out *out)
 }
 
 void hly_header_fill(struct hly_header *h, const halay_comm_t *comm, enum hly_kind kind,
-                        uint32_t sequence, uint32_t edge, const struct hly_call *call)
+                     uint32_t sequence, uint32_t edge, const struct hly_call *call)
 {
     memset(h, 0, sizeof(*h));
     h->comm = comm->id;
@@ -96,7 +95,8 @@ static int counted(halay_context_t *context, struct hly_out *out, int rc, size_t
 static int send_pieces(halay_context_t *context, struct hly_out *out)
 {
     const halay_transport_ops_t *ops = context->transport_ops;
-    size_t most = out->kind == HLY_OUT_EAGER ? context->attr.eager_bytes : context->attr.piece_bytes;
+    size_t most =
+        out->kind == HLY_OUT_EAGER ? context->attr.eager_bytes : context->attr.piece_bytes;
     size_t total = out->segment[0].bytes + out->segment[1].bytes;
     do {
         bool second = out->nsegments == 2 && out->sent_bytes >= out->segment[0].bytes;
@@ -158,8 +158,8 @@ static void send_revoked(const struct hly_out *out, bool sent)
 {
     const halay_request_t *r = out->request;
     const halay_step_t *s = &r->plan->plan->steps[out->step];
-    hly_control_send(r->comm, (int)s->peer, HLY_REVOKED, r->sequence, sent, out->revoke_cookie, NULL,
-                     NULL, 0);
+    hly_control_send(r->comm, (int)s->peer, HLY_REVOKED, r->sequence, sent, out->revoke_cookie,
+                     NULL, NULL, 0);
 }
 
 void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - the processes that this one talks to. A peer is known by its 128-bit id, which is computed
- * from the job, its rank and the epoch, so nothing has to be exchanged; it is connected when the first
- * plan that needs it is admitted, and lives as long as the context.
+ * peer.c - the processes that this one talks to. A peer is known by its 128-bit id, which is
+ * computed from the job, its rank and the epoch, so nothing has to be exchanged; it is connected
+ * when the first plan that needs it is admitted, and lives as long as the context.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -149,7 +149,8 @@ static void lose(halay_context_t *context, struct hly_peer *peer, const char *te
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text)
 {
     struct hly_peer *peer = hly_peer_find(context, id);
-    for (int r = 0; !peer && r < context->info.nranks; r++) { /* it came to us, we never called it */
+    for (int r = 0; !peer && r < context->info.nranks;
+         r++) { /* it came to us, we never called it */
         halay_peer_id_t of_rank = hly_peer_id(context, r);
         if (of_rank.lo == id.lo && of_rank.hi == id.hi && r != context->info.rank)
             hly_peer_get(context, r, &peer);

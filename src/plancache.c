@@ -2,9 +2,9 @@
 /*
  * plancache.c - a plan runs only after it was proved.
  *
- * A certificate says: the plans that this planner makes for all ranks were proved together, and this
- * rank's plan has this hash. It holds for every count. Certificates belong to the context; admitted
- * plans, with peers looked up and successors laid out, to a communicator.
+ * A certificate says: the plans that this planner makes for all ranks were proved together, and
+ * this rank's plan has this hash. It holds for every count. Certificates belong to the context;
+ * admitted plans, with peers looked up and successors laid out, to a communicator.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -52,8 +52,7 @@ static int certify(halay_context_t *context, uint32_t planner, const halay_plan_
         context->counters.plans_proved++;
         *certificate = c;
     } else {
-        snprintf(reason, reason_bytes, "%s",
-                 proof.reason[0] ? proof.reason : halay_strerror(rc));
+        snprintf(reason, reason_bytes, "%s", proof.reason[0] ? proof.reason : halay_strerror(rc));
         free(c);
     }
     for (uint32_t r = 0; plans && r < p->nranks; r++)
@@ -191,8 +190,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
                      struct hly_plan **out, char *reason, size_t reason_bytes)
 {
     struct hly_certificate *c = certificate_find(comm->context, planner, params);
-    int rc = c ? HALAY_OK
-               : certify(comm->context, planner, params, &c, reason, reason_bytes);
+    int rc = c ? HALAY_OK : certify(comm->context, planner, params, &c, reason, reason_bytes);
     if (rc)
         return rc;
     struct hly_plan *p = calloc(1, sizeof(*p));
@@ -214,7 +212,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
         return rc;
     }
     comm->context->counters.plans_made++;
-    hly_log(comm->context, HLY_TRACE, "plan %s.%s for %u ranks: %u steps, %u blocks, proved",
+    hly_log(comm->context, HLY_INFO, "plan %s.%s for %u ranks: %u steps, %u blocks, proved",
             halay_collective_name((halay_collective_t)params->collective),
             halay_planner_get(planner)->name, params->nranks, p->plan->nsteps, p->plan->blocks);
     *out = p;

@@ -2,14 +2,15 @@
 /*
  * progress.c - who moves things on, and how a waiting thread waits.
  *
- * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It polls
- * for a few microseconds, then yields the processor between polls, and late it sleeps: a sleep costs
- * tens of microseconds to end, a yield less than one, and next to nothing where nobody waits for the
- * processor. A long spin would cost the peer that shares it a whole time slice.
+ * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It
+ * polls for a few microseconds, then yields the processor between polls, and late it sleeps: a
+ * sleep costs tens of microseconds to end, a yield less than one, and next to nothing where nobody
+ * waits for the processor. A long spin would cost the peer that shares it a whole time slice.
  *
- * Leader and followers: of the threads that want to sleep one, the watcher, sleeps on the descriptors;
- * the others wait on the condition. The watcher wakes them when it leaves, so that one takes over;
- * whoever completes a request wakes all. All of this is under the mutex, so no wake-up is lost.
+ * Leader and followers: of the threads that want to sleep one, the watcher, sleeps on the
+ * descriptors; the others wait on the condition. The watcher wakes them when it leaves, so that one
+ * takes over; whoever completes a request wakes all. All of this is under the mutex, so no wake-up
+ * is lost.
  */
 #include <errno.h>
 #include <poll.h>
@@ -19,12 +20,12 @@
 #include "core.h"
 
 #define POLLS_BETWEEN_CLOCKS 64
-#define TIMER_NS             1000000ull  /* deadlines are looked at this often */
-#define SPINS                100         /* polls without yielding: a few microseconds */
-#define SPINS_CROWDED        8           /* with more ranks than processors */
-#define YIELD_NS             2000000ull  /* without sleeping */
+#define TIMER_NS             1000000ull /* deadlines are looked at this often */
+#define SPINS                100        /* polls without yielding: a few microseconds */
+#define SPINS_CROWDED        8          /* with more ranks than processors */
+#define YIELD_NS             2000000ull /* without sleeping */
 #define SLEEP_NS             1000000000ull
-#define SLEEP_CONNECTING_NS  1000000ull  /* ways that come about are looked after by polling */
+#define SLEEP_CONNECTING_NS  1000000ull /* ways that come about are looked after by polling */
 
 void hly_lock(halay_context_t *context)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.c - which planner serves a call: the first row that fits. Rows look only at what is equal on
- * all ranks (decision 5), never at pointers or memory. A forced algorithm (HALAY_ALGORITHM) wins
+ * select.c - which planner serves a call: the first row that fits. Rows look only at what is equal
+ * on all ranks (decision 5), never at pointers or memory. A forced algorithm (HALAY_ALGORITHM) wins
  * wherever its restrictions allow.
  */
 #include <assert.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c - the few things that can be set: by the program in halay_config_t, else by a variable.
- * What must be equal on all ranks is kept as a text too, which ranks compare when they first meet.
+ * settings.c - the few things that can be set: by the program in halay_config_t, else by a
+ * variable. What must be equal on all ranks is kept as a text too, which ranks compare when they
+ * first meet.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -141,16 +142,17 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
 
 void hly_settings_show(halay_context_t *context)
 {
-    static const char *const variables[] = {"HALAY_DEADLINE",   "HALAY_ISA",
-                                            "HALAY_TRANSPORT",  "HALAY_PLUGIN_DIR",
+    static const char *const variables[] = {"HALAY_DEADLINE",  "HALAY_ISA",
+                                            "HALAY_TRANSPORT", "HALAY_PLUGIN_DIR",
                                             "HALAY_ALGORITHM", "HALAY_DEBUG"};
     const halay_boot_info_t *i = &context->info;
-    hly_log(context, HLY_INFO,
-            "Halay %s: rank %d of %d, local rank %d of %d on node %d of %d, launcher %s, epoch %llu, "
-            "transport %s",
-            halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
-            i->launcher, (unsigned long long)i->epoch,
-            context->transport_ops ? context->transport_ops->name : "none");
+    hly_log(
+        context, HLY_INFO,
+        "Halay %s: rank %d of %d, local rank %d of %d on node %d of %d, launcher %s, epoch %llu, "
+        "transport %s",
+        halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
+        i->launcher, (unsigned long long)i->epoch,
+        context->transport_ops ? context->transport_ops->name : "none");
     for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
         if (getenv(variables[v]))
             hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],

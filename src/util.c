@@ -37,8 +37,10 @@ void hly_log_text(void *context, int level, const char *text)
     if (level > ctx->settings.level)
         return;
     char line[1024];
-    int n = snprintf(line, sizeof(line) - 1, "halay %s [rank %d on %s]: %s", names[level & 3],
-                     ctx->info.rank, ctx->info.host[0] ? ctx->info.host : "?", text);
+    int n = ctx->info.nranks
+                ? snprintf(line, sizeof(line) - 1, "halay %s [rank %d on %s]: %s", names[level & 3],
+                           ctx->info.rank, ctx->info.host, text)
+                : snprintf(line, sizeof(line) - 1, "halay %s: %s", names[level & 3], text);
     if (n < 0)
         return;
     if ((size_t)n > sizeof(line) - 2)
@@ -68,7 +70,7 @@ bool hly_forked(const halay_context_t *context)
 const char *halay_version(void)
 {
 #define HLY_TEXT_(x) #x
-#define HLY_TEXT(x) HLY_TEXT_(x)
+#define HLY_TEXT(x)  HLY_TEXT_(x)
     return HLY_TEXT(HALAY_VERSION_MAJOR) "." HLY_TEXT(HALAY_VERSION_MINOR) "." HLY_TEXT(
         HALAY_VERSION_PATCH);
 }
@@ -99,7 +101,8 @@ const char *halay_strerror(int code)
     case HALAY_EBOOT:
         return "HALAY_EBOOT: the ranks of the job could not be found";
     case HALAY_EFORKED:
-        return "HALAY_EFORKED: called in a forked child; start it with fork and exec, or call Halay "
+        return "HALAY_EFORKED: called in a forked child; start it with fork and exec, or call "
+               "Halay "
                "in the parent only";
     case HALAY_EPLAN:
         return "HALAY_EPLAN: a plan without a valid certificate was refused";

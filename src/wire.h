@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire.h - what travels between two processes: a header of one cache line, then a payload. All ranks
- * of a job have one byte order and one version (the hello compares), so structs travel as they are.
+ * wire.h - what travels between two processes: a header of one cache line, then a payload. All
+ * ranks of a job have one byte order and one version (the hello compares), so structs travel as
+ * they are.
  */
 #ifndef HLY_WIRE_H
 #define HLY_WIRE_H
@@ -12,12 +13,13 @@
 enum hly_kind {
     HLY_HELLO = 1, /* first on every way: version and settings; comm is 0 */
     HLY_EAGER,     /* bytes [offset, ...) of an edge's message, unannounced */
-    HLY_READY,     /* receiver -> sender: this is where the edge's message goes (struct hly_ready) */
-    HLY_PIECE,     /* bytes [offset, ...) for the landing `cookie` */
-    HLY_ALARM,     /* this call has failed: struct hly_verdict_wire; passed on along the control graph */
-    HLY_ROUND,     /* round `edge` of the agreement on the verdict */
-    HLY_REVOKE,    /* receiver -> sender: the landing `cookie` is withdrawn, say when you are off it */
-    HLY_REVOKED,   /* sender -> receiver: no byte will be written to the landing `cookie` any more */
+    HLY_READY,  /* receiver -> sender: this is where the edge's message goes (struct hly_ready) */
+    HLY_PIECE,  /* bytes [offset, ...) for the landing `cookie` */
+    HLY_ALARM,  /* this call has failed: struct hly_verdict_wire; passed on along the control graph
+                 */
+    HLY_ROUND,  /* round `edge` of the agreement on the verdict */
+    HLY_REVOKE, /* receiver -> sender: the landing `cookie` is withdrawn, say when you are off it */
+    HLY_REVOKED, /* sender -> receiver: no byte will be written to the landing `cookie` any more */
     HLY_KIND_END
 };
 
@@ -39,11 +41,11 @@ struct hly_header {
     uint64_t signature; /* hash of the call, counts vector and all */
     uint32_t sequence;  /* of the call on its communicator */
     uint32_t edge;
-    uint32_t from;      /* sender's rank in the communicator (HELLO: in the world) */
+    uint32_t from; /* sender's rank in the communicator (HELLO: in the world) */
     uint16_t kind;
     uint16_t flags;
     uint64_t offset;
-    uint64_t cookie;    /* the receiver's landing */
+    uint64_t cookie; /* the receiver's landing */
     struct hly_brief call;
 };
 static_assert(sizeof(struct hly_header) == 64, "one cache line");
@@ -66,18 +68,19 @@ struct hly_hello {
     char settings[176]; /* what must be equal on all ranks, as text */
 };
 
-enum hly_cause { /* in the order in which they are believed */
-    HLY_CAUSE_PEER = 1,  /* a process ended or cannot be reached */
-    HLY_CAUSE_SETTINGS,
-    HLY_CAUSE_ARGUMENT,
-    HLY_CAUSE_STATE,
-    HLY_CAUSE_MISMATCH,
-    HLY_CAUSE_LOCAL,     /* memory, plan, transport, on one rank */
-    HLY_CAUSE_ABSENT,    /* alive perhaps, but has not made the call */
-    HLY_CAUSE_DEADLINE
+enum hly_cause {                     /* in the order in which they are believed */
+                 HLY_CAUSE_PEER = 1, /* a process ended or cannot be reached */
+                 HLY_CAUSE_SETTINGS,
+                 HLY_CAUSE_ARGUMENT,
+                 HLY_CAUSE_STATE,
+                 HLY_CAUSE_MISMATCH,
+                 HLY_CAUSE_LOCAL,  /* memory, plan, transport, on one rank */
+                 HLY_CAUSE_ABSENT, /* alive perhaps, but has not made the call */
+                 HLY_CAUSE_DEADLINE
 };
 
-/* A verdict: from these fields every rank writes the same text. Compared as in hly_verdict_better. */
+/* A verdict: from these fields every rank writes the same text. Compared as in
+ * hly_verdict_better. */
 struct hly_verdict_wire {
     uint32_t cause;
     int32_t code;
@@ -87,7 +90,7 @@ struct hly_verdict_wire {
     struct hly_brief other_call; /* of `other` */
     char host[64];
     char other_host[64];
-    char detail[128];
+    char detail[256];
 };
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * boot.h - contract of a bootstrap: how a process finds out which rank of which job it is, where the
- * others are, and a secret that only they know. All else goes over Halay's own connections.
+ * boot.h - contract of a bootstrap: how a process finds out which rank of which job it is, where
+ * the others are, and a secret that only they know. All else goes over Halay's own connections.
  *
  * A bootstrap is one folder with one `const` table. A process may open, close and open again; each
  * open is a new epoch of the same job, and only the first has to reach the launcher: the job's
@@ -19,22 +19,24 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v1_<name>`, this table. */
+/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v1_<name>`, this
+ * table. */
 #define HALAY_BOOT_ABI 1
 
-/* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no newline. */
+/* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no
+ * newline. */
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
 
 typedef struct halay_boot_info {
-    size_t size;         /* of this struct, set by the caller */
+    size_t size; /* of this struct, set by the caller */
     int rank, nranks;
     int local_rank, local_nranks;
     int node, nnodes;
-    uint64_t epoch;      /* 1 for the first open of this process, then 2, ... */
-    uint8_t job[16];     /* hash of the job's name: the same on all ranks, different for each job */
-    uint8_t secret[16];  /* random, the same on all ranks, known to no one else */
-    char host[64];       /* of this node */
-    char launcher[32];   /* "pmix", "inproc", ... */
+    uint64_t epoch;     /* 1 for the first open of this process, then 2, ... */
+    uint8_t job[16];    /* hash of the job's name: the same on all ranks, different for each job */
+    uint8_t secret[16]; /* random, the same on all ranks, known to no one else */
+    char host[64];      /* of this node */
+    char launcher[32];  /* "pmix", "inproc", ... */
 } halay_boot_info_t;
 
 typedef struct halay_boot halay_boot_t; /* whatever the bootstrap makes of it */
@@ -51,10 +53,10 @@ typedef struct halay_boot_ops {
     int (*probe)(int *announced);
 
     /*
-     * Joins the job and fills *info. Collective over the job in the first epoch: one exchange of one
-     * record a node. May block, at most until deadline_ns from now. HALAY_EBOOT (logged with cause
-     * and remedy); HALAY_ESTATE (this process holds the job open already, or it inherited a rank's
-     * environment without being that rank).
+     * Joins the job and fills *info. Collective over the job in the first epoch: one exchange of
+     * one record a node. May block, at most until deadline_ns from now. HALAY_EBOOT (logged with
+     * cause and remedy); HALAY_ESTATE (this process holds the job open already, or it inherited a
+     * rank's environment without being that rank).
      */
     int (*open)(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
                 halay_boot_info_t *info, halay_boot_t **boot);
@@ -62,7 +64,8 @@ typedef struct halay_boot_ops {
     /* Where rank r runs: its node's number and host name (64 bytes). Does not block. */
     int (*get)(const halay_boot_t *boot, int rank, int *node, char *host);
 
-    /* Joins a running job at an address, as an additional rank. HALAY_EUNSUPPORTED where it cannot. */
+    /* Joins a running job at an address, as an additional rank. HALAY_EUNSUPPORTED where it
+     * cannot. */
     int (*join)(halay_boot_t *boot, const char *address);
 
     /* Ends this epoch. Takes NULL. Does not block. */

@@ -16,14 +16,14 @@
 extern "C" {
 #endif
 
-#define HALAY_DEVICE_ABI 1
+#define HALAY_DEVICE_ABI     1
 #define HALAY_REDUCE_SOURCES 4 /* at most, for one reduce */
 
 /*
- * dst = src[0] OP src[1] OP ..., in this order (nsrc >= 2), or dst = src[0] (nsrc == 1, op ignored).
- * The half types are summed in float32 over all sources and rounded once. dst may be equal to one of
- * the sources; it must not overlap them in any other way. divisor > 1 (AVERAGE only): the result is
- * divided by it, once, before it is rounded.
+ * dst = src[0] OP src[1] OP ..., in this order (nsrc >= 2), or dst = src[0] (nsrc == 1, op
+ * ignored). The half types are summed in float32 over all sources and rounded once. dst may be
+ * equal to one of the sources; it must not overlap them in any other way. divisor > 1 (AVERAGE
+ * only): the result is divided by it, once, before it is rounded.
  */
 typedef struct halay_work {
     void *dst;
@@ -46,9 +46,9 @@ typedef struct halay_device_ops {
     int (*open)(void *arg, const char *isa, halay_device_t **device);
 
     /*
-     * Starts the work; never blocks on other work. HALAY_OK: it is done already, its cookie will not
-     * be polled. HALAY_INPROGRESS: poll will return the cookie, once; buffers belong to the device
-     * till then. HALAY_EAGAIN: full, poll first.
+     * Starts the work; never blocks on other work. HALAY_OK: it is done already, its cookie will
+     * not be polled. HALAY_INPROGRESS: poll will return the cookie, once; buffers belong to the
+     * device till then. HALAY_EAGAIN: full, poll first.
      */
     int (*launch)(halay_device_t *device, const halay_work_t *work);
 

@@ -41,20 +41,21 @@ extern "C" {
 /* The numbers are stable: they are part of the ABI and never reused. */
 enum {
     HALAY_OK = 0,
-    HALAY_INPROGRESS = 1,   /* not an error: an event will follow (contracts), or not done yet (test) */
-    HALAY_EINVAL = -1,      /* an argument no call could accept */
-    HALAY_ENOMEM = -2,      /* memory, descriptors or address space ran out */
-    HALAY_EUNSUPPORTED = -3,/* legal, but not offered here */
-    HALAY_ESTATE = -4,      /* freed, finalized, initialized twice, or in use */
-    HALAY_EMISMATCH = -5,   /* ranks called different collectives, or with different arguments */
-    HALAY_ETIMEOUT = -6,    /* the deadline passed; the verdict names who was missing */
-    HALAY_EPEER = -7,       /* a rank died, or cannot be reached any more */
-    HALAY_ETRANSPORT = -8,  /* a transport failed */
-    HALAY_EBOOT = -9,       /* a launcher announced ranks, and they could not be found */
-    HALAY_EFORKED = -10,    /* called in a forked child */
-    HALAY_EPLAN = -11,      /* a plan without a valid certificate: refused */
-    HALAY_EAGAIN = -12,     /* full for now: try again (contracts only) */
-    HALAY_EINTERNAL = -13   /* a bug in Halay */
+    HALAY_INPROGRESS =
+        1,             /* not an error: an event will follow (contracts), or not done yet (test) */
+    HALAY_EINVAL = -1, /* an argument no call could accept */
+    HALAY_ENOMEM = -2, /* memory, descriptors or address space ran out */
+    HALAY_EUNSUPPORTED = -3, /* legal, but not offered here */
+    HALAY_ESTATE = -4,       /* freed, finalized, initialized twice, or in use */
+    HALAY_EMISMATCH = -5,    /* ranks called different collectives, or with different arguments */
+    HALAY_ETIMEOUT = -6,     /* the deadline passed; the verdict names who was missing */
+    HALAY_EPEER = -7,        /* a rank died, or cannot be reached any more */
+    HALAY_ETRANSPORT = -8,   /* a transport failed */
+    HALAY_EBOOT = -9,        /* a launcher announced ranks, and they could not be found */
+    HALAY_EFORKED = -10,     /* called in a forked child */
+    HALAY_EPLAN = -11,       /* a plan without a valid certificate: refused */
+    HALAY_EAGAIN = -12,      /* full for now: try again (contracts only) */
+    HALAY_EINTERNAL = -13    /* a bug in Halay */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
@@ -74,9 +75,9 @@ typedef enum halay_type {
     HALAY_UINT32,
     HALAY_INT64,
     HALAY_UINT64,
-    HALAY_BOOL,       /* one byte; any non-zero byte is true, results are 0 or 1 */
-    HALAY_FLOAT16,    /* IEEE binary16; summed in float32, rounded once per reduce step */
-    HALAY_BFLOAT16,   /* as FLOAT16, with bfloat16's format */
+    HALAY_BOOL,     /* one byte; any non-zero byte is true, results are 0 or 1 */
+    HALAY_FLOAT16,  /* IEEE binary16; summed in float32, rounded once per reduce step */
+    HALAY_BFLOAT16, /* as FLOAT16, with bfloat16's format */
     HALAY_FLOAT32,
     HALAY_FLOAT64,
     HALAY_COMPLEX64,  /* two float32: real, imaginary */
@@ -88,8 +89,8 @@ typedef enum halay_type {
  * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL; MIN, MAX all but BOOL and the
  * complex types; LAND, LOR, LXOR integers and BOOL; BAND, BOR, BXOR integers and BOOL.
  * Floating point: a NaN result is always the positive quiet NaN without payload; MIN and MAX return
- * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one true
- * division in the accumulation type; integers truncate toward zero.
+ * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one
+ * true division in the accumulation type; integers truncate toward zero.
  */
 typedef enum halay_op {
     HALAY_SUM = 0,
@@ -128,51 +129,55 @@ struct halay_transport_ops;
 struct halay_device_ops;
 
 /*
- * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job is
- * found through PMIx, and everything else is chosen. Zero and NULL always mean "choose".
+ * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job
+ * is found through PMIx, and everything else is chosen. Zero and NULL always mean "choose".
  */
 typedef struct halay_config {
-    size_t size;                                  /* of this struct, for growth */
-    const struct halay_boot_ops *boot;            /* how to find the peers (boot.h) */
-    void *boot_arg;                               /* handed to boot->open */
-    const struct halay_transport_ops *transport;  /* the only transport to use (transport.h) */
-    const char *transport_options;                /* handed to transport->open */
-    const struct halay_device_ops *device;        /* who reduces and copies (device.h) */
-    void *device_arg;                             /* handed to device->open */
-    uint64_t deadline_ns;                         /* of the world communicator; HALAY_DEADLINE */
-    const char *algorithm;                        /* "allreduce=ring,..."; HALAY_ALGORITHM */
-    const char *isa;                              /* "scalar", "avx2", "avx512"; HALAY_ISA */
-    char *error;                                  /* halay_init's reason for failing is put here */
+    size_t size;                                 /* of this struct, for growth */
+    const struct halay_boot_ops *boot;           /* how to find the peers (boot.h) */
+    void *boot_arg;                              /* handed to boot->open */
+    const struct halay_transport_ops *transport; /* the only transport to use (transport.h) */
+    const char *transport_options;               /* handed to transport->open */
+    const struct halay_device_ops *device;       /* who reduces and copies (device.h) */
+    void *device_arg;                            /* handed to device->open */
+    uint64_t deadline_ns;                        /* of the world communicator; HALAY_DEADLINE */
+    const char *algorithm;                       /* "allreduce=ring,..."; HALAY_ALGORITHM */
+    const char *isa;                             /* "scalar", "avx2", "avx512"; HALAY_ISA */
+    char *error;                                 /* halay_init's reason for failing is put here */
     size_t error_bytes;
 } halay_config_t;
 
-#define HALAY_CONFIG_INIT {sizeof(halay_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define HALAY_CONFIG_INIT                                                                          \
+    {                                                                                              \
+        sizeof(halay_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                    \
+    }
 
 /*
  * Finds the job and makes a context. Started by no launcher, the job has one rank. Where a launcher
- * announced more than one rank and they cannot be found, it fails (HALAY_EBOOT) and says what to add.
- * A process may hold one context of a job at a time (HALAY_ESTATE otherwise), and may make a new one
- * after halay_finalize(), any number of times. The reason for a failure goes to config->error and to
- * standard error.
+ * announced more than one rank and they cannot be found, it fails (HALAY_EBOOT) and says what to
+ * add. A process may hold one context of a job at a time (HALAY_ESTATE otherwise), and may make a
+ * new one after halay_finalize(), any number of times. The reason for a failure goes to
+ * config->error and to standard error.
  */
 HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context);
 
 /*
- * Ends the context and frees it with all its communicators and requests; takes NULL. Not collective:
- * peers that still wait for this rank get an error that names it. Requests still in flight are ended
- * with an error on all ranks, and HALAY_ESTATE is returned; the context is gone all the same.
+ * Ends the context and frees it with all its communicators and requests; takes NULL. Not
+ * collective: peers that still wait for this rank get an error that names it. Requests still in
+ * flight are ended with an error on all ranks, and HALAY_ESTATE is returned; the context is gone
+ * all the same.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
 
 /* Where this rank stands. */
 typedef struct halay_topology {
-    size_t size;     /* of this struct, set by the caller */
+    size_t size; /* of this struct, set by the caller */
     int rank, nranks;
     int local_rank, local_nranks; /* among the ranks of this node */
-    int node, nnodes;             /* the node's number: also the rank among ranks of equal local rank */
+    int node, nnodes; /* the node's number: also the rank among ranks of equal local rank */
     char host[64];
-    char launcher[32];            /* "pmix", "alone", ... */
-    char transport[32];           /* "shm", "inproc", "none" (one rank) */
+    char launcher[32];  /* "pmix", "alone", ... */
+    char transport[32]; /* "shm", "inproc", "none" (one rank) */
 } halay_topology_t;
 
 HALAY_API int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
@@ -209,8 +214,8 @@ HALAY_API int halay_comm_size(const halay_comm_t *comm, int *nranks);
 HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
 
 /*
- * One communicator for each colour, ranked by key, then by old rank. A negative colour takes part and
- * gets NULL. Collective: gathers one (colour, key) pair from each rank.
+ * One communicator for each colour, ranked by key, then by old rank. A negative colour takes part
+ * and gets NULL. Collective: gathers one (colour, key) pair from each rank.
  */
 HALAY_API int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split);
 
@@ -228,13 +233,13 @@ HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 
 /* Why the last failed call on a communicator failed: the same on every rank. */
 typedef struct halay_verdict {
-    size_t size;  /* of this struct, set by the caller */
-    int code;     /* HALAY_E*, 0 if no call has failed */
-    int rank;     /* at fault, in this communicator; -1 if no single one is */
-    int other;    /* the other side of a mismatch; -1 if there is none */
-    uint32_t sequence;  /* number of the call on this communicator */
-    char host[64];      /* of the rank at fault */
-    char text[512];     /* the whole message: call, rank, host, evidence, remedy */
+    size_t size;       /* of this struct, set by the caller */
+    int code;          /* HALAY_E*, 0 if no call has failed */
+    int rank;          /* at fault, in this communicator; -1 if no single one is */
+    int other;         /* the other side of a mismatch; -1 if there is none */
+    uint32_t sequence; /* number of the call on this communicator */
+    char host[64];     /* of the rank at fault */
+    char text[512];    /* the whole message: call, rank, host, evidence, remedy */
 } halay_verdict_t;
 
 HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
@@ -261,8 +266,8 @@ HALAY_API int halay_allgather(const void *in, void *out, size_t count, halay_typ
 
 /*
  * As halay_allgather, with counts[r] elements from rank r, put at out + displs[r] elements. counts
- * and displs (nranks each, the same counts on all ranks) are read before the call returns, displs may
- * be NULL: one after the other. The blocks must not overlap.
+ * and displs (nranks each, the same counts on all ranks) are read before the call returns, displs
+ * may be NULL: one after the other. The blocks must not overlap.
  */
 HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
                                const size_t displs[], halay_type_t type, halay_comm_t *comm);
@@ -281,8 +286,8 @@ HALAY_API int halay_barrier(halay_comm_t *comm);
 /*
  * The same, returning at once: the result is in when halay_request_wait() or _test() says so. Many
  * may be in flight; they make progress in any call that waits and in halay_context_progress().
- * An error in the arguments is reported by the wait, as to all other ranks, where a request could be
- * made at all.
+ * An error in the arguments is reported by the wait, as to all other ranks, where a request could
+ * be made at all.
  */
 HALAY_API int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type,
                                halay_op_t op, halay_comm_t *comm, halay_request_t **request);

@@ -17,7 +17,8 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v1_<name>`, this table. */
+/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v1_<name>`,
+ * this table. */
 #define HALAY_LAUNCH_ABI 1
 
 typedef struct halay_launch_params {
@@ -58,12 +59,14 @@ typedef struct halay_launch_ops {
     int (*start)(const halay_launch_params_t *params, halay_launch_t **server);
 
     /*
-     * Adds to *env, a NULL-terminated array of allocated strings which itself is allocated, what rank
-     * needs to find the server; replaces variables of the same name. On an error *env stays valid.
+     * Adds to *env, a NULL-terminated array of allocated strings which itself is allocated, what
+     * rank needs to find the server; replaces variables of the same name. On an error *env stays
+     * valid.
      */
     int (*env)(halay_launch_t *server, int rank, char ***env);
 
-    /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not block. */
+    /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not
+     * block. */
     int (*state)(const halay_launch_t *server, int rank);
 
     /* A descriptor that is readable while aborted() has something to tell. Owned by the server. */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan.h - a collective as data. For tools that prove, print, cost and simulate plans; a program that
- * only calls collectives needs halay.h alone.
+ * plan.h - a collective as data. For tools that prove, print, cost and simulate plans; a program
+ * that only calls collectives needs halay.h alone.
  *
  * A plan is what ONE rank does: steps with dependencies, on symbolic operands. It names no address
  * and no count, so one plan serves every count, and its proof holds for all of them.
  *
  * Memory as a plan sees it
- *  - The data of the collective are cut into `blocks` blocks, numbered from 0; their sizes are bound
- *    at the call and may be 0 or differ.
+ *  - The data of the collective are cut into `blocks` blocks, numbered from 0; their sizes are
+ * bound at the call and may be 0 or differ.
  *  - Buffers: IN (read only), OUT, SCRATCH. In the FULL layout a buffer holds all blocks, one after
  *    the other; in the OWN layout it holds only the block whose number is the plan's rank.
  *      allreduce       IN full, OUT full    nranks or fewer blocks (the planner says)
@@ -16,9 +16,11 @@
  *      allgather(v)    IN own,  OUT full    block r comes from rank r
  *      reduce_scatter  IN full, OUT own     block r goes to rank r
  *      barrier         nothing, 0 blocks
- *  - In place: IN and OUT are the same memory. allreduce: block b of IN is block b of OUT. allgather:
- *    IN is block `rank` of OUT. reduce_scatter: OUT is block 0 of IN (which may then be written).
- *  - An operand is a run of blocks [first, first + count), taken modulo `blocks` (it may wrap; count
+ *  - In place: IN and OUT are the same memory. allreduce: block b of IN is block b of OUT.
+ * allgather: IN is block `rank` of OUT. reduce_scatter: OUT is block 0 of IN (which may then be
+ * written).
+ *  - An operand is a run of blocks [first, first + count), taken modulo `blocks` (it may wrap;
+ * count
  *    <= blocks). In IN and OUT that is where they are. In SCRATCH they are packed, one after the
  *    other, from slot `slot` on; a slot has room for the largest block, so the run occupies slots
  *    [slot, slot + count). A SCRATCH operand is read exactly as it was written: same first, count
@@ -33,15 +35,16 @@
  *          same first and count. The destination may be one of the sources exactly.
  *  JOIN    nothing: done when its predecessors are.
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
- * step's own index. A message is named by (sender, receiver, edge): edges are numbered by the planner
- * so that no two messages of a plan from one rank to another have the same edge, and both sides agree.
+ * step's own index. A message is named by (sender, receiver, edge): edges are numbered by the
+ * planner so that no two messages of a plan from one rank to another have the same edge, and both
+ * sides agree.
  *
- * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv with
- * the same blocks; no deadlock with zero buffering; every input is counted exactly once; the same
- * operands in the same order on every rank; nothing is read before it is written; no two steps that
- * could run at once touch the same memory, one of them writing; scratch as declared; and no rank
- * finishes before it has heard, directly or not, from every other rank (so that an error on any rank
- * reaches all before one of them returns success).
+ * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
+ * with the same blocks; no deadlock with zero buffering; every input is counted exactly once; the
+ * same operands in the same order on every rank; nothing is read before it is written; no two steps
+ * that could run at once touch the same memory, one of them writing; scratch as declared; and no
+ * rank finishes before it has heard, directly or not, from every other rank (so that an error on
+ * any rank reaches all before one of them returns success).
  */
 #ifndef HALAY_PLAN_H
 #define HALAY_PLAN_H
@@ -69,14 +72,14 @@ HALAY_API const char *halay_collective_name(halay_collective_t collective);
 enum { HALAY_BUFFER_IN = 0, HALAY_BUFFER_OUT = 1, HALAY_BUFFER_SCRATCH = 2 };
 enum { HALAY_STEP_SEND = 1, HALAY_STEP_RECV, HALAY_STEP_COPY, HALAY_STEP_REDUCE, HALAY_STEP_JOIN };
 
-#define HALAY_STEP_NONE UINT32_MAX
+#define HALAY_STEP_NONE      UINT32_MAX
 #define HALAY_PLAN_STEPS_MAX (1u << 22) /* of one rank */
 
 typedef struct halay_operand {
     uint32_t buffer; /* HALAY_BUFFER_* */
     uint32_t first;
     uint32_t count;
-    uint32_t slot;   /* SCRATCH only, else 0 */
+    uint32_t slot; /* SCRATCH only, else 0 */
 } halay_operand_t;
 
 typedef struct halay_step {
@@ -99,20 +102,20 @@ typedef struct halay_plan_params {
 
 typedef struct halay_plan {
     halay_plan_params_t params;
-    uint32_t planner;       /* index into the planners' table */
+    uint32_t planner; /* index into the planners' table */
     uint32_t blocks;
     uint32_t scratch_slots;
     uint32_t nsteps;
     uint32_t noperands;
-    halay_step_t *steps;       /* all in one allocation with the plan */
+    halay_step_t *steps; /* all in one allocation with the plan */
     halay_operand_t *operands;
 } halay_plan_t;
 
 /* Restrictions of a planner, as data: the selection can never pick one that does not apply. */
 enum {
-    HALAY_PLANNER_POWER_OF_TWO = 1u << 0,  /* ranks */
-    HALAY_PLANNER_COMMUTATIVE = 1u << 1,   /* operations only */
-    HALAY_PLANNER_SHORT = 1u << 2          /* meant for few bytes: sends everything in every round */
+    HALAY_PLANNER_POWER_OF_TWO = 1u << 0, /* ranks */
+    HALAY_PLANNER_COMMUTATIVE = 1u << 1,  /* operations only */
+    HALAY_PLANNER_SHORT = 1u << 2         /* meant for few bytes: sends everything in every round */
 };
 
 typedef struct halay_planner_info {
@@ -127,11 +130,13 @@ HALAY_API uint32_t halay_planner_count(void);
 /* NULL past the end. */
 HALAY_API const halay_planner_info_t *halay_planner_get(uint32_t planner);
 /* By collective and name; HALAY_EINVAL if there is none. */
-HALAY_API int halay_planner_find(halay_collective_t collective, const char *name, uint32_t *planner);
+HALAY_API int halay_planner_find(halay_collective_t collective, const char *name,
+                                 uint32_t *planner);
 
 /*
- * Makes one rank's plan, in time and memory proportional to its own steps. Pure: equal arguments give
- * equal bytes. HALAY_EUNSUPPORTED where a restriction does not allow it. halay_plan_free takes NULL.
+ * Makes one rank's plan, in time and memory proportional to its own steps. Pure: equal arguments
+ * give equal bytes. HALAY_EUNSUPPORTED where a restriction does not allow it. halay_plan_free takes
+ * NULL.
  */
 HALAY_API int halay_plan_make(uint32_t planner, const halay_plan_params_t *params,
                               halay_plan_t **plan);
@@ -141,22 +146,25 @@ HALAY_API int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy);
 /* A hash over every byte that means something, parameters included. */
 HALAY_API uint64_t halay_plan_hash(const halay_plan_t *plan);
 
-/* Writes the plan as text, a line a step; returns bytes written, or needed if bytes is too small. */
+/* Writes the plan as text, a line a step; returns bytes written, or needed if bytes is too
+ * small. */
 HALAY_API size_t halay_plan_print(const halay_plan_t *plan, char *text, size_t bytes);
 
 typedef struct halay_proof {
-    size_t size;           /* of this struct, set by the caller */
-    uint64_t steps;        /* of all ranks */
+    size_t size;    /* of this struct, set by the caller */
+    uint64_t steps; /* of all ranks */
     uint64_t messages;
-    uint32_t rounds;       /* longest chain of messages */
-    uint32_t reduce_depth; /* most reduce steps on a path to one output: the half types' error bound */
-    uint32_t scratch_slots;/* most of one rank */
-    char reason[256];      /* why it was refused: rank, step, what */
+    uint32_t rounds; /* longest chain of messages */
+    uint32_t
+        reduce_depth; /* most reduce steps on a path to one output: the half types' error bound */
+    uint32_t scratch_slots; /* most of one rank */
+    char reason[256];       /* why it was refused: rank, step, what */
 } halay_proof_t;
 
 /*
  * Proves the plans of ranks 0..nranks-1 of one collective. 0, or HALAY_EPLAN with the reason.
- * plans[r]->params must agree but for rank. Takes any plans, also damaged ones: never trusts an index.
+ * plans[r]->params must agree but for rank. Takes any plans, also damaged ones: never trusts an
+ * index.
  */
 HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks,
                                halay_proof_t *proof);

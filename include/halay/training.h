@@ -32,8 +32,9 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
  * submitted). The buffers belong to the trainer until the ticket is waited for. The operation runs
  * once every rank has submitted the name with the same type, count, operation and root; if they
  * differ, it ends on all ranks with HALAY_EMISMATCH and a text that prints both sides.
- * allreduce: out = postscale * (sum over ranks of prescale * in), for SUM; scales must be 1 for other
- * operations and for integer types AVERAGE truncates as halay_allreduce does. in == out is in place.
+ * allreduce: out = postscale * (sum over ranks of prescale * in), for SUM; scales must be 1 for
+ * other operations and for integer types AVERAGE truncates as halay_allreduce does. in == out is in
+ * place.
  */
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,
@@ -43,8 +44,8 @@ HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name
                                       halay_ticket_t *ticket);
 /*
  * in: rows of row_count elements, nrows of them, which may differ between ranks; row_count may not.
- * The result is allocated by the trainer: halay_trainer_result() tells where and how many elements it
- * has, and rows[r] of each rank; it lives until the ticket is released.
+ * The result is allocated by the trainer: halay_trainer_result() tells where and how many elements
+ * it has, and rows[r] of each rank; it lives until the ticket is released.
  */
 HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
                                       size_t nrows, size_t row_count, halay_type_t type,
@@ -52,12 +53,14 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 
-/* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never blocks. */
+/* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
+ * blocks. */
 HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 
 /*
- * Waits until it is done (making progress in the caller's thread) and returns its result. The ticket
- * stays valid until halay_trainer_release(). text (may be NULL) gets the reason for an error.
+ * Waits until it is done (making progress in the caller's thread) and returns its result. The
+ * ticket stays valid until halay_trainer_release(). text (may be NULL) gets the reason for an
+ * error.
  */
 HALAY_API int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                                  size_t text_bytes);
@@ -66,7 +69,8 @@ HALAY_API int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t tick
 /* Takes 0. A ticket that is not done is waited for first. */
 HALAY_API void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
-/* One line an operation: name, monotonic times in ns of submit, start and end. Oldest 65,536 kept. */
+/* One line an operation: name, monotonic times in ns of submit, start and end. Oldest
+ * 65,536 kept. */
 typedef struct halay_trace {
     char name[64];
     uint64_t submit_ns, start_ns, end_ns, bytes;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport.h - contract of a transport: 14 calls, RDMA-first where the hardware is, honest where it
- * is not. A transport moves bytes between two processes. It knows no collective, no rank and no
+ * transport.h - contract of a transport: 14 calls, RDMA-first where the hardware is, honest where
+ * it is not. A transport moves bytes between two processes. It knows no collective, no rank and no
  * communicator, and never calls the core: the core polls it.
  *
  * Rules for every member
@@ -10,11 +10,12 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (register .. put, by capability) are never NULL: they answer HALAY_EUNSUPPORTED.
+ *  - Optional members (register .. put, by capability) are never NULL: they answer
+ * HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v1_<name>`; the ABI number is in
- * the name, so that a stale plug-in is not found rather than crashes.
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v1_<name>`; the ABI number is
+ * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
 #define HALAY_TRANSPORT_H
@@ -41,9 +42,9 @@ typedef struct halay_ep halay_ep_t;               /* the way to one peer: one di
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
-    HALAY_CAN_PUT = 1u << 0,    /* put, register, key */
-    HALAY_CAN_LAND = 1u << 1,   /* recv posts a landing buffer for a tag; send may use tags */
-    HALAY_CAN_SLEEP = 1u << 2   /* arm gives a descriptor */
+    HALAY_CAN_PUT = 1u << 0,  /* put, register, key */
+    HALAY_CAN_LAND = 1u << 1, /* recv posts a landing buffer for a tag; send may use tags */
+    HALAY_CAN_SLEEP = 1u << 2 /* arm gives a descriptor */
 };
 
 typedef struct halay_transport_params {
@@ -51,39 +52,39 @@ typedef struct halay_transport_params {
     halay_peer_id_t self;
     uint8_t job[16];
     uint8_t secret[16];
-    uint64_t deadline_ns;    /* how long a connection may take to come about */
-    const char *options;     /* the transport's own, or NULL */
+    uint64_t deadline_ns; /* how long a connection may take to come about */
+    const char *options;  /* the transport's own, or NULL */
     halay_log_fn log;
     void *log_arg;
-    void *arg;               /* config->boot_arg: inproc finds the hub that the threads share in it */
+    void *arg; /* config->boot_arg: inproc finds the hub that the threads share in it */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {
     size_t size; /* of this struct, set by the caller */
     uint32_t capabilities;
-    size_t message_bytes;  /* header + payload of one untagged send, at most; at least 1,024 */
-    size_t eager_bytes;    /* payloads up to this are best sent at once, unannounced */
-    size_t piece_bytes;    /* payload of one piece of a staged transfer that suits it best */
+    size_t message_bytes; /* header + payload of one untagged send, at most; at least 1,024 */
+    size_t eager_bytes;   /* payloads up to this are best sent at once, unannounced */
+    size_t piece_bytes;   /* payload of one piece of a staged transfer that suits it best */
 } halay_transport_attr_t;
 
 enum halay_event_kind {
-    HALAY_EVENT_MESSAGE = 1,  /* an untagged send arrived: data, bytes, peer */
-    HALAY_EVENT_SENT,         /* a send that was HALAY_INPROGRESS is complete: cookie */
-    HALAY_EVENT_PUT,          /* a put is complete: the bytes are visible to the peer: cookie */
-    HALAY_EVENT_IMMEDIATE,    /* a peer's put is complete and visible here: immediate, peer */
-    HALAY_EVENT_LANDED,       /* a posted recv is complete: cookie, bytes */
-    HALAY_EVENT_FAILED        /* the peer died or cannot be reached: peer, status, text. Once a peer */
+    HALAY_EVENT_MESSAGE = 1, /* an untagged send arrived: data, bytes, peer */
+    HALAY_EVENT_SENT,        /* a send that was HALAY_INPROGRESS is complete: cookie */
+    HALAY_EVENT_PUT,         /* a put is complete: the bytes are visible to the peer: cookie */
+    HALAY_EVENT_IMMEDIATE,   /* a peer's put is complete and visible here: immediate, peer */
+    HALAY_EVENT_LANDED,      /* a posted recv is complete: cookie, bytes */
+    HALAY_EVENT_FAILED /* the peer died or cannot be reached: peer, status, text. Once a peer */
 };
 
 typedef struct halay_event {
     int kind;
-    int status;            /* 0, or why it failed (SENT, PUT, LANDED, FAILED) */
+    int status; /* 0, or why it failed (SENT, PUT, LANDED, FAILED) */
     halay_peer_id_t peer;
     uint64_t cookie;
     uint32_t immediate;
-    const void *data;      /* MESSAGE: valid until the next poll; 8-byte aligned */
+    const void *data; /* MESSAGE: valid until the next poll; 8-byte aligned */
     size_t bytes;
-    const char *text;      /* FAILED: evidence ("process 1234 ended"); valid until the next poll */
+    const char *text; /* FAILED: evidence ("process 1234 ended"); valid until the next poll */
 } halay_event_t;
 
 typedef struct halay_transport_ops {
@@ -101,17 +102,20 @@ typedef struct halay_transport_ops {
 
     int (*query)(const halay_transport_t *transport, halay_transport_attr_t *attr);
 
-    /* This process's address, opaque, at most *bytes (in: room, out: used; 0 where none is needed). */
+    /* This process's address, opaque, at most *bytes (in: room, out: used; 0 where none is needed).
+     */
     int (*address)(const halay_transport_t *transport, void *address, size_t *bytes);
 
     /*
-     * Starts to make a way to `peer`; returns before there is one. Sends on it are HALAY_EAGAIN until
-     * then. A peer that is not there yet is tried again until params.deadline_ns; then FAILED.
+     * Starts to make a way to `peer`; returns before there is one. Sends on it are HALAY_EAGAIN
+     * until then. A peer that is not there yet is tried again until params.deadline_ns; then
+     * FAILED.
      */
     int (*connect)(halay_transport_t *transport, halay_peer_id_t peer, const void *address,
                    size_t bytes, halay_ep_t **ep);
 
-    /* Gives the way up. Sends in flight on it complete with an error or are delivered. Takes NULL. */
+    /* Gives the way up. Sends in flight on it complete with an error or are delivered.
+     * Takes NULL. */
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
     /* Makes memory a possible target of peers' puts. HALAY_ENOMEM: limits; the text says which. */
@@ -127,9 +131,9 @@ typedef struct halay_transport_ops {
     /*
      * Sends header and payload as one message; either may be empty. tag 0: the peer polls MESSAGE.
      * tag > 0 (HALAY_CAN_LAND): the payload lands in the buffer that the peer posted for that tag,
-     * header must be empty, and the peer has posted it already. HALAY_OK: the memory is the caller's
-     * again and no event comes. HALAY_INPROGRESS: SENT with this cookie will come; payload (not
-     * header) must stay until then. HALAY_EAGAIN: full. HALAY_EPEER: FAILED has come or will.
+     * header must be empty, and the peer has posted it already. HALAY_OK: the memory is the
+     * caller's again and no event comes. HALAY_INPROGRESS: SENT with this cookie will come; payload
+     * (not header) must stay until then. HALAY_EAGAIN: full. HALAY_EPEER: FAILED has come or will.
      */
     int (*send)(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);
@@ -143,19 +147,22 @@ typedef struct halay_transport_ops {
                 uint64_t cookie);
 
     /*
-     * Writes payload to offset in the peer's memory with that key, then raises IMMEDIATE there, never
-     * before the bytes are visible. HALAY_INPROGRESS: PUT with this cookie will come. bytes may be 0.
+     * Writes payload to offset in the peer's memory with that key, then raises IMMEDIATE there,
+     * never before the bytes are visible. HALAY_INPROGRESS: PUT with this cookie will come. bytes
+     * may be 0.
      */
     int (*put)(halay_transport_t *transport, halay_ep_t *ep, const void *payload, size_t bytes,
                const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                uint64_t cookie);
 
-    /* Up to max events. Returns how many, or an error. What an earlier poll's events point to is gone. */
+    /* Up to max events. Returns how many, or an error. What an earlier poll's events point to is
+     * gone. */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 
     /*
      * Prepares to sleep: *fd becomes readable when poll would return something. HALAY_EAGAIN: poll
-     * first, there is something already. The descriptor belongs to the transport and stays the same.
+     * first, there is something already. The descriptor belongs to the transport and stays the
+     * same.
      */
     int (*arm)(halay_transport_t *transport, int *fd);
 } halay_transport_ops_t;

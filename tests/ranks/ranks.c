@@ -41,7 +41,7 @@ static void *rank_main(void *arg)
     config.transport = o->shm ? &halay_transport_v1_shm : &halay_transport_v1_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
-    config.algorithm = o->algorithm;
+    config.algorithm = o->algorithms ? o->algorithms[s->rank.rank] : o->algorithm;
     config.isa = o->isa ? o->isa[s->rank.rank] : NULL;
     config.deadline_ns = o->deadline_ns ? o->deadline_ns : 20000000000ull;
     config.error = error;
@@ -68,7 +68,10 @@ void ranks_run(const struct ranks_options *options, void (*fn)(struct rank *), v
     for (int r = 0; r < options->nranks; r++) {
         struct start *s = &starts[r];
         *s = (struct start){.options = options, .fn = fn, .where = {hub, r}};
-        s->rank = (struct rank){.rank = r, .nranks = options->nranks, .hub = hub, .arg = arg,
+        s->rank = (struct rank){.rank = r,
+                                .nranks = options->nranks,
+                                .hub = hub,
+                                .arg = arg,
                                 .seed = 1000u + (uint64_t)r};
         CHECK(pthread_create(&s->thread, NULL, rank_main, s) == 0, "no thread");
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ranks.h - N ranks as N threads of one process: the harness of tests/ranks. Each thread has a context
- * of its own over inproc (with faults) or shm (whose endpoints are objects too).
+ * ranks.h - N ranks as N threads of one process: the harness of tests/ranks. Each thread has a
+ * context of its own over inproc (with faults) or shm (whose endpoints are objects too).
  */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
@@ -30,15 +30,16 @@
 
 struct ranks_options {
     int nranks;
-    bool shm;                        /* else inproc */
+    bool shm; /* else inproc */
     const halay_inproc_faults_t *faults;
     const halay_device_ops_t *device; /* NULL: the host */
     void *device_arg;
-    const char *algorithm;           /* as HALAY_ALGORITHM */
-    const char *const *isa;          /* one a rank, or NULL */
-    uint64_t deadline_ns;            /* 0: 20 s */
-    const int *node_of_rank;         /* or NULL */
-    bool keep;                       /* fn finalizes by itself */
+    const char *algorithm;         /* as HALAY_ALGORITHM */
+    const char *const *isa;        /* one a rank, or NULL */
+    const char *const *algorithms; /* one a rank, or NULL: `algorithm` for all */
+    uint64_t deadline_ns;          /* 0: 20 s */
+    const int *node_of_rank;       /* or NULL */
+    bool keep;                     /* fn finalizes by itself */
 };
 
 struct rank { /* what fn of one rank gets */

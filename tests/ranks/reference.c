@@ -51,7 +51,8 @@ static uint16_t bfloat16(float f)
     return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
-/* (re, im) / divisor in this type; floats are divided in the accumulation type, and rounded once. */
+/* (re, im) / divisor in this type; floats are divided in the accumulation type, and rounded
+ * once. */
 static void encode(halay_type_t type, struct number n, int divisor, void *to)
 {
     size_t bytes = halay_type_bytes(type);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reference.h - what a collective should give, computed serially and exactly: small integers, in every
- * type, so that no rounding excuses a difference.
+ * reference.h - what a collective should give, computed serially and exactly: small integers, in
+ * every type, so that no rounding excuses a difference.
  */
 #ifndef TESTS_REFERENCE_H
 #define TESTS_REFERENCE_H

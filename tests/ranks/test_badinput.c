@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One rank makes a wrong call, for p = 2 to 9, every algorithm, every kind of mistake, on each single
- * rank: all ranks must return the same error with the same words, long before the deadline; and the
- * communicator must be good for the next call.
+ * One rank makes a wrong call, for p = 2 to 9, every algorithm, every kind of mistake, on each
+ * single rank: all ranks must return the same error with the same words, long before the deadline;
+ * and the communicator must be good for the next call.
  */
 #include <halay/plan.h>
 #include <pthread.h>
@@ -10,16 +10,32 @@
 
 #include "ranks.h"
 
-#define COUNT    24
-#define ROOM     300000
-#define SOON_NS  5000000000ull
+#define COUNT   24
+#define ROOM    300000
+#define SOON_NS 5000000000ull
 
-enum mistake { COUNT_SMALL, COUNT_LARGE, TYPE, OP, COLLECTIVE, ROOT, NULL_BUFFER, NO_TYPE, NO_OP,
-               NO_ROOT, OVERLAP, IN_PLACE, FREED, HUGE_COUNT, MISTAKES };
+enum mistake {
+    COUNT_SMALL,
+    COUNT_LARGE,
+    TYPE,
+    OP,
+    COLLECTIVE,
+    ROOT,
+    NULL_BUFFER,
+    NO_TYPE,
+    NO_OP,
+    NO_ROOT,
+    OVERLAP,
+    IN_PLACE,
+    FREED,
+    HUGE_COUNT,
+    MISTAKES
+};
 
-static const char *const names[] = {"smaller count", "larger count", "type", "operation",
-                                    "collective", "root", "NULL buffer", "no such type",
-                                    "no such operation", "no such root", "overlap", "in place",
+static const char *const names[] = {"smaller count",      "larger count",  "type",
+                                    "operation",          "collective",    "root",
+                                    "NULL buffer",        "no such type",  "no such operation",
+                                    "no such root",       "overlap",       "in place",
                                     "freed communicator", "negative count"};
 
 struct board { /* what each rank got, compared by rank 0 */
@@ -117,12 +133,14 @@ static void compare(const struct rank *r, const struct board *b, enum mistake m,
         CHECK(v->code == b->code[k] && v->text[0] && v->host[0], "%s: no verdict", who);
         CHECK(b->code[k] == HALAY_EMISMATCH || v->rank == wrong, "%s on rank %d: blames %d", who,
               wrong, v->rank);
-        CHECK(b->code[k] != HALAY_EMISMATCH || v->rank == wrong || v->other == wrong || r->nranks > 2,
+        CHECK(b->code[k] != HALAY_EMISMATCH || v->rank == wrong || v->other == wrong ||
+                  r->nranks > 2,
               "%s on rank %d: blames %d and %d", who, wrong, v->rank, v->other);
     }
 }
 
-static void one(struct rank *r, halay_collective_t collective, enum mistake m, int wrong, char *room)
+static void one(struct rank *r, halay_collective_t collective, enum mistake m, int wrong,
+                char *room)
 {
     struct board *b = r->arg;
     struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, collective};
@@ -172,8 +190,8 @@ int main(int argc, char **argv)
     static const char *const algorithms[] = {
         NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
         "allreduce=circulant,allgather=circulant,reduce_scatter=circulant"};
-    halay_inproc_faults_t faults = {.seed = 5, .delay_polls_max = 3, .reorder = 1,
-                                    .late_put_polls = 3, .eager_bytes = 64};
+    halay_inproc_faults_t faults = {
+        .seed = 5, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 3, .eager_bytes = 64};
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int p = 2; p <= 9; p++)
         for (int a = 0; a < 3; a++) {
@@ -181,8 +199,8 @@ int main(int argc, char **argv)
                 continue;
             struct board board;
             pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
-            struct ranks_options o = {.nranks = p, .shm = a == 0, .faults = &faults,
-                                      .algorithm = algorithms[a]};
+            struct ranks_options o = {
+                .nranks = p, .shm = a == 0, .faults = &faults, .algorithm = algorithms[a]};
             ranks_run(&o, all, &board);
             pthread_barrier_destroy(&board.barrier);
         }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The same bits on every rank: data full of NaNs with payloads, signed zeros, infinities and denormals,
- * another instruction set forced on each rank, flush-to-zero on one; and half types within the bound
- * that the prover prints: (reduce steps on the longest path) x u x sum of |x|.
+ * The same bits on every rank: data full of NaNs with payloads, signed zeros, infinities and
+ * denormals, another instruction set forced on each rank, flush-to-zero on one; and half types
+ * within the bound that the prover prints: (reduce steps on the longest path) x u x sum of |x|.
  */
 #include <halay/plan.h>
 #include <math.h>
@@ -20,15 +20,17 @@ static const char *const algorithms[] = {"ring", "circulant", "recursive_doublin
 /* Bits of any kind of number; special values are frequent. */
 static void fill(struct rank *r, void *data, size_t bytes, size_t element)
 {
-    static const uint64_t special[] = {0x7ff8000000000000ull, 0xfff8000000000123ull, 0x7ff0000000000000ull,
-                                       0xfff0000000000000ull, 0x8000000000000000ull, 0,
+    static const uint64_t special[] = {0x7ff8000000000000ull, 0xfff8000000000123ull,
+                                       0x7ff0000000000000ull, 0xfff0000000000000ull,
+                                       0x8000000000000000ull, 0,
                                        0x0000000000000001ull, 0x7ff0000000000001ull};
     unsigned char *p = data;
     for (size_t i = 0; i + element <= bytes; i += element) {
         uint64_t bits = ranks_random(&r->seed);
         if (bits % 3 == 0) {
             bits = special[(bits >> 8) % 8];
-            bits |= element < 8 ? bits >> (64 - 8 * element) : 0; /* the top bytes of a short type */
+            bits |=
+                element < 8 ? bits >> (64 - 8 * element) : 0; /* the top bytes of a short type */
         }
         memcpy(p + i, &bits, element);
     }
@@ -41,8 +43,9 @@ static void same_everywhere(struct rank *r, const void *data, size_t bytes, hala
     CHECK(all && !halay_allgather(data, all, bytes, HALAY_UINT8, r->world), "allgather");
     for (int k = 1; k < r->nranks; k++)
         for (size_t i = 0; i < bytes; i++)
-            CHECK(all[i] == all[(size_t)k * bytes + i], "%s %s: byte %zu is %02x on rank 0, %02x on rank %d",
-                  halay_type_name(type), halay_op_name(op), i, all[i], all[(size_t)k * bytes + i], k);
+            CHECK(all[i] == all[(size_t)k * bytes + i],
+                  "%s %s: byte %zu is %02x on rank 0, %02x on rank %d", halay_type_name(type),
+                  halay_op_name(op), i, all[i], all[(size_t)k * bytes + i], k);
     free(all);
 }
 
@@ -62,8 +65,9 @@ static void bits(struct rank *r)
             size_t bytes = COUNT * halay_type_bytes(type);
             if (!halay_op_takes((halay_op_t)o, type))
                 continue;
-            size_t element = type == HALAY_COMPLEX64 ? 4 : type == HALAY_COMPLEX128 ? 8
-                                                                                    : halay_type_bytes(type);
+            size_t element = type == HALAY_COMPLEX64    ? 4
+                             : type == HALAY_COMPLEX128 ? 8
+                                                        : halay_type_bytes(type);
             fill(r, mine, bytes, element);
             int rc = halay_allreduce(mine, out, COUNT, type, (halay_op_t)o, r->world);
             CHECK(rc == 0, "%s", halay_strerror(rc));

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One body over transports x faults x algorithms x ranks x types x operations x sizes: every
- * collective, in and out of place, against a serial reference, bit for bit, guards around each buffer.
+ * collective, in and out of place, against a serial reference, bit for bit, guards around each
+ * buffer.
  *
  *   test_body SETUP [RANKS]   setups are listed below
  */
@@ -22,15 +23,43 @@ static const struct setup {
     {"shm", true, false, {0}},
     {"shm-late", true, true, {0}},
     {"inproc", false, false, {0}},
-    {"put", false, true, {.seed = 3, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 5,
-                          .hide_capabilities = HALAY_CAN_LAND, .eager_bytes = 128}},
-    {"tagged", false, false, {.seed = 4, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 5,
-                              .hide_capabilities = HALAY_CAN_PUT, .eager_bytes = 128}},
-    {"staged", false, true, {.seed = 5, .delay_polls_max = 4, .reorder = 1, .again_percent = 30,
-                             .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-                             .eager_bytes = 64, .piece_bytes = 512}},
-    {"narrow", false, false, {.seed = 6, .delay_polls_max = 8, .reorder = 1, .queue_slots = 2,
-                              .connect_polls = 50, .again_percent = 20}},
+    {"put",
+     false,
+     true,
+     {.seed = 3,
+      .delay_polls_max = 3,
+      .reorder = 1,
+      .late_put_polls = 5,
+      .hide_capabilities = HALAY_CAN_LAND,
+      .eager_bytes = 128}},
+    {"tagged",
+     false,
+     false,
+     {.seed = 4,
+      .delay_polls_max = 3,
+      .reorder = 1,
+      .late_put_polls = 5,
+      .hide_capabilities = HALAY_CAN_PUT,
+      .eager_bytes = 128}},
+    {"staged",
+     false,
+     true,
+     {.seed = 5,
+      .delay_polls_max = 4,
+      .reorder = 1,
+      .again_percent = 30,
+      .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+      .eager_bytes = 64,
+      .piece_bytes = 512}},
+    {"narrow",
+     false,
+     false,
+     {.seed = 6,
+      .delay_polls_max = 8,
+      .reorder = 1,
+      .queue_slots = 2,
+      .connect_polls = 50,
+      .again_percent = 20}},
     {"awake", false, false, {.seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096}},
 };
 
@@ -41,7 +70,8 @@ struct buffers {
 
 static struct buffers take(size_t bytes)
 {
-    struct buffers b = {malloc(bytes + 2 * GUARD), malloc(bytes + 2 * GUARD), malloc(bytes + 1), bytes};
+    struct buffers b = {malloc(bytes + 2 * GUARD), malloc(bytes + 2 * GUARD), malloc(bytes + 1),
+                        bytes};
     CHECK(b.in && b.out && b.want, "no memory");
     memset(b.in, 0xa5, bytes + 2 * GUARD);
     memset(b.out, 0x5a, bytes + 2 * GUARD);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several communicators and many requests: started in opposite orders over ways of two slots, used by
- * several threads of a rank at once, split, made while others are in use.
+ * Several communicators and many requests: started in opposite orders over ways of two slots, used
+ * by several threads of a rank at once, split, made while others are in use.
  */
 #include <pthread.h>
 #include <string.h>
@@ -174,10 +174,17 @@ int main(void)
 {
     static const halay_inproc_faults_t faults[] = {
         {.seed = 1, .queue_slots = 2},
-        {.seed = 2, .queue_slots = 2, .reorder = 1, .delay_polls_max = 4, .late_put_polls = 3,
+        {.seed = 2,
+         .queue_slots = 2,
+         .reorder = 1,
+         .delay_polls_max = 4,
+         .late_put_polls = 3,
          .eager_bytes = 256},
-        {.seed = 3, .queue_slots = 2, .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-         .eager_bytes = 64, .piece_bytes = 128}};
+        {.seed = 3,
+         .queue_slots = 2,
+         .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+         .eager_bytes = 64,
+         .piece_bytes = 128}};
     for (int n = 2; n <= 5; n++)
         for (int f = 0; f < 4; f++) {
             struct ranks_options o = {.nranks = n, .shm = f == 3, .faults = &faults[f % 3]};

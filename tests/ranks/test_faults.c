@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ranks that die, leave, hang or are cut off, at random moments of random calls, over every way data
- * can travel: the others return an error in time that names the rank, all with the same words where
- * they failed in the same call, and no byte of their buffers changes afterwards.
+ * Ranks that die, leave, hang or are cut off, at random moments of random calls, over every way
+ * data can travel: the others return an error in time that names the rank, all with the same words
+ * where they failed in the same call, and no byte of their buffers changes afterwards.
  *
  *   test_faults CASE [ROUNDS]
  */
@@ -68,8 +68,8 @@ static void note(struct rank *r, int rc, uint64_t started)
     o->code = rc;
     o->sequence = v.sequence;
     strcpy(o->text, v.text);
-    CHECK(v.rank == round->victim, "%s: rank %d blames %d, not %d: %s", round->test, r->rank, v.rank,
-          round->victim, v.text);
+    CHECK(v.rank == round->victim, "%s: rank %d blames %d, not %d: %s", round->test, r->rank,
+          v.rank, round->victim, v.text);
 }
 
 /* The buffers as they were at the error are the buffers a moment later, whatever still arrives. */
@@ -213,8 +213,8 @@ static void cut(struct rank *r)
             rc = some_call(r, i++, in, in + COUNT);
         }
         CHECK((rc == HALAY_ETIMEOUT || rc == HALAY_EPEER) && ranks_now_ns() - started < IN_TIME,
-              "cut: rank %d got %s after %.1f s",
-              r->rank, halay_strerror(rc), (double)(ranks_now_ns() - started) * 1e-9);
+              "cut: rank %d got %s after %.1f s", r->rank, halay_strerror(rc),
+              (double)(ranks_now_ns() - started) * 1e-9);
         quiescent(r, in + COUNT);
         leave(r);
         free(in);
@@ -238,8 +238,11 @@ static const struct test {
     const char *name;
     void (*fn)(struct rank *);
     bool same_words; /* ranks that failed in the same call have the same verdict */
-} tests[] = {{"die", die, true}, {"go", go, true}, {"hang", hang, true},
-             {"abandon", abandon, true}, {"cut", cut, false}};
+} tests[] = {{"die", die, true},
+             {"go", go, true},
+             {"hang", hang, true},
+             {"abandon", abandon, true},
+             {"cut", cut, false}};
 
 static void check_words(const struct round *round)
 {
@@ -247,13 +250,15 @@ static void check_words(const struct round *round)
         for (int b = 0; b < a; b++)
             if (a != round->victim && b != round->victim &&
                 round->outcome[a].sequence == round->outcome[b].sequence)
-                CHECK(!strcmp(round->outcome[a].text, round->outcome[b].text), "%s:\n %d: %s\n %d: %s",
-                      round->test, a, round->outcome[a].text, b, round->outcome[b].text);
+                CHECK(!strcmp(round->outcome[a].text, round->outcome[b].text),
+                      "%s:\n %d: %s\n %d: %s", round->test, a, round->outcome[a].text, b,
+                      round->outcome[b].text);
 }
 
 int main(int argc, char **argv)
 {
-    static const uint32_t hidden[] = {HALAY_CAN_LAND, HALAY_CAN_PUT, HALAY_CAN_PUT | HALAY_CAN_LAND};
+    static const uint32_t hidden[] = {HALAY_CAN_LAND, HALAY_CAN_PUT,
+                                      HALAY_CAN_PUT | HALAY_CAN_LAND};
     const struct test *test = NULL;
     for (size_t i = 0; argc > 1 && i < sizeof(tests) / sizeof(tests[0]); i++)
         if (!strcmp(argv[1], tests[i].name))
@@ -262,12 +267,17 @@ int main(int argc, char **argv)
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     int rounds = argc > 2 ? atoi(argv[2]) : 9;
     for (int i = 0; i < rounds; i++) {
-        struct round round = {.victim = i % NRANKS, .victim_calls = (uint64_t)(1 + i * 7 % 23),
-                              .test = test->name};
-        halay_inproc_faults_t faults = {.seed = (uint64_t)i + 1, .delay_polls_max = 3, .reorder = 1,
-                                        .late_put_polls = 6, .eager_bytes = 64,
+        struct round round = {
+            .victim = i % NRANKS, .victim_calls = (uint64_t)(1 + i * 7 % 23), .test = test->name};
+        halay_inproc_faults_t faults = {.seed = (uint64_t)i + 1,
+                                        .delay_polls_max = 3,
+                                        .reorder = 1,
+                                        .late_put_polls = 6,
+                                        .eager_bytes = 64,
                                         .hide_capabilities = hidden[i % 3]};
-        struct ranks_options o = {.nranks = NRANKS, .faults = &faults, .deadline_ns = DEADLINE,
+        struct ranks_options o = {.nranks = NRANKS,
+                                  .faults = &faults,
+                                  .deadline_ns = DEADLINE,
                                   .shm = i % 4 == 3 && strcmp(test->name, "die") &&
                                          strcmp(test->name, "cut"),
                                   .keep = true};

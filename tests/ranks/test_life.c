@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #define _GNU_SOURCE
 /*
- * Init and finalize, 1,000 times in one process with collectives between: memory and descriptors stay
- * flat, /dev/shm stays as it was, and a forked child is refused and harmless.
+ * Init and finalize, 1,000 times in one process with collectives between: memory and descriptors
+ * stay flat, /dev/shm stays as it was, and a forked child is refused and harmless.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -54,10 +54,11 @@ static void fork_child(struct rank *r)
         CHECK(pid >= 0, "fork");
         if (pid == 0) { /* whatever it does, the job goes on */
             int32_t x = 1, y;
-            int ok = halay_allreduce(&x, &y, 1, HALAY_INT32, HALAY_SUM, r->world) == HALAY_EFORKED &&
-                     halay_barrier(r->world) == HALAY_EFORKED &&
-                     halay_context_progress(r->context, 0) == HALAY_EFORKED &&
-                     halay_finalize(r->context) == HALAY_EFORKED;
+            int ok =
+                halay_allreduce(&x, &y, 1, HALAY_INT32, HALAY_SUM, r->world) == HALAY_EFORKED &&
+                halay_barrier(r->world) == HALAY_EFORKED &&
+                halay_context_progress(r->context, 0) == HALAY_EFORKED &&
+                halay_finalize(r->context) == HALAY_EFORKED;
             _exit(ok ? 0 : 1);
         }
         int status;

@@ -22,9 +22,8 @@ static void host_name(char host[64], int node)
 
 static void fill(const halay_inproc_hub_t *hub, int rank, halay_boot_info_t *info)
 {
-    const uint64_t words[4] = {
-        hly_inproc_mix(hub->faults.seed + 1), hly_inproc_mix(hub->faults.seed + 2),
-        hly_inproc_mix(hub->faults.seed + 3), hly_inproc_mix(hub->faults.seed + 4)};
+    const uint64_t words[4] = {hly_inproc_mix(hub->job + 1), hly_inproc_mix(hub->job + 2),
+                               hly_inproc_mix(hub->job + 3), hly_inproc_mix(hub->job + 4)};
 
     *info = (halay_boot_info_t){.size = sizeof(*info), .rank = rank, .nranks = hub->nranks};
     info->node = hub->ranks[rank].node;

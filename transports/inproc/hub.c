@@ -265,6 +265,8 @@ int halay_inproc_hub_create(int nranks, const halay_inproc_faults_t *faults,
     if (faults) {
         made->faults = *faults;
     }
+    made->job =
+        made->faults.seed + hly_inproc_mix((uint64_t)getpid()) + hly_inproc_mix(hly_inproc_now());
     made->faults.queue_slots += made->faults.queue_slots ? 0 : 64;
     made->faults.eager_bytes += made->faults.eager_bytes ? 0 : 2048;
     made->faults.message_bytes += made->faults.message_bytes ? 0 : 16384;

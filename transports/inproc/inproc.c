@@ -41,8 +41,8 @@ static halay_transport_t *make(const halay_transport_params_t *params,
     if (!made) {
         return NULL;
     }
-    /* A timer is an event descriptor too, and also ends the sleep when a connection's time is up.
-     */
+    /* A timer is an event descriptor too, and also ends the sleep when a connection's time
+     * is up. */
     made->fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
     if (made->fd < 0) {
         free(made);

@@ -13,8 +13,8 @@
 
 typedef struct halay_inproc_hub halay_inproc_hub_t;
 
-/* All zero: no faults. A "poll" is one call of poll by an endpoint that something is pending for.
- */
+/* All zero: no faults. A "poll" is one call of poll by an endpoint that something is
+ * pending for. */
 typedef struct halay_inproc_faults {
     uint64_t seed;            /* of everything random here, and of the job's name and secret */
     uint32_t delay_polls_max; /* each message and put arrives after 0 to this many polls */

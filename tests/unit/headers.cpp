@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <halay/boot.h>
+#include <halay/device.h>
+#include <halay/halay.h>
+#include <halay/launch.h>
+#include <halay/plan.h>
+#include <halay/training.h>
+#include <halay/transport.h>
+
+int main()
+{
+    halay_config_t config = HALAY_CONFIG_INIT;
+    return config.size == sizeof(config) && halay_version() ? 0 : 1;
+}
