@@ -16,5 +16,5 @@ if(HALAY_TESTS AND TARGET halay_boot_pmix)
   add_test(NAME job/halay-bench
     COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/halay-bench/selftest.sh)
   set_tests_properties(job/halay-bench PROPERTIES LABELS job TIMEOUT 240 ENVIRONMENT
-    "HALAYRUN=$<TARGET_FILE:halayrun>;BENCH=$<TARGET_FILE:halay-bench>;SPOILT=$<TARGET_FILE:halay-bench-spoilt>")
+    "HALAYRUN=$<TARGET_FILE:halayrun>;BENCH=$<TARGET_FILE:halay-bench>;SPOILT=$<TARGET_FILE:halay-bench-spoilt>;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/job/lsan.supp:print_suppressions=0;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/job/tsan.supp:print_suppressions=0:atexit_sleep_ms=0")
 endif()
