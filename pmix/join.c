@@ -36,8 +36,8 @@ struct record {
 };
 _Static_assert(sizeof(struct record) == 96, "a node's record is 96 + 8 bytes a rank");
 
-/* A call into PMIx that is under way. Outlives PMIx_Finalize, after which PMIx calls back no more.
- */
+/* A call into PMIx that is under way. Outlives PMIx_Finalize, after which PMIx calls back
+ * no more. */
 struct call {
     pthread_mutex_t lock;
     pthread_cond_t done_cond;

@@ -67,8 +67,8 @@ static const struct hly_kernels *kernels_find(const char *isa)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ the floating-point environment
- */
+/* ------------------------------------------------------------------ the floating-point
+ * environment */
 
 /*
  * The caller's thread may flush denormals to zero, round another way or trap. Results must not

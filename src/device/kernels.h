@@ -16,16 +16,16 @@
 typedef void hly_combine_fn(void *dst, const void *left, const void *right, size_t count);
 /* dst = src / divisor, which is not 0. */
 typedef void hly_divide_fn(void *dst, const void *src, uint32_t divisor, size_t count);
-/* dst = src[0] OP src[1] ..., divided by divisor if that is more than 1, rounded once at the end.
- */
+/* dst = src[0] OP src[1] ..., divided by divisor if that is more than 1, rounded once at
+ * the end. */
 typedef void hly_reduce_fn(void *dst, const void *const src[], uint32_t nsrc, uint32_t divisor,
                            size_t count);
 
 /* NULL where the operation does not take the type. */
 struct hly_kernels {
     const char *isa;
-    /* The sum, the product and the average of the half types: all at once, because of the rounding.
-     */
+    /* The sum, the product and the average of the half types: all at once, because of the
+     * rounding. */
     hly_reduce_fn *reduce[HALAY_TYPE_COUNT][HALAY_OP_COUNT];
     /* All others: step by step. */
     hly_combine_fn *combine[HALAY_TYPE_COUNT][HALAY_OP_COUNT];

@@ -83,8 +83,8 @@ static uint32_t scatter_runs(struct hly_builder *b, struct circulant *c, uint32_
     return last;
 }
 
-/* Gather phase. Block r is in OUT after step `own`; `from_in`: it may be sent from IN before that.
- */
+/* Gather phase. Block r is in OUT after step `own`; `from_in`: it may be sent from IN
+ * before that. */
 static void gather_runs(struct hly_builder *b, const struct circulant *c, uint32_t own, int from_in)
 {
     uint32_t r = b->params.rank, ready = own, got = HLY_NONE;

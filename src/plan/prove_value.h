@@ -33,8 +33,8 @@ struct hly_values {
 
 int hly_values_init(struct hly_values *s, struct hly_prover *v);
 void hly_values_finish(struct hly_values *s);
-/* Runs a COPY or REDUCE, or with `send` (else HLY_NONE) the SEND together with its RECV `number`.
- */
+/* Runs a COPY or REDUCE, or with `send` (else HLY_NONE) the SEND together with its RECV
+ * `number`. */
 int hly_values_step(struct hly_values *s, uint32_t number, uint32_t send);
 /* After all steps: is the result what the collective promises? Fills proof.reduce_depth. */
 int hly_values_check(struct hly_values *s);

@@ -127,8 +127,8 @@ static void integer_expect(const halay_work_t *w, size_t i, unsigned char *to)
     integer_put(w->type, to, value);
 }
 
-/* ------------------------------------------------------------------ the reference: floating point
- */
+/* ------------------------------------------------------------------ the reference:
+ * floating point */
 
 static void half_tables_make(void)
 {
@@ -590,8 +590,8 @@ static void test_examples(void)
     }
 }
 
-/* A thread that flushes denormals, rounds up and traps gets the same bits, and its settings back.
- */
+/* A thread that flushes denormals, rounds up and traps gets the same bits, and its settings
+ * back. */
 static void test_caller_settings(void)
 {
 #if defined(__SSE__)

@@ -46,8 +46,8 @@ struct world {
     struct end *ends;
 };
 
-/* One send or put under way. Its memory is freed as soon as it is ours again: ASan sees late reads.
- */
+/* One send or put under way. Its memory is freed as soon as it is ours again: ASan sees
+ * late reads. */
 struct slot {
     bool busy;
     bool put;
@@ -104,8 +104,8 @@ void end_close(struct end *end);
 void end_connect(struct end *end, int to);
 void end_connect_all(struct end *end);
 
-/* One poll; handles SENT, PUT and FAILED, and gives the rest to on_event. Returns how many events.
- */
+/* One poll; handles SENT, PUT and FAILED, and gives the rest to on_event. Returns how many
+ * events. */
 int end_step(struct end *end);
 /* Polls for so long. */
 void end_linger(struct end *end, unsigned ms);

@@ -140,8 +140,8 @@ static void fail(struct hly_job *job, int rank)
     signal_rank(job, rank, SIGTERM); /* what it has started */
 }
 
-/* 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
- */
+/* 1 if any rank has ended. Of those that ended together the one killed by a signal is the
+ * culprit. */
 static int collect_ranks(struct hly_job *job)
 {
     int first = job->nended, n = job->options->nranks;

@@ -37,8 +37,8 @@ struct hly_job {
     int64_t term_ms, kill_ms, timeout_ms, orphans_ms; /* when to do what; 0: never */
 };
 
-/* Starts the ranks, waits for all of them and for what they have started. Returns the exit status.
- */
+/* Starts the ranks, waits for all of them and for what they have started. Returns the exit
+ * status. */
 int hly_job_run(struct hly_job *job);
 
 #endif

@@ -115,8 +115,8 @@ static int sink_flush(struct sink *sink)
     return 1;
 }
 
-/* Moves pieces to the sink while they fit. One that is no whole line is made one: lines never mix.
- */
+/* Moves pieces to the sink while they fit. One that is no whole line is made one: lines
+ * never mix. */
 static void move(struct stream *s)
 {
     struct sink *sink = s->sink;

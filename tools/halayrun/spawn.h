@@ -32,8 +32,8 @@ struct hly_spawner {
 /* Finds the program. 0, or the status to exit with, said. */
 int hly_find_program(const char *name, char path[HLY_PATH_BYTES]);
 
-/* A copy of the environment without what makes a process a task of some other job, plus options'.
- */
+/* A copy of the environment without what makes a process a task of some other job, plus
+ * options'. */
 char **hly_env_create(const struct hly_options *options);
 char **hly_env_copy(char **env);
 /* Sets "NAME=VALUE" in it. 0 or -1. */
@@ -43,8 +43,8 @@ void hly_env_destroy(char **env);
 /* A rank has a process group of its own, but for one that reads from a terminal. */
 int hly_rank_has_group(const struct hly_spawner *spawner, int rank);
 
-/* Starts a rank; out and err replace its standard output and error unless they are -1. Pid or -1.
- */
+/* Starts a rank; out and err replace its standard output and error unless they are -1. Pid
+ * or -1. */
 pid_t hly_spawn(const struct hly_spawner *spawner, int rank, char **env, int out, int err);
 
 #endif

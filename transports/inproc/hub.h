@@ -132,7 +132,7 @@ struct halay_inproc_hub {
     int nranks, nnodes;
     halay_inproc_faults_t faults; /* const */
     uint64_t serial;              /* of endpoints and registrations */
-    uint64_t job;                 /* its name: other jobs on this machine have others (shm's sockets) */
+    uint64_t job; /* its name: other jobs on this machine have others (shm's sockets) */
     struct halay_transport *transports;
     struct inproc_rank_state *ranks;
     uint8_t *cut; /* nranks * nranks */

@@ -80,8 +80,8 @@ static inline uint64_t hly_shm_ring_record(size_t bytes)
     return (sizeof(uint64_t) + bytes + HLY_SHM_LINE - 1) & ~(uint64_t)(HLY_SHM_LINE - 1);
 }
 
-/* 1 if `need` bytes from position fit, 0 if not, HLY_SHM_BROKEN if the consumer's head is nonsense.
- */
+/* 1 if `need` bytes from position fit, 0 if not, HLY_SHM_BROKEN if the consumer's head is
+ * nonsense. */
 static inline int hly_shm_ring_room(hly_shm_ring_t *ring, uint64_t need)
 {
     if (ring->position + need + HLY_SHM_LINE - ring->edge <= ring->mask + 1)

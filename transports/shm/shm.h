@@ -154,8 +154,8 @@ void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to
 int hly_shm_hello_right(const halay_transport_t *t, int kind, const hly_shm_hello_t *hello);
 /* 0 or a negative errno. */
 int hly_shm_hello_send(int socket, const hly_shm_hello_t *hello, const int fds[], int n);
-/* 1 it is here, with n descriptors; 0 not yet; -1 hung up; -2 nonsense, its descriptors are closed.
- */
+/* 1 it is here, with n descriptors; 0 not yet; -1 hung up; -2 nonsense, its descriptors are
+ * closed. */
 int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n);
 /* Is the other end a process of this user? Its pid too (0: in another pid namespace). */
 int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid);
