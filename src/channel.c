@@ -455,7 +455,10 @@ int hly_channel_poll(halay_context_t *context)
     if (context->lost)
         return 0;
     int n = context->transport_ops->poll(context->transport, events, 16);
-    if (n < 0)
+    if (n == HALAY_ENOMEM) /* a peer could not be taken in; it is tried again, or fails by itself */
+        hly_log(context, HLY_ERROR, "the transport %s lacks memory or descriptors (ulimit -n)",
+                context->transport_ops->name);
+    else if (n < 0)
         hly_channel_lost(context);
     for (int i = 0; i < n; i++)
         dispatch(context, &events[i]);
