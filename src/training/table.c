@@ -140,7 +140,8 @@ static int chunk_add(halay_trainer_t *trainer)
     for (size_t i = 0; i < HLY_CHUNK_TENSORS; i++) {
         chunk[i].index = (uint32_t)(trainer->nchunks * HLY_CHUNK_TENSORS + i);
         chunk[i].generation = 1;
-        hly_tensor_list_push(&trainer->unused, &chunk[i]);
+        chunk[i].next = trainer->unused;
+        trainer->unused = &chunk[i];
     }
     trainer->chunks[trainer->nchunks++] = chunk;
     return 0;
@@ -148,9 +149,12 @@ static int chunk_add(halay_trainer_t *trainer)
 
 struct hly_tensor *hly_tensor_take(halay_trainer_t *trainer)
 {
-    if (!trainer->unused.head && chunk_add(trainer))
+    if (!trainer->unused && chunk_add(trainer))
         return NULL;
-    return hly_tensor_list_pop(&trainer->unused);
+    struct hly_tensor *tensor = trainer->unused;
+    trainer->unused = tensor->next;
+    tensor->next = NULL;
+    return tensor;
 }
 
 void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
@@ -165,7 +169,8 @@ void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
     tensor->done = 0;
     tensor->name[0] = 0;
     tensor->generation++;
-    hly_tensor_list_push(&trainer->unused, tensor);
+    tensor->next = trainer->unused;
+    trainer->unused = tensor;
 }
 
 halay_ticket_t hly_tensor_ticket(const struct hly_tensor *tensor)
@@ -184,8 +189,8 @@ struct hly_tensor *hly_tensor_find(halay_trainer_t *trainer, halay_ticket_t tick
     return tensor->name[0] && tensor->generation == ticket >> 16 ? tensor : NULL;
 }
 
-/* Doubles the ring until it holds all that the contract promises. Without memory it forgets more.
- */
+/* Doubles the ring until it holds all that the contract promises. Without memory it forgets
+ * more. */
 static void trace_grow(halay_trainer_t *trainer)
 {
     size_t room = trainer->trace_room ? trainer->trace_room * 2 : 256;

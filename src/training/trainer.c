@@ -68,7 +68,7 @@ static void step(halay_trainer_t *trainer)
 
 /*
  * A whole step that begins now, by this thread or by the one that steps already. Whoever has slept
- * takes one before anything else: its sleep may have taken in a message that no later one waits for.
+ * takes one first of all: its sleep may have taken in what the others would have woken up for.
  */
 static void step_or_wait(halay_trainer_t *trainer)
 {

@@ -123,7 +123,7 @@ struct halay_trainer {
     struct hly_map names;    /* those that are out and not done */
     struct hly_tensor *chunks[HLY_CHUNKS];
     size_t nchunks;
-    struct hly_list unused;
+    struct hly_tensor *unused;
     struct hly_list submitted;
     int stop, closing; /* the thread has to end; no more rounds */
     int stepping;      /* a thread is inside step() */
