@@ -52,6 +52,7 @@ BREACHES = [
 # What a built library exports, and what has to be said of it.
 LIBRARIES = [
     ("halay/halay-transport-a.so", "int halay_transport_v1_a, hly_more;", "hly_more"),
+    ("halay/halay-transport-a.so", "static int nothing;", "exports []"),
     ("halay/halay-transport-a.so", "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
     ("halay/halay-transport-a.so", "int halay_transport_v1_a, halay_boot_v1_b;", "halay_boot_v1_b"),
     ("libhalay.so", "int halay_init, hly_engine_start;", "exports hly_engine_start"),
@@ -61,7 +62,8 @@ LIBRARIES = [
 def compile_library(root, name, code):
     target = root / "build/lib" / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["cc", "-shared", "-fPIC", "-xc", "-", "-o", target], input=code.encode(), check=True)
+    command = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", target]
+    subprocess.run(command, input=code.encode(), check=True)
 
 
 def expect(what, breaches, text):

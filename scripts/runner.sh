@@ -60,12 +60,21 @@ ctests() {
         --output-on-failure --output-junit "$results/$folder-$1.xml"
 }
 
+# Fails if a test of FOLDER has none of the labels.
+all_labelled() {
+    local folder=$1 labels
+    shift
+    labels=$(IFS='|' && echo "$*")
+    ctest --test-dir "$folder" -N -LE "^($labels)\$" | grep 'Test *#' && echo "belong to no part" && return 1
+    return 0
+}
+
 # timed PART BUDGET_S: runs part_PART. Half as long again as its budget is a failure.
 timed() {
     local start=$SECONDS took
     say "part $1"
     "part_$1"
     took=$((SECONDS - start))
-    notes+=("$1: $took s, budget $2 s")
+    notes+=("$1: $took s, budget $2 s (load $(cut -d' ' -f1 /proc/loadavg))")
     [ $all = true ] || [ $((took * 2)) -le $(($2 * 3)) ] || fail "$1: $took s, its budget is $2 s"
 }
