@@ -445,6 +445,7 @@ void hly_engine_finish(halay_request_t *r, int result)
         comm->slots[comm->oldest % HLY_SLOTS].complete = false;
         comm->oldest++;
     }
+    r->context->woken = true; /* whoever looked before this must not go to sleep now */
     hly_wake(r->context);
     start_queued(comm);
 }

@@ -173,8 +173,11 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         return;
     }
     uint64_t reached = (uint64_t)h->sequence + 1;
-    if ((int32_t)(h->sequence - comm->oldest) >= 0 && reached > comm->foreign_sequence)
+    if ((int32_t)(h->sequence - comm->oldest) >= 0 && reached > comm->foreign_sequence) {
         comm->foreign_sequence = reached;
+        ctx->woken = true; /* halay_comm_called() may have changed */
+        hly_wake(ctx);
+    }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     if (h->kind == HLY_ALARM || h->kind == HLY_ROUND || h->kind == HLY_REVOKE)
         match_verdict(comm, slot, h, data, bytes);
