@@ -73,6 +73,10 @@ static void look_at_clock(halay_context_t *context)
 
 int hly_progress(halay_context_t *context)
 {
+    if (context->watcher && !context->kicked) {
+        context->kicked = true;
+        hly_wake(context);
+    }
     int n = hly_channel_poll(context);
     if (context->device_flying)
         n += hly_device_poll(context);
@@ -113,6 +117,7 @@ static void watch(halay_context_t *context, uint64_t timeout_ns)
         nfds = 2;
     }
     context->watcher = true;
+    context->kicked = false;
     context->counters.sleeps++;
     hly_unlock(context);
     struct timespec ts = {(time_t)(timeout_ns / 1000000000ull), (long)(timeout_ns % 1000000000ull)};
@@ -150,11 +155,17 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
     uint64_t most = longest_sleep(context);
     if (timeout_ns > most)
         timeout_ns = most;
-    if (context->watcher)
+    if (context->watcher || context->pollers)
         follow(context, timeout_ns);
     else
         watch(context, timeout_ns);
     look_at_clock(context);
+}
+
+static void stop_polling(halay_context_t *context)
+{
+    if (--context->pollers == 0 && context->followers)
+        pthread_cond_broadcast(&context->cond); /* one of them watches now */
 }
 
 void hly_wait(halay_request_t *r)
@@ -163,6 +174,7 @@ void hly_wait(halay_request_t *r)
     uint32_t spins = ctx->info.local_nranks > ctx->ncpus ? SPINS_CROWDED : SPINS;
     uint64_t idle_since = 0;
     uint32_t idle = 0;
+    ctx->pollers++;
     while (r->state != HLY_COMPLETE) {
         if (hly_progress(ctx) > 0) {
             idle = 0;
@@ -180,7 +192,11 @@ void hly_wait(halay_request_t *r)
         uint64_t now = hly_now_ns();
         if (!idle_since)
             idle_since = now;
-        if (now - idle_since > YIELD_NS)
+        if (now - idle_since > YIELD_NS) {
+            stop_polling(ctx);
             hly_sleep(ctx, SLEEP_NS);
+            ctx->pollers++;
+        }
     }
+    stop_polling(ctx);
 }

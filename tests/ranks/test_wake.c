@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * No wake-up is lost: several threads of a rank wait, sleep and poll on one context, and no
+ * operation takes as long as a sleep that nobody ended (1 s).
+ */
+#include <halay/training.h>
+#include <pthread.h>
+#include <string.h>
+#include <time.h>
+
+#include "ranks.h"
+
+#define OPERATIONS 400
+#define STALL_NS   900000000ull
+
+static void no_stall(uint64_t started, const char *what)
+{
+    double seconds = (double)(ranks_now_ns() - started) * 1e-9;
+    CHECK(ranks_now_ns() - started < STALL_NS, "%s took %.3f s", what, seconds);
+}
+
+/* The trainer's thread and the caller share the context. */
+static void trainers(struct rank *r)
+{
+    halay_trainer_t *trainer;
+    float in[3000] = {0}, out[4][3000];
+    CHECK(!halay_trainer_create(r->context, r->world, &trainer), "trainer");
+    for (int i = 0; i < OPERATIONS; i++) {
+        halay_ticket_t ticket[4];
+        char name[32];
+        uint64_t started = ranks_now_ns();
+        for (int k = 0; k < 4; k++) {
+            snprintf(name, sizeof(name), "tensor %d", (k + r->rank) % 4);
+            CHECK(!halay_trainer_allreduce(trainer, name, in, out[k], i % 2 ? 3000 : 3,
+                                           HALAY_FLOAT32, HALAY_SUM, 1, 1, &ticket[k]),
+                  "submit");
+        }
+        for (int k = 0; k < 4; k++) {
+            CHECK(!halay_trainer_wait(trainer, ticket[k], NULL, 0), "wait");
+            halay_trainer_release(trainer, ticket[k]);
+        }
+        no_stall(started, "four tensors");
+    }
+    CHECK(!halay_barrier(r->world), "barrier");
+    halay_trainer_destroy(trainer);
+}
+
+struct waiter {
+    struct rank *rank;
+    halay_comm_t *comm;
+    int how;
+};
+
+/* Waits in one of three ways, with pauses that let the others fall asleep. */
+static void *wait_main(void *arg)
+{
+    struct waiter *w = arg;
+    for (int i = 0; i < OPERATIONS / 4; i++) {
+        int32_t x = 1, sum;
+        halay_request_t *request;
+        struct timespec pause = {0, i % 8 ? 0 : 4000000};
+        nanosleep(&pause, NULL);
+        uint64_t started = ranks_now_ns();
+        CHECK(!halay_iallreduce(&x, &sum, 1, HALAY_INT32, HALAY_SUM, w->comm, &request), "post");
+        int rc = HALAY_INPROGRESS;
+        while (w->how && (rc = halay_request_test(request)) == HALAY_INPROGRESS)
+            if (w->how == 1)
+                halay_context_progress(w->rank->context, 1000000);
+            else
+                nanosleep(&(struct timespec){0, 50000}, NULL);
+        if (!w->how)
+            rc = halay_request_wait(request);
+        CHECK(rc == 0 && sum == w->rank->nranks, "%s", halay_strerror(rc));
+        no_stall(started, "one allreduce");
+    }
+    return NULL;
+}
+
+static void waiters(struct rank *r)
+{
+    struct waiter w[3];
+    pthread_t thread[3];
+    for (int k = 0; k < 3; k++) {
+        w[k] = (struct waiter){r, NULL, k};
+        CHECK(!halay_comm_dup(r->world, &w[k].comm), "dup");
+    }
+    for (int k = 0; k < 3; k++)
+        CHECK(!pthread_create(&thread[k], NULL, wait_main, &w[k]), "no thread");
+    for (int k = 0; k < 3; k++)
+        pthread_join(thread[k], NULL);
+    CHECK(!halay_barrier(r->world), "barrier");
+}
+
+int main(void)
+{
+    for (int n = 2; n <= 4; n++)
+        for (int shm = 0; shm < 2; shm++) {
+            struct ranks_options o = {.nranks = n, .shm = shm};
+            ranks_run(&o, trainers, NULL);
+            ranks_run(&o, waiters, NULL);
+        }
+    return 0;
+}
