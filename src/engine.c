@@ -295,7 +295,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->plan = plan;
     r->steps_done = r->ready_head = r->ready_tail = 0;
     r->landings = 0;
-    r->ran = false;
+    r->ran = r->foreseen = false;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -468,6 +468,7 @@ static void fail_early(halay_request_t *r, int code, const char *text, enum hly_
 {
     if (!text) {
         *r->early = r->comm->broken_by;
+        r->foreseen = true;
         return;
     }
     hly_verdict_init(r->early, r->comm, cause, code, r->comm->rank);

@@ -209,7 +209,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     }
     char text[512];
     hly_verdict_text(&v, slot->sequence, comm->nranks, text, sizeof(text));
-    hly_log(comm->context, HLY_WARN, "%s", text);
+    hly_log(comm->context, slot->request->foreseen ? HLY_INFO : HLY_WARN, "%s", text);
     hly_engine_finish(slot->request, v.code);
 }
 
