@@ -164,6 +164,7 @@ struct halay_request {
     uint32_t sequence;
     int result;
     bool ran;              /* `run` is valid */
+    bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
     size_t scratch_bytes; /* room */
