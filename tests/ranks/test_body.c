@@ -4,7 +4,7 @@
  * collective, in and out of place, against a serial reference, bit for bit, guards around each
  * buffer.
  *
- *   test_body SETUP [RANKS]   setups are listed below
+ *   test_body SETUP [RANKS | all]   setups are listed below; without, 1 to 4 and 7 ranks
  */
 #include <halay/plan.h>
 #include <string.h>
@@ -244,15 +244,16 @@ int main(int argc, char **argv)
         NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
         "allreduce=circulant,allgather=circulant,reduce_scatter=circulant",
         "allreduce=recursive_doubling"};
-    static const int counts[] = {1, 2, 3, 4, 5, 7, 8, 9};
+    static const int counts[] = {1, 2, 3, 4, 7, 5, 6, 8, 9};
+    const bool every = argc > 2 && !strcmp(argv[2], "all");
     const struct setup *setup = NULL;
     for (size_t i = 0; argc > 1 && i < sizeof(setups) / sizeof(setups[0]); i++)
         if (!strcmp(argv[1], setups[i].name))
             setup = &setups[i];
-    CHECK(setup, "usage: test_body SETUP [RANKS]");
+    CHECK(setup, "usage: test_body SETUP [RANKS | all]");
     for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++)
         for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
-            if (argc < 3 || atoi(argv[2]) == counts[n])
+            if (every || (argc < 3 ? n < 5 : atoi(argv[2]) == counts[n]))
                 run(setup, counts[n], algorithms[a]);
     return 0;
 }
