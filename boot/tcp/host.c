@@ -596,6 +596,7 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     bool lifted = lift_limit(h.nslots, &old);
     h.hellos[0] = tcp->self;
     h.came = 1;
+    h.told_to[0] = true;
     if (n == 1)
         join_all(&h);
     rc = n == 1 ? (h.verdict == JOINED ? HALAY_OK : HALAY_EBOOT) : hold(&h, id);
