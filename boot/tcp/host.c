@@ -56,7 +56,8 @@ struct host {
     uint64_t decide_ns, verdict_ns;
     bool missing; /* the verdict is that ranks are missing: no more will come */
     struct hly_tcp_answer answer;
-    char *payload, text[HLY_TCP_TEXT_BYTES], refusal[160], note[320];
+    char *payload, text[HLY_TCP_TEXT_BYTES], note[320];
+    const char *refusal, *late;
     uint8_t digest[32];
 };
 
@@ -246,7 +247,7 @@ static void hear(struct host *h, struct guest *g)
         compare(h, g);
     if (h->verdict != WAITING) {
         if (!g->answering) /* it came late, or a second time */
-            answer_text(h, g, h->verdict == FAILED ? h->text : h->refusal);
+            answer_text(h, g, h->verdict == FAILED ? h->text : h->late);
         return;
     }
     uint64_t now = hly_tcp_now_ns(), left = it->left_ns,
@@ -583,7 +584,9 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     uint64_t all = tcp->end_ns - tcp->begin_ns;
     int rc = HALAY_ENOMEM;
     h.decide_ns = tcp->end_ns - (all / 5 < 2 * S ? all / 5 : 2 * S);
-    snprintf(h.refusal, sizeof h.refusal, "this process is not one of the ranks that rank 0 takes");
+    h.refusal = "this process is not one of the ranks that rank 0 takes";
+    h.late =
+        "the job has begun, with another process as this rank: give each process a RANK of its own";
     h.guests = calloc((size_t)h.nslots, sizeof h.guests[0]);
     h.hellos = calloc((size_t)n, sizeof h.hellos[0]);
     h.told_to = calloc((size_t)n, sizeof h.told_to[0]);
