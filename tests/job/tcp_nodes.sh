@@ -25,9 +25,9 @@ nodes 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && e
 on() { begin "${@:2:3}" MASTER_ADDR=10.77.0.10 ip netns exec "$net-$1" env "${@:5}"; }
 
 node_of=(0 1 1 2 0 1 2) # rank 0's address is that of node 0
-for r in {0..6}; do on ${node_of[r]} $r $r 7 JOB_BOOT=tcp "$JOB_CLIENT" info; done
+for r in {0..6}; do on "${node_of[r]}" "$r" "$r" 7 JOB_BOOT=tcp "$JOB_CLIENT" info; done
 await
-for r in {0..6}; do ended $r 0; done
+for r in {0..6}; do ended "$r" 0; done
 [ "$(sed 's/ |.*//' out.? | sort -u | wc -l)" = 1 ] || fail "the ranks see different jobs"
 h=$(hostname)
 says out.0 "^7 ranks on 3 nodes, tcp, .* 0@0:$h 1@1:$h 2@1:$h 3@2:$h 4@0:$h 5@1:$h 6@2:$h | rank 0 local 0 of 2 node 0$"
