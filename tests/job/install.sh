@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # An installed tree serves a program of somebody else's, built with pkg-config and with CMake; it can
-# be moved; and it knows nothing of the tree that it was built in. Needs $BUILD, finished, and $LIBDIR.
+# be moved; and it knows nothing of the tree that it was built in. Needs $BUILD, finished, $LIBDIR, $MANDIR.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 source=$(cd "$(dirname "$0")" && pwd)
 . "$source/lib.sh"
@@ -52,6 +52,13 @@ expect 0 "cmake --install with DESTDIR"
 ! grep -rlF -e "$BUILD" -e "$here" "$here/stage" || fail "these name the tree that they were built in"
 builds "$here/stage/opt/halay"
 works "$here/stage/opt/halay"
+if command -v pandoc >/dev/null; then
+    for symbol in $(nm -D --defined-only "$here/stage/opt/halay/$LIBDIR/libhalay.so" | sed -n 's/.* T //p'); do
+        page=$here/stage/opt/halay/$MANDIR/man3/$symbol.3
+        [ "$(wc -l <"$page")" != 1 ] || page=$here/stage/opt/halay/$MANDIR/$(cut -d' ' -f2 "$page")
+        sed '/SH SYNOPSIS/q' "$page" | grep -qw "$symbol" || fail "no manual page for $symbol"
+    done
+fi
 
 # The programs stay, the tree moves: to a path with a space, and to one through a link.
 mkdir "$here/else where" && mv "$here/stage/opt/halay" "$here/else where/halay" && rm -r "$here/stage"
