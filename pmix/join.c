@@ -271,7 +271,7 @@ static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
         return 0;
     const struct record *got = (const struct record *)value->data.bo.bytes;
     int ok = got->version == 1 && got->nranks >= 1 && got->nranks <= HLY_PMIX_LOCAL_MAX &&
-             value->data.bo.size == sizeof *got + got->nranks * 8;
+             value->data.bo.size == sizeof *got + (size_t)got->nranks * 8;
     for (uint32_t i = 0; ok && i < got->nranks; i++)
         ok = got->ranks[i].rank < (uint32_t)nranks &&
              (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
@@ -360,6 +360,7 @@ static int find_nodes(struct joining *j, struct hly_pmix_identity *id)
                 id->runs[id->nruns] = (struct hly_pmix_run){rank, node_of[rank]};
             id->nruns++;
         }
+        assert(id->nruns > 0);
         if (!pass)
             id->runs = malloc((size_t)id->nruns * sizeof id->runs[0]);
         if (!id->runs) {
