@@ -263,12 +263,19 @@ void hly_ucx_link_look(halay_transport_t *t, hly_ucx_link_t *link)
         link_ended(t, link, rc == -ENODATA ? 0 : -rc);
 }
 
-/* A peer that leaves: once all that it has sent is here, it may go. */
+/* A peer that leaves: once all that it has sent is here, it may go. Or one that UCX has lost. */
 void hly_ucx_goodbye_look(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
 {
-    if (!peer->goodbye || peer->state != PEER_WELL)
+    if (peer->state != PEER_WELL)
         return;
-    if (peer->came < peer->goodbye_count && now - peer->goodbye_ns < HLY_UCX_CLOSE_NS)
+    if (!peer->goodbye) {
+        if (peer->broken != UCS_OK)
+            hly_ucx_peer_fail(t, peer, HALAY_EPEER, "UCX: the connection to %s failed: %s",
+                              peer->name, ucs_status_string(peer->broken));
+        return;
+    }
+    if (peer->came < peer->goodbye_count && peer->broken == UCS_OK &&
+        now - peer->goodbye_ns < HLY_UCX_CLOSE_NS)
         return;
     hly_ucx_link_t *link = hly_ucx_link_of(t, peer);
     if (link) {

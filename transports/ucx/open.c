@@ -71,8 +71,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
 static ucs_status_t worker_open(halay_transport_t *t, const char **what)
 {
     const ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                                 .features =
-                                     UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP};
+                                 .features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_WAKEUP};
     const ucp_worker_params_t worker = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                         .thread_mode = UCS_THREAD_MODE_SERIALIZED};
     const ucp_am_handler_param_t handler = {

@@ -116,13 +116,19 @@ void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer)
     free(peer);
 }
 
+void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t status)
+{
+    if (peer->broken == UCS_OK)
+        peer->broken = status;
+    t->attention = 1;
+}
+
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     halay_transport_t *t = arg;
     for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
         if (peer->ucp == ep)
-            hly_ucx_peer_fail(t, peer, HALAY_EPEER, "UCX: the connection to %s failed: %s",
-                              peer->name, ucs_status_string(status));
+            hly_ucx_peer_break(t, peer, status);
     }
 }
 

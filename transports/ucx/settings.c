@@ -21,8 +21,8 @@
 /* ------------------------------------------------------------------ UCX */
 
 /*
- * UCX takes over the signals of crashes when it is loaded, before anybody can set anything. They are
- * given back, unless the user has asked for it, or somebody else has taken them since.
+ * UCX takes over the signals of crashes when it is loaded, before anybody can set anything. They
+ * are given back, unless the user has asked for it, or somebody else has taken them since.
  */
 void hly_ucx_signals_restore(void)
 {
@@ -46,6 +46,7 @@ ucs_status_t hly_ucx_settings_read(ucp_config_t **config)
 {
     static const char *const settings[][2] = {
         {"HANDLE_ERRORS", "none"},
+        {"LOG_LEVEL", "fatal"}, /* errors come back as a status, and are told once, by us */
     };
     ucs_status_t status = ucp_config_read(NULL, NULL, config);
     for (size_t i = 0; status == UCS_OK && i < sizeof(settings) / sizeof(settings[0]); i++) {
@@ -174,10 +175,11 @@ int hly_ucx_where_choose(halay_transport_t *t, const char *options)
         wanted = options + 10;
     }
     if (wanted && interface_find(wanted, &address)) {
-        hly_ucx_log(t, 0,
-                    "ucx: the interface '%s' is not there, is down, or has no address; 'ip address' "
-                    "shows what there is",
-                    wanted);
+        hly_ucx_log(
+            t, 0,
+            "ucx: the interface '%s' is not there, is down, or has no address; 'ip address' "
+            "shows what there is",
+            wanted);
         return HALAY_ETRANSPORT;
     }
     if (!wanted && route_find(&address) && interface_find(NULL, &address)) {

@@ -140,8 +140,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
                                               .peer = op->peer->id,
                                               .cookie = op->cookie});
     if (status != UCS_OK)
-        hly_ucx_peer_fail(t, op->peer, HALAY_EPEER, "UCX: a send to %s failed: %s", op->peer->name,
-                          ucs_status_string(status));
+        hly_ucx_peer_break(t, op->peer, status);
     op_free(op);
     ucp_request_free(request);
 }
@@ -150,8 +149,8 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
 static void *post(hly_ucx_op_t *op, uint64_t tag, const void *header, size_t header_bytes,
                   const void *payload, size_t payload_bytes)
 {
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                  .cb.send = on_sent,
                                  .user_data = op};
     const void *data = payload;
@@ -191,7 +190,7 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     if (tag ? header_bytes > 0
             : header_bytes > HLY_UCX_MESSAGE || payload_bytes > HLY_UCX_MESSAGE - header_bytes)
         return HALAY_EINVAL;
-    if (peer->state != PEER_WELL)
+    if (peer->state != PEER_WELL || peer->broken != UCS_OK)
         return HALAY_EPEER;
     if (!peer->met || peer->under_way >= HLY_UCX_OPS_PEER || !t->free_op)
         return HALAY_EAGAIN;
@@ -205,8 +204,7 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
         op_free(op);
         if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY)
             return HALAY_EAGAIN;
-        hly_ucx_peer_fail(t, peer, HALAY_EPEER, "UCX: a send to %s failed: %s", peer->name,
-                          ucs_status_string(status));
+        hly_ucx_peer_break(t, peer, status);
         return HALAY_EPEER;
     }
     peer->sent += tag == 0;

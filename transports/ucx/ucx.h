@@ -27,22 +27,22 @@
 #include "halay/transport.h"
 
 enum {
-    HLY_UCX_GUESTS = 64,         /* connections that have not said hello yet */
-    HLY_UCX_OPS = 256,           /* sends under way */
-    HLY_UCX_OPS_PEER = 64,       /* of them, to one peer */
-    HLY_UCX_LANDINGS = 4096,     /* posted landing buffers */
-    HLY_UCX_MESSAGE = 64 << 10,  /* header and payload of a message */
-    HLY_UCX_EAGER = 8 << 10,     /* up to here a send copies */
-    HLY_UCX_ADDRESS = 4 << 10,   /* a UCX worker's address, at most */
-    HLY_UCX_PROGRESS = 8,        /* looks at UCX in one idle poll, at most */
-    HLY_UCX_DROPS = 64,          /* messages nobody waits for that are thrown away in one go */
-    HLY_UCX_ROUNDS = 128,        /* descriptors looked at in one go */
-    HLY_UCX_TICK = 16,           /* polls between two looks at the clock */
+    HLY_UCX_GUESTS = 64,        /* connections that have not said hello yet */
+    HLY_UCX_OPS = 256,          /* sends under way */
+    HLY_UCX_OPS_PEER = 64,      /* of them, to one peer */
+    HLY_UCX_LANDINGS = 4096,    /* posted landing buffers */
+    HLY_UCX_MESSAGE = 64 << 10, /* header and payload of a message */
+    HLY_UCX_EAGER = 8 << 10,    /* up to here a send copies */
+    HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
+    HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
+    HLY_UCX_DROPS = 64,         /* messages nobody waits for that are thrown away in one go */
+    HLY_UCX_ROUNDS = 128,       /* descriptors looked at in one go */
+    HLY_UCX_TICK = 16,          /* polls between two looks at the clock */
     HLY_UCX_TEXT = 256,
     HLY_UCX_NAME = INET6_ADDRSTRLEN + 10
 };
 #define HLY_UCX_MAGIC        UINT64_C(0x3158435559414c48)
-#define HLY_UCX_SLOW_NS      UINT64_C(50000) /* between two looks at sockets, while polled */
+#define HLY_UCX_SLOW_NS      UINT64_C(50000)   /* between two looks at sockets, while polled */
 #define HLY_UCX_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
 #define HLY_UCX_PAUSE_MAX_NS UINT64_C(50000000)
 #define HLY_UCX_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
@@ -99,16 +99,17 @@ enum { PEER_WELL, PEER_FAILING, PEER_FAILED };
 struct hly_ucx_peer {
     halay_peer_id_t id;
     int state, status;
-    int refs; /* ways to it */
-    int met;  /* its UCX endpoint is there */
-    int calls; /* this end calls it */
+    int refs;   /* ways to it */
+    int met;    /* its UCX endpoint is there */
+    int calls;  /* this end calls it */
     int called; /* and a link is under way or open */
     int index;
     uint64_t token, its_token;
     ucp_ep_h ucp;
-    int error; /* errno of the last try; 0: it hung up before it answered */
-    int under_way;       /* sends that UCX has not finished */
-    uint64_t sent, came; /* messages; tagged ones do not count */
+    ucs_status_t broken;             /* UCX gave up its endpoint: why */
+    int error;                       /* errno of the last try; 0: it hung up before it answered */
+    int under_way;                   /* sends that UCX has not finished */
+    uint64_t sent, came;             /* messages; tagged ones do not count */
     int said_goodbye, goodbye, seen; /* by this end; by the peer; it has seen all of ours */
     uint64_t goodbye_count, goodbye_ns;
     hly_ucx_where_t where;
@@ -222,6 +223,9 @@ void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer);
 /* The peer's UCX address has come. */
 void hly_ucx_peer_meet(halay_transport_t *t, hly_ucx_peer_t *peer, const void *address,
                        uint64_t token);
+/* UCX says that the peer cannot be reached. What our own link says is better, so that is read first
+ * (hly_ucx_goodbye_look). */
+void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t status);
 void hly_ucx_peer_fail(halay_transport_t *t, hly_ucx_peer_t *peer, int status, const char *format,
                        ...) __attribute__((format(printf, 4, 5)));
 hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token);
