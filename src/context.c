@@ -297,6 +297,8 @@ int halay_init(const halay_config_t *config, halay_context_t **context)
         rc = open_transport(ctx, config, &why);
     if (!rc)
         rc = open_device(ctx, config, &why);
+    if (!rc)
+        rc = hly_select_init(ctx);
     if (!rc) {
         share_settings(ctx);
         rc = make_world(ctx);

@@ -33,9 +33,11 @@
 #define HLY_ORPHANS_MAX  65536
 #define HLY_COMMS_MAX    65536
 #define HLY_FREED_MAX    64
+#define HLY_ROWS         13  /* of the selection's table */
 #define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS 2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -303,6 +305,7 @@ struct halay_context {
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
+    uint32_t row_planner[HLY_ROWS];   /* of select.c's table. Constant after init */
     struct hly_certificate *certificates;
     uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
     uint32_t polls;
@@ -431,6 +434,8 @@ bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand)
 
 /* ---------------------------------------------------------------- plancache.c, select.c */
 
+/* Looks the planners of all rows up by name, once. */
+int hly_select_init(halay_context_t *context);
 int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes);

@@ -165,17 +165,22 @@ static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
         send_verdict(comm, slot, HLY_ALARM, k);
 }
 
-/* After a death or an absence the rounds may never be complete: the clock ends them. */
-static void by_time(struct hly_fault *f, const struct hly_verdict_wire *v)
+/*
+ * After a death or an absence the rounds may never be complete: the clock ends them. Of a death all
+ * ranks say the same by themselves; who is absent has to be passed on, so that takes longer.
+ */
+static void by_time(const halay_comm_t *comm, struct hly_fault *f, const struct hly_verdict_wire *v)
 {
     bool slow = v->cause == HLY_CAUSE_PEER || v->cause >= HLY_CAUSE_ABSENT;
     if (!slow || f->slow)
         return;
-    uint64_t now = hly_now_ns();
+    uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
+    if (v->cause != HLY_CAUSE_PEER && share > grace)
+        grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
     f->slow = true;
-    if (f->deadline_ns > now + HLY_GRACE_NS || !f->deadline_ns)
-        f->deadline_ns = now + HLY_GRACE_NS;
-    f->absent_ns = now + HLY_GRACE_NS / 4;
+    if (f->deadline_ns > now + grace || !f->deadline_ns)
+        f->deadline_ns = now + grace;
+    f->absent_ns = now + grace / 4;
 }
 
 static void enter(halay_comm_t *comm, struct hly_slot *slot)
@@ -188,7 +193,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
     f->absent_ns = r->deadline_ns;
     f->slow = false;
-    by_time(f, &f->verdict);
+    by_time(comm, f, &f->verdict);
     comm->context->timer_ns = 0;
     alarm_all(comm, slot);
     hly_channel_withdraw(r);
@@ -293,7 +298,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         f->heard |= 1u << h->edge;
     bool better = adopt(f, v);
     if (f->entered && better) {
-        by_time(f, v);
+        by_time(comm, f, v);
         if (f->slow)
             alarm_all(comm, slot);
     }

@@ -30,6 +30,20 @@ static const struct row {
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "dissemination"},
 };
 
+static_assert(sizeof(rows) / sizeof(rows[0]) == HLY_ROWS,
+              "context->row_planner has a place for each");
+
+int hly_select_init(halay_context_t *context)
+{
+    for (size_t i = 0; i < HLY_ROWS; i++) {
+        int rc = halay_planner_find((halay_collective_t)rows[i].collective, rows[i].planner,
+                                    &context->row_planner[i]);
+        if (rc)
+            return rc;
+    }
+    return HALAY_OK;
+}
+
 int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner)
 {
     halay_collective_t collective = (halay_collective_t)call->brief.collective;
@@ -42,9 +56,11 @@ int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *
     uint64_t bytes = call->brief.count * halay_type_bytes((halay_type_t)call->brief.type);
     if (collective == HALAY_ALLGATHER || collective == HALAY_REDUCE_SCATTER)
         bytes *= (uint64_t)comm->nranks;
-    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+    for (size_t i = 0; i < HLY_ROWS; i++)
         if (rows[i].collective == collective && bytes <= rows[i].max_bytes &&
-            (uint32_t)comm->nranks <= rows[i].max_ranks && (rows[i].vector || !vector))
-            return halay_planner_find(collective, rows[i].planner, planner);
+            (uint32_t)comm->nranks <= rows[i].max_ranks && (rows[i].vector || !vector)) {
+            *planner = comm->context->row_planner[i];
+            return HALAY_OK;
+        }
     return HALAY_EPLAN;
 }

@@ -47,7 +47,7 @@ def parameters(model):
 
 
 def serial(make, steps, dtype, reduce_, passes=1):
-    """Trains alone: every rank's gradient is computed by itself, then reduce_ puts them together."""
+    """Trains alone: each rank's gradient by itself, then reduce_ puts them together."""
     model = Net(dtype)
     optimizer = make(model)
     for step in range(steps):
@@ -301,30 +301,36 @@ def rank_dropped_optimizer():
         gc.collect()
 
 
-class Slow(torch.autograd.Function):
+class Awaiting(torch.autograd.Function):
+    """A backward pass that does not go on before a handle is done, which nobody synchronizes."""
+
     @staticmethod
-    def forward(_ctx, x):
+    def forward(ctx, x, handle_of):
+        ctx.handle_of = handle_of
         return x.clone()
 
     @staticmethod
-    def backward(_ctx, gradient):
-        time.sleep(0.5)
-        return gradient
+    def backward(ctx, gradient):
+        end = time.monotonic() + 25
+        while not hvd.poll(ctx.handle_of()):
+            assert time.monotonic() < end, "no progress during the backward pass"
+            time.sleep(0.001)
+        return gradient, None
 
 
 def rank_overlap():
-    """The last layer's gradient is reduced while the backward pass is still in the first one."""
+    """The last layer's gradient is reduced while the backward pass has still to reach the first."""
     model = Net()
     optimizer = hvd.DistributedOptimizer(sgd(model), model.named_parameters())
+    last = optimizer._reducer.gradients[model.third.weight]
     x, y = shards(0, hvd.size())[hvd.rank()]
-    hvd.barrier()
     hvd.trace()
-    loss = F.mse_loss(model.third(Slow.apply(torch.tanh(model.first(x)))), y)
-    loss.backward()
-    end_ns = time.monotonic_ns()
+    hidden = Awaiting.apply(torch.tanh(model.first(x)), lambda: last.handle)
+    F.mse_loss(model.third(hidden), y).backward()
     optimizer.step()
-    ends = {record.name: record.end_ns for record in hvd.trace()}
-    assert ends["allreduce.third.weight"] < end_ns < ends["allreduce.first.weight"]
+    records = {record.name: record for record in hvd.trace()}
+    first, third = records["allreduce.first.weight"], records["allreduce.third.weight"]
+    assert third.start_ns <= third.end_ns < first.submit_ns
 
 
 def rank_optimizer(style):

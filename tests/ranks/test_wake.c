@@ -91,8 +91,31 @@ static void waiters(struct rank *r)
     CHECK(!halay_barrier(r->world), "barrier");
 }
 
+/* A rank that waits long costs next to no processor time: under 1 %. */
+static void idle(struct rank *r)
+{
+    struct timespec pause = {3, 0}, cpu;
+    CHECK(!halay_barrier(r->world), "barrier");
+    if (r->rank == 0) {
+        nanosleep(&pause, NULL);
+    } else {
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        double before = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9;
+        CHECK(!halay_barrier(r->world), "barrier");
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &cpu);
+        double spent = (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9 - before;
+        CHECK(spent < 0.03, "3 s of waiting cost %.3f s of processor time", spent);
+        return;
+    }
+    CHECK(!halay_barrier(r->world), "barrier");
+}
+
 int main(void)
 {
+    for (int shm = 0; shm < 2; shm++) {
+        struct ranks_options o = {.nranks = 3, .shm = shm};
+        ranks_run(&o, idle, NULL);
+    }
     for (int n = 2; n <= 4; n++)
         for (int shm = 0; shm < 2; shm++) {
             struct ranks_options o = {.nranks = n, .shm = shm};
