@@ -393,6 +393,8 @@ int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !counters ||
         counters->size < sizeof(*counters))
         return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
     hly_lock(context);
     *counters = context->counters;
     counters->size = sizeof(*counters);
