@@ -32,6 +32,17 @@ def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     return env
 
 
+def end(process: subprocess.Popen) -> None:
+    """Ends what still runs: halayrun takes its ranks along when it is asked to."""
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
 def run(command: list[str], timeout: float, env: dict[str, str]) -> tuple[int, str]:
     """Exit status and output. What is still there at the time-out is ended, and it is a failure."""
     with tempfile.TemporaryFile() as output:
@@ -48,12 +59,8 @@ def run(command: list[str], timeout: float, env: dict[str, str]) -> tuple[int, s
             process.wait(timeout)
         except subprocess.TimeoutExpired:
             late = True
-            process.terminate()
-            try:
-                process.wait(5)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        finally:
+            end(process)
         output.seek(0)
         text = output.read().decode("utf-8", "replace")
     if late:
