@@ -245,7 +245,7 @@ static void run_ping_pong(struct end *end)
         if (!(end->rank & 1)) {
             end_message_now(end, other, i, 16 + i % 100, 0);
         }
-        EXPECT(end, now_ns() - began < 20000 * MS, "%u rounds took more than 20 s", i);
+        EXPECT(end, now_ns() - began < 100000 * MS, "%u rounds took more than 100 s", i);
         if (!alive(end, "ping-pong")) {
             break;
         }

@@ -5,6 +5,7 @@
  * close its UCX endpoint, which may throw away what the network still holds.
  */
 #define _GNU_SOURCE
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
@@ -133,6 +134,7 @@ static void place_free(halay_transport_t *t)
         if (link->state == LINK_GUEST && (!oldest || link->since_ns < oldest->since_ns))
             oldest = link;
     }
+    assert(oldest != NULL); /* all places are taken */
     hly_ucx_guest_drop(t, oldest, "too many connect and say nothing");
 }
 

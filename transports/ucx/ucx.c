@@ -274,7 +274,7 @@ static int withdraw(halay_transport_t *t, uint64_t tag)
 
 static int ucx_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
 {
-    ucp_tag_recv_info_t info;
+    ucp_tag_recv_info_t info = {0};
     if (tag == 0)
         return HALAY_EINVAL;
     if (!buffer)
