@@ -30,6 +30,18 @@ struct halay_boot {
 
 static struct halay_boot self = {.claim_fd = -1};
 
+const char *hly_pmix_server(void)
+{
+    static const char *const names[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
+                                        "PMIX_SERVER_URI21", "PMIX_SERVER_URI2", "PMIX_SERVER_URI"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *value = getenv(names[i]);
+        if (value && *value)
+            return value;
+    }
+    return NULL;
+}
+
 static int number(const char *name)
 {
     const char *value = getenv(name);
@@ -91,22 +103,24 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 }
 
 /* The first open: claims the identity, then asks for it. Only one thread is in here. */
-static int first_open(const struct hly_pmix_log *log, uint64_t deadline_ns)
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
 {
     int announced;
     if (!pmix_probe(&announced)) {
-        hly_pmix_say(log, 0,
+        hly_boot_say(log, 0,
                      "no PMIx server is announced in the environment (PMIX_NAMESPACE, PMIX_RANK, "
                      "PMIX_SERVER_URI*): start the program with halayrun, or with srun --mpi=pmix");
         return HALAY_EBOOT;
     }
     if (self.joined < 0) {
-        hly_pmix_say(log, 0,
+        hly_boot_say(log, 0,
                      "joining the job has failed before in this process, and is tried once only: "
                      "start the job again");
         return HALAY_EBOOT;
     }
-    int rc = hly_pmix_claim(log, getenv("PMIX_NAMESPACE"), getenv("PMIX_RANK"), &self.claim_fd);
+    const char *rank = getenv("PMIX_RANK");
+    const char *names[3] = {getenv("PMIX_NAMESPACE"), rank, hly_pmix_server()};
+    int rc = hly_boot_claim(log, names, 3, rank, &self.claim_fd);
     if (rc)
         return rc;
     rc = hly_pmix_join(log, deadline_ns, &self.id);
@@ -121,20 +135,20 @@ static int first_open(const struct hly_pmix_log *log, uint64_t deadline_ns)
 static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,
                      halay_boot_info_t *info, halay_boot_t **boot)
 {
-    struct hly_pmix_log log = {fn, log_arg};
+    struct hly_boot_log log = {fn, log_arg};
     int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&self.owner);
     (void)arg;
     if (!info || !boot || info->size < sizeof *info || !deadline_ns)
         return HALAY_EINVAL;
     if (owner && owner != pid) {
-        hly_pmix_say(&log, 0,
+        hly_boot_say(&log, 0,
                      "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
                      "rank itself: only the rank may open Halay",
                      pid, self.id.rank, owner);
         return HALAY_ESTATE;
     }
     if (!atomic_compare_exchange_strong(&self.phase, &idle, BUSY)) {
-        hly_pmix_say(&log, 0,
+        hly_boot_say(&log, 0,
                      "initialised twice: this process holds the job open already; finalize the "
                      "first context before making another");
         return HALAY_ESTATE;

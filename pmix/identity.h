@@ -7,15 +7,12 @@
 
 #include <halay/boot.h>
 
+#include "../boot/common/claim.h"
+
 enum {
     HLY_PMIX_RANKS_MAX = 1 << 20, /* ranks of a job */
     HLY_PMIX_LOCAL_MAX = 4096,    /* ranks of a node */
     HLY_PMIX_HOST_BYTES = 64
-};
-
-struct hly_pmix_log {
-    halay_log_fn fn; /* may be NULL */
-    void *arg;
 };
 
 /* The ranks from `first` up to the next run's first are on `node`. */
@@ -32,24 +29,12 @@ struct hly_pmix_identity {
     char (*hosts)[HLY_PMIX_HOST_BYTES]; /* nnodes of them */
 };
 
-void hly_pmix_say(const struct hly_pmix_log *log, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* Two independent 64-bit hashes of n strings, each with its end. Not cryptographic. */
-void hly_pmix_hash(const char *const strings[], int n, uint8_t hash[16]);
-
 /* The address of the launcher's PMIx server in this process's environment, or NULL. */
 const char *hly_pmix_server(void);
 
-/*
- * Claims the identity that the environment names for this process; *fd holds the claim until it is
- * closed. HALAY_ESTATE, logged, if a living process of this node has it.
- */
-int hly_pmix_claim(const struct hly_pmix_log *log, const char *nspace, const char *rank, int *fd);
-
 /* The one PMIx life of the process: init, one exchange, finalize. Fills *id, whose tables it
  * allocates. */
-int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id);
 
 #endif

@@ -46,7 +46,7 @@ struct call {
 };
 
 struct joining {
-    const struct hly_pmix_log *log;
+    const struct hly_boot_log *log;
     struct timespec end;
     uint64_t deadline_ns;
     pmix_proc_t me;
@@ -111,7 +111,7 @@ static int fact(const struct joining *j, const char *key, pmix_rank_t rank, pmix
     PMIX_LOAD_PROCID(&proc, j->me.nspace, rank);
     pmix_status_t status = PMIx_Get(&proc, key, NULL, 0, value);
     if (status != PMIX_SUCCESS)
-        hly_pmix_say(j->log, 2, "the launcher does not give %s: %s", key,
+        hly_boot_say(j->log, 2, "the launcher does not give %s: %s", key,
                      PMIx_Error_string(status));
     return status == PMIX_SUCCESS ? HALAY_OK : HALAY_EBOOT;
 }
@@ -128,7 +128,7 @@ static int job_size(struct joining *j, int *nranks)
             return HALAY_OK;
         }
     }
-    hly_pmix_say(j->log, 0,
+    hly_boot_say(j->log, 0,
                  "the launcher's PMIx server does not say how many ranks the job has (%s): "
                  "use a launcher with PMIx 3 or newer",
                  PMIX_JOB_SIZE);
@@ -178,7 +178,7 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
         ok = 0;
     }
     if (!ok) {
-        hly_pmix_say(j->log, 0,
+        hly_boot_say(j->log, 0,
                      "the launcher's PMIx server does not say which ranks share this node (%s): "
                      "use a launcher with PMIx 3 or newer",
                      PMIX_LOCAL_PEERS);
@@ -219,7 +219,7 @@ static int put_record(struct joining *j)
         record->ranks[i].rank = j->local[i];
     if (j->me.rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
                             getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
-        hly_pmix_say(j->log, 0, "no random bytes for the job's secret: %s", strerror(errno));
+        hly_boot_say(j->log, 0, "no random bytes for the job's secret: %s", strerror(errno));
         free(record);
         return HALAY_EBOOT;
     }
@@ -233,7 +233,7 @@ static int put_record(struct joining *j)
         status = PMIx_Commit();
     free(record);
     if (status != PMIX_SUCCESS) {
-        hly_pmix_say(j->log, 0, "cannot publish this node's record: PMIx says %s",
+        hly_boot_say(j->log, 0, "cannot publish this node's record: PMIx says %s",
                      PMIx_Error_string(status));
         return HALAY_EBOOT;
     }
@@ -254,13 +254,13 @@ static int fence(struct joining *j, int nranks)
     if (status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
         return HALAY_OK;
     if (status == PMIX_ERR_TIMEOUT)
-        hly_pmix_say(
+        hly_boot_say(
             j->log, 0,
             "not all of the %d ranks joined within %.1f s: a rank has not called halay_init, "
             "has died, or is slow to start (see HALAY_DEADLINE)",
             nranks, (double)j->deadline_ns / 1e9);
     else
-        hly_pmix_say(j->log, 0, "the ranks' exchange through the launcher failed: PMIx says %s",
+        hly_boot_say(j->log, 0, "the ranks' exchange through the launcher failed: PMIx says %s",
                      PMIx_Error_string(status));
     return HALAY_EBOOT;
 }
@@ -271,7 +271,7 @@ static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
         return 0;
     const struct record *got = (const struct record *)value->data.bo.bytes;
     int ok = got->version == 1 && got->nranks >= 1 && got->nranks <= HLY_PMIX_LOCAL_MAX &&
-             value->data.bo.size == sizeof *got + got->nranks * 8;
+             value->data.bo.size == sizeof *got + (size_t)got->nranks * 8;
     for (uint32_t i = 0; ok && i < got->nranks; i++)
         ok = got->ranks[i].rank < (uint32_t)nranks &&
              (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
@@ -293,7 +293,7 @@ static int get_record(struct joining *j, uint32_t rank, int nranks, pmix_value_t
     PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
     pmix_status_t status = PMIx_Get(&proc, RECORD_KEY, &info, 1, value);
     if (status != PMIX_SUCCESS) {
-        hly_pmix_say(
+        hly_boot_say(
             j->log, 0,
             "rank %u has left no record of its node: PMIx says %s; do all ranks run the same "
             "version of Halay?",
@@ -303,7 +303,7 @@ static int get_record(struct joining *j, uint32_t rank, int nranks, pmix_value_t
     if (valid_record(*value, rank, nranks))
         return HALAY_OK;
     PMIX_VALUE_RELEASE(*value);
-    hly_pmix_say(j->log, 0,
+    hly_boot_say(j->log, 0,
                  "the record of rank %u's node is not one of this version of Halay: run the same "
                  "version on all nodes",
                  rank);
@@ -334,7 +334,7 @@ static int read_records(struct joining *j, struct hly_pmix_identity *id, int32_t
             char nonce[24];
             const char *parts[2] = {id->nspace, nonce};
             snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)record->nonce);
-            hly_pmix_hash(parts, 2, id->job);
+            hly_boot_hash(parts, 2, id->job);
             memcpy(id->secret, record->secret, sizeof id->secret);
         }
         for (uint32_t i = 0; i < record->nranks; i++)
@@ -360,6 +360,7 @@ static int find_nodes(struct joining *j, struct hly_pmix_identity *id)
                 id->runs[id->nruns] = (struct hly_pmix_run){rank, node_of[rank]};
             id->nruns++;
         }
+        assert(id->nruns > 0);
         if (!pass)
             id->runs = malloc((size_t)id->nruns * sizeof id->runs[0]);
         if (!id->runs) {
@@ -387,7 +388,7 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id)
 {
     struct joining j = {.log = log, .deadline_ns = deadline_ns};
@@ -399,7 +400,7 @@ int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
 
     pmix_status_t status = PMIx_Init(&j.me, NULL, 0);
     if (status != PMIX_SUCCESS) {
-        hly_pmix_say(
+        hly_boot_say(
             log, 0,
             "cannot reach the launcher's PMIx server (PMIx_Init: %s): the launcher has ended, or "
             "this process has inherited the environment of another job; to let it run alone, start "
@@ -413,7 +414,7 @@ int hly_pmix_join(const struct hly_pmix_log *log, uint64_t deadline_ns,
     id->rank = (int)j.me.rank;
     int rc = exchange(&j, id);
     if (rc == HALAY_ENOMEM)
-        hly_pmix_say(log, 0, "out of memory while joining the job");
+        hly_boot_say(log, 0, "out of memory while joining the job");
     PMIx_Finalize(NULL, 0);
     call_finish(&j.fence);
     free(j.local);

@@ -22,7 +22,9 @@ TREE = {
     "transports/b/b.h": "",
     "tools/t/t.h": "",
     "tools/t/t.c": '#include "t.h"\n#include <halay/plan.h>\n',
-    "pmix/boot.c": "#include <pmix.h>\n#include <halay/halay.h>\n",
+    "boot/common/claim.h": "#include <halay/halay.h>\n",
+    "boot/a/a.c": '#include "../common/claim.h"\n',
+    "pmix/boot.c": '#include <pmix.h>\n#include <halay/halay.h>\n#include "../boot/common/claim.h"\n',
     "examples/e.c": "#include <halay/halay.h>\n",
     "tests/unit/t.c": '#include "core.h"\n#include "../../transports/a/a.h"\n',
 }
@@ -47,6 +49,7 @@ BREACHES = [
     ("tools/t/t.c", '#include "../../src/plan/prove.h"', "src/plan/prove.h"),
     ("tools/t/t.c", "#include <halay/none.h>", "in no folder that it may look in"),
     ("pmix/boot.c", '#include "../src/core.h"', "src/core.h"),
+    ("boot/a/a.c", '#include "../../src/core.h"', "src/core.h"),
     ("examples/e.c", '#include "../src/core.h"', "src/core.h"),
 ]
 # What a built library exports, and what has to be said of it.

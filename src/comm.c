@@ -308,6 +308,8 @@ int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns)
 {
     if (!comm || comm->magic != HLY_COMM_MAGIC || !deadline_ns)
         return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
     hly_lock(comm->context);
     comm->deadline_ns = deadline_ns;
     hly_unlock(comm->context);
@@ -318,6 +320,8 @@ int halay_comm_called(halay_comm_t *comm, int *called)
 {
     if (!comm || !called || comm->magic != HLY_COMM_MAGIC)
         return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
     hly_lock(comm->context);
     *called = comm->foreign_sequence > comm->next_sequence || comm->broken;
     hly_unlock(comm->context);
@@ -329,6 +333,8 @@ int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict)
     if (!comm || !verdict || verdict->size < sizeof(*verdict) ||
         (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
         return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
     hly_lock(comm->context);
     *verdict = (halay_verdict_t){.size = sizeof(*verdict), .rank = -1, .other = -1};
     if (comm->failed) {

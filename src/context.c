@@ -45,7 +45,7 @@ static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
 
 static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
-    const char *launcher, *remedy;
+    const char *plugin, *launcher, *remedy;
     const void *table;
     char reason[256];
     int announced, promised = 1;
@@ -54,17 +54,18 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         ctx->boot_ops = config->boot;
         return open_boot(ctx, config->boot_arg, why);
     }
-    announced = hly_launcher_announced(&launcher, &remedy);
+    announced = hly_launcher_announced(&plugin, &launcher, &remedy);
     if (announced == 1) {
         alone(ctx);
         return HALAY_OK;
     }
-    int rc = hly_plugin_load(ctx, "boot", "pmix", "halay_boot_v1_", &table, reason, sizeof(reason));
+    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v1_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))
             return open_boot(ctx, NULL, why);
-        snprintf(reason, sizeof(reason), "there is no PMIx server in the environment");
+        snprintf(reason, sizeof(reason), "there is no %s in the environment",
+                 strcmp(plugin, "pmix") ? "job" : "PMIx server");
     }
     ctx->boot_ops = NULL;
     snprintf(why->text, sizeof(why->text),
@@ -392,6 +393,8 @@ int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !counters ||
         counters->size < sizeof(*counters))
         return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
     hly_lock(context);
     *counters = context->counters;
     counters->size = sizeof(*counters);

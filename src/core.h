@@ -357,8 +357,9 @@ void hly_settings_show(halay_context_t *context);
 /* Finds a plug-in's table: kind "transport", "boot"; the reason goes to error. */
 int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
                     const char *symbol_prefix, const void **table, char *error, size_t error_bytes);
-/* Ranks that a launcher's environment promises, and who it is; 1 if there is no launcher. */
-int hly_launcher_announced(const char **launcher, const char **remedy);
+/* Ranks that a launcher's environment promises, who it is, and the bootstrap that finds them; 1 if
+ * there is no launcher. */
+int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
 /* ---------------------------------------------------------------- peer.c, channel.c */
 

@@ -218,6 +218,22 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     hly_engine_finish(slot->request, v.code);
 }
 
+/* Do peers still have to be told by this rank? After its call has returned nobody moves that on. */
+static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_link *busy = &comm->context->busy_peers;
+    for (const struct hly_link *l = busy->next; l != busy; l = l->next) {
+        const struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
+        for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
+            const struct hly_out *out = HLY_OF(o, struct hly_out, link);
+            if (out->kind == HLY_OUT_CONTROL && out->header.comm == comm->id &&
+                out->header.sequence == sequence)
+                return true;
+        }
+    }
+    return false;
+}
+
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
@@ -242,7 +258,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
     }
-    if (f->round == rounds || late)
+    if (late || (f->round == rounds && !has_to_tell(comm, slot->sequence)))
         conclude(comm, slot);
 }
 
@@ -360,8 +376,7 @@ void hly_fault_timers(halay_context_t *context)
                 f->absent_ns = UINT64_MAX;
                 name_the_absent(r->comm, slot);
             }
-            if (now >= f->deadline_ns)
-                hly_fault_progress(r->comm, slot);
+            hly_fault_progress(r->comm, slot);
         } else if (now >= r->deadline_ns) {
             struct hly_verdict_wire v;
             name_the_missing(r, &v);

@@ -60,11 +60,32 @@ static int number_in(const char *variable)
     return n > 0 && n < (1 << 28) ? (int)n : 0;
 }
 
+static bool given(const char *variable)
+{
+    const char *text = getenv(variable);
+    return text && *text;
+}
+
+/*
+ * Variables as torchrun, Kubernetes, Spark and Ray set them; the plug-in says what is wrong with
+ * them. One rank runs alone. torchrun may itself be a task of a launcher with PMIx, whose variables
+ * its workers then inherit: they are torchrun's ranks (docs/decisions/0008).
+ */
+static bool ranks_by_variables(void)
+{
+    const char *size = getenv("WORLD_SIZE"), *rank = getenv("RANK");
+    bool one = size && !strcmp(size, "1") && (!rank || !*rank || !strcmp(rank, "0"));
+    bool pmix = given("PMIX_RANK") && given("PMIX_NAMESPACE");
+    if (one || !(given("RANK") || given("WORLD_SIZE")))
+        return false;
+    return !pmix || (given("TORCHELASTIC_RUN_ID") && given("RANK") && given("WORLD_SIZE"));
+}
+
 /*
  * The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
  * PMIX_RANK alone promises nothing about the number of ranks: 0 means "ask PMIx".
  */
-int hly_launcher_announced(const char **launcher, const char **remedy)
+int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy)
 {
     static const struct {
         const char *must, *number, *launcher, *remedy;
@@ -82,6 +103,14 @@ int hly_launcher_announced(const char **launcher, const char **remedy)
     const char *none = getenv("HALAY_LAUNCHER"); /* "none": a program that a rank starts, alone */
     if (none && !strcmp(none, "none"))
         return 1;
+    *plugin = "pmix";
+    if (ranks_by_variables()) {
+        *plugin = "tcp";
+        *launcher = "the environment (RANK, WORLD_SIZE)";
+        *remedy = "check that all of Halay is installed, or set HALAY_LAUNCHER=none to run alone";
+        int n = number_in("WORLD_SIZE");
+        return n > 1 ? n : 0; /* 0: the plug-in says what is wrong */
+    }
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         int n = getenv(rows[i].must) ? number_in(rows[i].number) : 0;
         if (n > 1) {

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #if defined(__SSE__)
 #include <xmmintrin.h>
 #else
@@ -34,7 +37,8 @@ static int has_scalar(void)
 #if defined(__x86_64__)
 static int has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+    unsigned a, b, c = 0, d; /* not every compiler lets one ask for "f16c" by name */
+    return __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
 static int has_avx512(void)

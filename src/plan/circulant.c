@@ -14,6 +14,8 @@
  * allreduce, IN of a reduce-scatter in place. Otherwise they live in SCRATCH, which can be read
  * only as it was written, and a message carries one block.
  */
+#include <assert.h>
+
 #include "builder.h"
 
 struct circulant {
@@ -43,6 +45,7 @@ static uint32_t reader_of_block_0(const struct hly_builder *b, const struct circ
     }
     while (piece < c->skip[k + 1]) {
         k++;
+        assert(k < c->rounds);
     }
     return c->sent[k];
 }

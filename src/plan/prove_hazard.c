@@ -74,9 +74,9 @@ static int check_read(struct hazard *z, uint32_t index, const halay_operand_t *o
         if (result < 0) {
             return result;
         }
-        if (first == HLY_NONE || z->list[2 * first] != index) {
-            z->list[2 * z->entries] = index;
-            z->list[2 * z->entries + 1] = first;
+        if (first == HLY_NONE || z->list[2 * (size_t)first] != index) {
+            z->list[2 * (size_t)z->entries] = index;
+            z->list[2 * (size_t)z->entries + 1] = first;
             z->readers[cell] = z->entries++;
         }
     }
@@ -89,8 +89,9 @@ static int check_write(struct hazard *z, uint32_t index, const halay_operand_t *
         uint32_t cell = hly_cell(&z->memory, operand, i);
         int result = check_order(z, index, z->writer[cell], operand, i, 1);
 
-        for (uint32_t e = z->readers[cell]; result == 0 && e != HLY_NONE; e = z->list[2 * e + 1]) {
-            result = check_order(z, index, z->list[2 * e], operand, i, 1);
+        for (uint32_t e = z->readers[cell]; result == 0 && e != HLY_NONE;
+             e = z->list[2 * (size_t)e + 1]) {
+            result = check_order(z, index, z->list[2 * (size_t)e], operand, i, 1);
         }
         if (result < 0) {
             return result;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_client - a rank for the job tests: opens the PMIx bootstrap as its first argument says. Exits
- * with 0 if all was as expected; what it prints is compared by the scripts.
+ * job_client - a rank for the job tests: opens a bootstrap (JOB_BOOT=tcp, else PMIx) as its first
+ * argument says. Exits with 0 if all was as expected; what it prints is compared by the scripts.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -15,7 +15,7 @@
 
 #include <halay/boot.h>
 
-extern const halay_boot_ops_t halay_boot_v1_pmix;
+extern const halay_boot_ops_t halay_boot_v1_pmix, halay_boot_v1_tcp;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
 
@@ -29,7 +29,7 @@ extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs)
 
 enum { EPOCHS = 1000 };
 
-static const halay_boot_ops_t *const ops = &halay_boot_v1_pmix;
+static const halay_boot_ops_t *ops = &halay_boot_v1_pmix;
 static char last_log[1024];
 
 static void keep_log(void *arg, int level, const char *text)
@@ -205,7 +205,9 @@ static int end(const char *how)
 
 int main(int argc, char **argv)
 {
-    const char *what = argc > 1 ? argv[1] : "info";
+    const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
+    if (by && !strcmp(by, "tcp"))
+        ops = &halay_boot_v1_tcp;
     if (!strcmp(what, "info"))
         return info();
     if (!strcmp(what, "children"))

@@ -58,6 +58,8 @@ static void fork_child(struct rank *r)
                 halay_allreduce(&x, &y, 1, HALAY_INT32, HALAY_SUM, r->world) == HALAY_EFORKED &&
                 halay_barrier(r->world) == HALAY_EFORKED &&
                 halay_context_progress(r->context, 0) == HALAY_EFORKED &&
+                halay_comm_set_deadline(r->world, 1) == HALAY_EFORKED &&
+                halay_comm_called(r->world, &y) == HALAY_EFORKED &&
                 halay_finalize(r->context) == HALAY_EFORKED;
             _exit(ok ? 0 : 1);
         }

@@ -178,6 +178,12 @@ static void run_flood(struct end *end)
     }
     EXPECT(end, result == HALAY_EAGAIN, "%u messages went into a queue nobody reads: %d", sent,
            result);
+    /* Nobody reads before all are full: who drains could be faster than who fills. */
+    atomic_fetch_add(&end->world->shared[ENDS_MAX], 1);
+    while (atomic_load(&end->world->shared[ENDS_MAX]) < (unsigned)end->world->n &&
+           alive(end, "the others' full queues")) {
+        sleep_ms(1);
+    }
     for (uint32_t i = 0; i < more; i++, sent++) {
         end_message_now(end, right, NUMBERS - more + i, 40, 0);
     }
@@ -239,7 +245,7 @@ static void run_ping_pong(struct end *end)
         if (!(end->rank & 1)) {
             end_message_now(end, other, i, 16 + i % 100, 0);
         }
-        EXPECT(end, now_ns() - began < 20000 * MS, "%u rounds took more than 20 s", i);
+        EXPECT(end, now_ns() - began < 100000 * MS, "%u rounds took more than 100 s", i);
         if (!alive(end, "ping-pong")) {
             break;
         }

@@ -5,6 +5,9 @@
  * even where a launcher has started this program.
  */
 #define _GNU_SOURCE
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -100,7 +103,10 @@ void hly_info_processor(int accepted)
              __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                  __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"),
              accepted);
-    show_isa("avx2", __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"), accepted);
+    unsigned a, b, c = 0, d;
+    show_isa("avx2",
+             __builtin_cpu_supports("avx2") && __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C),
+             accepted);
 #endif
     show_isa("scalar", 1, accepted);
 }

@@ -153,7 +153,8 @@ static int collect_ranks(struct hly_job *job)
             waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
             info.si_pid != r->pid)
             continue;
-        r->ended = fresh[rank] = 1;
+        fresh[rank] = 1;
+        r->ended = 1;
         r->status = info.si_code == CLD_EXITED
                         ? info.si_status << 8
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
@@ -226,6 +227,7 @@ static pid_t parent_of(const char *pid)
         return 0;
     text[n] = '\0';
     const char *after = strrchr(text, ')'); /* the name before it may have any character in it */
+    /* NOLINTNEXTLINE(cert-err34-c): the kernel has written it */
     return after && sscanf(after, ") %c %d", &state, &parent) == 2 ? parent : 0;
 }
 
@@ -243,7 +245,7 @@ static void visit_orphans(struct hly_job *job, int number)
         if (!isdigit((unsigned char)entry->d_name[0]) ||
             parent_of(entry->d_name) != job->spawner->self)
             continue;
-        pid_t pid = (pid_t)atoi(entry->d_name);
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
         if (!is_rank(job, pid) && waitpid(pid, NULL, WNOHANG) == 0 && number)
             kill(pid, number);
     }

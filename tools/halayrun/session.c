@@ -54,6 +54,7 @@ static int abandoned(int tmp, const char *name)
 {
     struct stat info;
     int uid, pid, end = 0, free_lock;
+    /* NOLINTNEXTLINE(cert-err34-c): any number is only asked about; the owner is looked at, too */
     if (sscanf(name, "halayrun-%d-%d-%n", &uid, &pid, &end) != 2 || !end || uid != (int)geteuid() ||
         pid < 2)
         return 0;

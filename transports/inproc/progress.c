@@ -139,6 +139,7 @@ static void copy(struct item *item, uint8_t *to, size_t bytes, bool from_the_end
     if (bytes > 0) {
         size_t at = from_the_end ? item->high : item->low;
 
+        assert(to != NULL);
         memcpy(to + at, item->payload + at, bytes);
     }
     if (!from_the_end) {

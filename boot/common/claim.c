@@ -5,7 +5,7 @@
  * The environment that makes a process a rank is inherited by all its children. A child that joined
  * as its parent's rank would wait for ever in an exchange that the parent has already left, or
  * steal the parent's place in it. So a rank listens on an abstract socket named after its identity,
- * before it talks to PMIx at all; whoever finds the name taken is not the rank. The name goes when
+ * before it talks to anyone; whoever finds the name taken is not the rank. The name goes when
  * its holder dies.
  */
 #define _GNU_SOURCE
@@ -19,9 +19,9 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "identity.h"
+#include "claim.h"
 
-void hly_pmix_say(const struct hly_pmix_log *log, int level, const char *format, ...)
+void hly_boot_say(const struct hly_boot_log *log, int level, const char *format, ...)
 {
     char text[768];
     va_list args;
@@ -42,7 +42,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
-void hly_pmix_hash(const char *const strings[], int n, uint8_t hash[16])
+void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16])
 {
     uint64_t a = 0xcbf29ce484222325ull, b = 0x9e3779b97f4a7c15ull;
     for (int i = 0; i < n; i++) {
@@ -55,18 +55,6 @@ void hly_pmix_hash(const char *const strings[], int n, uint8_t hash[16])
     a = mix(a);
     memcpy(hash, &a, 8);
     memcpy(hash + 8, &b, 8);
-}
-
-const char *hly_pmix_server(void)
-{
-    static const char *const names[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
-                                        "PMIX_SERVER_URI21", "PMIX_SERVER_URI2", "PMIX_SERVER_URI"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
-            return value;
-    }
-    return NULL;
 }
 
 /* Who listens on the name, or 0. */
@@ -84,14 +72,14 @@ static pid_t holder(const struct sockaddr_un *name, socklen_t bytes)
     return cred.pid;
 }
 
-static int refuse(const struct hly_pmix_log *log, const char *rank, pid_t pid)
+static int refuse(const struct hly_boot_log *log, const char *rank, pid_t pid)
 {
     char who[64] = "another process of this node";
     if (pid == getpid())
         snprintf(who, sizeof who, "another copy of this library in this process");
     else if (pid > 0)
         snprintf(who, sizeof who, "process %d of this node", (int)pid);
-    hly_pmix_say(
+    hly_boot_say(
         log, 0,
         "this process (pid %d) has the environment of rank %s, but %s is that rank already: a "
         "program that a rank starts inherits the rank's environment; to let it run alone, start it "
@@ -100,13 +88,12 @@ static int refuse(const struct hly_pmix_log *log, const char *rank, pid_t pid)
     return HALAY_ESTATE;
 }
 
-int hly_pmix_claim(const struct hly_pmix_log *log, const char *nspace, const char *rank, int *fd)
+int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], int n_names,
+                   const char *rank, int *fd)
 {
-    const char *server = hly_pmix_server();
-    const char *parts[3] = {nspace, rank, server ? server : ""};
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     uint8_t hash[16];
-    hly_pmix_hash(parts, 3, hash);
+    hly_boot_hash(names, n_names, hash);
     int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "halay-rank-");
     for (int i = 0; i < 16; i++)
         n += snprintf(name.sun_path + 1 + n, sizeof name.sun_path - 1 - (size_t)n, "%02x", hash[i]);
@@ -123,7 +110,7 @@ int hly_pmix_claim(const struct hly_pmix_log *log, const char *nspace, const cha
         close(s);
     if (error == EADDRINUSE)
         return refuse(log, rank, holder(&name, bytes));
-    hly_pmix_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
+    hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
                  strerror(error));
     return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * boot_tcp.c - the bootstrap from variables and over TCP: the table, and its process-wide object.
+ *
+ * Invariant: who this process is does not change while it lives, so the others are met once, and
+ * opens after the first are new epochs of the same identity and talk to no one. `self.phase` is
+ * taken by compare-and-swap and guards everything else in `self`.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tcp.h"
+
+enum phase { CLOSED = 0, BUSY, OPEN };
+
+struct halay_boot {
+    _Atomic int phase;
+    _Atomic int owner; /* the process that this object is true for; 0 before the first open */
+    bool joined;
+    int claim_fd;
+    uint64_t epoch;
+    struct hly_tcp_identity id;
+};
+
+static struct halay_boot self = {.claim_fd = -1};
+
+uint64_t hly_tcp_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int hly_tcp_random(const struct hly_boot_log *log, void *bytes, size_t n)
+{
+    if (getrandom(bytes, n, 0) == (ssize_t)n)
+        return HALAY_OK;
+    hly_boot_say(log, 0, "no random bytes for the rendezvous: %s", strerror(errno));
+    return HALAY_EBOOT;
+}
+
+const char *hly_tcp_who(const struct hly_tcp_hello *hello, char text[128])
+{
+    snprintf(text, 128, "rank %u (pid %u on %s)", hello->rank, hello->pid, hello->host);
+    return text;
+}
+
+void hly_tcp_hello_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
+                       const struct hly_tcp_hello *hello, uint8_t mac[32])
+{
+    struct hly_piece pieces[3] = {
+        {"hello", 5}, {greeting, sizeof *greeting}, {hello, offsetof(struct hly_tcp_hello, mac)}};
+    hly_mac(v->secret_key, pieces, 3, mac);
+}
+
+void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
+                        const struct hly_tcp_hello *hello, const struct hly_tcp_answer *answer,
+                        const uint8_t digest[32], uint8_t mac[32])
+{
+    struct hly_piece pieces[5] = {{"answer", 6},
+                                  {greeting, sizeof *greeting},
+                                  {hello, sizeof *hello},
+                                  {answer, offsetof(struct hly_tcp_answer, mac)},
+                                  {digest, 32}};
+    hly_mac(v->secret_key, pieces, 5, mac);
+}
+
+#define TEXT_(x) #x
+#define TEXT(x)  TEXT_(x)
+
+static void describe(struct hly_tcp *tcp)
+{
+    struct hly_tcp_hello *me = &tcp->self;
+    struct stat net;
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    me->magic = HLY_TCP_MAGIC;
+    me->version = HLY_TCP_VERSION;
+    me->bytes = sizeof *me;
+    memcpy(me->key, tcp->v->key, sizeof me->key);
+    me->rank = (uint32_t)tcp->v->rank;
+    me->nranks = (uint32_t)tcp->v->nranks;
+    me->pid = (uint32_t)getpid();
+    if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
+        strcpy(me->host, "unknown");
+    /* Which machine, and which network namespace of it: nothing on a node goes across either. */
+    if (!file || fscanf(file, "%39s", me->machine) != 1)
+        snprintf(me->machine, sizeof me->machine, "%.39s", me->host);
+    if (file)
+        fclose(file);
+    if (stat("/proc/self/ns/net", &net) == 0)
+        me->netns = net.st_ino;
+    strcpy(me->library,
+           TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
+}
+
+static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
+                uint64_t deadline_ns, struct hly_tcp_identity *id)
+{
+    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_tcp_now_ns()};
+    memset(id, 0, sizeof *id);
+    tcp.end_ns = tcp.begin_ns + deadline_ns;
+    id->rank = v->rank;
+    id->nranks = v->nranks;
+    describe(&tcp);
+    return v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
+}
+
+/* The first open: claims the identity, then meets the others. Only one thread is in here. */
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
+{
+    struct hly_tcp_variables v;
+    int announced;
+    if (!hly_tcp_announced(&announced)) {
+        hly_boot_say(log, 0,
+                     "neither RANK nor WORLD_SIZE is in the environment: start the program with "
+                     "torchrun or halayrun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+        return HALAY_EBOOT;
+    }
+    int rc = hly_tcp_variables(log, &v);
+    if (rc)
+        return rc;
+    const char *names[3] = {"tcp", v.claim, v.rank_text};
+    rc = hly_boot_claim(log, names, 3, v.rank_text, &self.claim_fd);
+    if (rc)
+        return rc;
+    rc = meet(log, &v, deadline_ns, &self.id);
+    explicit_bzero(&v, sizeof v);
+    self.joined = rc == HALAY_OK;
+    if (rc) {
+        close(self.claim_fd);
+        self.claim_fd = -1;
+    }
+    return rc;
+}
+
+static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
+{
+    const struct hly_tcp_identity *id = &boot->id;
+    info->rank = id->rank;
+    info->nranks = id->nranks;
+    info->local_rank = id->local_rank;
+    info->local_nranks = id->local_nranks;
+    info->node = id->node;
+    info->nnodes = id->nnodes;
+    info->epoch = boot->epoch;
+    memcpy(info->job, id->job, sizeof info->job);
+    memcpy(info->secret, id->secret, sizeof info->secret);
+    snprintf(info->host, sizeof info->host, "%s", id->hosts[id->node]);
+    snprintf(info->launcher, sizeof info->launcher,
+             getenv("TORCHELASTIC_RUN_ID") ? "tcp (torchrun)" : "tcp");
+}
+
+static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,
+                    halay_boot_info_t *info, halay_boot_t **boot)
+{
+    struct hly_boot_log log = {fn, log_arg};
+    int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&self.owner);
+    (void)arg;
+    if (!info || !boot || info->size < sizeof *info || !deadline_ns)
+        return HALAY_EINVAL;
+    if (owner && owner != pid) {
+        hly_boot_say(&log, 0,
+                     "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
+                     "rank itself: only the rank may open Halay",
+                     pid, self.id.rank, owner);
+        return HALAY_ESTATE;
+    }
+    if (!atomic_compare_exchange_strong(&self.phase, &idle, BUSY)) {
+        hly_boot_say(&log, 0,
+                     "initialised twice: this process holds the job open already; finalize the "
+                     "first context before making another");
+        return HALAY_ESTATE;
+    }
+    int rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns);
+    if (rc) {
+        atomic_store(&self.phase, CLOSED);
+        return rc;
+    }
+    self.epoch++;
+    fill(&self, info);
+    *boot = &self;
+    atomic_store(&self.owner, pid);
+    atomic_store(&self.phase, OPEN);
+    return HALAY_OK;
+}
+
+static int tcp_get(const halay_boot_t *boot, int rank, int *node, char *host)
+{
+    const struct hly_tcp_identity *id = &boot->id;
+    if (rank < 0 || rank >= id->nranks)
+        return HALAY_EINVAL;
+    int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
+    while (high - low > 1) {
+        int middle = low + (high - low) / 2;
+        if (id->runs[middle].first <= rank)
+            low = middle;
+        else
+            high = middle;
+    }
+    int n = id->runs[low].node;
+    assert(n >= 0 && n < id->nnodes);
+    if (node)
+        *node = n;
+    if (host)
+        memcpy(host, id->hosts[n], HLY_TCP_HOST_BYTES);
+    return HALAY_OK;
+}
+
+static int tcp_join(halay_boot_t *boot, const char *address)
+{
+    (void)boot;
+    (void)address;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void tcp_close(halay_boot_t *boot)
+{
+    if (!boot)
+        return;
+    assert(boot == &self);
+    int open = OPEN;
+    int closed = atomic_compare_exchange_strong(&self.phase, &open, CLOSED);
+    assert(closed);
+    (void)closed;
+}
+
+HALAY_API extern const halay_boot_ops_t halay_boot_v1_tcp;
+const halay_boot_ops_t halay_boot_v1_tcp = {
+    .size = sizeof(halay_boot_ops_t),
+    .name = "tcp",
+    .probe = hly_tcp_announced,
+    .open = tcp_open,
+    .get = tcp_get,
+    .join = tcp_join,
+    .close = tcp_close,
+};

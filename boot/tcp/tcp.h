@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tcp.h - the rendezvous over TCP: its settings, what goes over the wire, and what comes out of it.
+ * Inside boot/tcp/ only. docs/decisions/0008.
+ *
+ * Rank 0 listens and speaks first, so that no stranger on a probed port is sent anything:
+ *   rank 0 -> rank r   greeting
+ *   rank r -> rank 0   hello, proving the secret against the greeting's challenge
+ *   rank 0 -> rank r   answer, proving it against the hello's, and a payload: the table, or a text
+ *                      that says why there is no job
+ */
+#ifndef HALAY_BOOT_TCP_H
+#define HALAY_BOOT_TCP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <halay/boot.h>
+
+#include "../common/claim.h"
+
+#define HLY_TCP_MAGIC 0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
+
+enum {
+    HLY_TCP_VERSION = 1,
+    HLY_TCP_RANKS_MAX = 65536,
+    HLY_TCP_HOST_BYTES = 64,
+    HLY_TCP_PORT_OFFSET = 101, /* the first port tried is MASTER_PORT + this */
+    HLY_TCP_PORTS = 16,
+    HLY_TCP_TEXT_BYTES = 1024
+};
+
+struct hly_tcp_variables {
+    char address[256]; /* of rank 0 */
+    char claim[768];   /* all that names the job, as this process has it */
+    char rank_text[16], port_text[8];
+    int port, ports[HLY_TCP_PORTS], nports;
+    int rank, nranks;
+    bool has_secret;
+    uint8_t secret_key[32]; /* of HALAY_SECRET, or of nothing */
+    uint8_t key[16];        /* tells this job's rendezvous from another's */
+};
+
+struct hly_tcp_greeting {
+    uint64_t magic;
+    uint32_t version, has_secret;
+    uint8_t key[16], challenge[16];
+};
+
+struct hly_tcp_hello {
+    uint64_t magic;
+    uint32_t version, bytes;
+    uint8_t key[16], challenge[16];
+    uint32_t rank, nranks, pid, zero;
+    uint64_t left_ns; /* until this rank's deadline */
+    uint64_t netns;   /* with machine: two ranks share a node if they have the same */
+    char machine[40];
+    char host[HLY_TCP_HOST_BYTES];
+    char library[24];
+    uint8_t mac[32];
+};
+
+struct hly_tcp_answer {
+    uint64_t magic;
+    uint32_t version, joined; /* joined: the payload is the table; else a text */
+    uint32_t bytes, zero;     /* of the payload */
+    uint32_t nnodes, nruns;
+    uint8_t job[16];
+    uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
+    uint8_t mac[32];
+};
+_Static_assert(sizeof(struct hly_tcp_greeting) == 48 && sizeof(struct hly_tcp_hello) == 240 &&
+                   sizeof(struct hly_tcp_answer) == 96,
+               "no padding on the wire");
+
+/* The ranks from `first` up to the next run's first are on `node`. */
+struct hly_tcp_run {
+    int32_t first, node;
+};
+
+struct hly_tcp_identity {
+    int rank, nranks, local_rank, local_nranks, node, nnodes, nruns;
+    uint8_t job[16], secret[16];
+    struct hly_tcp_run *runs;
+    char (*hosts)[HLY_TCP_HOST_BYTES]; /* nnodes of them */
+};
+
+struct hly_tcp {
+    const struct hly_boot_log *log;
+    const struct hly_tcp_variables *v;
+    uint64_t begin_ns, end_ns; /* of the monotonic clock */
+    struct hly_tcp_hello self; /* what this rank says of itself; its proof is made for each send */
+};
+
+struct hly_sha {
+    uint32_t state[8];
+    uint64_t bytes;
+    uint8_t data[64];
+};
+
+struct hly_piece {
+    const void *data;
+    size_t bytes;
+};
+
+void hly_sha_init(struct hly_sha *sha);
+void hly_sha_add(struct hly_sha *sha, const void *data, size_t bytes);
+void hly_sha_end(struct hly_sha *sha, uint8_t digest[32]);
+void hly_mac(const uint8_t key[32], const struct hly_piece *pieces, int n, uint8_t mac[32]);
+int hly_mac_equal(const uint8_t a[32], const uint8_t b[32]); /* in constant time */
+
+/* Whether the environment has any of the variables. *announced: WORLD_SIZE, or 1. */
+int hly_tcp_announced(int *announced);
+/* Reads and checks the variables. HALAY_EBOOT, logged with variable and remedy. */
+int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *v);
+
+uint64_t hly_tcp_now_ns(void);
+int hly_tcp_random(const struct hly_boot_log *log, void *bytes, size_t n);
+/* "rank 3 (pid 7 on host)" */
+const char *hly_tcp_who(const struct hly_tcp_hello *hello, char text[128]);
+
+void hly_tcp_hello_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
+                       const struct hly_tcp_hello *hello, uint8_t mac[32]);
+/* digest: of the payload */
+void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
+                        const struct hly_tcp_hello *hello, const struct hly_tcp_answer *answer,
+                        const uint8_t digest[32], uint8_t mac[32]);
+
+/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns and bytes. HALAY_ENOMEM. */
+int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
+                        struct hly_tcp_answer *answer, char **table);
+/* The table -> *id, all but rank and nranks, which are read. HALAY_ENOMEM, HALAY_EBOOT (no table).
+ */
+int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,
+                       const char *table, struct hly_tcp_identity *id);
+
+/* Rank 0's part and that of the others. Fill *id. Logged. */
+int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id);
+int hly_tcp_guest(struct hly_tcp *tcp, struct hly_tcp_identity *id);
+
+/*
+ * Is there a rendezvous of this job at this address? Waits at most until until_ns. The connection,
+ * greeted and non-blocking, or -1; why[200] says then what is there instead.
+ */
+struct addrinfo;
+int hly_tcp_knock(const struct hly_tcp *tcp, const struct addrinfo *at, int port, uint64_t until_ns,
+                  struct hly_tcp_greeting *greeting, char *why);
+/* Says hello over a greeted connection, which it closes, and fills *id from the answer. */
+int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_tcp_greeting *greeting,
+                 struct hly_tcp_identity *id);
+
+#endif

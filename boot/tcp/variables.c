@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * variables.c - what torchrun, a Kubernetes operator, Spark or Ray say in the environment, checked
+ * before anything is sent. HALAY_RENDEZVOUS=host:port takes the place of MASTER_ADDR and
+ * MASTER_PORT.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tcp.h"
+
+#define ALONE "; to run this process alone, set HALAY_LAUNCHER=none"
+
+static const char *value_of(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+/* -1: no number from 0 to max. */
+static int number(const char *text, int max)
+{
+    long n = 0;
+    for (const char *c = text; c && *c; c++) {
+        if (*c < '0' || *c > '9' || c - text > 8)
+            return -1;
+        n = n * 10 + (*c - '0');
+    }
+    return text && *text && n <= max ? (int)n : -1;
+}
+
+int hly_tcp_announced(int *announced)
+{
+    const char *none = getenv("HALAY_LAUNCHER");
+    int n = number(value_of("WORLD_SIZE"), HLY_TCP_RANKS_MAX);
+    *announced = 1;
+    if (none && !strcmp(none, "none"))
+        return 0;
+    if (n > 1)
+        *announced = n;
+    return value_of("RANK") || value_of("WORLD_SIZE");
+}
+
+static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
+{
+    const char *rank = value_of("RANK"), *size = value_of("WORLD_SIZE");
+    const char *local = value_of("LOCAL_RANK"), *local_size = value_of("LOCAL_WORLD_SIZE");
+    if (!rank || !size) {
+        hly_boot_say(log, 0,
+                     "%s is set, but %s is not: the launcher (torchrun, or a Kubernetes, Spark or "
+                     "Ray job) has to set both" ALONE,
+                     rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
+        return HALAY_EBOOT;
+    }
+    v->nranks = number(size, HLY_TCP_RANKS_MAX);
+    v->rank = number(rank, HLY_TCP_RANKS_MAX);
+    if (v->nranks < 1) {
+        hly_boot_say(log, 0, "WORLD_SIZE is '%.40s': it takes a number from 1 to %d" ALONE, size,
+                     HLY_TCP_RANKS_MAX);
+        return HALAY_EBOOT;
+    }
+    if (v->rank < 0 || v->rank >= v->nranks) {
+        hly_boot_say(log, 0,
+                     "RANK is '%.40s': with WORLD_SIZE=%d it takes a number from 0 to %d" ALONE,
+                     rank, v->nranks, v->nranks - 1);
+        return HALAY_EBOOT;
+    }
+    int nlocal = local_size ? number(local_size, v->nranks) : v->nranks;
+    int mine = local ? number(local, v->nranks) : 0;
+    if (nlocal < 1 || mine < 0 || mine >= nlocal) {
+        hly_boot_say(log, 0,
+                     "LOCAL_RANK is '%.40s' and LOCAL_WORLD_SIZE '%.40s': with WORLD_SIZE=%d they "
+                     "take numbers, the first less than the second, which is at most %d" ALONE,
+                     local ? local : "", local_size ? local_size : "", v->nranks, v->nranks);
+        return HALAY_EBOOT;
+    }
+    snprintf(v->rank_text, sizeof v->rank_text, "%d", v->rank);
+    return HALAY_OK;
+}
+
+/* "host:port" or "[::1]:port" */
+static int split(const char *text, struct hly_tcp_variables *v)
+{
+    const char *colon = strrchr(text, ':');
+    size_t bytes = colon ? (size_t)(colon - text) : 0;
+    if (bytes > 2 && text[0] == '[' && colon[-1] == ']') {
+        text++;
+        bytes -= 2;
+    } else if (colon && memchr(text, ':', bytes)) {
+        return 0;
+    }
+    if (!bytes || bytes >= sizeof v->address)
+        return 0;
+    memcpy(v->address, text, bytes);
+    v->address[bytes] = '\0';
+    v->port = number(colon + 1, 65535);
+    return v->port > 0;
+}
+
+static int where_is_it(const struct hly_boot_log *log, struct hly_tcp_variables *v)
+{
+    const char *place = value_of("HALAY_RENDEZVOUS");
+    const char *address = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
+    if (place) {
+        if (!split(place, v)) {
+            hly_boot_say(log, 0,
+                         "HALAY_RENDEZVOUS is '%.80s': it takes host:port, the host being rank "
+                         "0's (an IPv6 address in brackets)",
+                         place);
+            return HALAY_EBOOT;
+        }
+        v->ports[0] = v->port;
+        v->nports = 1;
+        return HALAY_OK;
+    }
+    if (!address || !port) {
+        hly_boot_say(log, 0,
+                     "RANK and WORLD_SIZE (%d) are set, but %s is not, so rank 0 cannot be found: "
+                     "set MASTER_ADDR and MASTER_PORT (torchrun does), or HALAY_RENDEZVOUS=host:"
+                     "port, to rank 0's host and the same port on all ranks" ALONE,
+                     v->nranks, address ? "MASTER_PORT" : "MASTER_ADDR");
+        return HALAY_EBOOT;
+    }
+    v->port = number(port, 65535);
+    if (v->port < 1 || strlen(address) >= sizeof v->address) {
+        hly_boot_say(log, 0,
+                     "MASTER_ADDR is '%.80s' and MASTER_PORT '%.40s': they take the host of rank 0 "
+                     "and a number from 1 to 65535",
+                     address, port);
+        return HALAY_EBOOT;
+    }
+    strcpy(v->address, address);
+    for (int k = 0; k < HLY_TCP_PORTS; k++) {
+        int p = v->port + HLY_TCP_PORT_OFFSET + k;
+        v->ports[k] = p > 65535 ? p - 65535 + 1023 : p;
+    }
+    v->nports = HLY_TCP_PORTS;
+    return HALAY_OK;
+}
+
+int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *v)
+{
+    const char *run = value_of("TORCHELASTIC_RUN_ID");
+    const char *restart = value_of("TORCHELASTIC_RESTART_COUNT");
+    const char *secret = value_of("HALAY_SECRET");
+    struct hly_sha sha;
+    memset(v, 0, sizeof *v);
+    int rc = who_am_i(log, v);
+    if (!rc && v->nranks > 1)
+        rc = where_is_it(log, v);
+    if (rc)
+        return rc;
+    snprintf(v->port_text, sizeof v->port_text, "%d", v->port);
+    /* Not the address, which may differ (a service's name here, localhost there), nor the size,
+     * which rank 0 compares. */
+    const char *key[4] = {"halay tcp", v->port_text, run ? run : "", restart ? restart : ""};
+    hly_boot_hash(key, 4, v->key);
+    snprintf(v->claim, sizeof v->claim, "%s %d %d %.200s %.20s", v->address, v->port, v->nranks,
+             run ? run : "", restart ? restart : "");
+    v->has_secret = secret != NULL;
+    hly_sha_init(&sha);
+    hly_sha_add(&sha, "halay secret:", 13);
+    hly_sha_add(&sha, secret ? secret : "", secret ? strlen(secret) : 0);
+    hly_sha_end(&sha, v->secret_key);
+    return HALAY_OK;
+}

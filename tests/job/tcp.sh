@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Jobs by variables: one identity, the library over it, epochs, children; nothing stays connected.
+# shellcheck source-path=SCRIPTDIR source=tcp_lib.sh
+. "$(dirname "$0")/tcp_lib.sh"
+for n in 1 2 4 8; do
+    job $n JOB_BOOT=tcp "$JOB_CLIENT" info
+    cat out.* >out
+    [ "$(wc -l <out)" = $n ] || fail "$n ranks: not $n lines"
+    [ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "$n ranks see different jobs"
+    says out "^$n ranks on 1 nodes, tcp, job=[0-9a-f]\{32\} secret=[0-9a-f]\{32\} 0@0:$(hostname)"
+    for ((r = 0; r < n; r++)); do says out.$r "| rank $r local $r of $n node 0$"; done
+    ! grep -q '=0\{32\}' out || fail "no secret or no name"
+    sed -n '1s/.*\(job=[0-9a-f]* secret=[0-9a-f]*\).*/\1/p' out >>seen
+    rm out.* err.*
+done
+# With a secret of the user's, and at a place of the user's.
+job 2 JOB_BOOT=tcp HALAY_SECRET=open-sesame "$JOB_CLIENT" info
+sed -n 's/.*\(job=[0-9a-f]* secret=[0-9a-f]*\).*/\1/p' out.0 >>seen
+job 2 JOB_BOOT=tcp HALAY_SECRET=open-sesame HALAY_RENDEZVOUS="localhost:$((port + 150))" MASTER_ADDR= \
+    TORCHELASTIC_RUN_ID=mine TORCHELASTIC_RESTART_COUNT=1 "$JOB_CLIENT" info
+says out.1 "2 ranks on 1 nodes, tcp (torchrun), "
+[ "$(sed 's/ |.*//' out.* | sort -u | wc -l)" = 1 ] || fail "two ranks see different jobs"
+sed -n 's/.*\(job=[0-9a-f]* secret=[0-9a-f]*\).*/\1/p' out.0 >>seen
+[ "$(cut -d' ' -f1 seen | sort -u | wc -l)" = 6 ] || fail "jobs share their names"
+[ "$(cut -d' ' -f2 seen | sort -u | wc -l)" = 6 ] || fail "jobs share their secrets"
+
+job 2 JOB_BOOT=tcp "$JOB_CLIENT" children
+says err.1 "is that rank already"
+says err.1 "was forked from rank 1"
+
+for n in 1 2 4; do
+    job $n "$JOB_RANK"
+    for ((r = 0; r < n; r++)); do says out.$r "^rank $r of $n, $([ $n = 1 ] && echo alone || echo tcp), "; done
+done
+# PMIx comes before variables that were left over, but not before torchrun as a task of its launcher.
+run "$HALAYRUN" -np 2 env RANK=0 WORLD_SIZE=7 "$JOB_RANK"
+expect 0 "halayrun with RANK set"
+says out "^rank 1 of 2, pmix (halayrun), "
+run "$HALAYRUN" -np 1 env RANK=2 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=mine "$JOB_RANK"
+says err "RANK is '2': with WORLD_SIZE=2"
+# Two jobs at once whose ports overlap: 101 to 116 above 1000 and above 1001.
+begin a0 0 2 "$JOB_RANK"
+begin b0 0 2 MASTER_PORT=$((port + 1)) "$JOB_RANK"
+begin b1 1 2 MASTER_PORT=$((port + 1)) "$JOB_RANK"
+begin a1 1 2 "$JOB_RANK"
+await
+for name in a0 a1 b0 b1; do ended $name 0; done
+
+# Once they have met, the only socket left is the claim on the rank.
+begin 0 0 2 JOB_BOOT=tcp "$JOB_CLIENT" end sleep
+begin 1 1 2 JOB_BOOT=tcp "$JOB_CLIENT" end sleep
+only_the_claim() {
+    for r in 0 1; do
+        [ "$(find "/proc/${pids[$r]}/fd" -lname 'socket:*' | wc -l)" = 1 ] || return 1
+    done
+}
+until_true only_the_claim
+! listens $((port + 101)) || fail "rank 0 still listens"
+{ kill -KILL "${pids[0]}" "${pids[1]}" && await; } 2>/dev/null
+nothing_left

@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The pieces of the TCP rendezvous that a job on one node does not reach: SHA-256 and HMAC against
+ * the published vectors, and the table of nodes, against a count by hand, for many shapes; tables
+ * that are cut or changed are refused or stay in bounds.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../../boot/tcp/tcp.h"
+
+#define CHECK(c)                                                                                   \
+    do {                                                                                           \
+        if (!(c)) {                                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void check_hex(const uint8_t digest[32], const char *expected)
+{
+    char text[65];
+    for (int i = 0; i < 32; i++)
+        snprintf(text + 2 * i, 3, "%02x", digest[i]);
+    CHECK(!strcmp(text, expected));
+}
+
+static void sha_of(const void *data, size_t bytes, const char *expected)
+{
+    struct hly_sha sha;
+    uint8_t digest[32];
+    hly_sha_init(&sha);
+    hly_sha_add(&sha, data, bytes / 3); /* in two pieces */
+    hly_sha_add(&sha, (const char *)data + bytes / 3, bytes - bytes / 3);
+    hly_sha_end(&sha, digest);
+    check_hex(digest, expected);
+}
+
+/* FIPS 180-4's examples, and RFC 4231's first two cases of HMAC (keys filled with zeros). */
+static void vectors(void)
+{
+    static char million[1000000];
+    uint8_t key[32] = {0}, mac[32], other[32];
+    memset(million, 'a', sizeof million);
+    sha_of("", 0, "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+    sha_of("abc", 3, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    sha_of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56,
+           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+    sha_of(million, sizeof million,
+           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+    memset(key, 0x0b, 20);
+    hly_mac(key, (struct hly_piece[]){{"Hi ", 3}, {"There", 5}}, 2, mac);
+    check_hex(mac, "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+    memset(key, 0, sizeof key);
+    memcpy(key, "Jefe", 4);
+    hly_mac(key, (struct hly_piece[]){{"what do ya want for nothing?", 28}}, 1, mac);
+    check_hex(mac, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+    for (int bit = 0; bit < 256; bit++) {
+        memcpy(other, mac, sizeof mac);
+        CHECK(hly_mac_equal(mac, other));
+        other[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        CHECK(!hly_mac_equal(mac, other));
+    }
+}
+
+/* Which host rank r of n is on, in one of the shapes. */
+static int host_of(int shape, int r, int n)
+{
+    switch (shape) {
+    case 0:
+        return 0; /* one node */
+    case 1:
+        return r; /* a rank a node */
+    case 2:
+        return r / 8; /* filled node by node */
+    case 3:
+        return r % (n < 8 ? 2 : 8); /* dealt out */
+    case 4:
+        return (n - 1 - r) / 3; /* backwards */
+    default:
+        return (int)((unsigned)r * 2654435761u >> 28); /* anyhow */
+    }
+}
+
+/* Hosts 2k and 2k+1 are one machine with two network namespaces. */
+static struct hly_tcp_hello *hellos_of(int shape, int n)
+{
+    struct hly_tcp_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
+    CHECK(hellos);
+    for (int r = 0; r < n; r++) {
+        int host = host_of(shape, r, n);
+        snprintf(hellos[r].machine, sizeof hellos[r].machine, "machine-%d", host / 2);
+        hellos[r].netns = 4026531840u + (unsigned)host % 2;
+        snprintf(hellos[r].host, sizeof hellos[r].host, "host-%d", host);
+    }
+    return hellos;
+}
+
+static void check_identity(const struct hly_tcp_identity *id, int shape)
+{
+    int local = 0, before = 0, run = -1, seen = 0;
+    char name[32];
+    for (int r = 0; r < id->nranks; r++) {
+        if (run + 1 < id->nruns && id->runs[run + 1].first == r)
+            run++;
+        CHECK(run >= 0);
+        int node = id->runs[run].node;
+        CHECK(node >= 0 && node <= seen && node < id->nnodes);
+        seen += node == seen; /* numbered in the order of lowest ranks */
+        snprintf(name, sizeof name, "host-%d", host_of(shape, r, id->nranks));
+        CHECK(!strcmp(id->hosts[node], name));
+        bool mine = host_of(shape, r, id->nranks) == host_of(shape, id->rank, id->nranks);
+        CHECK(mine == (node == id->node));
+        local += mine;
+        before += mine && r < id->rank;
+    }
+    CHECK(seen == id->nnodes && run == id->nruns - 1);
+    CHECK(id->local_nranks == local && id->local_rank == before);
+}
+
+static void tables(int n)
+{
+    struct hly_tcp_variables v = {.nranks = n};
+    for (int shape = 0; shape < 6; shape++) {
+        struct hly_tcp_hello *hellos = hellos_of(shape, n);
+        struct hly_tcp_answer answer = {.joined = 1};
+        char *table = NULL;
+        CHECK(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
+        CHECK(answer.bytes <= (uint32_t)n * (8 + HLY_TCP_HOST_BYTES));
+        for (int r = 0; r < n; r += 1 + n / 5) {
+            struct hly_tcp_identity id = {.rank = r, .nranks = n};
+            CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK);
+            check_identity(&id, shape);
+            free(id.runs);
+            free(id.hosts);
+        }
+        free(table);
+        free(hellos);
+    }
+}
+
+/* Cut short, or with one byte changed: refused, or another table, but nothing out of bounds. */
+static void bad_tables(void)
+{
+    enum { N = 20 };
+    struct hly_tcp_variables v = {.nranks = N};
+    struct hly_tcp_hello *hellos = hellos_of(2, N);
+    struct hly_tcp_answer good = {.joined = 1}, answer;
+    char *table = NULL;
+    int refused = 0;
+    CHECK(hly_tcp_table_write(hellos, N, &good, &table) == HALAY_OK);
+    for (uint32_t bytes = 0; bytes < good.bytes; bytes++) {
+        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+        char *cut = malloc(bytes ? bytes : 1);
+        CHECK(cut);
+        memcpy(cut, table, bytes);
+        answer = good;
+        answer.bytes = bytes;
+        CHECK(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.hosts);
+        free(cut);
+    }
+    for (uint32_t at = 0; at < good.bytes * 8; at++) {
+        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+        table[at / 8] ^= (char)(1 << at % 8);
+        if (hly_tcp_table_read(&v, &good, table, &id)) {
+            refused++;
+        } else {
+            CHECK(id.node >= 0 && id.node < id.nnodes && id.local_rank < id.local_nranks);
+            free(id.runs);
+            free(id.hosts);
+        }
+        table[at / 8] ^= (char)(1 << at % 8);
+    }
+    CHECK(refused > 100);
+    for (int i = 0; i < 4; i++) {
+        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+        answer = good;
+        *(i % 2 ? &answer.nruns : &answer.nnodes) = i / 2 ? 0xffffffffu : 0;
+        CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
+    }
+    free(table);
+    free(hellos);
+}
+
+int main(void)
+{
+    vectors();
+    for (int n = 1; n <= 33; n++)
+        tables(n);
+    tables(1000);
+    tables(HLY_TCP_RANKS_MAX);
+    bad_tables();
+    return 0;
+}

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Many ranks meet over TCP, as threads of one process that say they are on many nodes. With an
+ * argument: that many ranks, and how long it took.
+ */
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../../boot/tcp/tcp.h"
+
+#define CHECK(c)                                                                                   \
+    do {                                                                                           \
+        if (!(c)) {                                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { PER_NODE = 3 };
+
+struct rank {
+    pthread_t thread;
+    struct hly_tcp tcp;
+    struct hly_tcp_variables v;
+    struct hly_tcp_identity id;
+    int rc;
+};
+
+static void say(void *arg, int level, const char *text)
+{
+    if (level == 0)
+        fprintf(stderr, "%s: %s\n", (const char *)arg, text);
+}
+
+static struct hly_boot_log noisy = {say, "a rank"}, silent = {NULL, NULL};
+
+static void *live(void *arg)
+{
+    struct rank *rank = arg;
+    rank->rc =
+        rank->v.rank ? hly_tcp_guest(&rank->tcp, &rank->id) : hly_tcp_host(&rank->tcp, &rank->id);
+    return NULL;
+}
+
+/* A port that was free a moment ago. */
+static int free_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&at, bytes));
+    CHECK(!getsockname(fd, (struct sockaddr *)&at, &bytes));
+    close(fd);
+    return ntohs(at.sin_port);
+}
+
+static void prepare(struct rank *rank, int r, int n, int port, double seconds)
+{
+    memset(rank, 0, sizeof *rank);
+    rank->v = (struct hly_tcp_variables){.ports = {port}, .nports = 1, .rank = r, .nranks = n};
+    strcpy(rank->v.address, "127.0.0.1");
+    rank->tcp.log = &noisy;
+    rank->tcp.v = &rank->v;
+    rank->tcp.begin_ns = hly_tcp_now_ns();
+    rank->tcp.end_ns = rank->tcp.begin_ns + (uint64_t)(seconds * 1e9);
+    rank->tcp.self = (struct hly_tcp_hello){.magic = HLY_TCP_MAGIC,
+                                            .version = HLY_TCP_VERSION,
+                                            .bytes = sizeof rank->tcp.self,
+                                            .rank = (uint32_t)r,
+                                            .nranks = (uint32_t)n,
+                                            .netns = 1};
+    strcpy(rank->tcp.self.library, "1");
+    snprintf(rank->tcp.self.machine, sizeof rank->tcp.self.machine, "m%d", r / PER_NODE);
+    snprintf(rank->tcp.self.host, sizeof rank->tcp.self.host, "h%d", r / PER_NODE);
+    rank->id.rank = r;
+    rank->id.nranks = n;
+}
+
+static void run(struct rank *ranks, int n)
+{
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 256 << 10);
+    for (int r = 0; r < n; r++)
+        CHECK(!pthread_create(&ranks[r].thread, &attr, live, &ranks[r]));
+    for (int r = 0; r < n; r++)
+        CHECK(!pthread_join(ranks[r].thread, NULL));
+    pthread_attr_destroy(&attr);
+}
+
+static double meeting(int n)
+{
+    struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
+    int port = free_port();
+    static const uint8_t none[16];
+    CHECK(ranks);
+    for (int r = 0; r < n; r++)
+        prepare(&ranks[r], r, n, port, 30);
+    uint64_t begin = hly_tcp_now_ns();
+    run(ranks, n);
+    double seconds = (double)(hly_tcp_now_ns() - begin) / 1e9;
+    for (int r = 0; r < n; r++) {
+        struct hly_tcp_identity *id = &ranks[r].id;
+        CHECK(ranks[r].rc == HALAY_OK);
+        CHECK(!memcmp(id->job, ranks[0].id.job, 16) && memcmp(id->job, none, 16));
+        CHECK(!memcmp(id->secret, ranks[0].id.secret, 16) && memcmp(id->secret, none, 16));
+        CHECK(id->nnodes == (n + PER_NODE - 1) / PER_NODE && id->nruns == id->nnodes);
+        CHECK(id->node == r / PER_NODE && id->local_rank == r % PER_NODE);
+        free(id->runs);
+        free(id->hosts);
+    }
+    free(ranks);
+    return seconds;
+}
+
+/* One rank says something that does not fit: all are told, none joins. */
+static void disagreement(int n, void (*spoil)(struct rank *))
+{
+    struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
+    int port = free_port();
+    CHECK(ranks);
+    for (int r = 0; r < n; r++) {
+        prepare(&ranks[r], r, n, port, 30);
+        ranks[r].tcp.log = &silent;
+    }
+    spoil(&ranks[n - 1]);
+    uint64_t begin = hly_tcp_now_ns();
+    run(ranks, n);
+    CHECK(hly_tcp_now_ns() - begin < 10000000000ull); /* not by the deadline */
+    for (int r = 0; r < n; r++)
+        CHECK(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.hosts);
+    free(ranks);
+}
+
+static void other_size(struct rank *rank)
+{
+    rank->tcp.self.nranks++;
+}
+
+static void other_library(struct rank *rank)
+{
+    strcpy(rank->tcp.self.library, "2");
+}
+
+static void other_rank(struct rank *rank)
+{
+    rank->tcp.self.rank--;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc > 1) {
+        struct rlimit limit;
+        CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+        limit.rlim_cur = limit.rlim_max;
+        CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+        printf("%.3f s\n", meeting(atoi(argv[1])));
+        return 0;
+    }
+    for (int n = 1; n <= 9; n++)
+        meeting(n);
+    meeting(200);
+    disagreement(5, other_size);
+    disagreement(5, other_library);
+    disagreement(6, other_rank);
+    return 0;
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * peer.c - peers, and the events that wait to be polled. A peer's record stays until its failure
+ * has been told and no way leads to it any more; then one with the same id starts anew.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ucx.h"
+
+int hly_ucx_same_id(halay_peer_id_t a, halay_peer_id_t b)
+{
+    return a.hi == b.hi && a.lo == b.lo;
+}
+
+/* ------------------------------------------------------------------ events */
+
+hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *event)
+{
+    size_t bytes = event->data ? (event->bytes + 7) / 8 * 8 : 0;
+    if (t->last == t->room) {
+        size_t room = t->room ? t->room * 2 : 256;
+        hly_ucx_waiting_t *waiting = realloc(t->waiting, room * sizeof(*waiting));
+        if (!waiting)
+            goto full;
+        t->waiting = waiting;
+        t->room = room;
+    }
+    if (bytes > t->arena_room - t->arena_bytes) {
+        size_t room = t->arena_room ? t->arena_room * 2 : 256 << 10;
+        while (room - t->arena_bytes < bytes)
+            room *= 2;
+        uint8_t *arena = realloc(t->arena, room);
+        if (!arena)
+            goto full;
+        t->arena = arena;
+        t->arena_room = room;
+    }
+    hly_ucx_waiting_t *waiting = &t->waiting[t->last++];
+    *waiting = (hly_ucx_waiting_t){.event = *event, .offset = t->arena_bytes};
+    if (bytes)
+        memcpy(t->arena + t->arena_bytes, event->data, event->bytes);
+    t->arena_bytes += bytes;
+    return waiting;
+full:
+    hly_ucx_log(t, 0, "ucx: no memory for what arrived, %zu bytes; raise the limit on memory",
+                event->bytes);
+    t->error = HALAY_ENOMEM;
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ peers */
+
+static int index_take(halay_transport_t *t, hly_ucx_peer_t *peer)
+{
+    int i = 0;
+    while (i < t->nindex && t->by_index[i])
+        i++;
+    if (i == t->nindex) {
+        int n = t->nindex ? t->nindex * 2 : 16;
+        hly_ucx_peer_t **by_index = realloc(t->by_index, (size_t)n * sizeof(hly_ucx_peer_t *));
+        if (!by_index)
+            return -ENOMEM;
+        memset(by_index + t->nindex, 0, (size_t)(n - t->nindex) * sizeof(hly_ucx_peer_t *));
+        t->by_index = by_index;
+        t->nindex = n;
+    }
+    t->by_index[i] = peer;
+    peer->index = i;
+    peer->token = (uint64_t)++t->lives << 32 | (uint32_t)i;
+    return 0;
+}
+
+hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token)
+{
+    uint32_t i = (uint32_t)token;
+    if (i >= (uint32_t)t->nindex || !t->by_index[i] || t->by_index[i]->token != token)
+        return NULL;
+    return t->by_index[i];
+}
+
+/* Finds or makes it; does not count the caller. */
+int hly_ucx_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_ucx_peer_t **out)
+{
+    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
+        if (!hly_ucx_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
+            continue; /* told and held by nobody: it goes soon, a new one starts anew */
+        *out = peer;
+        return 0;
+    }
+    hly_ucx_peer_t *peer = calloc(1, sizeof(*peer));
+    if (!peer)
+        return -ENOMEM;
+    if (index_take(t, peer)) {
+        free(peer);
+        return -ENOMEM;
+    }
+    peer->id = id;
+    peer->next = t->peers;
+    t->peers = peer;
+    *out = peer;
+    return 0;
+}
+
+void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer)
+{
+    hly_ucx_peer_t **at = &t->peers;
+    assert(!peer->ucp && peer->under_way == 0);
+    while (*at != peer)
+        at = &(*at)->next;
+    *at = peer->next;
+    t->by_index[peer->index] = NULL;
+    free(peer);
+}
+
+void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t status)
+{
+    if (peer->broken == UCS_OK)
+        peer->broken = status;
+    t->attention = 1;
+}
+
+static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
+{
+    halay_transport_t *t = arg;
+    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
+        if (peer->ucp == ep)
+            hly_ucx_peer_break(t, peer, status);
+    }
+}
+
+void hly_ucx_peer_meet(halay_transport_t *t, hly_ucx_peer_t *peer, const void *address,
+                       uint64_t token)
+{
+    if (peer->met || peer->state != PEER_WELL)
+        return; /* both called at once: the first link has done it */
+    ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
+                                            UCP_EP_PARAM_FIELD_ERR_HANDLER,
+                              .address = address,
+                              .err_mode = UCP_ERR_HANDLING_MODE_PEER,
+                              .err_handler = {on_error, t}};
+    ucs_status_t status = ucp_ep_create(t->worker, &params, &peer->ucp);
+    if (status != UCS_OK) {
+        peer->ucp = NULL;
+        hly_ucx_peer_fail(t, peer, HALAY_ETRANSPORT,
+                          "UCX finds no way to %s: %s; see what networks both have (ucx_info -d), "
+                          "and UCX_TLS and UCX_NET_DEVICES, if they are set",
+                          peer->name, ucs_status_string(status));
+        return;
+    }
+    peer->its_token = token;
+    peer->met = 1;
+    if (peer->calls)
+        t->unsettled--;
+    peer->calls = 0;
+    t->attention = 1;
+}
+
+void hly_ucx_peer_fail(halay_transport_t *t, hly_ucx_peer_t *peer, int status, const char *format,
+                       ...)
+{
+    va_list list;
+    if (peer->state != PEER_WELL)
+        return;
+    peer->state = PEER_FAILING;
+    peer->status = status;
+    va_start(list, format);
+    vsnprintf(peer->text, sizeof(peer->text), format, list);
+    va_end(list);
+    if (peer->calls)
+        t->unsettled--;
+    peer->calls = 0;
+    t->failing++;
+    t->attention = 1;
+}
+
+static void on_closed(void *request, ucs_status_t status, void *arg)
+{
+    halay_transport_t *t = arg;
+    (void)status;
+    t->closes--;
+    ucp_request_free(request);
+}
+
+/* Without a word to the peer; sends under way end with an error. */
+void hly_ucx_ep_close(halay_transport_t *t, hly_ucx_peer_t *peer)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
+                                                 UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .flags = UCP_EP_CLOSE_FLAG_FORCE,
+                                 .cb.send = on_closed,
+                                 .user_data = t};
+    ucp_ep_h ucp = peer->ucp;
+    if (!ucp)
+        return;
+    peer->ucp = NULL;
+    t->closes++;
+    void *request = ucp_ep_close_nbx(ucp, &param);
+    if (!UCS_PTR_IS_PTR(request))
+        t->closes--;
+}

@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * ucx.c - the transport between nodes, over UCX: the table and the fast path.
+ *
+ * An untagged message is an active message: its header is the token that the receiver gave to the
+ * sender, its payload our header and payload. A message for a landing buffer is a tagged message.
+ * All callbacks of UCX run inside poll, arm and close, and only write down what has happened.
+ *
+ * Invariant: events wait (t->first < t->last) only while the arena holds their data, and the arena
+ * starts anew only when none waits: so what a poll gave away stays until the next.
+ */
+#include "ucx.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+extern HALAY_API const halay_transport_ops_t halay_transport_v1_ucx;
+
+/* ------------------------------------------------------------------ small answers */
+
+static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
+{
+    (void)t;
+    if (!attr || attr->size < sizeof(*attr))
+        return HALAY_EINVAL;
+    attr->capabilities = HALAY_CAN_LAND | HALAY_CAN_SLEEP;
+    attr->message_bytes = HLY_UCX_MESSAGE;
+    attr->eager_bytes = HLY_UCX_EAGER;
+    attr->piece_bytes = HLY_UCX_MESSAGE;
+    return HALAY_OK;
+}
+
+static int ucx_address(const halay_transport_t *t, void *address, size_t *bytes)
+{
+    if (!bytes || *bytes < sizeof(t->where))
+        return HALAY_EINVAL;
+    memcpy(address, &t->where, sizeof(t->where));
+    *bytes = sizeof(t->where);
+    return HALAY_OK;
+}
+
+static int ucx_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+{
+    (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void ucx_deregister(halay_transport_t *t, halay_mem_t *mem)
+{
+    (void)t, (void)mem;
+}
+
+static int ucx_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    (void)t, (void)mem, (void)key, (void)bytes;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int ucx_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
+                   const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
+                   uint64_t cookie)
+{
+    (void)t, (void)ep, (void)payload, (void)bytes, (void)key, (void)key_bytes;
+    (void)offset, (void)immediate, (void)cookie;
+    return HALAY_EUNSUPPORTED;
+}
+
+/* ------------------------------------------------------------------ ways */
+
+/* The address may be left out where the peer is known already. */
+static int ucx_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
+                       halay_ep_t **out)
+{
+    halay_ep_t *ep = calloc(1, sizeof(*ep));
+    if (!ep || hly_ucx_peer_hold(t, id, &ep->peer)) {
+        free(ep);
+        return HALAY_ENOMEM;
+    }
+    hly_ucx_peer_t *peer = ep->peer;
+    if (peer->state == PEER_WELL && !peer->met && !peer->calls) {
+        peer->calls = 1;
+        peer->pause_ns = HLY_UCX_PAUSE_NS / 2;
+        peer->begun_ns = peer->again_ns = hly_ucx_now_ns();
+        t->unsettled++;
+        if (bytes == sizeof(peer->where))
+            memcpy(&peer->where, address, sizeof(peer->where));
+        if (bytes != 0 && bytes != sizeof(peer->where)) {
+            hly_ucx_peer_fail(t, peer, HALAY_EINVAL, "its address has %zu bytes instead of %zu",
+                              bytes, sizeof(peer->where));
+        } else {
+            hly_ucx_where_name(&peer->where, peer->name);
+            hly_ucx_call(t, peer, peer->begun_ns);
+        }
+    }
+    peer->refs++;
+    ep->next = t->ways;
+    t->ways = ep;
+    t->attention = 1;
+    *out = ep;
+    return HALAY_OK;
+}
+
+static void ucx_disconnect(halay_transport_t *t, halay_ep_t *ep)
+{
+    halay_ep_t **at = &t->ways;
+    if (!ep)
+        return;
+    while (*at != ep)
+        at = &(*at)->next;
+    *at = ep->next;
+    assert(ep->peer->refs > 0);
+    ep->peer->refs--;
+    t->attention = 1; /* a peer that was told to have failed may go now */
+    free(ep);
+}
+
+/* ------------------------------------------------------------------ send */
+
+static void op_free(hly_ucx_op_t *op)
+{
+    halay_transport_t *t = op->transport;
+    op->next = t->free_op;
+    t->free_op = op;
+}
+
+static int status_of(ucs_status_t status)
+{
+    return status == UCS_OK ? HALAY_OK : status == UCS_ERR_NO_MEMORY ? HALAY_ENOMEM : HALAY_EPEER;
+}
+
+static void on_sent(void *request, ucs_status_t status, void *arg)
+{
+    hly_ucx_op_t *op = arg;
+    halay_transport_t *t = op->transport;
+    assert(op->peer->under_way > 0);
+    op->peer->under_way--;
+    if (op->tell)
+        hly_ucx_event_add(t, &(halay_event_t){.kind = HALAY_EVENT_SENT,
+                                              .status = status_of(status),
+                                              .peer = op->peer->id,
+                                              .cookie = op->cookie});
+    if (status != UCS_OK)
+        hly_ucx_peer_break(t, op->peer, status);
+    op_free(op);
+    ucp_request_free(request);
+}
+
+/* Gives it to UCX. Small messages are copied and need no SENT. */
+static void *post(hly_ucx_op_t *op, uint64_t tag, const void *header, size_t header_bytes,
+                  const void *payload, size_t payload_bytes)
+{
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = on_sent,
+                                 .user_data = op};
+    const void *data = payload;
+    size_t count = payload_bytes;
+    op->tell = header_bytes + payload_bytes > HLY_UCX_EAGER;
+    if (header_bytes)
+        memcpy(op->room, header, header_bytes);
+    if (!op->tell) {
+        if (payload_bytes)
+            memcpy(op->room + header_bytes, payload, payload_bytes);
+        data = op->room;
+        count = header_bytes + payload_bytes;
+    } else if (payload_bytes == 0) {
+        data = op->room;
+        count = header_bytes;
+        op->tell = 0;
+    } else if (header_bytes) {
+        op->parts[0] = (ucp_dt_iov_t){op->room, header_bytes};
+        op->parts[1] = (ucp_dt_iov_t){(void *)(uintptr_t)payload, payload_bytes};
+        data = op->parts;
+        count = 2;
+        param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+        param.datatype = ucp_dt_make_iov();
+    }
+    if (tag)
+        return ucp_tag_send_nbx(op->peer->ucp, data, count, tag, &param);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = UCP_AM_SEND_FLAG_EAGER;
+    op->token = op->peer->its_token;
+    return ucp_am_send_nbx(op->peer->ucp, 0, &op->token, sizeof(op->token), data, count, &param);
+}
+
+static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
+                    size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
+{
+    hly_ucx_peer_t *peer = ep->peer;
+    if (tag ? header_bytes > 0
+            : header_bytes > HLY_UCX_MESSAGE || payload_bytes > HLY_UCX_MESSAGE - header_bytes)
+        return HALAY_EINVAL;
+    if (peer->state != PEER_WELL || peer->broken != UCS_OK)
+        return HALAY_EPEER;
+    if (!peer->met || peer->under_way >= HLY_UCX_OPS_PEER || !t->free_op)
+        return HALAY_EAGAIN;
+    hly_ucx_op_t *op = t->free_op;
+    t->free_op = op->next;
+    op->peer = peer;
+    op->cookie = cookie;
+    void *request = post(op, tag, header, header_bytes, payload, payload_bytes);
+    if (UCS_PTR_IS_ERR(request)) {
+        ucs_status_t status = UCS_PTR_STATUS(request);
+        op_free(op);
+        if (status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY)
+            return HALAY_EAGAIN;
+        hly_ucx_peer_break(t, peer, status);
+        return HALAY_EPEER;
+    }
+    peer->sent += tag == 0;
+    if (!request) {
+        op_free(op);
+        return HALAY_OK;
+    }
+    peer->under_way++;
+    return op->tell ? HALAY_INPROGRESS : HALAY_OK;
+}
+
+/* ------------------------------------------------------------------ landing */
+
+static void landing_done(hly_ucx_landing_t *landing, ucs_status_t status, size_t bytes)
+{
+    halay_transport_t *t = landing->transport;
+    int truncated = status == UCS_ERR_MESSAGE_TRUNCATED;
+    hly_ucx_waiting_t *waiting = hly_ucx_event_add(
+        t, &(halay_event_t){.kind = HALAY_EVENT_LANDED,
+                            .status = truncated ? HALAY_EINVAL : status_of(status),
+                            .cookie = landing->cookie});
+    landing->state = LANDING_DONE;
+    landing->request = NULL;
+    if (waiting) {
+        waiting->event.bytes = status == UCS_OK ? bytes : 0;
+        waiting->landing = landing;
+    }
+}
+
+static void landing_free(hly_ucx_landing_t *landing)
+{
+    halay_transport_t *t = landing->transport;
+    landing->state = LANDING_FREE;
+    landing->next = t->free_landing;
+    t->free_landing = landing;
+}
+
+static void on_landed(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info,
+                      void *arg)
+{
+    hly_ucx_landing_t *landing = arg;
+    if (status == UCS_ERR_CANCELED && landing->withdrawing)
+        landing->state = LANDING_FREE;
+    else
+        landing_done(landing, status, info->length);
+    ucp_request_free(request);
+}
+
+static int withdraw(halay_transport_t *t, uint64_t tag)
+{
+    for (int i = 0; i < HLY_UCX_LANDINGS; i++) {
+        hly_ucx_landing_t *landing = &t->landings[i];
+        if (landing->state == LANDING_FREE || landing->tag != tag)
+            continue;
+        if (landing->state == LANDING_DONE)
+            return HALAY_INPROGRESS;
+        landing->withdrawing = 1;
+        ucp_request_cancel(t->worker, landing->request); /* calls on_landed if it still can */
+        landing->withdrawing = 0;
+        if (landing->state != LANDING_FREE)
+            return HALAY_INPROGRESS;
+        landing_free(landing);
+        return HALAY_OK;
+    }
+    return HALAY_EINVAL;
+}
+
+static int ucx_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
+{
+    ucp_tag_recv_info_t info = {0};
+    if (tag == 0)
+        return HALAY_EINVAL;
+    if (!buffer)
+        return withdraw(t, tag);
+    hly_ucx_landing_t *landing = t->free_landing;
+    if (!landing)
+        return HALAY_EAGAIN;
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_RECV_INFO,
+                                 .cb.recv = on_landed,
+                                 .recv_info.tag_info = &info,
+                                 .user_data = landing};
+    void *request = ucp_tag_recv_nbx(t->worker, buffer, bytes, tag, UINT64_MAX, &param);
+    if (UCS_PTR_IS_ERR(request) && UCS_PTR_STATUS(request) == UCS_ERR_NO_MEMORY)
+        return HALAY_EAGAIN;
+    t->free_landing = landing->next;
+    t->lands = 1;
+    landing->state = LANDING_POSTED;
+    landing->tag = tag;
+    landing->cookie = cookie;
+    landing->request = request;
+    if (!request)
+        landing_done(landing, UCS_OK, info.length);
+    else if (UCS_PTR_IS_ERR(request))
+        landing_done(landing, UCS_PTR_STATUS(request), 0);
+    return HALAY_OK;
+}
+
+/* ------------------------------------------------------------------ poll, arm */
+
+/* Gives events away. What they point to stays until the arena starts anew. */
+static int events_give(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = 0;
+    while (n < max && t->first < t->last) {
+        hly_ucx_waiting_t *waiting = &t->waiting[t->first++];
+        events[n] = waiting->event;
+        if (events[n].kind == HALAY_EVENT_MESSAGE)
+            events[n].data = t->arena + waiting->offset;
+        if (waiting->landing)
+            landing_free(waiting->landing);
+        n++;
+    }
+    return n;
+}
+
+static void look(halay_transport_t *t)
+{
+    for (int i = 0; i < HLY_UCX_PROGRESS && t->last == 0; i++) {
+        if (ucp_worker_progress(t->worker) == 0)
+            break;
+    }
+}
+
+static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    assert(max > 0);
+    if (t->first < t->last)
+        return events_give(t, events, max);
+    t->first = t->last = 0;
+    t->arena_bytes = 0;
+    if (++t->polls % HLY_UCX_TICK == 0 && hly_ucx_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
+        hly_ucx_attend(t);
+    look(t);
+    if (t->last == 0 && t->attention)
+        hly_ucx_attend(t);
+    int n = events_give(t, events, max);
+    if (n == 0 && t->error) {
+        n = t->error;
+        t->error = 0;
+    }
+    return n;
+}
+
+static int ucx_arm(halay_transport_t *t, int *fd)
+{
+    if (t->attention || t->error || t->first < t->last)
+        return HALAY_EAGAIN;
+    ucs_status_t status = ucp_worker_arm(t->worker);
+    if (status == UCS_ERR_BUSY)
+        return HALAY_EAGAIN;
+    if (status != UCS_OK) {
+        hly_ucx_log(t, 0, "ucx: it cannot sleep: ucp_worker_arm: %s", ucs_status_string(status));
+        return HALAY_ETRANSPORT;
+    }
+    t->attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
+    int rc = hly_ucx_timer_set(t);
+    if (rc)
+        return rc;
+    *fd = t->epoll_fd;
+    return HALAY_OK;
+}
+
+const halay_transport_ops_t halay_transport_v1_ucx = {
+    .size = sizeof(halay_transport_ops_t),
+    .name = "ucx",
+    .open = hly_ucx_open,
+    .close = hly_ucx_close,
+    .query = ucx_query,
+    .address = ucx_address,
+    .connect = ucx_connect,
+    .disconnect = ucx_disconnect,
+    .register_mem = ucx_register,
+    .deregister_mem = ucx_deregister,
+    .key = ucx_key,
+    .send = ucx_send,
+    .recv = ucx_recv,
+    .put = ucx_put,
+    .poll = ucx_poll,
+    .arm = ucx_arm,
+};

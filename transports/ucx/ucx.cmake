@@ -1,0 +1,14 @@
+# SPDX-License-Identifier: Apache-2.0
+# Between nodes, over UCX (Debian: libucx-dev): whatever networks UCX finds, TCP where there is none.
+find_package(PkgConfig QUIET)
+if(PKG_CONFIG_FOUND)
+  pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx>=1.12)
+endif()
+if(UCX_FOUND)
+  halay_plugin(transport ucx ucx/ucx.c ucx/open.c ucx/settings.c ucx/peer.c ucx/link.c
+               ucx/meet.c ucx/watch.c)
+  target_link_libraries(halay_transport_ucx PUBLIC PkgConfig::UCX)
+  target_link_libraries(halay_transport_ucx_plugin PRIVATE PkgConfig::UCX)
+else()
+  message(STATUS "transports/ucx is left out: pkg-config finds no ucx >= 1.12 (Debian: libucx-dev)")
+endif()
