@@ -24,7 +24,8 @@ TREE = {
     "tools/t/t.c": '#include "t.h"\n#include <halay/plan.h>\n',
     "boot/common/claim.h": "#include <halay/halay.h>\n",
     "boot/a/a.c": '#include "../common/claim.h"\n',
-    "pmix/boot.c": '#include <pmix.h>\n#include <halay/halay.h>\n#include "../boot/common/claim.h"\n',
+    "pmix/boot.c": "#include <pmix.h>\n#include <halay/halay.h>\n"
+    '#include "../boot/common/claim.h"\n',
     "examples/e.c": "#include <halay/halay.h>\n",
     "tests/unit/t.c": '#include "core.h"\n#include "../../transports/a/a.h"\n',
 }
