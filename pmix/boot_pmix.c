@@ -166,10 +166,10 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
     return HALAY_OK;
 }
 
-static int pmix_get(const halay_boot_t *boot, int rank, int *node, char *host)
+static int pmix_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
     const struct hly_pmix_identity *id = &boot->id;
-    if (rank < 0 || rank >= id->nranks)
+    if (rank < 0 || rank >= id->nranks || place->size < sizeof *place)
         return HALAY_EINVAL;
     int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
     while (high - low > 1) {
@@ -181,10 +181,8 @@ static int pmix_get(const halay_boot_t *boot, int rank, int *node, char *host)
     }
     int n = id->runs[low].node;
     assert(n >= 0 && n < id->nnodes);
-    if (node)
-        *node = n;
-    if (host)
-        memcpy(host, id->hosts[n], HLY_PMIX_HOST_BYTES);
+    *place = (halay_place_t){.size = sizeof *place, .node = n};
+    memcpy(place->host, id->hosts[n], sizeof place->host);
     return HALAY_OK;
 }
 
@@ -206,8 +204,8 @@ static void pmix_close(halay_boot_t *boot)
     (void)closed;
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v1_pmix;
-const halay_boot_ops_t halay_boot_v1_pmix = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v2_pmix;
+const halay_boot_ops_t halay_boot_v2_pmix = {
     .size = sizeof(halay_boot_ops_t),
     .name = "pmix",
     .probe = pmix_probe,

@@ -59,7 +59,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         alone(ctx);
         return HALAY_OK;
     }
-    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v1_", &table, reason, sizeof(reason));
+    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v2_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))
@@ -85,7 +85,7 @@ static int open_transport(halay_context_t *ctx, const halay_config_t *config, st
         return HALAY_OK;
     if (!table) {
         const char *name = *ctx->settings.transport ? ctx->settings.transport : "shm";
-        int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v1_", &table, reason,
+        int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v2_", &table, reason,
                                  sizeof(reason));
         if (!rc && ctx->info.nnodes > 1 && !strcmp(name, "shm")) {
             snprintf(reason, sizeof(reason), "shm reaches the ranks of one node, and there are %d",

@@ -24,13 +24,13 @@
 static void host_of(halay_comm_t *comm, int rank, char host[64])
 {
     halay_context_t *ctx = comm->context;
-    int node;
+    halay_place_t place = {.size = sizeof(place)};
     host[0] = 0;
     if (rank < 0 || rank >= comm->nranks)
         return;
     int world = hly_comm_world_rank(comm, rank);
-    if (!ctx->boot || ctx->boot_ops->get(ctx->boot, world, &node, host))
-        snprintf(host, 64, "%.63s", ctx->info.host);
+    bool known = ctx->boot && !ctx->boot_ops->get(ctx->boot, world, &place);
+    snprintf(host, 64, "%.63s", known ? place.host : ctx->info.host);
 }
 
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,

@@ -193,10 +193,10 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
     return HALAY_OK;
 }
 
-static int tcp_get(const halay_boot_t *boot, int rank, int *node, char *host)
+static int tcp_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
     const struct hly_tcp_identity *id = &boot->id;
-    if (rank < 0 || rank >= id->nranks)
+    if (rank < 0 || rank >= id->nranks || place->size < sizeof *place)
         return HALAY_EINVAL;
     int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
     while (high - low > 1) {
@@ -208,10 +208,8 @@ static int tcp_get(const halay_boot_t *boot, int rank, int *node, char *host)
     }
     int n = id->runs[low].node;
     assert(n >= 0 && n < id->nnodes);
-    if (node)
-        *node = n;
-    if (host)
-        memcpy(host, id->hosts[n], HLY_TCP_HOST_BYTES);
+    *place = (halay_place_t){.size = sizeof *place, .node = n};
+    memcpy(place->host, id->hosts[n], sizeof place->host);
     return HALAY_OK;
 }
 
@@ -233,8 +231,8 @@ static void tcp_close(halay_boot_t *boot)
     (void)closed;
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v1_tcp;
-const halay_boot_ops_t halay_boot_v1_tcp = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v2_tcp;
+const halay_boot_ops_t halay_boot_v2_tcp = {
     .size = sizeof(halay_boot_ops_t),
     .name = "tcp",
     .probe = hly_tcp_announced,

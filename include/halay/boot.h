@@ -19,13 +19,29 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v1_<name>`, this
+/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v2_<name>`, this
  * table. */
-#define HALAY_BOOT_ABI 1
+#define HALAY_BOOT_ABI 2
 
 /* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no
  * newline. */
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
+
+/* Where a process listens for the others' connections (TCP). */
+typedef struct halay_address {
+    uint8_t family; /* AF_INET or AF_INET6; 0: nowhere */
+    uint8_t zero;
+    uint16_t port; /* network order */
+    uint8_t ip[16];
+} halay_address_t;
+
+/* Where a rank runs. */
+typedef struct halay_place {
+    size_t size; /* of this struct, set by the caller */
+    int node;
+    char host[64];
+    halay_address_t address;
+} halay_place_t;
 
 typedef struct halay_boot_info {
     size_t size; /* of this struct, set by the caller */
@@ -37,6 +53,13 @@ typedef struct halay_boot_info {
     uint8_t secret[16]; /* random, the same on all ranks, known to no one else */
     char host[64];      /* of this node */
     char launcher[32];  /* "pmix", "inproc", ... */
+    /*
+     * A listening, non-blocking socket of this process and its address, which all ranks know. It
+     * belongs to the bootstrap and outlives the epoch, so that a connection of the next one waits
+     * in its queue. address.family is 0 where the bootstrap has none.
+     */
+    int listen_fd;
+    halay_address_t address;
 } halay_boot_info_t;
 
 typedef struct halay_boot halay_boot_t; /* whatever the bootstrap makes of it */
@@ -61,8 +84,8 @@ typedef struct halay_boot_ops {
     int (*open)(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
                 halay_boot_info_t *info, halay_boot_t **boot);
 
-    /* Where rank r runs: its node's number and host name (64 bytes). Does not block. */
-    int (*get)(const halay_boot_t *boot, int rank, int *node, char *host);
+    /* Where this rank runs. Does not block. HALAY_EINVAL: there is no such rank. */
+    int (*get)(const halay_boot_t *boot, int rank, halay_place_t *place);
 
     /* Joins a running job at an address, as an additional rank. HALAY_EUNSUPPORTED where it
      * cannot. */

@@ -14,7 +14,7 @@
  * HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v1_<name>`; the ABI number is
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v2_<name>`; the ABI number is
  * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HALAY_TRANSPORT_ABI 1
+#define HALAY_TRANSPORT_ABI 2
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
@@ -57,6 +57,10 @@ typedef struct halay_transport_params {
     halay_log_fn log;
     void *log_arg;
     void *arg; /* config->boot_arg: inproc finds the hub that the threads share in it */
+    /* From the bootstrap: a socket to accept on while the transport is open, and where it listens.
+     * family 0: there is none, the transport makes its own if it needs one. */
+    int listen_fd;
+    halay_address_t listen_address;
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {

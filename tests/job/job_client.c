@@ -15,7 +15,7 @@
 
 #include <halay/boot.h>
 
-extern const halay_boot_ops_t halay_boot_v1_pmix, halay_boot_v1_tcp;
+extern const halay_boot_ops_t halay_boot_v2_pmix, halay_boot_v2_tcp;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
 
@@ -29,7 +29,7 @@ extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs)
 
 enum { EPOCHS = 1000 };
 
-static const halay_boot_ops_t *ops = &halay_boot_v1_pmix;
+static const halay_boot_ops_t *ops = &halay_boot_v2_pmix;
 static char last_log[1024];
 
 static void keep_log(void *arg, int level, const char *text)
@@ -63,6 +63,7 @@ static int info(void)
 {
     halay_boot_info_t first = {0}, now, again = {.size = sizeof again};
     halay_boot_t *boot = NULL, *other = NULL;
+    halay_place_t at = {.size = sizeof at};
     for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
         CHECK(open_job(20, &now, &boot) == 0);
         CHECK(now.epoch == epoch);
@@ -80,14 +81,12 @@ static int info(void)
     print_bytes("job", now.job);
     print_bytes("secret", now.secret);
     for (int rank = 0; rank < now.nranks; rank++) {
-        int node = -1;
-        char host[64];
-        CHECK(ops->get(boot, rank, &node, host) == 0 && node >= 0 && node < now.nnodes);
-        CHECK(rank != now.rank || (node == now.node && !strcmp(host, now.host)));
-        printf(" %d@%d:%s", rank, node, host);
+        CHECK(ops->get(boot, rank, &at) == 0 && at.node >= 0 && at.node < now.nnodes);
+        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host)));
+        printf(" %d@%d:%s", rank, at.node, at.host);
     }
-    CHECK(ops->get(boot, now.nranks, NULL, NULL) == HALAY_EINVAL &&
-          ops->get(boot, -1, NULL, NULL) == HALAY_EINVAL);
+    CHECK(ops->get(boot, now.nranks, &at) == HALAY_EINVAL &&
+          ops->get(boot, -1, &at) == HALAY_EINVAL);
     printf(" | rank %d local %d of %d node %d\n", now.rank, now.local_rank, now.local_nranks,
            now.node);
     ops->close(boot);
@@ -207,7 +206,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
     if (by && !strcmp(by, "tcp"))
-        ops = &halay_boot_v1_tcp;
+        ops = &halay_boot_v2_tcp;
     if (!strcmp(what, "info"))
         return info();
     if (!strcmp(what, "children"))

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <time.h>
 
-extern const halay_transport_ops_t halay_transport_v1_shm;
+extern const halay_transport_ops_t halay_transport_v2_shm;
 
 struct start {
     pthread_t thread;
@@ -36,9 +36,9 @@ static void *rank_main(void *arg)
     const struct ranks_options *o = s->options;
     halay_config_t config = HALAY_CONFIG_INIT;
     char error[512] = "";
-    config.boot = &halay_boot_v1_inproc;
+    config.boot = &halay_boot_v2_inproc;
     config.boot_arg = &s->where;
-    config.transport = o->shm ? &halay_transport_v1_shm : &halay_transport_v1_inproc;
+    config.transport = o->shm ? &halay_transport_v2_shm : &halay_transport_v2_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
     config.algorithm = o->algorithms ? o->algorithms[s->rank.rank] : o->algorithm;

@@ -32,7 +32,7 @@ static int failures;
         }                                                                                          \
     } while (0)
 
-static const halay_transport_ops_t *const ops = &halay_transport_v1_inproc;
+static const halay_transport_ops_t *const ops = &halay_transport_v2_inproc;
 
 /* What came to one endpoint. */
 struct got {
@@ -400,7 +400,7 @@ static void test_kill(void)
     ops->close(world.transport[0]);
     CHECK(open_rank(&world, 0) == HALAY_ETRANSPORT, "the dead opens");
     world.transport[0] = again;
-    CHECK(halay_boot_v1_inproc.open(&world.rank[0], NULL, NULL, 0, &info, &boot) == HALAY_EBOOT,
+    CHECK(halay_boot_v2_inproc.open(&world.rank[0], NULL, NULL, 0, &info, &boot) == HALAY_EBOOT,
           "the dead boots");
     end(&world);
 }
@@ -516,15 +516,15 @@ static void test_kill_among_threads(void)
 
 static void test_boot(void)
 {
-    const halay_boot_ops_t *boot_ops = &halay_boot_v1_inproc;
+    const halay_boot_ops_t *boot_ops = &halay_boot_v2_inproc;
     const int nodes[3] = {1, 0, 1}, holes[3] = {0, 2, 2}, negative[3] = {0, -1, 0};
     const halay_inproc_faults_t faults = {.seed = 12};
     halay_boot_info_t info[3] = {{0}}, again;
     struct halay_inproc_rank rank[3];
     halay_boot_t *boot[3], *second;
     halay_inproc_hub_t *hub;
-    char host[64];
-    int node, announced = 0;
+    halay_place_t place = {.size = sizeof(place)};
+    int announced = 0;
 
     CHECK(halay_inproc_hub_create(3, &faults, &hub) == 0, "hub");
     CHECK(halay_inproc_hub_nodes(hub, holes) == HALAY_EINVAL, "a node without ranks");
@@ -547,9 +547,9 @@ static void test_boot(void)
           "local ranks");
     CHECK(!strcmp(info[2].host, "inproc-node1") && !strcmp(info[2].launcher, "inproc"), "%s",
           info[2].host);
-    CHECK(boot_ops->get(boot[0], 1, &node, host) == 0 && node == 0, "get");
-    CHECK(!strcmp(host, "inproc-node0"), "%s", host);
-    CHECK(boot_ops->get(boot[0], 3, &node, host) == HALAY_EINVAL, "get of rank 3");
+    CHECK(boot_ops->get(boot[0], 1, &place) == 0 && place.node == 0, "get");
+    CHECK(!strcmp(place.host, "inproc-node0"), "%s", place.host);
+    CHECK(boot_ops->get(boot[0], 3, &place) == HALAY_EINVAL, "get of rank 3");
     again.size = sizeof(again);
     CHECK(boot_ops->open(&rank[1], NULL, NULL, 0, &again, &second) == HALAY_ESTATE, "two opens");
     CHECK(boot_ops->open(NULL, NULL, NULL, 0, &again, &second) == HALAY_EBOOT, "no hub");

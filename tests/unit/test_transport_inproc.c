@@ -54,7 +54,7 @@ static void *rank_of(void *user, int rank)
 static int run(const struct setting *setting, const char *only)
 {
     struct halay_inproc_rank rank[RANKS_MAX];
-    struct transport_body body = {&halay_transport_v1_inproc,
+    struct transport_body body = {&halay_transport_v2_inproc,
                                   setting->n,
                                   rank_of,
                                   rank,

@@ -35,8 +35,8 @@
         }                                                                                          \
     } while (0)
 
-extern const halay_transport_ops_t halay_transport_v1_ucx;
-static const halay_transport_ops_t *const ucx = &halay_transport_v1_ucx;
+extern const halay_transport_ops_t halay_transport_v2_ucx;
+static const halay_transport_ops_t *const ucx = &halay_transport_v2_ucx;
 
 /* An end in a process. */
 typedef struct rank {

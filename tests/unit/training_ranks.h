@@ -97,9 +97,9 @@ static inline void *rank_main(void *arg)
 {
     struct rank *rank = arg;
     halay_config_t config = HALAY_CONFIG_INIT;
-    config.boot = &halay_boot_v1_inproc;
+    config.boot = &halay_boot_v2_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
-    config.transport = &halay_transport_v1_inproc;
+    config.transport = &halay_transport_v2_inproc;
     int rc = halay_init(&config, &rank->context);
     CHECK(!rc, "init: %s", halay_strerror(rc));
     CHECK(!halay_comm_world(rank->context, &rank->world), "no world");

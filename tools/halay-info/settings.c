@@ -39,13 +39,10 @@ static int alone_open(void *arg, halay_log_fn log, void *log_arg, uint64_t deadl
     return HALAY_OK;
 }
 
-static int alone_get(const halay_boot_t *boot, int rank, int *node, char *host)
+static int alone_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
-    (void)boot;
-    (void)rank;
-    *node = 0;
-    *host = '\0';
-    return HALAY_OK;
+    (void)boot, (void)rank, (void)place;
+    return HALAY_EINVAL;
 }
 
 static int alone_join(halay_boot_t *boot, const char *address)

@@ -97,13 +97,14 @@ tell:
     return result;
 }
 
-static int boot_get(const halay_boot_t *boot, int rank, int *node, char *host)
+static int boot_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
-    if (rank < 0 || rank >= boot->hub->nranks) {
+    if (rank < 0 || rank >= boot->hub->nranks || place->size < sizeof(*place)) {
         return HALAY_EINVAL;
     }
-    *node = boot->hub->ranks[rank].node; /* set before any open */
-    host_name(host, *node);
+    *place = (halay_place_t){.size = sizeof(*place)};
+    place->node = boot->hub->ranks[rank].node; /* set before any open */
+    host_name(place->host, place->node);
     return HALAY_OK;
 }
 
@@ -125,7 +126,7 @@ static void boot_close(halay_boot_t *boot)
     }
 }
 
-HALAY_API const halay_boot_ops_t halay_boot_v1_inproc = {
+HALAY_API const halay_boot_ops_t halay_boot_v2_inproc = {
     .size = sizeof(halay_boot_ops_t),
     .name = "inproc",
     .probe = boot_probe,

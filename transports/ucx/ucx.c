@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v1_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v2_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -369,7 +369,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v1_ucx = {
+const halay_transport_ops_t halay_transport_v2_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,
