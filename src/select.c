@@ -11,7 +11,7 @@
 
 static const struct row {
     uint32_t collective;
-    uint32_t max_ranks; /* a ring's proof grows with the square of the ranks */
+    uint32_t max_ranks; /* where a proof grows with the square of the ranks */
     uint64_t max_bytes; /* of one rank's vector (allgather, reduce_scatter: of all blocks) */
     bool vector;        /* also where blocks lie anywhere (allgatherv): runs of one block only */
     const char *planner;
@@ -20,8 +20,8 @@ static const struct row {
     {HALAY_ALLREDUCE, UINT32_MAX, 4096, false, "two_level_short", true},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "two_level", true},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "two_level", true},
-    {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, true, "two_level", true},
-    {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, false, "two_level", true},
+    {HALAY_ALLGATHER, 256, UINT64_MAX, true, "two_level", true},
+    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, false, "two_level", true},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "two_level", true},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, false, "circulant"},
