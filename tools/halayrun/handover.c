@@ -310,23 +310,22 @@ static void add_mpirun(struct handover *h)
 
 /* ------------------------------------------------------------------ jsrun */
 
-/* Of the launch node, which is taken to be like the others. */
+/* Of the launch node, which is taken to be like the others. The kernel writes "0,4" or "0-3". */
 static int threads_per_core(void)
 {
+    char text[256] = "", *at = text, *end;
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "re");
-    int threads = 0, from, to;
-    while (file && fscanf(file, "%9d", &from) == 1) {
-        to = from;
-        int separator = fgetc(file);
-        if (separator == '-' && fscanf(file, "%9d", &to) == 1)
-            separator = fgetc(file);
-        threads += to >= from ? to - from + 1 : 1;
-        if (separator != ',')
-            break;
-    }
+    long threads = 0;
+    if (file && !fgets(text, sizeof text, file))
+        text[0] = '\0';
     if (file)
         fclose(file);
-    return threads ? threads : 1;
+    for (; isdigit((unsigned char)*at); at = end + (*end == ',')) {
+        long first = strtol(at, &end, 10);
+        long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        threads += last - first + 1;
+    }
+    return threads > 0 && threads < 1024 ? (int)threads : 1;
 }
 
 /*
@@ -449,6 +448,7 @@ static int print(const struct handover *h)
 
 static int become(const struct handover *h)
 {
+    assert(h->command.n);
     if (h->options->verbose) {
         char *text = NULL;
         size_t bytes;

@@ -44,25 +44,33 @@ static int number_in(const char *variable)
 
 /* ------------------------------------------------------------------ Slurm */
 
+/* A number from 1 on, with what comes after it; 0 if there is none. */
+static int leading_number(const char *text, const char **rest)
+{
+    char *end;
+    long n = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : 0;
+    if (n < 1 || n > HLY_RANKS_HANDED_MAX)
+        return 0;
+    *rest = end;
+    return (int)n;
+}
+
 /* "4(x2),1" is 4, 4 and 1. The sum, or 0 if it is not understood; *each: 0 if they differ. */
 static int add_up(const char *text, int *each)
 {
     long sum = 0;
-    int first = 1, value, times, bytes;
     *each = 0;
     while (text && *text) {
-        times = 1;
-        if (sscanf(text, "%9d%n", &value, &bytes) != 1 || value < 1)
+        int value = leading_number(text, &text), times = 1;
+        if (value && !strncmp(text, "(x", 2)) {
+            times = leading_number(text + 2, &text);
+            text += *text == ')';
+        }
+        if (!value || !times || (*text && *text != ','))
             return 0;
-        text += bytes;
-        bytes = 0;
-        if (sscanf(text, "(x%9d)%n", &times, &bytes) == 1 && (!bytes || times < 1))
-            return 0;
-        text += bytes;
-        *each = first || *each == value ? value : 0;
-        first = 0;
+        *each = !sum || *each == value ? value : 0;
         sum += (long)value * times;
-        if (sum > HLY_RANKS_HANDED_MAX || (*text && *text != ','))
+        if (sum > HLY_RANKS_HANDED_MAX)
             return 0;
         text += *text == ',';
     }
@@ -150,6 +158,7 @@ static int on_path(const char *name)
 static int check_mpirun(void)
 {
     char line[128] = "";
+    /* NOLINTNEXTLINE(cert-env33-c): a fixed command, found as execvp will find it */
     FILE *pipe = popen("mpirun --version 2>&1 </dev/null", "re");
     if (pipe && !fgets(line, sizeof line, pipe))
         line[0] = '\0';
