@@ -17,7 +17,7 @@ prints "$local 1 p" "${d[@]}" -np 1 -H localhost:2 p
 prints "env 'A=it'\\''s' $local 2 -l --timeout 9 p 'a b' '' -np" "${d[@]}" -np 2 -l --timeout 9 -x "A=it's" p "a b" "" -np
 
 # Slurm.
-srun="srun --mpi=pmix --export=ALL --input=0 --kill-on-bad-exit=1"
+srun="srun --mpi=pmix --export=ALL --input=0"
 job=(SLURM_JOB_ID=42)
 two=("${job[@]}" SLURM_JOB_NUM_NODES=2 SLURM_NNODES=2 SLURM_NTASKS=8 "SLURM_TASKS_PER_NODE=4(x2)" "SLURM_JOB_CPUS_PER_NODE=4(x2)" SLURMD_NODENAME=n1)
 prints "$srun -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" "${d[@]}" p
@@ -28,7 +28,6 @@ prints "$srun -N1 -n1 --ntasks-per-node=1 p" "${two[@]}" "${d[@]}" -np 1 p
 prints "$srun -N2 -n4096 --ntasks-per-node=2048 p" "${two[@]}" "${d[@]}" -np 4096 p
 prints "$srun --label -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" "${d[@]}" -l p
 prints "timeout --foreground --kill-after=10 60 $srun -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" "${d[@]}" --timeout 60 p
-prints "${srun% *} -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" SLURM_KILL_BAD_EXIT=0 "${d[@]}" p
 prints "env -u SLURM_NTASKS_PER_NODE $srun -N2 -n4 --ntasks-per-node=2 --cpus-per-task=2 p" \
     "${two[@]}" SLURM_NTASKS_PER_NODE=4 SLURM_CPUS_PER_TASK=2 "${d[@]}" -np 4 p
 prints "$srun -N2 -n8 --ntasks-per-node=4 p" "${two[@]}" SLURM_CPUS_PER_TASK=2 SRUN_CPUS_PER_TASK=2 "${d[@]}" p

@@ -198,8 +198,6 @@ static void add_srun(struct handover *h)
     add(c, "--mpi=pmix");
     add(c, "--export=ALL");
     add(c, "--input=0");
-    if (!getenv("SLURM_KILL_BAD_EXIT"))
-        add(c, "--kill-on-bad-exit=1");
     if (h->options->prefix)
         add(c, "--label");
     if (place->hosts.n)
