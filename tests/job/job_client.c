@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -41,6 +42,8 @@ static void keep_log(void *arg, int level, const char *text)
     CHECK(arg == last_log && text);
     if (level == 0)
         snprintf(last_log, sizeof last_log, "%s", text);
+    if (level > 0 && getenv("JOB_LOG"))
+        fprintf(stderr, "[%d] %s\n", level, text);
 }
 
 static int open_job(double seconds, halay_boot_info_t *info, halay_boot_t **boot)
@@ -156,8 +159,11 @@ static int children(char *self)
     halay_boot_t *boot;
     CHECK(open_job(20, &now, &boot) == 0);
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) { /* it does not hold the rank's socket, so it cannot take its connections */
+        if (fcntl(now.listen_fd, F_GETFD) >= 0)
+            _exit(2);
         _exit(open_job(20, &now, &boot) == HALAY_ESTATE && strstr(last_log, "forked") ? 0 : 1);
+    }
     CHECK(wait_for(pid) == 0);
     pid = fork();
     if (pid == 0) {
@@ -249,6 +255,51 @@ static int end(const char *how)
     return (int)sleep(20);
 }
 
+static void die(int number)
+{
+    (void)number;
+    raise(SIGKILL);
+}
+
+/*
+ * The first rank dies: in the node's meeting, which the last rank does not come to; in the fence,
+ * which comes when half of the time is over; or when all have joined. The others say so at once, or
+ * live on.
+ */
+static int first(const char *when)
+{
+    enum { DEADLINE = 4 };
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    halay_place_t at = {.size = sizeof at};
+    struct timespec a, b;
+    int rank = atoi(getenv("PMIX_RANK")), after = !strcmp(when, "after"), rc;
+    struct itimerval in = {.it_value = {!strcmp(when, "fence") ? 2 : 0, 600000}};
+    if (rank == 2 && !after)
+        return (int)sleep(8);
+    signal(SIGALRM, die);
+    if (rank == 0 && !after)
+        CHECK(!setitimer(ITIMER_REAL, &in, NULL));
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    rc = open_job(DEADLINE, &now, &boot);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    if (rank == 0)
+        raise(SIGKILL);
+    if (after) {
+        CHECK(rc == 0 && !usleep(300000));
+        for (int r = 0; r < now.nranks; r++)
+            CHECK(ops->get(boot, r, &at) == 0 && at.node == 0 && at.address.port);
+        printf("rank %d lives on\n", rank);
+        return 0;
+    }
+    double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    double died = (double)in.it_value.tv_sec + (double)in.it_value.tv_usec / 1e6;
+    CHECK(rc == HALAY_EBOOT && strstr(last_log, "the first rank of this node, has died"));
+    CHECK(took > died - 0.5 && took < died + 0.8);
+    printf("rank %d was told at once\n", rank);
+    return 1;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
@@ -266,6 +317,8 @@ int main(int argc, char **argv)
         return late();
     if (!strcmp(what, "alone"))
         return alone();
+    if (!strcmp(what, "first") && argc > 2)
+        return first(argv[2]);
     if (!strcmp(what, "end") && argc > 2)
         return end(argv[2]);
     fprintf(stderr, "job_client: no such mode: %s\n", what);
