@@ -3,7 +3,7 @@
 # All ranks agree where each listens; a record has 96 bytes and 8 a rank; HALAY_INTERFACE is heeded.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2001,SC2013,SC2016,SC2086
 . "$(dirname "$0")/lib.sh"
-export JOB_LOG=1
+export JOB_LOG=1 JOB_EPOCHS=3
 agree() { # ranks, nodes
     [ "$(wc -l <out)" = "$1" ] || fail "not $1 lines"
     [ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "$1 ranks see different jobs"

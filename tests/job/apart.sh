@@ -45,7 +45,7 @@ start() { exec {from}< <(exec "${@:2}" python3 relay.py "$1" relay "$port"); rea
 start outer
 exec unshare -n bash -c "$(declare -f start); port=$port; ip link set lo up; start inner; exec \"\$JOB_CLIENT\" info"
 SH
-export JOB_LOG=1
+export JOB_LOG=1 JOB_EPOCHS=3
 run "$HALAYRUN" -np 3 bash rank.sh
 expect 0 "a rank in a namespace of its own"
 [ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "the ranks see different jobs"

@@ -115,7 +115,8 @@ static int info(void)
     halay_boot_info_t first = {0}, now, again = {.size = sizeof again};
     halay_boot_t *boot = NULL, *other = NULL;
     halay_place_t at = {.size = sizeof at};
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+    uint64_t epochs = getenv("JOB_EPOCHS") ? strtoull(getenv("JOB_EPOCHS"), NULL, 10) : EPOCHS;
+    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
         CHECK(open_job(20, &now, &boot) == 0);
         CHECK(now.epoch == epoch);
         if (epoch == 1)
@@ -125,7 +126,7 @@ static int info(void)
         CHECK(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
         CHECK(strstr(last_log, "initialised twice") && !other);
         CHECK(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
-        if (epoch < EPOCHS)
+        if (epoch < epochs)
             ops->close(boot);
     }
     check_listening(&now);
@@ -303,7 +304,7 @@ static int first(const char *when)
     CHECK(took < (fence ? DEADLINE : DEADLINE / 2) - 0.1); /* it did not wait for its time to end */
     printf("rank %d was told at once\n", rank);
     fflush(stdout);
-    return 1;
+    return 0;
 }
 
 int main(int argc, char **argv)
