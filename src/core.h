@@ -86,6 +86,11 @@ struct hly_segment {
     size_t bytes;
 };
 
+/* Where an operand is in its buffer; `tail` bytes of it, where it wraps, at the buffer's start. */
+struct hly_span {
+    size_t offset, bytes, tail;
+};
+
 /* Something under way: a message not accepted or not complete yet, or work of a device. */
 struct hly_out {
     struct hly_link link; /* peer->queue, or request->flying, or the free list */
@@ -182,6 +187,12 @@ struct halay_request {
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
+    struct hly_span *spans; /* of each operand of the plan, for this count and type: */
+    uint64_t laid_count;
+    uint8_t laid_type;
+    bool laid_out;
+    size_t unit_bytes; /* of a block; of the first long_blocks an element more */
+    uint32_t long_blocks;
     size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
     size_t *block_bytes;
     uint64_t started_ns, deadline_ns;

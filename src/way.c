@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * way.c - which transports a rank opens: one for the ranks of its node, one for all others, and
- * none that nobody needs. What the program or HALAY_TRANSPORT names serves for both.
+ * none that nobody needs. HALAY_TRANSPORT names both ("shm+ucx"), or one that serves for both; so
+ * does the program.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -53,25 +54,30 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
 {
     const halay_boot_info_t *i = &ctx->info;
-    const char *name = ctx->settings.transport;
+    char near[sizeof(ctx->settings.transport)];
     int rc = HALAY_OK;
     if (i->nranks == 1)
         return HALAY_OK;
     if (config->transport)
         return open_one(ctx, config, config->transport, why, why_bytes);
-    if (*name && strcmp(name, "shm"))
-        return load_one(ctx, config, name, why, why_bytes);
-    if (*name && i->nnodes > 1) {
+    snprintf(near, sizeof(near), "%s",
+             *ctx->settings.transport ? ctx->settings.transport : "shm+ucx");
+    char *far = strchr(near, '+');
+    if (!far && strcmp(near, "shm"))
+        return load_one(ctx, config, near, why, why_bytes);
+    if (!far && i->nnodes > 1) {
         snprintf(why, why_bytes,
                  "HALAY_TRANSPORT is shm, which reaches the ranks of one node, and there are %d: "
-                 "take it away, and shm is used inside the nodes",
+                 "take it away, or name one between nodes too, as in shm+ucx",
                  i->nnodes);
         return HALAY_EUNSUPPORTED;
     }
+    if (far)
+        *far++ = 0;
     if (i->local_nranks > 1)
-        rc = load_one(ctx, config, "shm", why, why_bytes);
+        rc = load_one(ctx, config, near, why, why_bytes);
     if (!rc && i->nnodes > 1)
-        rc = load_one(ctx, config, "ucx", why, why_bytes);
+        rc = load_one(ctx, config, far, why, why_bytes);
     return rc;
 }
 
