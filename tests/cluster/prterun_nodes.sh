@@ -9,7 +9,8 @@ prterun=$(dirname "$python")/prterun
 start_nodes 2
 
 job() {
-    run veth exec 0 -- timeout -k 5 50 "$prterun" --allow-run-as-root --prtemca plm_ssh_agent "$folder/veth-nodes rsh" \
+    run veth exec 0 -- timeout -k 5 50 "$prterun" --prefix "$(dirname "$(dirname "$prterun")")" --allow-run-as-root \
+        --prtemca plm_ssh_agent "$folder/veth-nodes rsh" \
         --prtemca plm_ssh_no_tree_spawn 1 --prtemca prte_if_include 10.78.0.0/24 --host "v1:$2,v2:$2" \
         --map-by "ppr:$2:node" -x HALAY_TESTBED -x HALAY_DEADLINE -np "$1" "$rank" collectives
     if grep -qE "shm reaches the ranks of one node|its address is not known" err; then
