@@ -8,43 +8,39 @@ start_slurm 4 --cpus 8
 
 said() { sed -n "$1" out | sort -u | wc -l; }
 
-# placed HOST...: of ranks 0, 1, ...: what the ranks say of themselves
-placed() {
-    local n=$# r=0 host nodes local_size i before
-    local hosts=("$@")
-    nodes=$(printf '%s\n' "$@" | sort -u | wc -l)
-    [ "$(lines "^rank " out)" = "$n" ] || fail "not $n ranks"
-    for host in "${hosts[@]}"; do
-        local_size=0 before=0
-        for ((i = 0; i < n; i++)); do
-            [ "${hosts[i]}" != "$host" ] || local_size=$((local_size + 1))
-            if [ "${hosts[i]}" = "$host" ] && [ $i -lt $r ]; then before=$((before + 1)); fi
-        done
-        says out "^rank $r of $n on $host: node [0-9]* of $nodes, local $before of $local_size, pmix (slurm),"
-        r=$((r + 1))
-    done
-    # Two nodes never have one number, nor one node two.
-    [ "$(said 's/^rank .* on \([^ ]*\): node \([0-9]*\) .*/\1 \2/p')" = "$nodes" ] || fail "a node has two numbers"
-    [ "$(said 's/^rank .*: node \([0-9]*\) .*/\1/p')" = "$nodes" ] || fail "two nodes have one number"
-    sort -V out
-}
-# job HOSTS ARGUMENTS...
+# job RANKS NODES ARGUMENTS...: where Slurm has put them is where they say they are.
 job() {
-    local places
-    read -r -a places <<<"$1"
-    shift
-    ranks "$@" "$rank" collectives
+    local n=$1 nodes=$2 r host at
+    declare -A size=() before=()
+    shift 2
+    # shellcheck disable=SC2016 # expands there
+    ranks "$@" bash -c 'echo "slurm $SLURM_PROCID $SLURMD_NODENAME"; exec "$0" collectives' "$rank"
     expect 0 "srun $*"
     [ ! -s err ] || fail "srun $*: not silent"
-    placed "${places[@]}"
+    sort -V out >sorted
+    [ "$(lines "^rank " sorted)" = "$n" ] || fail "not $n ranks"
+    [ "$(awk '/^slurm/ { print $3 }' sorted | sort -u | wc -l)" = "$nodes" ] || fail "Slurm took other than $nodes nodes"
+    while read -r _ _ host; do size[$host]=$((${size[$host]:-0} + 1)); done < <(grep "^slurm " sorted)
+    while read -r _ r host; do
+        at="local ${before[$host]:-0} of ${size[$host]}"
+        says sorted "^rank $r of $n on $host: node [0-9]* of $nodes, $at, pmix (slurm),"
+        before[$host]=$((${before[$host]:-0} + 1))
+    done < <(grep "^slurm " sorted)
+    [ "$(said 's/^rank .* on \([^ ]*\): node \([0-9]*\) .*/\1 \2/p')" = "$nodes" ] || fail "a node has two numbers"
+    [ "$(said 's/^rank .*: node \([0-9]*\) .*/\1/p')" = "$nodes" ] || fail "two nodes have one number"
+    echo "srun $*:"
+    grep "^rank " sorted
 }
 
-job "n1 n1 n1 n1" -N1 -n4
+job 4 1 -N1 -n4
 need_several_nodes
-job "n1 n2" -N2 -n2
-job "n1 n1 n2 n2 n3 n3 n4 n4" -N4 -n8 --ntasks-per-node=2
-job "n1 n1 n1 n2 n2 n2 n3" -N3 -n7 -m plane=3
-job "n1 n2 n3 n1 n2 n3 n1" -N3 -n7 -m cyclic
+job 2 2 -N2 -n2
+job 8 4 -N4 -n8 --ntasks-per-node=2
+job 8 4 -N4 -n8
+job 7 3 -N3 -n7 -m cyclic # uneven in any case
+job 7 3 -N3 -n7 -m plane=2
 printf '%s\n' n3 n1 n2 n1 n3 n3 >hosts
-SLURM_HOSTFILE=$here/hosts job "n3 n1 n2 n1 n3 n3" -N3 -n6 -m arbitrary
+export SLURM_HOSTFILE=$here/hosts
+job 6 3 -N3 -n6 -m arbitrary
+[ "$(awk '/^slurm/ { print $3 }' sorted | xargs)" = "n3 n1 n2 n1 n3 n3" ] || fail "not the places that were asked for"
 nothing_left 4
