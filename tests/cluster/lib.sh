@@ -111,14 +111,6 @@ batch() {
     done
 }
 
-# What needs ranks on several nodes is skipped where Halay itself says that it has no way between them.
-need_several_nodes() {
-    HALAY_DEADLINE=3 ranks -N2 -n2 "$rank" one
-    [ "$status" = 0 ] || ! grep -qE "shm reaches the ranks of one node|its address is not known" err ||
-        skip "this Halay reaches one node only: $(grep -m 1 halay err)"
-    expect 0 "two ranks on two nodes"
-}
-
 # The python that has what the example needs.
 need_torch() {
     export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_folder/python OMP_NUM_THREADS=1

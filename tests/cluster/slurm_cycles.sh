@@ -5,7 +5,6 @@
 cycles=${CLUSTER_CYCLES:-100}
 . "$(dirname "$0")/lib.sh"
 start_slurm 2 --cpus 4
-need_several_nodes
 limit=$((30 + cycles))
 ranks -N2 -n4 --ntasks-per-node=2 "$rank" cycles "$cycles"
 expect 0 "$cycles cycles"

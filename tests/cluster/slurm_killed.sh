@@ -5,12 +5,12 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 start_slurm 2 --cpus 4
-need_several_nodes
 hosts=(n1 n1 n2 n2)
 
 # killed VICTIM
 killed() {
     local victim=$1 host=${hosts[$1]} pid at told
+    rm -f out # the last one's
     login timeout -k 5 40 srun --mpi=pmix -N2 -n4 --ntasks-per-node=2 --unbuffered "$rank" wait "$victim" \
         >out 2>err </dev/null &
     until_true grep -q "^victim: " out

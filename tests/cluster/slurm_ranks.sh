@@ -33,7 +33,6 @@ job() {
 }
 
 job 4 1 -N1 -n4
-need_several_nodes
 job 2 2 -N2 -n2
 job 8 4 -N4 -n8 --ntasks-per-node=2
 job 8 4 -N4 -n8

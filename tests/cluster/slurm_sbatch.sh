@@ -10,7 +10,6 @@ batch "$source_folder/slurm/halay.sbatch"
 cat halay-*.out >err
 expect 0 "slurm/halay.sbatch"
 says halay-*.out "^ *8 "
-need_several_nodes
 rm halay-*.out
 batch -N2 -n4 "$source_folder/slurm/halay.sbatch" "$rank" collectives
 cat halay-*.out >err

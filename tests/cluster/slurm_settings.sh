@@ -4,7 +4,6 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 start_slurm 2 --cpus 4
-need_several_nodes
 
 ranks -N2 -n4 --ntasks-per-node=2 bash -c '
     [ $SLURM_NODEID = 0 ] || export HALAY_ALGORITHM=allreduce=ring,barrier=dissemination

@@ -22,6 +22,5 @@ train() {
     cat -- *.out
 }
 train train.sbatch 2
-need_several_nodes
 train train-nodes.sbatch 4
 nothing_left 4
