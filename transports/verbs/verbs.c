@@ -25,7 +25,7 @@
 
 enum { PEERS = 16, LINKS = 64, SLOTS = 32, CREDITS = 32, KEPT = 2, RECVS = CREDITS + KEPT };
 enum { BUFFER = 8192, BUFFERS = RECVS + SLOTS, HEAD = 8, INLINE = 128, HELD = 16, ROUNDS = 64 };
-enum { TIMEOUT = 17 /* 4.096 us * 2^17, times (1 + RETRIES): 4.3 s */, RETRIES = 7 };
+enum { TIMEOUT = 17 /* 4.096 us * 2^17, times (1 + RETRIES): 3.8 s */, RETRIES = 6 };
 enum { LINK_FREE, LINK_CALLING, LINK_GREETED, LINK_GUEST, LINK_OPEN };
 enum { PEER_FREE, PEER_WELL, PEER_FAILING /* known, not told */, PEER_FAILED };
 #define MAGIC UINT64_C(0x3162726556414c48)
@@ -50,7 +50,7 @@ typedef struct link {
 
 struct halay_ep { /* a peer; a way is a reference to it */
     halay_peer_id_t id;
-    int state, refs, called /* has a link */, up /* the queue pair is; and there: */, met;
+    int state, refs, called /* has a link; -1: had */, up /* the queue pair is */, met /* there */;
     uint64_t begun_ns; /* 0: nobody here wants a link */
     struct sockaddr_in where;
     struct ibv_qp *qp;
@@ -74,7 +74,7 @@ struct halay_transport {
         *mr; /* of room: for each peer RECVS buffers to receive into, SLOTS to send from */
     uint8_t *room;
     union ibv_gid gid;
-    int port_number, gid_index, epoll_fd, timer_fd, listen_fd, armed, attention, nheld;
+    int port_number, gid_index, epoll_fd, timer_fd, listen_fd, armed, attention, warned, nheld;
     unsigned polls;
     struct sockaddr_in where;
     halay_ep_t peers[PEERS];
@@ -232,7 +232,7 @@ static int on_word(halay_transport_t *t, link_t *link)
     link->read = 0;
     if (w->magic != MAGIC || memcmp(w->secret, t->params.secret, sizeof(w->secret)) ||
         memcmp(&w->to, &t->params.self, sizeof(w->to)) || link->state == LINK_OPEN)
-        return say(t, 1, EPERM, "a connection was dropped", "it is of another job or version");
+        return t->warned++ ? EPERM : say(t, 1, EPERM, "a stranger was dropped", "another job's?");
     if (guest && (!(link->peer = peer_hold(t, w->from)) || link->peer->state != PEER_WELL))
         return EPERM;
     link->state = LINK_OPEN;
@@ -257,9 +257,10 @@ static void link_look(halay_transport_t *t, link_t *link)
     if (error == EAGAIN)
         return;
     if (link->state == LINK_OPEN)
-        peer_fail(t, link->peer, "its connection ended", strerror(error));
+        peer_fail(t, link->peer, "its connection ended",
+                  error == ENODATA ? "the process has ended, or has left" : strerror(error));
     else if (link->peer)
-        link->peer->called = 0;
+        link->peer->called = -1;
     link->state = LINK_FREE;
     close(link->fd);
 }
@@ -277,23 +278,28 @@ static void peer_cut(halay_transport_t *t, const halay_ep_t *peer)
     }
 }
 
-static void peer_call(halay_transport_t *t, halay_ep_t *peer)
+/* At once, then at every tick of the timer, until the deadline. */
+static void peer_call(halay_transport_t *t, halay_ep_t *peer, int tick)
 {
     if (now_ns() - peer->begun_ns >= t->params.deadline_ns)
         peer_fail(t, peer, "no connection by the deadline", "is it of this job, and let through?");
-    int fd = peer->called ? -1 : socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&peer->where, sizeof(peer->where)) &&
-        errno != EINPROGRESS)
+    if (peer->called > 0 || (peer->called && !tick))
+        return;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    peer->called = -1;
+    if (fd < 0)
+        return;
+    if (connect(fd, (struct sockaddr *)&peer->where, sizeof(peer->where)) && errno != EINPROGRESS)
         close(fd);
-    else if (fd >= 0)
+    else
         link_add(t, fd, peer);
 }
 
 /* The completion queue is empty, so what came before a failure has been told. */
-static int peer_tend(halay_transport_t *t, halay_ep_t *peer, halay_event_t *event)
+static int peer_tend(halay_transport_t *t, halay_ep_t *peer, int tick, halay_event_t *event)
 {
     if (peer->state == PEER_WELL && !peer->met && peer->begun_ns)
-        peer_call(t, peer);
+        peer_call(t, peer, tick);
     if (peer->state == PEER_FAILED && !peer->refs && !peer->posted &&
         peer->free_slots == UINT32_MAX) {
         ibv_destroy_qp(peer->qp);
@@ -312,12 +318,10 @@ static int peer_tend(halay_transport_t *t, halay_ep_t *peer, halay_event_t *even
 static int attend(halay_transport_t *t, halay_event_t events[], int max)
 {
     uint64_t ticks;
-    int n = 0, fd;
+    int tick = read(t->timer_fd, &ticks, sizeof(ticks)) > 0, n = 0, fd;
     for (int i = 0; i < PEERS && n < max; i++)
-        n += peer_tend(t, &t->peers[i], &events[n]);
+        n += peer_tend(t, &t->peers[i], tick, &events[n]);
     t->attention = n > 0; /* then again: there may be more */
-    if (read(t->timer_fd, &ticks, sizeof(ticks)) < 0)
-        assert(errno == EAGAIN);
     while ((fd = accept4(t->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
         link_add(t, fd, NULL);
     for (link_t *link = t->links; link < t->links + LINKS; link++) {
@@ -397,12 +401,14 @@ static int verbs_put(halay_transport_t *t, halay_ep_t *peer, const void *payload
                      const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                      uint64_t cookie)
 {
-    put_key_t k = {0};
+    put_key_t k;
     void *from = (void *)(uintptr_t)payload;
     struct ibv_sge sge = {(uintptr_t)payload, (uint32_t)bytes, 0};
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sg_list = &sge};
     struct ibv_mr *mr = NULL;
-    memcpy(&k, key, key_bytes == sizeof(k) ? sizeof(k) : 0);
+    if (key_bytes != sizeof(k))
+        return HALAY_EINVAL;
+    memcpy(&k, key, sizeof(k));
     if (offset > k.bytes || bytes > k.bytes - offset || bytes > t->port.max_msg_sz)
         return HALAY_EINVAL;
     int rc = may_post(peer);
@@ -635,6 +641,8 @@ static void verbs_close(halay_transport_t *t)
 
 static int verbs_open(const halay_transport_params_t *params, halay_transport_t **out)
 {
+    if (!params || params->size < sizeof(*params) || !out)
+        return HALAY_EINVAL;
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)
         return HALAY_ENOMEM;
@@ -654,6 +662,8 @@ static int verbs_open(const halay_transport_params_t *params, halay_transport_t 
 static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
     (void)t;
+    if (!attr || attr->size < sizeof(*attr))
+        return HALAY_EINVAL;
     attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP;
     attr->message_bytes = attr->eager_bytes = attr->piece_bytes = BUFFER - HEAD;
     return HALAY_OK;
