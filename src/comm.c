@@ -145,6 +145,12 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *gro
     comm->rank = rank;
     comm->nranks = group->nranks;
     comm->deadline_ns = deadline_ns;
+    int rc = hly_comm_count_nodes(comm);
+    if (rc) {
+        free(comm);
+        free(group);
+        return rc;
+    }
     for (uint32_t i = 0; i < HLY_SLOTS; i++) {
         hly_link_init(&comm->slots[i].stash);
         comm->slots[i].sequence = i;
