@@ -35,6 +35,7 @@ typedef struct word { /* a hello, and its answer */
     uint32_t qpn, mtu, lid, zero;
     halay_peer_id_t from, to;
     uint8_t secret[16], gid[16];
+    halay_address_t where;
 } word_t;
 
 typedef struct put_key {
@@ -51,8 +52,8 @@ typedef struct link {
 struct halay_ep { /* a peer; a way is a reference to it */
     halay_peer_id_t id;
     int state, refs, called /* has a link; -1: had */, up /* the queue pair is */, met /* there */;
-    uint64_t begun_ns; /* 0: nobody here wants a link */
-    struct sockaddr_in where;
+    uint64_t begun_ns;     /* 0: nobody here wants a link */
+    halay_address_t where; /* family 0: not known */
     struct ibv_qp *qp;
     uint32_t posted, granted, owed, credits; /* receives; of them the peer's, ours; to spend */
     uint32_t free_slots;
@@ -76,7 +77,7 @@ struct halay_transport {
     union ibv_gid gid;
     int port_number, gid_index, epoll_fd, timer_fd, listen_fd, armed, attention, warned, nheld;
     unsigned polls;
-    struct sockaddr_in where;
+    halay_address_t where;
     halay_ep_t peers[PEERS];
     link_t links[LINKS];
     uint64_t held[HELD]; /* messages that one poll gave away: until the next */
@@ -219,6 +220,7 @@ static int link_say(halay_transport_t *t, link_t *link)
     w.mtu = t->port.active_mtu;
     w.lid = t->port.lid;
     w.from = t->params.self;
+    w.where = t->where;
     memcpy(w.secret, t->params.secret, sizeof(w.secret));
     memcpy(w.gid, &t->gid, sizeof(w.gid));
     return send(link->fd, &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT) < 0 ? errno : 0;
@@ -236,6 +238,7 @@ static int on_word(halay_transport_t *t, link_t *link)
     if (guest && (!(link->peer = peer_hold(t, w->from)) || link->peer->state != PEER_WELL))
         return EPERM;
     link->state = LINK_OPEN;
+    link->peer->where = w->where;
     peer_connect(t, link->peer, w);
     link->peer->met |= !guest && link->peer->up; /* who was called calls too before it sends */
     return guest ? link_say(t, link) : 0;
@@ -281,15 +284,17 @@ static void peer_cut(halay_transport_t *t, const halay_ep_t *peer)
 /* At once, then at every tick of the timer, until the deadline. */
 static void peer_call(halay_transport_t *t, halay_ep_t *peer, int tick)
 {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = peer->where.port};
+    memcpy(&to.sin_addr, peer->where.ip, sizeof(to.sin_addr));
     if (now_ns() - peer->begun_ns >= t->params.deadline_ns)
         peer_fail(t, peer, "no connection by the deadline", "is it of this job, and let through?");
-    if (peer->called > 0 || (peer->called && !tick))
+    if (peer->where.family != AF_INET || peer->called > 0 || (peer->called && !tick))
         return;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     peer->called = -1;
     if (fd < 0)
         return;
-    if (connect(fd, (struct sockaddr *)&peer->where, sizeof(peer->where)) && errno != EINPROGRESS)
+    if (connect(fd, (struct sockaddr *)&to, sizeof(to)) && errno != EINPROGRESS)
         close(fd);
     else
         link_add(t, fd, peer);
@@ -574,24 +579,31 @@ static int memory_open(halay_transport_t *t)
                : -1;
 }
 
+static int listener_open(halay_transport_t *t)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t length = sizeof(at);
+    t->listen_fd = t->params.listen_fd;
+    t->where = t->params.listen_address;
+    if (t->where.family)
+        return 0;
+    memcpy(&at.sin_addr, t->gid.raw + 12, 4); /* of RoCE over IPv4 */
+    t->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (t->listen_fd < 0 || bind(t->listen_fd, (struct sockaddr *)&at, length) ||
+        listen(t->listen_fd, LINKS) || getsockname(t->listen_fd, (struct sockaddr *)&at, &length))
+        return -1;
+    t->where = (halay_address_t){.family = AF_INET, .port = at.sin_port};
+    memcpy(t->where.ip, &at.sin_addr, 4);
+    return 0;
+}
+
 static int descriptors_open(halay_transport_t *t)
 {
     struct itimerspec tick = {{0, 100000000}, {0, 100000000}};
-    struct sockaddr *where = (struct sockaddr *)&t->where;
-    socklen_t length = sizeof(t->where);
-    const halay_address_t *given = &t->params.listen_address;
     t->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     t->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-    t->where = (struct sockaddr_in){.sin_family = AF_INET, .sin_port = given->port};
-    memcpy(&t->where.sin_addr, given->family ? given->ip : t->gid.raw + 12, 4);
-    if (given->family)
-        t->listen_fd = t->params.listen_fd;
-    else if ((t->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) < 0 ||
-             bind(t->listen_fd, where, length) || listen(t->listen_fd, LINKS) ||
-             getsockname(t->listen_fd, where, &length))
-        return -1;
-    return timerfd_settime(t->timer_fd, 0, &tick, NULL) || watch(t, t->timer_fd) ||
-           watch(t, t->listen_fd) || watch(t, t->channel->fd) ||
+    return listener_open(t) || timerfd_settime(t->timer_fd, 0, &tick, NULL) ||
+           watch(t, t->timer_fd) || watch(t, t->listen_fd) || watch(t, t->channel->fd) ||
            fcntl(t->channel->fd, F_SETFL, O_NONBLOCK);
 }
 
@@ -677,13 +689,17 @@ static int verbs_address(const halay_transport_t *t, void *address, size_t *byte
     return HALAY_OK;
 }
 
+/* Without an address the peer has to call first: then it says where it is. */
 static int verbs_connect(halay_transport_t *t, halay_peer_id_t id, const void *address,
                          size_t bytes, halay_ep_t **ep)
 {
-    halay_ep_t *peer = bytes == sizeof(peer->where) ? peer_hold(t, id) : NULL;
+    if (bytes != 0 && bytes != sizeof(halay_address_t))
+        return HALAY_EINVAL;
+    halay_ep_t *peer = peer_hold(t, id);
     if (!peer)
-        return bytes == sizeof(peer->where) ? HALAY_ENOMEM : HALAY_EINVAL;
-    memcpy(&peer->where, address, bytes);
+        return HALAY_ENOMEM;
+    if (bytes)
+        memcpy(&peer->where, address, bytes);
     peer->begun_ns = peer->begun_ns ? peer->begun_ns : now_ns();
     peer->refs++;
     t->attention = 1;
