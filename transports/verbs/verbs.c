@@ -401,36 +401,47 @@ static int verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, cons
     return rc ? rc : message_post(t, peer, 1, header, header_bytes, payload, bytes);
 }
 
-/* A payload that is not inline must be registered, and the contract does not say how: so here. */
+/*
+ * A payload that is not inline must be registered, and the contract does not say how: so here. Only
+ * the last of its pieces has the immediate; the queue pair keeps their order.
+ */
 static int verbs_put(halay_transport_t *t, halay_ep_t *peer, const void *payload, size_t bytes,
                      const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                      uint64_t cookie)
 {
-    put_key_t k;
-    void *from = (void *)(uintptr_t)payload;
-    struct ibv_sge sge = {(uintptr_t)payload, (uint32_t)bytes, 0};
-    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .sg_list = &sge};
+    const size_t most = t->port.max_msg_sz, pieces = bytes ? (bytes - 1) / most + 1 : 1;
+    struct ibv_sge sge = {.addr = (uintptr_t)payload};
+    struct ibv_send_wr wr = {.sg_list = &sge, .imm_data = htonl(immediate)};
     struct ibv_mr *mr = NULL;
+    put_key_t k;
     if (key_bytes != sizeof(k))
         return HALAY_EINVAL;
     memcpy(&k, key, sizeof(k));
-    if (offset > k.bytes || bytes > k.bytes - offset || bytes > t->port.max_msg_sz)
-        return HALAY_EINVAL;
+    if (offset > k.bytes || bytes > k.bytes - offset || pieces > SLOTS)
+        return say(t, 0, HALAY_EINVAL, "a put was refused", "it is too large, or ends beyond");
     int rc = may_post(peer);
-    if (rc == 0 && bytes > INLINE && !(mr = ibv_reg_mr(t->pd, from, bytes, 0)))
+    if (rc == 0 && (size_t)__builtin_popcount(peer->free_slots) < pieces)
+        rc = HALAY_EAGAIN;
+    if (rc == 0 && bytes > INLINE &&
+        !(mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)payload, bytes, 0)))
         rc = say(t, 0, HALAY_ENOMEM, "the source of a put (ulimit -l?)", strerror(errno));
     if (rc)
         return rc;
-    int slot = __builtin_ctz(peer->free_slots);
+    peer->credits--;
     sge.lkey = mr ? mr->lkey : 0;
-    wr.imm_data = htonl(immediate);
     wr.wr.rdma.remote_addr = k.address + offset;
     wr.wr.rdma.rkey = (uint32_t)k.rkey;
-    peer->slot[slot].put = 1;
-    peer->slot[slot].cookie = cookie;
-    peer->slot[slot].mr = mr;
-    peer->credits--;
-    rc = post(t, peer, slot, &wr);
+    for (size_t i = 0; i < pieces && rc == 0; i++) {
+        int slot = __builtin_ctz(peer->free_slots), last = i == pieces - 1;
+        sge.length = (uint32_t)(last ? bytes - i * most : most);
+        wr.opcode = last ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+        peer->slot[slot].put = last;
+        peer->slot[slot].cookie = cookie;
+        peer->slot[slot].mr = last ? mr : NULL;
+        rc = post(t, peer, slot, &wr);
+        sge.addr += sge.length;
+        wr.wr.rdma.remote_addr += sge.length;
+    }
     if (rc && mr)
         ibv_dereg_mr(mr);
     return rc ? rc : HALAY_INPROGRESS;
