@@ -2,14 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # Puts through transports/verbs between two emulated machines with Soft-RoCE: contents, latency and
 # bandwidth; the device's counters must have moved, and no receiver was ever not ready. Then one side
-# is killed, or its network cut, in the middle of puts: the other is told within 10 s.
-# Needs $BUILD (the build folder) and rdma-nodes, beside this script or named by $RDMA_NODES.
+# is killed, or its network cut, in the middle of puts: the other is told within 10 s. And Halay's own
+# collectives run on it, whose data halay-bench checks. Needs $BUILD, the build folder.
 set -u
 folder=$(cd "$(dirname "$0")" && pwd -P)
 build=$(cd "${BUILD:?the build folder}" && pwd -P) || exit 1
-nodes=${RDMA_NODES:-$folder/rdma-nodes}
 put=$build/bin/verbs_put
-cache=${HALAY_RDMA_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/halay-rdma}
 counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
 
 skip() { echo "skipped: $*" && exit 77; }
@@ -50,17 +48,23 @@ machine() {
             moved send_rnr_err 0 0
             moved rcvd_rnr_err 0 0
         fi
+        tc qdisc del dev eth0 root 2>/dev/null # the network is whole again
         "$NODE_BARRIER" "$mode"
     done
+}
+collectives() { # over variables; puts of up to 8 MiB, the most that Soft-RoCE takes at once, and of more
+    export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
+    export HALAY_TRANSPORT=verbs HALAY_DEADLINE=60
+    "$build/bin/halay-bench" allreduce --min 8 --max 32K --iterations 2 --warmup 1 || fail "allreduce"
+    "$build/bin/halay-bench" allreduce --min 8M --max 32M --iterations 1 --warmup 1 || fail "allreduce"
 }
 
 if [ "${1:-}" = machine ]; then
     machine
+    collectives
     exit
 fi
-[ "$(id -u)" = 0 ] || skip "rdma-nodes needs root"
 [ -x "$put" ] || skip "there is no verbs_put: transports/verbs was left out of the build"
-[ -x "$nodes" ] || skip "there is no rdma-nodes at $nodes"
-[ -e "$cache/vmlinuz" ] || skip "no kernel for the machines: run 'rdma-nodes install' once"
-exec "$nodes" run --nodes 2 --timeout 200 --share "$folder" --share "$build" -- \
+why=$("$folder/rdma-nodes" check) || skip "$why"
+exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 --share "$folder" --share "$build" -- \
     env BUILD="$build" bash "$folder/verbs.sh" machine
