@@ -34,7 +34,7 @@
 #define HLY_COMMS_MAX    65536
 #define HLY_FREED_MAX    64
 #define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_ROWS         13  /* of the selection's table */
+#define HLY_ROWS         19  /* of the selection's table */
 #define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
@@ -245,6 +245,7 @@ struct halay_comm {
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
+    uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
     uint32_t children; /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
@@ -267,6 +268,7 @@ struct halay_comm {
 struct hly_certificate {
     struct hly_certificate *next;
     uint32_t planner, version, nranks, rank, root, in_place;
+    uint64_t shape; /* hash; 0 where the planner asks for none */
     uint64_t hash;
 };
 
@@ -472,6 +474,14 @@ void hly_plan_drop_all(halay_comm_t *comm);
 void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- shape.c */
+
+/* Which of its ranks share a node; memory in proportion to the ranks, so only while plans are made.
+ */
+int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
+/* Fills what selection asks at each call. */
+int hly_comm_count_nodes(halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- fault.c */
 
