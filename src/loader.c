@@ -5,6 +5,7 @@
  * task is: decided from the environment alone (docs/decisions/0002), so that nothing is loaded for
  * a program run alone.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,26 @@ static void plugin_path(halay_context_t *context, const char *kind, const char *
     snprintf(path, bytes, "%.*s/halay/halay-%s-%s.so", length, slash ? self : ".", kind, name);
 }
 
+/* The names of the plug-ins of this kind next to `path`, each with a blank before it. */
+static void list_plugins(const char *path, const char *kind, char *names, size_t bytes)
+{
+    char folder[512], prefix[32];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = 0;
+    size_t length = (size_t)snprintf(prefix, sizeof(prefix), "halay-%s-", kind), used = 0;
+    DIR *all = opendir(folder);
+    *names = 0;
+    for (struct dirent *one; all && (one = readdir(all));) {
+        const char *end = strstr(one->d_name, ".so");
+        if (strncmp(one->d_name, prefix, length) || !end || used >= bytes)
+            continue;
+        used += (size_t)snprintf(names + used, bytes - used, " %.*s",
+                                 (int)(end - one->d_name - (long)length), one->d_name + length);
+    }
+    if (all)
+        closedir(all);
+}
+
 int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
                     const char *symbol_prefix, const void **table, char *error, size_t error_bytes)
 {
@@ -36,8 +57,11 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
         return HALAY_ENOMEM;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s", kind, name,
-                 dlerror());
+        char names[128];
+        const char *reason = dlerror();
+        list_plugins(path, kind, names, sizeof(names));
+        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s; there are:%s",
+                 kind, name, reason, *names ? names : " none");
         return HALAY_EUNSUPPORTED;
     }
     snprintf(symbol, sizeof(symbol), "%s%s", symbol_prefix, name);

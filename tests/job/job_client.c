@@ -4,11 +4,15 @@
  * argument says. Exits with 0 if all was as expected; what it prints is compared by the scripts.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -58,6 +62,45 @@ static void print_bytes(const char *name, const uint8_t bytes[16])
         printf("%02x", bytes[i]);
 }
 
+static void print_address(const halay_address_t *address)
+{
+    char ip[INET6_ADDRSTRLEN] = "none";
+    CHECK(address->zero == 0);
+    if (address->family)
+        CHECK(inet_ntop(address->family, address->ip, ip, sizeof ip));
+    printf("%s/%d", ip, ntohs(address->port));
+}
+
+/* The socket listens at the address that all are told, does not block, and is not inherited. */
+static void check_listening(const halay_boot_info_t *now)
+{
+    struct sockaddr_storage at = {0};
+    struct sockaddr_in *four = (struct sockaddr_in *)&at;
+    socklen_t bytes = sizeof at, n = sizeof(int);
+    int on = 0;
+    CHECK(now->address.family == AF_INET && now->address.port);
+    CHECK(!getsockname(now->listen_fd, (struct sockaddr *)&at, &bytes));
+    CHECK(four->sin_family == AF_INET && four->sin_port == now->address.port &&
+          !memcmp(&four->sin_addr, now->address.ip, 4));
+    CHECK(!getsockopt(now->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) && on);
+    CHECK(fcntl(now->listen_fd, F_GETFD) & FD_CLOEXEC);
+    CHECK(fcntl(now->listen_fd, F_GETFL) & O_NONBLOCK);
+    CHECK(accept(now->listen_fd, NULL, NULL) < 0 && errno == EAGAIN);
+}
+
+/* A connection that comes between two epochs waits for the next. */
+static void check_parked(const halay_boot_info_t *now)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = now->address.port};
+    memcpy(&at.sin_addr, now->address.ip, 4);
+    int to = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(to >= 0 && !connect(to, (struct sockaddr *)&at, sizeof at));
+    int from = accept(now->listen_fd, NULL, NULL);
+    CHECK(from >= 0);
+    close(from);
+    close(to);
+}
+
 /* Several epochs of one identity; the last is printed: first what is the same on all ranks. */
 static int info(void)
 {
@@ -77,13 +120,17 @@ static int info(void)
         if (epoch < EPOCHS)
             ops->close(boot);
     }
+    check_listening(&now);
+    check_parked(&now);
     printf("%d ranks on %d nodes, %s,", now.nranks, now.nnodes, now.launcher);
     print_bytes("job", now.job);
     print_bytes("secret", now.secret);
     for (int rank = 0; rank < now.nranks; rank++) {
         CHECK(ops->get(boot, rank, &at) == 0 && at.node >= 0 && at.node < now.nnodes);
-        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host)));
-        printf(" %d@%d:%s", rank, at.node, at.host);
+        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host) &&
+                                   !memcmp(&at.address, &now.address, sizeof at.address)));
+        printf(" %d@%d:%s=", rank, at.node, at.host);
+        print_address(&at.address);
     }
     CHECK(ops->get(boot, now.nranks, &at) == HALAY_EINVAL &&
           ops->get(boot, -1, &at) == HALAY_EINVAL);

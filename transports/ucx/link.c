@@ -62,6 +62,7 @@ void hly_ucx_link_free(halay_transport_t *t, hly_ucx_link_t *link)
         at = &(*at)->next;
     *at = link->next;
     t->nguests -= link->state == LINK_GUEST;
+    t->nparked -= link->state == LINK_PARKED;
     if (t->slow_fd >= 0) {
         epoll_ctl(t->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
         shutdown(link->fd, SHUT_RDWR);

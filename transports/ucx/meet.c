@@ -21,12 +21,13 @@ static int same_secret(const uint8_t a[16], const uint8_t b[16])
     return difference == 0;
 }
 
+/* Whom it is for is another question. */
 static int word_right(const halay_transport_t *t, const hly_ucx_word_t *word, uint32_t kind)
 {
     int secret = same_secret(word->secret, t->secret);
     int address = kind == WORD_HELLO || kind == WORD_ANSWER ? word->address_bytes > 0
                                                             : word->address_bytes == 0;
-    return secret && word->kind == kind && hly_ucx_same_id(word->to, t->self) && address;
+    return secret && word->kind == kind && address;
 }
 
 /* ------------------------------------------------------------------ calling */
@@ -39,6 +40,18 @@ static void call_failed(hly_ucx_peer_t *peer, int error, uint64_t now)
     if (peer->pause_ns > HLY_UCX_PAUSE_MAX_NS)
         peer->pause_ns = HLY_UCX_PAUSE_MAX_NS;
     peer->again_ns = now + peer->pause_ns;
+}
+
+/*
+ * Who was kept waiting for longer than its pause was parked: the one who hung up now goes on to its
+ * next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and longer.
+ */
+static void call_ended(hly_ucx_peer_t *peer, const hly_ucx_link_t *link, int error)
+{
+    uint64_t now = hly_ucx_now_ns();
+    if (error == 0 && link->state == LINK_GREETED && now - link->since_ns > peer->pause_ns)
+        peer->pause_ns = HLY_UCX_PAUSE_NS / 2;
+    call_failed(peer, error, now);
 }
 
 void hly_ucx_call(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
@@ -74,7 +87,8 @@ static void give_up(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
     if (peer->called)
         hly_ucx_peer_fail(t, peer, HALAY_EPEER,
                           "%s did not answer within %llu ms: the process there is stopped or busy, "
-                          "or a firewall drops what is sent to that port",
+                          "or has ended this run, or not begun it (all ranks initialize and "
+                          "finalize equally often), or a firewall drops what is sent there",
                           peer->name, ms);
     else if (peer->error == 0)
         hly_ucx_peer_fail(t, peer, HALAY_EPEER,
@@ -88,7 +102,7 @@ static void give_up(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
         hly_ucx_peer_fail(t, peer, HALAY_EPEER,
                           "%s could not be reached within %llu ms: %s; see that the process there "
                           "runs, and that the network and its firewall let this port through "
-                          "(transport option interface=NAME chooses the network)",
+                          "(HALAY_INTERFACE=NAME chooses the network)",
                           peer->name, ms, strerror(peer->error));
 }
 
@@ -106,7 +120,7 @@ void hly_ucx_call_tend(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
 
 static void warn_stranger(halay_transport_t *t, int fd, const char *why)
 {
-    hly_ucx_where_t where = {0};
+    halay_address_t where = {0};
     struct sockaddr_storage address;
     socklen_t length = sizeof(address);
     char name[HLY_UCX_NAME] = "somebody";
@@ -167,6 +181,20 @@ void hly_ucx_guests_accept(halay_transport_t *t)
 
 /* ------------------------------------------------------------------ words */
 
+/* Where all places are taken, the caller has to try again later. 0: goes on. 1: the link is gone.
+ */
+static int park(halay_transport_t *t, hly_ucx_link_t *link)
+{
+    if (t->nparked == HLY_UCX_PARKED) {
+        hly_ucx_link_free(t, link);
+        return 1;
+    }
+    link->state = LINK_PARKED;
+    t->nguests--;
+    t->nparked++;
+    return 0;
+}
+
 /* 0: goes on. 1: the link is gone. */
 static int on_hello(halay_transport_t *t, hly_ucx_link_t *link, const hly_ucx_word_t *word)
 {
@@ -175,6 +203,8 @@ static int on_hello(halay_transport_t *t, hly_ucx_link_t *link, const hly_ucx_wo
         hly_ucx_guest_drop(t, link, "it is of another job, or of another version of Halay");
         return 1;
     }
+    if (!hly_ucx_same_id(word->to, t->self))
+        return park(t, link);
     int rc = hly_ucx_peer_hold(t, word->from, &peer);
     if (rc || peer->state != PEER_WELL || t->closing) {
         hly_ucx_link_free(t, link);
@@ -198,7 +228,11 @@ static int on_word(halay_transport_t *t, hly_ucx_link_t *link)
     link->read = 0;
     if (link->state == LINK_GUEST)
         return on_hello(t, link, &word);
-    int from = hly_ucx_same_id(word.from, peer->id);
+    if (link->state == LINK_PARKED) { /* it has no more to say before it is answered */
+        hly_ucx_link_free(t, link);
+        return 1;
+    }
+    int from = hly_ucx_same_id(word.from, peer->id) && hly_ucx_same_id(word.to, t->self);
     if (link->state == LINK_GREETED && from && word_right(t, &word, WORD_ANSWER)) {
         link->state = LINK_OPEN;
         hly_ucx_peer_meet(t, peer, link->in + sizeof(word), word.token);
@@ -224,9 +258,9 @@ static void link_ended(halay_transport_t *t, hly_ucx_link_t *link, int error)
     if (link->state == LINK_GUEST) {
         if (error == EPROTO)
             warn_stranger(t, link->fd, "it speaks another language, or another version's");
-    } else if (link->state != LINK_OPEN) {
-        call_failed(peer, error, hly_ucx_now_ns());
-    } else if (!peer->goodbye) {
+    } else if (link->state == LINK_CALLING || link->state == LINK_GREETED) {
+        call_ended(peer, link, error);
+    } else if (link->state == LINK_OPEN && !peer->goodbye) {
         hly_ucx_peer_fail(t, peer, HALAY_EPEER, "the connection to %s ended%s%s", peer->name,
                           error ? ": " : "", error ? strerror(error) : "");
     }

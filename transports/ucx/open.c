@@ -110,18 +110,12 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
     return attr.address_length <= HLY_UCX_ADDRESS ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
 }
 
-/* Each step says what it was, for the message. */
-static int descriptors_open(halay_transport_t *t, const char **what)
+/* A socket of our own, where the bootstrap has none: for the processes of this host. */
+static int listen_open(halay_transport_t *t, const char **what)
 {
+    const halay_address_t loopback = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     struct sockaddr_storage address;
-    socklen_t length = hly_ucx_where_socket(&t->where, &address);
-    *what = "epoll_create1";
-    if ((t->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
-        (t->slow_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        return -errno;
-    *what = "timerfd_create";
-    if ((t->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0)
-        return -errno;
+    socklen_t length = hly_ucx_where_socket(&loopback, &address);
     *what = "socket";
     t->listen_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (t->listen_fd < 0)
@@ -136,10 +130,25 @@ static int descriptors_open(halay_transport_t *t, const char **what)
     length = sizeof(address);
     if (getsockname(t->listen_fd, (struct sockaddr *)&address, &length))
         return -errno;
-    hly_ucx_where_from(&address, &t->where);
+    return hly_ucx_where_from(&address, &t->where);
+}
+
+/* Each step says what it was, for the message. */
+static int descriptors_open(halay_transport_t *t, const char **what)
+{
+    *what = "epoll_create1";
+    if ((t->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
+        (t->slow_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
+        return -errno;
+    *what = "timerfd_create";
+    if ((t->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0)
+        return -errno;
+    int rc = t->listen_shared ? 0 : listen_open(t, what);
+    if (rc)
+        return rc;
     hly_ucx_where_name(&t->where, t->name);
     *what = "epoll_ctl";
-    int rc = hly_ucx_watch_add(t->slow_fd, t->listen_fd, EPOLLIN, &t->listen_watch);
+    rc = hly_ucx_watch_add(t->slow_fd, t->listen_fd, EPOLLIN, &t->listen_watch);
     if (rc == 0)
         rc = hly_ucx_watch_add(t->slow_fd, t->timer_fd, EPOLLIN, &t->timer_watch);
     if (rc == 0)
@@ -186,7 +195,8 @@ static void let_go(halay_transport_t *t)
     for (halay_ep_t *ep; (ep = t->ways) != NULL; free(ep))
         t->ways = ep->next;
     close_one(t->epoll_fd);
-    close_one(t->listen_fd);
+    if (!t->listen_shared)
+        close_one(t->listen_fd);
     close_one(t->timer_fd);
     free(t->by_index);
     free(t->waiting);
@@ -218,8 +228,25 @@ static void params_take(halay_transport_t *t, const halay_transport_params_t *pa
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_UCX_DEADLINE_NS;
     if (t->deadline_ns > INT64_MAX / 2)
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
+    t->listen_shared = params->listen_address.family != 0;
+    if (t->listen_shared) {
+        t->listen_fd = params->listen_fd;
+        t->where = params->listen_address;
+    }
     t->log = params->log;
     t->log_arg = params->log_arg;
+}
+
+/* It has none. */
+static int options_read(const halay_transport_t *t, const char *options)
+{
+    if (!options || !*options)
+        return HALAY_OK;
+    hly_ucx_log(t, 0,
+                "ucx: the transport option '%s' is not understood: ucx has none; its settings are "
+                "UCX's variables (ucx_info -c), and HALAY_INTERFACE chooses the network",
+                options);
+    return HALAY_EINVAL;
 }
 
 int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out)
@@ -227,12 +254,14 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
     const char *what = "memory";
     if (!params || params->size < sizeof(*params) || !out)
         return HALAY_EINVAL;
+    if (params->listen_address.family != 0 && params->listen_fd < 0)
+        return HALAY_EINVAL;
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)
         return HALAY_ENOMEM;
     params_take(t, params);
     hly_ucx_signals_restore();
-    int rc = hly_ucx_where_choose(t, params->options);
+    int rc = options_read(t, params->options);
     if (rc == 0)
         rc = pools_make(t);
     if (rc)
@@ -248,9 +277,7 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
     }
     rc = descriptors_open(t, &what);
     if (rc) {
-        hly_ucx_log(t, 0,
-                    "ucx: cannot listen: %s: %s; check the limit on open files (ulimit -n) and the "
-                    "option interface=NAME",
+        hly_ucx_log(t, 0, "ucx: cannot listen: %s: %s; check the limit on open files (ulimit -n)",
                     what, strerror(-rc));
         rc = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? HALAY_ENOMEM : HALAY_ETRANSPORT;
         goto undo;
@@ -286,6 +313,8 @@ static int goodbyes_say(halay_transport_t *t)
 static void farewell(halay_transport_t *t, uint64_t until)
 {
     t->closing = 1;
+    /* Who calls from now on waits in the socket's queue, for the next epoch. */
+    epoll_ctl(t->slow_fd, EPOLL_CTL_DEL, t->listen_fd, NULL);
     for (;;) {
         unsigned progress = ucp_worker_progress(t->worker);
         struct pollfd nap = {.fd = t->slow_fd, .events = POLLIN};

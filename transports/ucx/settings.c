@@ -1,20 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * settings.c - UCX's own settings, and the address that others reach this process at. What the user
- * has set in UCX_* stays.
+ * settings.c - UCX's own settings, and addresses. What the user has set in UCX_* stays.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <errno.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucs/debug/debug.h>
-#include <unistd.h>
 
 #include "ucx.h"
 
@@ -62,7 +58,7 @@ ucs_status_t hly_ucx_settings_read(ucp_config_t **config)
 /* ------------------------------------------------------------------ addresses */
 
 /* 0: no address. */
-socklen_t hly_ucx_where_socket(const hly_ucx_where_t *where, struct sockaddr_storage *address)
+socklen_t hly_ucx_where_socket(const halay_address_t *where, struct sockaddr_storage *address)
 {
     memset(address, 0, sizeof(*address));
     if (where->family == AF_INET) {
@@ -82,7 +78,7 @@ socklen_t hly_ucx_where_socket(const hly_ucx_where_t *where, struct sockaddr_sto
     return 0;
 }
 
-int hly_ucx_where_from(const struct sockaddr_storage *address, hly_ucx_where_t *where)
+int hly_ucx_where_from(const struct sockaddr_storage *address, halay_address_t *where)
 {
     memset(where, 0, sizeof(*where));
     if (address->ss_family == AF_INET) {
@@ -100,96 +96,11 @@ int hly_ucx_where_from(const struct sockaddr_storage *address, hly_ucx_where_t *
     return 0;
 }
 
-void hly_ucx_where_name(const hly_ucx_where_t *where, char name[HLY_UCX_NAME])
+void hly_ucx_where_name(const halay_address_t *where, char name[HLY_UCX_NAME])
 {
     char ip[INET6_ADDRSTRLEN] = "an unknown address";
     if (where->family == AF_INET || where->family == AF_INET6)
         inet_ntop(where->family, where->ip, ip, sizeof(ip));
     snprintf(name, HLY_UCX_NAME, where->family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip,
              (unsigned)ntohs(where->port));
-}
-
-/* How good an interface's address is; 0: of no use. */
-static int worth(const struct ifaddrs *one, const char *wanted)
-{
-    struct sockaddr_storage address = {0};
-    if (!one->ifa_addr || !(one->ifa_flags & IFF_UP))
-        return 0;
-    int family = one->ifa_addr->sa_family;
-    if (wanted ? strcmp(one->ifa_name, wanted) != 0 : !!(one->ifa_flags & IFF_LOOPBACK))
-        return 0;
-    if (family == AF_INET)
-        return 2;
-    if (family != AF_INET6)
-        return 0;
-    memcpy(&address, one->ifa_addr, sizeof(struct sockaddr_in6));
-    return !IN6_IS_ADDR_LINKLOCAL(&((struct sockaddr_in6 *)&address)->sin6_addr);
-}
-
-/* The best address of the interface, or, wanted NULL, of all but the loopback. -1: none. */
-static int interface_find(const char *wanted, struct sockaddr_storage *address)
-{
-    struct ifaddrs *all = NULL, *best = NULL;
-    int most = 0;
-    if (getifaddrs(&all))
-        return -1;
-    for (struct ifaddrs *one = all; one; one = one->ifa_next) {
-        if (worth(one, wanted) > most) {
-            most = worth(one, wanted);
-            best = one;
-        }
-    }
-    if (best)
-        memcpy(address, best->ifa_addr,
-               best->ifa_addr->sa_family == AF_INET ? sizeof(struct sockaddr_in)
-                                                    : sizeof(struct sockaddr_in6));
-    freeifaddrs(all);
-    return best ? 0 : -1;
-}
-
-/* This host's address on its default route: connecting a datagram socket sends nothing. */
-static int route_find(struct sockaddr_storage *address)
-{
-    struct sockaddr_in far = {.sin_family = AF_INET, .sin_port = htons(9)};
-    socklen_t bytes = sizeof(*address);
-    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    far.sin_addr.s_addr = htonl(0xc6336401u); /* 198.51.100.1: kept for documents, nobody's */
-    if (fd < 0)
-        return -1;
-    int rc = connect(fd, (struct sockaddr *)&far, sizeof(far));
-    if (rc == 0)
-        rc = getsockname(fd, (struct sockaddr *)address, &bytes);
-    close(fd);
-    return rc;
-}
-
-/* "interface=NAME"; the port is found out when it listens. */
-int hly_ucx_where_choose(halay_transport_t *t, const char *options)
-{
-    struct sockaddr_storage address = {0};
-    const char *wanted = NULL;
-    if (options && *options) {
-        if (strncmp(options, "interface=", 10) != 0 || !options[10]) {
-            hly_ucx_log(t, 0, "ucx: the option '%s' is not understood; interface=NAME is", options);
-            return HALAY_EINVAL;
-        }
-        wanted = options + 10;
-    }
-    if (wanted && interface_find(wanted, &address)) {
-        hly_ucx_log(
-            t, 0,
-            "ucx: the interface '%s' is not there, is down, or has no address; 'ip address' "
-            "shows what there is",
-            wanted);
-        return HALAY_ETRANSPORT;
-    }
-    if (!wanted && route_find(&address) && interface_find(NULL, &address)) {
-        struct sockaddr_in *four = (struct sockaddr_in *)&address;
-        memset(&address, 0, sizeof(address));
-        four->sin_family = AF_INET;
-        four->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    }
-    hly_ucx_where_from(&address, &t->where);
-    t->where.port = 0;
-    return HALAY_OK;
 }

@@ -4,7 +4,7 @@
  *
  *   ucx.c       the table; send, recv, poll, arm: all that is on the fast path
  *   open.c      an endpoint comes and goes
- *   settings.c  the options, UCX's own settings, the address that others reach us at
+ *   settings.c  UCX's own settings; addresses
  *   peer.c      peers: their UCX endpoint, that they failed; events that wait to be polled
  *   link.c      TCP connections of our own: what is written and read on them
  *   meet.c      hello, answer, goodbye: who may say them, and what they do
@@ -14,6 +14,11 @@
  * endpoints, for both directions and all ways. Both stay until one of the two ends, so a way costs
  * nothing, and giving one up disturbs nobody. A link carries a hello or an answer, with which the
  * two get to know each other's UCX address; then its end is the sign that the peer has ended.
+ *
+ * A hello with the right secret for somebody else comes from another epoch of the same job: from a
+ * process that is in its next epoch already, or is late in its last. Which of the two cannot be
+ * told. So it is parked, without an answer, until this end closes and hangs up; then the caller
+ * tries again at once, and finds the next epoch; or it gives up by its own deadline.
  */
 #ifndef HALAY_UCX_UCX_H
 #define HALAY_UCX_UCX_H
@@ -28,6 +33,7 @@
 
 enum {
     HLY_UCX_GUESTS = 64,        /* connections that have not said hello yet */
+    HLY_UCX_PARKED = 64,        /* callers for another epoch than this */
     HLY_UCX_OPS = 256,          /* sends under way */
     HLY_UCX_OPS_PEER = 64,      /* of them, to one peer */
     HLY_UCX_LANDINGS = 4096,    /* posted landing buffers */
@@ -41,20 +47,13 @@ enum {
     HLY_UCX_TEXT = 256,
     HLY_UCX_NAME = INET6_ADDRSTRLEN + 10
 };
-#define HLY_UCX_MAGIC        UINT64_C(0x3158435559414c48)
+#define HLY_UCX_MAGIC        UINT64_C(0x3258435559414c48)
 #define HLY_UCX_SLOW_NS      UINT64_C(50000)   /* between two looks at sockets, while polled */
 #define HLY_UCX_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
 #define HLY_UCX_PAUSE_MAX_NS UINT64_C(50000000)
 #define HLY_UCX_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
 #define HLY_UCX_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
 #define HLY_UCX_DEADLINE_NS  UINT64_C(30000000000)
-
-/* Where a peer's transport listens: what address() gives and connect() takes. */
-typedef struct __attribute__((packed)) hly_ucx_where {
-    uint8_t family; /* AF_INET or AF_INET6 */
-    uint16_t port;  /* network order */
-    uint8_t ip[16];
-} hly_ucx_where_t;
 
 /*
  * What is said on a link; little endian, as all that Halay runs on. A hello or an answer goes
@@ -68,16 +67,17 @@ typedef struct hly_ucx_word {
     uint8_t secret[16];
     uint64_t token; /* what the other is to put before its messages */
     uint64_t count;
-    hly_ucx_where_t where; /* where who says it listens */
-    uint8_t zero[5];
+    halay_address_t where; /* where who says it listens */
+    uint8_t zero[4];
 } hly_ucx_word_t;
+_Static_assert(sizeof(hly_ucx_word_t) == 104, "a word is the same on all machines");
 
 enum { WORD_HELLO = 1, WORD_ANSWER, WORD_GOODBYE, WORD_SEEN };
 
 /* What epoll's data points to: the first member of its object. */
 typedef enum hly_ucx_watch { WATCH_LISTEN = 1, WATCH_TIMER, WATCH_LINK } hly_ucx_watch_t;
 
-enum { LINK_FREE, LINK_CALLING /* TCP connects */, LINK_GREETED, LINK_GUEST, LINK_OPEN };
+enum { LINK_CALLING /* TCP connects */, LINK_GREETED, LINK_GUEST, LINK_PARKED, LINK_OPEN };
 
 typedef struct hly_ucx_peer hly_ucx_peer_t;
 
@@ -85,7 +85,7 @@ typedef struct hly_ucx_link {
     hly_ucx_watch_t watch;
     int state, fd;
     uint32_t events;      /* what epoll watches for */
-    hly_ucx_peer_t *peer; /* NULL: a guest */
+    hly_ucx_peer_t *peer; /* NULL: a guest, or parked */
     uint64_t since_ns;
     size_t read, written, to_write;
     uint8_t in[sizeof(hly_ucx_word_t) + HLY_UCX_ADDRESS];
@@ -112,7 +112,7 @@ struct hly_ucx_peer {
     uint64_t sent, came;             /* messages; tagged ones do not count */
     int said_goodbye, goodbye, seen; /* by this end; by the peer; it has seen all of ours */
     uint64_t goodbye_count, goodbye_ns;
-    hly_ucx_where_t where;
+    halay_address_t where;
     char name[HLY_UCX_NAME];
     uint64_t begun_ns, again_ns, pause_ns;
     hly_ucx_peer_t *next;
@@ -175,7 +175,7 @@ struct halay_transport {
     hly_ucx_peer_t *peers;
     halay_ep_t *ways;
     hly_ucx_link_t *links;
-    int nguests, unsettled /* peers that are called */, failing;
+    int nguests, nparked, unsettled /* peers that are called */, failing;
     int closing; /* this end is being closed: what arrives is only counted */
     int closes;  /* UCX endpoints that are being closed */
 
@@ -184,9 +184,10 @@ struct halay_transport {
     int error;     /* for poll to return, once */
     uint64_t attended_ns, timer_ns;
     hly_ucx_watch_t listen_watch, timer_watch;
+    int listen_shared;                          /* listen_fd is the bootstrap's, and stays open */
     int listen_fd, timer_fd, slow_fd, epoll_fd; /* epoll_fd: what arm gives: slow_fd, worker_fd */
 
-    hly_ucx_where_t where;
+    halay_address_t where;
     char name[HLY_UCX_NAME];
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;
@@ -210,10 +211,9 @@ void hly_ucx_log(const halay_transport_t *t, int level, const char *format, ...)
 /* settings.c */
 void hly_ucx_signals_restore(void);
 ucs_status_t hly_ucx_settings_read(ucp_config_t **config);
-int hly_ucx_where_choose(halay_transport_t *t, const char *options);
-socklen_t hly_ucx_where_socket(const hly_ucx_where_t *where, struct sockaddr_storage *address);
-int hly_ucx_where_from(const struct sockaddr_storage *address, hly_ucx_where_t *where);
-void hly_ucx_where_name(const hly_ucx_where_t *where, char name[HLY_UCX_NAME]);
+socklen_t hly_ucx_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
+int hly_ucx_where_from(const struct sockaddr_storage *address, halay_address_t *where);
+void hly_ucx_where_name(const halay_address_t *where, char name[HLY_UCX_NAME]);
 
 /* peer.c */
 int hly_ucx_same_id(halay_peer_id_t a, halay_peer_id_t b);
