@@ -70,8 +70,8 @@ static const char *launcher(int *nranks)
         const char *size, *also, *name;
     } rows[] = {{"HALAY_NRANKS", "HALAY_LAUNCHER", "halayrun"},
                 {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
-                {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun"},
+                {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"PMI_SIZE", "PMI_SIZE", "pmi"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int n = number(rows[i].size);

@@ -104,11 +104,12 @@ static int knock(const struct hly_node *node, int k)
 
 static bool find(struct hly_node *node)
 {
-    uint64_t pause = PAUSE_MIN_MS * MS, now;
-    while ((now = hly_node_now_ns()) < node->half_ns) {
+    uint64_t pause = PAUSE_MIN_MS * MS;
+    while (hly_node_now_ns() < node->half_ns) {
         for (int k = 0; k < HLY_NODE_DOORS; k++) {
             int fd = knock(node, k);
-            uint64_t until = now + GREETING_MS * MS;
+            uint64_t until =
+                hly_node_now_ns() + GREETING_MS * MS; /* for each, whatever the last took */
             if (fd < 0)
                 continue;
             if (await_word(fd, until < node->half_ns ? until : node->half_ns, &node->first) > 0 &&
@@ -231,10 +232,12 @@ static int hello(struct hly_node *node)
     if (word.type == HLY_NODE_LISTED && same)
         return watch(node);
     node->told = true;
+    word.address = node->address;
+    word.address.port = 0;
     if (same)
         return alone(node, "it came when the first rank had waited for half of its time");
     snprintf(why, sizeof why, "its address is %s, that of rank %u is %s (see HALAY_INTERFACE)",
-             hly_address_name(&node->address, mine), node->local[0],
+             hly_address_name(&word.address, mine), node->local[0],
              hly_address_name(&node->first.address, its));
     return alone(node, why);
 }

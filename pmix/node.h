@@ -92,7 +92,7 @@ void hly_node_init(struct hly_node *node);
 
 /*
  * Meets the others: fills role, address, listen_fd, and the first rank's seats. At most until
- * half_ns, but for the time that a resolver takes. Logged. After it, hly_node_leave is due.
+ * half_ns, and 2 s for a resolver. Logged. After it, hly_node_leave is due.
  */
 int hly_node_meet(struct hly_node *node);
 

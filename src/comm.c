@@ -329,7 +329,7 @@ int halay_comm_called(halay_comm_t *comm, int *called)
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
     hly_lock(comm->context);
-    *called = comm->foreign_sequence > comm->next_sequence || comm->broken;
+    *called = comm->foreign_sequence > comm->next_sequence ? 1 : comm->broken ? 2 : 0;
     hly_unlock(comm->context);
     return HALAY_OK;
 }

@@ -116,10 +116,11 @@ int hly_launcher_announced(const char **plugin, const char **launcher, const cha
     } rows[] = {
         {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "Slurm's srun",
          "start it with srun --mpi=pmix (srun --mpi=list shows what this cluster has)"},
-        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
-         "use an mpirun with PMIx (Open MPI 4 or newer)"},
+        /* before Open MPI: Spectrum MPI's jsrun sets its variables too */
         {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun",
          "load a jsrun with PMIx, or start with mpirun"},
+        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+         "use an mpirun with PMIx (Open MPI 4 or newer)"},
         {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
         {"PMI_SIZE", "PMI_SIZE", "a PMI launcher", "use a launcher with PMIx, or halayrun"},
         {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},

@@ -16,7 +16,7 @@ const char *hly_listen_interface(void);
 /*
  * This host's address for the other ranks, port 0: that of `interface` if it is not NULL; else one
  * that this host's own name resolves to, that of the default route, of the first interface; else
- * loopback. HALAY_EBOOT, logged, if the interface cannot be used.
+ * loopback. Waits at most 2 s for a resolver. HALAY_EBOOT, logged, if the interface cannot be used.
  */
 int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
                       halay_address_t *address);

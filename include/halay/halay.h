@@ -239,7 +239,8 @@ HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
 
 /*
  * Sets *called to 1 if another rank is known to have entered the next call on this communicator,
- * which this rank has not made yet. Makes no progress itself.
+ * which this rank has not made yet; to 2 if nobody has, but the next call would fail at once, for a
+ * rank has left or is lost; else to 0. Makes no progress itself.
  */
 HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 

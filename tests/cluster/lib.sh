@@ -93,6 +93,31 @@ counts() { # FILE NUMBER TEXT
     [ "$(lines "$3" "$1")" = "$2" ] || fail "$1 does not say $2 times: $3"
 }
 
+# ranks ARGUMENTS...: of srun, with its time-out in seconds in $limit
+limit=40
+ranks() { run login timeout -k 5 "$limit" srun --mpi=pmix "$@"; }
+
+# batch ARGUMENTS...: of sbatch. Waits for the job (sbatch -W looks every ten seconds only); $status is
+# the script's, its output is that of the job.
+batch() {
+    local id state
+    id=$(login sbatch --parsable "$@") || fail "sbatch $*: exit status $?"
+    while sleep 0.1; do
+        state=$(login scontrol -o show job "$id") || fail "scontrol show job $id: exit status $?"
+        case $state in *JobState=RUNNING* | *JobState=PENDING* | *JobState=COMPLETING*) continue ;; esac
+        status=${state#* ExitCode=}
+        status=${status%%:*}
+        return
+    done
+}
+
+# The python that has what the example needs.
+need_torch() {
+    export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_folder/python OMP_NUM_THREADS=1
+    export HALAY_LIBRARY=$build/lib/libhalay.so.0
+    "$python" -c "import torch, sklearn, cffi" 2>err || skip "$python has not all that the example needs: $(tail -1 err)"
+}
+
 # Waits, at most 10 s, until a command succeeds.
 until_true() {
     local tries=200

@@ -161,9 +161,9 @@ node_up() { # node number, tmpfs size, shared directories...
     nsenter -t "$p" --net -- ip addr add "$NET.$i/24" dev eth0
     nsenter -t "$p" --net -- ip link set eth0 up
 }
-node_down() { # at once, as a power cut: the kernel kills every process of the PID namespace
-    stop_pid "node$1" 0
+node_down() { # a power cut: the link first, so that no peer hears of it; then the kernel kills them all
     if sw_pid >/dev/null; then sw_net ip link del "v$1" 2>/dev/null || :; fi
+    stop_pid "node$1" 0
 }
 in_ns() { # network namespace, but this process -> the processes that live in it
     local q
