@@ -26,7 +26,7 @@
 
 /* ------------------------------------------------------------------ large landings */
 
-enum { LARGE = 16 << 20, TIMES = 4 };
+enum { LARGE = 16 << 20, MEDIUM = 256 << 10, TIMES = 4 };
 
 static uint8_t large_byte(size_t i, int time)
 {
@@ -81,6 +81,8 @@ static void large(void)
 
 /* ------------------------------------------------------------------ death */
 
+static size_t doomed_bytes;
+
 /* Sends without end, untagged and to landing buffers. */
 static void doomed(void)
 {
@@ -92,7 +94,7 @@ static void doomed(void)
     halay_ep_t *ep = rank_connect(&rank, 1, &other);
     CHECK(send_now(&rank, ep, 0, "one", 3) == 0, "one");
     rank_expect(&rank, HALAY_EVENT_MESSAGE, 20000 * MS, &event);
-    send_now(&rank, ep, 77, bytes, LARGE);
+    send_now(&rank, ep, 77, bytes, doomed_bytes);
     for (;;)
         rank_wait(&rank, 1000 * MS, &event);
 }
@@ -101,18 +103,18 @@ static void doomed(void)
  * kill -9, before or in the middle of a landing (progress: polls in between): FAILED within 1 s and
  * once, sends are refused; a landing that had begun does not hang, its buffer can be had back.
  */
-static const char *killed_once(int polls)
+static const char *killed_once(int polls, size_t size)
 {
     const char *fate = "landed";
     rank_t rank = {0};
     halay_event_t event;
     halay_address_t other;
-    uint8_t *bytes = calloc(1, LARGE);
+    uint8_t *bytes = calloc(1, size);
     pid_t pid = process_start(doomed);
     rank_meet(&rank, 1, &other);
     halay_ep_t *ep = rank_connect(&rank, 2, &other);
     rank_expect(&rank, HALAY_EVENT_MESSAGE, 20000 * MS, &event);
-    CHECK(ucx->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
+    CHECK(ucx->recv(rank.transport, 77, bytes, size, 9) == 0, "recv");
     CHECK(send_now(&rank, ep, 0, "go", 2) == 0, "go");
     for (int i = 0; i < polls; i++)
         rank_wait(&rank, 100000, &event);
@@ -146,8 +148,10 @@ static const char *killed_once(int polls)
 
 static void killed(void)
 {
-    for (int polls = 0; polls <= 30; polls += 3)
-        printf("%s%s", killed_once(polls), polls < 30 ? ", " : "\n");
+    /* By rendezvous, and below its threshold. */
+    for (doomed_bytes = LARGE; doomed_bytes >= MEDIUM; doomed_bytes /= 64)
+        for (int polls = 0; polls < 8; polls++)
+            printf("%s%s", killed_once(polls, doomed_bytes), polls < 7 ? ", " : "\n");
 }
 
 static void stopped_child(void)
