@@ -198,6 +198,42 @@ static void refused(void)
     ucx->close(rank.transport);
 }
 
+/* Whoever listens there dies, or says something else, before it has answered: FAILED names it. */
+static void hung_up(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(name);
+    halay_event_t event;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CHECK(bind(fd, (struct sockaddr *)&name, bytes) == 0 && listen(fd, 8) == 0 &&
+              getsockname(fd, (struct sockaddr *)&name, &bytes) == 0,
+          "%s", strerror(errno));
+    halay_address_t there = {.family = AF_INET, .port = name.sin_port, .ip = {127, 0, 0, 1}};
+    for (int talks = 0; talks < 2; talks++) {
+        rank_t rank = {0};
+        char text[64];
+        int calls = 0;
+        rank_open(&rank, 1, 300 * MS);
+        rank_connect(&rank, 2, &there);
+        uint64_t begun = clock_ns();
+        while (rank.failed == 0 && clock_ns() - begun < 3000 * MS) {
+            int one = accept(fd, NULL, NULL);
+            if (one >= 0 && talks)
+                give(one, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+            calls += one >= 0;
+            rank_wait(&rank, MS, &event);
+            close(one);
+        }
+        snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(there.port));
+        CHECK(rank.failed == 1 && clock_ns() - begun < 600 * MS, "%d FAILED", rank.failed);
+        CHECK(strstr(rank.text, text), "%s", rank.text);
+        CHECK(talks || strstr(rank.text, "hung up on this rank"), "%s", rank.text);
+        CHECK(calls > 3 && calls < 60, "%d calls", calls); /* pauses grow */
+        ucx->close(rank.transport);
+    }
+    close(fd);
+}
+
 static void wrong_settings(void)
 {
     halay_ep_t *ep;
@@ -348,6 +384,7 @@ static const struct {
     {"killed", killed},
     {"stopped", stopped},
     {"refused", refused},
+    {"hung_up", hung_up},
     {"wrong_settings", wrong_settings},
     {"strangers", strangers},
     {"forked", forked},

@@ -106,6 +106,7 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
     if (status != UCS_OK)
         return status;
     wish(*config, "", "HANDLE_ERRORS", "none");
+    wish(*config, "", "LOG_LEVEL", "fatal"); /* errors come back as a status, and are told by us */
     if (!rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
         wish(*config, "TCP_", "RX_SEG_SIZE", "512K");
         wish(*config, "TCP_", "CONN_NB", "y"); /* a connect that blocks is none for poll */
