@@ -49,6 +49,8 @@ static void call_failed(hly_ucx_peer_t *peer, int error, uint64_t now)
 static void call_ended(hly_ucx_peer_t *peer, const hly_ucx_link_t *link, int error)
 {
     uint64_t now = hly_ucx_now_ns();
+    if (link->state == LINK_GREETED && (error == ECONNRESET || error == EPIPE))
+        error = 0; /* it hung up before it had read all */
     if (error == 0 && link->state == LINK_GREETED && now - link->since_ns > peer->pause_ns)
         peer->pause_ns = HLY_UCX_PAUSE_NS / 2;
     call_failed(peer, error, now);
