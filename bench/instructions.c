@@ -59,12 +59,10 @@ static int open_boot(void *arg, halay_log_fn log, void *log_arg, uint64_t deadli
     return HALAY_OK;
 }
 
-static int get(const halay_boot_t *boot, int rank, int *node, char *host)
+static int get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
-    (void)boot;
-    (void)rank;
-    *node = 0;
-    strcpy(host, "here");
+    (void)boot, (void)rank;
+    *place = (halay_place_t){.size = sizeof(*place)};
     return HALAY_OK;
 }
 

@@ -9,6 +9,7 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,17 @@ struct halay_boot {
     struct hly_pmix_identity id;
 };
 
-static struct halay_boot self = {.claim_fd = -1};
+static struct halay_boot self = {.claim_fd = -1, .id.listen_fd = -1};
+
+/* A child is no rank, and may outlive its parent: no one may connect to it in the rank's place. */
+static void forked(void)
+{
+    if (self.claim_fd >= 0)
+        close(self.claim_fd);
+    if (self.id.listen_fd >= 0)
+        close(self.id.listen_fd);
+    self.claim_fd = self.id.listen_fd = -1;
+}
 
 const char *hly_pmix_server(void)
 {
@@ -59,8 +70,8 @@ static const char *launcher(int *nranks)
         const char *size, *also, *name;
     } rows[] = {{"HALAY_NRANKS", "HALAY_LAUNCHER", "halayrun"},
                 {"SLURM_STEP_NUM_TASKS", "SLURM_STEP_ID", "slurm"},
-                {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun"},
+                {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "mpirun"},
                 {"PMI_SIZE", "PMI_SIZE", "pmi"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         int n = number(rows[i].size);
@@ -90,15 +101,11 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
     int announced;
     const char *by = launcher(&announced);
     info->rank = id->rank;
-    info->nranks = id->nranks;
-    info->local_rank = id->local_rank;
-    info->local_nranks = id->local_nranks;
-    info->node = id->node;
-    info->nnodes = id->nnodes;
     info->epoch = boot->epoch;
-    memcpy(info->job, id->job, sizeof info->job);
-    memcpy(info->secret, id->secret, sizeof info->secret);
-    snprintf(info->host, sizeof info->host, "%s", id->hosts[id->node]);
+    memcpy(info->job, id->table.job, sizeof info->job);
+    memcpy(info->secret, id->table.secret, sizeof info->secret);
+    hly_boot_places_info(&id->table.places, info);
+    info->listen_fd = id->listen_fd;
     snprintf(info->launcher, sizeof info->launcher, by ? "pmix (%s)" : "pmix", by);
 }
 
@@ -123,7 +130,11 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
     int rc = hly_boot_claim(log, names, 3, rank, &self.claim_fd);
     if (rc)
         return rc;
-    rc = hly_pmix_join(log, deadline_ns, &self.id);
+    if (pthread_atfork(NULL, NULL, forked)) {
+        hly_boot_say(log, 0, "out of memory while joining the job");
+        rc = HALAY_ENOMEM;
+    }
+    rc = rc ? rc : hly_pmix_join(log, deadline_ns, &self.id);
     self.joined = rc ? -1 : 1;
     if (rc) {
         close(self.claim_fd);
@@ -168,22 +179,7 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
 
 static int pmix_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
-    const struct hly_pmix_identity *id = &boot->id;
-    if (rank < 0 || rank >= id->nranks || place->size < sizeof *place)
-        return HALAY_EINVAL;
-    int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
-    while (high - low > 1) {
-        int middle = low + (high - low) / 2;
-        if (id->runs[middle].first <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    int n = id->runs[low].node;
-    assert(n >= 0 && n < id->nnodes);
-    *place = (halay_place_t){.size = sizeof *place, .node = n};
-    memcpy(place->host, id->hosts[n], sizeof place->host);
-    return HALAY_OK;
+    return hly_boot_places_get(&boot->id.table.places, rank, place);
 }
 
 static int pmix_join(halay_boot_t *boot, const char *address)

@@ -7,33 +7,51 @@
 
 #include <halay/boot.h>
 
-#include "../boot/common/claim.h"
+#include "../boot/common/places.h"
 
 enum {
     HLY_PMIX_RANKS_MAX = 1 << 20, /* ranks of a job */
-    HLY_PMIX_LOCAL_MAX = 4096,    /* ranks of a node */
-    HLY_PMIX_HOST_BYTES = 64
+    HLY_PMIX_LOCAL_MAX = 4096     /* ranks of a node */
 };
 
-/* The ranks from `first` up to the next run's first are on `node`. */
-struct hly_pmix_run {
-    int32_t first, node;
+/* The table of nodes: in memory that the ranks of a node share, never written again. */
+struct hly_pmix_table {
+    const void *at;
+    size_t bytes;
+    uint8_t secret[16], job[16];
+    struct hly_boot_places places; /* points into it */
 };
 
 struct hly_pmix_identity {
     char nspace[256];
-    int rank, nranks, local_rank, local_nranks, node, nnodes;
-    uint8_t secret[16], job[16];
-    int nruns;
-    struct hly_pmix_run *runs; /* sorted, nruns of them: nnodes where ranks fill node by node */
-    char (*hosts)[HLY_PMIX_HOST_BYTES]; /* nnodes of them */
+    int rank, nranks;
+    int listen_fd;
+    struct hly_pmix_table table;
 };
+
+/* What the records say, in memory of this process. */
+struct hly_pmix_records {
+    uint8_t secret[16], job[16];
+    struct hly_boot_places places; /* points to what follows */
+    struct hly_boot_run *runs;
+    struct hly_boot_node *nodes;
+    uint16_t *ports;
+};
+void hly_pmix_records_finish(struct hly_pmix_records *records);
+
+/* The records as a sealed file in memory, *fd. HALAY_ENOMEM, HALAY_EBOOT, logged. */
+int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_records *records,
+                        int *fd);
+/* Maps and checks the table of a job of nranks ranks; fd can be closed then. HALAY_EBOOT, logged:
+ * it is no such table. */
+int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,
+                       struct hly_pmix_table *table);
+void hly_pmix_table_unmap(struct hly_pmix_table *table);
 
 /* The address of the launcher's PMIx server in this process's environment, or NULL. */
 const char *hly_pmix_server(void);
 
-/* The one PMIx life of the process: init, one exchange, finalize. Fills *id, whose tables it
- * allocates. */
+/* The one PMIx life of the process: init, one exchange, finalize. Fills *id. */
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id);
 

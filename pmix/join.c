@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * join.c - the one PMIx life of a process: init, one fence over one record a node, finalize.
- *
- * The first rank of each node puts one record, which lists the node's ranks. Nobody is told who the
- * first ranks are: rank 0 is one, and the lowest rank that no record has listed yet is the next. So
- * the nodes are found, and numbered without gaps, in the same order on all ranks.
+ * join.c - the one PMIx life of a process: init, the node's meeting, one fence over one record a
+ * node, finalize.
  *
  * Nothing may stay connected to PMIx: a launcher takes the death of a connected task for the death
  * of the job, and ending the job is Halay's business.
@@ -13,95 +10,53 @@
 #include <assert.h>
 #include <errno.h>
 #include <pmix.h>
-#include <pthread.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "identity.h"
-
-#define RECORD_KEY "halay.node.1" /* the number is the record's version */
-
-struct record {
-    uint32_t version, nranks;
-    uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
-    uint8_t secret[16]; /* of rank 0's node */
-    char host[HLY_PMIX_HOST_BYTES];
-    struct {
-        uint32_t rank, flags;
-    } ranks[];
-};
-_Static_assert(sizeof(struct record) == 96, "a node's record is 96 + 8 bytes a rank");
+#include "records.h"
 
 /* A call into PMIx that is under way. Outlives PMIx_Finalize, after which PMIx calls back
  * no more. */
 struct call {
-    pthread_mutex_t lock;
-    pthread_cond_t done_cond;
-    int done;
-    pmix_status_t status;
+    int event_fd; /* readable: it is over */
+    _Atomic int status;
+};
+
+/* The last error that was logged, since the node's other ranks are told as well. */
+struct heard {
+    const struct hly_boot_log *log;
+    char error[HLY_NODE_TEXT];
 };
 
 struct joining {
     const struct hly_boot_log *log;
-    struct timespec end;
     uint64_t deadline_ns;
     pmix_proc_t me;
     struct call fence;
-    int nlocal;
     uint32_t *local; /* the ranks of this node, rising */
+    struct hly_node node;
 };
 
-static void call_init(struct call *call)
+static void hear(void *arg, int level, const char *text)
 {
-    pthread_condattr_t attr;
-    memset(call, 0, sizeof *call);
-    pthread_mutex_init(&call->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&call->done_cond, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
-static void call_finish(struct call *call)
-{
-    pthread_cond_destroy(&call->done_cond);
-    pthread_mutex_destroy(&call->lock);
+    struct heard *heard = arg;
+    if (level == 0)
+        snprintf(heard->error, sizeof heard->error, "%s", text);
+    if (heard->log->fn)
+        heard->log->fn(heard->log->arg, level, text);
 }
 
 static void call_done(pmix_status_t status, void *arg)
 {
     struct call *call = arg;
-    pthread_mutex_lock(&call->lock);
-    call->status = status;
-    call->done = 1;
-    pthread_cond_signal(&call->done_cond);
-    pthread_mutex_unlock(&call->lock);
-}
-
-/* PMIX_ERR_TIMEOUT if the call is still under way at the deadline. */
-static pmix_status_t call_wait(struct call *call, const struct timespec *end)
-{
-    pmix_status_t status = PMIX_ERR_TIMEOUT;
-    int rc = 0;
-    pthread_mutex_lock(&call->lock);
-    while (!call->done && rc != ETIMEDOUT)
-        rc = pthread_cond_timedwait(&call->done_cond, &call->lock, end);
-    if (call->done)
-        status = call->status;
-    pthread_mutex_unlock(&call->lock);
-    return status;
-}
-
-/* Rounded up, at least 1: PMIx takes 0 for no limit. */
-static int seconds_left(const struct joining *j)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec >= j->end.tv_sec ? 1 : (int)(j->end.tv_sec - now.tv_sec) + 1;
+    uint64_t one = 1;
+    atomic_store(&call->status, status);
+    (void)!write(call->event_fd, &one, sizeof one);
 }
 
 /* One of the facts that the launcher gives about the whole job (or this rank). */
@@ -145,18 +100,18 @@ static int by_rank(const void *a, const void *b)
 static int parse_peers(struct joining *j, const char *text, int nranks)
 {
     int self = 0;
-    j->nlocal = 0;
-    while (*text && j->nlocal < HLY_PMIX_LOCAL_MAX) {
+    j->node.nlocal = 0;
+    while (*text && j->node.nlocal < HLY_PMIX_LOCAL_MAX) {
         char *end;
         unsigned long rank = strtoul(text, &end, 10);
         if (end == text || rank >= (unsigned long)nranks || (*end && *end != ','))
             return 0;
         self |= rank == j->me.rank;
-        j->local[j->nlocal++] = (uint32_t)rank;
+        j->local[j->node.nlocal++] = (uint32_t)rank;
         text = *end ? end + 1 : end;
     }
-    qsort(j->local, (size_t)j->nlocal, sizeof j->local[0], by_rank);
-    for (int i = 1; i < j->nlocal; i++)
+    qsort(j->local, (size_t)j->node.nlocal, sizeof j->local[0], by_rank);
+    for (int i = 1; i < j->node.nlocal; i++)
         if (j->local[i] == j->local[i - 1])
             return 0;
     return self && !*text;
@@ -184,75 +139,64 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
                      PMIX_LOCAL_PEERS);
         return HALAY_EBOOT;
     }
-    id->local_nranks = j->nlocal;
-    for (int i = 0; i < j->nlocal; i++)
-        if (j->local[i] == (uint32_t)id->rank)
-            id->local_rank = i;
+    j->node.local = j->local;
     return HALAY_OK;
 }
 
-static void host_name(const struct joining *j, char host[HLY_PMIX_HOST_BYTES])
+static void host_name(const struct joining *j, char host[HLY_NODE_HOST])
 {
     pmix_value_t *value;
-    memset(host, 0, HLY_PMIX_HOST_BYTES);
+    memset(host, 0, HLY_NODE_HOST);
     if (fact(j, PMIX_HOSTNAME, j->me.rank, &value) == HALAY_OK) {
         if (value->type == PMIX_STRING)
-            snprintf(host, HLY_PMIX_HOST_BYTES, "%s", value->data.string);
+            snprintf(host, HLY_NODE_HOST, "%s", value->data.string);
         PMIX_VALUE_RELEASE(value);
     }
-    if (!host[0] && gethostname(host, HLY_PMIX_HOST_BYTES - 1))
-        snprintf(host, HLY_PMIX_HOST_BYTES, "unknown");
+    if (!host[0] && gethostname(host, HLY_NODE_HOST - 1))
+        snprintf(host, HLY_NODE_HOST, "unknown");
 }
 
-/* The first rank of a node tells who is on it. */
-static int put_record(struct joining *j)
+/* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
+static int fence_wait(struct joining *j, pmix_status_t *status)
 {
-    size_t bytes = sizeof(struct record) + (size_t)j->nlocal * 8;
-    struct record *record = calloc(1, bytes);
-    pmix_value_t value;
-    if (!record)
-        return HALAY_ENOMEM;
-    record->version = 1;
-    record->nranks = (uint32_t)j->nlocal;
-    host_name(j, record->host);
-    for (int i = 0; i < j->nlocal; i++)
-        record->ranks[i].rank = j->local[i];
-    if (j->me.rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
-                            getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
-        hly_boot_say(j->log, 0, "no random bytes for the job's secret: %s", strerror(errno));
-        free(record);
-        return HALAY_EBOOT;
+    struct hly_node *node = &j->node;
+    for (;;) {
+        uint64_t now = hly_node_now_ns();
+        struct pollfd p[2] = {{.fd = j->fence.event_fd, .events = POLLIN},
+                              {.fd = node->watch_fd, .events = POLLIN}};
+        *status = PMIX_ERR_TIMEOUT;
+        if (now >= node->end_ns)
+            return HALAY_OK;
+        uint64_t ms = (node->end_ns - now) / 1000000 + 1;
+        int patience = hly_node_patience_ms(node);
+        if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {
+            hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s", strerror(errno));
+            return HALAY_EBOOT;
+        }
+        if (p[0].revents) {
+            *status = atomic_load(&j->fence.status);
+            return HALAY_OK;
+        }
+        int rc = hly_node_step(node);
+        if (rc)
+            return rc;
     }
-    assert(bytes <= 96 + 8 * (size_t)j->nlocal);
-    memset(&value, 0, sizeof value);
-    value.type = PMIX_BYTE_OBJECT;
-    value.data.bo.bytes = (char *)record;
-    value.data.bo.size = bytes;
-    pmix_status_t status = PMIx_Put(PMIX_GLOBAL, RECORD_KEY, &value);
-    if (status == PMIX_SUCCESS)
-        status = PMIx_Commit();
-    free(record);
-    if (status != PMIX_SUCCESS) {
-        hly_boot_say(j->log, 0, "cannot publish this node's record: PMIx says %s",
-                     PMIx_Error_string(status));
-        return HALAY_EBOOT;
-    }
-    return HALAY_OK;
 }
 
 static int fence(struct joining *j, int nranks)
 {
     pmix_info_t info[2];
     bool collect = true;
-    int seconds = seconds_left(j);
+    uint64_t now = hly_node_now_ns(), end = j->node.end_ns;
+    int rc = HALAY_OK, seconds = now < end ? (int)((end - now) / 1000000000u) + 1 : 1;
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
+    PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT); /* 0 would be no limit */
     pmix_status_t status = PMIx_Fence_nb(NULL, 0, info, 2, call_done, &j->fence);
     if (status == PMIX_SUCCESS)
-        status = call_wait(&j->fence, &j->end);
-    if (status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
-        return HALAY_OK;
+        rc = fence_wait(j, &status);
+    if (rc || status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
+        return rc;
     if (status == PMIX_ERR_TIMEOUT)
         hly_boot_say(
             j->log, 0,
@@ -265,139 +209,91 @@ static int fence(struct joining *j, int nranks)
     return HALAY_EBOOT;
 }
 
-static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
+/* The first rank makes the node's table and hands it out; the others take it. */
+static int settle(struct joining *j, struct hly_pmix_identity *id)
 {
-    if (value->type != PMIX_BYTE_OBJECT || value->data.bo.size < sizeof(struct record))
-        return 0;
-    const struct record *got = (const struct record *)value->data.bo.bytes;
-    int ok = got->version == 1 && got->nranks >= 1 && got->nranks <= HLY_PMIX_LOCAL_MAX &&
-             value->data.bo.size == sizeof *got + (size_t)got->nranks * 8;
-    for (uint32_t i = 0; ok && i < got->nranks; i++)
-        ok = got->ranks[i].rank < (uint32_t)nranks &&
-             (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
-    return ok && got->ranks[0].rank == rank && !got->host[HLY_PMIX_HOST_BYTES - 1];
-}
-
-/*
- * The record of the node whose first rank is `rank`; to be released. The fence has brought it to
- * this node, so nothing waits here. (PMIx_Get_nb would do as well, but leaks each value:
- * libpmix 4.2.2.)
- */
-static int get_record(struct joining *j, uint32_t rank, int nranks, pmix_value_t **value)
-{
-    pmix_proc_t proc;
-    pmix_info_t info;
-    int seconds = seconds_left(j);
-    PMIX_LOAD_PROCID(&proc, j->me.nspace, rank);
-    memset(&info, 0, sizeof info);
-    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
-    pmix_status_t status = PMIx_Get(&proc, RECORD_KEY, &info, 1, value);
-    if (status != PMIX_SUCCESS) {
-        hly_boot_say(
-            j->log, 0,
-            "rank %u has left no record of its node: PMIx says %s; do all ranks run the same "
-            "version of Halay?",
-            rank, PMIx_Error_string(status));
-        return HALAY_EBOOT;
-    }
-    if (valid_record(*value, rank, nranks))
-        return HALAY_OK;
-    PMIX_VALUE_RELEASE(*value);
-    hly_boot_say(j->log, 0,
-                 "the record of rank %u's node is not one of this version of Halay: run the same "
-                 "version on all nodes",
-                 rank);
-    return HALAY_EBOOT;
-}
-
-/* node_of[rank] for all, from the records; adds the nodes to *id. */
-static int read_records(struct joining *j, struct hly_pmix_identity *id, int32_t *node_of)
-{
-    pmix_value_t *value = NULL;
-    int room = 0;
-    memset(node_of, 0xff, (size_t)id->nranks * sizeof node_of[0]);
-    for (int rank = 0; rank < id->nranks; rank++) {
-        if (node_of[rank] >= 0)
-            continue;
-        if (id->nnodes == room) {
-            room = room ? room * 2 : 4;
-            void *hosts = realloc(id->hosts, (size_t)room * sizeof id->hosts[0]);
-            if (!hosts)
-                return HALAY_ENOMEM;
-            id->hosts = hosts;
-        }
-        int rc = get_record(j, (uint32_t)rank, id->nranks, &value);
-        if (rc)
-            return rc;
-        const struct record *record = (const struct record *)value->data.bo.bytes;
-        if (rank == 0) {
-            char nonce[24];
-            const char *parts[2] = {id->nspace, nonce};
-            snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)record->nonce);
-            hly_boot_hash(parts, 2, id->job);
-            memcpy(id->secret, record->secret, sizeof id->secret);
-        }
-        for (uint32_t i = 0; i < record->nranks; i++)
-            node_of[record->ranks[i].rank] = id->nnodes;
-        memcpy(id->hosts[id->nnodes++], record->host, HLY_PMIX_HOST_BYTES);
-        PMIX_VALUE_RELEASE(value);
-    }
-    return HALAY_OK;
-}
-
-static int find_nodes(struct joining *j, struct hly_pmix_identity *id)
-{
-    int32_t *node_of = malloc((size_t)id->nranks * sizeof node_of[0]);
-    int rc = node_of ? read_records(j, id, node_of) : HALAY_ENOMEM;
+    struct hly_node *node = &j->node;
+    struct hly_pmix_records records;
+    int fd = -1;
+    int rc = node->role == HLY_ROLE_MEMBER ? hly_node_take(node, &fd) : HALAY_OK;
     if (rc)
-        goto out;
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
-        id->nruns = 0;
-        for (int rank = 0; rank < id->nranks; rank++) {
-            if (rank && node_of[rank] == node_of[rank - 1])
-                continue;
-            if (pass)
-                id->runs[id->nruns] = (struct hly_pmix_run){rank, node_of[rank]};
-            id->nruns++;
-        }
-        assert(id->nruns > 0);
-        if (!pass)
-            id->runs = malloc((size_t)id->nruns * sizeof id->runs[0]);
-        if (!id->runs) {
-            rc = HALAY_ENOMEM;
-            goto out;
-        }
+        return rc;
+    if (fd < 0) {
+        rc = hly_pmix_records_read(j->log, id->nspace, id->nranks, node->end_ns, &records);
+        if (!rc)
+            rc = hly_pmix_table_make(j->log, &records, &fd);
+        hly_pmix_records_finish(&records);
+        if (!rc && node->role == HLY_ROLE_FIRST)
+            hly_node_share(node, fd);
     }
-    id->node = node_of[id->rank];
-out:
-    free(node_of);
+    if (!rc)
+        rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
+    if (fd >= 0)
+        close(fd);
     return rc;
 }
 
 static int exchange(struct joining *j, struct hly_pmix_identity *id)
 {
+    struct hly_node *node = &j->node;
     int rc = job_size(j, &id->nranks);
     if (rc == HALAY_OK)
         rc = local_ranks(j, id);
-    if (rc == HALAY_OK && j->local[0] == j->me.rank)
-        rc = put_record(j);
+    if (rc)
+        return rc;
+    host_name(j, node->host);
+    rc = hly_node_meet(node);
+    if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
+        rc = hly_pmix_record_put(j->log, node);
     if (rc == HALAY_OK)
         rc = fence(j, id->nranks);
     if (rc == HALAY_OK)
-        rc = find_nodes(j, id);
+        rc = settle(j, id);
+    id->listen_fd = node->listen_fd;
     return rc;
+}
+
+#define TEXT_(x) #x
+#define TEXT(x)  TEXT_(x)
+
+static void prepare(struct joining *j, struct hly_pmix_identity *id)
+{
+    snprintf(id->nspace, sizeof id->nspace, "%s", j->me.nspace);
+    id->rank = (int)j->me.rank;
+    j->node.log = j->log;
+    j->node.nspace = id->nspace;
+    j->node.rank = j->me.rank;
+    strcpy(j->node.library,
+           TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
+}
+
+/* What ends the job here ends it on the node. */
+static void tell_others(struct joining *j, int rc, const char *error)
+{
+    if (rc == HALAY_ENOMEM && !*error)
+        hly_boot_say(j->log, 0, "out of memory while joining the job");
+    if (rc && j->node.role == HLY_ROLE_FIRST && !j->node.failure[0])
+        hly_node_fail(&j->node, *error ? error : "it cannot join the job");
 }
 
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id)
 {
-    struct joining j = {.log = log, .deadline_ns = deadline_ns};
+    struct heard heard = {.log = log};
+    const struct hly_boot_log ears = {hear, &heard};
+    struct joining j = {.log = &ears, .deadline_ns = deadline_ns};
     memset(id, 0, sizeof *id);
-    clock_gettime(CLOCK_MONOTONIC, &j.end);
-    uint64_t ns = (uint64_t)j.end.tv_nsec + deadline_ns % 1000000000u;
-    j.end.tv_sec += (time_t)(deadline_ns / 1000000000u + ns / 1000000000u);
-    j.end.tv_nsec = (long)(ns % 1000000000u);
-
+    id->listen_fd = -1;
+    j.node.begin_ns = hly_node_now_ns();
+    j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
+    j.node.end_ns = j.node.begin_ns + deadline_ns;
+    hly_node_init(&j.node);
+    j.fence.event_fd = eventfd(0, EFD_CLOEXEC);
+    if (j.fence.event_fd < 0) {
+        hly_boot_say(log, 0, "cannot join the job: %s", strerror(errno));
+        return HALAY_ENOMEM;
+    }
+    int rc = HALAY_EBOOT;
     pmix_status_t status = PMIx_Init(&j.me, NULL, 0);
     if (status != PMIX_SUCCESS) {
         hly_boot_say(
@@ -407,21 +303,21 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
             "it "
             "with HALAY_LAUNCHER=none",
             PMIx_Error_string(status));
-        return HALAY_EBOOT;
+        goto close_event;
     }
-    call_init(&j.fence);
-    snprintf(id->nspace, sizeof id->nspace, "%s", j.me.nspace);
-    id->rank = (int)j.me.rank;
-    int rc = exchange(&j, id);
-    if (rc == HALAY_ENOMEM)
-        hly_boot_say(log, 0, "out of memory while joining the job");
+    prepare(&j, id);
+    rc = exchange(&j, id);
+    tell_others(&j, rc, heard.error);
     PMIx_Finalize(NULL, 0);
-    call_finish(&j.fence);
+    hly_node_leave(&j.node);
     free(j.local);
     if (rc) {
-        free(id->runs);
-        free(id->hosts);
+        if (id->listen_fd >= 0)
+            close(id->listen_fd);
         memset(id, 0, sizeof *id);
+        id->listen_fd = -1;
     }
+close_event:
+    close(j.fence.event_fd);
     return rc;
 }

@@ -63,7 +63,7 @@ static struct hly_landing *landing_find(halay_context_t *context, uint64_t cooki
 static void landing_close(halay_context_t *context, struct hly_landing *l)
 {
     if (l->mem)
-        context->transport_ops->deregister_mem(context->transport, l->mem);
+        l->peer->way->ops->deregister_mem(l->peer->way->transport, l->mem);
     l->mem = NULL;
     l->request->run[l->step].landing = 0;
     l->request->landings--;
@@ -88,24 +88,23 @@ static void landing_complete(halay_context_t *context, struct hly_landing *l)
 static enum hly_mode choose_mode(halay_request_t *r, const halay_operand_t *o,
                                  struct hly_landing *l, uint64_t cookie, struct hly_ready *ready)
 {
-    halay_context_t *ctx = r->context;
-    const halay_transport_ops_t *ops = ctx->transport_ops;
+    const struct hly_way *way = l->peer->way;
     struct hly_segment seg[2];
     if (hly_operand_wraps(r->plan->plan, o))
         return HLY_STAGED; /* in two runs at one end at least */
     hly_operand_segments(r, o, seg);
-    if (ctx->attr.capabilities & HALAY_CAN_PUT &&
-        !ops->register_mem(ctx->transport, seg[0].address, seg[0].bytes, &l->mem)) {
+    if (way->attr.capabilities & HALAY_CAN_PUT &&
+        !way->ops->register_mem(way->transport, seg[0].address, seg[0].bytes, &l->mem)) {
         size_t bytes = sizeof(ready->key);
-        if (!ops->key(ctx->transport, l->mem, ready->key, &bytes)) {
+        if (!way->ops->key(way->transport, l->mem, ready->key, &bytes)) {
             ready->key_bytes = (uint32_t)bytes;
             return HLY_PUT;
         }
-        ops->deregister_mem(ctx->transport, l->mem);
+        way->ops->deregister_mem(way->transport, l->mem);
         l->mem = NULL;
     }
-    if (ctx->attr.capabilities & HALAY_CAN_LAND &&
-        !ops->recv(ctx->transport, cookie, seg[0].address, seg[0].bytes, cookie)) {
+    if (way->attr.capabilities & HALAY_CAN_LAND &&
+        !way->ops->recv(way->transport, cookie, seg[0].address, seg[0].bytes, cookie)) {
         ready->tag = cookie;
         l->tag_posted = true;
         return HLY_TAGGED;
@@ -118,7 +117,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     halay_context_t *ctx = r->context;
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
-    if (hly_operand_bytes(r, o) <= ctx->attr.eager_bytes) {
+    if (hly_operand_bytes(r, o) <= r->plan->peers[step]->way->attr.eager_bytes) {
         hly_match_stashed(r, step);
         return;
     }
@@ -202,7 +201,7 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_step_run *run = &r->run[step];
-    bool eager = hly_operand_bytes(r, o) <= r->context->attr.eager_bytes;
+    bool eager = hly_operand_bytes(r, o) <= r->plan->peers[step]->way->attr.eager_bytes;
     struct hly_out *out = run->out;
     if (!eager && !out)
         return; /* till the receiver announces itself */
@@ -281,7 +280,7 @@ static bool tag_withdrawn(halay_context_t *context, struct hly_landing *l)
     uint64_t cookie = landing_cookie((uint32_t)(l - context->landings), l);
     if (!l->tag_posted || context->lost)
         return true;
-    if (context->transport_ops->recv(context->transport, cookie, NULL, 0, cookie))
+    if (l->peer->way->ops->recv(l->peer->way->transport, cookie, NULL, 0, cookie))
         return false;
     l->tag_posted = false;
     return true;
@@ -352,7 +351,7 @@ void hly_channel_force(halay_request_t *r)
         }
         if (!peer || !peer->ep || ctx->lost)
             continue;
-        ctx->transport_ops->disconnect(ctx->transport, peer->ep); /* its sends end with an error */
+        peer->way->ops->disconnect(peer->way->transport, peer->ep); /* its sends end in errors */
         peer->ep = NULL;
         peer->dead = true;
         snprintf(peer->evidence, sizeof(peer->evidence), "it did not answer in time");
@@ -371,18 +370,17 @@ void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer)
     }
 }
 
-void hly_channel_lost(halay_context_t *context)
+static void lost(halay_context_t *context, const struct hly_way *way)
 {
     struct hly_link *next;
-    hly_log(context, HLY_ERROR, "the transport %s has failed; no call can go on",
-            context->transport_ops->name);
+    hly_log(context, HLY_ERROR, "the transport %s has failed; no call can go on", way->ops->name);
     context->lost = true;
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
         halay_request_t *r = HLY_OF(l, halay_request_t, link);
         struct hly_verdict_wire v;
         next = l->next;
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
-        snprintf(v.detail, sizeof(v.detail), "its transport has failed");
+        snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", way->ops->name);
         if (r->state == HLY_FAILING)
             hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
         else
@@ -445,22 +443,26 @@ static void dispatch(halay_context_t *context, const halay_event_t *e)
     }
 }
 
-int hly_channel_poll(halay_context_t *context)
+static int poll_way(halay_context_t *context, const struct hly_way *way)
 {
     halay_event_t events[16];
-    if (!context->transport)
-        return 0;
-    if (!hly_link_empty(&context->busy_peers))
-        hly_channel_flush(context);
-    if (context->lost)
-        return 0;
-    int n = context->transport_ops->poll(context->transport, events, 16);
+    int n = way->ops->poll(way->transport, events, 16);
     if (n == HALAY_ENOMEM) /* a peer could not be taken in; it is tried again, or fails by itself */
         hly_log(context, HLY_ERROR, "the transport %s lacks memory or descriptors (ulimit -n)",
-                context->transport_ops->name);
+                way->ops->name);
     else if (n < 0)
-        hly_channel_lost(context);
+        lost(context, way);
     for (int i = 0; i < n; i++)
         dispatch(context, &events[i]);
+    return n < 0 ? 0 : n;
+}
+
+int hly_channel_poll(halay_context_t *context)
+{
+    int n = 0;
+    if (!hly_link_empty(&context->busy_peers))
+        hly_channel_flush(context);
+    for (int w = 0; w < context->nways && !context->lost; w++)
+        n += poll_way(context, &context->ways[w]);
     return n;
 }

@@ -145,6 +145,12 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *gro
     comm->rank = rank;
     comm->nranks = group->nranks;
     comm->deadline_ns = deadline_ns;
+    int rc = hly_comm_count_nodes(comm);
+    if (rc) {
+        free(comm);
+        free(group);
+        return rc;
+    }
     for (uint32_t i = 0; i < HLY_SLOTS; i++) {
         hly_link_init(&comm->slots[i].stash);
         comm->slots[i].sequence = i;
@@ -323,7 +329,7 @@ int halay_comm_called(halay_comm_t *comm, int *called)
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
     hly_lock(comm->context);
-    *called = comm->foreign_sequence > comm->next_sequence || comm->broken;
+    *called = comm->foreign_sequence > comm->next_sequence ? 1 : comm->broken ? 2 : 0;
     hly_unlock(comm->context);
     return HALAY_OK;
 }

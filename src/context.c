@@ -75,49 +75,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
     return HALAY_EBOOT;
 }
 
-/* ---------------------------------------------------------------- transport and device */
-
-static int open_transport(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
-{
-    char reason[256] = "";
-    const void *table = config->transport;
-    if (ctx->info.nranks == 1)
-        return HALAY_OK;
-    if (!table) {
-        const char *name = *ctx->settings.transport ? ctx->settings.transport : "shm";
-        int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v2_", &table, reason,
-                                 sizeof(reason));
-        if (!rc && ctx->info.nnodes > 1 && !strcmp(name, "shm")) {
-            snprintf(reason, sizeof(reason), "shm reaches the ranks of one node, and there are %d",
-                     ctx->info.nnodes);
-            rc = HALAY_EUNSUPPORTED;
-        }
-        if (rc) {
-            snprintf(why->text, sizeof(why->text), "%s", reason);
-            return rc;
-        }
-    }
-    ctx->transport_ops = table;
-    halay_transport_params_t p = {.size = sizeof(p),
-                                  .self = hly_peer_id(ctx, ctx->info.rank),
-                                  .deadline_ns = ctx->settings.deadline_ns,
-                                  .options = config->transport_options,
-                                  .log = hly_log_text,
-                                  .log_arg = ctx,
-                                  .arg = config->boot_arg};
-    memcpy(p.job, ctx->info.job, sizeof(p.job));
-    memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
-    int rc = ctx->transport_ops->open(&p, &ctx->transport);
-    ctx->attr.size = sizeof(ctx->attr);
-    if (!rc)
-        rc = ctx->transport_ops->query(ctx->transport, &ctx->attr);
-    if (rc)
-        snprintf(why->text, sizeof(why->text), "the transport %s could not be opened: %s",
-                 ctx->transport_ops->name, halay_strerror(rc));
-    assert(rc ||
-           ctx->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
-    return rc;
-}
+/* ---------------------------------------------------------------- device */
 
 static int open_device(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
@@ -148,14 +106,6 @@ static int make_world(halay_context_t *ctx)
                              &ctx->world);
     free(ranks);
     return rc;
-}
-
-/* What must be equal on all ranks, as they compare it in their hellos. */
-static void share_settings(halay_context_t *ctx)
-{
-    struct hly_settings *s = &ctx->settings;
-    snprintf(s->shared, sizeof(s->shared), "algorithm %.100s, version %s, eager %zu",
-             *s->algorithm ? s->algorithm : "(chosen)", halay_version(), ctx->attr.eager_bytes);
 }
 
 /* ---------------------------------------------------------------- life */
@@ -234,7 +184,7 @@ static void free_peers(halay_context_t *ctx)
             struct hly_peer *p = ctx->peer_table[i];
             ctx->peer_table[i] = p->hash_next;
             free_outs(&p->queue);
-            ctx->transport_ops->disconnect(ctx->transport, p->ep);
+            p->way->ops->disconnect(p->way->transport, p->ep);
             free(p);
         }
     free(ctx->peer_table);
@@ -264,8 +214,7 @@ static void destroy(halay_context_t *ctx)
     free(ctx->landings);
     if (ctx->device)
         ctx->device_ops->close(ctx->device);
-    if (ctx->transport)
-        ctx->transport_ops->close(ctx->transport);
+    hly_ways_close(ctx);
     free_outs(&ctx->outs_flying); /* the transport held their payload till now */
     free_outs(&ctx->outs_free);
     if (ctx->boot)
@@ -295,15 +244,13 @@ int halay_init(const halay_config_t *config, halay_context_t **context)
     if (!rc)
         rc = find_job(ctx, config, &why);
     if (!rc)
-        rc = open_transport(ctx, config, &why);
+        rc = hly_ways_open(ctx, config, why.text, sizeof(why.text));
     if (!rc)
         rc = open_device(ctx, config, &why);
     if (!rc)
         rc = hly_select_init(ctx);
-    if (!rc) {
-        share_settings(ctx);
+    if (!rc)
         rc = make_world(ctx);
-    }
     if (!rc) {
         hly_settings_show(ctx);
         *context = ctx;
@@ -362,6 +309,12 @@ int halay_finalize(halay_context_t *context)
         hly_log(context, HLY_ERROR,
                 "halay_finalize: requests were in flight; they have been ended "
                 "with an error on all ranks. Wait for them first");
+    for (int w = 0; w < context->nways; w++) {
+        const halay_traffic_t *t = &context->ways[w].traffic;
+        hly_log(context, HLY_INFO, "sent %llu bytes in %llu messages over %s, %llu connections",
+                (unsigned long long)t->sent_bytes, (unsigned long long)t->sent_messages,
+                t->transport, (unsigned long long)t->connections);
+    }
     hly_unlock(context);
     destroy(context);
     return any ? HALAY_ESTATE : HALAY_OK;
@@ -383,8 +336,7 @@ int halay_context_topology(const halay_context_t *context, halay_topology_t *t)
                             .nnodes = i->nnodes};
     snprintf(t->host, sizeof(t->host), "%s", i->host);
     snprintf(t->launcher, sizeof(t->launcher), "%s", i->launcher);
-    snprintf(t->transport, sizeof(t->transport), "%s",
-             context->transport_ops ? context->transport_ops->name : "none");
+    hly_ways_text(context, t->transport, sizeof(t->transport));
     return HALAY_OK;
 }
 

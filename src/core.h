@@ -33,7 +33,8 @@
 #define HLY_ORPHANS_MAX  65536
 #define HLY_COMMS_MAX    65536
 #define HLY_FREED_MAX    64
-#define HLY_ROWS         13  /* of the selection's table */
+#define HLY_WAYS         2   /* transports: inside the node, between nodes */
+#define HLY_ROWS         19  /* of the selection's table */
 #define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
@@ -50,12 +51,21 @@ struct hly_link { /* of a circular list; an element in no list points to itself 
 
 struct hly_out;
 
+/* An open transport. Two ranks reach each other over the same one: the node table decides. */
+struct hly_way {
+    const halay_transport_ops_t *ops;
+    halay_transport_t *transport;
+    halay_transport_attr_t attr;
+    halay_traffic_t traffic;
+};
+
 struct hly_peer { /* lives as long as the context */
     struct hly_peer *hash_next;
     halay_peer_id_t id;
     int world_rank;
-    halay_ep_t *ep; /* the way to it, or NULL */
-    bool greeted;   /* the hello is on its way */
+    struct hly_way *way; /* the transport that reaches it. Constant */
+    halay_ep_t *ep;      /* on that transport, or NULL */
+    bool greeted;        /* the hello is on its way */
     bool dead;
     struct hly_link queue;   /* of hly_out that the transport did not take yet */
     struct hly_link waiting; /* in context->busy_peers while queue is not empty */
@@ -74,6 +84,11 @@ enum hly_out_kind {
 struct hly_segment {
     char *address;
     size_t bytes;
+};
+
+/* Where an operand is in its buffer; `tail` bytes of it, where it wraps, at the buffer's start. */
+struct hly_span {
+    size_t offset, bytes, tail;
 };
 
 /* Something under way: a message not accepted or not complete yet, or work of a device. */
@@ -172,6 +187,12 @@ struct halay_request {
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
+    struct hly_span *spans; /* of each operand of the plan, for this count and type: */
+    uint64_t laid_count;
+    uint8_t laid_type;
+    bool laid_out;
+    size_t unit_bytes; /* of a block; of the first long_blocks an element more */
+    uint32_t long_blocks;
     size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
     size_t *block_bytes;
     uint64_t started_ns, deadline_ns;
@@ -224,6 +245,7 @@ struct halay_comm {
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
+    uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
     uint32_t children; /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
@@ -246,6 +268,7 @@ struct halay_comm {
 struct hly_certificate {
     struct hly_certificate *next;
     uint32_t planner, version, nranks, rank, root, in_place;
+    uint64_t shape; /* hash; 0 where the planner asks for none */
     uint64_t hash;
 };
 
@@ -257,7 +280,6 @@ struct hly_settings {
     char plugin_dir[256];
     char algorithm[176];
     uint32_t planner[HALAY_COLLECTIVE_COUNT]; /* forced, or UINT32_MAX */
-    char shared[176];                         /* what must be equal on all ranks, as text */
 };
 
 struct halay_context {
@@ -276,9 +298,8 @@ struct halay_context {
     halay_boot_info_t info; /* constant after init */
     const halay_boot_ops_t *boot_ops;
     halay_boot_t *boot;
-    const halay_transport_ops_t *transport_ops; /* NULL with one rank */
-    halay_transport_t *transport;
-    halay_transport_attr_t attr;
+    struct hly_way ways[HLY_WAYS]; /* constant after init, but for what they count */
+    int nways;                     /* 0 with one rank */
     const halay_device_ops_t *device_ops;
     halay_device_t *device;
     uint32_t device_flying;
@@ -361,7 +382,17 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
  * there is no launcher. */
 int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
-/* ---------------------------------------------------------------- peer.c, channel.c */
+/* ---------------------------------------------------------------- way.c, peer.c, channel.c */
+
+int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *why,
+                  size_t why_bytes);
+void hly_ways_close(halay_context_t *context);
+/* How this world rank is reached, the same seen from there; and where it listens, if wanted. */
+struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_address_t *address);
+/* What must be equal on both ends of a way, as text. */
+void hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
+                      size_t bytes);
+void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
@@ -402,8 +433,6 @@ void hly_channel_revoked(halay_context_t *context, const struct hly_header *head
 void hly_channel_withdraw(halay_request_t *request);
 /* The same without asking anyone, when the time for asking is over. */
 void hly_channel_force(halay_request_t *request);
-/* The transport has failed as a whole: nothing is under way any more. */
-void hly_channel_lost(halay_context_t *context);
 void hly_channel_peer_dead(halay_context_t *context, struct hly_peer *peer);
 
 /* ---------------------------------------------------------------- match.c */
@@ -445,6 +474,14 @@ void hly_plan_drop_all(halay_comm_t *comm);
 void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- shape.c */
+
+/* Which of its ranks share a node; memory in proportion to the ranks, so only while plans are made.
+ */
+int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
+/* Fills what selection asks at each call. */
+int hly_comm_count_nodes(halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- fault.c */
 

@@ -19,34 +19,20 @@
 
 /* ---------------------------------------------------------------- operands: blocks to addresses */
 
+/* Blocks of equal size, the first `long_blocks` of them one element longer (bind). */
 static size_t block_offset(const halay_request_t *r, uint32_t block)
 {
     if (r->block_offset)
         return r->block_offset[block];
-    if (r->call.brief.collective != HALAY_ALLREDUCE)
-        return block * r->call.brief.count * r->element_bytes;
-    uint64_t count = r->call.brief.count, n = r->plan->plan->blocks;
-    uint64_t extra = count % n; /* the first blocks are one element longer */
-    return (block * (count / n) + (block < extra ? block : extra)) * r->element_bytes;
-}
-
-static size_t block_bytes(const halay_request_t *r, uint32_t block)
-{
-    if (r->block_bytes)
-        return r->block_bytes[block];
-    if (r->call.brief.collective != HALAY_ALLREDUCE)
-        return r->call.brief.count * r->element_bytes;
-    return block_offset(r, block + 1) - block_offset(r, block);
+    uint32_t longer = block < r->long_blocks ? block : r->long_blocks;
+    return block * r->unit_bytes + longer * r->element_bytes;
 }
 
 /* Bytes of blocks [first, first + count), which do not wrap. */
 static size_t run_bytes(const halay_request_t *r, uint32_t first, uint32_t count)
 {
-    if (!count)
-        return 0;
     if (!r->block_bytes)
-        return block_offset(r, first + count - 1) + block_bytes(r, first + count - 1) -
-               block_offset(r, first);
+        return block_offset(r, first + count) - block_offset(r, first);
     size_t bytes = 0;
     for (uint32_t b = first; b < first + count; b++)
         bytes += r->block_bytes[b];
@@ -58,15 +44,14 @@ bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
     return o->first + o->count > plan->blocks;
 }
 
+static const struct hly_span *span_of(const halay_request_t *r, const halay_operand_t *o)
+{
+    return &r->spans[o - r->plan->plan->operands];
+}
+
 size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
 {
-    if (!o->count)
-        return 0;
-    uint32_t blocks = r->plan->plan->blocks;
-    if (!hly_operand_wraps(r->plan->plan, o))
-        return run_bytes(r, o->first, o->count);
-    uint32_t tail = blocks - o->first;
-    return run_bytes(r, o->first, tail) + run_bytes(r, 0, o->count - tail);
+    return span_of(r, o)->bytes + span_of(r, o)->tail;
 }
 
 /*
@@ -76,30 +61,33 @@ size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
 uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
                               struct hly_segment seg[2])
 {
+    char *const bases[] = {r->in, r->out, r->scratch};
+    const struct hly_span *span = span_of(r, o);
+    seg[0] = (struct hly_segment){bases[o->buffer] + span->offset, span->bytes};
+    seg[1] = (struct hly_segment){bases[o->buffer], span->tail};
+    return span->tail ? 2 : o->count > 0;
+}
+
+/* In the OWN layout, and in scratch, a run lies together wherever it begins. */
+static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
+{
     const halay_plan_t *plan = r->plan->plan;
-    seg[0] = seg[1] = (struct hly_segment){NULL, 0};
-    if (!o->count)
-        return 0;
-    if (o->buffer == HALAY_BUFFER_SCRATCH) {
-        seg[0] =
-            (struct hly_segment){r->scratch + o->slot * r->slot_bytes, hly_operand_bytes(r, o)};
-        return 1;
-    }
     uint32_t collective = plan->params.collective;
-    bool own = o->buffer == HALAY_BUFFER_IN ? collective == HALAY_ALLGATHER
-                                            : collective == HALAY_REDUCE_SCATTER;
-    char *base = o->buffer == HALAY_BUFFER_IN ? r->in : r->out;
+    bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
+    bool own = scratch || collective == (o->buffer == HALAY_BUFFER_IN ? HALAY_ALLGATHER
+                                                                      : HALAY_REDUCE_SCATTER);
+    *span = (struct hly_span){0, 0, 0};
+    if (!o->count)
+        return;
+    assert(scratch || !r->block_offset || o->count == 1);
+    uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
+    span->bytes = run_bytes(r, o->first, run);
+    span->tail = run < o->count ? run_bytes(r, 0, o->count - run) : 0;
+    span->offset = scratch ? o->slot * r->slot_bytes : own ? 0 : block_offset(r, o->first);
     if (own) {
-        seg[0] = (struct hly_segment){base, hly_operand_bytes(r, o)};
-        return 1;
+        span->bytes += span->tail;
+        span->tail = 0;
     }
-    assert(!r->block_offset || o->count == 1);
-    uint32_t tail = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
-    seg[0] = (struct hly_segment){base + block_offset(r, o->first), run_bytes(r, o->first, tail)};
-    if (tail == o->count)
-        return 1;
-    seg[1] = (struct hly_segment){base + block_offset(r, 0), run_bytes(r, 0, o->count - tail)};
-    return 2;
 }
 
 /* ---------------------------------------------------------------- steps */
@@ -266,6 +254,7 @@ void hly_request_destroy(halay_request_t *r)
 {
     free(r->ready);
     free(r->run);
+    free(r->spans);
     free(r->scratch);
     free(r->block_offset);
     free(r);
@@ -283,7 +272,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
         uint32_t n = plan ? plan->plan->nsteps : 0;
         r->ready = calloc(n + 1, sizeof(*r->ready));
         r->run = calloc(n + 1, sizeof(*r->run));
-        if (!r->ready || !r->run) {
+        r->spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->spans));
+        if (!r->ready || !r->run || !r->spans) {
             hly_request_destroy(r);
             return NULL;
         }
@@ -335,24 +325,39 @@ void hly_request_drop(halay_request_t *r)
     hly_request_destroy(r);
 }
 
-/* The addresses behind the plan's symbols. */
-static int bind(halay_request_t *r)
+/* How large blocks are, and so where operands lie: the same for the next call of this count. */
+static void lay_out(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
     const struct hly_call *c = &r->call;
-    r->element_bytes = halay_type_bytes((halay_type_t)c->brief.type);
-    if (!r->element_bytes)
-        r->element_bytes = 1; /* a barrier */
+    bool cut = c->brief.collective == HALAY_ALLREDUCE && plan->blocks > 1;
+    size_t element = halay_type_bytes((halay_type_t)c->brief.type);
+    r->element_bytes = element ? element : 1; /* a barrier */
+    r->unit_bytes = (cut ? c->brief.count / plan->blocks : c->brief.count) * r->element_bytes;
+    r->long_blocks = cut ? (uint32_t)(c->brief.count % plan->blocks) : 0;
+    size_t slot = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
+    r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    for (uint32_t i = 0; i < plan->noperands; i++)
+        measure(r, &plan->operands[i], &r->spans[i]);
+    r->laid_count = c->brief.count;
+    r->laid_type = c->brief.type;
+    r->laid_out = !r->block_offset;
+}
+
+/* The addresses behind the plan's symbols. */
+static int bind(halay_request_t *r)
+{
+    const struct hly_call *c = &r->call;
+    if (!r->laid_out || r->block_offset || r->laid_count != c->brief.count ||
+        r->laid_type != c->brief.type)
+        lay_out(r);
     r->out = c->out;
     r->in = (char *)(uintptr_t)c->in;
-    size_t slot = c->brief.count * r->element_bytes;
-    if (c->brief.collective == HALAY_ALLREDUCE && plan->blocks)
-        slot = (c->brief.count + plan->blocks - 1) / plan->blocks * r->element_bytes;
-    r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     if (c->brief.flags & HLY_BRIEF_IN_PLACE)
-        r->in = c->brief.collective == HALAY_ALLGATHER ? r->out + block_offset(r, plan->params.rank)
-                                                       : r->out;
-    size_t need = r->slot_bytes * plan->scratch_slots;
+        r->in = c->brief.collective == HALAY_ALLGATHER
+                    ? r->out + block_offset(r, r->plan->plan->params.rank)
+                    : r->out;
+    size_t need = r->slot_bytes * r->plan->plan->scratch_slots;
     if (need <= r->scratch_bytes)
         return HALAY_OK;
     free(r->scratch);

@@ -5,6 +5,7 @@
  * task is: decided from the environment alone (docs/decisions/0002), so that nothing is loaded for
  * a program run alone.
  */
+#include <dirent.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,26 @@ static void plugin_path(halay_context_t *context, const char *kind, const char *
     snprintf(path, bytes, "%.*s/halay/halay-%s-%s.so", length, slash ? self : ".", kind, name);
 }
 
+/* The names of the plug-ins of this kind next to `path`, each with a blank before it. */
+static void list_plugins(const char *path, const char *kind, char *names, size_t bytes)
+{
+    char folder[512], prefix[32];
+    snprintf(folder, sizeof(folder), "%s", path);
+    *strrchr(folder, '/') = 0;
+    size_t length = (size_t)snprintf(prefix, sizeof(prefix), "halay-%s-", kind), used = 0;
+    DIR *all = opendir(folder);
+    *names = 0;
+    for (struct dirent *one; all && (one = readdir(all));) {
+        const char *end = strstr(one->d_name, ".so");
+        if (strncmp(one->d_name, prefix, length) || !end || used >= bytes)
+            continue;
+        used += (size_t)snprintf(names + used, bytes - used, " %.*s",
+                                 (int)(end - one->d_name - (long)length), one->d_name + length);
+    }
+    if (all)
+        closedir(all);
+}
+
 int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
                     const char *symbol_prefix, const void **table, char *error, size_t error_bytes)
 {
@@ -36,8 +57,11 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
         return HALAY_ENOMEM;
     void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s", kind, name,
-                 dlerror());
+        char names[128];
+        const char *reason = dlerror();
+        list_plugins(path, kind, names, sizeof(names));
+        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s; there are:%s",
+                 kind, name, reason, *names ? names : " none");
         return HALAY_EUNSUPPORTED;
     }
     snprintf(symbol, sizeof(symbol), "%s%s", symbol_prefix, name);
@@ -92,10 +116,11 @@ int hly_launcher_announced(const char **plugin, const char **launcher, const cha
     } rows[] = {
         {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "Slurm's srun",
          "start it with srun --mpi=pmix (srun --mpi=list shows what this cluster has)"},
-        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
-         "use an mpirun with PMIx (Open MPI 4 or newer)"},
+        /* before Open MPI: Spectrum MPI's jsrun sets its variables too */
         {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_SIZE", "jsrun",
          "load a jsrun with PMIx, or start with mpirun"},
+        {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "Open MPI's mpirun",
+         "use an mpirun with PMIx (Open MPI 4 or newer)"},
         {"PALS_RANKID", "PALS_NRANKS", "PALS", "start it with --pmi=pmix"},
         {"PMI_SIZE", "PMI_SIZE", "a PMI launcher", "use a launcher with PMIx, or halayrun"},
         {"HALAY_LAUNCHER", "HALAY_NRANKS", "halayrun", "check halayrun's own message above"},

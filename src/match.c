@@ -45,7 +45,8 @@ void hly_match_forget(halay_context_t *context, struct hly_link *list)
 
 /* ---------------------------------------------------------------- the hello */
 
-static void settings_differ(halay_context_t *context, int rank, const char *theirs)
+static void settings_differ(halay_context_t *context, int rank, const char *mine,
+                            const char *theirs)
 {
     struct hly_link *next;
     for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
@@ -59,8 +60,7 @@ static void settings_differ(halay_context_t *context, int rank, const char *thei
         hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
         v.other = low == other ? comm->rank : other;
         snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s", low,
-                 low == other ? theirs : context->settings.shared, v.other,
-                 low == other ? context->settings.shared : theirs);
+                 low == other ? theirs : mine, v.other, low == other ? mine : theirs);
         comm->broken = true;
         comm->broken_by = v;
         for (uint32_t s = comm->oldest; s != comm->started; s++)
@@ -73,6 +73,7 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
                         size_t bytes, halay_peer_id_t peer)
 {
     struct hly_hello hello;
+    char mine[sizeof(hello.settings)];
     if (bytes != sizeof(hello) || h->from >= (uint32_t)context->info.nranks) {
         hly_log(context, HLY_ERROR, "a hello of wrong length came: another version of Halay?");
         return;
@@ -80,8 +81,11 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     memcpy(&hello, data, sizeof(hello));
     hello.settings[sizeof(hello.settings) - 1] = 0;
     halay_peer_id_t id = hly_peer_id(context, (int)h->from);
-    if (id.lo == peer.lo && id.hi == peer.hi && strcmp(hello.settings, context->settings.shared))
-        settings_differ(context, (int)h->from, hello.settings);
+    if (id.lo != peer.lo || id.hi != peer.hi)
+        return;
+    hly_way_settings(context, hly_way_of(context, (int)h->from, NULL), mine, sizeof(mine));
+    if (strcmp(hello.settings, mine))
+        settings_differ(context, (int)h->from, mine, hello.settings);
 }
 
 /* ---------------------------------------------------------------- calls */

@@ -68,13 +68,13 @@ static int greet(halay_context_t *context, struct hly_peer *peer)
     h.from = (uint32_t)context->info.rank;
     hello.version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
     hello.rank = h.from;
-    memcpy(hello.settings, context->settings.shared, sizeof(hello.settings));
+    hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
     hello.settings_hash = hly_hash(0, hello.settings, strlen(hello.settings));
     unsigned char message[sizeof(h) + sizeof(hello)]; /* as header: it need not stay */
     memcpy(message, &h, sizeof(h));
     memcpy(message + sizeof(h), &hello, sizeof(hello));
-    int rc = context->transport_ops->send(context->transport, peer->ep, 0, message, sizeof(message),
-                                          NULL, 0, 0);
+    int rc = peer->way->ops->send(peer->way->transport, peer->ep, 0, message, sizeof(message), NULL,
+                                  0, 0);
     if (rc >= 0)
         peer->greeted = true;
     return rc;
@@ -88,15 +88,16 @@ static int counted(halay_context_t *context, struct hly_out *out, int rc, size_t
     out->flying += rc == HALAY_INPROGRESS;
     context->counters.sent_messages++;
     context->counters.sent_bytes += bytes;
+    out->peer->way->traffic.sent_messages++;
+    out->peer->way->traffic.sent_bytes += bytes;
     return rc;
 }
 
 /* What is left of an EAGER or STAGED message, piece by piece. */
 static int send_pieces(halay_context_t *context, struct hly_out *out)
 {
-    const halay_transport_ops_t *ops = context->transport_ops;
-    size_t most =
-        out->kind == HLY_OUT_EAGER ? context->attr.eager_bytes : context->attr.piece_bytes;
+    const struct hly_way *way = out->peer->way;
+    size_t most = out->kind == HLY_OUT_EAGER ? way->attr.eager_bytes : way->attr.piece_bytes;
     size_t total = out->segment[0].bytes + out->segment[1].bytes;
     do {
         bool second = out->nsegments == 2 && out->sent_bytes >= out->segment[0].bytes;
@@ -104,8 +105,8 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
         size_t at = out->sent_bytes - (second ? out->segment[0].bytes : 0);
         size_t bytes = seg->bytes - at < most ? seg->bytes - at : most;
         out->header.offset = out->sent_bytes;
-        int rc = ops->send(context->transport, out->peer->ep, 0, &out->header, sizeof(out->header),
-                           seg->address + at, bytes, (uint64_t)(uintptr_t)out);
+        int rc = way->ops->send(way->transport, out->peer->ep, 0, &out->header, sizeof(out->header),
+                                seg->address + at, bytes, (uint64_t)(uintptr_t)out);
         if (counted(context, out, rc, bytes) < 0)
             return rc;
         out->sent_bytes += bytes;
@@ -116,7 +117,7 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
 /* Hands it to the transport. 0: accepted; HALAY_EAGAIN: not all of it; other: the way is lost. */
 static int try_out(halay_context_t *context, struct hly_out *out)
 {
-    const halay_transport_ops_t *ops = context->transport_ops;
+    const struct hly_way *way = out->peer->way;
     uint64_t cookie = (uint64_t)(uintptr_t)out;
     int rc = out->peer->greeted ? HALAY_OK : greet(context, out->peer);
     if (rc < 0)
@@ -124,8 +125,8 @@ static int try_out(halay_context_t *context, struct hly_out *out)
     switch (out->kind) {
     case HLY_OUT_CONTROL:
         rc = counted(context, out,
-                     ops->send(context->transport, out->peer->ep, 0, &out->header,
-                               sizeof(out->header), out->payload, out->payload_bytes, cookie),
+                     way->ops->send(way->transport, out->peer->ep, 0, &out->header,
+                                    sizeof(out->header), out->payload, out->payload_bytes, cookie),
                      out->payload_bytes);
         break;
     case HLY_OUT_EAGER:
@@ -134,15 +135,15 @@ static int try_out(halay_context_t *context, struct hly_out *out)
         break;
     case HLY_OUT_PUT:
         rc = counted(context, out,
-                     ops->put(context->transport, out->peer->ep, out->segment[0].address,
-                              out->segment[0].bytes, out->ready.key, out->ready.key_bytes, 0,
-                              (uint32_t)out->header.cookie, cookie),
+                     way->ops->put(way->transport, out->peer->ep, out->segment[0].address,
+                                   out->segment[0].bytes, out->ready.key, out->ready.key_bytes, 0,
+                                   (uint32_t)out->header.cookie, cookie),
                      out->segment[0].bytes);
         break;
     case HLY_OUT_TAGGED:
         rc = counted(context, out,
-                     ops->send(context->transport, out->peer->ep, out->ready.tag, NULL, 0,
-                               out->segment[0].address, out->segment[0].bytes, cookie),
+                     way->ops->send(way->transport, out->peer->ep, out->ready.tag, NULL, 0,
+                                    out->segment[0].address, out->segment[0].bytes, cookie),
                      out->segment[0].bytes);
         break;
     case HLY_OUT_DEVICE:

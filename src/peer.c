@@ -47,6 +47,17 @@ static void grow_table(halay_context_t *context)
     context->peer_mask = room - 1;
 }
 
+static int connect_peer(halay_context_t *context, struct hly_peer *p)
+{
+    halay_address_t address;
+    p->way = hly_way_of(context, p->world_rank, &address);
+    size_t bytes = address.family ? sizeof(address) : 0;
+    int rc = p->way->ops->connect(p->way->transport, p->id, bytes ? &address : NULL, bytes, &p->ep);
+    if (!rc)
+        p->way->traffic.connections++;
+    return rc;
+}
+
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **out)
 {
     assert(world_rank >= 0 && world_rank < context->info.nranks);
@@ -64,7 +75,7 @@ int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **out
     p->world_rank = world_rank;
     hly_link_init(&p->queue);
     hly_link_init(&p->waiting);
-    int rc = context->transport_ops->connect(context->transport, id, NULL, 0, &p->ep);
+    int rc = connect_peer(context, p);
     if (rc) {
         free(p);
         return rc;

@@ -2,9 +2,10 @@
 /*
  * plancache.c - a plan runs only after it was proved.
  *
- * A certificate says: the plans that this planner makes for all ranks were proved together, and
- * this rank's plan has this hash. It holds for every count. Certificates belong to the context;
- * admitted plans, with peers looked up and successors laid out, to a communicator.
+ * A certificate says: the plans that this planner makes for all ranks (on this shape, if it asks
+ * for one) were proved together, and this rank's plan has this hash. It holds for every count.
+ * Certificates belong to the context; admitted plans, with peers looked up and successors laid out,
+ * to a communicator.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -17,9 +18,11 @@ static struct hly_certificate *certificate_find(halay_context_t *context, uint32
                                                 const halay_plan_params_t *p)
 {
     uint32_t version = halay_planner_get(planner)->version;
+    uint64_t shape = p->shape ? p->shape->hash : 0;
     struct hly_certificate *c = context->certificates;
     while (c && !(c->planner == planner && c->version == version && c->nranks == p->nranks &&
-                  c->rank == p->rank && c->root == p->root && c->in_place == p->in_place))
+                  c->shape == shape && c->rank == p->rank && c->root == p->root &&
+                  c->in_place == p->in_place))
         c = c->next;
     return c;
 }
@@ -47,6 +50,7 @@ static int certify(halay_context_t *context, uint32_t planner, const halay_plan_
                                       p->rank,
                                       p->root,
                                       p->in_place,
+                                      p->shape ? p->shape->hash : 0,
                                       halay_plan_hash(plans[p->rank])};
         context->certificates = c;
         context->counters.plans_proved++;
@@ -228,10 +232,21 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
             *plan = p;
             return HALAY_OK;
         }
-    halay_plan_params_t params = {call->brief.collective, (uint32_t)comm->nranks,
-                                  (uint32_t)comm->rank, call->brief.root, in_place};
+    halay_plan_params_t params = {call->brief.collective,
+                                  (uint32_t)comm->nranks,
+                                  (uint32_t)comm->rank,
+                                  call->brief.root,
+                                  in_place,
+                                  NULL};
     struct hly_plan *made;
-    int rc = plan_make(comm, planner, &params, &made, reason, reason_bytes);
+    halay_shape_t *shape = NULL;
+    int rc = HALAY_OK;
+    if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_SHAPE)
+        rc = hly_comm_shape(comm, &shape);
+    params.shape = shape;
+    if (!rc)
+        rc = plan_make(comm, planner, &params, &made, reason, reason_bytes);
+    halay_shape_free(shape);
     if (rc)
         return rc;
     if (comm->nplans >= HLY_PLANS_MAX)

@@ -108,13 +108,15 @@ static void follow(halay_context_t *context, uint64_t timeout_ns)
 
 static void watch(halay_context_t *context, uint64_t timeout_ns)
 {
-    struct pollfd fds[2] = {{.fd = context->wake_fd, .events = POLLIN}};
+    struct pollfd fds[1 + HLY_WAYS] = {{.fd = context->wake_fd, .events = POLLIN}};
     nfds_t nfds = 1;
-    if (context->transport && context->attr.capabilities & HALAY_CAN_SLEEP) {
-        if (context->transport_ops->arm(context->transport, &fds[1].fd))
+    for (int w = 0; w < context->nways; w++) {
+        const struct hly_way *way = &context->ways[w];
+        if (!(way->attr.capabilities & HALAY_CAN_SLEEP))
+            continue;
+        if (way->ops->arm(way->transport, &fds[nfds].fd))
             return; /* something is there already */
-        fds[1].events = POLLIN;
-        nfds = 2;
+        fds[nfds++].events = POLLIN;
     }
     context->watcher = true;
     context->kicked = false;
@@ -137,8 +139,9 @@ static uint64_t longest_sleep(const halay_context_t *context)
     uint64_t most = SLEEP_NS;
     if (!hly_link_empty(&context->busy_peers) || context->device_flying)
         return SLEEP_CONNECTING_NS;
-    if (context->transport && !(context->attr.capabilities & HALAY_CAN_SLEEP))
-        return SLEEP_CONNECTING_NS;
+    for (int w = 0; w < context->nways; w++)
+        if (!(context->ways[w].attr.capabilities & HALAY_CAN_SLEEP))
+            return SLEEP_CONNECTING_NS;
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
         if (r->state == HLY_FAILING)

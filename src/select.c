@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * select.c - which planner serves a call: the first row that fits. Rows look only at what is equal
- * on all ranks (decision 5), never at pointers or memory. A forced algorithm (HALAY_ALGORITHM) wins
- * wherever its restrictions allow.
+ * on all ranks (decision 5), never at pointers or memory: the nodes that a communicator's ranks are
+ * on are known to all from the bootstrap. A forced algorithm (HALAY_ALGORITHM) wins wherever its
+ * restrictions allow.
  */
 #include <assert.h>
 
@@ -10,11 +11,18 @@
 
 static const struct row {
     uint32_t collective;
-    uint32_t max_ranks; /* a ring's proof grows with the square of the ranks */
+    uint32_t max_ranks; /* where a proof grows with the square of the ranks */
     uint64_t max_bytes; /* of one rank's vector (allgather, reduce_scatter: of all blocks) */
     bool vector;        /* also where blocks lie anywhere (allgatherv): runs of one block only */
     const char *planner;
+    bool nodes; /* only on several nodes, one of them with several ranks */
 } rows[] = {
+    {HALAY_ALLREDUCE, UINT32_MAX, 4096, false, "two_level_short", true},
+    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "two_level", true},
+    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "two_level", true},
+    {HALAY_ALLGATHER, 256, UINT64_MAX, true, "two_level", true},
+    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, false, "two_level", true},
+    {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "two_level", true},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, false, "circulant"},
     {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "ring"},
@@ -56,9 +64,11 @@ int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *
     uint64_t bytes = call->brief.count * halay_type_bytes((halay_type_t)call->brief.type);
     if (collective == HALAY_ALLGATHER || collective == HALAY_REDUCE_SCATTER)
         bytes *= (uint64_t)comm->nranks;
+    bool nodes = comm->nnodes > 1 && comm->nnodes < (uint32_t)comm->nranks;
     for (size_t i = 0; i < HLY_ROWS; i++)
-        if (rows[i].collective == collective && bytes <= rows[i].max_bytes &&
-            (uint32_t)comm->nranks <= rows[i].max_ranks && (rows[i].vector || !vector)) {
+        if (rows[i].collective == collective && (nodes || !rows[i].nodes) &&
+            bytes <= rows[i].max_bytes && (uint32_t)comm->nranks <= rows[i].max_ranks &&
+            (rows[i].vector || !vector)) {
             *planner = comm->context->row_planner[i];
             return HALAY_OK;
         }

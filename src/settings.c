@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * settings.c - the few things that can be set: by the program in halay_config_t, else by a
- * variable. What must be equal on all ranks is kept as a text too, which ranks compare when they
- * first meet.
+ * variable.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -146,13 +145,14 @@ void hly_settings_show(halay_context_t *context)
                                             "HALAY_TRANSPORT", "HALAY_PLUGIN_DIR",
                                             "HALAY_ALGORITHM", "HALAY_DEBUG"};
     const halay_boot_info_t *i = &context->info;
+    char transports[64];
+    hly_ways_text(context, transports, sizeof(transports));
     hly_log(
         context, HLY_INFO,
         "Halay %s: rank %d of %d, local rank %d of %d on node %d of %d, launcher %s, epoch %llu, "
         "transport %s",
         halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
-        i->launcher, (unsigned long long)i->epoch,
-        context->transport_ops ? context->transport_ops->name : "none");
+        i->launcher, (unsigned long long)i->epoch, transports);
     for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
         if (getenv(variables[v]))
             hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include <assert.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,13 +26,23 @@ enum phase { CLOSED = 0, BUSY, OPEN };
 struct halay_boot {
     _Atomic int phase;
     _Atomic int owner; /* the process that this object is true for; 0 before the first open */
-    bool joined;
+    bool joined, heeds_fork;
     int claim_fd;
     uint64_t epoch;
     struct hly_tcp_identity id;
 };
 
-static struct halay_boot self = {.claim_fd = -1};
+static struct halay_boot self = {.claim_fd = -1, .id.listen_fd = -1};
+
+/* A child is no rank, and may outlive its parent: no one may connect to it in the rank's place. */
+static void forked(void)
+{
+    if (self.claim_fd >= 0)
+        close(self.claim_fd);
+    if (self.id.listen_fd >= 0)
+        close(self.id.listen_fd);
+    self.claim_fd = self.id.listen_fd = -1;
+}
 
 uint64_t hly_tcp_now_ns(void)
 {
@@ -105,13 +116,17 @@ static void describe(struct hly_tcp *tcp)
 static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
                 uint64_t deadline_ns, struct hly_tcp_identity *id)
 {
-    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_tcp_now_ns()};
+    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_tcp_now_ns(), .listen_fd = -1};
     memset(id, 0, sizeof *id);
     tcp.end_ns = tcp.begin_ns + deadline_ns;
     id->rank = v->rank;
     id->nranks = v->nranks;
     describe(&tcp);
-    return v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
+    int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
+    if (rc && tcp.listen_fd >= 0)
+        close(tcp.listen_fd);
+    id->listen_fd = rc ? -1 : tcp.listen_fd;
+    return rc;
 }
 
 /* The first open: claims the identity, then meets the others. Only one thread is in here. */
@@ -132,7 +147,13 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
     rc = hly_boot_claim(log, names, 3, v.rank_text, &self.claim_fd);
     if (rc)
         return rc;
-    rc = meet(log, &v, deadline_ns, &self.id);
+    self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
+    if (self.heeds_fork) {
+        rc = meet(log, &v, deadline_ns, &self.id);
+    } else {
+        hly_boot_say(log, 0, "out of memory for the rendezvous");
+        rc = HALAY_ENOMEM;
+    }
     explicit_bzero(&v, sizeof v);
     self.joined = rc == HALAY_OK;
     if (rc) {
@@ -146,15 +167,11 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 {
     const struct hly_tcp_identity *id = &boot->id;
     info->rank = id->rank;
-    info->nranks = id->nranks;
-    info->local_rank = id->local_rank;
-    info->local_nranks = id->local_nranks;
-    info->node = id->node;
-    info->nnodes = id->nnodes;
     info->epoch = boot->epoch;
     memcpy(info->job, id->job, sizeof info->job);
     memcpy(info->secret, id->secret, sizeof info->secret);
-    snprintf(info->host, sizeof info->host, "%s", id->hosts[id->node]);
+    hly_boot_places_info(&id->places, info);
+    info->listen_fd = id->listen_fd;
     snprintf(info->launcher, sizeof info->launcher,
              getenv("TORCHELASTIC_RUN_ID") ? "tcp (torchrun)" : "tcp");
 }
@@ -195,22 +212,7 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
 
 static int tcp_get(const halay_boot_t *boot, int rank, halay_place_t *place)
 {
-    const struct hly_tcp_identity *id = &boot->id;
-    if (rank < 0 || rank >= id->nranks || place->size < sizeof *place)
-        return HALAY_EINVAL;
-    int low = 0, high = id->nruns; /* runs[low].first <= rank < runs[high].first */
-    while (high - low > 1) {
-        int middle = low + (high - low) / 2;
-        if (id->runs[middle].first <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    int n = id->runs[low].node;
-    assert(n >= 0 && n < id->nnodes);
-    *place = (halay_place_t){.size = sizeof *place, .node = n};
-    memcpy(place->host, id->hosts[n], sizeof place->host);
-    return HALAY_OK;
+    return hly_boot_places_get(&boot->id.places, rank, place);
 }
 
 static int tcp_join(halay_boot_t *boot, const char *address)

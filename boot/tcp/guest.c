@@ -209,7 +209,7 @@ static int take_answer(struct hly_tcp *tcp, int fd, int port,
                        struct hly_tcp_answer *answer, char **payload)
 {
     const struct hly_tcp_variables *v = tcp->v;
-    size_t limit = (size_t)v->nranks * (sizeof(struct hly_tcp_run) + HLY_TCP_HOST_BYTES);
+    size_t limit = (size_t)v->nranks * HLY_TCP_RANK_BYTES;
     struct hly_sha sha;
     uint8_t digest[32], mac[32];
     bool whole = take(fd, answer, sizeof *answer, tcp->end_ns);
@@ -261,6 +261,8 @@ int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_tcp_gre
                      "version %d: run the same version of Halay on all nodes",
                      v->address, port, greeting->version, v->rank, HLY_TCP_VERSION);
     else
+        rc = hly_tcp_listen_beside(tcp, fd, greeting);
+    if (!rc)
         rc = say_hello(tcp, fd, greeting, &hello);
     if (!rc)
         rc = take_answer(tcp, fd, port, greeting, &hello, &answer, &payload);

@@ -25,7 +25,7 @@
 #define MS 1000000ull
 #define S  1000000000ull
 
-enum { STRANGERS_MAX = 64, TICK_MS = 100, BACKLOG = 4096 };
+enum { STRANGERS_MAX = 64, TICK_MS = 100 };
 /* A stranger's time, the time for late ranks to come and hear that there is no job, and the time
  * for ranks to take a table before the connection is left to the kernel. */
 #define STRANGER_NS (10 * S)
@@ -45,6 +45,7 @@ struct guest {
 
 struct host {
     struct hly_tcp *tcp;
+    struct hly_tcp_door door;
     int listen_fd, epoll_fd, port;
     int nslots, cursor; /* where to look for a free slot first */
     int nranks_here;    /* guests that are ranks and still connected */
@@ -349,7 +350,8 @@ static void let_in(struct host *h)
         g->since_ns = hly_tcp_now_ns();
         g->greeting = (struct hly_tcp_greeting){.magic = HLY_TCP_MAGIC,
                                                 .version = HLY_TCP_VERSION,
-                                                .has_secret = h->tcp->v->has_secret};
+                                                .has_secret = h->tcp->v->has_secret,
+                                                .local = h->door.local};
         memcpy(g->greeting.key, h->tcp->v->key, sizeof g->greeting.key);
         if (hly_tcp_random(h->tcp->log, g->greeting.challenge, sizeof g->greeting.challenge) ||
             send(fd, &g->greeting, sizeof g->greeting, MSG_NOSIGNAL) != sizeof g->greeting ||
@@ -449,57 +451,6 @@ static int serve(struct host *h)
 
 /* ---------------------------------------------------------------- listening */
 
-/* Where to listen: on loopback if the address is that, else everywhere. */
-static void listening_place(const struct hly_tcp *tcp, struct sockaddr_storage *at,
-                            socklen_t *bytes)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    struct sockaddr_in6 *any6 = (struct sockaddr_in6 *)at;
-    int rc = getaddrinfo(tcp->v->address, NULL, &hints, &found);
-    memset(at, 0, sizeof *at);
-    any6->sin6_family = AF_INET6;
-    any6->sin6_addr = in6addr_any;
-    *bytes = sizeof *any6;
-    if (rc)
-        hly_boot_say(tcp->log, 1,
-                     "rank 0 is to be found at '%.100s', which does not resolve on its own host "
-                     "(%s): it listens on all addresses",
-                     tcp->v->address, gai_strerror(rc));
-    for (struct addrinfo *f = found; f; f = f->ai_next) {
-        const struct sockaddr_in *in = (const struct sockaddr_in *)f->ai_addr;
-        const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *)f->ai_addr;
-        bool v4 = f->ai_family == AF_INET && ntohl(in->sin_addr.s_addr) >> 24 == 127;
-        if (v4 || (f->ai_family == AF_INET6 && IN6_IS_ADDR_LOOPBACK(&in6->sin6_addr))) {
-            memcpy(at, f->ai_addr, f->ai_addrlen);
-            *bytes = f->ai_addrlen;
-            if (v4) /* of a name with both, the one that all ranks are sure to try */
-                break;
-        }
-    }
-    if (found)
-        freeaddrinfo(found);
-}
-
-static int listen_at(struct sockaddr_storage *at, socklen_t bytes, int port)
-{
-    int on = 1, off = 0;
-    struct sockaddr_in6 *in6 = (struct sockaddr_in6 *)at;
-    in6->sin6_port = htons((uint16_t)port); /* at the same place in both families */
-    int fd = socket(at->ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return -1;
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (at->ss_family == AF_INET6)
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    if (bind(fd, (struct sockaddr *)at, bytes) || listen(fd, BACKLOG)) {
-        int error = errno;
-        close(fd);
-        errno = error;
-        return -1;
-    }
-    return fd;
-}
-
 /* Someone has the port: if it is this job's rank 0, there are two. It is met, and refuses. */
 static bool met_twin(struct host *h, int port, struct hly_tcp_identity *id)
 {
@@ -518,18 +469,10 @@ static bool met_twin(struct host *h, int port, struct hly_tcp_identity *id)
 static int open_door(struct host *h, struct hly_tcp_identity *id)
 {
     const struct hly_tcp_variables *v = h->tcp->v;
-    struct sockaddr_storage at;
-    socklen_t bytes;
     int error = 0;
-    listening_place(h->tcp, &at, &bytes);
     for (int k = 0; k < v->nports && h->listen_fd < 0; k++) {
         h->port = v->ports[k];
-        h->listen_fd = listen_at(&at, bytes, h->port);
-        if (h->listen_fd < 0 && errno == EAFNOSUPPORT && at.ss_family == AF_INET6) {
-            struct sockaddr_in any = {.sin_family = AF_INET};
-            memcpy(&at, &any, bytes = sizeof any);
-            h->listen_fd = listen_at(&at, bytes, h->port);
-        }
+        h->listen_fd = hly_tcp_door_open(&h->door, h->port);
         error = errno;
         if (h->listen_fd < 0 && error == EADDRINUSE && met_twin(h, h->port, id))
             return HALAY_EBOOT;
@@ -596,6 +539,10 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     }
     for (int i = 0; i < h.nslots; i++)
         h.guests[i].fd = -1;
+    hly_tcp_door_place(tcp, &h.door);
+    rc = hly_tcp_listen(tcp, &h.door.near);
+    if (rc)
+        goto out;
     bool lifted = lift_limit(h.nslots, &old);
     h.hellos[0] = tcp->self;
     h.came = 1;

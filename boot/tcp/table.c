@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * table.c - which rank is on which node, as rank 0 finds it and all ranks read it. Nodes are
- * numbered in the order of their lowest ranks. On the wire: the runs, then the nodes' names, each
- * with its end.
+ * numbered in the order of their lowest ranks. On the wire: the runs, the ports of all ranks, the
+ * ranks whose ip is not that of their node's lowest rank, and the nodes, each a family, its ip (4
+ * or 16 bytes) and its name with its end.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -52,111 +53,143 @@ static int number_nodes(const struct hly_tcp_hello *hellos, int nranks, int32_t 
     return nnodes;
 }
 
-static size_t name_bytes(const struct hly_tcp_hello *hello)
+static int ip_bytes(int family)
 {
-    return strlen(hello->host) + 1;
+    return family == AF_INET ? 4 : family == AF_INET6 ? 16 : 0;
+}
+
+static size_t node_bytes(const struct hly_tcp_hello *hello)
+{
+    return 1 + (size_t)ip_bytes(hello->address.family) + strlen(hello->host) + 1;
+}
+
+static char *put(char *to, const void *from, size_t bytes)
+{
+    memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+/* Who speaks for each node, and how many bytes the table has. */
+static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
+                      const struct hly_tcp_hello **firsts, struct hly_tcp_answer *answer)
+{
+    uint32_t nruns = 0, nothers = 0, nnodes = 0;
+    size_t bytes = 0;
+    for (int r = 0; r < nranks; r++) {
+        nruns += r == 0 || node_of[r] != node_of[r - 1];
+        if ((uint32_t)node_of[r] == nnodes) {
+            firsts[nnodes++] = &hellos[r];
+            bytes += node_bytes(&hellos[r]);
+        }
+        nothers += !hly_address_same_ip(&hellos[r].address, &firsts[node_of[r]]->address);
+    }
+    bytes += nruns * sizeof(struct hly_boot_run) + nothers * sizeof(struct hly_boot_other) +
+             (size_t)nranks * sizeof(uint16_t);
+    answer->nnodes = nnodes;
+    answer->nruns = nruns;
+    answer->nothers = nothers;
+    answer->bytes = (uint32_t)bytes;
+    return bytes;
 }
 
 int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
                         struct hly_tcp_answer *answer, char **table)
 {
     int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
-    int nnodes = node_of ? number_nodes(hellos, nranks, node_of) : -1, nruns = 0, next = 0;
-    size_t bytes = 0;
+    const struct hly_tcp_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
     char *to = NULL;
-    if (nnodes < 0)
+    if (!node_of || !firsts || number_nodes(hellos, nranks, node_of) < 0)
         goto out;
-    for (int r = 0; r < nranks; r++) {
-        nruns += r == 0 || node_of[r] != node_of[r - 1];
-        if (node_of[r] == next) {
-            next++;
-            bytes += name_bytes(&hellos[r]);
-        }
-    }
-    bytes += (size_t)nruns * sizeof(struct hly_tcp_run);
+    size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
     *table = to = malloc(bytes);
     if (!to)
         goto out;
     for (int r = 0; r < nranks; r++)
-        if (r == 0 || node_of[r] != node_of[r - 1]) {
-            struct hly_tcp_run run = {r, node_of[r]};
-            memcpy(to, &run, sizeof run);
-            to += sizeof run;
-        }
-    next = 0;
+        if (r == 0 || node_of[r] != node_of[r - 1])
+            to = put(to, &(struct hly_boot_run){r, node_of[r]}, sizeof(struct hly_boot_run));
     for (int r = 0; r < nranks; r++)
-        if (node_of[r] == next) {
-            next++;
-            memcpy(to, hellos[r].host, name_bytes(&hellos[r]));
-            to += name_bytes(&hellos[r]);
-        }
-    assert(next == nnodes && to == *table + bytes);
-    answer->nnodes = (uint32_t)nnodes;
-    answer->nruns = (uint32_t)nruns;
-    answer->bytes = (uint32_t)bytes;
+        to = put(to, &hellos[r].address.port, sizeof hellos[r].address.port);
+    for (int r = 0; r < nranks; r++) {
+        struct hly_boot_other other = {r, hellos[r].address};
+        other.address.port = 0;
+        if (!hly_address_same_ip(&other.address, &firsts[node_of[r]]->address))
+            to = put(to, &other, sizeof other);
+    }
+    for (uint32_t n = 0; n < answer->nnodes; n++) {
+        const halay_address_t *a = &firsts[n]->address;
+        to = put(to, &a->family, 1);
+        to = put(to, a->ip, (size_t)ip_bytes(a->family));
+        to = put(to, firsts[n]->host, strlen(firsts[n]->host) + 1);
+    }
+    assert(to == *table + bytes);
 out:
+    free(firsts);
     free(node_of);
     return to ? HALAY_OK : HALAY_ENOMEM;
 }
 
-static int read_names(const char *from, const char *end, struct hly_tcp_identity *id)
+static bool read_nodes(const char *from, const char *end, int nnodes, struct hly_boot_node *nodes)
 {
-    for (int n = 0; n < id->nnodes; n++) {
+    for (int n = 0; n < nnodes; n++) {
+        if (from >= end)
+            return false;
+        uint8_t family = (uint8_t)*from++;
+        int ip = ip_bytes(family);
+        if (end - from < ip)
+            return false;
+        nodes[n].address.family = family;
+        memcpy(nodes[n].address.ip, from, (size_t)ip);
+        from += ip;
         const char *stop = from < end ? memchr(from, 0, (size_t)(end - from)) : NULL;
-        if (!stop || stop - from >= HLY_TCP_HOST_BYTES)
-            return 0;
-        memcpy(id->hosts[n], from, (size_t)(stop - from) + 1);
+        if (!stop || stop - from >= HLY_BOOT_HOST_BYTES)
+            return false;
+        memcpy(nodes[n].host, from, (size_t)(stop - from) + 1);
         from = stop + 1;
     }
     return from == end;
 }
 
-static int read_runs(struct hly_tcp_identity *id)
+static int read_all(const struct hly_tcp_answer *answer, const char *from,
+                    struct hly_tcp_identity *id)
 {
-    int seen = 0;
-    for (int i = 0; i < id->nruns; i++) {
-        const struct hly_tcp_run *run = &id->runs[i];
-        int end = i + 1 < id->nruns ? run[1].first : id->nranks;
-        if ((i == 0 && run->first != 0) || end <= run->first || end > id->nranks || run->node < 0 ||
-            run->node > seen || run->node >= id->nnodes)
-            return 0;
-        seen += run->node == seen;
-        if (id->rank >= run->first && id->rank < end)
-            id->node = run->node;
-    }
-    if (seen != id->nnodes)
-        return 0;
-    for (int i = 0; i < id->nruns; i++) {
-        const struct hly_tcp_run *run = &id->runs[i];
-        int end = i + 1 < id->nruns ? run[1].first : id->nranks;
-        if (run->node != id->node)
-            continue;
-        id->local_nranks += end - run->first;
-        if (id->rank >= run->first)
-            id->local_rank += (id->rank < end ? id->rank : end) - run->first;
-    }
-    return 1;
+    size_t n = (size_t)id->nranks, ports = n * sizeof id->ports[0];
+    size_t runs = answer->nruns * sizeof id->runs[0],
+           others = answer->nothers * sizeof id->others[0];
+    if (answer->nnodes < 1 || answer->nnodes > answer->nruns || answer->nruns > n ||
+        answer->nothers > n || answer->bytes < runs + ports + others)
+        return HALAY_EBOOT;
+    id->runs = malloc(runs);
+    id->ports = malloc(ports);
+    id->others = malloc(others + 1);
+    id->nodes = calloc(answer->nnodes, sizeof id->nodes[0]);
+    if (!id->runs || !id->ports || !id->others || !id->nodes)
+        return HALAY_ENOMEM;
+    memcpy(id->runs, from, runs);
+    memcpy(id->ports, from + runs, ports);
+    memcpy(id->others, from + runs + ports, others);
+    id->places = (struct hly_boot_places){.nranks = id->nranks,
+                                          .nnodes = (int)answer->nnodes,
+                                          .nruns = (int)answer->nruns,
+                                          .nothers = (int)answer->nothers,
+                                          .runs = id->runs,
+                                          .nodes = id->nodes,
+                                          .ports = id->ports,
+                                          .others = id->others};
+    return read_nodes(from + runs + ports + others, from + answer->bytes, id->places.nnodes,
+                      id->nodes) &&
+                   hly_boot_places_valid(&id->places)
+               ? HALAY_OK
+               : HALAY_EBOOT;
 }
 
 int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,
                        const char *table, struct hly_tcp_identity *id)
 {
-    size_t runs_bytes = answer->nruns * sizeof(struct hly_tcp_run);
-    int rc = HALAY_EBOOT;
-    if (answer->nnodes < 1 || answer->nnodes > answer->nruns ||
-        answer->nruns > (uint32_t)id->nranks || answer->bytes < runs_bytes)
-        return HALAY_EBOOT;
-    id->nnodes = (int)answer->nnodes;
-    id->nruns = (int)answer->nruns;
-    id->runs = malloc(runs_bytes);
-    id->hosts = calloc(answer->nnodes, sizeof id->hosts[0]);
-    if (!id->runs || !id->hosts) {
-        rc = HALAY_ENOMEM;
-        goto undo;
+    int rc = read_all(answer, table, id);
+    if (rc) {
+        hly_tcp_identity_finish(id);
+        return rc;
     }
-    memcpy(id->runs, table, runs_bytes);
-    if (!read_runs(id) || !read_names(table + runs_bytes, table + answer->bytes, id))
-        goto undo;
     memcpy(id->job, answer->job, sizeof id->job);
     memcpy(id->secret, answer->secret, sizeof id->secret);
     if (v->has_secret) {
@@ -166,10 +199,17 @@ int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_a
         memcpy(id->secret, mac, sizeof id->secret);
     }
     return HALAY_OK;
-undo:
+}
+
+void hly_tcp_identity_finish(struct hly_tcp_identity *id)
+{
     free(id->runs);
-    free(id->hosts);
+    free(id->ports);
+    free(id->others);
+    free(id->nodes);
     id->runs = NULL;
-    id->hosts = NULL;
-    return rc;
+    id->ports = NULL;
+    id->others = NULL;
+    id->nodes = NULL;
+    memset(&id->places, 0, sizeof id->places);
 }

@@ -18,14 +18,14 @@
 
 #include <halay/boot.h>
 
-#include "../common/claim.h"
+#include "../common/listen.h"
+#include "../common/places.h"
 
 #define HLY_TCP_MAGIC 0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 
 enum {
-    HLY_TCP_VERSION = 1,
+    HLY_TCP_VERSION = 2,
     HLY_TCP_RANKS_MAX = 65536,
-    HLY_TCP_HOST_BYTES = 64,
     HLY_TCP_PORT_OFFSET = 101, /* the first port tried is MASTER_PORT + this */
     HLY_TCP_PORTS = 16,
     HLY_TCP_TEXT_BYTES = 1024
@@ -44,7 +44,8 @@ struct hly_tcp_variables {
 
 struct hly_tcp_greeting {
     uint64_t magic;
-    uint32_t version, has_secret;
+    uint32_t version;
+    uint16_t has_secret, local; /* local: rank 0 listens on loopback only */
     uint8_t key[16], challenge[16];
 };
 
@@ -52,11 +53,12 @@ struct hly_tcp_hello {
     uint64_t magic;
     uint32_t version, bytes;
     uint8_t key[16], challenge[16];
-    uint32_t rank, nranks, pid, zero;
-    uint64_t left_ns; /* until this rank's deadline */
-    uint64_t netns;   /* with machine: two ranks share a node if they have the same */
+    uint32_t rank, nranks, pid;
+    halay_address_t address; /* where it listens */
+    uint64_t left_ns;        /* until this rank's deadline */
+    uint64_t netns;          /* with machine: two ranks share a node if they have the same */
     char machine[40];
-    char host[HLY_TCP_HOST_BYTES];
+    char host[HLY_BOOT_HOST_BYTES];
     char library[24];
     uint8_t mac[32];
 };
@@ -64,32 +66,31 @@ struct hly_tcp_hello {
 struct hly_tcp_answer {
     uint64_t magic;
     uint32_t version, joined; /* joined: the payload is the table; else a text */
-    uint32_t bytes, zero;     /* of the payload */
-    uint32_t nnodes, nruns;
+    uint32_t bytes;           /* of the payload */
+    uint32_t nnodes, nruns, nothers;
     uint8_t job[16];
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_tcp_greeting) == 48 && sizeof(struct hly_tcp_hello) == 240 &&
+_Static_assert(sizeof(struct hly_tcp_greeting) == 48 && sizeof(struct hly_tcp_hello) == 256 &&
                    sizeof(struct hly_tcp_answer) == 96,
                "no padding on the wire");
 
-/* The ranks from `first` up to the next run's first are on `node`. */
-struct hly_tcp_run {
-    int32_t first, node;
-};
-
 struct hly_tcp_identity {
-    int rank, nranks, local_rank, local_nranks, node, nnodes, nruns;
+    int rank, nranks, listen_fd;
     uint8_t job[16], secret[16];
-    struct hly_tcp_run *runs;
-    char (*hosts)[HLY_TCP_HOST_BYTES]; /* nnodes of them */
+    struct hly_boot_places places; /* points to what follows */
+    struct hly_boot_run *runs;
+    struct hly_boot_node *nodes;
+    struct hly_boot_other *others;
+    uint16_t *ports;
 };
 
 struct hly_tcp {
     const struct hly_boot_log *log;
     const struct hly_tcp_variables *v;
     uint64_t begin_ns, end_ns; /* of the monotonic clock */
+    int listen_fd;             /* -1: not yet; its address is in self */
     struct hly_tcp_hello self; /* what this rank says of itself; its proof is made for each send */
 };
 
@@ -127,13 +128,34 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
                         const struct hly_tcp_hello *hello, const struct hly_tcp_answer *answer,
                         const uint8_t digest[32], uint8_t mac[32]);
 
-/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns and bytes. HALAY_ENOMEM. */
+/* The most that a rank adds to the table: a run, a port, an address of its own, a node. */
+enum { HLY_TCP_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES };
+
+/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns, nothers and bytes.
+ * HALAY_ENOMEM. */
 int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
                         struct hly_tcp_answer *answer, char **table);
 /* The table -> *id, all but rank and nranks, which are read. HALAY_ENOMEM, HALAY_EBOOT (no table).
  */
 int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,
                        const char *table, struct hly_tcp_identity *id);
+
+void hly_tcp_identity_finish(struct hly_tcp_identity *id);
+
+/* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
+struct hly_tcp_door {
+    struct sockaddr_storage at;
+    socklen_t bytes;
+    bool local;
+    halay_address_t near; /* at which the others find rank 0; family 0: not known */
+};
+void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door);
+/* A socket, or -1 with errno. */
+int hly_tcp_door_open(struct hly_tcp_door *door, int port);
+/* Makes the socket that the job's ranks connect to, at the address `near` if that can be: where
+ * this rank is reached from, or reaches rank 0. HALAY_INTERFACE comes first. Logged. */
+int hly_tcp_listen(struct hly_tcp *tcp, const halay_address_t *near);
+int hly_tcp_listen_beside(struct hly_tcp *tcp, int fd, const struct hly_tcp_greeting *greeting);
 
 /* Rank 0's part and that of the others. Fill *id. Logged. */
 int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id);

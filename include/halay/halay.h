@@ -177,7 +177,7 @@ typedef struct halay_topology {
     int node, nnodes; /* the node's number: also the rank among ranks of equal local rank */
     char host[64];
     char launcher[32];  /* "pmix", "alone", ... */
-    char transport[32]; /* "shm", "inproc", "none" (one rank) */
+    char transport[32]; /* "shm", "shm+ucx" (in the node, between nodes), "none" (one rank) */
 } halay_topology_t;
 
 HALAY_API int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
@@ -190,6 +190,18 @@ typedef struct halay_counters {
 } halay_counters_t;
 
 HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);
+
+/* The same for one transport: what went inside the node, and what between nodes. */
+typedef struct halay_traffic {
+    size_t size; /* of this struct, set by the caller */
+    char transport[32];
+    uint64_t sent_bytes, sent_messages; /* bytes of the program's data, without headers */
+    uint64_t connections;
+} halay_traffic_t;
+
+/* transport: 0, 1, ... as they were opened; HALAY_EINVAL past the last. */
+HALAY_API int halay_context_traffic(halay_context_t *context, int transport,
+                                    halay_traffic_t *traffic);
 
 /*
  * Makes progress on everything in the context; where there is nothing to do, sleeps until something
@@ -227,7 +239,8 @@ HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
 
 /*
  * Sets *called to 1 if another rank is known to have entered the next call on this communicator,
- * which this rank has not made yet. Makes no progress itself.
+ * which this rank has not made yet; to 2 if nobody has, but the next call would fail at once, for a
+ * rank has left or is lost; else to 0. Makes no progress itself.
  */
 HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 

@@ -91,6 +91,27 @@ typedef struct halay_step {
     uint32_t dep[2];    /* predecessors, or HALAY_STEP_NONE */
 } halay_step_t;
 
+/*
+ * Which ranks share a node. Any map from ranks to nodes will do: consecutive ranks or not, nodes of
+ * any sizes. Nodes are numbered by their lowest ranks, so the same map has one form.
+ */
+typedef struct halay_shape {
+    uint32_t nranks, nnodes;
+    uint32_t smallest, largest; /* ranks of the smallest and of the largest node */
+    uint64_t hash;              /* of the map, never 0; HALAY_SHAPE_SCATTERED is bit 0 of it */
+    uint32_t *node;             /* nranks: of each rank */
+    uint32_t *first;            /* nnodes + 1: where the ranks of a node begin in member[] */
+    uint32_t *member;           /* nranks: by node, rising; all in one allocation with the shape */
+} halay_shape_t;
+
+/* Some node's ranks are not consecutive. */
+#define HALAY_SHAPE_SCATTERED 1u
+
+/* node_of_rank: any numbers, or NULL for all on one node. halay_shape_free takes NULL. */
+HALAY_API int halay_shape_make(const uint32_t node_of_rank[], uint32_t nranks,
+                               halay_shape_t **shape);
+HALAY_API void halay_shape_free(halay_shape_t *shape);
+
 /* What a plan is made from: the same on all ranks but for `rank`. */
 typedef struct halay_plan_params {
     uint32_t collective;
@@ -98,12 +119,15 @@ typedef struct halay_plan_params {
     uint32_t rank;
     uint32_t root;     /* broadcast; else 0 */
     uint32_t in_place; /* 0 or 1 */
+    /* Read while the plan is made, NULL in the plan. NULL: all ranks are on one node. */
+    const halay_shape_t *shape;
 } halay_plan_params_t;
 
 typedef struct halay_plan {
     halay_plan_params_t params;
     uint32_t planner; /* index into the planners' table */
     uint32_t blocks;
+    uint64_t shape; /* hash of the shape it was made for; 0 if its planner asks for none */
     uint32_t scratch_slots;
     uint32_t nsteps;
     uint32_t noperands;
@@ -115,7 +139,9 @@ typedef struct halay_plan {
 enum {
     HALAY_PLANNER_POWER_OF_TWO = 1u << 0, /* ranks */
     HALAY_PLANNER_COMMUTATIVE = 1u << 1,  /* operations only */
-    HALAY_PLANNER_SHORT = 1u << 2         /* meant for few bytes: sends everything in every round */
+    HALAY_PLANNER_SHORT = 1u << 2,        /* meant for few bytes: sends everything in every round */
+    HALAY_PLANNER_SHAPE = 1u << 3,        /* not a restriction: asks which ranks share a node */
+    HALAY_PLANNER_BLOCKWISE = 1u << 4     /* commutative operations only on a scattered shape */
 };
 
 typedef struct halay_planner_info {
@@ -142,6 +168,9 @@ HALAY_API int halay_plan_make(uint32_t planner, const halay_plan_params_t *param
                               halay_plan_t **plan);
 HALAY_API void halay_plan_free(halay_plan_t *plan);
 HALAY_API int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy);
+
+/* 1 if the plan may be used for commutative operations only. */
+HALAY_API int halay_plan_commutative(const halay_plan_t *plan);
 
 /* A hash over every byte that means something, parameters included. */
 HALAY_API uint64_t halay_plan_hash(const halay_plan_t *plan);

@@ -15,7 +15,8 @@ enum { TREE_EDGE = 0, HEAR_EDGE = 1 };
 void hly_binomial_broadcast(struct hly_builder *b)
 {
     uint32_t p = b->params.nranks, root = b->params.root;
-    uint32_t number = (b->params.rank + p - root) % p, bit = 1, got = HLY_NONE;
+    uint32_t number = (b->params.rank + p - root) % p, bit = 1, got = HLY_NONE, done[2];
+    struct hly_team all = hly_team_of_all(b);
 
     b->blocks = 1;
     while (bit < p && !(number & bit)) {
@@ -29,5 +30,5 @@ void hly_binomial_broadcast(struct hly_builder *b)
             hly_send(b, (number + bit + root) % p, TREE_EDGE, hly_out(0, 1), got, HLY_NONE);
         }
     }
-    hly_hear_all(b, HEAR_EDGE);
+    hly_hear_team(b, &all, HLY_NONE, HEAR_EDGE, done);
 }

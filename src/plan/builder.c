@@ -3,7 +3,7 @@
  * builder.c - two arrays that grow while a planner runs, then one allocation with the plan.
  * Invariant: nsteps <= HALAY_PLAN_STEPS_MAX, and every dep of a step is lower than its index.
  */
-#include "builder.h"
+#include "two_level.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -17,14 +17,18 @@ void hly_builder_init(struct hly_builder *b, const halay_plan_params_t *params)
 
 int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **plan)
 {
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    const halay_shape_t *shape = b->params.shape;
     halay_plan_t header = {.params = b->params,
                            .planner = planner,
+                           .shape = info->restrictions & HALAY_PLANNER_SHAPE ? shape->hash : 0,
                            .blocks = b->blocks,
                            .scratch_slots = b->scratch_slots,
                            .nsteps = b->nsteps,
                            .noperands = b->noperands,
                            .steps = b->steps,
                            .operands = b->operands};
+    header.params.shape = NULL;
     int result = b->error ? b->error : halay_plan_copy(&header, plan);
 
     free(b->steps);
@@ -55,6 +59,14 @@ static uint32_t add_operand(struct hly_builder *b, halay_operand_t operand)
     }
     b->operands[b->noperands] = operand;
     return b->noperands++;
+}
+
+uint32_t hly_team_rank(const struct hly_team *team, uint32_t i)
+{
+    const halay_shape_t *s = team->shape;
+
+    i %= team->n;
+    return s ? hly_leader(s, team->lanes, i, team->lane) : i;
 }
 
 static uint32_t add_step(struct hly_builder *b, halay_step_t step, const halay_operand_t *operands,
@@ -112,6 +124,20 @@ uint32_t hly_reduce(struct hly_builder *b, halay_operand_t to, halay_operand_t l
 {
     halay_step_t step = {.kind = HALAY_STEP_REDUCE, .noperands = 3, .peer = HLY_NONE};
     return add_step(b, step, (halay_operand_t[]){to, left, right}, after, after2);
+}
+
+uint32_t hly_reduce_many(struct hly_builder *b, halay_operand_t to, const halay_operand_t *sources,
+                         uint32_t nsources, uint32_t after, uint32_t after2)
+{
+    halay_step_t step = {.kind = HALAY_STEP_REDUCE, .peer = HLY_NONE};
+    halay_operand_t operands[5] = {to};
+
+    assert(nsources >= 2 && nsources <= 4);
+    for (uint32_t i = 0; i < nsources; i++) {
+        operands[i + 1] = sources[i];
+    }
+    step.noperands = (uint16_t)(nsources + 1);
+    return add_step(b, step, operands, after, after2);
 }
 
 uint32_t hly_after(struct hly_builder *b, uint32_t after, uint32_t after2)

@@ -38,6 +38,9 @@ uint32_t hly_copy(struct hly_builder *b, halay_operand_t to, halay_operand_t fro
                   uint32_t after2);
 uint32_t hly_reduce(struct hly_builder *b, halay_operand_t to, halay_operand_t left,
                     halay_operand_t right, uint32_t after, uint32_t after2);
+/* 2 to 4 sources. */
+uint32_t hly_reduce_many(struct hly_builder *b, halay_operand_t to, const halay_operand_t *sources,
+                         uint32_t nsources, uint32_t after, uint32_t after2);
 /* A step that follows both: one of them if the other is HLY_NONE, else a JOIN. */
 uint32_t hly_after(struct hly_builder *b, uint32_t after, uint32_t after2);
 
@@ -79,6 +82,44 @@ static inline uint32_t hly_down(const struct hly_builder *b, uint32_t down)
     return (b->params.rank + b->params.nranks - down % b->params.nranks) % b->params.nranks;
 }
 
+/* Some ranks that run an algorithm among themselves: all (no shape), or the leaders of one lane. */
+struct hly_team {
+    uint32_t n, me;
+    const halay_shape_t *shape;
+    uint32_t lanes, lane;
+};
+
+static inline struct hly_team hly_team_of_all(const struct hly_builder *b)
+{
+    return (struct hly_team){.n = b->params.nranks, .me = b->params.rank};
+}
+
+/* The rank of member i, modulo n. two_level.h says who leads a lane. */
+uint32_t hly_team_rank(const struct hly_team *team, uint32_t i);
+
+/* Rounds on a circulant graph of n: skip[0] is n, skip[rounds] is 1. */
+struct hly_circulant {
+    uint32_t rounds;
+    uint32_t skip[HLY_ROUNDS_MAX + 1];
+    uint32_t sent[HLY_ROUNDS_MAX]; /* who reads the memory into which round k gathers */
+};
+
+void hly_circulant_init(struct hly_circulant *c, uint32_t n);
+
+/*
+ * Recursive doubling in the team over block 0, from `input` (after step `start`) to OUT; returns
+ * the last step. Uses three slots from `slot` on, edges from `edge` on.
+ */
+uint32_t hly_doubling(struct hly_builder *b, const struct hly_team *team, halay_operand_t input,
+                      uint32_t start, uint32_t edge, uint32_t slot);
+
+/*
+ * Zero-byte messages, the first ones after `start`; after done[0] and done[1] this rank has heard
+ * from the team. Edges count from `edge`.
+ */
+void hly_hear_team(struct hly_builder *b, const struct hly_team *team, uint32_t start,
+                   uint32_t edge, uint32_t done[2]);
+
 /* The planners, one file an algorithm; listed in planners.c. */
 void hly_ring_allreduce(struct hly_builder *b);
 void hly_ring_allgather(struct hly_builder *b);
@@ -90,7 +131,11 @@ void hly_circulant_reduce_scatter(struct hly_builder *b);
 void hly_binomial_broadcast(struct hly_builder *b);
 void hly_dissemination_barrier(struct hly_builder *b);
 
-/* Zero-byte messages after which this rank has heard from all; their edges count from `edge`. */
-void hly_hear_all(struct hly_builder *b, uint32_t edge);
+void hly_two_level_allreduce(struct hly_builder *b);
+void hly_two_level_short_allreduce(struct hly_builder *b);
+void hly_two_level_broadcast(struct hly_builder *b);
+void hly_two_level_allgather(struct hly_builder *b);
+void hly_two_level_reduce_scatter(struct hly_builder *b);
+void hly_two_level_barrier(struct hly_builder *b);
 
 #endif

@@ -18,16 +18,10 @@
 
 #include "builder.h"
 
-struct circulant {
-    uint32_t rounds;
-    uint32_t skip[HLY_ROUNDS_MAX + 1]; /* skip[0] is p, skip[rounds] is 1 */
-    uint32_t sent[HLY_ROUNDS_MAX];     /* who reads the memory into which round k gathers */
-};
-
-static void circulant_init(struct circulant *c, uint32_t p)
+void hly_circulant_init(struct hly_circulant *c, uint32_t n)
 {
     c->rounds = 0;
-    c->skip[0] = p;
+    c->skip[0] = n;
     while (c->skip[c->rounds] > 1) {
         c->sent[c->rounds] = HLY_NONE;
         c->skip[c->rounds + 1] = (c->skip[c->rounds] + 1) / 2;
@@ -36,7 +30,7 @@ static void circulant_init(struct circulant *c, uint32_t p)
 }
 
 /* The send that reads block 0, for a result that goes to the same memory. */
-static uint32_t reader_of_block_0(const struct hly_builder *b, const struct circulant *c)
+static uint32_t reader_of_block_0(const struct hly_builder *b, const struct hly_circulant *c)
 {
     uint32_t piece = b->params.nranks - b->params.rank, k = 0;
 
@@ -54,7 +48,7 @@ static uint32_t reader_of_block_0(const struct hly_builder *b, const struct circ
  * Scatter phase with the partial sums in the full buffer `home`. Returns the step that completes
  * piece 0, which goes to OUT. Round 0 takes its inputs straight from IN.
  */
-static uint32_t scatter_runs(struct hly_builder *b, struct circulant *c, uint32_t home)
+static uint32_t scatter_runs(struct hly_builder *b, struct hly_circulant *c, uint32_t home)
 {
     uint32_t r = b->params.rank, p = b->params.nranks;
     uint32_t sums[HLY_ROUNDS_MAX], copied = HLY_NONE, last = HLY_NONE;
@@ -88,7 +82,8 @@ static uint32_t scatter_runs(struct hly_builder *b, struct circulant *c, uint32_
 
 /* Gather phase. Block r is in OUT after step `own`; `from_in`: it may be sent from IN
  * before that. */
-static void gather_runs(struct hly_builder *b, const struct circulant *c, uint32_t own, int from_in)
+static void gather_runs(struct hly_builder *b, const struct hly_circulant *c, uint32_t own,
+                        int from_in)
 {
     uint32_t r = b->params.rank, ready = own, got = HLY_NONE;
 
@@ -110,9 +105,9 @@ static void gather_runs(struct hly_builder *b, const struct circulant *c, uint32
 
 void hly_circulant_allreduce(struct hly_builder *b)
 {
-    struct circulant c;
+    struct hly_circulant c;
 
-    circulant_init(&c, b->params.nranks);
+    hly_circulant_init(&c, b->params.nranks);
     b->blocks = b->params.nranks;
     if (b->params.nranks == 1 && !b->params.in_place) {
         hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
@@ -127,9 +122,9 @@ void hly_circulant_allreduce(struct hly_builder *b)
 void hly_circulant_allgather(struct hly_builder *b)
 {
     uint32_t r = b->params.rank, own = HLY_NONE;
-    struct circulant c;
+    struct hly_circulant c;
 
-    circulant_init(&c, b->params.nranks);
+    hly_circulant_init(&c, b->params.nranks);
     b->blocks = b->params.nranks;
     if (!b->params.in_place) {
         own = hly_copy(b, hly_out(r, 1), hly_in(r, 1), HLY_NONE, HLY_NONE);
@@ -138,7 +133,7 @@ void hly_circulant_allgather(struct hly_builder *b)
 }
 
 /* Where piece i is before round k, and the step that put it there (HLY_NONE: it is input). */
-static halay_operand_t piece_before(const struct hly_builder *b, const struct circulant *c,
+static halay_operand_t piece_before(const struct hly_builder *b, const struct hly_circulant *c,
                                     const uint32_t sums[], uint32_t k, uint32_t i, uint32_t *after)
 {
     while (k-- > 0) {
@@ -152,7 +147,7 @@ static halay_operand_t piece_before(const struct hly_builder *b, const struct ci
 }
 
 /* Scatter phase with the partial sums where they were received: in slots, a block each. */
-static void scatter_blocks(struct hly_builder *b, const struct circulant *c)
+static void scatter_blocks(struct hly_builder *b, const struct hly_circulant *c)
 {
     uint32_t sums[HLY_ROUNDS_MAX] = {
         0}; /* first of a round's reduce steps; each second step is one */
@@ -179,9 +174,9 @@ static void scatter_blocks(struct hly_builder *b, const struct circulant *c)
 
 void hly_circulant_reduce_scatter(struct hly_builder *b)
 {
-    struct circulant c;
+    struct hly_circulant c;
 
-    circulant_init(&c, b->params.nranks);
+    hly_circulant_init(&c, b->params.nranks);
     b->blocks = b->params.nranks;
     if (b->params.in_place) {
         scatter_runs(b, &c, HALAY_BUFFER_IN);

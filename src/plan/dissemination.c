@@ -9,26 +9,34 @@
  */
 #include "builder.h"
 
-void hly_hear_all(struct hly_builder *b, uint32_t edge)
+void hly_hear_team(struct hly_builder *b, const struct hly_team *team, uint32_t start,
+                   uint32_t edge, uint32_t done[2])
 {
-    uint32_t p = b->params.nranks, skip = 1;
-    uint32_t heard[HLY_ROUNDS_MAX + 1] = {HLY_NONE}; /* the step after which 2^i ranks are heard */
+    uint32_t n = team->n, skip = 1;
+    uint32_t heard[HLY_ROUNDS_MAX + 1] = {start}; /* the step after which 2^i are heard */
 
-    for (uint32_t round = 0; skip < p; round++, skip *= 2) {
-        uint32_t needed = round, last = 2 * skip >= p;
+    done[0] = done[1] = start;
+    for (uint32_t round = 0; skip < n; round++, skip *= 2) {
+        uint32_t needed = round, last = 2 * skip >= n;
 
-        /* The last round need not tell all if fewer ranks are left. */
-        while (needed > 0 && (1u << (needed - 1)) >= p - skip) {
+        /* The last round need not tell all if fewer are left. */
+        while (needed > 0 && (1u << (needed - 1)) >= n - skip) {
             needed--;
         }
-        hly_send(b, hly_up(b, skip), edge + round, hly_nothing(), heard[needed], HLY_NONE);
-        heard[round + 1] = hly_recv(b, hly_down(b, skip), edge + round, hly_nothing(),
-                                    last ? HLY_NONE : heard[round], HLY_NONE);
+        hly_send(b, hly_team_rank(team, team->me + skip), edge + round, hly_nothing(),
+                 heard[needed], HLY_NONE);
+        heard[round + 1] = hly_recv(b, hly_team_rank(team, team->me + n - skip), edge + round,
+                                    hly_nothing(), last ? HLY_NONE : heard[round], HLY_NONE);
+        done[0] = heard[round];
+        done[1] = heard[round + 1];
     }
 }
 
 void hly_dissemination_barrier(struct hly_builder *b)
 {
+    struct hly_team all = hly_team_of_all(b);
+    uint32_t done[2];
+
     b->blocks = 0;
-    hly_hear_all(b, 0);
+    hly_hear_team(b, &all, HLY_NONE, 0, done);
 }

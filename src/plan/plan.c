@@ -63,6 +63,7 @@ uint64_t halay_plan_hash(const halay_plan_t *plan)
 
     h = mix(h, params->rank, params->root);
     h = mix(h, params->in_place, plan->planner);
+    h = mix(h, (uint32_t)plan->shape, (uint32_t)(plan->shape >> 32));
     h = mix(h, plan->blocks, plan->scratch_slots);
     h = mix(h, plan->nsteps, plan->noperands);
     for (uint32_t i = 0; i < plan->nsteps; i++) {

@@ -21,6 +21,13 @@ struct row {
 #define DISS_SOURCE                                                                                \
     "Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, IJPP 17 (1988)"
 
+#define SHAPE     HALAY_PLANNER_SHAPE
+#define BLOCKWISE HALAY_PLANNER_BLOCKWISE
+#define LANES_SOURCE                                                                               \
+    "multi-leader: Bayatpour et al., Scalable reduction collectives with DPML, SC (2017)"
+#define NODES_SOURCE                                                                               \
+    "two levels: Luo et al., HAN: hierarchical autotuned collectives, CLUSTER (2020)"
+
 static const struct row rows[] = {
     {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
     {{"recursive_doubling", HALAY_ALLREDUCE, 1, HALAY_PLANNER_SHORT, RD_SOURCE},
@@ -33,6 +40,14 @@ static const struct row rows[] = {
     {{"circulant", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, CIRC_SOURCE},
      hly_circulant_reduce_scatter},
     {{"dissemination", HALAY_BARRIER, 1, 0, DISS_SOURCE}, hly_dissemination_barrier},
+    {{"two_level", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE, LANES_SOURCE}, hly_two_level_allreduce},
+    {{"two_level_short", HALAY_ALLREDUCE, 1, SHAPE | BLOCKWISE | HALAY_PLANNER_SHORT, NODES_SOURCE},
+     hly_two_level_short_allreduce},
+    {{"two_level", HALAY_BROADCAST, 1, SHAPE, NODES_SOURCE}, hly_two_level_broadcast},
+    {{"two_level", HALAY_ALLGATHER, 1, SHAPE, LANES_SOURCE}, hly_two_level_allgather},
+    {{"two_level", HALAY_REDUCE_SCATTER, 1, SHAPE | COMMUTATIVE, LANES_SOURCE},
+     hly_two_level_reduce_scatter},
+    {{"two_level", HALAY_BARRIER, 1, SHAPE, NODES_SOURCE}, hly_two_level_barrier},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
@@ -67,11 +82,23 @@ int halay_planner_find(halay_collective_t collective, const char *name, uint32_t
     return HALAY_EINVAL;
 }
 
+int halay_plan_commutative(const halay_plan_t *plan)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    uint32_t restrictions = info ? info->restrictions : COMMUTATIVE;
+    int scattered = (plan->shape & HALAY_SHAPE_SCATTERED) != 0;
+
+    return restrictions & COMMUTATIVE || (restrictions & BLOCKWISE && scattered);
+}
+
 static int check_params(const struct row *row, const halay_plan_params_t *params)
 {
     if (params->collective != row->info.collective || params->nranks == 0 ||
         params->rank >= params->nranks || params->root >= params->nranks || params->in_place > 1 ||
         (params->root != 0 && params->collective != HALAY_BROADCAST)) {
+        return HALAY_EINVAL;
+    }
+    if (params->shape && params->shape->nranks != params->nranks) {
         return HALAY_EINVAL;
     }
     if (params->nranks > HALAY_PLAN_STEPS_MAX ||
@@ -92,7 +119,17 @@ int halay_plan_make(uint32_t planner, const halay_plan_params_t *params, halay_p
         return result;
     }
     struct hly_builder b;
+    halay_shape_t *one_node = NULL;
     hly_builder_init(&b, params);
+    if (!params->shape && rows[planner].info.restrictions & SHAPE) {
+        result = halay_shape_make(NULL, params->nranks, &one_node);
+        if (result < 0) {
+            return result;
+        }
+        b.params.shape = one_node;
+    }
     rows[planner].make(&b);
-    return hly_builder_finish(&b, planner, plan);
+    result = hly_builder_finish(&b, planner, plan);
+    halay_shape_free(one_node);
+    return result;
 }

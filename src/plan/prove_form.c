@@ -18,9 +18,10 @@ static int check_params(struct hly_prover *v, uint32_t rank)
 
     if (params->collective != v->params.collective || params->root != v->params.root ||
         params->in_place != v->params.in_place || plan->planner != v->plans[0]->planner ||
-        plan->blocks != v->blocks) {
-        return hly_refuse(v, rank, HLY_NONE,
-                          "collective, root, in_place, planner or blocks differ from rank 0's");
+        plan->blocks != v->blocks || plan->shape != v->plans[0]->shape) {
+        return hly_refuse(
+            v, rank, HLY_NONE,
+            "collective, root, in_place, planner, blocks or shape differ from rank 0's");
     }
     if (params->nranks != v->nranks || params->rank != rank) {
         return hly_refuse(v, rank, HLY_NONE, "says it is for rank %u of %u, not of %u",

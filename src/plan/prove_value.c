@@ -90,11 +90,9 @@ static void put_inputs(struct hly_values *s, uint32_t rank)
 
 int hly_values_init(struct hly_values *s, struct hly_prover *v)
 {
-    const halay_planner_info_t *info = halay_planner_get(v->plans[0]->planner);
-
     s->v = v;
     s->in_order =
-        info && !(info->restrictions & HALAY_PLANNER_COMMUTATIVE) &&
+        !halay_plan_commutative(v->plans[0]) &&
         (v->params.collective == HALAY_ALLREDUCE || v->params.collective == HALAY_REDUCE_SCATTER);
     s->cells = NULL;
     s->memory = malloc(v->nranks * sizeof(*s->memory));

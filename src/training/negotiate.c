@@ -270,12 +270,14 @@ static void block_write(halay_trainer_t *trainer)
     }
 }
 
+/* Ranks that leave when all is done break the communicator too: only who waits asks why. */
 static int round_needed(halay_trainer_t *trainer)
 {
     int called = 0;
     if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()))
         return 1;
-    return !halay_comm_called(trainer->control, &called) && called;
+    return !halay_comm_called(trainer->control, &called) &&
+           (called == 1 || (called == 2 && trainer->waiting.head));
 }
 
 static void tensors_end(halay_trainer_t *trainer, struct hly_list *list, int code, const char *text)

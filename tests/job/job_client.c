@@ -4,11 +4,16 @@
  * argument says. Exits with 0 if all was as expected; what it prints is compared by the scripts.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -31,12 +36,19 @@ enum { EPOCHS = 1000 };
 
 static const halay_boot_ops_t *ops = &halay_boot_v2_pmix;
 static char last_log[1024];
+static const char *die_after; /* 0.6 s after a message with this text */
 
 static void keep_log(void *arg, int level, const char *text)
 {
     CHECK(arg == last_log && text);
     if (level == 0)
         snprintf(last_log, sizeof last_log, "%s", text);
+    if (level > 0 && getenv("JOB_LOG"))
+        fprintf(stderr, "[%d] %s\n", level, text);
+    if (die_after && strstr(text, die_after)) {
+        struct itimerval in = {.it_value = {0, 600000}};
+        CHECK(!setitimer(ITIMER_REAL, &in, NULL));
+    }
 }
 
 static int open_job(double seconds, halay_boot_info_t *info, halay_boot_t **boot)
@@ -58,13 +70,53 @@ static void print_bytes(const char *name, const uint8_t bytes[16])
         printf("%02x", bytes[i]);
 }
 
+static void print_address(const halay_address_t *address)
+{
+    char ip[INET6_ADDRSTRLEN] = "none";
+    CHECK(address->zero == 0);
+    if (address->family)
+        CHECK(inet_ntop(address->family, address->ip, ip, sizeof ip));
+    printf("%s/%d", ip, ntohs(address->port));
+}
+
+/* The socket listens at the address that all are told, does not block, and is not inherited. */
+static void check_listening(const halay_boot_info_t *now)
+{
+    struct sockaddr_storage at = {0};
+    struct sockaddr_in *four = (struct sockaddr_in *)&at;
+    socklen_t bytes = sizeof at, n = sizeof(int);
+    int on = 0;
+    CHECK(now->address.family == AF_INET && now->address.port);
+    CHECK(!getsockname(now->listen_fd, (struct sockaddr *)&at, &bytes));
+    CHECK(four->sin_family == AF_INET && four->sin_port == now->address.port &&
+          !memcmp(&four->sin_addr, now->address.ip, 4));
+    CHECK(!getsockopt(now->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) && on);
+    CHECK(fcntl(now->listen_fd, F_GETFD) & FD_CLOEXEC);
+    CHECK(fcntl(now->listen_fd, F_GETFL) & O_NONBLOCK);
+    CHECK(accept(now->listen_fd, NULL, NULL) < 0 && errno == EAGAIN);
+}
+
+/* A connection that comes between two epochs waits for the next. */
+static void check_parked(const halay_boot_info_t *now)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = now->address.port};
+    memcpy(&at.sin_addr, now->address.ip, 4);
+    int to = socket(AF_INET, SOCK_STREAM, 0);
+    CHECK(to >= 0 && !connect(to, (struct sockaddr *)&at, sizeof at));
+    int from = accept(now->listen_fd, NULL, NULL);
+    CHECK(from >= 0);
+    close(from);
+    close(to);
+}
+
 /* Several epochs of one identity; the last is printed: first what is the same on all ranks. */
 static int info(void)
 {
     halay_boot_info_t first = {0}, now, again = {.size = sizeof again};
     halay_boot_t *boot = NULL, *other = NULL;
     halay_place_t at = {.size = sizeof at};
-    for (uint64_t epoch = 1; epoch <= EPOCHS; epoch++) {
+    uint64_t epochs = getenv("JOB_EPOCHS") ? strtoull(getenv("JOB_EPOCHS"), NULL, 10) : EPOCHS;
+    for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
         CHECK(open_job(20, &now, &boot) == 0);
         CHECK(now.epoch == epoch);
         if (epoch == 1)
@@ -74,16 +126,20 @@ static int info(void)
         CHECK(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
         CHECK(strstr(last_log, "initialised twice") && !other);
         CHECK(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
-        if (epoch < EPOCHS)
+        if (epoch < epochs)
             ops->close(boot);
     }
+    check_listening(&now);
+    check_parked(&now);
     printf("%d ranks on %d nodes, %s,", now.nranks, now.nnodes, now.launcher);
     print_bytes("job", now.job);
     print_bytes("secret", now.secret);
     for (int rank = 0; rank < now.nranks; rank++) {
         CHECK(ops->get(boot, rank, &at) == 0 && at.node >= 0 && at.node < now.nnodes);
-        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host)));
-        printf(" %d@%d:%s", rank, at.node, at.host);
+        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host) &&
+                                   !memcmp(&at.address, &now.address, sizeof at.address)));
+        printf(" %d@%d:%s=", rank, at.node, at.host);
+        print_address(&at.address);
     }
     CHECK(ops->get(boot, now.nranks, &at) == HALAY_EINVAL &&
           ops->get(boot, -1, &at) == HALAY_EINVAL);
@@ -109,8 +165,11 @@ static int children(char *self)
     halay_boot_t *boot;
     CHECK(open_job(20, &now, &boot) == 0);
     pid_t pid = fork();
-    if (pid == 0)
+    if (pid == 0) { /* it does not hold the rank's socket, so it cannot take its connections */
+        if (fcntl(now.listen_fd, F_GETFD) >= 0)
+            _exit(2);
         _exit(open_job(20, &now, &boot) == HALAY_ESTATE && strstr(last_log, "forked") ? 0 : 1);
+    }
     CHECK(wait_for(pid) == 0);
     pid = fork();
     if (pid == 0) {
@@ -202,6 +261,52 @@ static int end(const char *how)
     return (int)sleep(20);
 }
 
+static void die(int number)
+{
+    (void)number;
+    raise(SIGKILL);
+}
+
+/*
+ * The first rank dies: in the node's meeting, which the last rank does not come to; in the fence,
+ * which comes when half of the time is over; or when all have joined. The others say so at once, or
+ * live on.
+ */
+static int first(const char *when)
+{
+    enum { DEADLINE = 8 };
+    halay_boot_info_t now;
+    halay_boot_t *boot;
+    halay_place_t at = {.size = sizeof at};
+    struct timespec a, b;
+    int rank = atoi(getenv("PMIX_RANK")), after = !strcmp(when, "after");
+    int fence = !strcmp(when, "fence"), rc;
+    if (rank == 2 && !after)
+        return (int)sleep(DEADLINE + 4);
+    signal(SIGALRM, die);
+    if (rank == 0 && !after)
+        die_after = fence ? "puts a record" : "listens at";
+    clock_gettime(CLOCK_MONOTONIC, &a);
+    rc = open_job(DEADLINE, &now, &boot);
+    clock_gettime(CLOCK_MONOTONIC, &b);
+    if (rank == 0)
+        raise(SIGKILL);
+    if (after) {
+        CHECK(rc == 0 && !usleep(100000));
+        for (int r = 0; r < now.nranks; r++)
+            CHECK(ops->get(boot, r, &at) == 0 && at.node == 0 && at.address.port);
+        printf("rank %d lives on\n", rank);
+        fflush(stdout);
+        return 0;
+    }
+    double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
+    CHECK(rc == HALAY_EBOOT && strstr(last_log, "the first rank of this node, has died"));
+    CHECK(took < (fence ? DEADLINE : DEADLINE / 2) - 0.1); /* it did not wait for its time to end */
+    printf("rank %d was told at once\n", rank);
+    fflush(stdout);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
@@ -219,6 +324,8 @@ int main(int argc, char **argv)
         return late();
     if (!strcmp(what, "alone"))
         return alone();
+    if (!strcmp(what, "first") && argc > 2)
+        return first(argv[2]);
     if (!strcmp(what, "end") && argc > 2)
         return end(argv[2]);
     fprintf(stderr, "job_client: no such mode: %s\n", what);

@@ -8,7 +8,7 @@ for n in 1 2 4 8; do
     cat out.* >out
     [ "$(wc -l <out)" = $n ] || fail "$n ranks: not $n lines"
     [ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "$n ranks see different jobs"
-    says out "^$n ranks on 1 nodes, tcp, job=[0-9a-f]\{32\} secret=[0-9a-f]\{32\} 0@0:$(hostname)"
+    says out "^$n ranks on 1 nodes, tcp, job=[0-9a-f]\{32\} secret=[0-9a-f]\{32\} 0@0:$(hostname)=$([ $n = 1 ] || echo 127.0.0.1/[1-9])"
     for ((r = 0; r < n; r++)); do says out.$r "| rank $r local $r of $n node 0$"; done
     ! grep -q '=0\{32\}' out || fail "no secret or no name"
     sed -n '1s/.*\(job=[0-9a-f]* secret=[0-9a-f]*\).*/\1/p' out >>seen
@@ -47,15 +47,15 @@ begin a1 1 2 "$JOB_RANK"
 await
 for name in a0 a1 b0 b1; do ended $name 0; done
 
-# Once they have met, the only socket left is the claim on the rank.
+# Once they have met, the only sockets left are the claim on the rank and the one it listens on.
 begin 0 0 2 JOB_BOOT=tcp "$JOB_CLIENT" end sleep
 begin 1 1 2 JOB_BOOT=tcp "$JOB_CLIENT" end sleep
-only_the_claim() {
+only_two() {
     for r in 0 1; do
-        [ "$(find "/proc/${pids[$r]}/fd" -lname 'socket:*' | wc -l)" = 1 ] || return 1
+        [ "$(find "/proc/${pids[$r]}/fd" -lname 'socket:*' | wc -l)" = 2 ] || return 1
     done
 }
-until_true only_the_claim
+until_true only_two
 ! listens $((port + 101)) || fail "rank 0 still listens"
 { kill -KILL "${pids[0]}" "${pids[1]}" && await; } 2>/dev/null
 nothing_left

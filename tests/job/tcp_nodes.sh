@@ -30,7 +30,9 @@ await
 for r in {0..6}; do ended "$r" 0; done
 [ "$(sed 's/ |.*//' out.? | sort -u | wc -l)" = 1 ] || fail "the ranks see different jobs"
 h=$(hostname)
-says out.0 "^7 ranks on 3 nodes, tcp, .* 0@0:$h 1@1:$h 2@1:$h 3@2:$h 4@0:$h 5@1:$h 6@2:$h | rank 0 local 0 of 2 node 0$"
+places=
+for r in {0..6}; do places+=" $r@${node_of[r]}:$h=10.77.0.1${node_of[r]}/[1-9][0-9]*"; done
+says out.0 "^7 ranks on 3 nodes, tcp, .*$places | rank 0 local 0 of 2 node 0$"
 says out.5 "| rank 5 local 2 of 3 node 1$"
 says out.6 "| rank 6 local 1 of 2 node 2$"
 

@@ -14,7 +14,7 @@ for n in 0 -1 1025 two 2x 1.5 "" 99999999999999999999; do
     bad 2 "-np must be a whole number from 1 to 1024, not '$n'" -np "$n" echo ran
 done
 bad 2 "say how many ranks" echo ran
-bad 2 "say how many ranks"
+bad 2 "say what to run"
 bad 2 "say what to run" -np 2
 bad 2 "no option --nonsense" --nonsense -np 2 echo ran
 bad 2 "needs a value" -np

@@ -39,8 +39,9 @@ static inline uint32_t find_planner(halay_collective_t collective, const char *n
     return planner;
 }
 
-static inline void make_plans(struct plans *all, uint32_t planner, uint32_t nranks, uint32_t root,
-                              uint32_t in_place)
+/* shape NULL: all on one node */
+static inline void make_plans_on(struct plans *all, uint32_t planner, uint32_t nranks,
+                                 uint32_t root, uint32_t in_place, const halay_shape_t *shape)
 {
     all->nranks = nranks;
     for (uint32_t rank = 0; rank < nranks; rank++) {
@@ -48,13 +49,20 @@ static inline void make_plans(struct plans *all, uint32_t planner, uint32_t nran
                                       .nranks = nranks,
                                       .rank = rank,
                                       .root = root,
-                                      .in_place = in_place};
+                                      .in_place = in_place,
+                                      .shape = shape};
         int result = halay_plan_make(planner, &params, &all->plan[rank]);
         if (result != 0) {
             fprintf(stderr, "planner %u, rank %u of %u: %d\n", planner, rank, nranks, result);
             exit(1);
         }
     }
+}
+
+static inline void make_plans(struct plans *all, uint32_t planner, uint32_t nranks, uint32_t root,
+                              uint32_t in_place)
+{
+    make_plans_on(all, planner, nranks, root, in_place, NULL);
 }
 
 static inline void free_plans(struct plans *all)

@@ -71,6 +71,7 @@ static const struct {
     {"differ from rank 0's", HEADER, 0, 0, FIELD(halay_plan_t, params.in_place), 1},
     {"differ from rank 0's", HEADER, 0, 0, FIELD(halay_plan_t, planner), 1},
     {"differ from rank 0's", HEADER, 0, 0, FIELD(halay_plan_t, blocks), 3},
+    {"or shape differ", HEADER, 0, 0, FIELD(halay_plan_t, shape), 1},
     {"it is for rank 2 of 5", HEADER, 0, 0, FIELD(halay_plan_t, params.nranks), 5},
     {"it is for rank 1 of 4", HEADER, 0, 0, FIELD(halay_plan_t, params.rank), 1},
     {"cannot be a plan", HEADER, 0, 0, FIELD(halay_plan_t, nsteps), HALAY_PLAN_STEPS_MAX + 1},

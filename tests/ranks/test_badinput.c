@@ -189,18 +189,22 @@ int main(int argc, char **argv)
 {
     static const char *const algorithms[] = {
         NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
-        "allreduce=circulant,allgather=circulant,reduce_scatter=circulant"};
+        "allreduce=circulant,allgather=circulant,reduce_scatter=circulant", NULL};
+    static const int nodes[] = {0, 1, 0, 2, 1, 0, 0, 1, 3}; /* for the last of them */
     halay_inproc_faults_t faults = {
         .seed = 5, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 3, .eager_bytes = 64};
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int p = 2; p <= 9; p++)
-        for (int a = 0; a < 3; a++) {
+        for (int a = 0; a < 4; a++) {
             if (argc > 1 && atoi(argv[1]) != p)
                 continue;
             struct board board;
             pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
-            struct ranks_options o = {
-                .nranks = p, .shm = a == 0, .faults = &faults, .algorithm = algorithms[a]};
+            struct ranks_options o = {.nranks = p,
+                                      .shm = a == 0,
+                                      .faults = &faults,
+                                      .node_of_rank = a == 3 ? nodes : NULL,
+                                      .algorithm = algorithms[a]};
             ranks_run(&o, all, &board);
             pthread_barrier_destroy(&board.barrier);
         }

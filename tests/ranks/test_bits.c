@@ -15,7 +15,15 @@
 
 #define COUNT 1009
 
-static const char *const algorithms[] = {"ring", "circulant", "recursive_doubling"};
+static const char *const algorithms[] = {"ring", "circulant", "recursive_doubling", "two_level",
+                                         "two_level_short"};
+static const int nodes[][9] = {{0, 0, 0, 1, 1, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1, 2, 0, 1}};
+#define NODES 2 /* ways to spread the ranks, after the one node */
+
+struct how {
+    const char *algorithm;
+    const int *node_of_rank; /* or NULL */
+};
 
 /* Bits of any kind of number; special values are frequent. */
 static void fill(struct rank *r, void *data, size_t bytes, size_t element)
@@ -76,19 +84,22 @@ static void bits(struct rank *r)
     free(out);
 }
 
-static uint32_t depth_of(const char *algorithm, uint32_t n)
+static uint32_t depth_of(const struct how *how, uint32_t n)
 {
     uint32_t planner;
+    halay_shape_t *shape;
     halay_proof_t proof = {.size = sizeof(proof)};
     halay_plan_t *plans[RANKS_MAX];
-    CHECK(!halay_planner_find(HALAY_ALLREDUCE, algorithm, &planner), "%s", algorithm);
+    CHECK(!halay_planner_find(HALAY_ALLREDUCE, how->algorithm, &planner), "%s", how->algorithm);
+    CHECK(!halay_shape_make((const uint32_t *)how->node_of_rank, n, &shape), "shape");
     for (uint32_t k = 0; k < n; k++) {
-        halay_plan_params_t p = {HALAY_ALLREDUCE, n, k, 0, 0};
+        halay_plan_params_t p = {HALAY_ALLREDUCE, n, k, 0, 0, shape};
         CHECK(!halay_plan_make(planner, &p, &plans[k]), "make");
     }
     CHECK(!halay_plan_prove((const halay_plan_t *const *)plans, n, &proof), "%s", proof.reason);
     for (uint32_t k = 0; k < n; k++)
         halay_plan_free(plans[k]);
+    halay_shape_free(shape);
     return proof.reduce_depth;
 }
 
@@ -97,11 +108,12 @@ static double random_value(uint64_t *seed)
     return (double)(int64_t)ranks_random(seed) * 0x1p-63 * 8;
 }
 
-/* arg: the algorithm */
+/* arg: how */
 static void bound(struct rank *r)
 {
     static const double unit = 0x1p-11; /* of binary16 */
-    uint32_t depth = depth_of(r->arg, (uint32_t)r->nranks);
+    const struct how *how = r->arg;
+    uint32_t depth = depth_of(how, (uint32_t)r->nranks);
     _Float16 in[COUNT], out[COUNT];
     double sum[COUNT] = {0}, magnitude[COUNT] = {0};
     for (int k = 0; k < r->nranks; k++) {
@@ -118,7 +130,7 @@ static void bound(struct rank *r)
     CHECK(rc == 0, "%s", halay_strerror(rc));
     for (int i = 0; i < COUNT; i++)
         CHECK(fabs((double)out[i] - sum[i]) <= depth * unit * magnitude[i],
-              "%s, %d ranks: %g, exactly %g: beyond %u steps' rounding", (char *)r->arg, r->nranks,
+              "%s, %d ranks: %g, exactly %g: beyond %u steps' rounding", how->algorithm, r->nranks,
               (double)out[i], sum[i], depth);
 }
 
@@ -141,12 +153,18 @@ int main(void)
     for (int r = 0; r < RANKS_MAX; r++)
         isa[r] = usable[r % have];
     for (int n = 2; n <= 9; n++)
-        for (int a = 0; a < 3; a++) {
+        for (int a = 0; a < 5; a++) {
             char setting[64];
             snprintf(setting, sizeof(setting), "allreduce=%s", algorithms[a]);
-            struct ranks_options o = {.nranks = n, .algorithm = setting, .isa = isa};
-            ranks_run(&o, bits, NULL);
-            ranks_run(&o, bound, (void *)(uintptr_t)algorithms[a]);
+            for (int s = 0; s < (a < 3 ? 1 : 1 + NODES); s++) {
+                struct how how = {algorithms[a], s ? nodes[s - 1] : NULL};
+                struct ranks_options o = {.nranks = n,
+                                          .algorithm = setting,
+                                          .isa = isa,
+                                          .node_of_rank = how.node_of_rank};
+                ranks_run(&o, bits, NULL);
+                ranks_run(&o, bound, &how);
+            }
         }
     return 0;
 }

@@ -5,6 +5,8 @@
  * buffer.
  *
  *   test_body SETUP [RANKS | all]   setups are listed below; without, 1 to 4 and 7 ranks
+ *
+ * With several nodes, the ranks are those of the shapes below.
  */
 #include <halay/plan.h>
 #include <string.h>
@@ -13,12 +15,14 @@
 #include "ranks.h"
 #include "reference.h"
 
-#define GUARD 64
+#define GUARD     64
+#define TWO_LEVEL 4 /* the first such entry of the algorithms */
 
 static const struct setup {
     const char *name;
     bool shm, late_device;
     halay_inproc_faults_t faults;
+    bool nodes;
 } setups[] = {
     {"shm", true, false, {0}},
     {"shm-late", true, true, {0}},
@@ -61,6 +65,18 @@ static const struct setup {
       .connect_polls = 50,
       .again_percent = 20}},
     {"awake", false, false, {.seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096}},
+    {"nodes", false, false, {0}, true},
+    {"nodes-late",
+     false,
+     true,
+     {.seed = 8,
+      .delay_polls_max = 6,
+      .reorder = 1,
+      .late_put_polls = 5,
+      .again_percent = 20,
+      .eager_bytes = 128,
+      .connect_polls = 20},
+     true},
 };
 
 struct buffers {
@@ -226,13 +242,24 @@ static void all(struct rank *r)
             }
 }
 
-static void run(const struct setup *setup, int nranks, const char *algorithm)
+/* The node of each rank. */
+static const struct shape {
+    int nranks, node_of_rank[8];
+} shapes[] = {
+    {4, {0, 0, 1, 1}},       {7, {0, 0, 0, 1, 1, 2, 2}}, {6, {0, 1, 0, 1, 0, 1}},
+    {6, {0, 1, 2, 0, 1, 2}}, {4, {0, 1, 1, 1}},          {8, {0, 0, 0, 0, 0, 1, 1, 0}},
+    {5, {0, 1, 2, 1, 3}},
+};
+
+static void run(const struct setup *setup, int nranks, const int *node_of_rank,
+                const char *algorithm)
 {
     struct hly_device_late_arg late = {.seed = 9, .delay_polls_max = 4, .capacity = 3};
     struct ranks_options options = {.nranks = nranks,
                                     .shm = setup->shm,
                                     .faults = &setup->faults,
                                     .algorithm = algorithm,
+                                    .node_of_rank = node_of_rank,
                                     .device = setup->late_device ? &hly_device_late : NULL,
                                     .device_arg = setup->late_device ? &late : NULL};
     ranks_run(&options, all, NULL);
@@ -241,9 +268,13 @@ static void run(const struct setup *setup, int nranks, const char *algorithm)
 int main(int argc, char **argv)
 {
     static const char *const algorithms[] = {
-        NULL, "allreduce=ring,allgather=ring,reduce_scatter=ring",
+        NULL,
+        "allreduce=ring,allgather=ring,reduce_scatter=ring",
         "allreduce=circulant,allgather=circulant,reduce_scatter=circulant",
-        "allreduce=recursive_doubling"};
+        "allreduce=recursive_doubling",
+        "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
+        "barrier=two_level",
+        "allreduce=two_level_short"};
     static const int counts[] = {1, 2, 3, 4, 7, 5, 6, 8, 9};
     const bool every = argc > 2 && !strcmp(argv[2], "all");
     const struct setup *setup = NULL;
@@ -251,9 +282,16 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], setups[i].name))
             setup = &setups[i];
     CHECK(setup, "usage: test_body SETUP [RANKS | all]");
-    for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++)
-        for (size_t a = 0; a < sizeof(algorithms) / sizeof(algorithms[0]); a++)
+    const size_t nalgorithms = sizeof(algorithms) / sizeof(algorithms[0]);
+    const size_t nshapes = sizeof(shapes) / sizeof(shapes[0]);
+    for (size_t n = 0; setup->nodes && n < nshapes; n++)
+        for (size_t a = 0; a < nalgorithms; a++)
+            if (a == 0 || a >= TWO_LEVEL)
+                if (argc < 3 || every || atoi(argv[2]) >= shapes[n].nranks)
+                    run(setup, shapes[n].nranks, shapes[n].node_of_rank, algorithms[a]);
+    for (size_t n = 0; !setup->nodes && n < sizeof(counts) / sizeof(counts[0]); n++)
+        for (size_t a = 0; a < nalgorithms; a++)
             if (every || (argc < 3 ? n < 5 : atoi(argv[2]) == counts[n]))
-                run(setup, counts[n], algorithms[a]);
+                run(setup, counts[n], NULL, algorithms[a]);
     return 0;
 }

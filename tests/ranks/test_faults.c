@@ -257,6 +257,8 @@ static void check_words(const struct round *round)
 
 int main(int argc, char **argv)
 {
+    /* Some rounds on several nodes, where ranks talk through others. */
+    static const int nodes[][NRANKS] = {{0, 0, 1, 1, 1}, {0, 1, 0, 1, 0}, {0, 1, 2, 1, 1}};
     static const uint32_t hidden[] = {HALAY_CAN_LAND, HALAY_CAN_PUT,
                                       HALAY_CAN_PUT | HALAY_CAN_LAND};
     const struct test *test = NULL;
@@ -278,6 +280,7 @@ int main(int argc, char **argv)
         struct ranks_options o = {.nranks = NRANKS,
                                   .faults = &faults,
                                   .deadline_ns = DEADLINE,
+                                  .node_of_rank = i % 2 ? nodes[i / 2 % 3] : NULL,
                                   .shm = i % 4 == 3 && strcmp(test->name, "die") &&
                                          strcmp(test->name, "cut"),
                                   .keep = true};

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "../../boot/tcp/tcp.h"
 
@@ -83,6 +84,21 @@ static int host_of(int shape, int r, int n)
     }
 }
 
+/* Every third host has IPv6; every seventh rank has an ip of its own, one of them none. */
+static halay_address_t address_of(int host, int r)
+{
+    halay_address_t address = {.family = host % 3 ? AF_INET : AF_INET6,
+                               .port = (uint16_t)(r % 60000 + 1),
+                               .ip = {10, (uint8_t)(host >> 8), (uint8_t)host}};
+    if (r == 14)
+        return (halay_address_t){0};
+    if (r % 7 == 3)
+        address.ip[3] = 200;
+    if (address.family == AF_INET6)
+        address.ip[15] = 6;
+    return address;
+}
+
 /* Hosts 2k and 2k+1 are one machine with two network namespaces. */
 static struct hly_tcp_hello *hellos_of(int shape, int n)
 {
@@ -93,30 +109,38 @@ static struct hly_tcp_hello *hellos_of(int shape, int n)
         snprintf(hellos[r].machine, sizeof hellos[r].machine, "machine-%d", host / 2);
         hellos[r].netns = 4026531840u + (unsigned)host % 2;
         snprintf(hellos[r].host, sizeof hellos[r].host, "host-%d", host);
+        hellos[r].address = address_of(host, r);
     }
     return hellos;
 }
 
 static void check_identity(const struct hly_tcp_identity *id, int shape)
 {
-    int local = 0, before = 0, run = -1, seen = 0;
+    int local = 0, before = 0, seen = 0;
     char name[32];
+    halay_place_t at = {.size = sizeof at};
+    halay_boot_info_t info = {.rank = id->rank};
+    hly_boot_places_info(&id->places, &info);
     for (int r = 0; r < id->nranks; r++) {
-        if (run + 1 < id->nruns && id->runs[run + 1].first == r)
-            run++;
-        CHECK(run >= 0);
-        int node = id->runs[run].node;
-        CHECK(node >= 0 && node <= seen && node < id->nnodes);
-        seen += node == seen; /* numbered in the order of lowest ranks */
-        snprintf(name, sizeof name, "host-%d", host_of(shape, r, id->nranks));
-        CHECK(!strcmp(id->hosts[node], name));
-        bool mine = host_of(shape, r, id->nranks) == host_of(shape, id->rank, id->nranks);
-        CHECK(mine == (node == id->node));
+        int host = host_of(shape, r, id->nranks);
+        halay_address_t address = address_of(host, r);
+        CHECK(hly_boot_places_get(&id->places, r, &at) == HALAY_OK);
+        CHECK(at.node >= 0 && at.node <= seen && at.node < info.nnodes);
+        seen += at.node == seen; /* numbered in the order of lowest ranks */
+        snprintf(name, sizeof name, "host-%d", host);
+        CHECK(!strcmp(at.host, name));
+        CHECK(!memcmp(&at.address, &address, sizeof address));
+        bool mine = host == host_of(shape, id->rank, id->nranks);
+        CHECK(mine == (at.node == info.node));
         local += mine;
         before += mine && r < id->rank;
+        if (r == id->rank)
+            CHECK(!strcmp(info.host, name) && !memcmp(&info.address, &address, sizeof address));
     }
-    CHECK(seen == id->nnodes && run == id->nruns - 1);
-    CHECK(id->local_nranks == local && id->local_rank == before);
+    CHECK(hly_boot_places_get(&id->places, id->nranks, &at) == HALAY_EINVAL);
+    CHECK(hly_boot_places_get(&id->places, -1, &at) == HALAY_EINVAL);
+    CHECK(seen == info.nnodes && info.nranks == id->nranks);
+    CHECK(info.local_nranks == local && info.local_rank == before);
 }
 
 static void tables(int n)
@@ -127,13 +151,12 @@ static void tables(int n)
         struct hly_tcp_answer answer = {.joined = 1};
         char *table = NULL;
         CHECK(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
-        CHECK(answer.bytes <= (uint32_t)n * (8 + HLY_TCP_HOST_BYTES));
+        CHECK(answer.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
         for (int r = 0; r < n; r += 1 + n / 5) {
             struct hly_tcp_identity id = {.rank = r, .nranks = n};
             CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK);
             check_identity(&id, shape);
-            free(id.runs);
-            free(id.hosts);
+            hly_tcp_identity_finish(&id);
         }
         free(table);
         free(hellos);
@@ -157,7 +180,7 @@ static void bad_tables(void)
         memcpy(cut, table, bytes);
         answer = good;
         answer.bytes = bytes;
-        CHECK(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.hosts);
+        CHECK(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
         free(cut);
     }
     for (uint32_t at = 0; at < good.bytes * 8; at++) {
@@ -166,17 +189,19 @@ static void bad_tables(void)
         if (hly_tcp_table_read(&v, &good, table, &id)) {
             refused++;
         } else {
-            CHECK(id.node >= 0 && id.node < id.nnodes && id.local_rank < id.local_nranks);
-            free(id.runs);
-            free(id.hosts);
+            halay_boot_info_t info = {.rank = 3};
+            hly_boot_places_info(&id.places, &info);
+            CHECK(info.node >= 0 && info.node < info.nnodes && info.local_rank < info.local_nranks);
+            hly_tcp_identity_finish(&id);
         }
         table[at / 8] ^= (char)(1 << at % 8);
     }
     CHECK(refused > 100);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 6; i++) {
         struct hly_tcp_identity id = {.rank = 3, .nranks = N};
         answer = good;
-        *(i % 2 ? &answer.nruns : &answer.nnodes) = i / 2 ? 0xffffffffu : 0;
+        uint32_t *const counts[3] = {&answer.nruns, &answer.nnodes, &answer.nothers};
+        *counts[i % 3] = i / 3 ? 0xffffffffu : 0;
         CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
     }
     free(table);

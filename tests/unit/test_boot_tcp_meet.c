@@ -66,6 +66,7 @@ static void prepare(struct rank *rank, int r, int n, int port, double seconds)
     rank->v = (struct hly_tcp_variables){.ports = {port}, .nports = 1, .rank = r, .nranks = n};
     strcpy(rank->v.address, "127.0.0.1");
     rank->tcp.log = &noisy;
+    rank->tcp.listen_fd = -1;
     rank->tcp.v = &rank->v;
     rank->tcp.begin_ns = hly_tcp_now_ns();
     rank->tcp.end_ns = rank->tcp.begin_ns + (uint64_t)(seconds * 1e9);
@@ -110,10 +111,25 @@ static double meeting(int n)
         CHECK(ranks[r].rc == HALAY_OK);
         CHECK(!memcmp(id->job, ranks[0].id.job, 16) && memcmp(id->job, none, 16));
         CHECK(!memcmp(id->secret, ranks[0].id.secret, 16) && memcmp(id->secret, none, 16));
-        CHECK(id->nnodes == (n + PER_NODE - 1) / PER_NODE && id->nruns == id->nnodes);
-        CHECK(id->node == r / PER_NODE && id->local_rank == r % PER_NODE);
-        free(id->runs);
-        free(id->hosts);
+        halay_boot_info_t info = {.rank = r};
+        hly_boot_places_info(&id->places, &info);
+        CHECK(info.nnodes == (n + PER_NODE - 1) / PER_NODE && id->places.nruns == info.nnodes);
+        CHECK(info.node == r / PER_NODE && info.local_rank == r % PER_NODE);
+    }
+    for (int r = 0; r < n; r++) { /* the tables are the same, and true */
+        struct sockaddr_in at;
+        socklen_t bytes = sizeof at;
+        halay_place_t one = {.size = sizeof one}, other = {.size = sizeof other};
+        CHECK(!hly_boot_places_get(&ranks[0].id.places, r, &one));
+        CHECK(!hly_boot_places_get(&ranks[n - 1].id.places, r, &other));
+        CHECK(!memcmp(&one, &other, sizeof one) && one.address.family == AF_INET);
+        CHECK(!getsockname(ranks[r].tcp.listen_fd, (struct sockaddr *)&at, &bytes));
+        CHECK(at.sin_port == one.address.port && !memcmp(&at.sin_addr, one.address.ip, 4));
+        CHECK(ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK); /* as rank 0's address is */
+    }
+    for (int r = 0; r < n; r++) {
+        close(ranks[r].tcp.listen_fd);
+        hly_tcp_identity_finish(&ranks[r].id);
     }
     free(ranks);
     return seconds;
@@ -134,7 +150,9 @@ static void disagreement(int n, void (*spoil)(struct rank *))
     run(ranks, n);
     CHECK(hly_tcp_now_ns() - begin < 10000000000ull); /* not by the deadline */
     for (int r = 0; r < n; r++)
-        CHECK(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.hosts);
+        CHECK(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.nodes);
+    for (int r = 0; r < n; r++)
+        close(ranks[r].tcp.listen_fd);
     free(ranks);
 }
 

@@ -37,7 +37,12 @@ static int one(uint32_t planner, uint32_t nranks)
         bad = flip_all(&p, (unsigned char *)p.plan->operands,
                        p.plan->noperands * sizeof(halay_operand_t));
     if (!bad)
-        bad = flip_all(&p, (unsigned char *)&p.plan->params, sizeof(p.plan->params));
+        bad = flip_all(&p, (unsigned char *)&p.plan->params,
+                       offsetof(halay_plan_params_t, in_place) + sizeof(p.plan->params.in_place));
+    if (!bad)
+        bad = flip_all(&p, (unsigned char *)&p.plan->shape, sizeof(p.plan->shape));
+    if (p.plan->params.shape)
+        bad = 1; /* the plan has outlived it */
     if (bad)
         fprintf(stderr, "%s for %u ranks: a flipped byte was not noticed\n", info->name, nranks);
     halay_plan_free(p.plan);

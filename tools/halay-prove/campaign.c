@@ -18,7 +18,7 @@ static const uint32_t base_ranks[] = {2, 3, 4, 5, 6, 8};
 
 /* Plans as a planner makes them. */
 typedef struct base {
-    uint32_t planner, nranks, root, in_place;
+    hly_case_t from; /* shape: no more */
     halay_plan_t *plans[HLY_ORACLE_RANKS_MAX];
 } base_t;
 
@@ -64,21 +64,19 @@ static void print_plans(const halay_plan_t *const plans[], uint32_t nplans)
 
 static void print_base(const char *word, const base_t *base)
 {
-    const halay_planner_info_t *info = halay_planner_get(base->planner);
-    printf("%s %s/%s, %u ranks, root %u, in_place %u", word,
-           halay_collective_name((halay_collective_t)info->collective), info->name, base->nranks,
-           base->root, base->in_place);
+    printf("%s ", word);
+    hly_case_print(&base->from);
 }
 
 /* ------------------------------------------------------------------ the plans to start from */
 
-static void add_base(campaign_t *campaign, uint32_t planner, uint32_t nranks, uint32_t root,
-                     uint32_t in_place)
+static void add_base(campaign_t *campaign, hly_case_t from)
 {
     base_t *base = &campaign->bases[campaign->nbases];
     assert(campaign->nbases < BASES_MAX);
-    *base = (base_t){.planner = planner, .nranks = nranks, .root = root, .in_place = in_place};
-    int rc = hly_plans_make(planner, nranks, root, in_place, base->plans);
+    *base = (base_t){.from = from};
+    int rc = hly_plans_make(&from, base->plans);
+    base->from.shape = NULL;
     if (rc != 0) {
         print_base("FAILED", base);
         printf(": %s\n", halay_strerror(rc));
@@ -96,11 +94,18 @@ static void add_bases(campaign_t *campaign, uint32_t planner)
         if (!hly_planner_takes(info, nranks)) {
             continue;
         }
-        for (uint32_t in_place = 0; in_place < 2; in_place++) {
-            add_base(campaign, planner, nranks, 0, in_place);
-            if (info->collective == HALAY_BROADCAST) {
-                add_base(campaign, planner, nranks, nranks / 2, in_place);
-                add_base(campaign, planner, nranks, nranks - 1, in_place);
+        hly_shapes_t shapes = {campaign->options, planner, nranks, 0, NULL};
+        hly_case_t from;
+        while (hly_next_shape(&shapes, &from)) {
+            for (from.in_place = 0; from.in_place < 2; from.in_place++) {
+                from.root = 0;
+                add_base(campaign, from);
+                if (info->collective == HALAY_BROADCAST) {
+                    from.root = nranks / 2;
+                    add_base(campaign, from);
+                    from.root = nranks - 1;
+                    add_base(campaign, from);
+                }
             }
         }
     }
@@ -122,8 +127,8 @@ static void check_base(campaign_t *campaign, const base_t *base, uint64_t *exhau
     halay_proof_t proof;
     memset(&proof, 0, sizeof proof);
     proof.size = sizeof proof;
-    int rc = hly_oracle_run(plans_of(base), base->nranks, &campaign->limits, &outcome);
-    int proved = halay_plan_prove(plans_of(base), base->nranks, &proof);
+    int rc = hly_oracle_run(plans_of(base), base->from.nranks, &campaign->limits, &outcome);
+    int proved = halay_plan_prove(plans_of(base), base->from.nranks, &proof);
     *exhaustive += outcome.exhaustive;
     if (rc == 0 && proved == 0 && outcome.verdict == HLY_RIGHT) {
         campaign->count->passed++;
@@ -237,7 +242,7 @@ static void run_kind(campaign_t *campaign, uint32_t kind, tally_t *tally)
     for (uint32_t i = 0; i < tries_max && harmful(tally) < wanted; i++) {
         const base_t *base = draw_base(campaign, &chance);
         hly_mutant_t mutant;
-        int rc = hly_mutant_make(kind, plans_of(base), base->nranks, &chance, &mutant);
+        int rc = hly_mutant_make(kind, plans_of(base), base->from.nranks, &chance, &mutant);
         if (rc == HALAY_EAGAIN) {
             continue;
         }
@@ -341,7 +346,7 @@ void hly_campaign(const hly_options_t *options, hly_count_t *count)
         run_kinds(&campaign);
     }
     for (uint32_t i = 0; i < campaign.nbases; i++) {
-        hly_plans_free(campaign.bases[i].plans, campaign.bases[i].nranks);
+        hly_plans_free(campaign.bases[i].plans, campaign.bases[i].from.nranks);
     }
     free(campaign.bases);
     free(campaign.pools);

@@ -3,7 +3,7 @@
 add_executable(halay-prove halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/machine.c halay-prove/program.c
-  halay-prove/terms.c)
+  halay-prove/terms.c halay-prove/shapes.c)
 target_link_libraries(halay-prove PRIVATE halay)
 install(TARGETS halay-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
@@ -11,7 +11,8 @@ install(TARGETS halay-prove RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(HALAY_TESTS)
   add_test(NAME proofs/oracle COMMAND halay-prove --selftest)
   add_test(NAME proofs/planners COMMAND halay-prove --max 64)
+  add_test(NAME proofs/nodes COMMAND halay-prove --nodes cyclic:16x2+8x3+1)
   add_test(NAME proofs/mutants COMMAND halay-prove --mutants 60)
-  set_tests_properties(proofs/oracle proofs/planners proofs/mutants PROPERTIES
+  set_tests_properties(proofs/oracle proofs/planners proofs/nodes proofs/mutants PROPERTIES
     LABELS proofs TIMEOUT 600)
 endif()

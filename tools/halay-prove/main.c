@@ -9,15 +9,19 @@
 enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000 };
 
 static const char usage[] =
-    "usage: halay-prove [--max N | --ranks LIST] [--planner NAME]\n"
+    "usage: halay-prove [--max N | --ranks LIST | --nodes SHAPE] [--planner NAME]\n"
     "       halay-prove --mutants N [--seed S] [--orders K] [--planner NAME] [--verbose]\n"
     "       halay-prove --selftest\n"
     "\n"
     "Proves every planner's plans for 1 to N ranks (64), in place and not, broadcast for all "
     "roots\n"
-    "up to 9 ranks and for a few beyond.\n"
+    "up to 9 ranks and for a few beyond; those that ask which ranks share a node, on nodes of all\n"
+    "kinds.\n"
     "\n"
     "  --ranks LIST    for these numbers of ranks: 2,3,8-16 (up to 4096)\n"
+    "  --nodes SHAPE   for these nodes: 3+2+2 ranks, 4x8 (4 nodes of 8), 2x8+4; cyclic:3+2+2 "
+    "deals\n"
+    "                  the ranks out in turn\n"
     "  --planner NAME  only \"ring\", or only \"allreduce/ring\"\n"
     "  --mutants N     puts faults into plans of 2 to 8 ranks until N of each kind are harmful by\n"
     "                  the oracle, which executes them in many orders; the prover has to refuse "
@@ -96,6 +100,16 @@ static int take_option(hly_options_t *options, const char *option, const char *v
     if (strcmp(option, "--ranks") == 0) {
         return parse_ranks(value, options->ranks);
     }
+    if (strcmp(option, "--nodes") == 0) {
+        halay_shape_free(options->shape);
+        options->shape = NULL;
+        memset(options->ranks, 0, sizeof options->ranks);
+        if (hly_shape_parse(value, HLY_RANKS_MAX, &options->shape) != 0) {
+            return -1;
+        }
+        options->ranks[options->shape->nranks] = 1;
+        return 0;
+    }
     if (strcmp(option, "--planner") == 0) {
         options->planner = value;
         return planner_exists(options) ? 0 : -1;
@@ -123,7 +137,7 @@ static int take_option(hly_options_t *options, const char *option, const char *v
 
 static int parse(int argc, char **argv, hly_options_t *options)
 {
-    static const char *const known[] = {"--max",     "--ranks", "--planner",
+    static const char *const known[] = {"--max",     "--ranks", "--nodes", "--planner",
                                         "--mutants", "--seed",  "--orders"};
     memset(options, 0, sizeof *options);
     memset(options->ranks + 1, 1, 64);
@@ -174,6 +188,7 @@ int main(int argc, char **argv)
     } else {
         hly_prove(&options, &count);
     }
+    halay_shape_free(options.shape);
     printf("%llu passed, %llu failed\n", (unsigned long long)count.passed,
            (unsigned long long)count.failed);
     return count.failed == 0 && count.passed > 0 ? EXIT_SUCCESS : EXIT_FAILURE;

@@ -60,6 +60,16 @@ static int check_blocks(hly_program_t *program, uint32_t nranks)
     return blocks >= low && blocks <= high ? 0 : refuse(program, "%u blocks", blocks);
 }
 
+/* Said again here, as the oracle shares nothing with the prover. */
+static uint32_t in_order(const halay_plan_t *plan)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    if (info == NULL || info->restrictions & HALAY_PLANNER_COMMUTATIVE) {
+        return 0;
+    }
+    return !(info->restrictions & HALAY_PLANNER_BLOCKWISE) || plan->shape % 2 == 0;
+}
+
 static int check_heads(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks)
 {
     assert(nranks >= 1 && nranks <= HLY_ORACLE_RANKS_MAX);
@@ -70,7 +80,7 @@ static int check_heads(hly_program_t *program, const halay_plan_t *const plans[]
             params->collective != plans[0]->params.collective ||
             params->root != plans[0]->params.root ||
             params->in_place != plans[0]->params.in_place ||
-            plans[rank]->blocks != plans[0]->blocks) {
+            plans[rank]->blocks != plans[0]->blocks || plans[rank]->shape != plans[0]->shape) {
             return refuse(program, "rank %u: another collective than rank 0", rank);
         }
         if (plans[rank]->scratch_slots > SLOTS_MAX) {
@@ -80,8 +90,7 @@ static int check_heads(hly_program_t *program, const halay_plan_t *const plans[]
     }
     program->params = plans[0]->params;
     program->blocks = plans[0]->blocks;
-    const halay_planner_info_t *info = halay_planner_get(plans[0]->planner);
-    program->in_order = info != NULL && !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
+    program->in_order = in_order(plans[0]);
     if (program->params.collective >= HALAY_COLLECTIVE_COUNT || program->params.root >= nranks ||
         steps > HLY_ORACLE_STEPS_MAX) {
         return refuse(program, "no collective that there is, or too long");

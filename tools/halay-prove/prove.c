@@ -18,17 +18,51 @@ typedef struct row {
     double seconds;
 } row_t;
 
-int hly_plans_make(uint32_t planner, uint32_t nranks, uint32_t root, uint32_t in_place,
-                   halay_plan_t *plans[])
+int hly_plans_make(const hly_case_t *from, halay_plan_t *plans[])
 {
-    const halay_planner_info_t *info = halay_planner_get(planner);
+    const halay_planner_info_t *info = halay_planner_get(from->planner);
     assert(info != NULL);
-    for (uint32_t rank = 0; rank < nranks; rank++) {
-        const halay_plan_params_t params = {info->collective, nranks, rank, root, in_place};
-        int rc = halay_plan_make(planner, &params, &plans[rank]);
+    for (uint32_t rank = 0; rank < from->nranks; rank++) {
+        const halay_plan_params_t params = {info->collective, from->nranks,   rank,
+                                            from->root,       from->in_place, from->shape};
+        int rc = halay_plan_make(from->planner, &params, &plans[rank]);
         if (rc != 0) {
             hly_plans_free(plans, rank);
             return rc;
+        }
+    }
+    return 0;
+}
+
+void hly_case_print(const hly_case_t *from)
+{
+    const halay_planner_info_t *info = halay_planner_get(from->planner);
+    printf("%s/%s, %u ranks%s%s, root %u, in_place %u",
+           halay_collective_name((halay_collective_t)info->collective), info->name, from->nranks,
+           *from->nodes ? " on " : "", from->nodes, from->root, from->in_place);
+}
+
+int hly_next_shape(hly_shapes_t *shapes, hly_case_t *to)
+{
+    const halay_planner_info_t *info = halay_planner_get(shapes->planner);
+    halay_shape_free(shapes->shape);
+    shapes->shape = NULL;
+    *to = (hly_case_t){.planner = shapes->planner, .nranks = shapes->nranks, .nodes = ""};
+    if (!(info->restrictions & HALAY_PLANNER_SHAPE)) {
+        return shapes->next++ == 0;
+    }
+    if (shapes->options->shape != NULL) {
+        to->shape = shapes->options->shape;
+        to->nodes = "these nodes";
+        return shapes->next++ == 0 && to->shape->nranks == to->nranks;
+    }
+    while (shapes->next < hly_shape_kinds()) {
+        uint32_t kind = shapes->next++;
+        int rc = hly_shape_of_kind(kind, shapes->nranks, &shapes->shape);
+        to->shape = shapes->shape;
+        to->nodes = hly_shape_kind_name(kind);
+        if (rc == 0) {
+            return 1;
         }
     }
     return 0;
@@ -65,43 +99,40 @@ static double now_s(void)
     return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-static void complain(row_t *row, const halay_planner_info_t *info, uint32_t nranks, uint32_t root,
-                     uint32_t in_place, const char *reason)
+static void complain(row_t *row, const hly_case_t *from, const char *reason)
 {
     if (row->refused++ < REASONS_MAX) {
-        printf("FAILED %s/%s, %u ranks, root %u, in_place %u: %s\n",
-               halay_collective_name((halay_collective_t)info->collective), info->name, nranks,
-               root, in_place, reason);
+        printf("FAILED ");
+        hly_case_print(from);
+        printf(": %s\n", reason);
     }
 }
 
-static void prove_one(row_t *row, uint32_t planner, uint32_t nranks, uint32_t root,
-                      uint32_t in_place, halay_plan_t *plans[])
+static void prove_one(row_t *row, const hly_case_t *from, halay_plan_t *plans[])
 {
-    const halay_planner_info_t *info = halay_planner_get(planner);
-    int rc = hly_plans_make(planner, nranks, root, in_place, plans);
+    int rc = hly_plans_make(from, plans);
     if (rc != 0) {
-        complain(row, info, nranks, root, in_place, halay_strerror(rc));
+        complain(row, from, halay_strerror(rc));
         return;
     }
     halay_proof_t proof;
     memset(&proof, 0, sizeof proof);
     proof.size = sizeof proof;
-    rc = halay_plan_prove((const halay_plan_t *const *)plans, nranks, &proof);
+    rc = halay_plan_prove((const halay_plan_t *const *)plans, from->nranks, &proof);
     if (rc != 0) {
-        complain(row, info, nranks, root, in_place, proof.reason);
+        complain(row, from, proof.reason);
     } else {
-        row->first = row->first == 0 ? nranks : row->first;
-        row->last = nranks;
+        row->first = row->first == 0 ? from->nranks : row->first;
+        row->last = from->nranks;
         row->proofs++;
-        row->plans += nranks;
+        row->plans += from->nranks;
         row->steps += proof.steps;
         row->messages += proof.messages;
         row->rounds = proof.rounds > row->rounds ? proof.rounds : row->rounds;
         row->reduce_depth =
             proof.reduce_depth > row->reduce_depth ? proof.reduce_depth : row->reduce_depth;
     }
-    hly_plans_free(plans, nranks);
+    hly_plans_free(plans, from->nranks);
 }
 
 /* 1 if this root is to be proved: all of a small communicator, else ends, middle and neighbours. */
@@ -111,22 +142,33 @@ static int root_wanted(uint32_t root, uint32_t nranks)
 }
 
 /* A planner may not turn down what its restrictions allow; what they do not, it must. */
-static void prove_ranks(row_t *row, uint32_t planner, uint32_t nranks, halay_plan_t *plans[])
+static void prove_case(row_t *row, hly_case_t *from, halay_plan_t *plans[])
 {
-    const halay_planner_info_t *info = halay_planner_get(planner);
-    for (uint32_t in_place = 0; in_place < 2; in_place++) {
-        if (!hly_planner_takes(info, nranks)) {
-            int rc = hly_plans_make(planner, nranks, 0, in_place, plans);
-            if (rc != HALAY_EUNSUPPORTED) {
-                complain(row, info, nranks, 0, in_place, "made against its restrictions");
-                hly_plans_free(plans, rc == 0 ? nranks : 0);
-            }
-            continue;
+    const halay_planner_info_t *info = halay_planner_get(from->planner);
+    if (!hly_planner_takes(info, from->nranks)) {
+        int rc = hly_plans_make(from, plans);
+        if (rc != HALAY_EUNSUPPORTED) {
+            complain(row, from, "made against its restrictions");
+            hly_plans_free(plans, rc == 0 ? from->nranks : 0);
         }
-        for (uint32_t root = 0; root < nranks; root++) {
-            if ((info->collective == HALAY_BROADCAST || root == 0) && root_wanted(root, nranks)) {
-                prove_one(row, planner, nranks, root, in_place, plans);
-            }
+        return;
+    }
+    for (uint32_t root = 0; root < from->nranks; root++) {
+        if ((info->collective == HALAY_BROADCAST || root == 0) && root_wanted(root, from->nranks)) {
+            from->root = root;
+            prove_one(row, from, plans);
+        }
+    }
+}
+
+static void prove_ranks(row_t *row, const hly_options_t *options, uint32_t planner, uint32_t nranks,
+                        halay_plan_t *plans[])
+{
+    hly_shapes_t shapes = {.options = options, .planner = planner, .nranks = nranks};
+    hly_case_t from;
+    while (hly_next_shape(&shapes, &from)) {
+        for (from.in_place = 0; from.in_place < 2; from.in_place++) {
+            prove_case(row, &from, plans);
         }
     }
 }
@@ -162,7 +204,7 @@ void hly_prove(const hly_options_t *options, hly_count_t *count)
         double begin = now_s();
         for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++) {
             if (options->ranks[nranks]) {
-                prove_ranks(&row, planner, nranks, plans);
+                prove_ranks(&row, options, planner, nranks, plans);
             }
         }
         row.seconds = now_s() - begin;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * halayrun - starts the ranks of a job on this machine. The ranks find each other through PMIx, as
- * under any other launcher; the server that they ask runs in here, from a plug-in.
+ * halayrun - starts the ranks of a job: on this machine itself, on others by becoming the launcher
+ * that can reach them. The ranks find each other through PMIx, as under any other launcher; for
+ * those on this machine the server that they ask runs in here, from a plug-in.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -18,9 +19,11 @@
 #include <halay/launch.h>
 
 #include "guard.h"
+#include "handover.h"
 #include "job.h"
 #include "note.h"
 #include "options.h"
+#include "place.h"
 #include "session.h"
 #include "spawn.h"
 
@@ -125,23 +128,17 @@ static int run(struct hly_job *job, const struct hly_session *session)
     return status;
 }
 
-int main(int argc, char **argv)
+static int run_here(struct hly_options *options)
 {
-    struct hly_options options;
     static struct hly_spawner spawner;
     struct hly_session session;
     struct hly_guard guard;
-    struct hly_job job = {.options = &options, .guard = &guard, .spawner = &spawner};
-    if (open_standard())
-        return HLY_EXIT_SELF;
-    int status = hly_options_parse(argc, argv, &options);
-    if (status >= 0)
-        return status;
-    status = hly_find_program(options.command[0], spawner.path);
+    struct hly_job job = {.options = options, .guard = &guard, .spawner = &spawner};
+    int status = hly_find_program(options->command[0], spawner.path);
     if (status)
         return status;
     status = HLY_EXIT_SELF;
-    if (set_up(&spawner, &job, &options) || hly_session_create(&session))
+    if (set_up(&spawner, &job, options) || hly_session_create(&session))
         goto undo_set_up;
     if (hly_guard_start(&guard, &session))
         goto undo_session;
@@ -152,4 +149,22 @@ undo_session:
 undo_set_up:
     hly_env_destroy(spawner.base);
     return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct hly_options options;
+    struct hly_place place;
+    if (open_standard())
+        return HLY_EXIT_SELF;
+    int status = hly_options_parse(argc, argv, &options);
+    if (status >= 0)
+        return status;
+    status = hly_place_find(&place, &options);
+    if (status)
+        return status;
+    status = hly_hand_over(&place, &options);
+    options.nranks = place.nranks;
+    hly_hosts_destroy(&place.hosts);
+    return status >= 0 ? status : run_here(&options);
 }

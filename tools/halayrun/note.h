@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 enum {
-    HLY_RANKS_MAX = 1024,
-    HLY_EXIT_USAGE = 2, /* the command line is wrong */
+    HLY_RANKS_MAX = 1024,           /* started by halayrun itself */
+    HLY_RANKS_HANDED_MAX = 1 << 20, /* started by another launcher */
+    HLY_EXIT_USAGE = 2,             /* the command line is wrong */
     HLY_EXIT_TIMEOUT = 124,
     HLY_EXIT_SELF = 125,    /* halayrun itself failed */
     HLY_EXIT_REFUSED = 126, /* the program was found and cannot be run */

@@ -13,9 +13,16 @@
 
 static const char help[] =
     "Usage: halayrun -np N [options] program [arguments...]\n"
-    "Starts N ranks of a program on this machine and waits for them.\n"
+    "Starts N ranks of a program and waits for them: on this machine, or on several by handing "
+    "over\n"
+    "to srun (in a Slurm allocation), jsrun (in an LSF job), or prterun or mpirun (with hosts).\n"
     "\n"
-    "  -np N, -n N          how many ranks, 1 to 1024\n"
+    "  -np N, -n N          how many ranks; with hosts or in an allocation: its slots if not "
+    "given\n"
+    "  -H, --hosts LIST     where: host[:slots],... (one slot if not given)\n"
+    "  --hostfile FILE      where: lines of \"host slots=N\"\n"
+    "  --launcher NAME      who starts them: local, srun, jsrun, prterun or mpirun\n"
+    "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
     "  --timeout S          end the job after S seconds\n"
@@ -24,17 +31,18 @@ static const char help[] =
     "\n"
     "Rank 0 reads halayrun's standard input, the others read nothing.\n"
     "The first rank that fails ends the job: the others have 1 s to say what they saw, get "
-    "SIGTERM, and\n"
-    "1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the job within 2 "
-    "s (a\n"
-    "second one at once); SIGUSR1 and SIGUSR2 are passed on. Processes that ranks have started end "
-    "with\n"
-    "the job, also if halayrun is killed, unless they left their rank's process group (setsid).\n"
+    "SIGTERM,\n"
+    "and 1 s later SIGKILL. SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on and end the job "
+    "within\n"
+    "2 s (a second one at once); SIGUSR1 and SIGUSR2 are passed on. Processes that ranks have "
+    "started\n"
+    "end with the job, also if halayrun is killed, unless they left their rank's process group\n"
+    "(setsid). A job that was handed over ends as its launcher ends jobs.\n"
     "\n"
-    "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 124 "
-    "--timeout;\n"
-    "2 wrong usage; 125 halayrun failed; 126 the program cannot be run; 127 there is no such "
-    "program.\n"
+    "Exit status: the first failed rank's, or 128 + the signal that ended it or halayrun; 124\n"
+    "--timeout; 2 wrong usage; 125 halayrun failed; 126 the program cannot be run; 127 there is "
+    "no\n"
+    "such program. Of a job that was handed over: its launcher's.\n"
     "\n"
     "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR.\n";
 
@@ -60,11 +68,37 @@ static int add_env(struct hly_options *options, const char *text)
     const char *equals = strchr(text, '=');
     if (equals == text || !*text)
         return bad("-x takes NAME=VALUE, not '%s'", text);
-    if (!equals)
-        return -1; /* as mpirun has it: pass on the variable. All are. */
+    if (!equals && strchr(text, ','))
+        return bad("-x takes NAME=VALUE, not '%s'", text);
     if (options->nenv == HLY_ENV_MAX)
         return bad("-x %s: too many variables (256 at most)", text);
     options->env[options->nenv++] = text;
+    return -1;
+}
+
+const char *hly_launcher_name(enum hly_launcher launcher)
+{
+    static const char *const names[HLY_LAUNCHERS] = {"any",   "local",  "srun",
+                                                     "jsrun", "mpirun", "prterun"};
+    return names[launcher];
+}
+
+static int set_launcher(struct hly_options *options, const char *name)
+{
+    for (enum hly_launcher i = HLY_LOCAL; i < HLY_LAUNCHERS; i++) {
+        if (!strcmp(name, hly_launcher_name(i))) {
+            options->launcher = i;
+            return -1;
+        }
+    }
+    return bad("--launcher must be local, srun, jsrun, prterun or mpirun, not '%s'", name);
+}
+
+static int set_text(const char **to, const char *option, const char *text)
+{
+    if (*to)
+        return bad("%s was given twice", option);
+    *to = text;
     return -1;
 }
 
@@ -72,7 +106,7 @@ static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
     case 'n':
-        if (!parse_number(optarg, 1, HLY_RANKS_MAX, &options->nranks))
+        if (!parse_number(optarg, 1, HLY_RANKS_HANDED_MAX, &options->nranks))
             return bad("-np must be a whole number from 1 to 1024, not '%s'", optarg);
         return -1;
     case 'l':
@@ -88,6 +122,15 @@ static int take(struct hly_options *options, int option, char **argv)
             return bad("--timeout must be a whole number of seconds from 1 to 1000000, not '%s'",
                        optarg);
         return -1;
+    case 'H':
+        return set_text(&options->hosts, "-H", optarg);
+    case 'f':
+        return set_text(&options->host_file, "--hostfile", optarg);
+    case 'L':
+        return set_launcher(options, optarg);
+    case 'd':
+        options->dry_run = 1;
+        return -1;
     case 'h':
         return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
     case 'V':
@@ -101,20 +144,23 @@ static int take(struct hly_options *options, int option, char **argv)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},      {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'}, {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'}, {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'}, {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},    {0, 0, 0, 0}};
     int option;
     memset(options, 0, sizeof *options);
     opterr = 0;
-    while ((option = getopt_long_only(argc, argv, "+:n:lvx:h", names, NULL)) != -1) {
+    while ((option = getopt_long_only(argc, argv, "+:n:lvx:hH:", names, NULL)) != -1) {
         int status = take(options, option, argv);
         if (status >= 0)
             return status;
     }
-    if (!options->nranks)
-        return bad("say how many ranks to start: %s", "-np N (see halayrun --help)");
+    if (options->hosts && options->host_file)
+        return bad("%s", "-H and --hostfile both say where: give one of them");
     if (optind >= argc)
         return bad("say what to run: %s", "halayrun -np N program [arguments...]");
     options->command = argv + optind;

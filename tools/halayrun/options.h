@@ -5,15 +5,31 @@
 
 enum { HLY_ENV_MAX = 256 };
 
+enum hly_launcher {
+    HLY_ANY, /* none was asked for */
+    HLY_LOCAL,
+    HLY_SRUN,
+    HLY_JSRUN,
+    HLY_MPIRUN,
+    HLY_PRTERUN,
+    HLY_LAUNCHERS
+};
+
 struct hly_options {
-    int nranks;
+    int nranks; /* 0: as many as the hosts or the allocation have room for */
     int prefix;
     int verbose;
+    int dry_run;
     int timeout_s; /* 0: none */
     int nenv;
-    const char *env[HLY_ENV_MAX]; /* "NAME=VALUE" */
-    char **command;               /* NULL-terminated, at least one */
+    const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
+    const char *hosts, *host_file;
+    enum hly_launcher launcher;
+    char **command; /* NULL-terminated, at least one */
 };
+
+/* The name of its program; halayrun's own is "local". */
+const char *hly_launcher_name(enum hly_launcher launcher);
 
 /* -1 if there is a job to run, else the status to exit with; everything has been said. */
 int hly_options_parse(int argc, char **argv, struct hly_options *options);

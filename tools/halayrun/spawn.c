@@ -34,7 +34,7 @@ static int runnable(const char *path)
     return access(path, X_OK) ? errno : 0;
 }
 
-int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
+int hly_search_program(const char *name, char path[HLY_PATH_BYTES])
 {
     const char *dirs = getenv("PATH");
     int error = ENOENT;
@@ -54,6 +54,12 @@ int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
                 break;
         }
     }
+    return error;
+}
+
+int hly_find_program(const char *name, char path[HLY_PATH_BYTES])
+{
+    int error = hly_search_program(name, path);
     if (!error)
         return 0;
     hly_note("cannot start '%s': %s", name, strerror(error));
@@ -113,9 +119,7 @@ char **hly_env_copy(char **env)
     return copy;
 }
 
-/* Set by the PMIx server of another launcher for halayrun itself; its settings (MCA) are the
- * user's. */
-static int of_another_job(const char *assignment)
+int hly_env_of_another_job(const char *assignment)
 {
     return !strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9);
 }
@@ -127,7 +131,7 @@ char **hly_env_create(const struct hly_options *options)
     if (!env)
         return NULL;
     for (size_t i = 0; env[i]; i++) {
-        if (of_another_job(env[i]))
+        if (hly_env_of_another_job(env[i]))
             free(env[i]);
         else
             env[kept++] = env[i];
@@ -136,7 +140,7 @@ char **hly_env_create(const struct hly_options *options)
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
     for (int i = 0; i < options->nenv; i++)
-        rc |= hly_env_set(&env, options->env[i]);
+        rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
     if (rc) {
         hly_env_destroy(env);
         return NULL;

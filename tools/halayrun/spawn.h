@@ -29,8 +29,15 @@ struct hly_spawner {
     struct rlimit files;
 };
 
+/* Looks for a program as a shell does. 0 or errno. */
+int hly_search_program(const char *name, char path[HLY_PATH_BYTES]);
+
 /* Finds the program. 0, or the status to exit with, said. */
 int hly_find_program(const char *name, char path[HLY_PATH_BYTES]);
+
+/* Set by the PMIx server of another launcher for halayrun itself; its settings (MCA) are the
+ * user's. */
+int hly_env_of_another_job(const char *assignment);
 
 /* A copy of the environment without what makes a process a task of some other job, plus
  * options'. */

@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * listen.c - chooses this host's address and makes the socket that the other ranks connect to.
+ *
+ * The socket is bound to the one address that the others are told, not to all: what is not for the
+ * job's network does not get in.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <assert.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "listen.h"
+
+enum { RESOLVER_S = 2 };
+
+/* ---------------------------------------------------------------- addresses */
+
+bool hly_address_from(const struct sockaddr *from, halay_address_t *address)
+{
+    static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
+    struct sockaddr_in four;
+    struct sockaddr_in6 six;
+    memset(address, 0, sizeof *address);
+    if (!from)
+        return false;
+    if (from->sa_family == AF_INET) {
+        memcpy(&four, from, sizeof four);
+        address->family = AF_INET;
+        address->port = four.sin_port;
+        memcpy(address->ip, &four.sin_addr, 4);
+        return four.sin_addr.s_addr != INADDR_ANY;
+    }
+    if (from->sa_family != AF_INET6)
+        return false;
+    memcpy(&six, from, sizeof six);
+    address->port = six.sin6_port;
+    if (!memcmp(&six.sin6_addr, mapped, sizeof mapped)) {
+        address->family = AF_INET;
+        memcpy(address->ip, six.sin6_addr.s6_addr + 12, 4);
+        return true;
+    }
+    address->family = AF_INET6;
+    memcpy(address->ip, &six.sin6_addr, 16);
+    return !IN6_IS_ADDR_LINKLOCAL(&six.sin6_addr) && !IN6_IS_ADDR_UNSPECIFIED(&six.sin6_addr);
+}
+
+static socklen_t to_socket(const halay_address_t *address, struct sockaddr_storage *to)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = address->port};
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = address->port};
+    memset(to, 0, sizeof *to);
+    if (address->family == AF_INET) {
+        memcpy(&four.sin_addr, address->ip, 4);
+        memcpy(to, &four, sizeof four);
+        return sizeof four;
+    }
+    assert(address->family == AF_INET6);
+    memcpy(&six.sin6_addr, address->ip, 16);
+    memcpy(to, &six, sizeof six);
+    return sizeof six;
+}
+
+bool hly_address_loopback(const halay_address_t *address)
+{
+    static const uint8_t one[16] = {[15] = 1};
+    return address->family == AF_INET
+               ? address->ip[0] == 127
+               : address->family == AF_INET6 && !memcmp(address->ip, one, 16);
+}
+
+bool hly_address_same_ip(const halay_address_t *a, const halay_address_t *b)
+{
+    return a->family == b->family && !memcmp(a->ip, b->ip, sizeof a->ip);
+}
+
+const char *hly_address_name(const halay_address_t *address, char name[HLY_LISTEN_NAME])
+{
+    char ip[INET6_ADDRSTRLEN] = "nowhere";
+    if (address->family == AF_INET || address->family == AF_INET6)
+        inet_ntop(address->family, address->ip, ip, sizeof ip);
+    if (address->port)
+        snprintf(name, HLY_LISTEN_NAME, address->family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip,
+                 (unsigned)ntohs(address->port));
+    else
+        snprintf(name, HLY_LISTEN_NAME, "%s", ip);
+    return name;
+}
+
+/* ---------------------------------------------------------------- interfaces */
+
+static bool has(const struct ifaddrs *all, const halay_address_t *address)
+{
+    halay_address_t it;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next)
+        if (one->ifa_flags & IFF_UP && hly_address_from(one->ifa_addr, &it) &&
+            hly_address_same_ip(&it, address))
+            return true;
+    return false;
+}
+
+bool hly_address_is_ours(const halay_address_t *address)
+{
+    struct ifaddrs *all;
+    if (getifaddrs(&all))
+        return false;
+    bool ours = has(all, address);
+    freeifaddrs(all);
+    return ours;
+}
+
+/* Made by container engines and hypervisors for what runs on this host; leads nowhere else. */
+static bool is_inner(const char *name)
+{
+    static const char *const prefixes[] = {"docker", "virbr", "podman", "cni", "veth"};
+    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
+        if (!strncmp(name, prefixes[i], strlen(prefixes[i])))
+            return true;
+    return false;
+}
+
+/* How good it is, 0 of no use: any interface (NULL) but loopback, or the one that is wanted. */
+static int worth(const struct ifaddrs *one, const char *wanted, halay_address_t *address)
+{
+    if (!(one->ifa_flags & IFF_UP) || !hly_address_from(one->ifa_addr, address))
+        return 0;
+    if (wanted ? strcmp(one->ifa_name, wanted) != 0 : !!(one->ifa_flags & IFF_LOOPBACK))
+        return 0;
+    return 1 + (address->family == AF_INET) + (is_inner(one->ifa_name) ? 0 : 2);
+}
+
+static bool by_interface(const struct ifaddrs *all, const char *wanted, halay_address_t *address)
+{
+    int best = 0;
+    halay_address_t it;
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        int value = worth(one, wanted, &it);
+        if (value > best) {
+            best = value;
+            *address = it;
+        }
+    }
+    return best > 0;
+}
+
+/* "eth0 (10.1.2.3), eth1 (down), ib0 (no address)", each name once */
+static void list_interfaces(const struct ifaddrs *all, char *text, size_t bytes)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (const struct ifaddrs *one = all; one && used + 1 < bytes; one = one->ifa_next) {
+        char state[HLY_LISTEN_NAME] = "down";
+        halay_address_t address;
+        const struct ifaddrs *before = all;
+        while (before != one && strcmp(before->ifa_name, one->ifa_name) != 0)
+            before = before->ifa_next;
+        if (before != one)
+            continue;
+        if (one->ifa_flags & IFF_UP)
+            strcpy(state, "no address");
+        if (by_interface(all, one->ifa_name, &address))
+            hly_address_name(&address, state);
+        int n = snprintf(text + used, bytes - used, "%s%s (%s)", used ? ", " : "", one->ifa_name,
+                         state);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+const char *hly_listen_interface(void)
+{
+    const char *name = getenv("HALAY_INTERFACE");
+    return name && *name ? name : NULL;
+}
+
+/* A resolver that does not answer takes its own time, so it is asked in a thread that is left to
+ * itself if need be. The last one to leave frees it. */
+struct lookup {
+    pthread_mutex_t lock;
+    pthread_cond_t over_cond;
+    bool over, given_up;
+    char name[256];
+    struct addrinfo *found;
+};
+
+static void lookup_free(struct lookup *l)
+{
+    if (l->found)
+        freeaddrinfo(l->found);
+    pthread_cond_destroy(&l->over_cond);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+}
+
+static void *look_up(void *arg)
+{
+    struct lookup *l = arg;
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    if (getaddrinfo(l->name, NULL, &hints, &found))
+        found = NULL;
+    pthread_mutex_lock(&l->lock);
+    l->found = found;
+    l->over = true;
+    bool given_up = l->given_up;
+    pthread_cond_signal(&l->over_cond);
+    pthread_mutex_unlock(&l->lock);
+    if (given_up)
+        lookup_free(l);
+    return NULL;
+}
+
+/* The thread takes no signals, which are the program's. */
+static bool lookup_start(struct lookup *l)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&thread, &attr, look_up, l);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    return error == 0;
+}
+
+/* What this host's own name resolves to within RESOLVER_S; to be freed by lookup_free. NULL: it
+ * does not. */
+static struct lookup *look_up_self(void)
+{
+    struct lookup *l = calloc(1, sizeof *l);
+    pthread_condattr_t attr;
+    struct timespec end;
+    if (!l)
+        return NULL;
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->over_cond, &attr);
+    pthread_condattr_destroy(&attr);
+    if (gethostname(l->name, sizeof l->name - 1) || !l->name[0] || !lookup_start(l)) {
+        lookup_free(l);
+        return NULL;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    end.tv_sec += RESOLVER_S;
+    pthread_mutex_lock(&l->lock);
+    while (!l->over && !l->given_up)
+        l->given_up =
+            pthread_cond_timedwait(&l->over_cond, &l->lock, &end) == ETIMEDOUT && !l->over;
+    bool over = l->over;
+    pthread_mutex_unlock(&l->lock);
+    if (over && l->found)
+        return l;
+    if (over)
+        lookup_free(l);
+    return NULL;
+}
+
+static bool by_name(const struct ifaddrs *all, halay_address_t *address)
+{
+    struct lookup *l = look_up_self();
+    bool ok = false;
+    halay_address_t it;
+    for (const struct addrinfo *f = l ? l->found : NULL; f; f = f->ai_next) {
+        if (!hly_address_from(f->ai_addr, &it) || hly_address_loopback(&it) || !has(all, &it) ||
+            (ok && it.family != AF_INET))
+            continue;
+        *address = it;
+        ok = true;
+        if (it.family == AF_INET)
+            break;
+    }
+    if (l)
+        lookup_free(l);
+    return ok;
+}
+
+/* Connecting a datagram socket sends nothing. The far ends are kept for documents: nobody's. */
+static bool by_route(const struct ifaddrs *all, halay_address_t *address)
+{
+    static const char *const far[] = {"198.51.100.1", "2001:db8::1"};
+    for (size_t i = 0; i < 2; i++) {
+        halay_address_t to = {.family = i ? AF_INET6 : AF_INET, .port = htons(9)};
+        struct sockaddr_storage at;
+        int parsed = inet_pton(to.family, far[i], to.ip);
+        assert(parsed == 1);
+        (void)parsed;
+        socklen_t bytes = to_socket(&to, &at);
+        int fd = socket(to.family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            continue;
+        int rc = connect(fd, (struct sockaddr *)&at, bytes);
+        bytes = sizeof at;
+        rc = rc ? rc : getsockname(fd, (struct sockaddr *)&at, &bytes);
+        close(fd);
+        if (rc == 0 && hly_address_from((struct sockaddr *)&at, address) &&
+            !hly_address_loopback(address) && has(all, address)) {
+            address->port = 0;
+            return true;
+        }
+    }
+    return false;
+}
+
+int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
+                      halay_address_t *address)
+{
+    struct ifaddrs *all = NULL;
+    char name[HLY_LISTEN_NAME], list[400];
+    const char *how = "the only address there is";
+    int rc = HALAY_OK;
+    if (getifaddrs(&all))
+        all = NULL;
+    if (interface) {
+        how = "HALAY_INTERFACE names its interface";
+        if (!by_interface(all, interface, address)) {
+            list_interfaces(all, list, sizeof list);
+            hly_boot_say(log, 0,
+                         "HALAY_INTERFACE is '%.64s', but there is no such interface here that is "
+                         "up and has an address; there are: %s",
+                         interface, list);
+            rc = HALAY_EBOOT;
+        }
+    } else if (by_name(all, address)) {
+        how = "this host's name resolves to it";
+    } else if (by_route(all, address)) {
+        how = "the default route leaves from it";
+    } else if (by_interface(all, NULL, address)) {
+        how = "the first interface has it";
+    } else {
+        *address = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
+    }
+    if (all)
+        freeifaddrs(all);
+    if (!rc) {
+        address->port = 0;
+        hly_boot_say(log, 2, "this process listens at %s: %s", hly_address_name(address, name),
+                     how);
+    }
+    return rc;
+}
+
+int hly_listen_at(halay_address_t *address)
+{
+    struct sockaddr_storage at;
+    halay_address_t got;
+    address->port = 0;
+    socklen_t bytes = to_socket(address, &at);
+    int fd = socket(address->family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return -errno;
+    if (bind(fd, (struct sockaddr *)&at, bytes) || listen(fd, SOMAXCONN))
+        goto close_fd;
+    bytes = sizeof at;
+    if (getsockname(fd, (struct sockaddr *)&at, &bytes))
+        goto close_fd;
+    hly_address_from((struct sockaddr *)&at, &got);
+    assert(got.port && hly_address_same_ip(&got, address));
+    address->port = got.port;
+    return fd;
+close_fd:;
+    int error = errno;
+    close(fd);
+    return -error;
+}
+
+int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, int *fd)
+{
+    char name[HLY_LISTEN_NAME];
+    int got = hly_listen_at(address);
+    if (got >= 0) {
+        *fd = got;
+        return HALAY_OK;
+    }
+    hly_boot_say(log, 0,
+                 "cannot listen at %s for the other ranks: %s; HALAY_INTERFACE names another "
+                 "interface",
+                 hly_address_name(address, name), strerror(-got));
+    return got == -EMFILE || got == -ENFILE || got == -ENOMEM || got == -ENOBUFS ? HALAY_ENOMEM
+                                                                                 : HALAY_EBOOT;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listen.h - where this process listens for the other ranks. Inside boot/ and pmix/ only. */
+#ifndef HALAY_BOOT_LISTEN_H
+#define HALAY_BOOT_LISTEN_H
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+#include "claim.h"
+
+enum { HLY_LISTEN_NAME = 64 }; /* bytes of an address as text, "[ip]:port" */
+
+/* The interface that HALAY_INTERFACE names, or NULL. */
+const char *hly_listen_interface(void);
+
+/*
+ * This host's address for the other ranks, port 0: that of `interface` if it is not NULL; else one
+ * that this host's own name resolves to, that of the default route, of the first interface; else
+ * loopback. Waits at most 2 s for a resolver. HALAY_EBOOT, logged, if the interface cannot be used.
+ */
+int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
+                      halay_address_t *address);
+
+/* A listening, non-blocking socket at the address, whose port is filled in; or -errno. */
+int hly_listen_at(halay_address_t *address);
+
+/* The same, which logs: HALAY_EBOOT, HALAY_ENOMEM. */
+int hly_listen_open(const struct hly_boot_log *log, halay_address_t *address, int *fd);
+
+bool hly_address_loopback(const halay_address_t *address);
+bool hly_address_same_ip(const halay_address_t *a, const halay_address_t *b);
+/* false: it is no address that others could use (another family, or of one link only). */
+bool hly_address_from(const struct sockaddr *from, halay_address_t *address);
+/* Whether an interface of this host that is up has it. */
+bool hly_address_is_ours(const halay_address_t *address);
+const char *hly_address_name(const halay_address_t *address, char name[HLY_LISTEN_NAME]);
+
+#endif

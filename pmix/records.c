@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * records.c - a node's record, written by its first rank and read by those of all nodes.
+ *
+ * Nobody is told who the first ranks are: rank 0 is one, and the lowest rank that no record has
+ * listed yet is the next. So the nodes are found, and numbered without gaps, in the same order
+ * everywhere.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <pmix.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "records.h"
+
+#define RECORD_KEY "halay.node.2" /* the number is the record's version */
+
+enum { RECORD_VERSION = 2 };
+
+struct record {
+    uint16_t version;
+    uint8_t family, zero; /* of ip */
+    uint32_t nranks;
+    uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
+    uint8_t secret[16]; /* of rank 0's node */
+    char host[HLY_NODE_HOST];
+    uint8_t ip[16];
+    struct {
+        uint32_t rank;
+        uint16_t port, flags; /* network order; flags: none yet */
+    } ranks[];
+};
+_Static_assert(sizeof(struct record) == 96 && sizeof(((struct record *)0)->ranks[0]) == 8,
+               "a node's record is 96 + 8 bytes a rank");
+
+static uint32_t list_ranks(const struct hly_node *node, struct record *record)
+{
+    uint32_t n = 0;
+    if (node->role == HLY_ROLE_ALONE) {
+        record->ranks[n].port = node->address.port;
+        record->ranks[n++].rank = node->rank;
+        return n;
+    }
+    assert(node->role == HLY_ROLE_FIRST && node->seats[0].state == HLY_SEAT_LISTED);
+    for (int i = 0; i < node->nlocal; i++)
+        if (node->seats[i].state == HLY_SEAT_LISTED) {
+            record->ranks[n].port = node->seats[i].port;
+            record->ranks[n++].rank = node->local[i];
+        }
+    return n;
+}
+
+int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node)
+{
+    struct record *record = calloc(1, sizeof *record + (size_t)node->nlocal * 8);
+    pmix_value_t value;
+    if (!record)
+        return HALAY_ENOMEM;
+    record->version = RECORD_VERSION;
+    record->family = node->address.family;
+    record->nranks = list_ranks(node, record);
+    memcpy(record->ip, node->address.ip, sizeof record->ip);
+    memcpy(record->host, node->host, sizeof record->host);
+    if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
+                            getrandom(&record->nonce, sizeof record->nonce, 0) != 8)) {
+        hly_boot_say(log, 0, "no random bytes for the job's secret: %s", strerror(errno));
+        free(record);
+        return HALAY_EBOOT;
+    }
+    size_t bytes = sizeof *record + (size_t)record->nranks * 8;
+    assert(bytes == 96 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
+    hly_boot_say(log, 2, "rank %u puts a record of %zu bytes", node->rank, bytes);
+    memset(&value, 0, sizeof value);
+    value.type = PMIX_BYTE_OBJECT;
+    value.data.bo.bytes = (char *)record;
+    value.data.bo.size = bytes;
+    pmix_status_t status = PMIx_Put(PMIX_GLOBAL, RECORD_KEY, &value);
+    if (status == PMIX_SUCCESS)
+        status = PMIx_Commit();
+    free(record);
+    if (status != PMIX_SUCCESS) {
+        hly_boot_say(log, 0, "cannot publish this node's record: PMIx says %s",
+                     PMIx_Error_string(status));
+        return HALAY_EBOOT;
+    }
+    return HALAY_OK;
+}
+
+static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
+{
+    if (value->type != PMIX_BYTE_OBJECT || value->data.bo.size < sizeof(struct record))
+        return 0;
+    const struct record *got = (const struct record *)value->data.bo.bytes;
+    int ok = got->version == RECORD_VERSION && got->nranks >= 1 &&
+             got->nranks <= HLY_PMIX_LOCAL_MAX &&
+             value->data.bo.size == sizeof *got + (size_t)got->nranks * 8;
+    for (uint32_t i = 0; ok && i < got->nranks; i++)
+        ok = got->ranks[i].rank < (uint32_t)nranks &&
+             (i == 0 || got->ranks[i].rank > got->ranks[i - 1].rank);
+    return ok && got->ranks[0].rank == rank && !got->host[HLY_NODE_HOST - 1];
+}
+
+/*
+ * The record of the node whose first rank is `rank`; to be released. The fence has brought it to
+ * this node, so nothing waits here. (PMIx_Get_nb would do as well, but leaks each value:
+ * libpmix 4.2.2.)
+ */
+static int get_record(const struct hly_boot_log *log, const char *nspace, uint32_t rank, int nranks,
+                      uint64_t end_ns, pmix_value_t **value)
+{
+    pmix_proc_t proc;
+    pmix_info_t info;
+    uint64_t now = hly_node_now_ns();
+    int seconds = now < end_ns ? (int)((end_ns - now) / 1000000000u) + 1 : 1; /* 0: no limit */
+    PMIX_LOAD_PROCID(&proc, nspace, rank);
+    memset(&info, 0, sizeof info);
+    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    pmix_status_t status = PMIx_Get(&proc, RECORD_KEY, &info, 1, value);
+    if (status != PMIX_SUCCESS) {
+        hly_boot_say(log, 0,
+                     "rank %u has left no record of its node: PMIx says %s; do all ranks run the "
+                     "same version of Halay?",
+                     rank, PMIx_Error_string(status));
+        return HALAY_EBOOT;
+    }
+    if (valid_record(*value, rank, nranks))
+        return HALAY_OK;
+    PMIX_VALUE_RELEASE(*value);
+    hly_boot_say(log, 0,
+                 "the record of rank %u's node is not one of this version of Halay: run the same "
+                 "version on all nodes",
+                 rank);
+    return HALAY_EBOOT;
+}
+
+/* Adds the node of a record. */
+static int add_node(const struct hly_boot_log *log, const struct record *record,
+                    struct hly_pmix_records *to, int32_t *node_of, int *room)
+{
+    struct hly_boot_places *p = &to->places;
+    if (p->nnodes == *room) {
+        *room = *room ? *room * 2 : 4;
+        void *nodes = realloc(to->nodes, (size_t)*room * sizeof to->nodes[0]);
+        if (!nodes)
+            return HALAY_ENOMEM;
+        to->nodes = nodes;
+    }
+    struct hly_boot_node *node = &to->nodes[p->nnodes];
+    memset(node, 0, sizeof *node);
+    memcpy(node->host, record->host, sizeof record->host);
+    node->address.family = record->family;
+    memcpy(node->address.ip, record->ip, sizeof record->ip);
+    for (uint32_t i = 0; i < record->nranks; i++) {
+        uint32_t rank = record->ranks[i].rank;
+        if (node_of[rank] >= 0) {
+            hly_boot_say(log, 0, "two nodes' records list rank %u: ranks %u's node and another",
+                         rank, record->ranks[0].rank);
+            return HALAY_EBOOT;
+        }
+        node_of[rank] = p->nnodes;
+        to->ports[rank] = record->ranks[i].port;
+    }
+    p->nnodes++;
+    return HALAY_OK;
+}
+
+static int find_nodes(const struct hly_boot_log *log, const char *nspace, uint64_t end_ns,
+                      struct hly_pmix_records *to, int32_t *node_of)
+{
+    pmix_value_t *value = NULL;
+    int room = 0, nranks = to->places.nranks;
+    memset(node_of, 0xff, (size_t)nranks * sizeof node_of[0]);
+    for (int rank = 0; rank < nranks; rank++) {
+        if (node_of[rank] >= 0)
+            continue;
+        int rc = get_record(log, nspace, (uint32_t)rank, nranks, end_ns, &value);
+        if (rc)
+            return rc;
+        const struct record *record = (const struct record *)value->data.bo.bytes;
+        if (rank == 0) {
+            char nonce[24];
+            const char *parts[2] = {nspace, nonce};
+            snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)record->nonce);
+            hly_boot_hash(parts, 2, to->job);
+            memcpy(to->secret, record->secret, sizeof to->secret);
+        }
+        rc = add_node(log, record, to, node_of, &room);
+        PMIX_VALUE_RELEASE(value);
+        if (rc)
+            return rc;
+    }
+    return HALAY_OK;
+}
+
+static int find_runs(struct hly_pmix_records *to, const int32_t *node_of)
+{
+    struct hly_boot_places *p = &to->places;
+    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+        p->nruns = 0;
+        for (int rank = 0; rank < p->nranks; rank++) {
+            if (rank && node_of[rank] == node_of[rank - 1])
+                continue;
+            if (pass)
+                to->runs[p->nruns] = (struct hly_boot_run){rank, node_of[rank]};
+            p->nruns++;
+        }
+        assert(p->nruns > 0);
+        if (!pass)
+            to->runs = malloc((size_t)p->nruns * sizeof to->runs[0]);
+        if (!to->runs)
+            return HALAY_ENOMEM;
+    }
+    return HALAY_OK;
+}
+
+int hly_pmix_records_read(const struct hly_boot_log *log, const char *nspace, int nranks,
+                          uint64_t end_ns, struct hly_pmix_records *records)
+{
+    int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
+    memset(records, 0, sizeof *records);
+    records->places.nranks = nranks;
+    records->ports = calloc((size_t)nranks, sizeof records->ports[0]);
+    int rc = node_of && records->ports ? find_nodes(log, nspace, end_ns, records, node_of)
+                                       : HALAY_ENOMEM;
+    if (!rc)
+        rc = find_runs(records, node_of);
+    free(node_of);
+    records->places.runs = records->runs;
+    records->places.nodes = records->nodes;
+    records->places.ports = records->ports;
+    return rc;
+}
+
+void hly_pmix_records_finish(struct hly_pmix_records *records)
+{
+    free(records->runs);
+    free(records->nodes);
+    free(records->ports);
+    memset(records, 0, sizeof *records);
+}

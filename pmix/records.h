@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* records.h - the one record that a node puts into PMIx. Inside pmix/ only. */
+#ifndef HALAY_PMIX_RECORDS_H
+#define HALAY_PMIX_RECORDS_H
+
+#include "identity.h"
+#include "node.h"
+
+/* Puts the record of the node of which this rank is the first (or the only one). */
+int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *node);
+
+/* After the fence: all nodes' records, of the job of this name. HALAY_ENOMEM (not logged),
+ * HALAY_EBOOT. *records is to be finished whatever it returns. */
+int hly_pmix_records_read(const struct hly_boot_log *log, const char *nspace, int nranks,
+                          uint64_t end_ns, struct hly_pmix_records *records);
+
+#endif

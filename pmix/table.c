@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * table.c - the table of nodes, once a node: a file in memory without a name, which the node's
+ * first rank writes and seals, and all its ranks map. A head, the nodes, the runs, the ports.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "identity.h"
+
+#define TABLE_MAGIC 0x3142544e59414c48ull /* "HLAYNTB1" on a little-endian machine */
+
+enum { TABLE_VERSION = 1, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+
+struct head {
+    uint64_t magic, bytes;
+    uint32_t version, nranks, nnodes, nruns;
+    uint8_t secret[16], job[16];
+};
+
+static size_t table_bytes(uint32_t nranks, uint32_t nnodes, uint32_t nruns)
+{
+    return sizeof(struct head) + nnodes * sizeof(struct hly_boot_node) +
+           nruns * sizeof(struct hly_boot_run) + nranks * sizeof(uint16_t);
+}
+
+static void write_table(char *to, const struct hly_pmix_records *r, size_t bytes)
+{
+    const struct hly_boot_places *p = &r->places;
+    size_t nodes = (size_t)p->nnodes * sizeof p->nodes[0];
+    size_t runs = (size_t)p->nruns * sizeof p->runs[0];
+    struct head head = {.magic = TABLE_MAGIC,
+                        .bytes = bytes,
+                        .version = TABLE_VERSION,
+                        .nranks = (uint32_t)p->nranks,
+                        .nnodes = (uint32_t)p->nnodes,
+                        .nruns = (uint32_t)p->nruns};
+    memcpy(head.secret, r->secret, sizeof head.secret);
+    memcpy(head.job, r->job, sizeof head.job);
+    memcpy(to, &head, sizeof head);
+    memcpy(to + sizeof head, p->nodes, nodes);
+    memcpy(to + sizeof head + nodes, p->runs, runs);
+    memcpy(to + sizeof head + nodes + runs, p->ports, (size_t)p->nranks * sizeof p->ports[0]);
+}
+
+int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_records *records,
+                        int *fd)
+{
+    const struct hly_boot_places *p = &records->places;
+    size_t bytes = table_bytes((uint32_t)p->nranks, (uint32_t)p->nnodes, (uint32_t)p->nruns);
+    assert(p->nothers == 0);
+    int made = memfd_create("halay-nodes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int error = made < 0 ? errno : posix_fallocate(made, 0, (off_t)bytes);
+    void *at = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
+    if (at != MAP_FAILED) {
+        write_table(at, records, bytes);
+        munmap(at, bytes);
+        if (fcntl(made, F_ADD_SEALS, SEALS) == 0) {
+            *fd = made;
+            return HALAY_OK;
+        }
+    }
+    error = error ? error : errno;
+    hly_boot_say(log, 0, "cannot make the table of nodes (%zu bytes of shared memory): %s", bytes,
+                 strerror(error));
+    if (made >= 0)
+        close(made);
+    return error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE ? HALAY_ENOMEM
+                                                                                    : HALAY_EBOOT;
+}
+
+/* Whether it is a table of this version, for a job of so many ranks. */
+static bool read_table(struct hly_pmix_table *table, int nranks)
+{
+    struct head head;
+    const char *from = table->at;
+    memcpy(&head, from, sizeof head);
+    if (head.magic != TABLE_MAGIC || head.version != TABLE_VERSION || head.bytes != table->bytes ||
+        head.nranks != (uint32_t)nranks || head.nnodes < 1 || head.nnodes > head.nruns ||
+        head.nruns > head.nranks ||
+        table->bytes != table_bytes(head.nranks, head.nnodes, head.nruns))
+        return false;
+    size_t nodes = sizeof head, runs = nodes + head.nnodes * sizeof(struct hly_boot_node);
+    size_t ports = runs + head.nruns * sizeof(struct hly_boot_run);
+    table->places = (struct hly_boot_places){
+        .nranks = nranks,
+        .nnodes = (int)head.nnodes,
+        .nruns = (int)head.nruns,
+        .nodes = (const void *)(from + nodes),
+        .runs = (const void *)(from + runs),
+        .ports = (const void *)(from + ports),
+    };
+    _Static_assert(sizeof(struct head) % 4 == 0 && sizeof(struct hly_boot_node) % 4 == 0,
+                   "what follows is aligned");
+    memcpy(table->secret, head.secret, sizeof table->secret);
+    memcpy(table->job, head.job, sizeof table->job);
+    return hly_boot_places_valid(&table->places);
+}
+
+/* A private mapping: kernels before 6.7 refuse a shared one of a file that is sealed. The pages are
+ * the same, since no one writes. */
+int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,
+                       struct hly_pmix_table *table)
+{
+    struct stat file;
+    memset(table, 0, sizeof *table);
+    if (fstat(fd, &file) || (size_t)file.st_size < sizeof(struct head) ||
+        fcntl(fd, F_GET_SEALS) != SEALS) {
+        hly_boot_say(log, 0, "the table of nodes is no sealed memory of the right size");
+        return HALAY_EBOOT;
+    }
+    table->bytes = (size_t)file.st_size;
+    void *at = mmap(NULL, table->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (at == MAP_FAILED) {
+        hly_boot_say(log, 0, "cannot map the table of nodes (%zu bytes): %s", table->bytes,
+                     strerror(errno));
+        return errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
+    }
+    table->at = at;
+    if (read_table(table, nranks))
+        return HALAY_OK;
+    hly_boot_say(log, 0, "the table of nodes is not consistent, or of another version of Halay");
+    hly_pmix_table_unmap(table);
+    return HALAY_EBOOT;
+}
+
+void hly_pmix_table_unmap(struct hly_pmix_table *table)
+{
+    if (table->at)
+        munmap((void *)(uintptr_t)table->at, table->bytes);
+    memset(table, 0, sizeof *table);
+}

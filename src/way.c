@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * way.c - which transports a rank opens: one for the ranks of its node, one for all others, and
+ * none that nobody needs. HALAY_TRANSPORT names both ("shm+ucx"), or one that serves for both; so
+ * does the program.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "core.h"
+
+static int open_one(halay_context_t *ctx, const halay_config_t *config,
+                    const halay_transport_ops_t *ops, char *why, size_t why_bytes)
+{
+    struct hly_way *way = &ctx->ways[ctx->nways];
+    halay_transport_params_t p = {.size = sizeof(p),
+                                  .self = hly_peer_id(ctx, ctx->info.rank),
+                                  .deadline_ns = ctx->settings.deadline_ns,
+                                  .options = config->transport_options,
+                                  .log = hly_log_text,
+                                  .log_arg = ctx,
+                                  .arg = config->boot_arg,
+                                  .listen_fd = ctx->info.listen_fd,
+                                  .listen_address = ctx->info.address};
+    memcpy(p.job, ctx->info.job, sizeof(p.job));
+    memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
+    assert(ctx->nways < HLY_WAYS);
+    int rc = ops->open(&p, &way->transport);
+    if (rc) {
+        snprintf(why, why_bytes, "the transport %s could not be opened: %s", ops->name,
+                 halay_strerror(rc));
+        return rc;
+    }
+    way->ops = ops;
+    way->attr.size = sizeof(way->attr);
+    way->traffic.size = sizeof(way->traffic);
+    snprintf(way->traffic.transport, sizeof(way->traffic.transport), "%s", ops->name);
+    ctx->nways++;
+    rc = ops->query(way->transport, &way->attr);
+    assert(rc ||
+           way->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
+    return rc;
+}
+
+static int load_one(halay_context_t *ctx, const halay_config_t *config, const char *name, char *why,
+                    size_t why_bytes)
+{
+    const void *table;
+    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v2_", &table, why, why_bytes);
+    return rc ? rc : open_one(ctx, config, table, why, why_bytes);
+}
+
+int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
+{
+    const halay_boot_info_t *i = &ctx->info;
+    char near[sizeof(ctx->settings.transport)];
+    int rc = HALAY_OK;
+    if (i->nranks == 1)
+        return HALAY_OK;
+    if (config->transport)
+        return open_one(ctx, config, config->transport, why, why_bytes);
+    snprintf(near, sizeof(near), "%s",
+             *ctx->settings.transport ? ctx->settings.transport : "shm+ucx");
+    char *far = strchr(near, '+');
+    if (!far && strcmp(near, "shm"))
+        return load_one(ctx, config, near, why, why_bytes);
+    if (!far && i->nnodes > 1) {
+        snprintf(why, why_bytes,
+                 "HALAY_TRANSPORT is shm, which reaches the ranks of one node, and there are %d: "
+                 "take it away, or name one between nodes too, as in shm+ucx",
+                 i->nnodes);
+        return HALAY_EUNSUPPORTED;
+    }
+    if (far)
+        *far++ = 0;
+    if (i->local_nranks > 1)
+        rc = load_one(ctx, config, near, why, why_bytes);
+    if (!rc && i->nnodes > 1)
+        rc = load_one(ctx, config, far, why, why_bytes);
+    return rc;
+}
+
+void hly_ways_close(halay_context_t *ctx)
+{
+    while (ctx->nways) {
+        struct hly_way *way = &ctx->ways[--ctx->nways];
+        way->ops->close(way->transport);
+    }
+}
+
+struct hly_way *hly_way_of(halay_context_t *ctx, int world_rank, halay_address_t *address)
+{
+    halay_place_t place = {.size = sizeof(place)};
+    int rc = ctx->boot_ops->get(ctx->boot, world_rank, &place);
+    assert(!rc && ctx->nways);
+    (void)rc;
+    if (address)
+        *address = place.address;
+    return &ctx->ways[place.node == ctx->info.node ? 0 : ctx->nways - 1];
+}
+
+void hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
+                      size_t bytes)
+{
+    const struct hly_settings *s = &ctx->settings;
+    snprintf(text, bytes, "algorithm %.100s, version %s, %s eager %zu",
+             *s->algorithm ? s->algorithm : "(chosen)", halay_version(), way->ops->name,
+             way->attr.eager_bytes);
+}
+
+void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "%s%s%s", ctx->nways ? ctx->ways[0].ops->name : "none",
+             ctx->nways > 1 ? "+" : "", ctx->nways > 1 ? ctx->ways[1].ops->name : "");
+}
+
+int halay_context_traffic(halay_context_t *context, int transport, halay_traffic_t *traffic)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !traffic ||
+        traffic->size < sizeof(*traffic))
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    int rc = transport >= 0 && transport < context->nways ? HALAY_OK : HALAY_EINVAL;
+    if (!rc)
+        *traffic = context->ways[transport].traffic;
+    hly_unlock(context);
+    return rc;
+}

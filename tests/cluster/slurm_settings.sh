@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that are not set alike, and one that is never there: the same error on all, that says whose.
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
+. "$(dirname "$0")/lib.sh"
+start_slurm 2 --cpus 4
+
+ranks -N2 -n4 --ntasks-per-node=2 bash -c '
+    [ $SLURM_NODEID = 0 ] || export HALAY_ALGORITHM=allreduce=ring,barrier=dissemination
+    exec "$0" one' "$rank"
+within 5000
+expect 4 "different settings"
+counts out 4 "^told .* settings differ: .* algorithm (chosen).* rank [23] has algorithm allreduce=ring,barrier=diss"
+[ "$(sed -n 's/^told [0-9]* rank [0-9]: //p' out | sort -u | wc -l)" = 1 ] || fail "not the same error on all ranks"
+[ "$(lines "^rank . of 4$" out)" = 0 ] || fail "a rank has got a result"
+nothing_left 2
+
+# A rank that dies before halay_init: the others end by the deadline.
+export HALAY_DEADLINE=5
+for absent in 0 1 3; do
+    ranks -N2 -n4 --ntasks-per-node=2 "$rank" absent $absent
+    within 9000
+    expect 137 "srun, of which rank $absent was killed"
+    counts out 3 "^halay_init returned -9 after [456]...\? ms"
+    says err "not all of the 4 ranks joined within 5.0 s"
+    counts err 3 "halay error: halay_init failed: "
+    nothing_left 2
+done

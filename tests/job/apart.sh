@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A rank in a network namespace of its own, as in a container: it reaches the launcher (through a relay,
+# since PMIx listens on loopback) but not the first rank of its node, and is a node of its own.
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
+. "$(dirname "$0")/lib.sh"
+unshare -n ip link set lo up 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
+
+# relay.py outer|inner PATH PORT: one end listens at PATH and calls PORT, the other the reverse.
+cat >relay.py <<'PYTHON'
+import os, socket, sys, threading
+side, path, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def call():
+    if side == "outer":
+        return socket.create_connection(("127.0.0.1", port))
+    s = socket.socket(socket.AF_UNIX)
+    s.connect(path)
+    return s
+def pump(a, b):
+    try:
+        while data := a.recv(65536):
+            b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError:
+        pass
+if side == "outer":
+    door = socket.socket(socket.AF_UNIX)
+    door.bind(path)
+    door.listen()
+else:
+    door = socket.create_server(("127.0.0.1", port))
+print("ready", flush=True)
+while True:
+    a, _ = door.accept()
+    b = call()
+    for pair in (a, b), (b, a):
+        threading.Thread(target=pump, args=pair, daemon=True).start()
+PYTHON
+cat >rank.sh <<'SH'
+[ "$PMIX_RANK" = 1 ] || exec "$JOB_CLIENT" info
+port=$(env | sed -nE 's/^PMIX_SERVER_URI[0-9]*=.*tcp4:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' | head -1)
+[ -n "$port" ] || { echo "no TCP port of the PMIx server" >&2; exit 1; }
+# start SIDE [COMMAND...]: a relay that is ready
+start() { exec {from}< <(exec "${@:2}" python3 relay.py "$1" relay "$port"); read -r <&"$from"; }
+start outer
+exec unshare -n bash -c "$(declare -f start); port=$port; ip link set lo up; start inner; exec \"\$JOB_CLIENT\" info"
+SH
+export JOB_LOG=1 JOB_EPOCHS=3
+run "$HALAYRUN" -np 3 bash rank.sh
+expect 0 "a rank in a namespace of its own"
+[ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "the ranks see different jobs"
+says out "^3 ranks on 2 nodes, pmix .* 0@0:.* 1@1:[^ ]*=127.0.0.1/.* 2@0:"
+says out "| rank 2 local 1 of 2 node 0$"
+says out "| rank 1 local 0 of 1 node 1$"
+[ "$(grep -c '^\[1\]' err)" = 1 ] || fail "not one warning"
+says err "^\[1\] rank 1 (pid [0-9]* on .*) is a node of its own .*: it did not reach rank 0, .* network namespace of its own"
+nothing_left

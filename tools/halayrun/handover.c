@@ -1,0 +1,486 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handover.c - halayrun's options in the words of srun, jsrun, prterun and mpirun. Their signals
+ * and exit status are their own from then on: halayrun is no longer there.
+ *
+ * What the command line printed by --dry-run does is what would be done: it changes the environment
+ * with env(1), and jsrun's rank file is a here-document. In truth that file is an unlinked one,
+ * which jsrun finds under its own process, so that nothing is left behind.
+ */
+#define _GNU_SOURCE
+#include "handover.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "note.h"
+#include "spawn.h"
+
+extern char **environ;
+
+enum { PRINTED_FD = 9 };
+
+struct words {
+    char **list; /* NULL-terminated */
+    size_t n;
+    int failed; /* no memory for one of them */
+};
+
+struct handover {
+    const struct hly_place *place;
+    const struct hly_options *options;
+    struct words command;
+    struct words set, unset; /* of the environment */
+    char *ranks;             /* jsrun's rank file, else NULL */
+};
+
+/* ------------------------------------------------------------------ words */
+
+static void add(struct words *words, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+static void add(struct words *words, const char *format, ...)
+{
+    char *word = NULL, **grown = realloc(words->list, (words->n + 2) * sizeof *grown);
+    va_list args;
+    va_start(args, format);
+    if (grown)
+        words->list = grown;
+    if (!grown || vasprintf(&word, format, args) < 0) {
+        words->failed = 1;
+    } else {
+        words->list[words->n++] = word;
+        words->list[words->n] = NULL;
+    }
+    va_end(args);
+}
+
+static void free_words(struct words *words)
+{
+    for (size_t i = 0; i < words->n; i++)
+        free(words->list[i]);
+    free(words->list);
+}
+
+static void print_word(FILE *file, const char *word)
+{
+    if (*word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                    "_@%+=:,./-")]) {
+        fputs(word, file);
+        return;
+    }
+    fputc('\'', file);
+    for (; *word; word++) {
+        if (*word == '\'')
+            fputs("'\\''", file);
+        else
+            fputc(*word, file);
+    }
+    fputc('\'', file);
+}
+
+static void print_command(FILE *file, const struct handover *h)
+{
+    const char *blank = "";
+    if (h->set.n || h->unset.n)
+        fputs("env ", file);
+    for (size_t i = 0; i < h->unset.n; i++)
+        fprintf(file, "-u %s ", h->unset.list[i]);
+    for (size_t i = 0; i < h->set.n; i++) {
+        print_word(file, h->set.list[i]);
+        fputc(' ', file);
+    }
+    for (size_t i = 0; i < h->command.n; i++, blank = " ") {
+        fputs(blank, file);
+        print_word(file, h->command.list[i]);
+    }
+}
+
+/* ------------------------------------------------------------------ environment */
+
+/* What would make ranks believe that they are of another job, or the launcher place them elsewhere.
+ */
+static void plan_environment(struct handover *h)
+{
+    static const char *const others[] = {"HALAY_LAUNCHER=", "HALAY_NRANKS="};
+    static const char *const slurms[] = {"SLURM_NTASKS_PER_NODE=", "SLURM_HOSTFILE="};
+    for (char **env = environ; *env; env++) {
+        int drop = hly_env_of_another_job(*env);
+        for (size_t i = 0; i < 2; i++)
+            drop |=
+                !strncmp(*env, others[i], strlen(others[i])) ||
+                (h->place->launcher == HLY_SRUN && !strncmp(*env, slurms[i], strlen(slurms[i])));
+        if (drop)
+            add(&h->unset, "%.*s", (int)strcspn(*env, "="), *env);
+    }
+    for (int i = 0; i < h->options->nenv; i++)
+        if (strchr(h->options->env[i], '='))
+            add(&h->set, "%s", h->options->env[i]);
+}
+
+/* mpirun's ranks on other machines get what is named. Values are not shown on its command line. */
+static int is_passed(const char *assignment)
+{
+    static const char *const heads[] = {
+        "HALAY_",       "HOROVOD_",         "PYTHON",       "OMP_",
+        "MKL_",         "OPENBLAS_",        "UCX_",         "NCCL_",
+        "PATH=",        "LD_LIBRARY_PATH=", "VIRTUAL_ENV=", "VIRTUAL_ENV_PROMPT=",
+        "CONDA_PREFIX="};
+    if (!strncmp(assignment, "HALAY_LAUNCHER=", 15) || !strncmp(assignment, "HALAY_NRANKS=", 13))
+        return 0;
+    for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++)
+        if (!strncmp(assignment, heads[i], strlen(heads[i])))
+            return 1;
+    return 0;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void pass_environment(struct handover *h)
+{
+    struct words names = {0};
+    const char *last = "";
+    for (char **env = environ; *env; env++)
+        if (is_passed(*env))
+            add(&names, "%.*s", (int)strcspn(*env, "="), *env);
+    for (int i = 0; i < h->options->nenv; i++) {
+        const char *text = h->options->env[i];
+        if (strchr(text, '=') || getenv(text))
+            add(&names, "%.*s", (int)strcspn(text, "="), text);
+    }
+    if (names.n)
+        qsort(names.list, names.n, sizeof *names.list, by_text);
+    for (size_t i = 0; i < names.n; last = names.list[i++]) {
+        if (!strcmp(names.list[i], last))
+            continue;
+        add(&h->command, "-x");
+        add(&h->command, "%s", names.list[i]);
+    }
+    h->command.failed |= names.failed;
+    free_words(&names);
+}
+
+/* ------------------------------------------------------------------ srun */
+
+/* Every rank's host, in order. */
+static void add_hosts_by_rank(struct handover *h)
+{
+    const struct hly_hosts *hosts = &h->place->hosts;
+    char *text = NULL;
+    size_t bytes;
+    const char *comma = "";
+    FILE *file = open_memstream(&text, &bytes);
+    for (int i = 0; file && i < hosts->n; i++)
+        for (int r = 0; r < hosts->list[i].ranks; r++, comma = ",")
+            fprintf(file, "%s%s", comma, hosts->list[i].name);
+    if (!file || fclose(file))
+        h->command.failed = 1;
+    else
+        add(&h->command, "%s", text);
+    free(text);
+}
+
+static void add_srun(struct handover *h)
+{
+    const struct hly_place *place = h->place;
+    const char *cpus = getenv("SLURM_CPUS_PER_TASK");
+    struct words *c = &h->command;
+    add(c, "srun");
+    add(c, "--mpi=pmix");
+    add(c, "--export=ALL");
+    add(c, "--input=0");
+    if (h->options->prefix)
+        add(c, "--label");
+    if (place->hosts.n)
+        add(c, "-N%d", hly_hosts_used(&place->hosts));
+    else if (place->nodes)
+        add(c, "-N%d", place->nodes);
+    add(c, "-n%d", place->nranks);
+    if (place->per_node)
+        add(c, "--ntasks-per-node=%d", place->per_node);
+    if (cpus && !getenv("SRUN_CPUS_PER_TASK")) /* srun does not take sbatch's */
+        add(c, "--cpus-per-task=%s", cpus);
+    if (place->hosts.n) {
+        add(c, "--distribution=arbitrary");
+        add(c, "-w");
+        add_hosts_by_rank(h);
+    }
+}
+
+/* ------------------------------------------------------------------ prterun, mpirun */
+
+static int is_set(const char *one, const char *other)
+{
+    return getenv(one) || getenv(other);
+}
+
+/* "a:2,b:2"; all slots that the user named, as many as there are ranks of an allocation's. */
+static void add_host_list(struct handover *h)
+{
+    const struct hly_hosts *hosts = &h->place->hosts;
+    char *text = NULL;
+    size_t bytes;
+    const char *comma = "";
+    FILE *file = open_memstream(&text, &bytes);
+    for (int i = 0; file && i < hosts->n; i++) {
+        const struct hly_host *host = &hosts->list[i];
+        int slots = h->place->named ? host->slots : host->ranks;
+        if (slots)
+            fprintf(file, "%s%s:%d", comma, host->name, slots), comma = ",";
+    }
+    if (!file || fclose(file))
+        h->command.failed = 1;
+    else
+        add(&h->command, "%s", text);
+    free(text);
+}
+
+/*
+ * Where the other hosts find Open MPI: beside the daemon that is next to this launcher, unless that
+ * is where every machine has it. A shell that is reached by ssh often has another PATH, and a wheel
+ * lies elsewhere than it was built for.
+ */
+static void add_prefix(struct handover *h)
+{
+    static const char *const daemons[] = {"prted", "orted"};
+    char path[HLY_PATH_BYTES], daemon[HLY_PATH_BYTES + 8];
+    if (hly_hosts_here(&h->place->hosts) ||
+        hly_search_program(hly_launcher_name(h->place->launcher), path) || *path != '/')
+        return;
+    *strrchr(path, '/') = '\0';
+    char *bin = strrchr(path, '/');
+    if (!bin || strcmp(bin, "/bin") || bin == path || !strcmp(path, "/usr/bin"))
+        return;
+    for (size_t i = 0; i < sizeof daemons / sizeof daemons[0]; i++) {
+        snprintf(daemon, sizeof daemon, "%s/%s", path, daemons[i]);
+        if (access(daemon, X_OK))
+            continue;
+        *bin = '\0';
+        add(&h->command, "--prefix");
+        add(&h->command, "%s", path);
+        return;
+    }
+}
+
+static void add_mpirun(struct handover *h)
+{
+    struct words *c = &h->command;
+    int prterun = h->place->launcher == HLY_PRTERUN;
+    add(c, "%s", hly_launcher_name(h->place->launcher));
+    if (geteuid() == 0)
+        add(c, "--allow-run-as-root");
+    add(c, "-n");
+    add(c, "%d", h->place->nranks);
+    if (h->place->hosts.n) {
+        add(c, "-H");
+        add_host_list(h);
+        add_prefix(h);
+    } else if (!h->place->nodes) { /* it would count processors, and refuse to have more ranks */
+        add(c, "-H");
+        add(c, "localhost:%d", h->place->nranks);
+    }
+    if (!is_set("OMPI_MCA_rmaps_base_mapping_policy", "PRTE_MCA_rmaps_default_mapping_policy")) {
+        add(c, "--map-by");
+        add(c, "slot");
+    }
+    /* By default one or two ranks get one core each, and all their threads with them. */
+    if (!is_set("OMPI_MCA_hwloc_base_binding_policy", "PRTE_MCA_hwloc_default_binding_policy")) {
+        add(c, "--bind-to");
+        add(c, "none");
+    }
+    if (h->options->prefix && prterun) {
+        add(c, "--output");
+        add(c, "tag");
+    } else if (h->options->prefix) {
+        add(c, "--tag-output"); /* of 4, and still understood by 5 */
+    }
+    pass_environment(h);
+}
+
+/* ------------------------------------------------------------------ jsrun */
+
+/* Of the launch node, which is taken to be like the others. The kernel writes "0,4" or "0-3". */
+static int threads_per_core(void)
+{
+    char text[256] = "", *at = text, *end;
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "re");
+    long threads = 0;
+    if (file && !fgets(text, sizeof text, file))
+        text[0] = '\0';
+    if (file)
+        fclose(file);
+    for (; isdigit((unsigned char)*at); at = end + (*end == ',')) {
+        long first = strtol(at, &end, 10);
+        long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        threads += last - first + 1;
+    }
+    return threads > 0 && threads < 1024 ? (int)threads : 1;
+}
+
+/*
+ * The rank file that horovodrun writes too: ranks by host, a host's processors divided among its
+ * ranks, and all of its GPUs for each. LSF's slots are cores; a logical processor is a thread.
+ */
+static char *make_rank_file(const struct hly_hosts *hosts)
+{
+    char *text = NULL;
+    size_t bytes;
+    int rank = 0, threads = threads_per_core();
+    FILE *file = open_memstream(&text, &bytes);
+    if (!file)
+        return NULL;
+    fputs("overlapping_rs: allow\ncpu_index_using: logical\n", file);
+    for (int i = 0; i < hosts->n; i++) {
+        const struct hly_host *host = &hosts->list[i];
+        if (!host->ranks)
+            continue;
+        fputc('\n', file);
+        int each = host->slots / host->ranks * threads;
+        assert(each > 0);
+        for (int r = 0; r < host->ranks; r++)
+            fprintf(file, "rank: %d: { hostname: %s; cpu: {%d-%d} ; gpu: * ; mem: * }\n", rank++,
+                    host->name, r * each, (r + 1) * each - 1);
+    }
+    if (!fclose(file))
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* The file's name for the jsrun that this process becomes; -1 if there can be none, said. */
+static int open_rank_file(struct handover *h)
+{
+    size_t bytes = strlen(h->ranks);
+    int fd = memfd_create("halayrun-ranks", 0);
+    if (fd < 0 || write(fd, h->ranks, bytes) != (ssize_t)bytes) {
+        hly_note("cannot write the rank file for jsrun: %s", strerror(errno));
+        return -1;
+    }
+    add(&h->command, "/proc/%d/fd/%d", (int)getpid(), fd);
+    return 0;
+}
+
+static int add_jsrun(struct handover *h)
+{
+    struct words *c = &h->command;
+    h->ranks = make_rank_file(&h->place->hosts);
+    if (!h->ranks) {
+        c->failed = 1;
+        return 0;
+    }
+    add(c, "jsrun");
+    add(c, "--erf_input");
+    if (h->options->dry_run)
+        add(c, "/dev/fd/%d", PRINTED_FD);
+    else if (open_rank_file(h))
+        return -1;
+    add(c, "-X"); /* the first rank that fails ends the job */
+    add(c, "1");
+    if (h->options->prefix) {
+        add(c, "--stdio_mode");
+        add(c, "prepended");
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ altogether */
+
+static void add_local(struct handover *h)
+{
+    struct words *c = &h->command;
+    add(c, "halayrun");
+    add(c, "--launcher");
+    add(c, "local");
+    add(c, "-np");
+    add(c, "%d", h->place->nranks);
+    if (h->options->prefix)
+        add(c, "-l");
+    if (h->options->timeout_s)
+        add(c, "--timeout"), add(c, "%d", h->options->timeout_s);
+}
+
+static int make_command(struct handover *h)
+{
+    struct words *c = &h->command;
+    enum hly_launcher launcher = h->place->launcher;
+    plan_environment(h);
+    if (h->options->timeout_s && launcher != HLY_LOCAL) {
+        add(c, "timeout"); /* whose exit status, 124, is that of halayrun */
+        add(c, "--foreground");
+        add(c, "--kill-after=10");
+        add(c, "%d", h->options->timeout_s);
+    }
+    if (launcher == HLY_LOCAL)
+        add_local(h);
+    else if (launcher == HLY_SRUN)
+        add_srun(h);
+    else if (launcher == HLY_JSRUN && add_jsrun(h))
+        return -1;
+    else if (launcher == HLY_MPIRUN || launcher == HLY_PRTERUN)
+        add_mpirun(h);
+    for (char **word = h->options->command; *word; word++)
+        add(c, "%s", *word);
+    if (!c->failed && !h->set.failed && !h->unset.failed)
+        return 0;
+    hly_note("no memory for the command line of %s", hly_launcher_name(launcher));
+    return -1;
+}
+
+static int print(const struct handover *h)
+{
+    print_command(stdout, h);
+    if (h->ranks)
+        printf(" %d<<'END'\n%sEND", PRINTED_FD, h->ranks);
+    putchar('\n');
+    return fflush(stdout) || ferror(stdout) ? HLY_EXIT_SELF : 0;
+}
+
+static int become(const struct handover *h)
+{
+    assert(h->command.n);
+    if (h->options->verbose) {
+        char *text = NULL;
+        size_t bytes;
+        FILE *file = open_memstream(&text, &bytes);
+        if (file) {
+            print_command(file, h);
+            fclose(file);
+            hly_note("%s: %s", h->place->why, text);
+        }
+        free(text);
+    }
+    for (size_t i = 0; i < h->unset.n; i++)
+        unsetenv(h->unset.list[i]);
+    for (size_t i = 0; i < h->set.n; i++) {
+        char *equals = strchr(h->set.list[i], '=');
+        *equals = '\0';
+        setenv(h->set.list[i], equals + 1, 1);
+    }
+    execvp(h->command.list[0], h->command.list);
+    hly_note("cannot start '%s': %s", h->command.list[0], strerror(errno));
+    return errno == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED;
+}
+
+int hly_hand_over(const struct hly_place *place, const struct hly_options *options)
+{
+    struct handover h = {.place = place, .options = options};
+    int status = HLY_EXIT_SELF;
+    if (place->launcher == HLY_LOCAL && !options->dry_run)
+        return -1;
+    if (make_command(&h) == 0)
+        status = options->dry_run ? print(&h) : become(&h);
+    free_words(&h.command);
+    free_words(&h.set);
+    free_words(&h.unset);
+    free(h.ranks);
+    return status;
+}

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hosts.h - the hosts that a job runs on, and how many ranks each of them takes. */
+#ifndef HALAYRUN_HOSTS_H
+#define HALAYRUN_HOSTS_H
+
+enum { HLY_HOSTS_MAX = 65536, HLY_HOST_BYTES = 256 };
+
+struct hly_host {
+    char name[HLY_HOST_BYTES];
+    int slots; /* ranks that it can take */
+    int ranks; /* ranks that it gets */
+};
+
+struct hly_hosts {
+    struct hly_host *list;
+    int n;
+};
+
+/* "a:2,b:4"; a host without a number has one slot. 0, or the status to exit with, said. */
+int hly_hosts_parse(struct hly_hosts *hosts, const char *text);
+
+/* A host file: "a slots=2" on a line of its own. 0, or the status to exit with, said. */
+int hly_hosts_read(struct hly_hosts *hosts, const char *path);
+
+/*
+ * What LSF gave this job, without the launch node: the first host, if that has one slot and all
+ * others have more. 0, or the status to exit with, said.
+ */
+int hly_hosts_from_lsf(struct hly_hosts *hosts);
+
+void hly_hosts_destroy(struct hly_hosts *hosts);
+
+int hly_hosts_slots(const struct hly_hosts *hosts);
+
+/* 1 if all of them are names of this machine. */
+int hly_hosts_here(const struct hly_hosts *hosts);
+
+/* Gives ranks to the hosts: fill, each host all that it can take before the next; deal, as evenly
+ * as their slots allow. There are slots for all. */
+void hly_hosts_fill(struct hly_hosts *hosts, int nranks);
+void hly_hosts_deal(struct hly_hosts *hosts, int nranks);
+
+/* How many hosts have ranks. */
+int hly_hosts_used(const struct hly_hosts *hosts);
+
+#endif
