@@ -116,7 +116,8 @@ struct hly_ucx_peer {
     uint64_t goodbye_count, goodbye_ns;
     halay_address_t where;
     char name[HLY_UCX_NAME];
-    uint64_t begun_ns, again_ns, pause_ns;
+    uint64_t begun_ns, called_ns, again_ns, pause_ns;
+    int calls_ended; /* without an answer */
     hly_ucx_peer_t *next;
     char text[HLY_UCX_TEXT];
 };
