@@ -121,13 +121,22 @@ static int room(const halay_transport_t *t, const hly_tcp_link_t *link, size_t b
 
 /* ------------------------------------------------------------------ writing */
 
-/* How many bytes went, or a negative errno. */
-static ssize_t parts_write(hly_tcp_link_t *link, struct iovec *parts, size_t n)
+/* How many bytes went, or a negative errno. A few bytes are copied sooner than described. */
+static ssize_t parts_write(hly_tcp_link_t *link, struct iovec *parts, size_t n, size_t bytes)
 {
+    uint8_t small[HLY_TCP_SMALL];
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = n};
     ssize_t sent;
+    if (bytes <= sizeof(small)) {
+        uint8_t *to = small;
+        for (size_t i = 0; i < n; to += parts[i].iov_len, i++) {
+            if (parts[i].iov_len > 0)
+                memcpy(to, parts[i].iov_base, parts[i].iov_len);
+        }
+    }
     do {
-        sent = sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+        sent = bytes <= sizeof(small) ? send(link->fd, small, bytes, MSG_NOSIGNAL | MSG_DONTWAIT)
+                                      : sendmsg(link->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     } while (sent < 0 && errno == EINTR);
     link->spoke = 1;
     return sent < 0 ? -errno : sent;
@@ -150,7 +159,7 @@ void hly_tcp_flush(halay_transport_t *t, hly_tcp_link_t *link)
         vector[n++] = (struct iovec){(void *)(uintptr_t)part->data, bytes};
         left -= bytes;
     }
-    ssize_t sent = n > 0 ? parts_write(link, vector, n) : 0;
+    ssize_t sent = n > 0 ? parts_write(link, vector, n, HLY_TCP_CHUNK - left) : 0;
     if (sent == -EAGAIN)
         return;
     if (sent < 0) {
@@ -185,11 +194,11 @@ int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const 
         return HALAY_EAGAIN;
     }
     if (!link->first) {
-        if (payload_bytes > HLY_TCP_CHUNK) { /* and nothing of the padding */
-            parts[2].iov_len = HLY_TCP_CHUNK;
-            parts[3].iov_len = 0;
-        }
-        ssize_t n = parts_write(link, parts, 4);
+        size_t now = payload_bytes < HLY_TCP_CHUNK ? payload_bytes : HLY_TCP_CHUNK;
+        parts[2].iov_len = now; /* the padding goes with the last of it */
+        parts[3].iov_len = now < payload_bytes ? 0 : pad;
+        ssize_t n =
+            parts_write(link, parts, 4, sizeof(frame) + header_bytes + now + parts[3].iov_len);
         parts[2].iov_len = payload_bytes;
         parts[3].iov_len = pad;
         if (n < 0 && n != -EAGAIN) {

@@ -35,20 +35,21 @@
 #include "halay/transport.h"
 
 enum {
-    HLY_TCP_GUESTS = 64,         /* connections that have not said hello yet */
-    HLY_TCP_PARKED = 64,         /* callers for another epoch than this */
-    HLY_TCP_LINKS_PEER = 4,      /* open connections to one peer: two, and what is retired */
-    HLY_TCP_PARTS = 1024,        /* parts of messages that wait for a socket */
-    HLY_TCP_PARTS_LINK = 64,     /* of them, for one socket */
-    HLY_TCP_LANDINGS = 4096,     /* posted landing buffers */
-    HLY_TCP_BUCKETS = 1024,      /* where they are looked for */
-    HLY_TCP_MESSAGE = 64 << 10,  /* header and payload of a message */
-    HLY_TCP_EAGER = 32 << 10,    /* payloads that are best sent unannounced */
-    HLY_TCP_PIECE = 60 << 10,    /* of a staged transfer, beside its header */
-    HLY_TCP_IN = 256 << 10,      /* read at once, at most */
-    HLY_TCP_PEEK = 2 << 10,      /* of them, where a landing may follow */
-    HLY_TCP_READS = 4,           /* reads in a row from one socket */
-    HLY_TCP_OUT = 96 << 10,      /* copied, while a socket is full */
+    HLY_TCP_GUESTS = 64,                /* connections that have not said hello yet */
+    HLY_TCP_PARKED = 64,                /* callers for another epoch than this */
+    HLY_TCP_LINKS_PEER = 4,             /* open connections to one peer: two, and what is retired */
+    HLY_TCP_PARTS = 1024,               /* parts of messages that wait for a socket */
+    HLY_TCP_PARTS_LINK = 64,            /* of them, for one socket */
+    HLY_TCP_LANDINGS = 4096,            /* posted landing buffers */
+    HLY_TCP_BUCKETS = 1024,             /* where they are looked for */
+    HLY_TCP_MESSAGE = (64 << 10) + 256, /* header and payload of a message */
+    HLY_TCP_EAGER = 64 << 10,           /* payloads that are best sent unannounced */
+    HLY_TCP_PIECE = 64 << 10,           /* of a staged transfer, beside its header */
+    HLY_TCP_SMALL = 1 << 10, /* a frame up to here is put together, and written from one piece */
+    HLY_TCP_IN = 256 << 10,  /* read at once, at most */
+    HLY_TCP_PEEK = 2 << 10,  /* of them, where a landing may follow */
+    HLY_TCP_READS = 4,       /* reads in a row from one socket */
+    HLY_TCP_OUT = 96 << 10,  /* copied, while a socket is full */
     HLY_TCP_OUT_SMALL = 8 << 10, /* a larger message is not copied behind others */
     HLY_TCP_CHUNK = 256 << 10,   /* written at once, at most: then it is time to read */
     HLY_TCP_VECTOR = 16,         /* parts written at once */
