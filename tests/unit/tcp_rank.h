@@ -61,6 +61,14 @@ void take(int fd, void *data, size_t bytes);
 /* Opens, and swaps addresses with the other process. */
 void rank_meet(rank_t *rank, uint64_t id, halay_address_t *other);
 
+/* test_transport_tcp_stream.c */
+void mixed(void);
+void both_call(void);
+void patient(void);
+void refused_wakes(void);
+void cut(void);
+void nonsense(void);
+
 /* test_transport_tcp_epochs.c */
 void epoch_later(void);
 void epoch_earlier(void);

@@ -329,6 +329,15 @@ static void contract_three(void)
     contract(3);
 }
 
+/* More connections than are read without asking which. */
+static void contract_many(void)
+{
+    static const char *const some[] = {"many_to_one", "wake_by_many", "idle", "land", "close"};
+    struct transport_body body = {.ops = tcp, .n = 12};
+    for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
+        CHECK(transport_body_run(&body, some[i]) == 0, "%s", some[i]);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -342,6 +351,13 @@ static const struct {
     {"wrong_settings", wrong_settings},
     {"strangers", strangers},
     {"forked", forked},
+    {"contract_many", contract_many},
+    {"mixed", mixed},
+    {"both_call", both_call},
+    {"patient", patient},
+    {"refused_wakes", refused_wakes},
+    {"cut", cut},
+    {"nonsense", nonsense},
     {"epoch_later", epoch_later},
     {"epoch_earlier", epoch_earlier},
     {"epochs", epochs},
