@@ -56,6 +56,17 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
+/* ucx where every node has RDMA, else plain TCP: the same on all ranks, for all know all nodes. */
+static const char *usual(const halay_context_t *ctx)
+{
+    halay_place_t place = {.size = sizeof(place)};
+    for (int r = 0; r < ctx->info.nranks; r++)
+        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
+            !(place.address.fabrics & HALAY_FABRIC_RDMA))
+            return "shm+tcp";
+    return "shm+ucx";
+}
+
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
 {
     const halay_boot_info_t *i = &ctx->info;
@@ -66,7 +77,7 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
     if (config->transport)
         return open_one(ctx, config, config->transport, why, why_bytes);
     snprintf(near, sizeof(near), "%s",
-             *ctx->settings.transport ? ctx->settings.transport : "shm+ucx");
+             *ctx->settings.transport ? ctx->settings.transport : usual(ctx));
     char *far = strchr(near, '+');
     if (!far && strcmp(near, "shm"))
         return load_one(ctx, config, near, why, why_bytes);
