@@ -40,6 +40,11 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
     rc = ops->query(way->transport, &way->attr);
     assert(rc ||
            way->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
+    size_t most = way->attr.message_bytes - sizeof(struct hly_header);
+    if (way->attr.eager_bytes > most)
+        way->attr.eager_bytes = most;
+    if (way->attr.piece_bytes > most)
+        way->attr.piece_bytes = most;
     return rc;
 }
 

@@ -112,11 +112,12 @@ batch() {
 }
 
 # The python that has what the example needs.
-need_torch() {
+has_torch() {
     export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_folder/python OMP_NUM_THREADS=1
     export HALAY_LIBRARY=$build/lib/libhalay.so.0
-    "$python" -c "import torch, sklearn, cffi" 2>err || skip "$python has not all that the example needs: $(tail -1 err)"
+    "$python" -c "import torch, sklearn, cffi" 2>err
 }
+need_torch() { has_torch || skip "$python has not all that the example needs: $(tail -1 err)"; }
 
 # Waits, at most 10 s, until a command succeeds.
 until_true() {

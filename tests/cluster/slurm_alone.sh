@@ -25,10 +25,8 @@ batch -o job.out job.sh
 alone "the shell of a batch script"
 run login srun -n1 "$rank" one # one task: nothing to find
 alone "srun -n1 without PMIx"
-if "$python" -c 'import cffi' 2>/dev/null; then
-    export PYTHONDONTWRITEBYTECODE=1 HALAY_LIBRARY=$build/lib/libhalay.so.0
-    program="import sys; sys.path.insert(0, '$source_folder/python')
-import halay; halay.init(); print(f'rank {halay.rank()} of {halay.size()}')"
+if has_torch; then
+    program="import halay.torch as hvd; hvd.init(); print(f'rank {hvd.rank()} of {hvd.size()}')"
     run login salloc -Q -N2 -n4 "$python" -c "$program"
     alone "Python in salloc's shell"
 fi

@@ -50,6 +50,5 @@ until_true gone
 pids=$(cat "$HALAY_TESTBED"/*.pid | cut -d' ' -f1)
 slurm down || fail "down: exit status $?"
 [ ! -e "$HALAY_TESTBED" ] || fail "down leaves its state"
-for pid in $pids; do
-    ! lives "$pid" || fail "process $pid is left: $(ps -o pid,stat,args -p "$pid")"
-done
+dead() { ! lives "$1"; }
+for pid in $pids; do until_true dead "$pid"; done
