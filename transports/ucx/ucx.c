@@ -26,7 +26,7 @@ static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     attr->capabilities = HALAY_CAN_LAND | HALAY_CAN_SLEEP;
     attr->message_bytes = HLY_UCX_MESSAGE;
     attr->eager_bytes = HLY_UCX_EAGER;
-    attr->piece_bytes = HLY_UCX_MESSAGE;
+    attr->piece_bytes = HLY_UCX_MESSAGE / 2; /* the header has to fit too */
     return HALAY_OK;
 }
 
