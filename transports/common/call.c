@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * call.c - calling a peer, again and again until the deadline; peers, and that they failed.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "meet.h"
+
+/* ------------------------------------------------------------------ peers */
+
+hly_meet_peer_t *hly_meet_peer_hold(hly_meet_t *m, halay_peer_id_t id)
+{
+    hly_meet_peer_t *peer;
+    for (peer = m->peers; peer; peer = peer->next) {
+        if (hly_meet_same_id(peer->id, id) && !hly_meet_peer_over(peer))
+            return peer; /* else it goes soon */
+    }
+    peer = m->ops->make(m->transport);
+    if (!peer)
+        return NULL;
+    peer->id = id;
+    peer->next = m->peers;
+    m->peers = peer;
+    return peer;
+}
+
+void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer)
+{
+    hly_meet_peer_t **at = &m->peers;
+    while (*at != peer)
+        at = &(*at)->next;
+    *at = peer->next;
+}
+
+void hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
+{
+    va_list list;
+    if (peer->state != PEER_WELL)
+        return;
+    peer->state = PEER_FAILING;
+    peer->status = status;
+    va_start(list, format);
+    vsnprintf(peer->text, sizeof(peer->text), format, list);
+    va_end(list);
+    hly_meet_call_settled(m, peer);
+    m->failing++;
+    m->attention = 1;
+}
+
+hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event)
+{
+    hly_meet_link_t *next;
+    hly_meet_peer_t *peer = m->failing ? m->peers : NULL;
+    while (peer && peer->state != PEER_FAILING)
+        peer = peer->next;
+    if (!peer)
+        return NULL;
+    peer->state = PEER_FAILED;
+    m->failing--;
+    for (hly_meet_link_t *link = m->links; link; link = next) {
+        next = link->next;
+        if (link->peer == peer)
+            hly_meet_link_free(m, link);
+    }
+    *event = (halay_event_t){
+        .kind = HALAY_EVENT_FAILED, .status = peer->status, .peer = peer->id, .text = peer->text};
+    return peer;
+}
+
+int hly_meet_peer_over(const hly_meet_peer_t *peer)
+{
+    return peer->state == PEER_FAILED && peer->refs == 0;
+}
+
+/* ------------------------------------------------------------------ calls */
+
+void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer)
+{
+    m->unsettled -= peer->calls;
+    peer->calls = 0;
+}
+
+static void call_failed(hly_meet_peer_t *peer, int error, uint64_t now)
+{
+    peer->called = 0;
+    peer->calls_ended++;
+    peer->error = error;
+    peer->pause_ns *= 2;
+    if (peer->pause_ns > HLY_MEET_PAUSE_MAX_NS)
+        peer->pause_ns = HLY_MEET_PAUSE_MAX_NS;
+    peer->again_ns = now + peer->pause_ns;
+}
+
+/*
+ * Who was kept waiting for longer than any pause was parked: the one who hung up now goes on to its
+ * next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and longer.
+ */
+void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error)
+{
+    uint64_t now = hly_meet_now_ns();
+    if (link->state == LINK_GREETED && (error == ECONNRESET || error == EPIPE))
+        error = 0; /* it hung up before it had read all */
+    if (error == 0 && link->state == LINK_GREETED && now - link->since_ns > HLY_MEET_PAUSE_MAX_NS)
+        peer->pause_ns = HLY_MEET_PAUSE_NS / 2;
+    call_failed(peer, error, now);
+}
+
+static void call(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
+{
+    struct sockaddr_storage address;
+    hly_meet_link_t *link;
+    socklen_t length = hly_meet_where_socket(&peer->where, &address);
+    if (length == 0) { /* no address was given: the peer may still call here */
+        call_failed(peer, EDESTADDRREQ, now);
+        return;
+    }
+    int fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        call_failed(peer, errno, now);
+        return;
+    }
+    if (connect(fd, (struct sockaddr *)&address, length) && errno != EINPROGRESS) {
+        int error = errno;
+        close(fd);
+        call_failed(peer, error, now);
+        return;
+    }
+    int rc = hly_meet_link_add(m, fd, LINK_CALLING, peer, &link);
+    if (rc)
+        call_failed(peer, -rc, now);
+    peer->called = rc == 0;
+    peer->called_ns = now;
+}
+
+static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
+{
+    unsigned long long ms = (now - peer->begun_ns) / 1000000;
+    /* What ended the calls before says more than one that has just begun. */
+    if (peer->called && (peer->calls_ended == 0 || now - peer->called_ns > HLY_MEET_PAUSE_MAX_NS))
+        hly_meet_peer_fail(
+            m, peer, HALAY_EPEER,
+            "%s did not answer within %llu ms: the process there is stopped or busy, "
+            "or has ended this run, or not begun it (all ranks initialize and "
+            "finalize equally often), or a firewall drops what is sent there",
+            peer->name, ms);
+    else if (peer->error == 0)
+        hly_meet_peer_fail(
+            m, peer, HALAY_EPEER,
+            "%s hung up on this rank for %llu ms: the process there has ended, or is "
+            "of another job, or of another version of Halay",
+            peer->name, ms);
+    else if (peer->error == EDESTADDRREQ)
+        hly_meet_peer_fail(m, peer, HALAY_EPEER,
+                           "its address is not known, and it did not call within %llu ms", ms);
+    else
+        hly_meet_peer_fail(m, peer, HALAY_EPEER,
+                           "%s could not be reached within %llu ms: %s; see that the process there "
+                           "runs, and that the network and its firewall let this port through "
+                           "(HALAY_INTERFACE=NAME chooses the network)",
+                           peer->name, ms, strerror(peer->error));
+}
+
+void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
+{
+    if (!peer->calls || peer->state != PEER_WELL)
+        return;
+    if (now >= peer->begun_ns + m->deadline_ns)
+        give_up(m, peer, now);
+    else if (!peer->called && now >= peer->again_ns)
+        call(m, peer, now);
+}
+
+static void call_begin(hly_meet_t *m, hly_meet_peer_t *peer, const void *address, size_t bytes)
+{
+    peer->calls = 1;
+    peer->pause_ns = HLY_MEET_PAUSE_NS / 2;
+    peer->begun_ns = peer->again_ns = hly_meet_now_ns();
+    m->unsettled++;
+    if (bytes == sizeof(peer->where))
+        memcpy(&peer->where, address, sizeof(peer->where));
+    if (bytes != 0 && bytes != sizeof(peer->where)) {
+        hly_meet_peer_fail(m, peer, HALAY_EINVAL, "its address has %zu bytes instead of %zu", bytes,
+                           sizeof(peer->where));
+        return;
+    }
+    hly_meet_where_name(&peer->where, peer->name);
+    call(m, peer, peer->begun_ns);
+}
+
+hly_meet_peer_t *hly_meet_connect(hly_meet_t *m, halay_peer_id_t id, const void *address,
+                                  size_t bytes)
+{
+    hly_meet_peer_t *peer = hly_meet_peer_hold(m, id);
+    if (!peer)
+        return NULL;
+    peer->refs++;
+    m->attention = 1;
+    if (peer->state == PEER_WELL && !peer->calls && !(m->ops->both ? peer->heard : peer->met))
+        call_begin(m, peer, address, bytes);
+    return peer;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link.c - TCP connections of our own: words go out whole, and come in whole. Nothing here decides
+ * what a word means (guest.c).
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "meet.h"
+
+/* A host that is gone without a word is noticed within 5 s. */
+static void keepalive_set(int fd)
+{
+    int one = 1, probes = 3, timeout_ms = 5000;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* Takes fd over, also on failure: 0 or a negative errno. */
+int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
+                      hly_meet_link_t **out)
+{
+    hly_meet_link_t *link = calloc(1, sizeof(*link));
+    if (!link) {
+        close(fd);
+        return -ENOMEM;
+    }
+    link->watch = WATCH_LINK;
+    link->state = state;
+    link->fd = fd;
+    link->peer = peer;
+    link->since_ns = hly_meet_now_ns();
+    link->events = state == LINK_CALLING ? EPOLLOUT : EPOLLIN;
+    keepalive_set(fd);
+    int rc = hly_meet_watch(m->slow_fd, fd, link->events, &link->watch);
+    if (rc) {
+        close(fd);
+        free(link);
+        return rc;
+    }
+    link->next = m->links;
+    m->links = link;
+    m->nguests += state == LINK_GUEST;
+    *out = link;
+    return 0;
+}
+
+/* shutdown, because a forked child may hold the socket, and the other end shall see the end. */
+void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link)
+{
+    hly_meet_link_t **at = &m->links;
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    m->nguests -= link->state == LINK_GUEST;
+    m->nparked -= link->state == LINK_PARKED;
+    if (m->slow_fd >= 0) {
+        epoll_ctl(m->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
+        shutdown(link->fd, SHUT_RDWR);
+    }
+    close(link->fd);
+    free(link);
+}
+
+hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *peer)
+{
+    for (hly_meet_link_t *link = m->links; link; link = link->next) {
+        if (link->peer == peer && link->state == LINK_OPEN)
+            return link;
+    }
+    return NULL;
+}
+
+/* At most three words: hello or answer, goodbye, seen; room for all. */
+void hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count)
+{
+    hly_meet_word_t word = {.magic = m->ops->magic,
+                            .kind = kind,
+                            .from = m->self,
+                            .to = link->peer->id,
+                            .count = count,
+                            .where = m->where};
+    memcpy(word.secret, m->secret, sizeof(word.secret));
+    assert(link->to_write + sizeof(word) <= sizeof(link->out));
+    if (kind == WORD_HELLO || kind == WORD_ANSWER) {
+        assert(link->to_write == 0);
+        word.tells = (uint32_t)m->ops->tell(m->transport, link->peer, link->out + sizeof(word));
+        assert(word.tells > 0 && word.tells <= HLY_MEET_TELLS);
+    }
+    memcpy(link->out + link->to_write, &word, sizeof(word));
+    link->to_write += sizeof(word) + word.tells;
+}
+
+int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link)
+{
+    while (link->written < link->to_write) {
+        ssize_t n = send(link->fd, link->out + link->written, link->to_write - link->written,
+                         MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            return -errno;
+        if (n < 0 && errno == EAGAIN)
+            break;
+        link->written += n > 0 ? (size_t)n : 0;
+    }
+    uint32_t events = EPOLLIN | (link->written < link->to_write ? EPOLLOUT : 0);
+    struct epoll_event event = {.events = events, .data.ptr = &link->watch};
+    if (events != link->events && epoll_ctl(m->slow_fd, EPOLL_CTL_MOD, link->fd, &event))
+        return -errno;
+    link->events = events;
+    return 0;
+}
+
+int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link)
+{
+    const uint64_t magic = m->ops->magic;
+    for (;;) {
+        hly_meet_word_t word = {0};
+        size_t whole = sizeof(word), start = link->read < 8 ? link->read : 8;
+        if (memcmp(link->in, &magic, start) != 0)
+            return -EPROTO;
+        if (link->read >= sizeof(word)) {
+            memcpy(&word, link->in, sizeof(word));
+            if (word.tells > HLY_MEET_TELLS)
+                return -EPROTO;
+            whole += word.tells;
+            if (link->read == whole)
+                return 1;
+        }
+        ssize_t n = recv(link->fd, link->in + link->read, whole - link->read, MSG_DONTWAIT);
+        if (n == 0)
+            return -ENODATA;
+        if (n < 0 && errno != EINTR)
+            return errno == EAGAIN ? 0 : -errno;
+        link->read += n > 0 ? (size_t)n : 0;
+    }
+}

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meet.h - how two processes meet, for transports between nodes; linked into each of them.
+ *
+ *   open.c     sockets and descriptors come and go
+ *   link.c     links: what is written and read on them
+ *   call.c     calling a peer, again and again until the deadline; peers
+ *   guest.c    being called; what words do
+ *   address.c  addresses, as a socket and as text
+ *
+ * Who wants to talk calls on TCP, where the other's bootstrap listens, or a socket of the
+ * transport's own. Each says the job's secret, both ids, and what its transport wants the other to
+ * know (tell). This link stays open until one of the two ends: its end without a goodbye is a
+ * death.
+ *
+ * A hello with the right secret for somebody else comes from another epoch of the same job: from a
+ * process that is in its next epoch already, or is late in its last. Which of the two cannot be
+ * told. So it is parked, without an answer, until this end closes and hangs up; then the caller
+ * tries again at once, and finds the next epoch; or it gives up by its own deadline.
+ */
+#ifndef HALAY_TRANSPORTS_COMMON_MEET_H
+#define HALAY_TRANSPORTS_COMMON_MEET_H
+
+#include <assert.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include "halay/transport.h"
+
+enum {
+    HLY_MEET_GUESTS = 64,             /* connections that have not said hello yet */
+    HLY_MEET_PARKED = 64,             /* callers for another epoch than this */
+    HLY_MEET_TELLS = (4 << 10) + 128, /* bytes that a transport tells, at most */
+    HLY_MEET_ROUNDS = 128,            /* descriptors looked at in one go */
+    HLY_MEET_TEXT = 256,
+    HLY_MEET_NAME = INET6_ADDRSTRLEN + 10
+};
+#define HLY_MEET_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
+#define HLY_MEET_PAUSE_MAX_NS UINT64_C(50000000)
+#define HLY_MEET_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
+#define HLY_MEET_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
+#define HLY_MEET_DEADLINE_NS  UINT64_C(30000000000)
+
+/*
+ * What is said on a link; little endian, as all that Halay runs on. A hello or an answer goes
+ * first, and what the transport tells follows. GOODBYE tells how many messages were sent; SEEN,
+ * that all of them have come.
+ */
+typedef struct hly_meet_word {
+    uint64_t magic; /* the transport's own */
+    uint32_t kind, tells;
+    halay_peer_id_t from, to;
+    uint8_t secret[16];
+    uint64_t count;
+    halay_address_t where; /* where who says it listens */
+    uint8_t zero[4];
+} hly_meet_word_t;
+_Static_assert(sizeof(hly_meet_word_t) == 96, "a word is the same on all machines");
+
+enum { WORD_HELLO = 1, WORD_ANSWER, WORD_GOODBYE, WORD_SEEN };
+
+/* What epoll's data points to: the first member of its object. */
+typedef enum hly_meet_watch { WATCH_LISTEN = 1, WATCH_TIMER, WATCH_LINK } hly_meet_watch_t;
+
+enum { LINK_CALLING /* TCP connects */, LINK_GREETED, LINK_GUEST, LINK_PARKED, LINK_OPEN };
+
+/* WELL until something is wrong; FAILING: known, not told; FAILED: told. */
+enum { PEER_WELL, PEER_FAILING, PEER_FAILED };
+
+/* What all transports know of a peer: the first member of theirs. A peer that has failed, was told
+ * and to which no way leads goes soon; then one with the same id starts anew. */
+typedef struct hly_meet_peer {
+    halay_peer_id_t id;
+    int state, status;
+    int refs;                        /* ways to it */
+    int met;                         /* what it tells has come */
+    int heard;                       /* it has answered: it knows what this end tells */
+    int calls;                       /* this end calls it */
+    int called;                      /* and a link is under way or open */
+    int calls_ended;                 /* without an answer */
+    int error;                       /* errno of the last try; 0: it hung up before it answered */
+    int said_goodbye, goodbye, seen; /* by this end; by the peer; it has seen all of ours */
+    uint64_t goodbye_count, goodbye_ns;
+    uint64_t begun_ns, called_ns, again_ns, pause_ns;
+    halay_address_t where;
+    char name[HLY_MEET_NAME];
+    char text[HLY_MEET_TEXT];
+    struct hly_meet_peer *next;
+} hly_meet_peer_t;
+
+typedef struct hly_meet_link {
+    hly_meet_watch_t watch;
+    int state, fd;
+    uint32_t events;       /* what epoll watches for */
+    hly_meet_peer_t *peer; /* NULL: a guest, or parked */
+    uint64_t since_ns;
+    size_t read, written, to_write;
+    uint8_t in[sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
+    uint8_t out[3 * sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
+    struct hly_meet_link *next;
+} hly_meet_link_t;
+
+/* What a transport does. t: the transport. */
+typedef struct hly_meet_ops {
+    const char *name;
+    uint64_t magic;
+    int both; /* one who was called calls too: it is to hear an answer */
+    /* A peer of its own, all 0. NULL: there is no room; who calls is turned away. */
+    hly_meet_peer_t *(*make)(halay_transport_t *t);
+    /* Writes what this peer is to know, at most HLY_MEET_TELLS bytes. Returns how many. */
+    size_t (*tell)(halay_transport_t *t, hly_meet_peer_t *peer, uint8_t *tells);
+    /* What the peer tells has come, for the first time; the transport judges it, and may fail it.
+     */
+    void (*meet)(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_t *tells, size_t bytes);
+} hly_meet_ops_t;
+
+enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 }; /* is said once */
+
+typedef struct hly_meet {
+    const hly_meet_ops_t *ops;
+    halay_transport_t *transport;
+    hly_meet_peer_t *peers;
+    hly_meet_link_t *links;
+    int nguests, nparked, failing;
+    int unsettled; /* peers that are called */
+    int closing;   /* who calls is turned away */
+    int attention; /* something is to be looked at soon */
+    int error;     /* for poll to return, once */
+    uint64_t timer_ns;
+    hly_meet_watch_t listen_watch, timer_watch;
+    int listen_shared; /* listen_fd is the bootstrap's, and stays open */
+    /* epoll_fd: what arm gives: slow_fd, and the transport's own. */
+    int listen_fd, timer_fd, slow_fd, epoll_fd;
+    halay_address_t where;
+    char name[HLY_MEET_NAME];
+    pid_t pid; /* who opened it; anyone else is a forked child */
+    halay_peer_id_t self;
+    uint8_t secret[16];
+    uint64_t deadline_ns;
+    unsigned warned;
+    halay_log_fn log;
+    void *log_arg;
+} hly_meet_t;
+
+/* open.c */
+uint64_t hly_meet_now_ns(void);
+/* Puts the transport's name before it. */
+void hly_meet_log(const hly_meet_t *m, int level, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* m is all 0. where: it is to listen there if the bootstrap does not listen for it. */
+void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *t,
+                   const halay_transport_params_t *params, const halay_address_t *where);
+/* own_fd: wakes a sleeper, too. HALAY_OK, or an error, which has been told. */
+int hly_meet_open(hly_meet_t *m, int own_fd);
+/* This process's address, as the contract wants it. */
+int hly_meet_address(const hly_meet_t *m, void *address, size_t *bytes);
+/* m->error, once. */
+int hly_meet_error_take(hly_meet_t *m);
+/* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
+void hly_meet_close(hly_meet_t *m);
+
+/* link.c; 0 or a negative errno */
+int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watch);
+int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
+                      hly_meet_link_t **link);
+void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link);
+void hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count);
+int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link);
+/* 1: a whole word is in link->in; 0: not yet; a negative errno, -ENODATA at the end. */
+int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link);
+hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *peer);
+
+/* call.c */
+/* Finds it or makes it. NULL: no room. */
+hly_meet_peer_t *hly_meet_peer_hold(hly_meet_t *m, halay_peer_id_t id);
+/* It goes out of the list; its memory is the transport's. */
+void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer);
+void hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+/* Makes the event of a failure that is to be told now, and ends the peer's links. NULL: none. */
+hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event);
+/* It has failed, all know, and nobody holds it. */
+int hly_meet_peer_over(const hly_meet_peer_t *peer);
+/* A way to it, for connect: it is called, if it has not been met. NULL: no room. address may be
+ * empty where the peer calls first. */
+hly_meet_peer_t *hly_meet_connect(hly_meet_t *m, halay_peer_id_t id, const void *address,
+                                  size_t bytes);
+void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now);
+void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error);
+void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer);
+
+/* guest.c */
+/* The slow path: sockets, guests, calls. */
+void hly_meet_attend(hly_meet_t *m, uint64_t now);
+/* Before sleep: when attend has something to do that no descriptor tells. */
+int hly_meet_timer_set(hly_meet_t *m);
+
+/* address.c */
+int hly_meet_same_id(halay_peer_id_t a, halay_peer_id_t b);
+/* 0: no address. */
+socklen_t hly_meet_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
+int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t *where);
+void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
+
+#endif
