@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "transport_body.h"
 
@@ -28,43 +27,6 @@ static int device_count(void)
     if (folder)
         closedir(folder);
     return n;
-}
-
-static int on_poll(halay_transport_t *t, int kind)
-{
-    halay_event_t event;
-    return halay_transport_v2_verbs.poll(t, &event, 1) == 1 && event.kind == kind;
-}
-
-/* One end outlives 40 others, of which it can hold 16: the place of one that left is used again. */
-static int run_places(void)
-{
-    const halay_transport_ops_t *ops = &halay_transport_v2_verbs;
-    halay_transport_params_t params = {.size = sizeof(params), .deadline_ns = 10000000000};
-    halay_transport_t *stays, *leaves;
-    halay_ep_t *ep;
-    uint8_t address[64];
-    int bad = ops->open(&params, &stays);
-    for (uint64_t i = 1; i <= 40 && !bad; i++) {
-        size_t bytes = sizeof(address);
-        time_t until = time(NULL) + 20;
-        params.self.lo = i;
-        bad = ops->open(&params, &leaves) || ops->address(leaves, address, &bytes) ||
-              ops->connect(stays, params.self, address, bytes, &ep);
-        while (!bad && ops->send(stays, ep, 0, "x", 1, NULL, 0, 0) == HALAY_EAGAIN)
-            bad = on_poll(stays, HALAY_EVENT_FAILED) || on_poll(leaves, HALAY_EVENT_FAILED) ||
-                  time(NULL) > until;
-        while (!bad && !on_poll(leaves, HALAY_EVENT_MESSAGE))
-            bad = time(NULL) > until;
-        ops->close(leaves);
-        while (!bad && !on_poll(stays, HALAY_EVENT_FAILED))
-            bad = time(NULL) > until;
-        ops->disconnect(stays, ep);
-        printf("%s", bad ? "FAIL places\n" : "");
-    }
-    ops->close(stays);
-    printf("%s", bad ? "" : "ok   places\n");
-    return bad != 0;
 }
 
 int main(int argc, char **argv)
@@ -85,5 +47,5 @@ int main(int argc, char **argv)
         if (argc < 3 || !strcmp(argv[2], cases[i]))
             bad += transport_body_run(&body, cases[i]) != 0;
     }
-    return bad + run_places() > 0;
+    return bad > 0;
 }

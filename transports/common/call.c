@@ -37,11 +37,11 @@ void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer)
     *at = peer->next;
 }
 
-void hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
+int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
 {
     va_list list;
     if (peer->state != PEER_WELL)
-        return;
+        return status;
     peer->state = PEER_FAILING;
     peer->status = status;
     va_start(list, format);
@@ -50,6 +50,7 @@ void hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const 
     hly_meet_call_settled(m, peer);
     m->failing++;
     m->attention = 1;
+    return status;
 }
 
 hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event)
@@ -192,15 +193,24 @@ static void call_begin(hly_meet_t *m, hly_meet_peer_t *peer, const void *address
     call(m, peer, peer->begun_ns);
 }
 
-hly_meet_peer_t *hly_meet_connect(hly_meet_t *m, halay_peer_id_t id, const void *address,
-                                  size_t bytes)
+int hly_meet_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
+                     halay_ep_t **ep)
 {
+    hly_meet_t *m = (hly_meet_t *)t;
     hly_meet_peer_t *peer = hly_meet_peer_hold(m, id);
     if (!peer)
-        return NULL;
+        return HALAY_ENOMEM;
     peer->refs++;
     m->attention = 1;
     if (peer->state == PEER_WELL && !peer->calls && !(m->ops->both ? peer->heard : peer->met))
         call_begin(m, peer, address, bytes);
-    return peer;
+    *ep = (halay_ep_t *)peer;
+    return HALAY_OK;
+}
+
+void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep)
+{
+    if (ep)
+        ((hly_meet_peer_t *)ep)->refs--;
+    ((hly_meet_t *)t)->attention = 1;
 }

@@ -111,9 +111,9 @@ static void met(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *wor
     hly_meet_peer_t *peer = link->peer;
     if (!peer->met && peer->state == PEER_WELL) {
         peer->met = 1;
-        m->attention = 1;
         m->ops->meet(m->transport, peer, link->in + sizeof(*word), word->tells);
     }
+    m->attention = 1; /* who could not send yet tries again before it sleeps */
     if (peer->heard || !m->ops->both)
         hly_meet_call_settled(m, peer);
 }

@@ -25,6 +25,12 @@ static void keepalive_set(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
+int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watch)
+{
+    struct epoll_event event = {.events = events, .data.ptr = watch};
+    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
+}
+
 /* Takes fd over, also on failure: 0 or a negative errno. */
 int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
                       hly_meet_link_t **out)

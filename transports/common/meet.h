@@ -148,13 +148,14 @@ uint64_t hly_meet_now_ns(void);
 /* Puts the transport's name before it. */
 void hly_meet_log(const hly_meet_t *m, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* Says an error, and returns rc. */
+int hly_meet_error(const hly_meet_t *m, int rc, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* m is all 0. where: it is to listen there if the bootstrap does not listen for it. */
 void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *t,
                    const halay_transport_params_t *params, const halay_address_t *where);
 /* own_fd: wakes a sleeper, too. HALAY_OK, or an error, which has been told. */
 int hly_meet_open(hly_meet_t *m, int own_fd);
-/* This process's address, as the contract wants it. */
-int hly_meet_address(const hly_meet_t *m, void *address, size_t *bytes);
 /* m->error, once. */
 int hly_meet_error_take(hly_meet_t *m);
 /* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
@@ -171,21 +172,28 @@ int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link);
 int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link);
 hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *peer);
 
+/*
+ * Members of the table as they are: a transport's first member is a hly_meet_t, a way is a peer,
+ * whose first member is a hly_meet_peer_t.
+ */
+int hly_meet_address(const halay_transport_t *t, void *address, size_t *bytes);
+/* The address may be left out where the peer calls first, or is known already. */
+int hly_meet_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
+                     halay_ep_t **ep);
+void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep);
+
 /* call.c */
 /* Finds it or makes it. NULL: no room. */
 hly_meet_peer_t *hly_meet_peer_hold(hly_meet_t *m, halay_peer_id_t id);
 /* It goes out of the list; its memory is the transport's. */
 void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer);
-void hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
+/* Returns status. */
+int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 /* Makes the event of a failure that is to be told now, and ends the peer's links. NULL: none. */
 hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event);
 /* It has failed, all know, and nobody holds it. */
 int hly_meet_peer_over(const hly_meet_peer_t *peer);
-/* A way to it, for connect: it is called, if it has not been met. NULL: no room. address may be
- * empty where the peer calls first. */
-hly_meet_peer_t *hly_meet_connect(hly_meet_t *m, halay_peer_id_t id, const void *address,
-                                  size_t bytes);
 void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now);
 void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error);
 void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer);

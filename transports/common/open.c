@@ -21,17 +21,30 @@ uint64_t hly_meet_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
-void hly_meet_log(const hly_meet_t *m, int level, const char *format, ...)
+static void say(const hly_meet_t *m, int level, const char *format, va_list list)
 {
     char text[512];
-    va_list list;
-    if (!m->log)
-        return;
     int n = snprintf(text, sizeof(text), "%s: ", m->ops->name);
-    va_start(list, format);
     vsnprintf(text + n, sizeof(text) - (size_t)n, format, list);
+    if (m->log)
+        m->log(m->log_arg, level, text);
+}
+
+void hly_meet_log(const hly_meet_t *m, int level, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(m, level, format, list);
     va_end(list);
-    m->log(m->log_arg, level, text);
+}
+
+int hly_meet_error(const hly_meet_t *m, int rc, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    say(m, 0, format, list);
+    va_end(list);
+    return rc;
 }
 
 void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *t,
@@ -112,8 +125,9 @@ int hly_meet_open(hly_meet_t *m, int own_fd)
     return rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? HALAY_ENOMEM : HALAY_ETRANSPORT;
 }
 
-int hly_meet_address(const hly_meet_t *m, void *address, size_t *bytes)
+int hly_meet_address(const halay_transport_t *t, void *address, size_t *bytes)
 {
+    const hly_meet_t *m = (const hly_meet_t *)t;
     if (*bytes < sizeof(m->where))
         return HALAY_EINVAL;
     memcpy(address, &m->where, sizeof(m->where));

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# A spike: RDMA writes over a queue pair, on libibverbs (Debian: libibverbs-dev, rdma-core).
+# A spike: RDMA writes over a queue pair, on libibverbs.
 find_package(PkgConfig QUIET)
-if(PKG_CONFIG_FOUND)
-  pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
-endif()
+pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 if(IBVERBS_FOUND)
   halay_plugin(transport verbs verbs/verbs.c)
   target_link_libraries(halay_transport_verbs PUBLIC halay_meet PkgConfig::IBVERBS)
