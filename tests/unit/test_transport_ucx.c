@@ -290,7 +290,7 @@ static void strangers(void)
 {
     rank_t a = {0}, b = {0};
     halay_event_t event;
-    uint64_t said[16] = {UINT64_C(0x3258435559414c48), 1 | UINT64_C(200) << 32};
+    uint64_t said[16] = {UINT64_C(0x3358435559414c48), 1 | UINT64_C(200) << 32};
     int fd[70];
     rank_open(&a, 1, 20000 * MS);
     fd[0] = stranger_connect(&a);

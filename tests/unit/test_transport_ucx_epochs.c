@@ -172,8 +172,8 @@ void epochs(void)
 static int hello_say(const rank_t *rank, const char *secret)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = rank->address.port};
-    uint8_t hello[104 + 8] = {0};
-    const uint64_t magic = UINT64_C(0x3258435559414c48);
+    uint8_t hello[96 + 8] = {0};
+    const uint64_t magic = UINT64_C(0x3358435559414c48);
     const uint32_t kind = 1, address_bytes = 8;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     memcpy(hello, &magic, 8);

@@ -4,37 +4,13 @@
  * its descriptors and memory go, and does not touch UCX, whose connections are its parent's.
  */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "ucx.h"
-
-uint64_t hly_ucx_now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
-void hly_ucx_log(const halay_transport_t *t, int level, const char *format, ...)
-{
-    char text[512];
-    va_list list;
-    if (!t->log)
-        return;
-    va_start(list, format);
-    vsnprintf(text, sizeof(text), format, list);
-    va_end(list);
-    t->log(t->log_arg, level, text);
-}
 
 /* An untagged message has come. */
 static ucs_status_t on_message(void *arg, const void *header, size_t header_bytes, void *data,
@@ -50,20 +26,20 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
         bytes -= sizeof(token);
     }
     if (!peer || bytes > HLY_UCX_MESSAGE) {
-        if (!t->closing && !(t->warned & WARNED_MESSAGE))
-            hly_ucx_log(t, 1,
-                        "ucx: a message of %zu bytes of an unknown sender was thrown away; this is "
-                        "said once",
-                        bytes);
-        t->warned |= WARNED_MESSAGE;
+        if (!t->meet.closing && !(t->warned & 1))
+            hly_meet_log(&t->meet, 1,
+                         "a message of %zu bytes of an unknown sender was thrown away; this is "
+                         "said once",
+                         bytes);
+        t->warned |= 1;
         return UCS_OK;
     }
     peer->came++;
-    t->attention |= peer->goodbye;
-    if (!t->closing)
+    t->meet.attention |= peer->base.goodbye;
+    if (!t->meet.closing)
         hly_ucx_event_add(t,
                           &(halay_event_t){.kind = HALAY_EVENT_MESSAGE,
-                                           .peer = peer->id,
+                                           .peer = peer->base.id,
                                            .data = bytes ? (uint8_t *)data + sizeof(token) : NULL,
                                            .bytes = bytes});
     return UCS_OK;
@@ -88,7 +64,7 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
                               .address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
     ucp_config_t *config;
     *what = "ucp_config_read";
-    ucs_status_t status = hly_ucx_settings_read(&t->where, &config);
+    ucs_status_t status = hly_ucx_settings_read(&t->meet.where, &config);
     if (status != UCS_OK)
         return status;
     *what = "ucp_init";
@@ -113,51 +89,6 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
     return attr.address_length <= HLY_UCX_ADDRESS ? UCS_OK : UCS_ERR_EXCEEDS_LIMIT;
 }
 
-/* A socket of our own, where the bootstrap has none: for the processes of this host. */
-static int listen_open(halay_transport_t *t, const char **what)
-{
-    struct sockaddr_storage address;
-    socklen_t length = hly_ucx_where_socket(&t->where, &address);
-    *what = "socket";
-    t->listen_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (t->listen_fd < 0)
-        return -errno;
-    *what = "bind";
-    if (bind(t->listen_fd, (struct sockaddr *)&address, length))
-        return -errno;
-    *what = "listen";
-    if (listen(t->listen_fd, SOMAXCONN))
-        return -errno;
-    *what = "getsockname";
-    length = sizeof(address);
-    if (getsockname(t->listen_fd, (struct sockaddr *)&address, &length))
-        return -errno;
-    return hly_ucx_where_from(&address, &t->where);
-}
-
-/* Each step says what it was, for the message. */
-static int descriptors_open(halay_transport_t *t, const char **what)
-{
-    *what = "epoll_create1";
-    if ((t->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) < 0 ||
-        (t->slow_fd = epoll_create1(EPOLL_CLOEXEC)) < 0)
-        return -errno;
-    *what = "timerfd_create";
-    if ((t->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK)) < 0)
-        return -errno;
-    int rc = t->listen_shared ? 0 : listen_open(t, what);
-    if (rc)
-        return rc;
-    hly_ucx_where_name(&t->where, t->name);
-    *what = "epoll_ctl";
-    rc = hly_ucx_watch_add(t->slow_fd, t->listen_fd, EPOLLIN, &t->listen_watch);
-    if (rc == 0)
-        rc = hly_ucx_watch_add(t->slow_fd, t->timer_fd, EPOLLIN, &t->timer_watch);
-    if (rc == 0)
-        rc = hly_ucx_watch_add(t->epoll_fd, t->slow_fd, EPOLLIN, NULL);
-    return rc ? rc : hly_ucx_watch_add(t->epoll_fd, t->worker_fd, EPOLLIN, NULL);
-}
-
 static int pools_make(halay_transport_t *t)
 {
     const size_t room = HLY_UCX_TOKEN + HLY_UCX_MESSAGE;
@@ -180,27 +111,12 @@ static int pools_make(halay_transport_t *t)
     return HALAY_OK;
 }
 
-static void close_one(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 /* Our own memory and descriptors; UCX is gone already, or is a parent's. */
 static void let_go(halay_transport_t *t)
 {
-    close_one(t->slow_fd);
-    t->slow_fd = -1; /* from here on nothing is taken out or shut down: a parent may share it */
-    while (t->links)
-        hly_ucx_link_free(t, t->links);
-    for (hly_ucx_peer_t *peer; (peer = t->peers) != NULL; free(peer))
-        t->peers = peer->next;
-    for (halay_ep_t *ep; (ep = t->ways) != NULL; free(ep))
-        t->ways = ep->next;
-    close_one(t->epoll_fd);
-    if (!t->listen_shared)
-        close_one(t->listen_fd);
-    close_one(t->timer_fd);
+    hly_meet_close(&t->meet);
+    for (hly_ucx_peer_t *peer; (peer = hly_ucx_first(t)) != NULL; free(peer))
+        hly_meet_peer_forget(&t->meet, &peer->base);
     free(t->by_index);
     free(t->waiting);
     free(t->arena);
@@ -220,42 +136,27 @@ static void worker_close(halay_transport_t *t)
         ucp_cleanup(t->context);
 }
 
-static void params_take(halay_transport_t *t, const halay_transport_params_t *params)
-{
-    t->slow_fd = t->epoll_fd = t->listen_fd = t->timer_fd = t->worker_fd = -1;
-    t->listen_watch = WATCH_LISTEN;
-    t->timer_watch = WATCH_TIMER;
-    t->pid = getpid();
-    t->self = params->self;
-    memcpy(t->secret, params->secret, sizeof(t->secret));
-    t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_UCX_DEADLINE_NS;
-    if (t->deadline_ns > INT64_MAX / 2)
-        t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
-    t->listen_shared = params->listen_address.family != 0;
-    if (t->listen_shared) {
-        t->listen_fd = params->listen_fd;
-        t->where = params->listen_address;
-    } else {
-        t->where = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
-    }
-    t->log = params->log;
-    t->log_arg = params->log_arg;
-}
-
 /* It has none. */
 static int options_read(const halay_transport_t *t, const char *options)
 {
     if (!options || !*options)
         return HALAY_OK;
-    hly_ucx_log(t, 0,
-                "ucx: the transport option '%s' is not understood: ucx has none; its settings are "
-                "UCX's variables (ucx_info -c), and HALAY_INTERFACE chooses the network",
-                options);
+    hly_meet_log(&t->meet, 0,
+                 "the transport option '%s' is not understood: ucx has none; its settings are "
+                 "UCX's variables (ucx_info -c), and HALAY_INTERFACE chooses the network",
+                 options);
     return HALAY_EINVAL;
 }
 
 int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out)
 {
+    static const hly_meet_ops_t ops = {.name = "ucx",
+                                       .magic = HLY_UCX_MAGIC,
+                                       .make = hly_ucx_peer_make,
+                                       .tell = hly_ucx_peer_tell,
+                                       .meet = hly_ucx_peer_meet};
+    /* Where the bootstrap does not listen: for the processes of this host. */
+    const halay_address_t where = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     const char *what = "memory";
     if (!params || params->size < sizeof(*params) || !out)
         return HALAY_EINVAL;
@@ -264,7 +165,8 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)
         return HALAY_ENOMEM;
-    params_take(t, params);
+    t->worker_fd = -1;
+    hly_meet_init(&t->meet, &ops, t, params, &where);
     hly_ucx_signals_restore();
     int rc = options_read(t, params->options);
     if (rc == 0)
@@ -273,20 +175,16 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
         goto undo;
     ucs_status_t status = worker_open(t, &what);
     if (status != UCS_OK) {
-        hly_ucx_log(t, 0,
-                    "ucx: cannot open: %s: %s; see what 'ucx_info -d' shows, and the UCX_* "
-                    "variables, if any are set",
-                    what, ucs_status_string(status));
+        hly_meet_log(&t->meet, 0,
+                     "cannot open: %s: %s; see what 'ucx_info -d' shows, and the UCX_* "
+                     "variables, if any are set",
+                     what, ucs_status_string(status));
         rc = status == UCS_ERR_NO_MEMORY ? HALAY_ENOMEM : HALAY_ETRANSPORT;
         goto undo;
     }
-    rc = descriptors_open(t, &what);
-    if (rc) {
-        hly_ucx_log(t, 0, "ucx: cannot listen: %s: %s; check the limit on open files (ulimit -n)",
-                    what, strerror(-rc));
-        rc = rc == -EMFILE || rc == -ENFILE || rc == -ENOMEM ? HALAY_ENOMEM : HALAY_ETRANSPORT;
+    rc = hly_meet_open(&t->meet, t->worker_fd);
+    if (rc)
         goto undo;
-    }
     *out = t;
     return HALAY_OK;
 undo:
@@ -301,32 +199,32 @@ undo:
 static int goodbyes_say(halay_transport_t *t)
 {
     int pending = 0;
-    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
-        hly_ucx_link_t *link = hly_ucx_link_of(t, peer);
-        if (peer->state != PEER_WELL || !peer->met || !link)
+    for (hly_ucx_peer_t *peer = hly_ucx_first(t); peer; peer = hly_ucx_next(peer)) {
+        hly_meet_link_t *link = hly_meet_link_of(&t->meet, &peer->base);
+        if (peer->base.state != PEER_WELL || !peer->base.met || !link)
             continue;
-        if (!peer->said_goodbye && peer->under_way == 0) {
-            peer->said_goodbye = 1;
-            hly_ucx_link_say(t, link, WORD_GOODBYE, peer->sent);
-            hly_ucx_link_write(t, link); /* if it fails, nobody is there */
+        if (!peer->base.said_goodbye && peer->under_way == 0) {
+            peer->base.said_goodbye = 1;
+            hly_meet_link_say(&t->meet, link, WORD_GOODBYE, peer->sent);
+            hly_meet_link_write(&t->meet, link); /* if it fails, nobody is there */
         }
-        pending += !peer->said_goodbye || (!peer->seen && peer->sent > 0);
+        pending += !peer->base.said_goodbye || (!peer->base.seen && peer->sent > 0);
     }
     return pending;
 }
 
 static void farewell(halay_transport_t *t, uint64_t until)
 {
-    t->closing = 1;
+    t->meet.closing = 1;
     /* Who calls from now on waits in the socket's queue, for the next epoch. */
-    epoll_ctl(t->slow_fd, EPOLL_CTL_DEL, t->listen_fd, NULL);
+    epoll_ctl(t->meet.slow_fd, EPOLL_CTL_DEL, t->meet.listen_fd, NULL);
     for (;;) {
         unsigned progress = ucp_worker_progress(t->worker);
-        struct pollfd nap = {.fd = t->slow_fd, .events = POLLIN};
+        struct pollfd nap = {.fd = t->meet.slow_fd, .events = POLLIN};
         t->first = t->last = t->arena_bytes = 0;
         hly_ucx_attend(t);
         t->first = t->last = t->arena_bytes = 0;
-        if (goodbyes_say(t) == 0 || hly_ucx_now_ns() >= until)
+        if (goodbyes_say(t) == 0 || hly_meet_now_ns() >= until)
             return;
         if (progress == 0)
             poll(&nap, 1, 1);
@@ -341,27 +239,27 @@ static void worker_quiet(halay_transport_t *t, uint64_t until)
         if (landing->state == LANDING_POSTED)
             ucp_request_cancel(t->worker, landing->request);
     }
-    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next)
+    for (hly_ucx_peer_t *peer = hly_ucx_first(t); peer; peer = hly_ucx_next(peer))
         hly_ucx_ep_close(t, peer);
     do {
         ucp_worker_progress(t->worker);
         hly_ucx_strays_drop(t);
         t->first = t->last = t->arena_bytes = 0;
-    } while (t->closes > 0 && hly_ucx_now_ns() < until);
+    } while (t->closes > 0 && hly_meet_now_ns() < until);
     if (t->closes > 0)
-        hly_ucx_log(t, 1, "ucx: %d connections could not be closed within 1 s", t->closes);
+        hly_meet_log(&t->meet, 1, "%d connections could not be closed within 1 s", t->closes);
 }
 
 void hly_ucx_close(halay_transport_t *t)
 {
     if (!t)
         return;
-    if (getpid() == t->pid) {
-        uint64_t until = hly_ucx_now_ns() + HLY_UCX_CLOSE_NS;
+    if (getpid() == t->meet.pid) {
+        uint64_t until = hly_meet_now_ns() + HLY_MEET_CLOSE_NS;
         farewell(t, until);
-        while (t->links)
-            hly_ucx_link_free(t, t->links);
-        worker_quiet(t, until + HLY_UCX_CLOSE_NS / 4);
+        while (t->meet.links)
+            hly_meet_link_free(&t->meet, t->meet.links);
+        worker_quiet(t, until + HLY_MEET_CLOSE_NS / 4);
         worker_close(t);
     }
     let_go(t);

@@ -1,20 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * peer.c - peers, and the events that wait to be polled. A peer's record stays until its failure
- * has been told and no way leads to it any more; then one with the same id starts anew.
+ * peer.c - peers, and the events that wait to be polled.
  */
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "ucx.h"
-
-int hly_ucx_same_id(halay_peer_id_t a, halay_peer_id_t b)
-{
-    return a.hi == b.hi && a.lo == b.lo;
-}
 
 /* ------------------------------------------------------------------ events */
 
@@ -46,9 +39,9 @@ hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *
     t->arena_bytes += bytes;
     return waiting;
 full:
-    hly_ucx_log(t, 0, "ucx: no memory for what arrived, %zu bytes; raise the limit on memory",
-                event->bytes);
-    t->error = HALAY_ENOMEM;
+    hly_meet_log(&t->meet, 0, "no memory for what arrived, %zu bytes; raise the limit on memory",
+                 event->bytes);
+    t->meet.error = HALAY_ENOMEM;
     return NULL;
 }
 
@@ -82,36 +75,20 @@ hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token)
     return t->by_index[i];
 }
 
-/* Finds or makes it; does not count the caller. */
-int hly_ucx_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_ucx_peer_t **out)
+hly_meet_peer_t *hly_ucx_peer_make(halay_transport_t *t)
 {
-    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
-        if (!hly_ucx_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
-            continue; /* told and held by nobody: it goes soon, a new one starts anew */
-        *out = peer;
-        return 0;
-    }
     hly_ucx_peer_t *peer = calloc(1, sizeof(*peer));
-    if (!peer)
-        return -ENOMEM;
-    if (index_take(t, peer)) {
+    if (peer && index_take(t, peer)) {
         free(peer);
-        return -ENOMEM;
+        peer = NULL;
     }
-    peer->id = id;
-    peer->next = t->peers;
-    t->peers = peer;
-    *out = peer;
-    return 0;
+    return peer ? &peer->base : NULL;
 }
 
 void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer)
 {
-    hly_ucx_peer_t **at = &t->peers;
     assert(!peer->ucp && peer->under_way == 0);
-    while (*at != peer)
-        at = &(*at)->next;
-    *at = peer->next;
+    hly_meet_peer_forget(&t->meet, &peer->base);
     t->by_index[peer->index] = NULL;
     free(peer);
 }
@@ -120,62 +97,49 @@ void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t
 {
     if (peer->broken == UCS_OK)
         peer->broken = status;
-    t->attention = 1;
+    t->meet.attention = 1;
 }
 
 static void on_error(void *arg, ucp_ep_h ep, ucs_status_t status)
 {
     halay_transport_t *t = arg;
-    for (hly_ucx_peer_t *peer = t->peers; peer; peer = peer->next) {
+    for (hly_ucx_peer_t *peer = hly_ucx_first(t); peer; peer = hly_ucx_next(peer)) {
         if (peer->ucp == ep)
             hly_ucx_peer_break(t, peer, status);
     }
 }
 
-void hly_ucx_peer_meet(halay_transport_t *t, hly_ucx_peer_t *peer, const void *address,
-                       uint64_t token)
+size_t hly_ucx_peer_tell(halay_transport_t *t, hly_meet_peer_t *peer, uint8_t *tells)
 {
-    if (peer->met || peer->state != PEER_WELL)
-        return; /* both called at once: the first link has done it */
+    memcpy(tells, &((hly_ucx_peer_t *)peer)->token, HLY_UCX_TOKEN);
+    memcpy(tells + HLY_UCX_TOKEN, t->worker_address, t->worker_address_bytes);
+    return HLY_UCX_TOKEN + t->worker_address_bytes;
+}
+
+void hly_ucx_peer_meet(halay_transport_t *t, hly_meet_peer_t *base, const uint8_t *tells,
+                       size_t bytes)
+{
+    hly_ucx_peer_t *peer = (hly_ucx_peer_t *)base;
+    if (bytes <= HLY_UCX_TOKEN) {
+        hly_meet_peer_fail(&t->meet, base, HALAY_ETRANSPORT, "%s tells no UCX address", base->name);
+        return;
+    }
     ucp_ep_params_t params = {.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE |
                                             UCP_EP_PARAM_FIELD_ERR_HANDLER,
-                              .address = address,
+                              .address = (const void *)(tells + HLY_UCX_TOKEN),
                               .err_mode = UCP_ERR_HANDLING_MODE_PEER,
                               .err_handler = {on_error, t}};
     ucs_status_t status = ucp_ep_create(t->worker, &params, &peer->ucp);
     if (status != UCS_OK) {
         peer->ucp = NULL;
-        hly_ucx_peer_fail(t, peer, HALAY_ETRANSPORT,
-                          "UCX finds no way to %s: %s; see what networks both have (ucx_info -d), "
-                          "and UCX_TLS and UCX_NET_DEVICES, if they are set",
-                          peer->name, ucs_status_string(status));
+        hly_meet_peer_fail(&t->meet, &peer->base, HALAY_ETRANSPORT,
+                           "UCX finds no way to %s: %s; see what networks both have (ucx_info -d), "
+                           "and UCX_TLS and UCX_NET_DEVICES, if they are set",
+                           peer->base.name, ucs_status_string(status));
         return;
     }
-    peer->its_token = token;
-    peer->met = 1;
-    if (peer->calls)
-        t->unsettled--;
-    peer->calls = 0;
-    t->attention = 1;
-}
-
-void hly_ucx_peer_fail(halay_transport_t *t, hly_ucx_peer_t *peer, int status, const char *format,
-                       ...)
-{
-    va_list list;
-    if (peer->state != PEER_WELL)
-        return;
-    peer->state = PEER_FAILING;
-    peer->status = status;
-    va_start(list, format);
-    vsnprintf(peer->text, sizeof(peer->text), format, list);
-    va_end(list);
-    if (peer->calls)
-        t->unsettled--;
-    peer->calls = 0;
-    t->failing++;
-    t->attention = 1;
+    memcpy(&peer->its_token, tells, HLY_UCX_TOKEN);
 }
 
 static void on_closed(void *request, ucs_status_t status, void *arg)

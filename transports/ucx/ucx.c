@@ -30,15 +30,6 @@ static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     return HALAY_OK;
 }
 
-static int ucx_address(const halay_transport_t *t, void *address, size_t *bytes)
-{
-    if (!bytes || *bytes < sizeof(t->where))
-        return HALAY_EINVAL;
-    memcpy(address, &t->where, sizeof(t->where));
-    *bytes = sizeof(t->where);
-    return HALAY_OK;
-}
-
 static int ucx_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
 {
     (void)t, (void)address, (void)bytes, (void)mem;
@@ -65,55 +56,6 @@ static int ucx_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, si
     return HALAY_EUNSUPPORTED;
 }
 
-/* ------------------------------------------------------------------ ways */
-
-/* The address may be left out where the peer is known already. */
-static int ucx_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
-                       halay_ep_t **out)
-{
-    halay_ep_t *ep = calloc(1, sizeof(*ep));
-    if (!ep || hly_ucx_peer_hold(t, id, &ep->peer)) {
-        free(ep);
-        return HALAY_ENOMEM;
-    }
-    hly_ucx_peer_t *peer = ep->peer;
-    if (peer->state == PEER_WELL && !peer->met && !peer->calls) {
-        peer->calls = 1;
-        peer->pause_ns = HLY_UCX_PAUSE_NS / 2;
-        peer->begun_ns = peer->again_ns = hly_ucx_now_ns();
-        t->unsettled++;
-        if (bytes == sizeof(peer->where))
-            memcpy(&peer->where, address, sizeof(peer->where));
-        if (bytes != 0 && bytes != sizeof(peer->where)) {
-            hly_ucx_peer_fail(t, peer, HALAY_EINVAL, "its address has %zu bytes instead of %zu",
-                              bytes, sizeof(peer->where));
-        } else {
-            hly_ucx_where_name(&peer->where, peer->name);
-            hly_ucx_call(t, peer, peer->begun_ns);
-        }
-    }
-    peer->refs++;
-    ep->next = t->ways;
-    t->ways = ep;
-    t->attention = 1;
-    *out = ep;
-    return HALAY_OK;
-}
-
-static void ucx_disconnect(halay_transport_t *t, halay_ep_t *ep)
-{
-    halay_ep_t **at = &t->ways;
-    if (!ep)
-        return;
-    while (*at != ep)
-        at = &(*at)->next;
-    *at = ep->next;
-    assert(ep->peer->refs > 0);
-    ep->peer->refs--;
-    t->attention = 1; /* a peer that was told to have failed may go now */
-    free(ep);
-}
-
 /* ------------------------------------------------------------------ send */
 
 static void op_free(hly_ucx_op_t *op)
@@ -137,7 +79,7 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     if (op->tell)
         hly_ucx_event_add(t, &(halay_event_t){.kind = HALAY_EVENT_SENT,
                                               .status = status_of(status),
-                                              .peer = op->peer->id,
+                                              .peer = op->peer->base.id,
                                               .cookie = op->cookie});
     if (status != UCS_OK)
         hly_ucx_peer_break(t, op->peer, status);
@@ -191,13 +133,13 @@ static void *post_message(hly_ucx_op_t *op, const void *header, size_t header_by
 static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
-    hly_ucx_peer_t *peer = ep->peer;
+    hly_ucx_peer_t *peer = ep;
     if (tag ? header_bytes > 0
             : header_bytes > HLY_UCX_MESSAGE || payload_bytes > HLY_UCX_MESSAGE - header_bytes)
         return HALAY_EINVAL;
-    if (peer->state != PEER_WELL || peer->broken != UCS_OK)
+    if (peer->base.state != PEER_WELL || peer->broken != UCS_OK)
         return HALAY_EPEER;
-    if (!peer->met || peer->under_way >= HLY_UCX_OPS_PEER || !t->free_op)
+    if (!peer->base.met || peer->under_way >= HLY_UCX_OPS_PEER || !t->free_op)
         return HALAY_EAGAIN;
     hly_ucx_op_t *op = t->free_op;
     t->free_op = op->next;
@@ -343,36 +285,29 @@ static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
         return events_give(t, events, max);
     t->first = t->last = 0;
     t->arena_bytes = 0;
-    if (++t->polls % HLY_UCX_TICK == 0 && hly_ucx_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
+    if (++t->polls % HLY_UCX_TICK == 0 && hly_meet_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
         hly_ucx_attend(t);
     look(t);
-    if (t->last == 0 && t->attention)
+    if (t->last == 0 && t->meet.attention)
         hly_ucx_attend(t);
     int n = events_give(t, events, max);
-    if (n == 0 && t->error) {
-        n = t->error;
-        t->error = 0;
-    }
-    return n;
+    return n ? n : hly_meet_error_take(&t->meet);
 }
 
 static int ucx_arm(halay_transport_t *t, int *fd)
 {
-    if (t->attention || t->error || t->first < t->last)
+    if (t->meet.attention || t->meet.error || t->first < t->last)
         return HALAY_EAGAIN;
     ucs_status_t status = ucp_worker_arm(t->worker);
     if (status == UCS_ERR_BUSY)
         return HALAY_EAGAIN;
     if (status != UCS_OK) {
-        hly_ucx_log(t, 0, "ucx: it cannot sleep: ucp_worker_arm: %s", ucs_status_string(status));
+        hly_meet_log(&t->meet, 0, "it cannot sleep: ucp_worker_arm: %s", ucs_status_string(status));
         return HALAY_ETRANSPORT;
     }
-    t->attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
-    int rc = hly_ucx_timer_set(t);
-    if (rc)
-        return rc;
-    *fd = t->epoll_fd;
-    return HALAY_OK;
+    t->meet.attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
+    *fd = t->meet.epoll_fd;
+    return hly_meet_timer_set(&t->meet);
 }
 
 const halay_transport_ops_t halay_transport_v2_ucx = {
@@ -381,9 +316,9 @@ const halay_transport_ops_t halay_transport_v2_ucx = {
     .open = hly_ucx_open,
     .close = hly_ucx_close,
     .query = ucx_query,
-    .address = ucx_address,
-    .connect = ucx_connect,
-    .disconnect = ucx_disconnect,
+    .address = hly_meet_address,
+    .connect = hly_meet_connect,
+    .disconnect = hly_meet_disconnect,
     .register_mem = ucx_register,
     .deregister_mem = ucx_deregister,
     .key = ucx_key,
