@@ -74,10 +74,15 @@ typedef struct halay_transport_attr {
 enum halay_event_kind {
     HALAY_EVENT_MESSAGE = 1, /* an untagged send arrived: data, bytes, peer */
     HALAY_EVENT_SENT,        /* a send that was HALAY_INPROGRESS is complete: cookie */
-    HALAY_EVENT_PUT,         /* a put is complete: the bytes are visible to the peer: cookie */
-    HALAY_EVENT_IMMEDIATE,   /* a peer's put is complete and visible here: immediate, peer */
-    HALAY_EVENT_LANDED,      /* a posted recv is complete: cookie, bytes */
-    HALAY_EVENT_FAILED /* the peer died or cannot be reached: peer, status, text. Once a peer */
+    /* A put is over: the payload is the caller's again: cookie. Status 0: the bytes have reached
+     * the peer's machine; that they are visible there only its IMMEDIATE says. Else they may have
+     * arrived, IMMEDIATE too. */
+    HALAY_EVENT_PUT,
+    HALAY_EVENT_IMMEDIATE, /* a peer's put is complete and visible here: immediate, peer */
+    HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
+    /* The peer died or cannot be reached: peer, status, text. Once a peer; what is under way to it
+     * still completes, before or after. */
+    HALAY_EVENT_FAILED
 };
 
 typedef struct halay_event {
@@ -113,7 +118,7 @@ typedef struct halay_transport_ops {
     /*
      * Starts to make a way to `peer`; returns before there is one. Sends on it are HALAY_EAGAIN
      * until then. A peer that is not there yet is tried again until params.deadline_ns; then
-     * FAILED.
+     * FAILED. address: a halay_address_t, where the peer listens; bytes 0: the peer has to call.
      */
     int (*connect)(halay_transport_t *transport, halay_peer_id_t peer, const void *address,
                    size_t bytes, halay_ep_t **ep);
@@ -126,7 +131,10 @@ typedef struct halay_transport_ops {
     int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
                         halay_mem_t **mem);
 
-    /* After it returns no put changes the memory any more; later ones fail at the sender. */
+    /*
+     * After it returns no put changes the memory any more. A later put fails at the sender and may
+     * end the connection (FAILED at both ends): withdraw a key by a handshake first.
+     */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
     /* What a peer needs to put into it: opaque, at most *bytes <= 48 (in: room, out: used). */
@@ -153,7 +161,8 @@ typedef struct halay_transport_ops {
     /*
      * Writes payload to offset in the peer's memory with that key, then raises IMMEDIATE there,
      * never before the bytes are visible. HALAY_INPROGRESS: PUT with this cookie will come. bytes
-     * may be 0.
+     * may be 0. Any size: a transport whose hardware takes less at once splits it. HALAY_EAGAIN,
+     * HALAY_EPEER as for send; HALAY_EINVAL: key or range.
      */
     int (*put)(halay_transport_t *transport, halay_ep_t *ep, const void *payload, size_t bytes,
                const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
