@@ -23,7 +23,7 @@ enum { RECORD_VERSION = 2 };
 
 struct record {
     uint16_t version;
-    uint8_t family, zero; /* of ip */
+    uint8_t family, fabrics; /* of the address */
     uint32_t nranks;
     uint64_t nonce;     /* of rank 0's node: tells two jobs of one name apart */
     uint8_t secret[16]; /* of rank 0's node */
@@ -62,6 +62,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         return HALAY_ENOMEM;
     record->version = RECORD_VERSION;
     record->family = node->address.family;
+    record->fabrics = node->address.fabrics;
     record->nranks = list_ranks(node, record);
     memcpy(record->ip, node->address.ip, sizeof record->ip);
     memcpy(record->host, node->host, sizeof record->host);
@@ -153,6 +154,7 @@ static int add_node(const struct hly_boot_log *log, const struct record *record,
     memset(node, 0, sizeof *node);
     memcpy(node->host, record->host, sizeof record->host);
     node->address.family = record->family;
+    node->address.fabrics = record->fabrics;
     memcpy(node->address.ip, record->ip, sizeof record->ip);
     for (uint32_t i = 0; i < record->nranks; i++) {
         uint32_t rank = record->ranks[i].rank;

@@ -201,6 +201,24 @@ static void accepted(halay_context_t *context, struct hly_out *out)
     }
 }
 
+/* Neither taken nor full nor lost: it would wait for ever, so it ends its call. */
+static void refused(halay_context_t *context, struct hly_out *out, int rc)
+{
+    halay_request_t *r = out->request;
+    const char *name = out->peer->way->ops->name;
+    hly_log(context, HLY_ERROR, "the transport %s refuses a message to rank %d: %s", name,
+            out->peer->world_rank, halay_strerror(rc));
+    hly_out_cancel(context, out);
+    if (!r || r->state != HLY_RUNNING)
+        return;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
+    v.call = r->call.brief;
+    snprintf(v.detail, sizeof(v.detail), "its transport %s refuses a message: %s", name,
+             halay_strerror(rc));
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
 void hly_out_submit(halay_context_t *context, struct hly_out *out)
 {
     struct hly_peer *peer = out->peer;
@@ -214,7 +232,11 @@ void hly_out_submit(halay_context_t *context, struct hly_out *out)
         accepted(context, out);
         return;
     }
-    /* EAGAIN, or a way that is lost: the transport's event will empty the queue then */
+    if (rc != HALAY_EAGAIN && rc != HALAY_EPEER) {
+        refused(context, out, rc);
+        return;
+    }
+    /* a way that is lost: the transport's event will empty the queue */
     hly_link_append(&peer->queue, &out->link);
     if (hly_link_empty(&peer->waiting))
         hly_link_append(&context->busy_peers, &peer->waiting);
@@ -228,9 +250,13 @@ void hly_channel_flush(halay_context_t *context)
         next = l->next;
         while (!hly_link_empty(&peer->queue) && !peer->dead) {
             struct hly_out *out = HLY_OF(peer->queue.next, struct hly_out, link);
-            if (try_out(context, out) != HALAY_OK)
+            int rc = try_out(context, out);
+            if (rc == HALAY_EAGAIN || rc == HALAY_EPEER)
                 break;
-            accepted(context, out);
+            if (rc == HALAY_OK)
+                accepted(context, out);
+            else
+                refused(context, out, rc);
         }
         if (hly_link_empty(&peer->queue)) {
             next = peer->waiting.next; /* peers may have been appended */

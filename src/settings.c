@@ -141,9 +141,9 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
 
 void hly_settings_show(halay_context_t *context)
 {
-    static const char *const variables[] = {"HALAY_DEADLINE",  "HALAY_ISA",
-                                            "HALAY_TRANSPORT", "HALAY_PLUGIN_DIR",
-                                            "HALAY_ALGORITHM", "HALAY_DEBUG"};
+    static const char *const variables[] = {
+        "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_DEBUG"};
     const halay_boot_info_t *i = &context->info;
     char transports[64];
     hly_ways_text(context, transports, sizeof(transports));

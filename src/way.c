@@ -40,6 +40,11 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
     rc = ops->query(way->transport, &way->attr);
     assert(rc ||
            way->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
+    size_t most = way->attr.message_bytes - sizeof(struct hly_header);
+    if (way->attr.eager_bytes > most)
+        way->attr.eager_bytes = most;
+    if (way->attr.piece_bytes > most)
+        way->attr.piece_bytes = most;
     return rc;
 }
 
@@ -49,6 +54,17 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     const void *table;
     int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v2_", &table, why, why_bytes);
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
+}
+
+/* ucx where every node has RDMA, else plain TCP: the same on all ranks, for all know all nodes. */
+static const char *usual(const halay_context_t *ctx)
+{
+    halay_place_t place = {.size = sizeof(place)};
+    for (int r = 0; r < ctx->info.nranks; r++)
+        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
+            !(place.address.fabrics & HALAY_FABRIC_RDMA))
+            return "shm+tcp";
+    return "shm+ucx";
 }
 
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
@@ -61,7 +77,7 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
     if (config->transport)
         return open_one(ctx, config, config->transport, why, why_bytes);
     snprintf(near, sizeof(near), "%s",
-             *ctx->settings.transport ? ctx->settings.transport : "shm+ucx");
+             *ctx->settings.transport ? ctx->settings.transport : usual(ctx));
     char *far = strchr(near, '+');
     if (!far && strcmp(near, "shm"))
         return load_one(ctx, config, near, why, why_bytes);

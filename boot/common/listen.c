@@ -9,6 +9,7 @@
 #include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
@@ -354,6 +355,25 @@ int hly_listen_choose(const struct hly_boot_log *log, const char *interface,
     return rc;
 }
 
+/* What the kernel knows of this host's RDMA ports. */
+static uint8_t fabrics_here(void)
+{
+    glob_t all;
+    uint8_t found = 0;
+    if (glob("/sys/class/infiniband/*/ports/*/state", GLOB_NOSORT, NULL, &all))
+        return 0;
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        char state[32] = "";
+        FILE *file = fopen(all.gl_pathv[i], "re");
+        if (file && fgets(state, sizeof state, file) && strstr(state, "ACTIVE"))
+            found |= HALAY_FABRIC_RDMA;
+        if (file)
+            fclose(file);
+    }
+    globfree(&all);
+    return found;
+}
+
 int hly_listen_at(halay_address_t *address)
 {
     struct sockaddr_storage at;
@@ -371,6 +391,7 @@ int hly_listen_at(halay_address_t *address)
     hly_address_from((struct sockaddr *)&at, &got);
     assert(got.port && hly_address_same_ip(&got, address));
     address->port = got.port;
+    address->fabrics = fabrics_here();
     return fd;
 close_fd:;
     int error = errno;

@@ -60,7 +60,7 @@ static int ip_bytes(int family)
 
 static size_t node_bytes(const struct hly_tcp_hello *hello)
 {
-    return 1 + (size_t)ip_bytes(hello->address.family) + strlen(hello->host) + 1;
+    return 2 + (size_t)ip_bytes(hello->address.family) + strlen(hello->host) + 1;
 }
 
 static char *put(char *to, const void *from, size_t bytes)
@@ -118,6 +118,7 @@ int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
     for (uint32_t n = 0; n < answer->nnodes; n++) {
         const halay_address_t *a = &firsts[n]->address;
         to = put(to, &a->family, 1);
+        to = put(to, &a->fabrics, 1);
         to = put(to, a->ip, (size_t)ip_bytes(a->family));
         to = put(to, firsts[n]->host, strlen(firsts[n]->host) + 1);
     }
@@ -131,9 +132,10 @@ out:
 static bool read_nodes(const char *from, const char *end, int nnodes, struct hly_boot_node *nodes)
 {
     for (int n = 0; n < nnodes; n++) {
-        if (from >= end)
+        if (end - from < 2)
             return false;
         uint8_t family = (uint8_t)*from++;
+        nodes[n].address.fabrics = (uint8_t)*from++;
         int ip = ip_bytes(family);
         if (end - from < ip)
             return false;

@@ -7,7 +7,8 @@
  *  - In the node the leader of a lane receives it from each local rank, and sums it into OUT: its
  *    own first, then those before it in local order, up to three at a time.
  *  - Between nodes the leaders of a lane run the two phases of circulant.c on its N blocks, with
- *    the partial sums in OUT. A run that wraps at the end of its lane is two messages.
+ *    the partial sums in OUT. A run that wraps at the end of its lane is two messages, since what
+ *    lies in one piece can go straight from memory to memory.
  *  - In the node again the leader sends its lane to each local rank.
  * Nobody sums what another has summed, so all have the same bits. Lanes do not wait for each other.
  */
@@ -20,7 +21,6 @@ struct lane {
     struct hly_team team; /* its leaders */
     struct hly_circulant graph;
     uint32_t base;     /* first block */
-    uint32_t whole;    /* 1: it is all blocks, so a run of them may wrap */
     uint32_t landings; /* slots that the node's part takes */
 };
 
@@ -31,7 +31,7 @@ static uint32_t spans(const struct lane *lane, uint32_t piece, uint32_t n, uint3
     uint32_t at = (lane->team.me + piece) % lane->team.n, room = lane->team.n - at;
 
     first[0] = lane->base + at;
-    count[0] = n <= room || lane->whole ? n : room;
+    count[0] = n <= room ? n : room;
     first[1] = lane->base;
     count[1] = n - count[0];
     return count[1] ? 2 : 1;
@@ -140,7 +140,7 @@ void hly_two_level_allreduce(struct hly_builder *b)
 
     b->blocks = lanes * n;
     for (uint32_t i = 1; i <= lanes; i++) {
-        struct lane lane = {.at = &at, .whole = lanes == 1};
+        struct lane lane = {.at = &at};
         lane.team = hly_leaders(&at, lanes, (mine + i) % lanes);
         lane.base = lane.team.lane * n;
         uint32_t leader = hly_team_rank(&lane.team, at.node);
@@ -154,7 +154,7 @@ void hly_two_level_allreduce(struct hly_builder *b)
                  b->params.in_place ? sent : HLY_NONE, HLY_NONE);
     }
     if (leads) {
-        struct lane lane = {.at = &at, .whole = lanes == 1, .base = mine * n};
+        struct lane lane = {.at = &at, .base = mine * n};
         lane.team = hly_leaders(&at, lanes, mine);
         lead(b, &lane);
     }

@@ -55,6 +55,11 @@ static struct crossing count(const struct plans *all, const halay_shape_t *s, ui
     for (uint32_t rank = 0; rank < all->nranks; rank++) {
         const halay_plan_t *plan = all->plan[rank];
         int talks = 0;
+        for (uint32_t i = 0; i < plan->noperands; i++) {
+            const halay_operand_t *operand = &plan->operands[i];
+            CHECK(operand->first + operand->count <= plan->blocks, "rank %u: operand %u wraps",
+                  rank, i);
+        }
         for (uint32_t i = 0; i < plan->nsteps; i++) {
             const halay_step_t *step = &plan->steps[i];
             int message = step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV;

@@ -160,8 +160,37 @@ static void churn(struct rank *r)
     }
 }
 
+static uint64_t proofs(struct rank *r)
+{
+    halay_counters_t c = {.size = sizeof(c)};
+    good(halay_context_counters(r->context, &c), "counters");
+    return c.plans_proved;
+}
+
+/* Communicators of the same ranks in another order have other nodes: each has a proof of its own,
+ * and one of the same shape needs none. On nodes 0, 1, 0, 1 ... the first half goes to node 0. */
+static void shapes(struct rank *r)
+{
+    halay_comm_t *sorted, *again;
+    halay_topology_t t = {.size = sizeof(t)};
+    good(halay_context_topology(r->context, &t), "topology");
+    if (t.nnodes != 2 || r->nranks < 4)
+        return;
+    good(halay_comm_split(r->world, 0, t.node, &sorted), "split");
+    good(halay_comm_dup(sorted, &again), "dup");
+    check_sum(r->world, 1, r->nranks, "shapes");
+    uint64_t before = proofs(r);
+    check_sum(sorted, 2, 2 * r->nranks, "shapes");
+    CHECK(proofs(r) == before + 1, "the proof of another shape was taken");
+    check_sum(again, 3, 3 * r->nranks, "shapes");
+    CHECK(proofs(r) == before + 1, "the same shape was proved again");
+    good(halay_comm_free(again), "free");
+    good(halay_comm_free(sorted), "free");
+}
+
 static void all(struct rank *r)
 {
+    shapes(r);
     opposite_orders(r);
     many_requests(r);
     splits(r);
@@ -172,6 +201,7 @@ static void all(struct rank *r)
 
 int main(void)
 {
+    static const int nodes[] = {0, 1, 0, 1, 2};
     static const halay_inproc_faults_t faults[] = {
         {.seed = 1, .queue_slots = 2},
         {.seed = 2,
@@ -187,7 +217,10 @@ int main(void)
          .piece_bytes = 128}};
     for (int n = 2; n <= 5; n++)
         for (int f = 0; f < 4; f++) {
-            struct ranks_options o = {.nranks = n, .shm = f == 3, .faults = &faults[f % 3]};
+            struct ranks_options o = {.nranks = n,
+                                      .shm = f == 3,
+                                      .faults = &faults[f % 3],
+                                      .node_of_rank = f % 2 ? nodes : NULL};
             ranks_run(&o, all, NULL);
         }
     return 0;

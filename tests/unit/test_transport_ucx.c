@@ -26,7 +26,7 @@
 
 /* ------------------------------------------------------------------ large landings */
 
-enum { LARGE = 16 << 20, TIMES = 4 };
+enum { LARGE = 16 << 20, MEDIUM = 256 << 10, TIMES = 4 };
 
 static uint8_t large_byte(size_t i, int time)
 {
@@ -81,6 +81,8 @@ static void large(void)
 
 /* ------------------------------------------------------------------ death */
 
+static size_t doomed_bytes;
+
 /* Sends without end, untagged and to landing buffers. */
 static void doomed(void)
 {
@@ -92,7 +94,7 @@ static void doomed(void)
     halay_ep_t *ep = rank_connect(&rank, 1, &other);
     CHECK(send_now(&rank, ep, 0, "one", 3) == 0, "one");
     rank_expect(&rank, HALAY_EVENT_MESSAGE, 20000 * MS, &event);
-    send_now(&rank, ep, 77, bytes, LARGE);
+    send_now(&rank, ep, 77, bytes, doomed_bytes);
     for (;;)
         rank_wait(&rank, 1000 * MS, &event);
 }
@@ -101,18 +103,18 @@ static void doomed(void)
  * kill -9, before or in the middle of a landing (progress: polls in between): FAILED within 1 s and
  * once, sends are refused; a landing that had begun does not hang, its buffer can be had back.
  */
-static const char *killed_once(int polls)
+static const char *killed_once(int polls, size_t size)
 {
     const char *fate = "landed";
     rank_t rank = {0};
     halay_event_t event;
     halay_address_t other;
-    uint8_t *bytes = calloc(1, LARGE);
+    uint8_t *bytes = calloc(1, size);
     pid_t pid = process_start(doomed);
     rank_meet(&rank, 1, &other);
     halay_ep_t *ep = rank_connect(&rank, 2, &other);
     rank_expect(&rank, HALAY_EVENT_MESSAGE, 20000 * MS, &event);
-    CHECK(ucx->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
+    CHECK(ucx->recv(rank.transport, 77, bytes, size, 9) == 0, "recv");
     CHECK(send_now(&rank, ep, 0, "go", 2) == 0, "go");
     for (int i = 0; i < polls; i++)
         rank_wait(&rank, 100000, &event);
@@ -146,8 +148,10 @@ static const char *killed_once(int polls)
 
 static void killed(void)
 {
-    for (int polls = 0; polls <= 30; polls += 3)
-        printf("%s%s", killed_once(polls), polls < 30 ? ", " : "\n");
+    /* By rendezvous, and below its threshold. */
+    for (doomed_bytes = LARGE; doomed_bytes >= MEDIUM; doomed_bytes /= 64)
+        for (int polls = 0; polls < 8; polls++)
+            printf("%s%s", killed_once(polls, doomed_bytes), polls < 7 ? ", " : "\n");
 }
 
 static void stopped_child(void)
@@ -192,6 +196,42 @@ static void refused(void)
     rank_expect_failed(&rank, 3000 * MS, name);
     CHECK(strstr(rank.text, "refused") && strstr(rank.text, "see that"), "%s", rank.text);
     ucx->close(rank.transport);
+}
+
+/* Whoever listens there dies, or says something else, before it has answered: FAILED names it. */
+static void hung_up(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(name);
+    halay_event_t event;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    CHECK(bind(fd, (struct sockaddr *)&name, bytes) == 0 && listen(fd, 8) == 0 &&
+              getsockname(fd, (struct sockaddr *)&name, &bytes) == 0,
+          "%s", strerror(errno));
+    halay_address_t there = {.family = AF_INET, .port = name.sin_port, .ip = {127, 0, 0, 1}};
+    for (int talks = 0; talks < 2; talks++) {
+        rank_t rank = {0};
+        char text[64];
+        int calls = 0;
+        rank_open(&rank, 1, 300 * MS);
+        rank_connect(&rank, 2, &there);
+        uint64_t begun = clock_ns();
+        while (rank.failed == 0 && clock_ns() - begun < 3000 * MS) {
+            int one = accept(fd, NULL, NULL);
+            if (one >= 0 && talks)
+                give(one, "HTTP/1.1 400 Bad Request\r\n\r\n", 28);
+            calls += one >= 0;
+            rank_wait(&rank, MS, &event);
+            close(one);
+        }
+        snprintf(text, sizeof(text), "127.0.0.1:%u", ntohs(there.port));
+        CHECK(rank.failed == 1 && clock_ns() - begun < 600 * MS, "%d FAILED", rank.failed);
+        CHECK(strstr(rank.text, text), "%s", rank.text);
+        CHECK(talks || strstr(rank.text, "hung up on this rank"), "%s", rank.text);
+        CHECK(calls > 3 && calls < 60, "%d calls", calls); /* pauses grow */
+        ucx->close(rank.transport);
+    }
+    close(fd);
 }
 
 static void wrong_settings(void)
@@ -344,6 +384,7 @@ static const struct {
     {"killed", killed},
     {"stopped", stopped},
     {"refused", refused},
+    {"hung_up", hung_up},
     {"wrong_settings", wrong_settings},
     {"strangers", strangers},
     {"forked", forked},

@@ -69,6 +69,7 @@ static void run_table(struct end *end)
     check_refusals(end, right);
     end->ops->disconnect(end->transport, NULL);
     end->ops->close(NULL);
+    end_meet(end); /* the second one's address takes the place of the first one's */
     /* A second endpoint of the same process; the first one does not mind. */
     end->life[end->rank] = 1;
     if (end_open(end, NULL) == HALAY_OK) {

@@ -481,8 +481,8 @@ static void run_put_bounds(struct end *end)
         end_step(end);
     }
     end_flush(end);
+    end->leaving = true; /* hardware may give up the connection, before all have met here, too */
     end_meet(end);
-    end->leaving = true; /* hardware may give up the connection */
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         refused += !put_now(end, right, 1, bad[i].bytes, bad[i].offset, 1);
     }

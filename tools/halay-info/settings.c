@@ -117,7 +117,8 @@ void hly_info_variables(void)
     } rows[] = {
         {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
         {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
-        {"HALAY_TRANSPORT", "shm", "the plug-in that moves the data"},
+        {"HALAY_TRANSPORT", "chosen", "the plug-ins that move the data: in a node+between nodes"},
+        {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
         {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
         {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},
         {"HALAY_PLUGIN_DIR", "lib/halay", "where plug-ins are looked for"},

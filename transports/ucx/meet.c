@@ -35,6 +35,7 @@ static int word_right(const halay_transport_t *t, const hly_ucx_word_t *word, ui
 static void call_failed(hly_ucx_peer_t *peer, int error, uint64_t now)
 {
     peer->called = 0;
+    peer->calls_ended++;
     peer->error = error;
     peer->pause_ns *= 2;
     if (peer->pause_ns > HLY_UCX_PAUSE_MAX_NS)
@@ -43,13 +44,15 @@ static void call_failed(hly_ucx_peer_t *peer, int error, uint64_t now)
 }
 
 /*
- * Who was kept waiting for longer than its pause was parked: the one who hung up now goes on to its
+ * Who was kept waiting for longer than any pause was parked: the one who hung up now goes on to its
  * next epoch, and pauses start anew. Whoever is turned away at once pauses for longer and longer.
  */
 static void call_ended(hly_ucx_peer_t *peer, const hly_ucx_link_t *link, int error)
 {
     uint64_t now = hly_ucx_now_ns();
-    if (error == 0 && link->state == LINK_GREETED && now - link->since_ns > peer->pause_ns)
+    if (link->state == LINK_GREETED && (error == ECONNRESET || error == EPIPE))
+        error = 0; /* it hung up before it had read all */
+    if (error == 0 && link->state == LINK_GREETED && now - link->since_ns > HLY_UCX_PAUSE_MAX_NS)
         peer->pause_ns = HLY_UCX_PAUSE_NS / 2;
     call_failed(peer, error, now);
 }
@@ -77,14 +80,15 @@ void hly_ucx_call(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
     int rc = hly_ucx_link_add(t, fd, LINK_CALLING, peer, &link);
     if (rc)
         call_failed(peer, -rc, now);
-    else
-        peer->called = 1;
+    peer->called = rc == 0;
+    peer->called_ns = now;
 }
 
 static void give_up(halay_transport_t *t, hly_ucx_peer_t *peer, uint64_t now)
 {
     unsigned long long ms = (now - peer->begun_ns) / 1000000;
-    if (peer->called)
+    /* What ended the calls before says more than one that has just begun. */
+    if (peer->called && (peer->calls_ended == 0 || now - peer->called_ns > HLY_UCX_PAUSE_MAX_NS))
         hly_ucx_peer_fail(t, peer, HALAY_EPEER,
                           "%s did not answer within %llu ms: the process there is stopped or busy, "
                           "or has ended this run, or not begun it (all ranks initialize and "

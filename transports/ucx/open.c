@@ -43,11 +43,13 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
     halay_transport_t *t = arg;
     hly_ucx_peer_t *peer = NULL;
     uint64_t token = 0;
-    if (header_bytes == sizeof(token)) {
-        memcpy(&token, header, sizeof(token));
+    (void)header, (void)header_bytes;
+    if (bytes >= sizeof(token) && !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        memcpy(&token, data, sizeof(token));
         peer = hly_ucx_peer_of(t, token);
+        bytes -= sizeof(token);
     }
-    if (!peer || param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV || bytes > HLY_UCX_MESSAGE) {
+    if (!peer || bytes > HLY_UCX_MESSAGE) {
         if (!t->closing && !(t->warned & WARNED_MESSAGE))
             hly_ucx_log(t, 1,
                         "ucx: a message of %zu bytes of an unknown sender was thrown away; this is "
@@ -59,10 +61,11 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
     peer->came++;
     t->attention |= peer->goodbye;
     if (!t->closing)
-        hly_ucx_event_add(t, &(halay_event_t){.kind = HALAY_EVENT_MESSAGE,
-                                              .peer = peer->id,
-                                              .data = bytes ? data : NULL,
-                                              .bytes = bytes});
+        hly_ucx_event_add(t,
+                          &(halay_event_t){.kind = HALAY_EVENT_MESSAGE,
+                                           .peer = peer->id,
+                                           .data = bytes ? (uint8_t *)data + sizeof(token) : NULL,
+                                           .bytes = bytes});
     return UCS_OK;
 }
 
@@ -85,7 +88,7 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
                               .address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
     ucp_config_t *config;
     *what = "ucp_config_read";
-    ucs_status_t status = hly_ucx_settings_read(&config);
+    ucs_status_t status = hly_ucx_settings_read(&t->where, &config);
     if (status != UCS_OK)
         return status;
     *what = "ucp_init";
@@ -113,9 +116,8 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
 /* A socket of our own, where the bootstrap has none: for the processes of this host. */
 static int listen_open(halay_transport_t *t, const char **what)
 {
-    const halay_address_t loopback = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     struct sockaddr_storage address;
-    socklen_t length = hly_ucx_where_socket(&loopback, &address);
+    socklen_t length = hly_ucx_where_socket(&t->where, &address);
     *what = "socket";
     t->listen_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (t->listen_fd < 0)
@@ -158,14 +160,15 @@ static int descriptors_open(halay_transport_t *t, const char **what)
 
 static int pools_make(halay_transport_t *t)
 {
+    const size_t room = HLY_UCX_TOKEN + HLY_UCX_MESSAGE;
     t->ops = calloc(HLY_UCX_OPS, sizeof(*t->ops));
-    t->ops_room = malloc((size_t)HLY_UCX_OPS * HLY_UCX_MESSAGE); /* touched only where used */
+    t->ops_room = malloc(HLY_UCX_OPS * room); /* touched only where used */
     t->landings = calloc(HLY_UCX_LANDINGS, sizeof(*t->landings));
     if (!t->ops || !t->ops_room || !t->landings)
         return HALAY_ENOMEM;
     for (size_t i = HLY_UCX_OPS; i-- > 0;) {
         t->ops[i].transport = t;
-        t->ops[i].room = t->ops_room + i * HLY_UCX_MESSAGE;
+        t->ops[i].room = t->ops_room + i * room;
         t->ops[i].next = t->free_op;
         t->free_op = &t->ops[i];
     }
@@ -232,6 +235,8 @@ static void params_take(halay_transport_t *t, const halay_transport_params_t *pa
     if (t->listen_shared) {
         t->listen_fd = params->listen_fd;
         t->where = params->listen_address;
+    } else {
+        t->where = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
     }
     t->log = params->log;
     t->log_arg = params->log_arg;

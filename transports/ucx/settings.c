@@ -4,13 +4,17 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <ucs/debug/debug.h>
+#include <unistd.h>
 
 #include "ucx.h"
 
@@ -38,21 +42,82 @@ void hly_ucx_signals_restore(void)
     }
 }
 
-ucs_status_t hly_ucx_settings_read(ucp_config_t **config)
+/* InfiniBand, RoCE, Omni-Path, EFA: all are listed there. */
+static int rdma_here(void)
 {
-    static const char *const settings[][2] = {
-        {"HANDLE_ERRORS", "none"},
-        {"TCP_RX_SEG_SIZE", "256K"}, /* 64K, the default: 16 MiB take three times as long */
-        {"LOG_LEVEL", "fatal"},      /* errors come back as a status, and are told once, by us */
-    };
-    ucs_status_t status = ucp_config_read(NULL, NULL, config);
-    for (size_t i = 0; status == UCS_OK && i < sizeof(settings) / sizeof(settings[0]); i++) {
-        char name[64];
-        snprintf(name, sizeof(name), "UCX_%s", settings[i][0]);
-        if (!getenv(name))
-            ucp_config_modify(*config, settings[i][0], settings[i][1]); /* a wish */
+    DIR *folder = opendir("/sys/class/infiniband");
+    int n = 0;
+    for (struct dirent *one; folder && (one = readdir(folder)) != NULL;)
+        n += one->d_name[0] != '.';
+    if (folder)
+        closedir(folder);
+    return n > 0;
+}
+
+/* The interface with this address, if UCX will find it; else name is empty. */
+static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
+{
+    char folder[IF_NAMESIZE + 32];
+    struct ifaddrs *all = NULL;
+    name[0] = 0;
+    if (getifaddrs(&all))
+        return;
+    for (struct ifaddrs *one = all; one && !name[0]; one = one->ifa_next) {
+        struct sockaddr_storage address = {0};
+        halay_address_t its;
+        if (!one->ifa_addr || one->ifa_addr->sa_family != where->family)
+            continue;
+        memcpy(&address, one->ifa_addr,
+               where->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+        if (hly_ucx_where_from(&address, &its) == 0 &&
+            memcmp(its.ip, where->ip, sizeof(its.ip)) == 0)
+            snprintf(name, IF_NAMESIZE, "%.*s", (int)strcspn(one->ifa_name, ":"), one->ifa_name);
     }
-    return status;
+    freeifaddrs(all);
+    snprintf(folder, sizeof(folder), "/sys/class/net/%s", name);
+    if (access(folder, F_OK))
+        name[0] = 0;
+}
+
+/* A wish, where the user has not set it. prefix: of the variable, after "UCX_". */
+static void wish(ucp_config_t *config, const char *prefix, const char *name, const char *value)
+{
+    unsigned major, minor, release;
+    char variable[64];
+    snprintf(variable, sizeof(variable), "UCX_%s%s", prefix, name);
+    if (getenv(variable))
+        return;
+    ucp_get_version(&major, &minor, &release);
+    /* Before 1.17 UCX knew a transport's settings by their bare names, and ignored others. */
+    if (major > 1 || minor >= 17)
+        name = variable + 4;
+    ucp_config_modify(config, name, value);
+}
+
+/*
+ * Where TCP is all there is, UCX is kept to the interface that the bootstrap has found: it would
+ * also try those that lead nowhere (bridges of containers with the same address on each host).
+ */
+ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config)
+{
+    int rdma = rdma_here();
+    char interface[IF_NAMESIZE];
+    ucs_status_t status = ucp_config_read(NULL, NULL, config);
+    if (status != UCS_OK)
+        return status;
+    wish(*config, "", "HANDLE_ERRORS", "none");
+    wish(*config, "", "LOG_LEVEL", "fatal"); /* errors come back as a status, and are told by us */
+    if (!rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
+        wish(*config, "TCP_", "RX_SEG_SIZE", "512K");
+        wish(*config, "TCP_", "CONN_NB", "y"); /* a connect that blocks is none for poll */
+    }
+    if (rdma)
+        return UCS_OK;
+    wish(*config, "", "RNDV_THRESH", "300K"); /* below it one segment holds a landing */
+    interface_find(where, interface);
+    if (interface[0])
+        wish(*config, "", "NET_DEVICES", interface);
+    return UCS_OK;
 }
 
 /* ------------------------------------------------------------------ addresses */

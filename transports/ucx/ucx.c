@@ -2,8 +2,8 @@
 /*
  * ucx.c - the transport between nodes, over UCX: the table and the fast path.
  *
- * An untagged message is an active message: its header is the token that the receiver gave to the
- * sender, its payload our header and payload. A message for a landing buffer is a tagged message.
+ * An untagged message is an active message: the token that the receiver gave to the sender, header,
+ * payload. A message for a landing buffer is a tagged message.
  * All callbacks of UCX run inside poll, arm and close, and only write down what has happened.
  *
  * Invariant: events wait (t->first < t->last) only while the arena holds their data, and the arena
@@ -26,7 +26,7 @@ static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     attr->capabilities = HALAY_CAN_LAND | HALAY_CAN_SLEEP;
     attr->message_bytes = HLY_UCX_MESSAGE;
     attr->eager_bytes = HLY_UCX_EAGER;
-    attr->piece_bytes = HLY_UCX_MESSAGE;
+    attr->piece_bytes = HLY_UCX_MESSAGE / 2; /* the header has to fit too */
     return HALAY_OK;
 }
 
@@ -145,42 +145,47 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     ucp_request_free(request);
 }
 
-/* Gives it to UCX. Small messages are copied and need no SENT. */
-static void *post(hly_ucx_op_t *op, uint64_t tag, const void *header, size_t header_bytes,
-                  const void *payload, size_t payload_bytes)
+/* A message for a landing buffer: it stays where it is, until SENT if UCX does not take it at once.
+ */
+static void *post_tagged(hly_ucx_op_t *op, uint64_t tag, const void *payload, size_t bytes)
 {
-    ucp_request_param_t param = {.op_attr_mask =
-                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+    const ucp_request_param_t param = {.op_attr_mask =
+                                           UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                       .cb.send = on_sent,
+                                       .user_data = op};
+    op->tell = 1;
+    return ucp_tag_send_nbx(op->peer->ucp, payload, bytes, tag, &param);
+}
+
+/*
+ * Token, header and a small payload are put together, and need no SENT. (UCX has a place for
+ * headers of its own, but is slower with it.)
+ */
+static void *post_message(hly_ucx_op_t *op, const void *header, size_t header_bytes,
+                          const void *payload, size_t payload_bytes)
+{
+    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                 UCP_OP_ATTR_FIELD_USER_DATA |
+                                                 UCP_OP_ATTR_FIELD_FLAGS,
+                                 .flags = UCP_AM_SEND_FLAG_EAGER,
                                  .cb.send = on_sent,
                                  .user_data = op};
-    const void *data = payload;
-    size_t count = payload_bytes;
-    op->tell = header_bytes + payload_bytes > HLY_UCX_EAGER;
+    const uint64_t token = op->peer->its_token;
+    size_t bytes = sizeof(token) + header_bytes;
+    memcpy(op->room, &token, sizeof(token));
     if (header_bytes)
-        memcpy(op->room, header, header_bytes);
+        memcpy(op->room + sizeof(token), header, header_bytes);
+    op->tell = payload_bytes > 0 && bytes + payload_bytes > HLY_UCX_COPY;
     if (!op->tell) {
         if (payload_bytes)
-            memcpy(op->room + header_bytes, payload, payload_bytes);
-        data = op->room;
-        count = header_bytes + payload_bytes;
-    } else if (payload_bytes == 0) {
-        data = op->room;
-        count = header_bytes;
-        op->tell = 0;
-    } else if (header_bytes) {
-        op->parts[0] = (ucp_dt_iov_t){op->room, header_bytes};
-        op->parts[1] = (ucp_dt_iov_t){(void *)(uintptr_t)payload, payload_bytes};
-        data = op->parts;
-        count = 2;
-        param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
-        param.datatype = ucp_dt_make_iov();
+            memcpy(op->room + bytes, payload, payload_bytes);
+        return ucp_am_send_nbx(op->peer->ucp, 0, NULL, 0, op->room, bytes + payload_bytes, &param);
     }
-    if (tag)
-        return ucp_tag_send_nbx(op->peer->ucp, data, count, tag, &param);
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = UCP_AM_SEND_FLAG_EAGER;
-    op->token = op->peer->its_token;
-    return ucp_am_send_nbx(op->peer->ucp, 0, &op->token, sizeof(op->token), data, count, &param);
+    op->parts[0] = (ucp_dt_iov_t){op->room, bytes};
+    op->parts[1] = (ucp_dt_iov_t){(void *)(uintptr_t)payload, payload_bytes};
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+    param.datatype = ucp_dt_make_iov();
+    return ucp_am_send_nbx(op->peer->ucp, 0, NULL, 0, op->parts, 2, &param);
 }
 
 static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
@@ -198,7 +203,8 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     t->free_op = op->next;
     op->peer = peer;
     op->cookie = cookie;
-    void *request = post(op, tag, header, header_bytes, payload, payload_bytes);
+    void *request = tag ? post_tagged(op, tag, payload, payload_bytes)
+                        : post_message(op, header, header_bytes, payload, payload_bytes);
     if (UCS_PTR_IS_ERR(request)) {
         ucs_status_t status = UCS_PTR_STATUS(request);
         op_free(op);

@@ -38,7 +38,9 @@ enum {
     HLY_UCX_OPS_PEER = 64,      /* of them, to one peer */
     HLY_UCX_LANDINGS = 4096,    /* posted landing buffers */
     HLY_UCX_MESSAGE = 64 << 10, /* header and payload of a message */
-    HLY_UCX_EAGER = 8 << 10,    /* up to here a send copies */
+    HLY_UCX_EAGER = 8 << 10,    /* payloads that are best sent unannounced */
+    HLY_UCX_COPY = 8 << 10,     /* up to here a send copies */
+    HLY_UCX_TOKEN = 8,          /* before a message */
     HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
     HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
     HLY_UCX_DROPS = 64,         /* messages nobody waits for that are thrown away in one go */
@@ -114,7 +116,8 @@ struct hly_ucx_peer {
     uint64_t goodbye_count, goodbye_ns;
     halay_address_t where;
     char name[HLY_UCX_NAME];
-    uint64_t begun_ns, again_ns, pause_ns;
+    uint64_t begun_ns, called_ns, again_ns, pause_ns;
+    int calls_ended; /* without an answer */
     hly_ucx_peer_t *next;
     char text[HLY_UCX_TEXT];
 };
@@ -130,7 +133,7 @@ typedef struct hly_ucx_op {
     halay_transport_t *transport;
     hly_ucx_peer_t *peer;
     int tell; /* SENT will come */
-    uint64_t cookie, token;
+    uint64_t cookie;
     ucp_dt_iov_t parts[2];
     struct hly_ucx_op *next;
     uint8_t *room;
@@ -210,7 +213,8 @@ void hly_ucx_log(const halay_transport_t *t, int level, const char *format, ...)
 
 /* settings.c */
 void hly_ucx_signals_restore(void);
-ucs_status_t hly_ucx_settings_read(ucp_config_t **config);
+/* where: this process listens. */
+ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config);
 socklen_t hly_ucx_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
 int hly_ucx_where_from(const struct sockaddr_storage *address, halay_address_t *where);
 void hly_ucx_where_name(const halay_address_t *where, char name[HLY_UCX_NAME]);

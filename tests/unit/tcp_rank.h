@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tcp_rank.h - an end of the transport over TCP, and processes that have one: for its tests.
+ */
+#ifndef HALAY_TESTS_TCP_RANK_H
+#define HALAY_TESTS_TCP_RANK_H
+
+#include <stdio.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+#include <halay/transport.h>
+
+#define MS 1000000ull
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: process %d: %s: ", __FILE__, __LINE__, (int)getpid(),          \
+                    #condition);                                                                   \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fprintf(stderr, "\n");                                                                 \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+extern const halay_transport_ops_t halay_transport_v2_tcp;
+
+/* An end in a process. */
+typedef struct rank {
+    int listen_fd; /* of its bootstrap, if listen_address is set */
+    halay_address_t listen_address;
+    halay_transport_t *transport;
+    halay_address_t address;
+    int warnings, errors, failed;
+    char log[512];  /* the last text */
+    char text[256]; /* of the last FAILED */
+    uint64_t landed, sent;
+    size_t landed_bytes;
+    int landed_status;
+} rank_t;
+
+#define tcp (&halay_transport_v2_tcp)
+
+uint64_t clock_ns(void);
+/* Opens with id {7, id}; what it logs is counted and kept. */
+int rank_try(rank_t *rank, uint64_t id, uint64_t deadline_ns, const char *options);
+void rank_open(rank_t *rank, uint64_t id, uint64_t deadline_ns);
+halay_ep_t *rank_connect(rank_t *rank, uint64_t id, const halay_address_t *address);
+/* One event, or none (0) within so long: its kind. Sleeps in between. */
+int rank_wait(rank_t *rank, uint64_t wait_ns, halay_event_t *event);
+void rank_expect(rank_t *rank, int kind, uint64_t wait_ns, halay_event_t *event);
+/* FAILED comes, once, with this text. */
+void rank_expect_failed(rank_t *rank, uint64_t wait_ns, const char *text);
+int send_now(rank_t *rank, halay_ep_t *ep, uint64_t tag, const void *payload, size_t bytes);
+
+extern int parent_end, child_end; /* of a socket between the two processes of a case */
+pid_t process_start(void (*body)(void));
+void process_join(pid_t pid);
+void give(int fd, const void *data, size_t bytes);
+void take(int fd, void *data, size_t bytes);
+/* Opens, and swaps addresses with the other process. */
+void rank_meet(rank_t *rank, uint64_t id, halay_address_t *other);
+
+/* test_transport_tcp_stream.c */
+void mixed(void);
+void both_call(void);
+void patient(void);
+void refused_wakes(void);
+void cut(void);
+void nonsense(void);
+
+/* test_transport_tcp_epochs.c */
+void epoch_later(void);
+void epoch_earlier(void);
+void epochs(void);
+void parked(void);
+
+#endif

@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_transport_tcp_stream.c - what travels on the connections: everything mixed, both ways and
+ * byte for byte; two calls at once; peers that do not read, that end in the middle, that talk
+ * nonsense. Both ends are in one process here, so that it is known who does what when.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "tcp_rank.h"
+
+/* Until a way is there in both directions. */
+static void pair_open(rank_t *a, rank_t *b, halay_ep_t **to_b, halay_ep_t **to_a)
+{
+    halay_event_t event;
+    rank_open(a, 1, 20000 * MS);
+    rank_open(b, 2, 20000 * MS);
+    *to_b = rank_connect(a, 2, &b->address);
+    *to_a = rank_connect(b, 1, &a->address);
+    for (int i = 0; i < 2; i++) {
+        rank_t *from = i ? b : a, *to = i ? a : b;
+        int rc;
+        while ((rc = tcp->send(from->transport, i ? *to_a : *to_b, 0, NULL, 0, "hi", 2, 0)) ==
+               HALAY_EAGAIN)
+            CHECK(rank_wait(a, MS / 5, &event) + rank_wait(b, MS / 5, &event) == 0, "kind");
+        CHECK(rc == 0, "send: %d", rc);
+        rank_expect(to, HALAY_EVENT_MESSAGE, 5000 * MS, &event);
+    }
+}
+
+static void pair_close(rank_t *a, rank_t *b)
+{
+    tcp->close(a->transport);
+    rank_expect_failed(b, 1000 * MS, "closed its end");
+    tcp->close(b->transport);
+    CHECK(a->warnings + a->errors + b->warnings + b->errors == 0, "%s%s", a->log, b->log);
+}
+
+static int descriptors(void)
+{
+    int n = 0;
+    DIR *folder = opendir("/proc/self/fd");
+    CHECK(folder, "opendir");
+    while (readdir(folder))
+        n++;
+    closedir(folder);
+    return n;
+}
+
+/* ------------------------------------------------------------------ everything mixed */
+
+enum { WINDOW = 8, MIXED = 4000, LARGEST = 300000 };
+
+typedef struct landing {
+    int posted;
+    uint32_t seed;
+    size_t bytes, room;
+    uint8_t *buffer;
+} landing_t;
+
+/* One direction. What is sent stays until it has gone. */
+typedef struct flow {
+    rank_t *from, *to;
+    halay_ep_t *ep;
+    landing_t landings[WINDOW];
+    uint8_t *flying[WINDOW];
+    uint64_t sent, came, landed, withdrawn, partly; /* partly: SENT had to come */
+} flow_t;
+
+static uint8_t byte_of(uint32_t seed, size_t i)
+{
+    return (uint8_t)((seed * 2654435761u + (uint32_t)i * 40503u) >> 13);
+}
+
+static void content_check(const uint8_t *data, size_t bytes, uint32_t seed, size_t from)
+{
+    for (size_t i = from; i < bytes; i++)
+        CHECK(data[i] == byte_of(seed, i), "byte %zu of %zu", i, bytes);
+}
+
+static size_t some_bytes(unsigned *seed, size_t most)
+{
+    static const size_t edges[] = {0,     1,     7,     8,     9,     1007,  1008,  1009,
+                                   2031,  2032,  2033,  8191,  8192,  65535, 65536, 65537,
+                                   65792, 65784, 65785, 65776, 99999, 262144};
+    size_t edge = edges[(size_t)rand_r(seed) % (sizeof(edges) / sizeof(edges[0]))];
+    size_t bytes = rand_r(seed) % 3 == 0 ? edge : (size_t)rand_r(seed) % 3000;
+    return rand_r(seed) % 50 == 0 ? (size_t)rand_r(seed) % most : bytes < most ? bytes : most;
+}
+
+static int slot_free(uint8_t *const slots[WINDOW])
+{
+    for (int i = 0; i < WINDOW; i++) {
+        if (!slots[i])
+            return i;
+    }
+    return -1;
+}
+
+/* Its first 8 bytes say what the others are. */
+static void message_send(flow_t *flow, unsigned *seed)
+{
+    const size_t most = (64 << 10) + 256;
+    size_t bytes = some_bytes(seed, most), header = (size_t)rand_r(seed) % 65;
+    uint8_t *data = malloc(most);
+    uint32_t says[2] = {(uint32_t)flow->sent + 1, (uint32_t)bytes};
+    header = header < bytes ? header : bytes;
+    for (size_t i = 0; i < bytes; i++)
+        data[i] = byte_of(says[0], i);
+    memcpy(data, says, bytes < 8 ? 0 : 8);
+    int rc = tcp->send(flow->from->transport, flow->ep, 0, data, header, data + header,
+                       bytes - header, 0);
+    CHECK(rc == HALAY_OK || rc == HALAY_EAGAIN, "send: %d", rc);
+    flow->sent += rc == HALAY_OK;
+    memset(data, 0xdd, most);
+    free(data);
+}
+
+/* Posts, and sends to it; now and then it is withdrawn in between. */
+static void landing_send(flow_t *flow, unsigned *seed)
+{
+    int i = 0, s = slot_free(flow->flying);
+    while (i < WINDOW && flow->landings[i].posted)
+        i++;
+    if (i == WINDOW || s < 0)
+        return;
+    landing_t *l = &flow->landings[i];
+    uint64_t tag = (flow->sent + 1) << 8 | (unsigned)i;
+    *l = (landing_t){1, (uint32_t)rand_r(seed), some_bytes(seed, LARGEST), 0, NULL};
+    l->room = l->bytes + (size_t)rand_r(seed) % 20;
+    l->buffer = malloc(l->room + 1);
+    memset(l->buffer, 0xa5, l->room + 1);
+    int rc = tcp->recv(flow->to->transport, tag, l->buffer, l->room, (uint64_t)i);
+    CHECK(rc == 0, "recv: %d", rc);
+    uint8_t *data = malloc(l->bytes + 1);
+    for (size_t k = 0; k < l->bytes; k++)
+        data[k] = byte_of(l->seed, k);
+    int withdraws = rand_r(seed) % 4 == 0;
+    if (withdraws)
+        CHECK(tcp->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+    rc = tcp->send(flow->from->transport, flow->ep, tag, NULL, 0, data, l->bytes, (uint64_t)s);
+    CHECK(rc >= 0 || rc == HALAY_EAGAIN, "send: %d", rc);
+    if (rc == HALAY_EAGAIN && !withdraws)
+        CHECK(tcp->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+    flow->sent += rc >= 0;
+    flow->partly += rc == HALAY_INPROGRESS;
+    if (rc == HALAY_INPROGRESS)
+        flow->flying[s] = data;
+    else
+        free(data);
+    if (withdraws || rc == HALAY_EAGAIN) {
+        for (size_t k = 0; k <= l->room; k++)
+            CHECK(l->buffer[k] == 0xa5, "it was withdrawn, and byte %zu changed", k);
+        free(l->buffer);
+        l->posted = 0;
+        flow->withdrawn += rc >= 0;
+    }
+}
+
+static void on_landed(flow_t *flow, const halay_event_t *event)
+{
+    landing_t *l = &flow->landings[event->cookie];
+    CHECK(event->cookie < WINDOW && l->posted && event->status == 0 && event->bytes == l->bytes,
+          "%zu bytes, status %d", event->bytes, event->status);
+    content_check(l->buffer, l->bytes, l->seed, 0);
+    for (size_t i = l->bytes; i <= l->room; i++)
+        CHECK(l->buffer[i] == 0xa5, "beside");
+    free(l->buffer);
+    l->posted = 0;
+    flow->landed++;
+}
+
+static void on_message(flow_t *flow, const halay_event_t *event)
+{
+    uint32_t says[2];
+    CHECK((uintptr_t)event->data % 8 == 0, "%p", event->data);
+    flow->came++;
+    if (event->bytes < 8)
+        return;
+    memcpy(says, event->data, 8);
+    CHECK(says[1] == event->bytes, "%zu bytes for %u", event->bytes, says[1]);
+    content_check(event->data, event->bytes, says[0], 8);
+}
+
+/* in: to this rank; out: from it. */
+static int mixed_poll(flow_t *in, flow_t *out, unsigned *seed)
+{
+    halay_event_t events[16];
+    int max = 1 + rand_r(seed) % 16;
+    int n = tcp->poll(in->to->transport, events, max);
+    CHECK(n >= 0 && n <= max, "poll: %d", n);
+    for (int i = 0; i < n; i++) {
+        switch (events[i].kind) {
+        case HALAY_EVENT_MESSAGE:
+            on_message(in, &events[i]);
+            break;
+        case HALAY_EVENT_LANDED:
+            on_landed(in, &events[i]);
+            break;
+        case HALAY_EVENT_SENT:
+            CHECK(events[i].status == 0 && out->flying[events[i].cookie], "SENT %d",
+                  events[i].status);
+            memset(out->flying[events[i].cookie], 0xdd, 1);
+            free(out->flying[events[i].cookie]);
+            out->flying[events[i].cookie] = NULL;
+            break;
+        default:
+            CHECK(0, "kind %d: %s", events[i].kind, events[i].text);
+        }
+    }
+    return n;
+}
+
+static int flow_rests(const flow_t *flow)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        if (flow->flying[i])
+            return 0;
+    }
+    return flow->came + flow->landed + flow->withdrawn == flow->sent;
+}
+
+void mixed(void)
+{
+    rank_t a = {0}, b = {0};
+    flow_t flow[2] = {{.from = &a, .to = &b}, {.from = &b, .to = &a}};
+    unsigned seed = 4;
+    pair_open(&a, &b, &flow[0].ep, &flow[1].ep);
+    uint64_t until = clock_ns() + 60000 * MS;
+    while (flow[0].sent < MIXED || flow[1].sent < MIXED || !flow_rests(&flow[0]) ||
+           !flow_rests(&flow[1])) {
+        int d = rand_r(&seed) % 2;
+        for (int burst = rand_r(&seed) % 12; burst > 0 && flow[d].sent < MIXED; burst--) {
+            if (rand_r(&seed) % 4 == 0)
+                landing_send(&flow[d], &seed);
+            else
+                message_send(&flow[d], &seed);
+        }
+        mixed_poll(&flow[d], &flow[!d], &seed);
+        CHECK(clock_ns() < until, "%llu and %llu were sent", (unsigned long long)flow[0].sent,
+              (unsigned long long)flow[1].sent);
+    }
+    for (int i = 0; i < 2; i++) {
+        CHECK(flow[i].landed > 0 && flow[i].withdrawn > 0 && flow[i].partly > 0, "too easy");
+        printf("%llu messages, %llu landed, %llu withdrawn, %llu not at once\n",
+               (unsigned long long)flow[i].came, (unsigned long long)flow[i].landed,
+               (unsigned long long)flow[i].withdrawn, (unsigned long long)flow[i].partly);
+    }
+    pair_close(&a, &b);
+}
+
+/* ------------------------------------------------------------------ two calls at once */
+
+/* Each sends from its first moment on. Nothing is lost or comes twice; one connection stays. */
+static void both_call_once(unsigned seed, int before)
+{
+    enum { MANY = 40 };
+    rank_t a = {0}, b = {0};
+    halay_event_t event;
+    uint64_t next[2] = {0}, came[2] = {0}, until = clock_ns() + 10000 * MS;
+    rank_open(&a, seed % 2 ? 1 : 3, 20000 * MS);
+    rank_open(&b, 2, 20000 * MS);
+    rank_t *rank[2] = {&a, &b};
+    halay_ep_t *ep[2];
+    ep[0] = rank_connect(&a, 2, &b.address);
+    ep[1] = rank_connect(&b, seed % 2 ? 1 : 3, &a.address);
+    while (came[0] < MANY || came[1] < MANY) {
+        int i = rand_r(&seed) % 2;
+        int rc = HALAY_EAGAIN;
+        if (next[i] < MANY)
+            rc = tcp->send(rank[i]->transport, ep[i], 0, NULL, 0, &next[i], 8, 0);
+        CHECK(rc == 0 || rc == HALAY_EAGAIN, "send: %d", rc);
+        next[i] += rc == 0;
+        i = rand_r(&seed) % 2;
+        int n = tcp->poll(rank[i]->transport, &event, 1);
+        CHECK(n == 0 || (n == 1 && event.kind == HALAY_EVENT_MESSAGE), "%d: kind %d", n,
+              event.kind);
+        came[i] += (uint64_t)n;
+        CHECK(clock_ns() < until, "messages are lost");
+    }
+    for (int i = 0; i < 40; i++)
+        CHECK(rank_wait(&a, MS / 4, &event) + rank_wait(&b, MS / 4, &event) == 0, "kind");
+    int mine = descriptors() - before;
+    CHECK(mine == 2 * 4 + 2, "%d descriptors: more or less than one connection", mine);
+    pair_close(&a, &b);
+    CHECK(descriptors() == before, "descriptors are left");
+}
+
+void both_call(void)
+{
+    int before = descriptors();
+    for (unsigned i = 0; i < 30; i++)
+        both_call_once(i + 1, before);
+}
+
+/* ------------------------------------------------------------------ who does not read */
+
+/* Stands still for longer than a dead host would be given: that is no failure. */
+void patient(void)
+{
+    enum { BYTES = 32 << 20 };
+    rank_t a = {0}, b = {0};
+    halay_ep_t *to_a, *to_b;
+    halay_event_t event;
+    uint8_t *from = malloc(BYTES), *to = malloc(BYTES);
+    pair_open(&a, &b, &to_b, &to_a);
+    for (size_t i = 0; i < BYTES; i++)
+        from[i] = byte_of(3, i);
+    CHECK(tcp->recv(b.transport, 5, to, BYTES, 9) == 0, "recv");
+    CHECK(tcp->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    CHECK(rank_wait(&a, 8000 * MS, &event) == 0, "kind %d %s", event.kind, a.text);
+    uint64_t until = clock_ns() + 20000 * MS;
+    while ((a.sent == 0 || b.landed == 0) && clock_ns() < until) {
+        rank_wait(&b, MS, &event);
+        rank_wait(&a, MS, &event);
+    }
+    CHECK(a.failed + b.failed == 0 && a.sent == 1 && b.landed_bytes == BYTES, "%s%s", a.text,
+          b.text);
+    content_check(to, BYTES, 3, 0);
+    pair_close(&a, &b);
+    free(from);
+    free(to);
+}
+
+/* Who was refused because the other end does not read is woken when it does. */
+void refused_wakes(void)
+{
+    rank_t a = {0}, b = {0};
+    halay_ep_t *to_a, *to_b;
+    halay_event_t event;
+    struct pollfd nap = {.events = POLLIN};
+    static uint8_t bytes[8192];
+    uint64_t sent = 0, came = 0, until = clock_ns() + 20000 * MS;
+    int rc;
+    pair_open(&a, &b, &to_b, &to_a);
+    while ((rc = tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0)) == 0)
+        sent++;
+    CHECK(rc == HALAY_EAGAIN, "send: %d", rc);
+    while (tcp->poll(a.transport, &event, 1) == 0 && tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
+        CHECK(clock_ns() < until, "arm");
+    CHECK(tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0) == HALAY_EAGAIN,
+          "send");
+    CHECK(tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN || poll(&nap, 1, 50) == 0, "it is woken");
+    tcp->poll(a.transport, &event, 1);
+    tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0);
+    while (tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
+        tcp->poll(a.transport, &event, 1);
+    while (came < sent && rank_wait(&b, 100 * MS, &event) == HALAY_EVENT_MESSAGE)
+        came++;
+    CHECK(poll(&nap, 1, 1000) == 1, "it sleeps on");
+    while (came < sent) {
+        rank_wait(&a, MS, &event);
+        came += rank_wait(&b, MS, &event) == HALAY_EVENT_MESSAGE;
+        CHECK(clock_ns() < until, "%llu of %llu", (unsigned long long)came,
+              (unsigned long long)sent);
+    }
+    pair_close(&a, &b);
+}
+
+/* ------------------------------------------------------------------ who ends in the middle */
+
+/* What is under way ends once, with an error, then the peer has failed. */
+void cut(void)
+{
+    enum { BYTES = 32 << 20 };
+    rank_t a = {0}, b = {0};
+    halay_ep_t *to_a, *to_b;
+    halay_event_t event;
+    uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
+    pair_open(&a, &b, &to_b, &to_a);
+    CHECK(tcp->recv(a.transport, 6, to, BYTES, 1) == 0, "recv");
+    CHECK(tcp->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    CHECK(tcp->send(b.transport, to_a, 6, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    uint64_t until = clock_ns() + 5000 * MS;
+    for (int i = 0; i < 3; i++)
+        CHECK(rank_wait(&a, MS, &event) == 0, "kind %d", event.kind);
+    int rc = tcp->recv(a.transport, 6, NULL, 0, 0);
+    CHECK(rc == HALAY_INPROGRESS, "withdraw in the middle: %d", rc);
+    tcp->close(b.transport);
+    while (a.failed == 0 || a.sent == 0 || a.landed == 0) {
+        int kind = rank_wait(&a, 10 * MS, &event);
+        CHECK(kind != HALAY_EVENT_SENT || event.status == HALAY_EPEER, "SENT %d", event.status);
+        CHECK(clock_ns() < until, "%d failed, %d sent, %d landed", a.failed, (int)a.sent,
+              (int)a.landed);
+    }
+    CHECK(rank_wait(&a, 50 * MS, &event) == 0 && a.failed + a.sent + a.landed == 3, "twice");
+    CHECK(a.landed_status == HALAY_EPEER || a.landed_bytes == BYTES, "LANDED %d", a.landed_status);
+    CHECK(tcp->send(a.transport, to_b, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
+    tcp->close(a.transport);
+    free(from);
+    free(to);
+}
+
+/* ------------------------------------------------------------------ who talks nonsense */
+
+/* It knows the secret, is met as peer 2, and says this then. */
+static void nonsense_said(const void *said, size_t bytes, const char *text)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    rank_t a = {0};
+    halay_event_t event;
+    const uint64_t magic = UINT64_C(0x3150435459414c48), ids[4] = {7, 2, 7, 1};
+    const uint32_t kind = 1;
+    uint8_t hello[88] = {0}, answer[88];
+    rank_open(&a, 1, 20000 * MS);
+    memcpy(hello, &magic, 8);
+    memcpy(hello + 8, &kind, 4);
+    memcpy(hello + 16, ids, 32);
+    memcpy(hello + 48, "between us", 10);
+    to.sin_port = a.address.port;
+    memcpy(&to.sin_addr, a.address.ip, 4);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
+    give(fd, hello, sizeof(hello));
+    CHECK(rank_wait(&a, 20 * MS, &event) == 0, "kind %d", event.kind);
+    take(fd, answer, sizeof(answer));
+    if (bytes)
+        give(fd, said, bytes);
+    else
+        shutdown(fd, SHUT_WR);
+    rank_expect_failed(&a, 1000 * MS, text);
+    close(fd);
+    tcp->close(a.transport);
+}
+
+static uint64_t word(uint64_t mark, uint64_t kind, uint64_t bytes)
+{
+    return mark << 56 | kind << 48 | bytes;
+}
+
+void nonsense(void)
+{
+    const uint64_t said[][2] = {
+        {0, 0},
+        {word(0x4c, 0, 0), 0},
+        {word(0x4c, 5, 0), 0},
+        {word(0x4d, 1, 8), 0},
+        {word(0x4c, 1, 8), 1},                 /* a message with a tag */
+        {word(0x4c, 2, 8), 0},                 /* one for a landing buffer without */
+        {word(0x4c, 1, (64 << 10) + 257), 0},  /* one that is too large */
+        {word(0x4c, 1, UINT64_C(1) << 47), 0}, /* one that is very large */
+        {word(0x4c, 3, 8), 0},                 /* a notice with bytes */
+        {word(0x4c, 4, 8), 0},
+    };
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
+        nonsense_said(said[i], 16, "makes no sense");
+    nonsense_said(NULL, 0, "ended");
+    const uint64_t retire_twice[4] = {word(0x4c, 3, 0), 0, word(0x4c, 3, 0), 0};
+    nonsense_said(retire_twice, 32, "makes no sense");
+    const uint64_t goodbye[2] = {word(0x4c, 4, 0), 0};
+    nonsense_said(goodbye, 16, "closed its end");
+}

@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+# The transport over verbs, by loopback, where there is an RDMA device.
+if(TARGET halay_transport_verbs)
+  halay_test(unit transport_verbs SOURCES test_transport_verbs.c
+             LIBS halay_transport_body halay_transport_verbs TIMEOUT 300)
+endif()

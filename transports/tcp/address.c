@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * address.c - addresses as sockets and as text.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tcp.h"
+
+/* 0: no address. */
+socklen_t hly_tcp_where_socket(const halay_address_t *where, struct sockaddr_storage *address)
+{
+    memset(address, 0, sizeof(*address));
+    if (where->family == AF_INET) {
+        struct sockaddr_in *four = (struct sockaddr_in *)address;
+        four->sin_family = AF_INET;
+        four->sin_port = where->port;
+        memcpy(&four->sin_addr, where->ip, sizeof(four->sin_addr));
+        return sizeof(*four);
+    }
+    if (where->family == AF_INET6) {
+        struct sockaddr_in6 *six = (struct sockaddr_in6 *)address;
+        six->sin6_family = AF_INET6;
+        six->sin6_port = where->port;
+        memcpy(&six->sin6_addr, where->ip, sizeof(six->sin6_addr));
+        return sizeof(*six);
+    }
+    return 0;
+}
+
+int hly_tcp_where_from(const struct sockaddr_storage *address, halay_address_t *where)
+{
+    memset(where, 0, sizeof(*where));
+    if (address->ss_family == AF_INET) {
+        const struct sockaddr_in *four = (const struct sockaddr_in *)address;
+        where->port = four->sin_port;
+        memcpy(where->ip, &four->sin_addr, sizeof(four->sin_addr));
+    } else if (address->ss_family == AF_INET6) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)address;
+        where->port = six->sin6_port;
+        memcpy(where->ip, &six->sin6_addr, sizeof(six->sin6_addr));
+    } else {
+        return -EAFNOSUPPORT;
+    }
+    where->family = (uint8_t)address->ss_family;
+    return 0;
+}
+
+void hly_tcp_where_name(const halay_address_t *where, char name[HLY_TCP_NAME])
+{
+    char ip[INET6_ADDRSTRLEN] = "an unknown address";
+    if (where->family == AF_INET || where->family == AF_INET6)
+        inet_ntop(where->family, where->ip, ip, sizeof(ip));
+    snprintf(name, HLY_TCP_NAME, where->family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip,
+             (unsigned)ntohs(where->port));
+}

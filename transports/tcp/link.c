@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link.c - TCP connections come and go; words of greeting go out whole, and come in whole. Nothing
+ * here decides what a word means (meet.c).
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "tcp.h"
+
+/*
+ * A host that is gone without a word is noticed within 5 s: by these, where nothing is under way,
+ * else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when the other process just
+ * does not read for so long.
+ */
+static void socket_set(int fd)
+{
+    int one = 1, probes = 3;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+}
+
+/* Takes fd over, also on failure: 0 or a negative errno. */
+int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *peer,
+                     hly_tcp_link_t **out)
+{
+    hly_tcp_link_t *link = calloc(1, sizeof(*link));
+    if (!link) {
+        close(fd);
+        return -ENOMEM;
+    }
+    link->watch = WATCH_LINK;
+    link->state = state;
+    link->called = state == LINK_CALLING;
+    link->fd = fd;
+    link->peer = peer;
+    link->since_ns = hly_tcp_now_ns();
+    socket_set(fd);
+    int rc = hly_tcp_watch_add(t->slow_fd, fd, link->called ? EPOLLOUT : EPOLLIN, &link->watch);
+    if (rc) {
+        close(fd);
+        free(link);
+        return rc;
+    }
+    link->next = t->links;
+    t->links = link;
+    t->nguests += state == LINK_GUEST;
+    *out = link;
+    return 0;
+}
+
+static void link_unopen(halay_transport_t *t, hly_tcp_link_t *link)
+{
+    int i = 0;
+    while (t->open[i] != link)
+        i++;
+    t->open[i] = t->open[--t->nopen];
+    hly_tcp_parts_end(t, link, HALAY_EPEER);
+    if (link->landing)
+        hly_tcp_landing_done(t, link->landing, HALAY_EPEER);
+    t->nmore -= link->more;
+    t->asked -= link->asked;
+    link->peer->nlinks--;
+    link->peer->goodbyes -= link->goodbye;
+    if (link->peer->out == link)
+        link->peer->out = NULL;
+    free(link->buffer);
+}
+
+/* shutdown, because a forked child may hold the socket, and the other end shall see the end. */
+void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link)
+{
+    hly_tcp_link_t **at = &t->links;
+    while (*at != link)
+        at = &(*at)->next;
+    *at = link->next;
+    t->nguests -= link->state == LINK_GUEST;
+    t->nparked -= link->state == LINK_PARKED;
+    if (link->state == LINK_OPEN)
+        link_unopen(t, link);
+    if (t->slow_fd >= 0) {
+        epoll_ctl(link->state == LINK_OPEN ? t->epoll_fd : t->slow_fd, EPOLL_CTL_DEL, link->fd,
+                  NULL);
+        shutdown(link->fd, SHUT_RDWR);
+    }
+    close(link->fd);
+    free(link);
+}
+
+int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *peer)
+{
+    if (t->nopen == t->open_room) {
+        int n = t->open_room ? t->open_room * 2 : 16;
+        hly_tcp_link_t **open = realloc(t->open, (size_t)n * sizeof(hly_tcp_link_t *));
+        if (!open)
+            return -ENOMEM;
+        t->open = open;
+        t->open_room = n;
+    }
+    uint8_t *buffer = malloc(HLY_TCP_IN + HLY_TCP_OUT); /* touched only where used */
+    if (!buffer)
+        return -ENOMEM;
+    int rc = hly_tcp_watch_add(t->epoll_fd, link->fd, EPOLLIN, &link->watch);
+    if (rc) {
+        free(buffer);
+        return rc;
+    }
+    epoll_ctl(t->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    t->nguests -= link->state == LINK_GUEST;
+    link->state = LINK_OPEN;
+    link->buffer = buffer;
+    link->out = buffer + HLY_TCP_IN;
+    link->peer = peer;
+    peer->nlinks++;
+    t->open[t->nopen++] = link;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ words */
+
+/* It is the first that is written here, so there is room for it. */
+int hly_tcp_word_say(const halay_transport_t *t, const hly_tcp_link_t *link, uint32_t kind)
+{
+    hly_tcp_word_t word = {.magic = HLY_TCP_MAGIC,
+                           .kind = kind,
+                           .from = t->self,
+                           .to = link->peer->id,
+                           .where = t->where};
+    memcpy(word.secret, t->secret, sizeof(word.secret));
+    ssize_t n = send(link->fd, &word, sizeof(word), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0)
+        return -errno;
+    return n == (ssize_t)sizeof(word) ? 0 : -EMSGSIZE;
+}
+
+int hly_tcp_word_read(hly_tcp_link_t *link)
+{
+    const uint64_t magic = HLY_TCP_MAGIC;
+    while (link->read < sizeof(link->word)) {
+        ssize_t n = recv(link->fd, (uint8_t *)&link->word + link->read,
+                         sizeof(link->word) - link->read, MSG_DONTWAIT);
+        if (n == 0)
+            return -ENODATA;
+        if (n < 0 && errno != EINTR)
+            return errno == EAGAIN ? 0 : -errno;
+        link->read += n > 0 ? (size_t)n : 0;
+        if (memcmp(&link->word, &magic, link->read < 8 ? link->read : 8) != 0)
+            return -EPROTO;
+    }
+    return 1;
+}

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tcp.c - the transport between nodes over TCP, by sockets of our own: the table and the fast path.
+ *
+ * Invariant: what a poll gave away stays as it is until the next one begins: links and their
+ * buffers change only there, before anything new is given away.
+ */
+#include "tcp.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+extern HALAY_API const halay_transport_ops_t halay_transport_v2_tcp;
+
+/* ------------------------------------------------------------------ small answers */
+
+static int tcp_query(const halay_transport_t *t, halay_transport_attr_t *attr)
+{
+    (void)t;
+    if (!attr || attr->size < sizeof(*attr))
+        return HALAY_EINVAL;
+    attr->capabilities = HALAY_CAN_LAND | HALAY_CAN_SLEEP;
+    attr->message_bytes = HLY_TCP_MESSAGE;
+    attr->eager_bytes = HLY_TCP_EAGER;
+    attr->piece_bytes = HLY_TCP_PIECE;
+    return HALAY_OK;
+}
+
+static int tcp_address(const halay_transport_t *t, void *address, size_t *bytes)
+{
+    if (!bytes || *bytes < sizeof(t->where))
+        return HALAY_EINVAL;
+    memcpy(address, &t->where, sizeof(t->where));
+    *bytes = sizeof(t->where);
+    return HALAY_OK;
+}
+
+static int tcp_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+{
+    (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void tcp_deregister(halay_transport_t *t, halay_mem_t *mem)
+{
+    (void)t, (void)mem;
+}
+
+static int tcp_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    (void)t, (void)mem, (void)key, (void)bytes;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int tcp_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
+                   const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
+                   uint64_t cookie)
+{
+    (void)t, (void)ep, (void)payload, (void)bytes, (void)key, (void)key_bytes;
+    (void)offset, (void)immediate, (void)cookie;
+    return HALAY_EUNSUPPORTED;
+}
+
+/* ------------------------------------------------------------------ ways */
+
+static void call_begin(halay_transport_t *t, hly_tcp_peer_t *peer, const void *address,
+                       size_t bytes)
+{
+    peer->calls = 1;
+    peer->pause_ns = HLY_TCP_PAUSE_NS / 2;
+    peer->begun_ns = peer->again_ns = hly_tcp_now_ns();
+    t->unsettled++;
+    if (bytes == sizeof(peer->where))
+        memcpy(&peer->where, address, sizeof(peer->where));
+    if (bytes != 0 && bytes != sizeof(peer->where)) {
+        hly_tcp_peer_fail(t, peer, HALAY_EINVAL, "its address has %zu bytes instead of %zu", bytes,
+                          sizeof(peer->where));
+        return;
+    }
+    hly_tcp_where_name(&peer->where, peer->name);
+    hly_tcp_call(t, peer, peer->begun_ns);
+}
+
+/* The address may be left out where the peer is known already. */
+static int tcp_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
+                       halay_ep_t **out)
+{
+    halay_ep_t *ep = calloc(1, sizeof(*ep));
+    if (!ep || hly_tcp_peer_hold(t, id, &ep->peer)) {
+        free(ep);
+        return HALAY_ENOMEM;
+    }
+    hly_tcp_peer_t *peer = ep->peer;
+    if (peer->state == PEER_WELL && !peer->out && !peer->calls)
+        call_begin(t, peer, address, bytes);
+    peer->refs++;
+    ep->next = t->ways;
+    t->ways = ep;
+    t->attention = 1;
+    *out = ep;
+    return HALAY_OK;
+}
+
+static void tcp_disconnect(halay_transport_t *t, halay_ep_t *ep)
+{
+    halay_ep_t **at = &t->ways;
+    if (!ep)
+        return;
+    while (*at != ep)
+        at = &(*at)->next;
+    *at = ep->next;
+    assert(ep->peer->refs > 0);
+    ep->peer->refs--;
+    t->untold = t->attention = 1; /* a peer that was told to have failed may go now */
+    free(ep);
+}
+
+/* ------------------------------------------------------------------ send, recv */
+
+static int tcp_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
+                    size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
+{
+    hly_tcp_peer_t *peer = ep->peer;
+    if (tag ? header_bytes > 0 || payload_bytes > HLY_TCP_BYTES_MAX
+            : header_bytes > HLY_TCP_MESSAGE || payload_bytes > HLY_TCP_MESSAGE - header_bytes)
+        return HALAY_EINVAL;
+    if (peer->state != PEER_WELL)
+        return HALAY_EPEER;
+    if (!peer->out)
+        return HALAY_EAGAIN;
+    if (peer->out->broken || peer->out->ended)
+        return HALAY_EPEER;
+    return hly_tcp_put(t, peer->out, tag, header, header_bytes, payload, payload_bytes, cookie);
+}
+
+static int tcp_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
+{
+    if (tag == 0)
+        return HALAY_EINVAL;
+    return buffer ? hly_tcp_landing_post(t, tag, buffer, bytes, cookie)
+                  : hly_tcp_landing_withdraw(t, tag);
+}
+
+/* ------------------------------------------------------------------ poll, arm */
+
+/* What is done: sends, and what has landed. */
+static int done_give(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = 0;
+    for (hly_tcp_part_t *part; n < max && (part = t->sent) != NULL; n++) {
+        events[n] = (halay_event_t){.kind = HALAY_EVENT_SENT,
+                                    .status = part->status,
+                                    .peer = part->peer,
+                                    .cookie = part->cookie};
+        t->sent = part->next;
+        part->next = t->free_part;
+        t->free_part = part;
+        t->nfree++;
+    }
+    for (hly_tcp_landing_t *landing; n < max && (landing = t->landed) != NULL; n++) {
+        events[n] = (halay_event_t){.kind = HALAY_EVENT_LANDED,
+                                    .status = landing->status,
+                                    .peer = landing->peer,
+                                    .cookie = landing->cookie,
+                                    .bytes = landing->status ? 0 : landing->bytes};
+        t->landed = landing->next;
+        hly_tcp_landing_free(t, landing);
+    }
+    if (!t->sent)
+        t->sent_end = &t->sent;
+    if (!t->landed)
+        t->landed_end = &t->landed;
+    return n;
+}
+
+/* A few links are all read, in turn. */
+static int links_collect(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = 0, i = t->turn < t->nopen ? t->turn : 0;
+    t->turn = i + 1;
+    for (int seen = 0; seen < t->nopen && n < max; seen++) {
+        n += hly_tcp_collect(t, t->open[i], events + n, max - n);
+        if (++i == t->nopen)
+            i = 0;
+    }
+    return n;
+}
+
+/* Of many, those that have something, with what is in the buffers first. */
+static int links_ask(halay_transport_t *t, halay_event_t events[], int max)
+{
+    struct epoll_event ready[HLY_TCP_VECTOR];
+    int n = 0;
+    for (int i = 0; i < t->nopen && t->nmore > 0 && n < max; i++) {
+        if (t->open[i]->more)
+            n += hly_tcp_collect(t, t->open[i], events + n, max - n);
+    }
+    if (n > 0)
+        return n;
+    int found = epoll_wait(t->epoll_fd, ready, HLY_TCP_VECTOR, 0);
+    for (int i = 0; i < found && n < max; i++) {
+        hly_tcp_watch_t *watch = ready[i].data.ptr;
+        if (*watch == WATCH_SLOW)
+            t->attention = 1;
+        else
+            n += hly_tcp_collect(t, (hly_tcp_link_t *)watch, events + n, max - n);
+    }
+    return n;
+}
+
+static void links_flush(halay_transport_t *t)
+{
+    for (int i = 0; i < t->nopen && t->waiting > 0; i++) {
+        if (t->open[i]->first)
+            hly_tcp_flush(t, t->open[i]);
+    }
+}
+
+static int look(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = t->failing ? hly_tcp_failures_give(t, events, max) : 0;
+    if (t->waiting > 0)
+        links_flush(t);
+    if (n < max)
+        n += t->nopen <= HLY_TCP_DIRECT ? links_collect(t, events + n, max - n)
+                                        : links_ask(t, events + n, max - n);
+    if (n < max && (t->sent || t->landed))
+        n += done_give(t, events + n, max - n);
+    return n;
+}
+
+static void disarm(halay_transport_t *t)
+{
+    for (int i = 0; i < t->nopen && t->asked > 0; i++)
+        hly_tcp_ask(t, t->open[i], 0);
+}
+
+static int tcp_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    assert(max > 0);
+    if (t->asked > 0)
+        disarm(t);
+    if (++t->polls % HLY_TCP_TICK == 0 && hly_tcp_now_ns() - t->attended_ns >= HLY_TCP_SLOW_NS)
+        hly_tcp_attend(t);
+    int n = look(t, events, max);
+    if (n == 0 && t->attention) {
+        hly_tcp_attend(t);
+        n = look(t, events, max);
+    }
+    if (n == 0 && t->error) {
+        n = t->error;
+        t->error = 0;
+    }
+    return n;
+}
+
+/* Level-triggered: what comes after the last look makes the descriptor readable. */
+static int tcp_arm(halay_transport_t *t, int *fd)
+{
+    if (t->attention || t->error || t->failing || t->sent || t->landed || t->nmore > 0)
+        return HALAY_EAGAIN;
+    for (int i = 0; i < t->nopen; i++) {
+        hly_tcp_link_t *link = t->open[i];
+        if (hly_tcp_ask(t, link, link->first || link->refused))
+            return HALAY_ETRANSPORT;
+        link->refused = 0;
+    }
+    t->attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
+    int rc = hly_tcp_timer_set(t);
+    if (rc)
+        return rc;
+    *fd = t->epoll_fd;
+    return HALAY_OK;
+}
+
+const halay_transport_ops_t halay_transport_v2_tcp = {
+    .size = sizeof(halay_transport_ops_t),
+    .name = "tcp",
+    .open = hly_tcp_open,
+    .close = hly_tcp_close,
+    .query = tcp_query,
+    .address = tcp_address,
+    .connect = tcp_connect,
+    .disconnect = tcp_disconnect,
+    .register_mem = tcp_register,
+    .deregister_mem = tcp_deregister,
+    .key = tcp_key,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .put = tcp_put,
+    .poll = tcp_poll,
+    .arm = tcp_arm,
+};
