@@ -36,12 +36,16 @@ static const struct {
     const char *name;
 } cases[] = {
     {HALAY_ALLREDUCE, 8, 2, 1, false, "two_level_short"},
-    {HALAY_ALLREDUCE, 8, 2, 1024, false, "two_level_short"},
-    {HALAY_ALLREDUCE, 8, 2, 1025, false, "two_level"},
+    {HALAY_ALLREDUCE, 8, 2, 8192, false, "two_level_short"},
+    {HALAY_ALLREDUCE, 8, 2, 8193, false, "two_level"},
     {HALAY_ALLREDUCE, 8, 2, 1u << 28, false, "two_level"},
     {HALAY_ALLREDUCE, 8, 7, 1u << 20, false, "two_level"},
     {HALAY_ALLREDUCE, 8, 1, 1, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, 8, 8, 1, false, "recursive_doubling"},
+    {HALAY_ALLREDUCE, 8, 8, 16384, false, "recursive_doubling"},
+    {HALAY_ALLREDUCE, 8, 8, 16385, false, "circulant"},
+    {HALAY_ALLREDUCE, 2, 2, 262144, false, "recursive_doubling"},
+    {HALAY_ALLREDUCE, 2, 2, 262145, false, "ring"},
     {HALAY_ALLREDUCE, 8, 1, 100000, false, "circulant"},
     {HALAY_ALLREDUCE, 8, 8, 1u << 20, false, "ring"},
     {HALAY_ALLREDUCE, 1, 1, 1u << 20, false, "ring"},
