@@ -34,6 +34,7 @@ static const struct row {
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, false, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, false, "circulant"},
+    {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "sliced_ring", APART},
     {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "ring"},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "circulant"},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "binomial"},
