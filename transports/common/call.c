@@ -18,7 +18,7 @@ hly_meet_peer_t *hly_meet_peer_hold(hly_meet_t *m, halay_peer_id_t id)
     hly_meet_peer_t *peer;
     for (peer = m->peers; peer; peer = peer->next) {
         if (hly_meet_same_id(peer->id, id) && !hly_meet_peer_over(peer))
-            return peer; /* else it goes soon */
+            return peer; /* one that is over goes soon, and the next starts anew */
     }
     peer = m->ops->make(m->transport);
     if (!peer)
@@ -210,7 +210,10 @@ int hly_meet_connect(halay_transport_t *t, halay_peer_id_t id, const void *addre
 
 void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep)
 {
-    if (ep)
-        ((hly_meet_peer_t *)ep)->refs--;
-    ((hly_meet_t *)t)->attention = 1;
+    hly_meet_peer_t *peer = (hly_meet_peer_t *)ep;
+    if (!peer)
+        return;
+    assert(peer->refs > 0);
+    peer->refs--;
+    ((hly_meet_t *)t)->attention = 1; /* a peer that was told to have failed may go now */
 }

@@ -192,7 +192,7 @@ int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const c
     __attribute__((format(printf, 4, 5)));
 /* Makes the event of a failure that is to be told now, and ends the peer's links. NULL: none. */
 hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event);
-/* It has failed, all know, and nobody holds it. */
+/* It has failed, which was told, and nobody holds it: it may be forgotten. */
 int hly_meet_peer_over(const hly_meet_peer_t *peer);
 void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now);
 void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error);

@@ -128,7 +128,7 @@ int hly_meet_open(hly_meet_t *m, int own_fd)
 int hly_meet_address(const halay_transport_t *t, void *address, size_t *bytes)
 {
     const hly_meet_t *m = (const hly_meet_t *)t;
-    if (*bytes < sizeof(m->where))
+    if (!bytes || *bytes < sizeof(m->where))
         return HALAY_EINVAL;
     memcpy(address, &m->where, sizeof(m->where));
     *bytes = sizeof(m->where);
