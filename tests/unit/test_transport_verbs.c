@@ -5,8 +5,9 @@
  *
  *   test_unit_transport_verbs [ends [case]]
  *
- * Left out: `deregister`, which expects a peer to survive a put to memory that is not registered any
- * more. The contract does not promise that: a queue pair ends (docs/decisions/0011-verbs-spike.md).
+ * Left out: `deregister`, which expects a peer to survive a put to memory that is not registered
+ * any more. The contract does not promise that: a queue pair ends
+ * (docs/decisions/0011-verbs-spike.md).
  */
 #include <dirent.h>
 #include <stdio.h>
