@@ -10,6 +10,9 @@ function(halay_plugin kind name)
   set_target_properties(halay_${kind}_${name}_plugin PROPERTIES
     PREFIX "" OUTPUT_NAME halay-${kind}-${name}
     LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/halay)
+  if(NOT HALAY_SANITIZE) # whose functions are the program's
+    target_link_options(halay_${kind}_${name}_plugin PRIVATE -Wl,--no-undefined)
+  endif()
   install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
 endfunction()
 
