@@ -14,6 +14,8 @@ export OMPI_MCA_pml_ucx_tls=any OMPI_MCA_pml_ucx_devices=any # else for InfiniBa
 # was not the first to set a process group.
 noise="plm:rsh: Warning: setpgid\|ucp_disconnect_nb([0-9]*) failed: Endpoint timeout\|error during flush: Endpoint timeout"
 
+export OMPI_MCA_pml="" # set by each job
+
 # orders RANKS NODES COMMAND...: each order, as that command's ranks
 orders() {
     local order n=$1 nodes=$2
