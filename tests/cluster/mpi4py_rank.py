@@ -6,6 +6,8 @@ MPI's begins), after, outer (Halay's around MPI's), crossed (Halay's begins befo
 MPI's). Every sum is compared exactly, on every rank.
 """
 
+from __future__ import annotations
+
 import ctypes
 import os
 import sys
