@@ -41,6 +41,13 @@ static void forked(void)
     self.claim_fd = self.id.listen_fd = -1;
 }
 
+static void at_exit(void)
+{
+    if (self.id.stays && atomic_load(&self.owner) == (int)getpid())
+        hly_pmix_leave();
+    self.id.stays = false;
+}
+
 const char *hly_pmix_server(void)
 {
     static const char *const names[] = {"PMIX_SERVER_URI41", "PMIX_SERVER_URI4", "PMIX_SERVER_URI3",
@@ -135,6 +142,10 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
         rc = HALAY_ENOMEM;
     }
     rc = rc ? rc : hly_pmix_join(log, deadline_ns, &self.id);
+    if (!rc && self.id.stays && atexit(at_exit)) {
+        hly_pmix_leave();
+        self.id.stays = false;
+    }
     self.joined = rc ? -1 : 1;
     if (rc) {
         close(self.claim_fd);

@@ -3,6 +3,7 @@
 #ifndef HALAY_PMIX_IDENTITY_H
 #define HALAY_PMIX_IDENTITY_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <halay/boot.h>
@@ -26,6 +27,7 @@ struct hly_pmix_identity {
     char nspace[256];
     int rank, nranks;
     int listen_fd;
+    bool stays; /* the PMIx life is not over: hly_pmix_leave */
     struct hly_pmix_table table;
 };
 
@@ -51,8 +53,9 @@ void hly_pmix_table_unmap(struct hly_pmix_table *table);
 /* The address of the launcher's PMIx server in this process's environment, or NULL. */
 const char *hly_pmix_server(void);
 
-/* The one PMIx life of the process: init, one exchange, finalize. Fills *id. */
+/* The one PMIx life of the process: init, one exchange, finalize (but see id->stays). Fills *id. */
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id);
+void hly_pmix_leave(void);
 
 #endif

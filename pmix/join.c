@@ -4,10 +4,14 @@
  * node, finalize.
  *
  * Nothing may stay connected to PMIx: a launcher takes the death of a connected task for the death
- * of the job, and ending the job is Halay's business.
+ * of the job, and ending the job is Halay's business. But where the process has loaded an MPI that
+ * is still to begin: that is going to be connected itself, and servers of OpenPMIx 4 do not answer
+ * all that is asked in a second life of the same task. There the one life lasts to the process's
+ * end, and MPI shares it.
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pmix.h>
 #include <poll.h>
@@ -117,6 +121,33 @@ static int parse_peers(struct joining *j, const char *text, int nranks)
     return self && !*text;
 }
 
+static void host_name(const struct joining *j, pmix_rank_t rank, char host[HLY_NODE_HOST])
+{
+    pmix_value_t *value;
+    memset(host, 0, HLY_NODE_HOST);
+    if (fact(j, PMIX_HOSTNAME, rank, &value) == HALAY_OK) {
+        if (value->type == PMIX_STRING)
+            snprintf(host, HLY_NODE_HOST, "%s", value->data.string);
+        PMIX_VALUE_RELEASE(value);
+    }
+}
+
+/* For OpenPMIx 4, which in messages may give every node the peers of the last one. */
+static int peers_by_host(struct joining *j, int nranks)
+{
+    char mine[HLY_NODE_HOST], other[HLY_NODE_HOST];
+    host_name(j, j->me.rank, mine);
+    j->node.nlocal = 0;
+    for (uint32_t rank = 0; mine[0] && rank < (uint32_t)nranks; rank++) {
+        host_name(j, rank, other);
+        if (!other[0] || j->node.nlocal == HLY_PMIX_LOCAL_MAX)
+            return 0;
+        if (!strcmp(mine, other))
+            j->local[j->node.nlocal++] = rank;
+    }
+    return mine[0] != 0;
+}
+
 static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
 {
     pmix_value_t *value = NULL;
@@ -129,8 +160,9 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     } else if (fact(j, PMIX_LOCAL_PEERS, PMIX_RANK_WILDCARD, &value) == HALAY_OK) {
         ok = value->type == PMIX_STRING && parse_peers(j, value->data.string, id->nranks);
         PMIX_VALUE_RELEASE(value);
+        ok = ok || peers_by_host(j, id->nranks);
     } else {
-        ok = 0;
+        ok = peers_by_host(j, id->nranks);
     }
     if (!ok) {
         hly_boot_say(j->log, 0,
@@ -141,19 +173,6 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     }
     j->node.local = j->local;
     return HALAY_OK;
-}
-
-static void host_name(const struct joining *j, char host[HLY_NODE_HOST])
-{
-    pmix_value_t *value;
-    memset(host, 0, HLY_NODE_HOST);
-    if (fact(j, PMIX_HOSTNAME, j->me.rank, &value) == HALAY_OK) {
-        if (value->type == PMIX_STRING)
-            snprintf(host, HLY_NODE_HOST, "%s", value->data.string);
-        PMIX_VALUE_RELEASE(value);
-    }
-    if (!host[0] && gethostname(host, HLY_NODE_HOST - 1))
-        snprintf(host, HLY_NODE_HOST, "unknown");
 }
 
 /* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
@@ -241,7 +260,9 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
         rc = local_ranks(j, id);
     if (rc)
         return rc;
-    host_name(j, node->host);
+    host_name(j, j->me.rank, node->host);
+    if (!node->host[0] && gethostname(node->host, HLY_NODE_HOST - 1))
+        snprintf(node->host, HLY_NODE_HOST, "unknown");
     rc = hly_node_meet(node);
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
         rc = hly_pmix_record_put(j->log, node);
@@ -276,6 +297,45 @@ static void tell_others(struct joining *j, int rc, const char *error)
         hly_node_fail(&j->node, *error ? error : "it cannot join the job");
 }
 
+enum mpi { MPI_ABSENT, MPI_TO_COME, MPI_HERE, MPI_GONE };
+
+/* What this process's MPI, if it has loaded one, says about itself; at any time, to anyone. */
+static enum mpi ask_mpi(void)
+{
+    static const char *const names[] = {"libmpi.so.40", "libmpi.so.12", "libmpi.so.0"};
+    void *handle = NULL;
+    int begun = 0, ended = 0;
+    for (size_t i = 0; !handle && i < sizeof names / sizeof names[0]; i++)
+        handle = dlopen(names[i], RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle)
+        return MPI_ABSENT;
+    int (*initialized)(int *), (*finalized)(int *);
+    *(void **)&initialized = dlsym(handle, "MPI_Initialized");
+    *(void **)&finalized = dlsym(handle, "MPI_Finalized");
+    if (initialized && finalized && !initialized(&begun))
+        finalized(&ended);
+    dlclose(handle);
+    return ended ? MPI_GONE : begun ? MPI_HERE : MPI_TO_COME;
+}
+
+/*
+ * A process attaches once only to the memory (ds21, ds12) in which a server of OpenPMIx 4 shares
+ * what it knows: in a second PMIx life, ours after MPI's, most of it is not found, so it has to
+ * come in messages. The variable is there already: who reads the environment meanwhile is not
+ * harmed.
+ */
+static void ask_by_message(void)
+{
+    const char *modules = getenv("PMIX_GDS_MODULE");
+    if (modules && strstr(modules, "ds21"))
+        setenv("PMIX_GDS_MODULE", "hash", 1);
+}
+
+void hly_pmix_leave(void)
+{
+    PMIx_Finalize(NULL, 0);
+}
+
 int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
                   struct hly_pmix_identity *id)
 {
@@ -294,6 +354,9 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
         return HALAY_ENOMEM;
     }
     int rc = HALAY_EBOOT;
+    enum mpi mpi = ask_mpi();
+    if (mpi == MPI_GONE)
+        ask_by_message();
     pmix_status_t status = PMIx_Init(&j.me, NULL, 0);
     if (status != PMIX_SUCCESS) {
         hly_boot_say(
@@ -308,7 +371,13 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
     prepare(&j, id);
     rc = exchange(&j, id);
     tell_others(&j, rc, heard.error);
-    PMIx_Finalize(NULL, 0);
+    if (rc && mpi == MPI_GONE)
+        hly_boot_say(log, 0,
+                     "MPI was finalized in this process before, and not every launcher's PMIx "
+                     "server answers a task that joins again: call halay_init before MPI_Finalize");
+    id->stays = rc == HALAY_OK && mpi == MPI_TO_COME;
+    if (!id->stays)
+        hly_pmix_leave();
     hly_node_leave(&j.node);
     free(j.local);
     if (rc) {
