@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with other libraries share: interleaved rounds, of which the quiet ones count, quartiles and
-tables. A plan of runs is {name: command}; the name "halay" is ours, "halay bound" is ours too and only shown."""
+tables. A plan of runs is {name: command}. The name "halay" is ours; so are "halay bound", which is only shown, and,
+where args.same names a peer, "halay " and that name, which is judged beside it."""
 
 import argparse
 import csv
@@ -114,8 +115,8 @@ def judge(ours, theirs):
 
 
 def compare(args, kept):
-    """One row a size: quartiles of ours and of the best peer's, the ratio and what it means; the same for the one
-    peer that stands on what we stand on (args.same)."""
+    """One row a size: quartiles of ours and of the best peer's, the ratio and what it means; and the same for
+    args.same, on what it stands on."""
     times, switches = defaultdict(lambda: defaultdict(list)), defaultdict(list)
     for _, results in kept:
         for name, rows in results.items():
@@ -126,27 +127,28 @@ def compare(args, kept):
     for nbytes, by_name in sorted(times.items()):
         ours = quartiles(by_name.pop("halay"))
         bound = by_name.pop("halay bound", None)
+        alike = quartiles(by_name.pop(f"halay {args.same}")) if args.same else ours
         best = min(by_name, key=lambda name: statistics.median(by_name[name]))
         theirs = quartiles(by_name[best])
         ratio, verdict = judge(ours, theirs)
-        same = judge(ours, quartiles(by_name[args.same])) if args.same in by_name else (None, None)
+        same = judge(alike, quartiles(by_name[args.same])) if args.same else (None, None)
         yield {"bytes": nbytes, "halay_q1": ours[0], "halay": ours[1], "halay_q3": ours[2], "peer_q1": theirs[0],
                "peer": theirs[1], "peer_q3": theirs[2], "best": best, "ratio": ratio, "verdict": verdict,
-               "same_ratio": same[0], "same_verdict": same[1],
+               "same": alike[1] if args.same else None, "same_ratio": same[0], "same_verdict": same[1],
                "bound": statistics.median(bound) if bound else None, "switches": statistics.median(switches[nbytes])}
 
 
 def markdown(args, ranks, note, rows):
-    also = f" {args.same}: ratio | |" if args.same else " bound µs | ratio |"
+    also = f" both on {args.same}: µs | ratio | |" if args.same else " bound µs | ratio |"
     yield f"\n### {ranks} ranks{args.where}\n\n{note[0].upper()}{note[1:]}.\n"
     yield f"| bytes | Halay µs (quartiles) | best peer µs (quartiles) | which | ratio | |{also} switches |"
-    yield "|---:|---:|---:|---|---:|---|---:|---:|---:|"
+    yield "|---:|---:|---:|---|---:|---|---:|---:|" + ("---|" if args.same else "") + "---:|"
     for r in rows:
         ours, theirs = ("{:.4g} ({:.4g} to {:.4g})".format(r[k], r[k + "_q1"], r[k + "_q3"])
                         for k in ("halay", "peer"))
         more = f"{r['bound']:.4g} | {r['peer'] / r['bound']:.2f}" if r["bound"] else "|"
         if args.same:
-            more = f"{r['same_ratio']:.2f} | {r['same_verdict']}"
+            more = f"{r['same']:.4g} | {r['same_ratio']:.2f} | {r['same_verdict']}"
         yield (f"| {r['bytes']} | {ours} | {theirs} | {r['best']} | {r['ratio']:.2f} | {r['verdict']} | {more} "
                f"| {r['switches']:.2f} |")
 

@@ -69,6 +69,12 @@ all_labelled() {
     return 0
 }
 
+# Where the machine can have no nodes of its own (no root, no namespaces), the tests say so and skip.
+test_bed() {
+    local command=tests/cluster/$1
+    "$command" check >/dev/null || [ "$(id -u)" != 0 ] || "$command" install >/dev/null
+}
+
 # timed PART BUDGET_S: runs part_PART. Half as long again as its budget is a failure.
 timed() {
     local start=$SECONDS took

@@ -390,14 +390,27 @@ static void lost(halay_context_t *context, const struct hly_way *way)
 
 /* ---------------------------------------------------------------- events */
 
-static void landed(halay_context_t *context, const struct hly_landing *found, int status)
+static void landed(halay_context_t *context, const struct hly_landing *found, int status,
+                   size_t bytes)
 {
     struct hly_landing *l = &context->landings[found - context->landings];
+    context->counters.received_messages++;
+    context->counters.received_bytes += bytes;
     l->tag_posted = false;
     if (!l->revoking && status == HALAY_OK)
         landing_complete(context, l);
     else if (l->revoking && (l->sent || l->peer->dead))
         landing_abandon(context, l);
+}
+
+/* A peer's put into a landing is visible. */
+static void put_here(halay_context_t *context, struct hly_landing *l)
+{
+    const halay_plan_t *plan = l->request->plan->plan;
+    context->counters.received_messages++;
+    context->counters.received_bytes +=
+        hly_operand_bytes(l->request, &plan->operands[plan->steps[l->step].operand]);
+    landing_complete(context, l);
 }
 
 static void dispatch(halay_context_t *context, const halay_event_t *e)
@@ -428,12 +441,12 @@ static void dispatch(halay_context_t *context, const halay_event_t *e)
     case HALAY_EVENT_IMMEDIATE:
         l = landing_find(context, 1ull << 32 | e->immediate);
         if (l && l->mode == HLY_PUT && l->peer->id.lo == e->peer.lo && l->peer->id.hi == e->peer.hi)
-            landing_complete(context, l);
+            put_here(context, l);
         return;
     case HALAY_EVENT_LANDED:
         l = landing_find(context, e->cookie);
         if (l)
-            landed(context, l, e->status);
+            landed(context, l, e->status, e->bytes);
         return;
     case HALAY_EVENT_FAILED:
         hly_peer_failed(context, e->peer, e->text);

@@ -127,7 +127,7 @@ static int try_out(halay_context_t *context, struct hly_out *out)
         rc = counted(context, out,
                      way->ops->send(way->transport, out->peer->ep, 0, &out->header,
                                     sizeof(out->header), out->payload, out->payload_bytes, cookie),
-                     out->payload_bytes);
+                     0);
         break;
     case HLY_OUT_EAGER:
     case HLY_OUT_STAGED:

@@ -9,22 +9,32 @@
 
 #include "core.h"
 
+/* Of the communicators that a row serves. */
+enum where {
+    ANYWHERE = 0,
+    SHARED, /* several nodes, one of them with several ranks */
+    APART   /* each rank on a node of its own: a message costs more than the memory's work */
+};
+
 static const struct row {
     uint32_t collective;
     uint32_t max_ranks; /* where a proof grows with the square of the ranks */
     uint64_t max_bytes; /* of one rank's vector (allgather, reduce_scatter: of all blocks) */
     bool vector;        /* also where blocks lie anywhere (allgatherv): runs of one block only */
     const char *planner;
-    bool nodes; /* only on several nodes, one of them with several ranks */
+    enum where where;
 } rows[] = {
-    {HALAY_ALLREDUCE, UINT32_MAX, 4096, false, "two_level_short", true},
-    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "two_level", true},
-    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "two_level", true},
-    {HALAY_ALLGATHER, 256, UINT64_MAX, true, "two_level", true},
-    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, false, "two_level", true},
-    {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "two_level", true},
+    {HALAY_ALLREDUCE, UINT32_MAX, 32768, false, "two_level_short", SHARED},
+    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "two_level", SHARED},
+    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "two_level", SHARED},
+    {HALAY_ALLGATHER, 256, UINT64_MAX, true, "two_level", SHARED},
+    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, false, "two_level", SHARED},
+    {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "two_level", SHARED},
+    {HALAY_ALLREDUCE, 2, 1048576, false, "recursive_doubling", APART},
+    {HALAY_ALLREDUCE, UINT32_MAX, 65536, false, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, false, "circulant"},
+    {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "sliced_ring", APART},
     {HALAY_ALLREDUCE, 128, UINT64_MAX, false, "ring"},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, false, "circulant"},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, true, "binomial"},
@@ -64,11 +74,12 @@ int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *
     uint64_t bytes = call->brief.count * halay_type_bytes((halay_type_t)call->brief.type);
     if (collective == HALAY_ALLGATHER || collective == HALAY_REDUCE_SCATTER)
         bytes *= (uint64_t)comm->nranks;
-    bool nodes = comm->nnodes > 1 && comm->nnodes < (uint32_t)comm->nranks;
+    bool apart = comm->nnodes == (uint32_t)comm->nranks;
+    enum where where = comm->nnodes < 2 ? ANYWHERE : apart ? APART : SHARED;
     for (size_t i = 0; i < HLY_ROWS; i++)
-        if (rows[i].collective == collective && (nodes || !rows[i].nodes) &&
-            bytes <= rows[i].max_bytes && (uint32_t)comm->nranks <= rows[i].max_ranks &&
-            (rows[i].vector || !vector)) {
+        if (rows[i].collective == collective &&
+            (rows[i].where == ANYWHERE || rows[i].where == where) && bytes <= rows[i].max_bytes &&
+            (uint32_t)comm->nranks <= rows[i].max_ranks && (rows[i].vector || !vector)) {
             *planner = comm->context->row_planner[i];
             return HALAY_OK;
         }

@@ -76,6 +76,12 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
         return HALAY_OK;
     if (config->transport)
         return open_one(ctx, config, config->transport, why, why_bytes);
+    if (config->transport_options) {
+        snprintf(why, why_bytes,
+                 "transport_options are those of the transport in config->transport, "
+                 "and there is none");
+        return HALAY_EINVAL;
+    }
     snprintf(near, sizeof(near), "%s",
              *ctx->settings.transport ? ctx->settings.transport : usual(ctx));
     char *far = strchr(near, '+');

@@ -137,7 +137,7 @@ typedef struct halay_config {
     const struct halay_boot_ops *boot;           /* how to find the peers (boot.h) */
     void *boot_arg;                              /* handed to boot->open */
     const struct halay_transport_ops *transport; /* the only transport to use (transport.h) */
-    const char *transport_options;               /* handed to transport->open */
+    const char *transport_options;               /* of that transport */
     const struct halay_device_ops *device;       /* who reduces and copies (device.h) */
     void *device_arg;                            /* handed to device->open */
     uint64_t deadline_ns;                        /* of the world communicator; HALAY_DEADLINE */

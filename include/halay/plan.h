@@ -11,7 +11,7 @@
  * bound at the call and may be 0 or differ.
  *  - Buffers: IN (read only), OUT, SCRATCH. In the FULL layout a buffer holds all blocks, one after
  *    the other; in the OWN layout it holds only the block whose number is the plan's rank.
- *      allreduce       IN full, OUT full    nranks or fewer blocks (the planner says)
+ *      allreduce       IN full, OUT full    as the planner says, at most 8 x nranks blocks
  *      broadcast       no IN,   OUT full    block(s) of the root's buffer (the root reads OUT too)
  *      allgather(v)    IN own,  OUT full    block r comes from rank r
  *      reduce_scatter  IN full, OUT own     block r goes to rank r
@@ -72,8 +72,9 @@ HALAY_API const char *halay_collective_name(halay_collective_t collective);
 enum { HALAY_BUFFER_IN = 0, HALAY_BUFFER_OUT = 1, HALAY_BUFFER_SCRATCH = 2 };
 enum { HALAY_STEP_SEND = 1, HALAY_STEP_RECV, HALAY_STEP_COPY, HALAY_STEP_REDUCE, HALAY_STEP_JOIN };
 
-#define HALAY_STEP_NONE      UINT32_MAX
-#define HALAY_PLAN_STEPS_MAX (1u << 22) /* of one rank */
+#define HALAY_STEP_NONE       UINT32_MAX
+#define HALAY_PLAN_STEPS_MAX  (1u << 22) /* of one rank */
+#define HALAY_PLAN_SLICES_MAX 8          /* blocks of an allreduce for each rank */
 
 typedef struct halay_operand {
     uint32_t buffer; /* HALAY_BUFFER_* */

@@ -122,6 +122,7 @@ void hly_hear_team(struct hly_builder *b, const struct hly_team *team, uint32_t 
 
 /* The planners, one file an algorithm; listed in planners.c. */
 void hly_ring_allreduce(struct hly_builder *b);
+void hly_sliced_ring_allreduce(struct hly_builder *b);
 void hly_ring_allgather(struct hly_builder *b);
 void hly_ring_reduce_scatter(struct hly_builder *b);
 void hly_recursive_doubling_allreduce(struct hly_builder *b);

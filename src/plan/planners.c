@@ -48,6 +48,7 @@ static const struct row rows[] = {
     {{"two_level", HALAY_REDUCE_SCATTER, 1, SHAPE | COMMUTATIVE, LANES_SOURCE},
      hly_two_level_reduce_scatter},
     {{"two_level", HALAY_BARRIER, 1, SHAPE, NODES_SOURCE}, hly_two_level_barrier},
+    {{"sliced_ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_sliced_ring_allreduce},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

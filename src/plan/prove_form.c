@@ -37,6 +37,7 @@ static int check_collective(struct hly_prover *v)
     switch (v->params.collective) {
     case HALAY_ALLREDUCE:
         least = 1;
+        most = v->nranks * HALAY_PLAN_SLICES_MAX;
         break;
     case HALAY_BROADCAST:
         least = 1;

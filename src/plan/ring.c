@@ -20,33 +20,55 @@ static uint32_t step_of(uint32_t round, uint32_t which)
     return round * ROUND_STEPS + which;
 }
 
-void hly_ring_allreduce(struct hly_builder *b)
+/* The ring over every `slices`-th part of the data, p blocks each; the slices do not wait for one
+ * another, so that one is summed while the next is under way. */
+static void allreduce_slice(struct hly_builder *b, uint32_t slice)
 {
-    uint32_t p = b->params.nranks, r = b->params.rank;
+    uint32_t p = b->params.nranks, r = b->params.rank, base = slice * p;
+    uint32_t first_step = b->nsteps, edge = slice * 2 * (p - 1), slot = slice * 2;
 
-    b->blocks = p;
-    if (p == 1 && !b->params.in_place) {
-        hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
-    }
     for (uint32_t s = 0; s + 1 < p; s++) {
-        uint32_t mine = hly_down(b, s + 1), theirs = hly_down(b, s + 2);
-        halay_operand_t landing = hly_scratch(theirs, 1, s % 2);
+        uint32_t mine = base + hly_down(b, s + 1), theirs = base + hly_down(b, s + 2);
+        halay_operand_t landing = hly_scratch(theirs, 1, slot + s % 2);
 
-        hly_send(b, hly_up(b, 1), s, s == 0 ? hly_in(mine, 1) : hly_out(mine, 1),
-                 s == 0 ? HLY_NONE : step_of(s - 1, REDUCE), HLY_NONE);
-        hly_recv(b, hly_down(b, 1), s, landing, s < 2 ? HLY_NONE : step_of(s - 2, REDUCE),
-                 HLY_NONE);
-        hly_reduce(b, hly_out(theirs, 1), landing, hly_in(theirs, 1), step_of(s, RECV), HLY_NONE);
+        hly_send(b, hly_up(b, 1), edge + s, s == 0 ? hly_in(mine, 1) : hly_out(mine, 1),
+                 s == 0 ? HLY_NONE : first_step + step_of(s - 1, REDUCE), HLY_NONE);
+        hly_recv(b, hly_down(b, 1), edge + s, landing,
+                 s < 2 ? HLY_NONE : first_step + step_of(s - 2, REDUCE), HLY_NONE);
+        hly_reduce(b, hly_out(theirs, 1), landing, hly_in(theirs, 1), first_step + step_of(s, RECV),
+                   HLY_NONE);
     }
-    uint32_t complete = p == 1 ? HLY_NONE : step_of(p - 2, REDUCE);
+    uint32_t complete = p == 1 ? HLY_NONE : first_step + step_of(p - 2, REDUCE);
+    edge += p - 1;
     for (uint32_t s = 0; s + 1 < p; s++) {
         /* The block that comes in was sent from the same memory in round s of the scatter phase. */
-        uint32_t reader = s == 0 && !b->params.in_place ? HLY_NONE : step_of(s, SEND);
+        uint32_t reader = s == 0 && !b->params.in_place ? HLY_NONE : first_step + step_of(s, SEND);
 
-        hly_send(b, hly_up(b, 1), p - 1 + s, hly_out((r + p - s) % p, 1), complete, HLY_NONE);
-        complete = hly_recv(b, hly_down(b, 1), p - 1 + s, hly_out(hly_down(b, s + 1), 1), reader,
-                            HLY_NONE);
+        hly_send(b, hly_up(b, 1), edge + s, hly_out(base + (r + p - s) % p, 1), complete, HLY_NONE);
+        complete = hly_recv(b, hly_down(b, 1), edge + s, hly_out(base + hly_down(b, s + 1), 1),
+                            reader, HLY_NONE);
     }
+}
+
+static void allreduce_slices(struct hly_builder *b, uint32_t slices)
+{
+    b->blocks = slices * b->params.nranks;
+    if (b->params.nranks == 1 && !b->params.in_place) {
+        hly_copy(b, hly_out(0, b->blocks), hly_in(0, b->blocks), HLY_NONE, HLY_NONE);
+    }
+    for (uint32_t slice = 0; slice < slices; slice++) {
+        allreduce_slice(b, slice);
+    }
+}
+
+void hly_ring_allreduce(struct hly_builder *b)
+{
+    allreduce_slices(b, 1);
+}
+
+void hly_sliced_ring_allreduce(struct hly_builder *b)
+{
+    allreduce_slices(b, 4);
 }
 
 void hly_ring_allgather(struct hly_builder *b)

@@ -339,6 +339,47 @@ static int absent(int argc, char **argv)
     return rc ? 5 : 0;
 }
 
+static void traffic_of(uint64_t bytes[2])
+{
+    halay_traffic_t t = {.size = sizeof t};
+    for (int i = 0; i < 2; i++) {
+        CHECK(halay_context_traffic(job.context, i, &t) == HALAY_OK);
+        CHECK(!strcmp(t.transport, "shm") == (i == 0));
+        bytes[i] = t.sent_bytes;
+    }
+    CHECK(halay_context_traffic(job.context, 2, &t) == HALAY_EINVAL);
+}
+
+/*
+ * traffic: k ranks on each of n nodes. One allreduce of N bytes sends, as the formulas have it,
+ * from each rank N (k-1)/k to give its lanes away and the same to spread its own inside the node,
+ * and 2 N/k (n-1)/n between nodes.
+ */
+static int traffic(int argc, char **argv)
+{
+    enum { ELEMENTS = 24 * 4096 };
+    uint64_t before[2], after[2];
+    halay_topology_t here = {.size = sizeof here};
+    (void)argc, (void)argv;
+    begin_or_exit();
+    CHECK(halay_context_topology(job.context, &here) == HALAY_OK);
+    uint64_t k = (uint64_t)here.local_nranks, n = (uint64_t)here.nnodes, bytes = ELEMENTS * 8;
+    CHECK(allreduce(job.world, job.rank, job.nranks, ELEMENTS, 0) == HALAY_OK);
+    CHECK(halay_barrier(job.world) == HALAY_OK);
+    int64_t *data = room(ELEMENTS);
+    memset(data, 0, bytes);
+    traffic_of(before);
+    CHECK(halay_allreduce(HALAY_IN_PLACE, data, ELEMENTS, HALAY_INT64, HALAY_SUM, job.world) == 0);
+    traffic_of(after);
+    put_back(data, ELEMENTS);
+    printf("rank %d: %llu bytes inside the node, %llu between nodes\n", job.rank,
+           (unsigned long long)(after[0] - before[0]), (unsigned long long)(after[1] - before[1]));
+    CHECK(after[0] - before[0] == 2 * bytes * (k - 1) / k);
+    CHECK(after[1] - before[1] == 2 * (bytes / k) * (n - 1) / n);
+    CHECK(halay_finalize(job.context) == HALAY_OK);
+    return 0;
+}
+
 /* one: one call, after which each rank prints its verdict, if there is one. */
 static int one(int argc, char **argv)
 {
@@ -377,13 +418,13 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } modes[] = {
-        {"collectives", collectives}, {"wait", wait_for}, {"loop", loop},  {"cycles", cycles},
-        {"absent", absent},           {"one", one},       {"early", early}};
+    } modes[] = {{"collectives", collectives}, {"wait", wait_for}, {"loop", loop},
+                 {"cycles", cycles},           {"absent", absent}, {"one", one},
+                 {"traffic", traffic},         {"early", early}};
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++)
         if (!strcmp(argv[1], modes[i].name))
             return modes[i].run(argc, argv);
     fprintf(stderr, "usage: cluster_rank collectives | wait VICTIM [S] | loop [S] | cycles N | "
-                    "absent RANK | one | early VICTIM [S]\n");
+                    "absent RANK | one | traffic | early VICTIM [S]\n");
     return 2;
 }

@@ -4,7 +4,7 @@
 # and name a rank of that node. The ranks on the cut-off node, whom Slurm can no longer end, end too.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
-start_slurm 3 --cpus 4
+start_slurm 3 --cpus 4 --slurmd-timeout 5 # else srun waits longer for what is lost
 export HALAY_DEADLINE=5
 
 # Each task's output is written on its node: nothing of it has to pass a cut link.

@@ -3,5 +3,5 @@
 if(TARGET halay_transport_verbs)
   add_executable(verbs_put verbs_put.c)
   target_link_libraries(verbs_put PRIVATE halay_transport_verbs)
-  cluster_test(verbs TIMEOUT 300)
+  cluster_test(verbs TIMEOUT 300 LABEL rdma)
 endif()

@@ -58,7 +58,9 @@ static uint32_t tree_rounds(uint32_t p)
 static struct cost expected(const halay_planner_info_t *info, uint32_t p, uint32_t in_place)
 {
     uint64_t k = log2_up(p), hears = k * p;
-    int ring = strcmp(info->name, "ring") == 0, reduces = info->collective == HALAY_ALLREDUCE;
+    int sliced = strcmp(info->name, "sliced_ring") == 0;
+    int ring = sliced || strcmp(info->name, "ring") == 0,
+        reduces = info->collective == HALAY_ALLREDUCE;
     struct cost c = {0};
 
     if (strcmp(info->name, "recursive_doubling") == 0) {
@@ -77,6 +79,9 @@ static struct cost expected(const halay_planner_info_t *info, uint32_t p, uint32
         uint32_t phases = reduces ? 2 : 1;
         c = (struct cost){phases * (p - 1), info->collective == HALAY_ALLGATHER ? 0 : p - 1, 2,
                           (uint64_t)phases * p * (p - 1), (uint64_t)phases * p * (p - 1)};
+        c.scratch_slots *= sliced ? 4 : 1;
+        c.messages *= sliced ? 4 : 1;
+        c.sent *= sliced ? 4 : 1;
     } else {
         uint32_t phases = reduces ? 2 : 1, blocks = info->collective == HALAY_REDUCE_SCATTER;
         c = (struct cost){phases * circulant_rounds(p),

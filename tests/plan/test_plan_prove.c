@@ -141,8 +141,8 @@ static void test_headers(void)
         uint32_t collective, blocks, in_place, root;
     } cases[] = {
         {"collective 9 is unknown", 9, 4, 0, 0},
-        {"5 blocks, where 1 to 4", HALAY_ALLREDUCE, 5, 0, 0},
-        {"0 blocks, where 1 to 4", HALAY_ALLREDUCE, 0, 0, 0},
+        {"33 blocks, where 1 to 32", HALAY_ALLREDUCE, 33, 0, 0},
+        {"0 blocks, where 1 to 32", HALAY_ALLREDUCE, 0, 0, 0},
         {"3 blocks, where 4 to 4", HALAY_REDUCE_SCATTER, 3, 0, 0},
         {"3 blocks, where 4 to 4", HALAY_ALLGATHER, 3, 0, 0},
         {"4 blocks, where 0 to 0", HALAY_BARRIER, 4, 0, 0},

@@ -67,6 +67,7 @@ void both_call(void);
 void patient(void);
 void refused_wakes(void);
 void cut(void);
+void too_large(void);
 void nonsense(void);
 
 /* test_transport_tcp_epochs.c */

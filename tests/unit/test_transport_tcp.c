@@ -356,6 +356,7 @@ static const struct {
     {"patient", patient},
     {"refused_wakes", refused_wakes},
     {"cut", cut},
+    {"too_large", too_large},
     {"nonsense", nonsense},
     {"epoch_later", epoch_later},
     {"epoch_earlier", epoch_earlier},

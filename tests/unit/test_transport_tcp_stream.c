@@ -397,6 +397,37 @@ void cut(void)
     free(to);
 }
 
+/* More than was posted for: none of it lands, and what follows is in step. */
+void too_large(void)
+{
+    rank_t a = {0}, b = {0};
+    halay_ep_t *to_a, *to_b;
+    halay_event_t event;
+    static uint8_t from[100001], to[17];
+    pair_open(&a, &b, &to_b, &to_a);
+    for (size_t bytes = 16; bytes < sizeof(from); bytes = bytes * 7 + 3) {
+        memset(to, 0xa5, sizeof(to));
+        CHECK(tcp->recv(b.transport, 5, to, 16, bytes) == 0, "recv");
+        CHECK(send_now(&a, to_b, 5, from, bytes) >= 0, "send");
+        CHECK(send_now(&a, to_b, 0, "on", 2) >= 0, "send");
+        int fits = bytes <= 16, came = 0;
+        b.landed = 0;
+        while (came == 0 || b.landed == 0) { /* in any order */
+            int kind = rank_wait(&b, 5000 * MS, &event);
+            CHECK(kind == HALAY_EVENT_MESSAGE || kind == HALAY_EVENT_LANDED, "kind %d", kind);
+            came += kind == HALAY_EVENT_MESSAGE;
+            if (kind == HALAY_EVENT_LANDED)
+                CHECK(event.cookie == bytes && event.status == (fits ? 0 : HALAY_EINVAL) &&
+                          event.bytes == (fits ? bytes : 0),
+                      "status %d, %zu bytes", event.status, event.bytes);
+        }
+        CHECK(to[16] == 0xa5 && to[0] == (fits ? 0 : 0xa5), "it landed");
+        while (rank_wait(&a, MS, &event) == HALAY_EVENT_SENT)
+            ;
+    }
+    pair_close(&a, &b);
+}
+
 /* ------------------------------------------------------------------ who talks nonsense */
 
 /* It knows the secret, is met as peer 2, and says this then. */

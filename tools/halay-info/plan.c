@@ -21,17 +21,19 @@ static const char help[] =
 
 void hly_info_planners(void)
 {
-    printf("planners\n  %-15s %-19s %-3s %-24s %s\n", "collective", "algorithm", "rev",
+    printf("planners\n  %-15s %-19s %-3s %-35s %s\n", "collective", "algorithm", "rev",
            "restrictions", "source");
     for (uint32_t i = 0; i < halay_planner_count(); i++) {
         const halay_planner_info_t *p = halay_planner_get(i);
-        char limits[80];
-        snprintf(limits, sizeof limits, "%s%s%s",
+        char limits[96];
+        snprintf(limits, sizeof limits, "%s%s%s%s%s",
+                 p->restrictions & HALAY_PLANNER_SHAPE ? "nodes, " : "",
                  p->restrictions & HALAY_PLANNER_POWER_OF_TWO ? "power of two, " : "",
                  p->restrictions & HALAY_PLANNER_COMMUTATIVE ? "commutative, " : "",
+                 p->restrictions & HALAY_PLANNER_BLOCKWISE ? "in order by node, " : "",
                  p->restrictions & HALAY_PLANNER_SHORT ? "few bytes, " : "");
         size_t length = strlen(limits);
-        printf("  %-15s %-19s %-3u %-24.*s %s\n",
+        printf("  %-15s %-19s %-3u %-35.*s %s\n",
                halay_collective_name((halay_collective_t)p->collective), p->name, p->version,
                length ? (int)length - 2 : 1, length ? limits : "-", p->source);
     }

@@ -31,7 +31,10 @@ static const struct expected {
     const char *name, *purpose;
 } expected[] = {
     {0, "shm", "ranks of one node"},
+    {0, "tcp", "ranks of other nodes"},
+    {0, "ucx", "ranks of other nodes, where all nodes have RDMA"},
     {1, "pmix", "how ranks find each other under a launcher"},
+    {1, "tcp", "how ranks find each other by variables, as torchrun sets them"},
     {2, "pmix", "the server that halayrun runs"},
 };
 

@@ -43,7 +43,7 @@ static int check_blocks(hly_program_t *program, uint32_t nranks)
     uint32_t high = HLY_ORACLE_BLOCKS_MAX;
     switch (program->params.collective) {
     case HALAY_ALLREDUCE:
-        high = nranks;
+        high = nranks * HALAY_PLAN_SLICES_MAX;
         break;
     case HALAY_ALLGATHER:
     case HALAY_REDUCE_SCATTER:

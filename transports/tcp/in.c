@@ -167,11 +167,12 @@ static ssize_t fill(const halay_transport_t *t, hly_tcp_link_t *link, int *all)
     struct iovec vector[2] = {{link->land_to, (size_t)link->left},
                               {link->buffer + link->end, room}};
     struct msghdr message = {.msg_iov = vector, .msg_iovlen = 2};
+    size_t nothing = link->left < HLY_TCP_IN ? (size_t)link->left : HLY_TCP_IN;
     ssize_t came;
     if (link->left > 0 && link->landing)
         came = recvmsg(link->fd, &message, MSG_DONTWAIT);
-    else if (link->left > 0) /* into nothing */
-        came = recv(link->fd, NULL, (size_t)link->left, MSG_TRUNC | MSG_DONTWAIT);
+    else if (link->left > 0) /* into nothing: the buffer is empty, and stays so */
+        came = recv(link->fd, link->buffer, nothing, MSG_TRUNC | MSG_DONTWAIT);
     else
         came = recv(link->fd, link->buffer + link->end, room, MSG_DONTWAIT);
     if (came <= 0)

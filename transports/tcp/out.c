@@ -168,6 +168,7 @@ void hly_tcp_flush(halay_transport_t *t, hly_tcp_link_t *link)
     }
     for (size_t rest = (size_t)sent; rest > 0;) {
         hly_tcp_part_t *part = link->first;
+        assert(part); /* no more is sent than there is */
         size_t bytes = part->bytes < rest ? part->bytes : rest;
         part->data += bytes;
         part->bytes -= bytes;
