@@ -109,8 +109,9 @@ static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
 
 /*
  * A value of another rank. Servers have it from the fence, unless theirs carries no data, though it
- * is told to (PRRTE of Open MPI 5.0.11): then the server on the other node is asked, which may
- * never answer, whatever PMIX_TIMEOUT says. (PMIx_Get_nb leaks each value: libpmix 4.2.2.)
+ * is told to (prterun of Open MPI 5.0.11): then the server on the other node is asked, which did
+ * not answer at all for a rank that had exited; so the limit is ours. (PMIx_Get_nb leaks each
+ * value: libpmix 4.2.2.)
  */
 static pmix_status_t get_value(struct hly_pmix_reading *r, uint32_t rank, pmix_value_t **value)
 {
