@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * join.c - the one PMIx life of a process: init, the node's meeting, one fence over one record a
- * node, finalize.
+ * node (and one more where that carries no data), finalize.
  *
  * Nothing may stay connected to PMIx: a launcher takes the death of a connected task for the death
  * of the job, and ending the job is Halay's business. But where the process has loaded an MPI that
@@ -15,21 +15,12 @@
 #include <errno.h>
 #include <pmix.h>
 #include <poll.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "records.h"
-
-/* A call into PMIx that is under way. Outlives PMIx_Finalize, after which PMIx calls back
- * no more. */
-struct call {
-    int event_fd; /* readable: it is over */
-    _Atomic int status;
-};
 
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
@@ -41,7 +32,7 @@ struct joining {
     const struct hly_boot_log *log;
     uint64_t deadline_ns;
     pmix_proc_t me;
-    struct call fence;
+    struct hly_pmix_call call;
     uint32_t *local; /* the ranks of this node, rising */
     struct hly_node node;
 };
@@ -53,14 +44,6 @@ static void hear(void *arg, int level, const char *text)
         snprintf(heard->error, sizeof heard->error, "%s", text);
     if (heard->log->fn)
         heard->log->fn(heard->log->arg, level, text);
-}
-
-static void call_done(pmix_status_t status, void *arg)
-{
-    struct call *call = arg;
-    uint64_t one = 1;
-    atomic_store(&call->status, status);
-    (void)!write(call->event_fd, &one, sizeof one);
 }
 
 /* One of the facts that the launcher gives about the whole job (or this rank). */
@@ -181,7 +164,7 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
     struct hly_node *node = &j->node;
     for (;;) {
         uint64_t now = hly_node_now_ns();
-        struct pollfd p[2] = {{.fd = j->fence.event_fd, .events = POLLIN},
+        struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
         *status = PMIX_ERR_TIMEOUT;
         if (now >= node->end_ns)
@@ -193,7 +176,7 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return HALAY_EBOOT;
         }
         if (p[0].revents) {
-            *status = atomic_load(&j->fence.status);
+            *status = hly_pmix_call_wait(&j->call, 0);
             return HALAY_OK;
         }
         int rc = hly_node_step(node);
@@ -211,7 +194,7 @@ static int fence(struct joining *j, int nranks)
     memset(info, 0, sizeof info);
     PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
     PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT); /* 0 would be no limit */
-    pmix_status_t status = PMIx_Fence_nb(NULL, 0, info, 2, call_done, &j->fence);
+    pmix_status_t status = PMIx_Fence_nb(NULL, 0, info, 2, hly_pmix_call_over, &j->call);
     if (status == PMIX_SUCCESS)
         rc = fence_wait(j, &status);
     if (rc || status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
@@ -238,12 +221,15 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     if (rc)
         return rc;
     if (fd < 0) {
-        rc = hly_pmix_records_read(j->log, id->nspace, id->nranks, node->end_ns, &records);
+        struct hly_pmix_reading reading = {j->log, id->nspace, node->end_ns, &j->call, 0};
+        rc = hly_pmix_records_read(&reading, id->nranks, &records);
         if (!rc)
             rc = hly_pmix_table_make(j->log, &records, &fd);
-        hly_pmix_records_finish(&records);
         if (!rc && node->role == HLY_ROLE_FIRST)
             hly_node_share(node, fd);
+        if (!rc)
+            hly_pmix_records_stay(&reading, &records);
+        hly_pmix_records_finish(&records);
     }
     if (!rc)
         rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
@@ -348,8 +334,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
     j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
     j.node.end_ns = j.node.begin_ns + deadline_ns;
     hly_node_init(&j.node);
-    j.fence.event_fd = eventfd(0, EFD_CLOEXEC);
-    if (j.fence.event_fd < 0) {
+    if (hly_pmix_call_init(&j.call)) {
         hly_boot_say(log, 0, "cannot join the job: %s", strerror(errno));
         return HALAY_ENOMEM;
     }
@@ -366,7 +351,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
             "it "
             "with HALAY_LAUNCHER=none",
             PMIx_Error_string(status));
-        goto close_event;
+        goto finish_call;
     }
     prepare(&j, id);
     rc = exchange(&j, id);
@@ -386,7 +371,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
         memset(id, 0, sizeof *id);
         id->listen_fd = -1;
     }
-close_event:
-    close(j.fence.event_fd);
+finish_call:
+    hly_pmix_call_finish(&j.call);
     return rc;
 }

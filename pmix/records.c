@@ -19,6 +19,8 @@
 
 #define RECORD_KEY "halay.node.2" /* the number is the record's version */
 
+#define STAY_NS 2000000000ull
+
 enum { RECORD_VERSION = 2 };
 
 struct record {
@@ -106,23 +108,41 @@ static int valid_record(const pmix_value_t *value, uint32_t rank, int nranks)
 }
 
 /*
- * The record of the node whose first rank is `rank`; to be released. The fence has brought it to
- * this node, so nothing waits here. (PMIx_Get_nb would do as well, but leaks each value:
- * libpmix 4.2.2.)
+ * A value of another rank. Servers have it from the fence, unless theirs carries no data, though it
+ * is told to (prterun of Open MPI 5.0.11): then the server on the other node is asked, which did
+ * not answer at all for a rank that had exited; so the limit is ours. (PMIx_Get_nb leaks each
+ * value: libpmix 4.2.2.)
  */
-static int get_record(const struct hly_boot_log *log, const char *nspace, uint32_t rank, int nranks,
-                      uint64_t end_ns, pmix_value_t **value)
+static pmix_status_t get_value(struct hly_pmix_reading *r, uint32_t rank, pmix_value_t **value)
 {
     pmix_proc_t proc;
     pmix_info_t info;
-    uint64_t now = hly_node_now_ns();
-    int seconds = now < end_ns ? (int)((end_ns - now) / 1000000000u) + 1 : 1; /* 0: no limit */
-    PMIX_LOAD_PROCID(&proc, nspace, rank);
+    bool immediate = true;
+    PMIX_LOAD_PROCID(&proc, r->nspace, rank);
     memset(&info, 0, sizeof info);
-    PMIX_INFO_LOAD(&info, PMIX_TIMEOUT, &seconds, PMIX_INT);
+    PMIX_INFO_LOAD(&info, PMIX_IMMEDIATE, &immediate, PMIX_BOOL);
     pmix_status_t status = PMIx_Get(&proc, RECORD_KEY, &info, 1, value);
+    if (status == PMIX_SUCCESS)
+        return status;
+    hly_boot_say(r->log, 2, "the fence has brought nothing of rank %u (%s): its server is asked",
+                 rank, PMIx_Error_string(status));
+    r->asked = 1;
+    status = PMIx_Get_nb(&proc, RECORD_KEY, NULL, 0, hly_pmix_call_got, r->call);
+    if (status == PMIX_SUCCESS)
+        status = hly_pmix_call_wait(r->call, r->end_ns);
+    if (status == PMIX_SUCCESS) {
+        *value = r->call->value;
+        r->call->value = NULL;
+    }
+    return status;
+}
+
+/* The record of the node whose first rank is `rank`; to be released. */
+static int get_record(struct hly_pmix_reading *r, uint32_t rank, int nranks, pmix_value_t **value)
+{
+    pmix_status_t status = get_value(r, rank, value);
     if (status != PMIX_SUCCESS) {
-        hly_boot_say(log, 0,
+        hly_boot_say(r->log, 0,
                      "rank %u has left no record of its node: PMIx says %s; do all ranks run the "
                      "same version of Halay?",
                      rank, PMIx_Error_string(status));
@@ -131,7 +151,7 @@ static int get_record(const struct hly_boot_log *log, const char *nspace, uint32
     if (valid_record(*value, rank, nranks))
         return HALAY_OK;
     PMIX_VALUE_RELEASE(*value);
-    hly_boot_say(log, 0,
+    hly_boot_say(r->log, 0,
                  "the record of rank %u's node is not one of this version of Halay: run the same "
                  "version on all nodes",
                  rank);
@@ -170,8 +190,7 @@ static int add_node(const struct hly_boot_log *log, const struct record *record,
     return HALAY_OK;
 }
 
-static int find_nodes(const struct hly_boot_log *log, const char *nspace, uint64_t end_ns,
-                      struct hly_pmix_records *to, int32_t *node_of)
+static int find_nodes(struct hly_pmix_reading *r, struct hly_pmix_records *to, int32_t *node_of)
 {
     pmix_value_t *value = NULL;
     int room = 0, nranks = to->places.nranks;
@@ -179,18 +198,18 @@ static int find_nodes(const struct hly_boot_log *log, const char *nspace, uint64
     for (int rank = 0; rank < nranks; rank++) {
         if (node_of[rank] >= 0)
             continue;
-        int rc = get_record(log, nspace, (uint32_t)rank, nranks, end_ns, &value);
+        int rc = get_record(r, (uint32_t)rank, nranks, &value);
         if (rc)
             return rc;
         const struct record *record = (const struct record *)value->data.bo.bytes;
         if (rank == 0) {
             char nonce[24];
-            const char *parts[2] = {nspace, nonce};
+            const char *parts[2] = {r->nspace, nonce};
             snprintf(nonce, sizeof nonce, "%016llx", (unsigned long long)record->nonce);
             hly_boot_hash(parts, 2, to->job);
             memcpy(to->secret, record->secret, sizeof to->secret);
         }
-        rc = add_node(log, record, to, node_of, &room);
+        rc = add_node(r->log, record, to, node_of, &room);
         PMIX_VALUE_RELEASE(value);
         if (rc)
             return rc;
@@ -219,15 +238,13 @@ static int find_runs(struct hly_pmix_records *to, const int32_t *node_of)
     return HALAY_OK;
 }
 
-int hly_pmix_records_read(const struct hly_boot_log *log, const char *nspace, int nranks,
-                          uint64_t end_ns, struct hly_pmix_records *records)
+int hly_pmix_records_read(struct hly_pmix_reading *r, int nranks, struct hly_pmix_records *records)
 {
     int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
     memset(records, 0, sizeof *records);
     records->places.nranks = nranks;
     records->ports = calloc((size_t)nranks, sizeof records->ports[0]);
-    int rc = node_of && records->ports ? find_nodes(log, nspace, end_ns, records, node_of)
-                                       : HALAY_ENOMEM;
+    int rc = node_of && records->ports ? find_nodes(r, records, node_of) : HALAY_ENOMEM;
     if (!rc)
         rc = find_runs(records, node_of);
     free(node_of);
@@ -235,6 +252,29 @@ int hly_pmix_records_read(const struct hly_boot_log *log, const char *nspace, in
     records->places.nodes = records->nodes;
     records->places.ports = records->ports;
     return rc;
+}
+
+/*
+ * Where nodes ask each other's servers, a first rank stays until all have asked: nobody answers for
+ * one that has left PMIx. The first ranks alone wait for each other, as long as is of use: an error
+ * here is nobody's loss.
+ */
+void hly_pmix_records_stay(struct hly_pmix_reading *r, const struct hly_pmix_records *records)
+{
+    const struct hly_boot_places *p = &records->places;
+    uint64_t now = hly_node_now_ns();
+    pmix_proc_t *first = r->asked ? calloc((size_t)p->nnodes, sizeof *first) : NULL;
+    if (!first)
+        return;
+    for (int i = 0, n = 0; i < p->nruns; i++)
+        if (p->runs[i].node == n) { /* nodes are numbered by their first ranks */
+            PMIX_LOAD_PROCID(&first[n], r->nspace, (pmix_rank_t)p->runs[i].first);
+            n++;
+        }
+    if (PMIx_Fence_nb(first, (size_t)p->nnodes, NULL, 0, hly_pmix_call_over, r->call) ==
+        PMIX_SUCCESS)
+        hly_pmix_call_wait(r->call, now + STAY_NS < r->end_ns ? now + STAY_NS : r->end_ns);
+    free(first);
 }
 
 void hly_pmix_records_finish(struct hly_pmix_records *records)

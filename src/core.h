@@ -69,7 +69,7 @@ struct hly_peer { /* lives as long as the context */
     bool dead;
     struct hly_link queue;   /* of hly_out that the transport did not take yet */
     struct hly_link waiting; /* in context->busy_peers while queue is not empty */
-    char evidence[128];      /* why it is dead */
+    char evidence[256];      /* why it is dead */
 };
 
 enum hly_out_kind {

@@ -91,7 +91,7 @@ void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int n
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
                  "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
-                 "error; the job has to be started again",
+                 "error, or why it has ended early; the job has to be started again",
                  v->rank, nranks, v->host, v->detail);
         return;
     case HLY_CAUSE_SETTINGS:

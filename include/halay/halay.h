@@ -164,8 +164,8 @@ HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context
 /*
  * Ends the context and frees it with all its communicators and requests; takes NULL. Not
  * collective: peers that still wait for this rank get an error that names it. Requests still in
- * flight are ended with an error on all ranks, and HALAY_ESTATE is returned; the context is gone
- * all the same.
+ * flight are ended with an error here and on all ranks that still wait, and HALAY_ESTATE is
+ * returned; the context is gone all the same.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
 

@@ -393,6 +393,26 @@ static int one(int argc, char **argv)
     return 0;
 }
 
+/* early VICTIM [SECONDS]: that rank ends right after halay_init; the others call later. */
+static int early(int argc, char **argv)
+{
+    int victim = argc > 2 ? atoi(argv[2]) : -1;
+    begin_or_exit();
+    if (job.rank == victim) {
+        CHECK(halay_finalize(job.context) == HALAY_OK);
+        return 0;
+    }
+    nap(argc > 3 ? atof(argv[3]) : 0.5);
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    int rc = allreduce(job.world, job.rank, job.nranks, 1000, 0);
+    printf("rank %d: the call took %llu ms\n", job.rank,
+           (unsigned long long)((clock_ns(CLOCK_MONOTONIC) - start_ns) / 1000000));
+    if (rc)
+        return told(rc, 0);
+    CHECK(halay_finalize(job.context) == HALAY_OK);
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const struct {
@@ -400,11 +420,11 @@ int main(int argc, char **argv)
         int (*run)(int argc, char **argv);
     } modes[] = {{"collectives", collectives}, {"wait", wait_for}, {"loop", loop},
                  {"cycles", cycles},           {"absent", absent}, {"one", one},
-                 {"traffic", traffic}};
+                 {"traffic", traffic},         {"early", early}};
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++)
         if (!strcmp(argv[1], modes[i].name))
             return modes[i].run(argc, argv);
     fprintf(stderr, "usage: cluster_rank collectives | wait VICTIM [S] | loop [S] | cycles N | "
-                    "absent RANK | one | traffic\n");
+                    "absent RANK | one | traffic | early VICTIM [S]\n");
     return 2;
 }

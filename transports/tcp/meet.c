@@ -97,9 +97,8 @@ static void give_up(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now)
                           "its address is not known, and it did not call within %llu ms", ms);
     else
         hly_tcp_peer_fail(t, peer, HALAY_EPEER,
-                          "%s could not be reached within %llu ms: %s; see that the process there "
-                          "runs, and that the network and its firewall let this port through "
-                          "(HALAY_INTERFACE=NAME chooses the network)",
+                          "%s could not be reached within %llu ms: %s; does the network let this "
+                          "port through? (HALAY_INTERFACE chooses one)",
                           peer->name, ms, strerror(peer->error));
 }
 
@@ -107,8 +106,15 @@ void hly_tcp_call_tend(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now)
 {
     if (!peer->calls || peer->state != PEER_WELL)
         return;
-    if (now >= peer->begun_ns + t->deadline_ns)
+    /* What is known to be wrong is said before the calls that wait for it reach their deadline. */
+    uint64_t patience_ns = t->deadline_ns - (peer->error ? t->deadline_ns / 8 : 0);
+    if (now >= peer->begun_ns + patience_ns)
         give_up(t, peer, now);
+    else if (!peer->called && peer->error == ECONNREFUSED) /* a process listens while it lives */
+        hly_tcp_peer_fail(t, peer, HALAY_EPEER,
+                          "nobody listens at %s any more (connection refused): the process there "
+                          "has ended",
+                          peer->name);
     else if (!peer->called && now >= peer->again_ns)
         hly_tcp_call(t, peer, now);
 }
