@@ -42,6 +42,7 @@ skip() { echo "skipped: $*" && exit 77; }
 
 # A kill -9 of the test leaves no test-bed either: this process outlives it and is no child of it.
 watch() {
+    rm -f guard # of a test-bed before
     # shellcheck disable=SC2016 # expands there
     (setsid bash -c 'echo $$ >"$3/guard"; while kill -0 "$1" 2>/dev/null; do sleep 0.5; done
         "$2" down; rm -rf --one-file-system "$3"' sh $$ "$folder/$bed" "$here" </dev/null >/dev/null 2>&1 &)

@@ -21,7 +21,7 @@ orders() {
     local order n=$1 nodes=$2
     for order in around before after outer crossed; do
         run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
-        # OpenPMIx 4.2's servers lose about one answer in twenty of a task's second life (two lives of a
+        # OpenPMIx 4.2 may lose an answer in a second life of a task (1 of 26 jobs under mpirun; two lives of a
         # program that only calls PMIx show it): Halay then has to say so, and to end by its deadline.
         if [ $order = after ] && [ "$status" != 0 ] && grep -q "call halay_init before MPI_Finalize" err; then
             within $((HALAY_DEADLINE * 1000 + 10000))
