@@ -54,11 +54,15 @@ static int hear(int fd, struct hly_node_word *word, int *passed_fd)
                              .msg_control = &control,
                              .msg_controllen = sizeof control};
     ssize_t n;
+    bool reset = false; /* what was said before the other end left comes after the news of that */
     *passed_fd = -1;
     memset(word, 0, sizeof *word);
-    do
+    for (;;) {
         n = recvmsg(fd, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
+        if (n >= 0 || (errno != EINTR && (errno != ECONNRESET || reset)))
+            break;
+        reset |= errno == ECONNRESET;
+    }
     if (n < 0)
         return errno == EAGAIN ? 0 : -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);

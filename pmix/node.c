@@ -256,6 +256,8 @@ static void guest_event(struct hly_node *node, struct hly_node_guest *g)
     struct hly_node_word word;
     memset(&word, 0, sizeof word);
     ssize_t n = recv(g->fd, &word, sizeof word, MSG_TRUNC); /* descriptors in it are dropped */
+    if (n < 0 && errno == ECONNRESET) /* it left without reading: what it said comes after that */
+        n = recv(g->fd, &word, sizeof word, MSG_TRUNC);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (n > 0 && g->seat < 0) {

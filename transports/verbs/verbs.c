@@ -373,7 +373,7 @@ static int verbs_open(const halay_transport_params_t *params, halay_transport_t 
     hly_meet_init(&t->meet, &ops, t, params, &where);
     if (rc)
         hly_meet_log(&t->meet, 0, "it cannot open: ibv_devinfo? ulimit -l? %s", strerror(errno));
-    if (rc || (rc = hly_meet_open(&t->meet, t->channel->fd))) {
+    if (rc || hly_meet_open(&t->meet, t->channel->fd)) {
         verbs_close(t);
         return HALAY_ETRANSPORT;
     }
