@@ -18,15 +18,16 @@ export OMPI_MCA_pml="" # set by each job
 
 # orders RANKS NODES COMMAND...: each order, as that command's ranks
 orders() {
-    local order n=$1 nodes=$2
+    local order again n=$1 nodes=$2
     for order in around before after outer crossed; do
         run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
         # MPI_Init of Open MPI 4.1.4 crashes now and then under srun; so it does in programs without Halay
         # (`startup` counts them).
-        if grep -q "Signal: Segmentation fault" err && ! grep -q halay err; then
-            echo "$3: $order, MPI over $OMPI_MCA_pml: again, MPI crashed"
+        for again in 1 2; do
+            if ! grep -q "Signal: Segmentation fault" err || grep -q halay err; then break; fi
+            echo "$3: $order, MPI over $OMPI_MCA_pml: again ($again), MPI crashed"
             run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
-        fi
+        done
         # OpenPMIx 4.2 may lose an answer in a second life of a task (1 of 26 jobs under mpirun; two lives of a
         # program that only calls PMIx show it): Halay then has to say so, and to end by its deadline.
         if [ $order = after ] && [ "$status" != 0 ] && grep -q "call halay_init before MPI_Finalize" err; then
