@@ -21,10 +21,24 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tcp_rank.h"
+#include "net_rank.h"
+#include "tcp_stream.h"
 #include "transport_body.h"
 
 /* ------------------------------------------------------------------ large landings */
+
+extern const halay_transport_ops_t halay_transport_v2_tcp;
+const halay_transport_ops_t *const net = &halay_transport_v2_tcp;
+
+size_t hello_make(const char *secret, uint8_t hello[128])
+{
+    const uint64_t magic = UINT64_C(0x3150435459414c48);
+    const uint32_t kind = 1;
+    memcpy(hello, &magic, 8);
+    memcpy(hello + 8, &kind, 4);
+    memcpy(hello + 48, secret, strlen(secret));
+    return 88;
+}
 
 enum { LARGE = 16 << 20, TIMES = 4 };
 
@@ -50,7 +64,7 @@ static void large_child(void)
             rank_expect(&rank, HALAY_EVENT_SENT, 20000 * MS, &event);
     }
     rank_expect_failed(&rank, 20000 * MS, "closed its end");
-    tcp->close(rank.transport);
+    net->close(rank.transport);
     free(bytes);
 }
 
@@ -65,7 +79,7 @@ static void large(void)
     halay_ep_t *ep = rank_connect(&rank, 2, &other);
     for (int time = 0; time < TIMES; time++) {
         memset(bytes, 0xa5, LARGE + 8);
-        CHECK(tcp->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
+        CHECK(net->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
         CHECK(send_now(&rank, ep, 0, "go", 2) == 0, "go");
         rank_expect(&rank, HALAY_EVENT_LANDED, 20000 * MS, &event);
         CHECK(event.cookie == 9 && event.status == 0 && event.bytes == LARGE, "%d, %zu bytes",
@@ -74,7 +88,7 @@ static void large(void)
             CHECK(bytes[i] == large_byte(i, time), "byte %zu", i);
         CHECK(bytes[LARGE] == 0xa5, "beside");
     }
-    tcp->close(rank.transport);
+    net->close(rank.transport);
     process_join(pid);
     free(bytes);
 }
@@ -112,7 +126,7 @@ static const char *killed_once(int polls)
     rank_meet(&rank, 1, &other);
     halay_ep_t *ep = rank_connect(&rank, 2, &other);
     rank_expect(&rank, HALAY_EVENT_MESSAGE, 20000 * MS, &event);
-    CHECK(tcp->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
+    CHECK(net->recv(rank.transport, 77, bytes, LARGE, 9) == 0, "recv");
     CHECK(send_now(&rank, ep, 0, "go", 2) == 0, "go");
     for (int i = 0; i < polls; i++)
         rank_wait(&rank, 100000, &event);
@@ -124,10 +138,10 @@ static const char *killed_once(int polls)
     CHECK(rank.failed == 1 && clock_ns() - begun < 1000 * MS, "%d after %llu ms", rank.failed,
           (clock_ns() - begun) / MS);
     CHECK(strstr(rank.text, "127.0.0.1:"), "'%s'", rank.text);
-    CHECK(tcp->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
+    CHECK(net->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
     rank_wait(&rank, 100 * MS, &event);
     if (posted && rank.landed == 0) {
-        int rc = tcp->recv(rank.transport, 77, NULL, 0, 0);
+        int rc = net->recv(rank.transport, 77, NULL, 0, 0);
         CHECK(rc == 0 || rc == HALAY_INPROGRESS, "withdraw: %d", rc);
         fate = "withdrawn";
         if (rc == HALAY_INPROGRESS)
@@ -136,8 +150,8 @@ static const char *killed_once(int polls)
     if (rank.landed && rank.landed_status)
         fate = "cut";
     CHECK(rank.failed == 1, "%d", rank.failed);
-    tcp->disconnect(rank.transport, ep);
-    tcp->close(rank.transport);
+    net->disconnect(rank.transport, ep);
+    net->close(rank.transport);
     close(parent_end);
     close(child_end);
     free(bytes);
@@ -170,10 +184,10 @@ static void stopped(void)
     rank_open(&rank, 3, 300 * MS);
     rank_connect(&rank, 2, &other);
     rank_expect_failed(&rank, 3000 * MS, "did not answer within");
-    tcp->close(rank.transport);
+    net->close(rank.transport);
     kill(pid, SIGKILL);
     waitpid(pid, NULL, 0);
-    tcp->close(patient.transport);
+    net->close(patient.transport);
 }
 
 /* ------------------------------------------------------------------ wrong addresses and settings
@@ -184,13 +198,13 @@ static void refused(void)
     rank_t rank = {0}, gone = {0};
     char name[64];
     rank_open(&gone, 2, 20000 * MS);
-    tcp->close(gone.transport);
+    net->close(gone.transport);
     rank_open(&rank, 1, 20000 * MS);
     rank_connect(&rank, 2, &gone.address);
     snprintf(name, sizeof(name), "nobody listens at 127.0.0.1:%u", ntohs(gone.address.port));
     rank_expect_failed(&rank, 1000 * MS, name); /* not at the deadline */
     CHECK(strstr(rank.text, "refused") && strstr(rank.text, "has ended"), "%s", rank.text);
-    tcp->close(rank.transport);
+    net->close(rank.transport);
 }
 
 static void wrong_settings(void)
@@ -205,12 +219,12 @@ static void wrong_settings(void)
     CHECK(rank_try(&rank, 1, 0, NULL) == HALAY_EINVAL, "an address without a socket");
     rank.listen_address.family = 0;
     rank_open(&rank, 1, 300 * MS);
-    CHECK(tcp->address(rank.transport, &rank.address, &bytes) == HALAY_EINVAL, "no room");
-    CHECK(tcp->connect(rank.transport, (halay_peer_id_t){7, 2}, "short", 5, &ep) == 0, "connect");
+    CHECK(net->address(rank.transport, &rank.address, &bytes) == HALAY_EINVAL, "no room");
+    CHECK(net->connect(rank.transport, (halay_peer_id_t){7, 2}, "short", 5, &ep) == 0, "connect");
     rank_expect_failed(&rank, 1000 * MS, "5 bytes instead of 20");
-    CHECK(tcp->connect(rank.transport, (halay_peer_id_t){7, 3}, NULL, 0, &ep) == 0, "connect");
+    CHECK(net->connect(rank.transport, (halay_peer_id_t){7, 3}, NULL, 0, &ep) == 0, "connect");
     rank_expect_failed(&rank, 3000 * MS, "its address is not known");
-    tcp->close(rank.transport);
+    net->close(rank.transport);
 }
 
 /* ------------------------------------------------------------------ strangers */
@@ -268,7 +282,7 @@ static void strangers(void)
     rank_open(&b, 2, 20000 * MS);
     halay_ep_t *ep = rank_connect(&b, 1, &a.address);
     uint64_t until = clock_ns() + 5000 * MS;
-    while (tcp->send(b.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN) {
+    while (net->send(b.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN) {
         CHECK(clock_ns() < until, "strangers keep a peer out");
         CHECK(rank_wait(&a, 1 * MS, &event) == 0 && rank_wait(&b, 1 * MS, &event) == 0, "kind");
     }
@@ -278,9 +292,9 @@ static void strangers(void)
     for (int i = 0; i < 70; i++)
         close(fd[i]);
     CHECK(a.warnings == 1 && a.errors == 0 && b.warnings + b.errors == 0, "%s%s", a.log, b.log);
-    tcp->close(b.transport);
+    net->close(b.transport);
     rank_expect_failed(&a, 1000 * MS, "closed its end");
-    tcp->close(a.transport);
+    net->close(a.transport);
 }
 
 /* A forked child gives up what it inherited: the parent does not notice. */
@@ -292,29 +306,29 @@ static void forked(void)
     rank_open(&b, 2, 20000 * MS);
     halay_ep_t *ep = rank_connect(&a, 2, &b.address);
     for (int round = 0; round < 2; round++) {
-        while (tcp->send(a.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN)
+        while (net->send(a.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN)
             CHECK(rank_wait(&a, 1 * MS, &event) + rank_wait(&b, 1 * MS, &event) == 0, "kind");
         while (rank_wait(&b, 1 * MS, &event) == 0)
             CHECK(rank_wait(&a, 1 * MS, &event) == 0, "%s", a.text);
         CHECK(event.kind == HALAY_EVENT_MESSAGE, "kind %d %s", event.kind, b.text);
         pid_t pid = fork();
         if (pid == 0) {
-            tcp->close(a.transport);
-            tcp->close(b.transport);
+            net->close(a.transport);
+            net->close(b.transport);
             _exit(0);
         }
         process_join(pid);
     }
-    tcp->close(a.transport);
+    net->close(a.transport);
     rank_expect_failed(&b, 1000 * MS, "closed its end");
-    tcp->close(b.transport);
+    net->close(b.transport);
 }
 
 /* ------------------------------------------------------------------ all */
 
 static void contract(int n)
 {
-    struct transport_body body = {.ops = tcp, .n = n, .flags = TRANSPORT_BODY_SECRET};
+    struct transport_body body = {.ops = net, .n = n, .flags = TRANSPORT_BODY_SECRET};
     CHECK(transport_body_run(&body, NULL) == 0, "%d ends", n);
 }
 
@@ -332,7 +346,7 @@ static void contract_three(void)
 static void contract_many(void)
 {
     static const char *const some[] = {"many_to_one", "wake_by_many", "idle", "land", "close"};
-    struct transport_body body = {.ops = tcp, .n = 12};
+    struct transport_body body = {.ops = net, .n = 12};
     for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++)
         CHECK(transport_body_run(&body, some[i]) == 0, "%s", some[i]);
 }

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "tcp_rank.h"
+#include "net_rank.h"
+#include "tcp_stream.h"
 
 /* Until a way is there in both directions. */
 static void pair_open(rank_t *a, rank_t *b, halay_ep_t **to_b, halay_ep_t **to_a)
@@ -26,7 +27,7 @@ static void pair_open(rank_t *a, rank_t *b, halay_ep_t **to_b, halay_ep_t **to_a
     for (int i = 0; i < 2; i++) {
         rank_t *from = i ? b : a, *to = i ? a : b;
         int rc;
-        while ((rc = tcp->send(from->transport, i ? *to_a : *to_b, 0, NULL, 0, "hi", 2, 0)) ==
+        while ((rc = net->send(from->transport, i ? *to_a : *to_b, 0, NULL, 0, "hi", 2, 0)) ==
                HALAY_EAGAIN)
             CHECK(rank_wait(a, MS / 5, &event) + rank_wait(b, MS / 5, &event) == 0, "kind");
         CHECK(rc == 0, "send: %d", rc);
@@ -36,9 +37,9 @@ static void pair_open(rank_t *a, rank_t *b, halay_ep_t **to_b, halay_ep_t **to_a
 
 static void pair_close(rank_t *a, rank_t *b)
 {
-    tcp->close(a->transport);
+    net->close(a->transport);
     rank_expect_failed(b, 1000 * MS, "closed its end");
-    tcp->close(b->transport);
+    net->close(b->transport);
     CHECK(a->warnings + a->errors + b->warnings + b->errors == 0, "%s%s", a->log, b->log);
 }
 
@@ -114,7 +115,7 @@ static void message_send(flow_t *flow, unsigned *seed)
     for (size_t i = 0; i < bytes; i++)
         data[i] = byte_of(says[0], i);
     memcpy(data, says, bytes < 8 ? 0 : 8);
-    int rc = tcp->send(flow->from->transport, flow->ep, 0, data, header, data + header,
+    int rc = net->send(flow->from->transport, flow->ep, 0, data, header, data + header,
                        bytes - header, 0);
     CHECK(rc == HALAY_OK || rc == HALAY_EAGAIN, "send: %d", rc);
     flow->sent += rc == HALAY_OK;
@@ -136,18 +137,18 @@ static void landing_send(flow_t *flow, unsigned *seed)
     l->room = l->bytes + (size_t)rand_r(seed) % 20;
     l->buffer = malloc(l->room + 1);
     memset(l->buffer, 0xa5, l->room + 1);
-    int rc = tcp->recv(flow->to->transport, tag, l->buffer, l->room, (uint64_t)i);
+    int rc = net->recv(flow->to->transport, tag, l->buffer, l->room, (uint64_t)i);
     CHECK(rc == 0, "recv: %d", rc);
     uint8_t *data = malloc(l->bytes + 1);
     for (size_t k = 0; k < l->bytes; k++)
         data[k] = byte_of(l->seed, k);
     int withdraws = rand_r(seed) % 4 == 0;
     if (withdraws)
-        CHECK(tcp->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
-    rc = tcp->send(flow->from->transport, flow->ep, tag, NULL, 0, data, l->bytes, (uint64_t)s);
+        CHECK(net->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+    rc = net->send(flow->from->transport, flow->ep, tag, NULL, 0, data, l->bytes, (uint64_t)s);
     CHECK(rc >= 0 || rc == HALAY_EAGAIN, "send: %d", rc);
     if (rc == HALAY_EAGAIN && !withdraws)
-        CHECK(tcp->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+        CHECK(net->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
     flow->sent += rc >= 0;
     flow->partly += rc == HALAY_INPROGRESS;
     if (rc == HALAY_INPROGRESS)
@@ -193,7 +194,7 @@ static int mixed_poll(flow_t *in, flow_t *out, unsigned *seed)
 {
     halay_event_t events[16];
     int max = 1 + rand_r(seed) % 16;
-    int n = tcp->poll(in->to->transport, events, max);
+    int n = net->poll(in->to->transport, events, max);
     CHECK(n >= 0 && n <= max, "poll: %d", n);
     for (int i = 0; i < n; i++) {
         switch (events[i].kind) {
@@ -274,11 +275,11 @@ static void both_call_once(unsigned seed, int before)
         int i = rand_r(&seed) % 2;
         int rc = HALAY_EAGAIN;
         if (next[i] < MANY)
-            rc = tcp->send(rank[i]->transport, ep[i], 0, NULL, 0, &next[i], 8, 0);
+            rc = net->send(rank[i]->transport, ep[i], 0, NULL, 0, &next[i], 8, 0);
         CHECK(rc == 0 || rc == HALAY_EAGAIN, "send: %d", rc);
         next[i] += rc == 0;
         i = rand_r(&seed) % 2;
-        int n = tcp->poll(rank[i]->transport, &event, 1);
+        int n = net->poll(rank[i]->transport, &event, 1);
         CHECK(n == 0 || (n == 1 && event.kind == HALAY_EVENT_MESSAGE), "%d: kind %d", n,
               event.kind);
         came[i] += (uint64_t)n;
@@ -312,8 +313,8 @@ void patient(void)
     pair_open(&a, &b, &to_b, &to_a);
     for (size_t i = 0; i < BYTES; i++)
         from[i] = byte_of(3, i);
-    CHECK(tcp->recv(b.transport, 5, to, BYTES, 9) == 0, "recv");
-    CHECK(tcp->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    CHECK(net->recv(b.transport, 5, to, BYTES, 9) == 0, "recv");
+    CHECK(net->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
     CHECK(rank_wait(&a, 8000 * MS, &event) == 0, "kind %d %s", event.kind, a.text);
     uint64_t until = clock_ns() + 20000 * MS;
     while ((a.sent == 0 || b.landed == 0) && clock_ns() < until) {
@@ -339,18 +340,18 @@ void refused_wakes(void)
     uint64_t sent = 0, came = 0, until = clock_ns() + 20000 * MS;
     int rc;
     pair_open(&a, &b, &to_b, &to_a);
-    while ((rc = tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0)) == 0)
+    while ((rc = net->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0)) == 0)
         sent++;
     CHECK(rc == HALAY_EAGAIN, "send: %d", rc);
-    while (tcp->poll(a.transport, &event, 1) == 0 && tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
+    while (net->poll(a.transport, &event, 1) == 0 && net->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
         CHECK(clock_ns() < until, "arm");
-    CHECK(tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0) == HALAY_EAGAIN,
+    CHECK(net->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0) == HALAY_EAGAIN,
           "send");
-    CHECK(tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN || poll(&nap, 1, 50) == 0, "it is woken");
-    tcp->poll(a.transport, &event, 1);
-    tcp->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0);
-    while (tcp->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
-        tcp->poll(a.transport, &event, 1);
+    CHECK(net->arm(a.transport, &nap.fd) == HALAY_EAGAIN || poll(&nap, 1, 50) == 0, "it is woken");
+    net->poll(a.transport, &event, 1);
+    net->send(a.transport, to_b, 0, NULL, 0, bytes, sizeof(bytes), 0);
+    while (net->arm(a.transport, &nap.fd) == HALAY_EAGAIN)
+        net->poll(a.transport, &event, 1);
     while (came < sent && rank_wait(&b, 100 * MS, &event) == HALAY_EVENT_MESSAGE)
         came++;
     CHECK(poll(&nap, 1, 1000) == 1, "it sleeps on");
@@ -374,15 +375,15 @@ void cut(void)
     halay_event_t event;
     uint8_t *from = calloc(1, BYTES), *to = calloc(1, BYTES);
     pair_open(&a, &b, &to_b, &to_a);
-    CHECK(tcp->recv(a.transport, 6, to, BYTES, 1) == 0, "recv");
-    CHECK(tcp->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
-    CHECK(tcp->send(b.transport, to_a, 6, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    CHECK(net->recv(a.transport, 6, to, BYTES, 1) == 0, "recv");
+    CHECK(net->send(a.transport, to_b, 5, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
+    CHECK(net->send(b.transport, to_a, 6, NULL, 0, from, BYTES, 8) == HALAY_INPROGRESS, "send");
     uint64_t until = clock_ns() + 5000 * MS;
     for (int i = 0; i < 3; i++)
         CHECK(rank_wait(&a, MS, &event) == 0, "kind %d", event.kind);
-    int rc = tcp->recv(a.transport, 6, NULL, 0, 0);
+    int rc = net->recv(a.transport, 6, NULL, 0, 0);
     CHECK(rc == HALAY_INPROGRESS, "withdraw in the middle: %d", rc);
-    tcp->close(b.transport);
+    net->close(b.transport);
     while (a.failed == 0 || a.sent == 0 || a.landed == 0) {
         int kind = rank_wait(&a, 10 * MS, &event);
         CHECK(kind != HALAY_EVENT_SENT || event.status == HALAY_EPEER, "SENT %d", event.status);
@@ -391,8 +392,8 @@ void cut(void)
     }
     CHECK(rank_wait(&a, 50 * MS, &event) == 0 && a.failed + a.sent + a.landed == 3, "twice");
     CHECK(a.landed_status == HALAY_EPEER || a.landed_bytes == BYTES, "LANDED %d", a.landed_status);
-    CHECK(tcp->send(a.transport, to_b, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
-    tcp->close(a.transport);
+    CHECK(net->send(a.transport, to_b, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
+    net->close(a.transport);
     free(from);
     free(to);
 }
@@ -407,7 +408,7 @@ void too_large(void)
     pair_open(&a, &b, &to_b, &to_a);
     for (size_t bytes = 16; bytes < sizeof(from); bytes = bytes * 7 + 3) {
         memset(to, 0xa5, sizeof(to));
-        CHECK(tcp->recv(b.transport, 5, to, 16, bytes) == 0, "recv");
+        CHECK(net->recv(b.transport, 5, to, 16, bytes) == 0, "recv");
         CHECK(send_now(&a, to_b, 5, from, bytes) >= 0, "send");
         CHECK(send_now(&a, to_b, 0, "on", 2) >= 0, "send");
         int fits = bytes <= 16, came = 0;
@@ -457,7 +458,7 @@ static void nonsense_said(const void *said, size_t bytes, const char *text)
         shutdown(fd, SHUT_WR);
     rank_expect_failed(&a, 1000 * MS, text);
     close(fd);
-    tcp->close(a.transport);
+    net->close(a.transport);
 }
 
 static uint64_t word(uint64_t mark, uint64_t kind, uint64_t bytes)

@@ -1,17 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * address.c - addresses, as a socket and as text.
+ * address.c - addresses, as a socket and as text; who is who.
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "meet.h"
+#include "address.h"
 
 int hly_meet_same_id(halay_peer_id_t a, halay_peer_id_t b)
 {
     return a.hi == b.hi && a.lo == b.lo;
+}
+
+int hly_meet_same_secret(const uint8_t a[16], const uint8_t b[16])
+{
+    volatile uint8_t difference = 0;
+    for (int i = 0; i < 16; i++)
+        difference |= a[i] ^ b[i];
+    return difference == 0;
 }
 
 /* 0: no address. */

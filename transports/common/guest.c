@@ -74,19 +74,10 @@ static void guests_accept(hly_meet_t *m)
 
 /* ------------------------------------------------------------------ words */
 
-/* In constant time, so that the secret cannot be guessed byte by byte. */
-static int same_secret(const uint8_t a[16], const uint8_t b[16])
-{
-    volatile uint8_t difference = 0;
-    for (int i = 0; i < 16; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
 /* Whom it is for is another question. */
 static int word_right(const hly_meet_t *m, const hly_meet_word_t *word, uint32_t kind)
 {
-    int secret = same_secret(word->secret, m->secret);
+    int secret = hly_meet_same_secret(word->secret, m->secret);
     int tells = kind == WORD_HELLO || kind == WORD_ANSWER ? word->tells > 0 : word->tells == 0;
     return secret && word->kind == kind && tells;
 }

@@ -26,6 +26,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "address.h"
 #include "halay/transport.h"
 
 enum {
@@ -33,8 +34,7 @@ enum {
     HLY_MEET_PARKED = 64,             /* callers for another epoch than this */
     HLY_MEET_TELLS = (4 << 10) + 128, /* bytes that a transport tells, at most */
     HLY_MEET_ROUNDS = 128,            /* descriptors looked at in one go */
-    HLY_MEET_TEXT = 256,
-    HLY_MEET_NAME = INET6_ADDRSTRLEN + 10
+    HLY_MEET_TEXT = 256
 };
 #define HLY_MEET_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
 #define HLY_MEET_PAUSE_MAX_NS UINT64_C(50000000)
@@ -203,12 +203,5 @@ void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer);
 void hly_meet_attend(hly_meet_t *m, uint64_t now);
 /* Before sleep: when attend has something to do that no descriptor tells. */
 int hly_meet_timer_set(hly_meet_t *m);
-
-/* address.c */
-int hly_meet_same_id(halay_peer_id_t a, halay_peer_id_t b);
-/* 0: no address. */
-socklen_t hly_meet_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
-int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t *where);
-void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
 
 #endif

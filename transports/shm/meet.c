@@ -12,20 +12,6 @@
 
 #include "shm.h"
 
-int hly_shm_same_id(halay_peer_id_t a, halay_peer_id_t b)
-{
-    return a.hi == b.hi && a.lo == b.lo;
-}
-
-/* In constant time, so that the secret cannot be guessed byte by byte. */
-static int same_secret(const uint8_t a[16], const uint8_t b[16])
-{
-    volatile uint8_t difference = 0;
-    for (int i = 0; i < 16; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
 void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to,
                         hly_shm_hello_t *hello)
 {
@@ -41,9 +27,9 @@ void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to
 
 int hly_shm_hello_right(const halay_transport_t *t, int kind, const hly_shm_hello_t *hello)
 {
-    int secret = same_secret(hello->secret, t->secret);
+    int secret = hly_meet_same_secret(hello->secret, t->secret);
     return secret && hello->magic == HLY_SHM_MAGIC && hello->kind == (uint32_t)kind &&
-           hly_shm_same_id(hello->to, t->self);
+           hly_meet_same_id(hello->to, t->self);
 }
 
 union control {

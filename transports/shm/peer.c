@@ -26,7 +26,7 @@ int hly_shm_pidfd(pid_t pid)
 int hly_shm_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_shm_peer_t **out)
 {
     for (hly_shm_peer_t *peer = t->peers; peer; peer = peer->next) {
-        if (!hly_shm_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
+        if (!hly_meet_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
             continue; /* told and held by nobody: it goes at the next poll, a new one starts anew */
         peer->refs++;
         *out = peer;

@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "../common/address.h"
 #include "halay/transport.h"
 #include "ring.h"
 
@@ -148,7 +149,6 @@ struct sockaddr_un;
 socklen_t hly_shm_name(const halay_transport_t *t, halay_peer_id_t id, struct sockaddr_un *address);
 
 /* meet.c */
-int hly_shm_same_id(halay_peer_id_t a, halay_peer_id_t b);
 void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to,
                         hly_shm_hello_t *hello);
 int hly_shm_hello_right(const halay_transport_t *t, int kind, const hly_shm_hello_t *hello);

@@ -102,7 +102,7 @@ void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
     if (rc == -1)
         return;
     if (rc == 1 && hly_shm_hello_right(t, HLY_SHM_ANSWER, &answer) &&
-        hly_shm_same_id(answer.from, ep->peer->id)) {
+        hly_meet_same_id(answer.from, ep->peer->id)) {
         ring_fd_close(ep);
         ep->state = WAY_OPEN;
         t->unsettled--;

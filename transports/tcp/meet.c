@@ -11,19 +11,10 @@
 
 #include "tcp.h"
 
-/* In constant time, so that the secret cannot be guessed byte by byte. */
-static int same_secret(const uint8_t a[16], const uint8_t b[16])
-{
-    volatile uint8_t difference = 0;
-    for (int i = 0; i < 16; i++)
-        difference |= a[i] ^ b[i];
-    return difference == 0;
-}
-
 /* Whom it is for is another question. */
 static int word_right(const halay_transport_t *t, const hly_tcp_word_t *word, uint32_t kind)
 {
-    int secret = same_secret(word->secret, t->secret);
+    int secret = hly_meet_same_secret(word->secret, t->secret);
     return secret && word->kind == kind && word->zero == 0;
 }
 
@@ -55,7 +46,7 @@ void hly_tcp_call(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now)
 {
     struct sockaddr_storage address;
     hly_tcp_link_t *link;
-    socklen_t length = hly_tcp_where_socket(&peer->where, &address);
+    socklen_t length = hly_meet_where_socket(&peer->where, &address);
     if (length == 0) { /* no address was given: the peer may still call here */
         call_failed(peer, EDESTADDRREQ, now);
         return;
@@ -126,13 +117,13 @@ static void warn_stranger(halay_transport_t *t, int fd, const char *why)
     halay_address_t where = {0};
     struct sockaddr_storage address;
     socklen_t length = sizeof(address);
-    char name[HLY_TCP_NAME] = "somebody";
+    char name[HLY_MEET_NAME] = "somebody";
     if (t->warned & WARNED_STRANGER)
         return;
     t->warned |= WARNED_STRANGER;
     if (getpeername(fd, (struct sockaddr *)&address, &length) == 0 &&
-        hly_tcp_where_from(&address, &where) == 0)
-        hly_tcp_where_name(&where, name);
+        hly_meet_where_from(&address, &where) == 0)
+        hly_meet_where_name(&where, name);
     hly_tcp_log(t, 1, "tcp: %s connected to %s and was dropped: %s; this is said once", name,
                 t->name, why);
 }
@@ -199,7 +190,7 @@ static void one_retire(halay_transport_t *t, hly_tcp_peer_t *peer)
         if (t->open[i]->peer == peer && !t->open[i]->said_retired)
             calls |= t->open[i]->called ? 1 : 2;
     }
-    if (calls != 3 || hly_tcp_same_id(a, b))
+    if (calls != 3 || hly_meet_same_id(a, b))
         return;
     for (int i = 0; i < t->nopen; i++) {
         hly_tcp_link_t *link = t->open[i];
@@ -245,7 +236,7 @@ static void on_hello(halay_transport_t *t, hly_tcp_link_t *link)
         hly_tcp_guest_drop(t, link, "it is of another job, or of another version of Halay");
         return;
     }
-    if (!hly_tcp_same_id(link->word.to, t->self)) {
+    if (!hly_meet_same_id(link->word.to, t->self)) {
         park(t, link);
         return;
     }
@@ -255,7 +246,7 @@ static void on_hello(halay_transport_t *t, hly_tcp_link_t *link)
         return;
     }
     peer->where = link->word.where;
-    hly_tcp_where_name(&peer->where, peer->name);
+    hly_meet_where_name(&peer->where, peer->name);
     rc = link_met(t, link, peer);
     if (rc == -ENOMEM || rc == -ENOSPC)
         warn_descriptors(t, -rc);
@@ -274,8 +265,8 @@ static void on_answer(halay_transport_t *t, hly_tcp_link_t *link)
 {
     const hly_tcp_word_t *word = &link->word;
     hly_tcp_peer_t *peer = link->peer;
-    if (!word_right(t, word, WORD_ANSWER) || !hly_tcp_same_id(word->from, peer->id) ||
-        !hly_tcp_same_id(word->to, t->self)) {
+    if (!word_right(t, word, WORD_ANSWER) || !hly_meet_same_id(word->from, peer->id) ||
+        !hly_meet_same_id(word->to, t->self)) {
         hly_tcp_peer_fail(t, peer, HALAY_ETRANSPORT,
                           "%s does not speak this version's language, or has another secret",
                           peer->name);

@@ -45,7 +45,7 @@ static int listen_open(halay_transport_t *t, const char **what)
 {
     const halay_address_t loopback = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     struct sockaddr_storage address;
-    socklen_t length = hly_tcp_where_socket(&loopback, &address);
+    socklen_t length = hly_meet_where_socket(&loopback, &address);
     *what = "socket";
     t->listen_fd = socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (t->listen_fd < 0)
@@ -60,7 +60,7 @@ static int listen_open(halay_transport_t *t, const char **what)
     length = sizeof(address);
     if (getsockname(t->listen_fd, (struct sockaddr *)&address, &length))
         return -errno;
-    return hly_tcp_where_from(&address, &t->where);
+    return hly_meet_where_from(&address, &t->where);
 }
 
 /* Each step says what it was, for the message. */
@@ -76,7 +76,7 @@ static int descriptors_open(halay_transport_t *t, const char **what)
     int rc = t->listen_shared ? 0 : listen_open(t, what);
     if (rc)
         return rc;
-    hly_tcp_where_name(&t->where, t->name);
+    hly_meet_where_name(&t->where, t->name);
     *what = "epoll_ctl";
     rc = hly_tcp_watch_add(t->slow_fd, t->listen_fd, EPOLLIN, &t->listen_watch);
     if (rc == 0)

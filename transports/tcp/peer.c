@@ -10,17 +10,12 @@
 
 #include "tcp.h"
 
-int hly_tcp_same_id(halay_peer_id_t a, halay_peer_id_t b)
-{
-    return a.hi == b.hi && a.lo == b.lo;
-}
-
 /* ------------------------------------------------------------------ peers */
 
 int hly_tcp_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_tcp_peer_t **out)
 {
     for (hly_tcp_peer_t *peer = t->peers; peer; peer = peer->next) {
-        if (!hly_tcp_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
+        if (!hly_meet_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
             continue; /* told and held by nobody: it goes soon, a new one starts anew */
         *out = peer;
         return 0;

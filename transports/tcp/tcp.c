@@ -78,7 +78,7 @@ static void call_begin(halay_transport_t *t, hly_tcp_peer_t *peer, const void *a
                           sizeof(peer->where));
         return;
     }
-    hly_tcp_where_name(&peer->where, peer->name);
+    hly_meet_where_name(&peer->where, peer->name);
     hly_tcp_call(t, peer, peer->begun_ns);
 }
 

@@ -2,15 +2,14 @@
 /*
  * tcp.h - what the files of this transport share. docs/decisions/0012-tcp-transport.md says why.
  *
- *   tcp.c      the table; small answers, ways, send, poll, arm
- *   open.c     an endpoint comes and goes
- *   address.c  addresses as sockets and as text
- *   peer.c     peers: that they failed; landing buffers
- *   in.c       frames come in: messages, and what lands
- *   out.c      frames go out, and wait where a socket is full
- *   link.c     TCP connections come and go
- *   meet.c     hello, answer, goodbye: who may say them, and what they do
- *   watch.c    the slow path: sockets that are not open yet, timers, failures
+ *   tcp.c    the table; small answers, ways, send, poll, arm
+ *   open.c   an endpoint comes and goes
+ *   peer.c   peers: that they failed; landing buffers
+ *   in.c     frames come in: messages, and what lands
+ *   out.c    frames go out, and wait where a socket is full
+ *   link.c   TCP connections come and go
+ *   meet.c   hello, answer, goodbye: who may say them, and what they do
+ *   watch.c  the slow path: sockets that are not open yet, timers, failures
  *
  * Two processes that talk share one connection, for both directions and all ways. If both call at
  * once there are two; then the one that the higher id has called is retired: each end says on it
@@ -32,6 +31,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "../common/address.h"
 #include "halay/transport.h"
 
 enum {
@@ -57,8 +57,7 @@ enum {
     HLY_TCP_ROUNDS = 128,        /* descriptors looked at in one go */
     HLY_TCP_TICK = 16,           /* polls between two looks at the clock */
     HLY_TCP_SILENT = 4,          /* looks in a row at which nothing was acknowledged: it is dead */
-    HLY_TCP_TEXT = 256,
-    HLY_TCP_NAME = INET6_ADDRSTRLEN + 10
+    HLY_TCP_TEXT = 256
 };
 #define HLY_TCP_MAGIC        UINT64_C(0x3150435459414c48)
 #define HLY_TCP_SLOW_NS      UINT64_C(50000)   /* between two looks at sockets, while polled */
@@ -181,7 +180,7 @@ struct hly_tcp_peer {
     int nlinks;          /* open ones */
     int goodbyes;        /* of them, that have said it */
     halay_address_t where;
-    char name[HLY_TCP_NAME];
+    char name[HLY_MEET_NAME];
     uint64_t begun_ns, again_ns, pause_ns;
     hly_tcp_peer_t *next;
     char text[HLY_TCP_TEXT];
@@ -225,7 +224,7 @@ struct halay_transport {
     int listen_fd, timer_fd, slow_fd, epoll_fd; /* epoll_fd: what arm gives: slow_fd, open links */
 
     halay_address_t where;
-    char name[HLY_TCP_NAME];
+    char name[HLY_MEET_NAME];
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;
     uint8_t secret[16];
@@ -245,13 +244,7 @@ uint64_t hly_tcp_now_ns(void);
 void hly_tcp_log(const halay_transport_t *t, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* address.c */
-socklen_t hly_tcp_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
-int hly_tcp_where_from(const struct sockaddr_storage *address, halay_address_t *where);
-void hly_tcp_where_name(const halay_address_t *where, char name[HLY_TCP_NAME]);
-
 /* peer.c */
-int hly_tcp_same_id(halay_peer_id_t a, halay_peer_id_t b);
 /* Finds it or makes it; the caller counts its way itself. 0 or -ENOMEM. */
 int hly_tcp_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_tcp_peer_t **peer);
 void hly_tcp_peer_free(halay_transport_t *t, hly_tcp_peer_t *peer);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx_rank.h - an end of the transport over UCX, and processes that have one: for its tests.
+ * net_rank.h - an end of a transport between nodes, and processes that have one: for the tests of
+ * such transports.
  */
-#ifndef HALAY_TESTS_UCX_RANK_H
-#define HALAY_TESTS_UCX_RANK_H
+#ifndef HALAY_TESTS_NET_RANK_H
+#define HALAY_TESTS_NET_RANK_H
 
 #include <stdio.h>
 #include <sys/types.h>
@@ -23,7 +24,11 @@
         }                                                                                          \
     } while (0)
 
-extern const halay_transport_ops_t halay_transport_v2_ucx;
+/* The transport that is tested. */
+extern const halay_transport_ops_t *const net;
+/* Its hello for somebody who is not here, with this secret; all that the transport tells included.
+ * Returns its bytes, at most 128. */
+size_t hello_make(const char *secret, uint8_t hello[128]);
 
 /* An end in a process. */
 typedef struct rank {
@@ -38,8 +43,6 @@ typedef struct rank {
     size_t landed_bytes;
     int landed_status;
 } rank_t;
-
-#define ucx (&halay_transport_v2_ucx)
 
 uint64_t clock_ns(void);
 /* Opens with id {7, id}; what it logs is counted and kept. */
@@ -61,7 +64,7 @@ void take(int fd, void *data, size_t bytes);
 /* Opens, and swaps addresses with the other process. */
 void rank_meet(rank_t *rank, uint64_t id, halay_address_t *other);
 
-/* test_transport_ucx_epochs.c */
+/* transport_epochs.c */
 void epoch_later(void);
 void epoch_earlier(void);
 void epochs(void);

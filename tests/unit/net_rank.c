@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ucx_rank.c - see ucx_rank.h
+ * net_rank.c - see net_rank.h
  */
 #define _GNU_SOURCE
 #include <poll.h>
@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#include "ucx_rank.h"
+#include "net_rank.h"
 
 uint64_t clock_ns(void)
 {
@@ -39,7 +39,7 @@ int rank_try(rank_t *rank, uint64_t id, uint64_t deadline_ns, const char *option
                                        .listen_address = rank->listen_address,
                                        .log = on_log,
                                        .log_arg = rank};
-    return ucx->open(&params, &rank->transport);
+    return net->open(&params, &rank->transport);
 }
 
 void rank_open(rank_t *rank, uint64_t id, uint64_t deadline_ns)
@@ -47,7 +47,7 @@ void rank_open(rank_t *rank, uint64_t id, uint64_t deadline_ns)
     size_t bytes = sizeof(rank->address);
     int rc = rank_try(rank, id, deadline_ns, NULL);
     CHECK(rc == 0, "%d: %s", rc, rank->log);
-    rc = ucx->address(rank->transport, &rank->address, &bytes);
+    rc = net->address(rank->transport, &rank->address, &bytes);
     CHECK(rc == 0 && bytes == sizeof(rank->address), "%d, %zu", rc, bytes);
 }
 
@@ -55,7 +55,7 @@ halay_ep_t *rank_connect(rank_t *rank, uint64_t id, const halay_address_t *addre
 {
     halay_ep_t *ep = NULL;
     int rc =
-        ucx->connect(rank->transport, (halay_peer_id_t){7, id}, address, sizeof(*address), &ep);
+        net->connect(rank->transport, (halay_peer_id_t){7, id}, address, sizeof(*address), &ep);
     CHECK(rc == 0 && ep, "%d: %s", rc, rank->log);
     return ep;
 }
@@ -65,10 +65,10 @@ int rank_wait(rank_t *rank, uint64_t wait_ns, halay_event_t *event)
     uint64_t until = clock_ns() + wait_ns, now;
     struct pollfd nap = {.events = POLLIN};
     int n;
-    while ((n = ucx->poll(rank->transport, event, 1)) == 0) {
+    while ((n = net->poll(rank->transport, event, 1)) == 0) {
         if ((now = clock_ns()) >= until)
             return 0;
-        if (ucx->arm(rank->transport, &nap.fd) == 0)
+        if (net->arm(rank->transport, &nap.fd) == 0)
             poll(&nap, 1, (int)((until - now) / MS) + 1);
     }
     CHECK(n == 1, "poll: %d: %s", n, rank->log);
@@ -106,7 +106,7 @@ int send_now(rank_t *rank, halay_ep_t *ep, uint64_t tag, const void *payload, si
     uint64_t until = clock_ns() + 20000 * MS;
     halay_event_t event;
     int rc;
-    while ((rc = ucx->send(rank->transport, ep, tag, NULL, 0, payload, bytes, 5)) == HALAY_EAGAIN) {
+    while ((rc = net->send(rank->transport, ep, tag, NULL, 0, payload, bytes, 5)) == HALAY_EAGAIN) {
         CHECK(clock_ns() < until, "it stays full");
         int kind = rank_wait(rank, 1 * MS, &event);
         CHECK(kind == 0 || kind == HALAY_EVENT_SENT, "kind %d %s", kind, rank->text);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_transport_ucx_epochs.c - the socket belongs to the bootstrap and outlives the transport: who
+ * transport_epochs.c - the socket belongs to the bootstrap and outlives the transport: who
  * is in its next epoch already waits for the others, who is late ends by its deadline, and nobody
  * is taken for a stranger. The id of a rank in an epoch is 100 * epoch + rank here.
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#include "ucx_rank.h"
+#include "net_rank.h"
 
 static void listen_make(rank_t *rank)
 {
@@ -32,7 +32,7 @@ static void rank_close(rank_t *rank)
 {
     int on = 0;
     socklen_t bytes = sizeof(on);
-    ucx->close(rank->transport);
+    net->close(rank->transport);
     rank->transport = NULL;
     CHECK(getsockopt(rank->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &bytes) == 0 && on,
           "the bootstrap's socket is closed");
@@ -52,7 +52,7 @@ static uint64_t message_pass(rank_t *a, halay_ep_t *ep, rank_t *b)
     uint64_t begun = clock_ns();
     halay_event_t event;
     int rc;
-    while ((rc = ucx->send(a->transport, ep, 0, NULL, 0, "hi", 2, 0)) == HALAY_EAGAIN) {
+    while ((rc = net->send(a->transport, ep, 0, NULL, 0, "hi", 2, 0)) == HALAY_EAGAIN) {
         CHECK(rank_wait(a, MS / 2, &event) == 0 && rank_wait(b, MS / 2, &event) == 0, "%s%s",
               a->text, b->text);
         CHECK(clock_ns() - begun < 5000 * MS, "no way");
@@ -77,7 +77,7 @@ void epoch_later(void)
     for (int i = 0; i < 50; i++)
         CHECK(rank_wait(&a, 5 * MS, &event) == 0 && rank_wait(&b, 5 * MS, &event) == 0, "%s%s",
               a.text, b.text);
-    CHECK(ucx->send(b.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN, "it was met");
+    CHECK(net->send(b.transport, ep, 0, NULL, 0, "hi", 2, 0) == HALAY_EAGAIN, "it was met");
     rank_close(&a);
     for (int i = 0; i < 10; i++)
         CHECK(rank_wait(&b, 10 * MS, &event) == 0, "%s", b.text);
@@ -172,17 +172,12 @@ void epochs(void)
 static int hello_say(const rank_t *rank, const char *secret)
 {
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = rank->address.port};
-    uint8_t hello[96 + 8] = {0};
-    const uint64_t magic = UINT64_C(0x3358435559414c48);
-    const uint32_t kind = 1, address_bytes = 8;
+    uint8_t hello[128] = {0};
+    size_t bytes = hello_make(secret, hello);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    memcpy(hello, &magic, 8);
-    memcpy(hello + 8, &kind, 4);
-    memcpy(hello + 12, &address_bytes, 4);
-    memcpy(hello + 48, secret, strlen(secret));
     memcpy(&to.sin_addr, rank->address.ip, 4);
     CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
-    give(fd, hello, sizeof(hello));
+    give(fd, hello, bytes);
     return fd;
 }
 

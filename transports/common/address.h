@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* address.h - addresses as sockets and as text, and who is who: for all transports over sockets. */
+#ifndef HALAY_TRANSPORTS_COMMON_ADDRESS_H
+#define HALAY_TRANSPORTS_COMMON_ADDRESS_H
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "halay/transport.h"
+
+enum { HLY_MEET_NAME = INET6_ADDRSTRLEN + 10 };
+
+int hly_meet_same_id(halay_peer_id_t a, halay_peer_id_t b);
+/* In constant time, so that the secret cannot be guessed byte by byte. */
+int hly_meet_same_secret(const uint8_t a[16], const uint8_t b[16]);
+/* 0: no address. */
+socklen_t hly_meet_where_socket(const halay_address_t *where, struct sockaddr_storage *address);
+int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t *where);
+void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
+
+#endif
