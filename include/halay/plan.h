@@ -14,11 +14,20 @@
  *      allreduce       IN full, OUT full    as the planner says, at most 8 x nranks blocks
  *      broadcast       no IN,   OUT full    block(s) of the root's buffer (the root reads OUT too)
  *      allgather(v)    IN own,  OUT full    block r comes from rank r
- *      reduce_scatter  IN full, OUT own     block r goes to rank r
+ *      reduce_scatter(v) IN full, OUT own   block r goes to rank r
  *      barrier         nothing, 0 blocks
+ *      reduce          IN full, OUT full at the root; blocks as for allreduce
+ *      gather(v)       IN own,  OUT full at the root: block r comes from rank r
+ *      scatter(v)      IN full at the root, OUT own: block r goes to rank r
+ *      alltoall(v)     IN full, OUT full    IN block d goes to rank d, as its OUT block `rank`
+ *      scan, exscan    IN full, OUT full    the inputs of ranks 0 to `rank`, or to rank - 1 (then
+ *                                           rank 0's OUT is left alone); blocks as for allreduce
+ *    IN or OUT "at the root" does not exist elsewhere: no operand names it.
  *  - In place: IN and OUT are the same memory. allreduce: block b of IN is block b of OUT.
  * allgather: IN is block `rank` of OUT. reduce_scatter: OUT is block 0 of IN (which may then be
- * written).
+ * written). scan, exscan: as allreduce. alltoall: block b of IN is block b of OUT. reduce, gather,
+ * scatter: at the root alone (scatter: OUT is block `root` of IN and stays as it is); the other
+ * ranks' plans are the same either way, so that only the root need know.
  *  - An operand is a run of blocks [first, first + count), taken modulo `blocks` (it may wrap;
  * count
  *    <= blocks). In IN and OUT that is where they are. In SCRATCH they are packed, one after the
@@ -37,7 +46,8 @@
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
  * step's own index. A message is named by (sender, receiver, edge): edges are numbered by the
  * planner so that no two messages of a plan from one rank to another have the same edge, and both
- * sides agree.
+ * sides agree. Both operands of a message, and of a COPY, are the same run of blocks; those of an
+ * alltoall have the same count only, for there a block's number is another at each rank.
  *
  * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
  * with the same blocks; no deadlock with zero buffering; every input is counted exactly once; the
@@ -61,9 +71,15 @@ extern "C" {
 typedef enum halay_collective {
     HALAY_ALLREDUCE = 0,
     HALAY_BROADCAST,
-    HALAY_ALLGATHER, /* and allgatherv: blocks may differ in size */
-    HALAY_REDUCE_SCATTER,
+    HALAY_ALLGATHER,      /* and allgatherv: blocks may differ in size */
+    HALAY_REDUCE_SCATTER, /* and reduce_scatterv */
     HALAY_BARRIER,
+    HALAY_REDUCE,
+    HALAY_GATHER,   /* and gatherv */
+    HALAY_SCATTER,  /* and scatterv */
+    HALAY_ALLTOALL, /* and alltoallv */
+    HALAY_SCAN,
+    HALAY_EXSCAN,
     HALAY_COLLECTIVE_COUNT
 } halay_collective_t;
 
@@ -118,7 +134,7 @@ typedef struct halay_plan_params {
     uint32_t collective;
     uint32_t nranks;
     uint32_t rank;
-    uint32_t root;     /* broadcast; else 0 */
+    uint32_t root;     /* broadcast, reduce, gather, scatter; else 0 */
     uint32_t in_place; /* 0 or 1 */
     /* Read while the plan is made, NULL in the plan. NULL: all ranks are on one node. */
     const halay_shape_t *shape;
@@ -142,7 +158,11 @@ enum {
     HALAY_PLANNER_COMMUTATIVE = 1u << 1,  /* operations only */
     HALAY_PLANNER_SHORT = 1u << 2,        /* meant for few bytes: sends everything in every round */
     HALAY_PLANNER_SHAPE = 1u << 3,        /* not a restriction: asks which ranks share a node */
-    HALAY_PLANNER_BLOCKWISE = 1u << 4     /* commutative operations only on a scattered shape */
+    HALAY_PLANNER_BLOCKWISE = 1u << 4,    /* commutative operations only on a scattered shape */
+    HALAY_PLANNER_RUNS = 1u << 5, /* names runs of several blocks of IN or OUT: not for the v forms,
+                                     whose blocks lie anywhere */
+    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only */
+    HALAY_PLANNER_OUT_OF_PLACE = 1u << 7
 };
 
 typedef struct halay_planner_info {
@@ -151,11 +171,33 @@ typedef struct halay_planner_info {
     uint32_t version; /* raised when the plans it makes change */
     uint32_t restrictions;
     const char *source; /* of the algorithm */
+    uint64_t min_count; /* elements for each rank, at least: meant for long vectors; 0: any */
 } halay_planner_info_t;
+
+/* A call, as far as restrictions go. */
+typedef struct halay_planner_call {
+    uint32_t nranks;
+    uint64_t count;    /* elements for each rank: of the vector (allreduce, broadcast), divided by
+                          nranks where that is cut into blocks by the planner; else of a block */
+    uint32_t in_place; /* 0 or 1 */
+    uint32_t vector;   /* 1: a v form, blocks of any sizes that lie anywhere */
+    uint32_t commutative; /* 0: the operation does not commute */
+    uint32_t scattered;   /* 1: some node's ranks are not consecutive */
+} halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
 /* NULL past the end. */
 HALAY_API const halay_planner_info_t *halay_planner_get(uint32_t planner);
+/*
+ * 1 if the planner's restrictions allow this call, else 0; then *why, if not NULL, is the first
+ * that does not ("needs a power of two of ranks"). Does not look at the collective.
+ */
+HALAY_API int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call,
+                                   const char **why);
+/* 1 for the collectives whose plans have a root. */
+HALAY_API int halay_collective_rooted(halay_collective_t collective);
+/* 1 for those that reduce: allreduce, reduce_scatter, reduce, scan, exscan. */
+HALAY_API int halay_collective_reduces(halay_collective_t collective);
 /* By collective and name; HALAY_EINVAL if there is none. */
 HALAY_API int halay_planner_find(halay_collective_t collective, const char *name,
                                  uint32_t *planner);

@@ -55,10 +55,23 @@ static const struct row rows[] = {
 
 const char *halay_collective_name(halay_collective_t collective)
 {
-    static const char *const names[HALAY_COLLECTIVE_COUNT] = {"allreduce", "broadcast", "allgather",
-                                                              "reduce_scatter", "barrier"};
+    static const char *const names[HALAY_COLLECTIVE_COUNT] = {
+        "allreduce", "broadcast", "allgather", "reduce_scatter", "barrier", "reduce",
+        "gather",    "scatter",   "alltoall",  "scan",           "exscan"};
 
     return (uint32_t)collective < HALAY_COLLECTIVE_COUNT ? names[collective] : "unknown";
+}
+
+int halay_collective_rooted(halay_collective_t collective)
+{
+    return collective == HALAY_BROADCAST || collective == HALAY_REDUCE ||
+           collective == HALAY_GATHER || collective == HALAY_SCATTER;
+}
+
+int halay_collective_reduces(halay_collective_t collective)
+{
+    return collective == HALAY_ALLREDUCE || collective == HALAY_REDUCE_SCATTER ||
+           collective == HALAY_REDUCE || collective == HALAY_SCAN || collective == HALAY_EXSCAN;
 }
 
 uint32_t halay_planner_count(void)
@@ -83,6 +96,35 @@ int halay_planner_find(halay_collective_t collective, const char *name, uint32_t
     return HALAY_EINVAL;
 }
 
+int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, const char **why)
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    const char *no = NULL;
+
+    if (!info || !call || call->nranks == 0) {
+        no = "there is no such planner or call";
+    } else if (info->restrictions & HALAY_PLANNER_POWER_OF_TWO &&
+               (call->nranks & (call->nranks - 1)) != 0) {
+        no = "needs a power of two of ranks";
+    } else if (info->restrictions & COMMUTATIVE && !call->commutative) {
+        no = "the operation does not commute";
+    } else if (info->restrictions & BLOCKWISE && !call->commutative && call->scattered) {
+        no = "the operation does not commute, and the ranks of a node are not consecutive";
+    } else if (info->restrictions & HALAY_PLANNER_RUNS && call->vector) {
+        no = "handles several blocks at once, which lie anywhere here";
+    } else if (info->restrictions & HALAY_PLANNER_EQUAL && call->vector) {
+        no = "needs blocks of equal size";
+    } else if (info->restrictions & HALAY_PLANNER_OUT_OF_PLACE && call->in_place) {
+        no = "does not work in place";
+    } else if (call->count < info->min_count) {
+        no = "is meant for longer vectors";
+    }
+    if (why) {
+        *why = no;
+    }
+    return !no;
+}
+
 int halay_plan_commutative(const halay_plan_t *plan)
 {
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
@@ -96,7 +138,7 @@ static int check_params(const struct row *row, const halay_plan_params_t *params
 {
     if (params->collective != row->info.collective || params->nranks == 0 ||
         params->rank >= params->nranks || params->root >= params->nranks || params->in_place > 1 ||
-        (params->root != 0 && params->collective != HALAY_BROADCAST)) {
+        (params->root != 0 && !halay_collective_rooted((halay_collective_t)params->collective))) {
         return HALAY_EINVAL;
     }
     if (params->shape && params->shape->nranks != params->nranks) {
