@@ -137,12 +137,22 @@ struct hly_landing {
 
 /* ---------------------------------------------------------------- calls */
 
+struct hly_vector { /* counts NULL: the blocks of the other buffer are as large */
+    const size_t *counts, *displs;
+};
+
+struct hly_blocks { /* bytes; of each rank's block */
+    size_t *offset, *bytes;
+};
+
 struct hly_call {
     struct hly_brief brief;
     uint64_t signature;
     const void *in;
     void *out;
-    const size_t *counts, *displs; /* allgatherv, while the call is being made */
+    struct hly_vector vector[2]; /* v forms, while the call is being made: of IN, of OUT */
+    bool local_in_place;         /* at the root of reduce, gather, scatter: nobody else's affair */
+    bool aside;                  /* the result may not be written before the input was read */
 };
 
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
@@ -193,8 +203,10 @@ struct halay_request {
     bool laid_out;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
-    size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
-    size_t *block_bytes;
+    size_t *tables; /* v forms, else NULL: memory of */
+    struct hly_blocks block[2];
+    char *home; /* where OUT goes in the end: r->out, but for a result kept aside */
+    size_t result_bytes;
     uint64_t started_ns, deadline_ns;
     struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
     uint32_t steps_done;
@@ -457,10 +469,23 @@ void hly_engine_finish(halay_request_t *request, int result);
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* ---------------------------------------------------------------- layout.c */
+
+/* Copies the counts of a v form. */
+int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
+/* The addresses behind the plan's symbols, and scratch. */
+int hly_layout_bind(halay_request_t *request);
+void hly_layout_forget(halay_request_t *request);
 uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
                               struct hly_segment segment[2]);
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+static inline bool hly_call_in_place(const struct hly_call *call)
+{
+    return call->brief.flags & HLY_BRIEF_IN_PLACE || call->local_in_place;
+}
 
 /* ---------------------------------------------------------------- plancache.c, select.c */
 
