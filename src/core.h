@@ -182,9 +182,11 @@ struct hly_step_run {
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
 
 struct halay_request {
-    uint32_t magic;
+    uint32_t magic;           /* constant, as long as there is the memory */
+    halay_context_t *context; /* so too */
+    uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    halay_context_t *context;
+    bool given; /* the program has a handle */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -329,9 +331,10 @@ struct halay_context {
     uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests; /* running or failing */
-    struct hly_link posted;   /* all that the program has not waited for */
-    bool lost;                /* the transport itself has failed: every call ends at once */
-    struct hly_link orphans;  /* stashed messages of communicators not made yet */
+    struct hly_link requests_idle;
+    struct hly_link posted;  /* all that the program has not waited for */
+    bool lost;               /* the transport itself has failed: every call ends at once */
+    struct hly_link orphans; /* stashed messages of communicators not made yet */
     uint32_t norphans;
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
@@ -470,6 +473,19 @@ void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
 
+/* ---------------------------------------------------------------- request.c */
+
+/* All zero but for what request.c keeps. */
+halay_request_t *hly_request_memory(halay_context_t *context);
+/* Frees what it has, and keeps the memory. */
+void hly_request_destroy(halay_request_t *request);
+void hly_request_free_memory(halay_context_t *context);
+/* What the program gets; and the request of a handle, with its context locked. */
+halay_request_t *hly_request_handle(halay_request_t *request);
+int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* The handle is not valid any more. */
+void hly_request_retire(halay_request_t *request);
+
 /* ---------------------------------------------------------------- layout.c */
 
 /* Copies the counts of a v form. */
@@ -496,7 +512,6 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
 void hly_plan_drop_all(halay_comm_t *comm);
-void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
 

@@ -183,23 +183,13 @@ void hly_engine_run(halay_request_t *r)
 
 /* ---------------------------------------------------------------- requests */
 
-void hly_request_destroy(halay_request_t *r)
-{
-    free(r->ready);
-    free(r->run);
-    free(r->spans);
-    free(r->scratch);
-    hly_layout_forget(r);
-    free(r);
-}
-
 static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
 {
     halay_request_t *r = plan ? plan->spare : NULL;
     if (r) {
         plan->spare = r->next;
     } else {
-        r = calloc(1, sizeof(*r));
+        r = hly_request_memory(comm->context);
         if (!r)
             return NULL;
         uint32_t n = plan ? plan->plan->nsteps : 0;
@@ -211,8 +201,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
             return NULL;
         }
     }
-    r->magic = HLY_REQUEST_MAGIC;
-    r->context = comm->context;
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
@@ -230,7 +218,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
-    r->magic = 0;
+    hly_request_retire(r);
     hly_link_remove(&r->posted);
     hly_layout_forget(r);
     if (!r->plan) {
@@ -253,7 +241,6 @@ void hly_request_drop(halay_request_t *r)
     }
     if (r->plan)
         r->plan->running--;
-    free(r->early);
     hly_request_destroy(r);
 }
 
