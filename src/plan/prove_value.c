@@ -93,7 +93,11 @@ int hly_values_init(struct hly_values *s, struct hly_prover *v)
 
     s->v = v;
     s->in_order = halay_collective_reduces(collective) && !halay_plan_commutative(v->plans[0]);
-    s->sized = collective == HALAY_ALLTOALL && info && !(info->restrictions & HALAY_PLANNER_EQUAL);
+    int cut = v->params.collective == HALAY_BROADCAST ||
+              (halay_collective_reduces(collective) && collective != HALAY_REDUCE_SCATTER);
+
+    s->equal = !cut && info && info->restrictions & HALAY_PLANNER_EQUAL;
+    s->sized = collective == HALAY_ALLTOALL && !s->equal;
     s->cells = NULL;
     s->memory = malloc(v->nranks * sizeof(*s->memory));
     s->base = malloc(((size_t)v->nranks + 1) * sizeof(*s->base));
@@ -125,7 +129,10 @@ void hly_values_finish(struct hly_values *s)
     free(s->memory);
 }
 
-/* The operand may be read: it has been written, and scratch by this very run of blocks. */
+/*
+ * The operand may be read: it has been written, and scratch by this very run of blocks, unless a
+ * slot is a block.
+ */
 static int check_readable(struct hly_values *s, uint32_t number, const halay_operand_t *operand)
 {
     static const char *const names[] = {"in", "out", "scratch"};
@@ -141,8 +148,9 @@ static int check_readable(struct hly_values *s, uint32_t number, const halay_ope
                               scratch ? operand->slot + i : (operand->first + i) % s->v->blocks,
                               names[operand->buffer]);
         }
-        if (scratch && (state->first != operand->first || state->count != operand->count ||
-                        state->slot != operand->slot)) {
+        if (scratch && !s->equal &&
+            (state->first != operand->first || state->count != operand->count ||
+             state->slot != operand->slot)) {
             return hly_refuse(s->v, rank, index,
                               "reads scratch as blocks %u+%u at slot %u, written as %u+%u at %u",
                               operand->first, operand->count, operand->slot, state->first,
