@@ -481,6 +481,18 @@ static halay_plan_t *many_steps(uint32_t n, halay_step_t step, const halay_opera
     return plan;
 }
 
+/* Each step but the first, which reads OUT, copies slot 0 to a slot of its own. */
+static halay_plan_t *far_reads(uint32_t n, halay_step_t copy, const halay_operand_t operands[2])
+{
+    halay_plan_t *plan = many_steps(n, copy, operands, n, 1);
+
+    plan->operands[1].buffer = HALAY_BUFFER_OUT;
+    for (uint32_t i = 0; i < n; i++) {
+        plan->operands[2 * i].slot = i;
+    }
+    return plan;
+}
+
 /* Plans that would cost too much to prove are refused, and in time. */
 static void test_bounds(void)
 {
@@ -491,21 +503,24 @@ static void test_bounds(void)
     all.plan[0] = many_steps(8300, copy, wide, 65536, 65536);
     refused(&all, "wide", "touch too many blocks to be proved");
 
-    /* Each step reads what the first one wrote, at the far end of a chain. */
+    /* Each step reads what the first one wrote, at the far end of a chain: quick. */
     halay_operand_t narrow[] = {{HALAY_BUFFER_SCRATCH, 0, 1, 1}, {HALAY_BUFFER_SCRATCH, 0, 1, 0}};
-    all.plan[0] = many_steps(12000, copy, narrow, 12000, 1);
-    all.plan[0]->operands[1].buffer = HALAY_BUFFER_OUT;
-    for (uint32_t i = 0; i < 12000; i++) {
-        all.plan[0]->operands[2 * i].slot = i;
+    all.plan[0] = far_reads(24000, copy, narrow);
+    halay_proof_t proof;
+    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 24000, "a long chain: %s", proof.reason);
+    free_plans(&all);
+
+    /* The same with two chains, each step following the one before the last. */
+    all.plan[0] = far_reads(24000, copy, narrow);
+    for (uint32_t i = 2; i < 24000; i++) {
+        all.plan[0]->steps[i].dep[0] = i - 2;
     }
     refused(&all, "tangled", "too tangled to prove");
-    all.plan[0] = many_steps(4000, copy, narrow, 4000, 1);
-    all.plan[0]->operands[1].buffer = HALAY_BUFFER_OUT;
-    for (uint32_t i = 0; i < 4000; i++) {
-        all.plan[0]->operands[2 * i].slot = i;
+    all.plan[0] = far_reads(4000, copy, narrow);
+    for (uint32_t i = 2; i < 4000; i++) {
+        all.plan[0]->steps[i].dep[0] = i - 2;
     }
-    halay_proof_t proof;
-    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 4000, "a long chain: %s", proof.reason);
+    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 4000, "two chains: %s", proof.reason);
     free_plans(&all);
 }
 
