@@ -34,7 +34,7 @@
 #define HLY_COMMS_MAX    65536
 #define HLY_FREED_MAX    64
 #define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_ROWS         29  /* of the selection's table */
+#define HLY_ROWS         30  /* of the selection's table */
 #define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */

@@ -50,7 +50,8 @@ static const struct row {
     {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, false, "binomial"},
     {HALAY_GATHER, UINT32_MAX, UINT64_MAX, true, "linear"},
     {HALAY_SCATTER, UINT32_MAX, UINT64_MAX, true, "linear"},
-    {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, true, "pairwise"},
+    {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, false, "pairwise"},
+    {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, true, "pairwise_checked"},
     {HALAY_SCAN, UINT32_MAX, UINT64_MAX, false, "recursive_doubling"},
     {HALAY_EXSCAN, UINT32_MAX, UINT64_MAX, false, "recursive_doubling"},
 };

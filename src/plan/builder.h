@@ -143,6 +143,7 @@ void hly_binomial_reduce(struct hly_builder *b);
 void hly_linear_gather(struct hly_builder *b);
 void hly_linear_scatter(struct hly_builder *b);
 void hly_pairwise_alltoall(struct hly_builder *b);
+void hly_checked_alltoall(struct hly_builder *b);
 void hly_doubling_scan(struct hly_builder *b);
 void hly_doubling_exscan(struct hly_builder *b);
 void hly_binomial_gather(struct hly_builder *b);

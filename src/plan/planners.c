@@ -59,7 +59,7 @@ static const struct row rows[] = {
     {{"binomial", HALAY_REDUCE, 1, HALAY_PLANNER_SHORT, BINOM_SOURCE}, hly_binomial_reduce},
     {{"linear", HALAY_GATHER, 1, 0, LINEAR_SOURCE}, hly_linear_gather},
     {{"linear", HALAY_SCATTER, 1, 0, LINEAR_SOURCE}, hly_linear_scatter},
-    {{"pairwise", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_pairwise_alltoall},
+    {{"pairwise", HALAY_ALLTOALL, 1, HALAY_PLANNER_EQUAL, RD_SOURCE}, hly_pairwise_alltoall},
     {{"recursive_doubling", HALAY_SCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE}, hly_doubling_scan},
     {{"recursive_doubling", HALAY_EXSCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE},
      hly_doubling_exscan},
@@ -70,6 +70,7 @@ static const struct row rows[] = {
     {{"chain", HALAY_REDUCE, 1, 0, CHAIN_SOURCE}, hly_chain_reduce},
     {{"chain", HALAY_SCAN, 1, 0, CHAIN_SOURCE}, hly_chain_scan},
     {{"chain", HALAY_EXSCAN, 1, 0, CHAIN_SOURCE}, hly_chain_exscan},
+    {{"pairwise_checked", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_checked_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

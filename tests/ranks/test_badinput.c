@@ -291,6 +291,32 @@ static void one(struct rank *r, enum form form, enum mistake m, int wrong, char 
     CHECK(halay_comm_free(comm) == 0, "free");
 }
 
+/* One rank expects one element more from one other, all else fits: those two are named. */
+static void one_count(struct rank *r, int wrong, size_t each, char *room)
+{
+    struct board *b = r->arg;
+    int other = (wrong + 1) % r->nranks, low = wrong < other ? wrong : other;
+    size_t in[RANKS_MAX], out[RANKS_MAX];
+    char words[96];
+    for (int k = 0; k < r->nranks; k++)
+        in[k] = out[k] = each;
+    if (r->rank == wrong)
+        out[other]++;
+    b->code[r->rank] =
+        halay_alltoallv(room, in, NULL, room + ROOM, out, NULL, HALAY_INT16, r->world);
+    b->verdict[r->rank].size = sizeof(halay_verdict_t);
+    CHECK(halay_comm_verdict(r->world, &b->verdict[r->rank]) == 0, "verdict");
+    pthread_barrier_wait(&b->barrier);
+    snprintf(words, sizeof(words), "rank %d sends %zu to rank %d, which expects %zu", other, each,
+             wrong, each + 1);
+    const halay_verdict_t *v = &b->verdict[r->rank];
+    CHECK(b->code[r->rank] == HALAY_EMISMATCH && !strcmp(v->text, b->verdict[0].text),
+          "rank %d got %s: %s", r->rank, halay_strerror(b->code[r->rank]), v->text);
+    CHECK(v->rank == low && v->other == wrong + other - low && strstr(v->text, words),
+          "not \"%s\": %s", words, v->text);
+    pthread_barrier_wait(&b->barrier);
+}
+
 static void all(struct rank *r)
 {
     char *room = calloc(2, ROOM * (size_t)r->nranks);
@@ -299,6 +325,9 @@ static void all(struct rank *r)
         for (int m = 0; m < MISTAKES; m++)
             for (int wrong = 0; wrong < r->nranks; wrong++)
                 one(r, (enum form)f, (enum mistake)m, wrong, room);
+    for (int wrong = 0; wrong < r->nranks; wrong++)
+        for (size_t each = 0; each <= 6250; each = each ? each * 25 : 10)
+            one_count(r, wrong, each, room);
     free(room);
 }
 

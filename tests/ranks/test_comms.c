@@ -117,7 +117,7 @@ static void *thread_main(void *arg)
 {
     struct job *j = arg;
     int32_t in[300], out[300];
-    int n = j->rank->nranks;
+    int n = j->rank->nranks, me = j->rank->rank;
     for (int i = 0; i < 60; i++) {
         size_t count = (size_t)(i % 3 ? 300 : 2);
         for (size_t k = 0; k < count; k++)
@@ -126,6 +126,13 @@ static void *thread_main(void *arg)
         for (size_t k = 0; k < count; k++)
             CHECK(out[k] == n * (j->number * 1000 + i) + (int)k * n * (n - 1) / 2,
                   "thread %d, call %d", j->number, i);
+        halay_request_t *request;
+        good(halay_isend(in, count, HALAY_INT32, (me + 1) % n, j->comm, &request), "thread");
+        good(halay_recv(out, count, HALAY_INT32, (me + n - 1) % n, j->comm), "thread");
+        good(halay_request_wait(request), "thread");
+        for (size_t k = 0; k < count; k++)
+            CHECK(out[k] == j->number * 1000 + i + (int)k * ((me + n - 1) % n),
+                  "thread %d, message %d", j->number, i);
     }
     return NULL;
 }
