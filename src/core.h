@@ -180,6 +180,7 @@ struct hly_step_run {
     uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
     uint8_t state;
     uint8_t pending;     /* predecessors not done yet */
+    uint8_t pieces;      /* REDUCE, COPY: launched, when the device was full for the next one */
     uint32_t landing;    /* RECV: index + 1 */
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };

@@ -65,14 +65,21 @@ static char *address_of(const struct hly_segment seg[2], size_t at)
     return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
 }
 
-/* A reduce or copy step: in pieces, cut where an operand wraps. */
+/*
+ * A reduce or copy step: in pieces, cut where an operand wraps. Where the device has no room for
+ * all of them it goes on with the others later; to poll the device here could end other requests,
+ * under the feet of who is going through them.
+ */
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
     size_t total = hly_operand_bytes(r, &o[0]), to;
-    r->run[step].arrived = 1; /* so that it is not done before all pieces are launched */
+    struct hly_step_run *run = &r->run[step];
+    uint8_t piece = 0;
+    if (!run->pieces)
+        run->arrived = 1; /* so that it is not done before all pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
         hly_operand_segments(r, &o[i], seg[i]);
     for (size_t from = 0; from < total; from = to) {
@@ -80,6 +87,8 @@ static int start_work(halay_request_t *r, uint32_t step)
         for (uint32_t i = 0; i < s->noperands; i++)
             if (seg[i][0].bytes > from && seg[i][0].bytes < to)
                 to = seg[i][0].bytes;
+        if (piece++ < run->pieces)
+            continue;
         halay_work_t work = {.dst = address_of(seg[0], from),
                              .count = (to - from) / r->element_bytes,
                              .type = (halay_type_t)r->call.brief.type,
@@ -88,15 +97,12 @@ static int start_work(halay_request_t *r, uint32_t step)
         for (uint32_t i = 1; i < s->noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
         int rc = device_launch(r, step, &work);
-        while (rc == HALAY_EAGAIN && from) { /* the rest must follow the first piece */
-            hly_device_poll(r->context);
-            rc = device_launch(r, step, &work);
-        }
         if (rc < 0)
             return rc;
-        r->run[step].arrived += rc == HALAY_INPROGRESS;
+        run->pieces = piece;
+        run->arrived += rc == HALAY_INPROGRESS;
     }
-    return --r->run[step].arrived ? HALAY_INPROGRESS : HALAY_OK;
+    return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
 }
 
 static void fail_here(halay_request_t *r, int code, const char *what)
