@@ -66,28 +66,27 @@ static char *address_of(const struct hly_segment seg[2], size_t at)
 }
 
 /*
- * A reduce or copy step: in pieces, cut where an operand wraps. Where the device has no room for
- * all of them it goes on with the others later; to poll the device here could end other requests,
- * under the feet of who is going through them.
+ * A reduce or copy step: in pieces, cut where an operand wraps. HALAY_EAGAIN: the device is full;
+ * to be called again, and goes on with the first piece that the device has not taken yet.
  */
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    struct hly_step_run *run = &r->run[step];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
     size_t total = hly_operand_bytes(r, &o[0]), to;
-    struct hly_step_run *run = &r->run[step];
-    uint8_t piece = 0;
-    if (!run->pieces)
-        run->arrived = 1; /* so that it is not done before all pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
         hly_operand_segments(r, &o[i], seg[i]);
-    for (size_t from = 0; from < total; from = to) {
+    if (!run->pieces)
+        run->arrived = 1; /* so that it is not done before all pieces are launched */
+    uint32_t piece = 0;
+    for (size_t from = 0; from < total; from = to, piece++) {
         to = total;
         for (uint32_t i = 0; i < s->noperands; i++)
             if (seg[i][0].bytes > from && seg[i][0].bytes < to)
                 to = seg[i][0].bytes;
-        if (piece++ < run->pieces)
+        if (piece < run->pieces)
             continue;
         halay_work_t work = {.dst = address_of(seg[0], from),
                              .count = (to - from) / r->element_bytes,
@@ -99,7 +98,7 @@ static int start_work(halay_request_t *r, uint32_t step)
         int rc = device_launch(r, step, &work);
         if (rc < 0)
             return rc;
-        run->pieces = piece;
+        run->pieces++;
         run->arrived += rc == HALAY_INPROGRESS;
     }
     return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
