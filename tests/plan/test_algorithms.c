@@ -109,7 +109,7 @@ static struct cost gather_in_log_rounds(uint32_t p)
 static struct cost pairwise(uint32_t p)
 {
     uint64_t all = (uint64_t)p * (p - 1);
-    return (struct cost){all, all, p - 1, (p + 4) / 6, (p + 1) / 3 + 1, 7};
+    return (struct cost){all, all, p - 1, p / 6 + 1, (p + 1) / 3 + 1, 7};
 }
 
 static struct cost dissemination_by_four(uint32_t p)
