@@ -2,10 +2,11 @@
 /*
  * chain.c - broadcast from each rank to the next, in pieces: many bytes, not many ranks.
  *
- * The pipelined chain (Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, CCPE
- * 19, 2007). Ranks are counted from the root. A rank passes a piece on as soon as it has it, so
- * with many more pieces than ranks all bytes go over each link once, and all links are busy.
- * Zero-byte messages beside it let every rank hear from all, as in binomial.c.
+ * Watts, van de Geijn: A pipelined broadcast for multidimensional meshes, Parallel Processing
+ * Letters 5(2), 1995; on a mesh of one dimension. Ranks are counted from the root. A rank passes a
+ * piece on as soon as it has it, so with many more pieces than ranks all bytes go over each link
+ * once, and all links are busy. Zero-byte messages beside it let every rank hear from all, as in
+ * binomial.c.
  */
 #include "builder.h"
 

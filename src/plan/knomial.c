@@ -2,10 +2,11 @@
 /*
  * knomial.c - broadcast in rounds of radix four, all data in each message: for few bytes.
  *
- * The binomial tree with more children at a time, for networks on which starting three messages
- * costs less than a second round. Ranks are counted from the root, in base four; a number receives
- * from the one that has its lowest digit that is not 0 cleared, and sends to those that have one
- * more digit below that, the largest subtrees first. All hear from all by messages of radix four.
+ * The binomial tree (binomial.c) with more children at a time, for networks on which starting three
+ * messages costs less than a second round. Ranks are counted from the root, in base four; a number
+ * receives from the one that has its lowest digit that is not 0 cleared, and sends to those that
+ * have one more digit below that, the largest subtrees first. All hear from all by messages of
+ * radix four.
  */
 #include "builder.h"
 

@@ -2,9 +2,8 @@
 /*
  * one_shot.c - everybody sends everything to everybody, in one round: for few ranks, few bytes.
  *
- * The simplest of all (Chan, Heimlich, Purkayastha, van de Geijn: Collective communication, CCPE
- * 19, 2007, for where its cost is the least). Each rank sums for itself, all in the order of ranks
- * and with the same groups of operands, so all get the same bits and operations need not commute.
+ * The simplest of all. Each rank sums for itself, all in the order of ranks and with the same
+ * groups of operands, so all get the same bits and operations need not commute.
  *
  * One block. What rank q sent lands in slot q, or q-1 above the own rank. The running sum stays in
  * the first slot that is summed; only the last step writes OUT, and in place waits for the sends.

@@ -30,8 +30,11 @@ struct row {
 
 #define SHORT        HALAY_PLANNER_SHORT
 #define RUNS         HALAY_PLANNER_RUNS
-#define CHAN_SOURCE  "Chan et al.: Collective communication, CCPE 19 (2007)"
-#define MULT_SOURCE  "Ruefenacht, Bull, Booth: Recursive multiplying, Parallel Computing 69 (2017)"
+#define DIRECT       "folklore: every input to every rank, each of which sums alone"
+#define CHAIN_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
+#define KNOM_SOURCE  "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
+#define MULT_SOURCE                                                                                \
+    "Ruefenacht, Bull, Booth: Generalisation of recursive doubling, Parallel Computing 69 (2017)"
 #define TREES_SOURCE "Sanders, Speck, Traeff: Two-tree algorithms, Parallel Computing 35 (2009)"
 #define VDG_SOURCE   "Barnett et al.: Interprocessor collective communication library, SHPCC (1994)"
 #define BRUCK_SOURCE "Bruck et al.: Efficient algorithms for all-to-all, IEEE TPDS 8 (1997)"
@@ -58,14 +61,14 @@ static const struct row rows[] = {
      hly_two_level_reduce_scatter},
     {{"two_level", HALAY_BARRIER, 1, SHAPE, NODES_SOURCE}, hly_two_level_barrier},
     {{"sliced_ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_sliced_ring_allreduce},
-    {{"one_shot", HALAY_ALLREDUCE, 1, SHORT, CHAN_SOURCE}, hly_one_shot_allreduce},
+    {{"one_shot", HALAY_ALLREDUCE, 1, SHORT, DIRECT}, hly_one_shot_allreduce},
     {{"recursive_multiplying", HALAY_ALLREDUCE, 1, SHORT, MULT_SOURCE},
      hly_recursive_multiplying_allreduce},
     {{"halving_doubling", HALAY_ALLREDUCE, 1, 0, RD_SOURCE}, hly_halving_doubling_allreduce},
     {{"double_tree", HALAY_ALLREDUCE, 1, 0, TREES_SOURCE}, hly_double_tree_allreduce},
-    {{"chain", HALAY_BROADCAST, 1, 0, CHAN_SOURCE}, hly_chain_broadcast},
+    {{"chain", HALAY_BROADCAST, 1, 0, CHAIN_SOURCE}, hly_chain_broadcast},
     {{"scatter_allgather", HALAY_BROADCAST, 1, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
-    {{"knomial", HALAY_BROADCAST, 1, SHORT, CHAN_SOURCE}, hly_knomial_broadcast},
+    {{"knomial", HALAY_BROADCAST, 1, SHORT, KNOM_SOURCE}, hly_knomial_broadcast},
     {{"bruck", HALAY_ALLGATHER, 1, RUNS, BRUCK_SOURCE}, hly_bruck_allgather},
     {{"recursive_doubling", HALAY_ALLGATHER, 1, RUNS | HALAY_PLANNER_POWER_OF_TWO, RD_SOURCE},
      hly_recursive_doubling_allgather},
