@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chain.c - broadcast from each rank to the next, in pieces: many bytes, not many ranks.
+ * chain_broadcast.c - broadcast from each rank to the next, in pieces: many bytes, not many ranks.
  *
  * Watts, van de Geijn: A pipelined broadcast for multidimensional meshes, Parallel Processing
  * Letters 5(2), 1995; on a mesh of one dimension. Ranks are counted from the root. A rank passes a
