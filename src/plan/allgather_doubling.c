@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * allgather_doubling.c - allgather in ceil(log2 p) rounds, for any number of ranks: for small blocks.
+ * allgather_doubling.c - allgather in ceil(log2 p) rounds, for any number of ranks: for small
+ * blocks.
  *
  * Bruck, Ho, Kipnis, Upfal, Weathersby: Efficient algorithms for all-to-all communications in
  * multiport message-passing systems, IEEE TPDS 8(11), 1997. With w blocks from its own on, a rank

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-prove: proves all planners, and tests the prover with an oracle of its own.
-add_executable(halay-prove halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c
+add_executable(halay-prove halay-prove/main.c halay-prove/prove.c halay-prove/campaign.c halay-prove/far.c
   halay-prove/mutant.c halay-prove/selftest.c halay-prove/handmade.c halay-prove/oracle.c
   halay-prove/search.c halay-prove/adversary.c halay-prove/machine.c halay-prove/program.c
   halay-prove/terms.c halay-prove/shapes.c)
