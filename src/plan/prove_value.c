@@ -302,13 +302,18 @@ static void add_input(struct hly_values *s, struct hly_cell_state *wanted, uint3
 }
 
 static int check_sum(struct hly_values *s, uint32_t rank, uint32_t block,
-                     const struct hly_cell_state *wanted)
+                     const struct hly_cell_state *wanted, uint32_t same_as)
 {
     const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
 
     if (got->sum != wanted->sum || got->tree == 0) {
         return hly_refuse(s->v, rank, HLY_NONE,
                           "out block %u does not end with each rank's input exactly once", block);
+    }
+    if (got->tree != block_of(s, same_as, HALAY_BUFFER_OUT, block)->tree) {
+        return hly_refuse(s->v, rank, HLY_NONE,
+                          "out block %u is not reduced in the same order as on rank %u", block,
+                          same_as);
     }
     if (s->in_order && (got->scale != wanted->scale || got->shift != wanted->shift)) {
         return hly_refuse(s->v, rank, HLY_NONE,
@@ -325,24 +330,15 @@ static int check_sum(struct hly_values *s, uint32_t rank, uint32_t block,
 static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, uint32_t end)
 {
     struct hly_cell_state wanted = {.scale = 1};
+    int result = 0;
 
     for (uint32_t rank = 0; rank < s->v->nranks; rank++) {
         add_input(s, &wanted, rank, block);
     }
-    for (uint32_t rank = from; rank < end; rank++) {
-        int result = check_sum(s, rank, block, &wanted);
-
-        if (result < 0) {
-            return result;
-        }
-        if (block_of(s, rank, HALAY_BUFFER_OUT, block)->tree !=
-            block_of(s, from, HALAY_BUFFER_OUT, block)->tree) {
-            return hly_refuse(s->v, rank, HLY_NONE,
-                              "out block %u is not reduced in the same order as on rank %u", block,
-                              from);
-        }
+    for (uint32_t rank = from; result == 0 && rank < end; rank++) {
+        result = check_sum(s, rank, block, &wanted, from);
     }
-    return 0;
+    return result;
 }
 
 /* Each rank has the inputs of those before it, a scan's its own too. Nobody promises the same. */
@@ -356,7 +352,7 @@ static int check_prefixes(struct hly_values *s, uint32_t block)
             add_input(s, &wanted, rank, block);
         }
         if (inclusive || rank > 0) {
-            result = check_sum(s, rank, block, &wanted);
+            result = check_sum(s, rank, block, &wanted, rank);
         }
         if (!inclusive) {
             add_input(s, &wanted, rank, block);

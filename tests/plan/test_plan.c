@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_plan.c - the first planners for 1 to 64 ranks are proved, and cost what their papers say
- * (those that ask for a shape: test_two_level.c; later ones: test_algorithms.c); plans are
+ * (those that ask for a shape: test_two_level.c; reduce and the collectives after it:
+ * test_plan_costs.c; other algorithms of those before: test_algorithms.c); plans are
  * reproducible, and are hashed, copied and printed as promised.
  */
 #include "test_plan.h"

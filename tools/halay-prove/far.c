@@ -89,13 +89,13 @@ static void check_message(far_row_t *row, const hly_case_t *from, const halay_pl
 static void check_messages(far_row_t *row, const hly_case_t *from, const halay_plan_t *plan,
                            uint64_t *chance)
 {
-    for (uint32_t tries = 0, found = 0;
-         plan->nsteps > 0 && tries < 50 * MESSAGES_EACH && found < MESSAGES_EACH; tries++) {
-        uint32_t index = hly_random_below(chance, plan->nsteps);
-        uint16_t kind = plan->steps[index].kind;
-        if (kind == HALAY_STEP_SEND || kind == HALAY_STEP_RECV) {
+    for (uint32_t found = 0; found < MESSAGES_EACH && plan->nsteps > 0; found++) {
+        uint32_t index = hly_random_below(chance, plan->nsteps), left = plan->nsteps;
+        for (; left > 0 && plan->steps[index].peer == HALAY_STEP_NONE; left--) {
+            index = (index + 1) % plan->nsteps;
+        }
+        if (left > 0) {
             check_message(row, from, plan, index);
-            found++;
         }
     }
 }

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "prove.h"
 
@@ -34,7 +35,7 @@ static const char usage[] =
     "all\n"
     "                  of them. Each kind needs N different ones, or all that turn up. 60 takes\n"
     "                  seconds and is what CI runs; the long run is --mutants 500.\n"
-    "  --seed S        other numbers of ranks, mutants and orders (1)\n"
+    "  --seed S        other numbers of ranks, mutants and orders (1); random: by the clock\n"
     "  --orders K      orders of one set of plans, each with zero and with eager buffering (1000)\n"
     "  --verbose       prints the harmless mutants that are refused, and why\n"
     "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
@@ -147,6 +148,10 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         int rc = parse_number(value, 1, ORDERS_MAX, &number);
         options->orders = (uint32_t)number;
         return rc;
+    }
+    if (strcmp(value, "random") == 0) {
+        options->seed = (uint64_t)time(NULL);
+        return 0;
     }
     return parse_number(value, 0, UINT64_MAX, &options->seed);
 }
