@@ -446,6 +446,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     slot->fault = NULL;
     r->context->counters.operations++;
     r->context->counters.errors += result != HALAY_OK;
+    if (r->explained)
+        hly_explain_done(r);
     while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
         comm->slots[comm->oldest % HLY_SLOTS].complete = false;
         comm->oldest++;
@@ -521,6 +523,9 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
     r->call.counts = r->call.displs = NULL;
+    r->explained = NULL;
+    if (comm->context->settings.explain && !rc)
+        hly_explain_call(r);
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
         hly_brief_text(&call->brief, text, sizeof(text));

@@ -126,8 +126,13 @@ void hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, cha
                       size_t bytes)
 {
     const struct hly_settings *s = &ctx->settings;
-    snprintf(text, bytes, "algorithm %.100s, version %s, %s eager %zu",
-             *s->algorithm ? s->algorithm : "(chosen)", halay_version(), way->ops->name,
+    size_t rows = strlen(s->rows), model = strlen(s->model);
+    snprintf(text, bytes,
+             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu",
+             *s->algorithm ? s->algorithm : "(chosen)",
+             rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
+             model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
+             (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
              way->attr.eager_bytes);
 }
 

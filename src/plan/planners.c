@@ -23,6 +23,7 @@ struct row {
 
 #define SHAPE     HALAY_PLANNER_SHAPE
 #define BLOCKWISE HALAY_PLANNER_BLOCKWISE
+#define RUNS      HALAY_PLANNER_RUNS
 #define LANES_SOURCE                                                                               \
     "multi-leader: Bayatpour et al., Scalable reduction collectives with DPML, SC (2017)"
 #define NODES_SOURCE                                                                               \
@@ -35,9 +36,9 @@ static const struct row rows[] = {
     {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_allreduce},
     {{"binomial", HALAY_BROADCAST, 1, 0, BINOM_SOURCE}, hly_binomial_broadcast},
     {{"ring", HALAY_ALLGATHER, 1, 0, RING_SOURCE}, hly_ring_allgather},
-    {{"circulant", HALAY_ALLGATHER, 1, 0, CIRC_SOURCE}, hly_circulant_allgather},
+    {{"circulant", HALAY_ALLGATHER, 1, RUNS, CIRC_SOURCE}, hly_circulant_allgather},
     {{"ring", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_reduce_scatter},
-    {{"circulant", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, CIRC_SOURCE},
+    {{"circulant", HALAY_REDUCE_SCATTER, 1, RUNS | COMMUTATIVE, CIRC_SOURCE},
      hly_circulant_reduce_scatter},
     {{"dissemination", HALAY_BARRIER, 1, 0, DISS_SOURCE}, hly_dissemination_barrier},
     {{"two_level", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE, LANES_SOURCE}, hly_two_level_allreduce},
