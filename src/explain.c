@@ -164,7 +164,7 @@ static void put_table(struct text *text, const halay_explanation_t *e)
     if (e->chosen == UINT32_MAX)
         put(text, "  none can serve this call\n");
     else
-        put(text, "  chosen: %s, by %s\n", halay_planner_get(e->candidate[e->chosen].planner)->name,
+        put(text, "  chosen: %s: %s\n", halay_planner_get(e->candidate[e->chosen].planner)->name,
             e->by);
 }
 

@@ -105,8 +105,8 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     halay_peer_id_t id = hly_peer_id(context, (int)h->from);
     if (id.lo != peer.lo || id.hi != peer.hi)
         return;
-    hly_way_settings(context, hly_way_of(context, (int)h->from, NULL), mine, sizeof(mine));
-    if (strcmp(hello.settings, mine))
+    const struct hly_way *way = hly_way_of(context, (int)h->from, NULL);
+    if (hly_way_settings(context, way, mine, sizeof(mine)) != hello.settings_hash)
         settings_differ(context, (int)h->from, mine, hello.settings);
 }
 

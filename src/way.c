@@ -122,8 +122,8 @@ struct hly_way *hly_way_of(halay_context_t *ctx, int world_rank, halay_address_t
     return &ctx->ways[place.node == ctx->info.node ? 0 : ctx->nways - 1];
 }
 
-void hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
-                      size_t bytes)
+uint64_t hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
+                          size_t bytes)
 {
     const struct hly_settings *s = &ctx->settings;
     size_t rows = strlen(s->rows), model = strlen(s->model);
@@ -134,6 +134,10 @@ void hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, cha
              model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
              (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
              way->attr.eager_bytes);
+    uint64_t h =
+        hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
+    h = hly_hash(h, way->ops->name, strlen(way->ops->name));
+    return hly_hash(h, &way->attr.eager_bytes, sizeof(way->attr.eager_bytes));
 }
 
 void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)

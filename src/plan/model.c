@@ -45,12 +45,12 @@ void halay_model_default(halay_model_t *model)
 {
     *model = (halay_model_t){
         .size = sizeof(*model),
-        .call_ns = 100,
-        .step_ns = 15,
-        .copy_byte_ns = 0.05,
-        .reduce_byte_ns = 0.1,
-        .near = {100, 150, 0.15, 8192},
-        .far = {3000, 8000, 0.5, 16384},
+        .call_ns = 93,
+        .step_ns = 29,
+        .copy_byte_ns = 0.02,
+        .reduce_byte_ns = 0.08,
+        .near = {41, 37, 0.12, 8192},
+        .far = {2500, 1100, 0.19, 65536},
     };
 }
 
