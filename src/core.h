@@ -144,6 +144,8 @@ struct hly_call {
     const size_t *counts, *displs; /* allgatherv, while the call is being made */
 };
 
+struct hly_step_run;
+
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
     struct hly_plan *next;
     uint32_t planner, root, in_place;
@@ -154,6 +156,9 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     uint32_t *successor_first;
     uint32_t *table; /* open addressing over (kind, peer, edge) -> step */
     uint32_t table_mask;
+    struct hly_step_run *fresh; /* all steps as they are before the start */
+    uint32_t *ready;            /* steps without predecessors */
+    uint32_t nready;
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
 };
@@ -256,6 +261,8 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
+    struct hly_brief last_brief;     /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;      /* or NULL */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
@@ -345,6 +352,7 @@ struct halay_context {
 /* ---------------------------------------------------------------- util.c */
 
 uint64_t hly_now_ns(void);
+uint64_t hly_about_now_ns(void); /* a few milliseconds late, and cheap */
 uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
 void hly_log(halay_context_t *context, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

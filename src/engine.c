@@ -61,10 +61,12 @@ size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
 uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
                               struct hly_segment seg[2])
 {
-    char *const bases[] = {r->in, r->out, r->scratch};
     const struct hly_span *span = span_of(r, o);
-    seg[0] = (struct hly_segment){bases[o->buffer] + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){bases[o->buffer], span->tail};
+    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
+                 : o->buffer == HALAY_BUFFER_OUT ? r->out
+                                                 : r->scratch;
+    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
+    seg[1] = (struct hly_segment){base, span->tail};
     return span->tail ? 2 : o->count > 0;
 }
 
@@ -402,16 +404,11 @@ static void start(halay_request_t *r)
         hly_fault_entered(r);
         return;
     }
-    const halay_plan_t *plan = r->plan->plan;
+    const struct hly_plan *p = r->plan;
     r->ran = true;
-    for (uint32_t i = 0; i < plan->nsteps; i++) {
-        const halay_step_t *s = &plan->steps[i];
-        r->run[i] = (struct hly_step_run){0};
-        r->run[i].pending =
-            (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
-        if (!r->run[i].pending)
-            push_ready(r, i);
-    }
+    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
+    memcpy(r->ready, p->ready, p->nready * sizeof(*r->ready));
+    r->ready_tail = p->nready;
     hly_match_posted(r);
     hly_engine_run(r);
 }
@@ -462,12 +459,19 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
+    *plan = comm->last_plan;
+    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0)
+        return HALAY_OK;
+    *plan = NULL;
     int rc = hly_select(comm, call, &planner);
     if (rc) {
         snprintf(reason, reason_bytes, "no algorithm serves this call");
         return rc;
     }
-    return hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    comm->last_plan = *plan;
+    comm->last_brief = call->brief;
+    return rc;
 }
 
 /* The request will fail as soon as the window lets it start. */
@@ -518,7 +522,7 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     r->call = *call;
     r->sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
-    r->started_ns = hly_now_ns();
+    r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");

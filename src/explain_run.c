@@ -76,6 +76,7 @@ void hly_explain_call(halay_request_t *r)
     for (struct hly_explained *x = comm->explained; x; x = x->next, n++)
         if (x->collective == ask.collective && x->class == class && x->planner == planner) {
             r->explained = x;
+            r->started_ns = hly_now_ns(); /* exactly */
             return;
         }
     struct hly_explained *x = n < EXPLAINED_MAX ? calloc(1, sizeof(*x)) : NULL;
@@ -101,7 +102,7 @@ void hly_explain_done(halay_request_t *r)
         return;
     double ns = (double)(hly_now_ns() - r->started_ns);
     if (x->calls++ == 0)
-        return; /* the first one has connected and proved */
+        return; /* the first one has connected */
     x->sum_ns += ns;
     if (x->nsamples < SAMPLES_MAX)
         x->sample_ns[x->nsamples++] = (float)ns;
