@@ -136,12 +136,22 @@ struct hly_landing {
 
 /* ---------------------------------------------------------------- calls */
 
+struct hly_vector { /* counts NULL: the blocks of the other buffer are as large */
+    const size_t *counts, *displs;
+};
+
+struct hly_blocks { /* bytes; of each rank's block */
+    size_t *offset, *bytes;
+};
+
 struct hly_call {
     struct hly_brief brief;
     uint64_t signature;
     const void *in;
     void *out;
-    const size_t *counts, *displs; /* allgatherv, while the call is being made */
+    struct hly_vector vector[2]; /* v forms, while the call is being made: of IN, of OUT */
+    bool local_in_place;         /* at the root of reduce, gather, scatter: nobody else's affair */
+    bool aside;                  /* the result may not be written before the input was read */
 };
 
 struct hly_step_run;
@@ -166,9 +176,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
+    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds, 1 more till it
+                         has taken all */
     uint8_t state;
     uint8_t pending;     /* predecessors not done yet */
+    uint8_t pieces;      /* REDUCE, COPY: that the device has taken */
     uint32_t landing;    /* RECV: index + 1 */
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
@@ -176,9 +188,11 @@ struct hly_step_run {
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
 
 struct halay_request {
-    uint32_t magic;
+    uint32_t magic;           /* constant, as long as there is the memory */
+    halay_context_t *context; /* so too */
+    uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    halay_context_t *context;
+    bool given; /* the program has a handle */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -197,8 +211,10 @@ struct halay_request {
     bool laid_out;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
-    size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
-    size_t *block_bytes;
+    size_t *tables; /* v forms, else NULL: memory of */
+    struct hly_blocks block[2];
+    char *home; /* where OUT goes in the end: r->out, but for a result kept aside */
+    size_t result_bytes;
     uint64_t started_ns, deadline_ns;
     struct hly_explained *explained; /* HALAY_EXPLAIN: where its time is noted; else NULL */
     struct hly_verdict_wire *early;  /* it cannot be started, only failed; NULL: it can */
@@ -232,6 +248,14 @@ struct hly_slot {
     bool complete;            /* and forgotten once all older ones are */
     struct hly_link stash;
     struct hly_fault *fault; /* NULL: all is well */
+};
+
+struct hly_failure { /* of one call, as it is told */
+    struct hly_verdict_wire verdict;
+    uint32_t sequence;
+    int nranks;  /* of the communicator that the program knows */
+    bool paired; /* send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] there */
+    int pair[2];
 };
 
 struct hly_group { /* ranks of a communicator as runs of world ranks */
@@ -268,9 +292,12 @@ struct halay_comm {
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
-    struct hly_verdict_wire last;
-    uint32_t last_sequence;
-    bool failed; /* `last` is valid */
+    struct hly_failure last;
+    bool failed;               /* `last` is valid */
+    halay_comm_t *parent;      /* of a hidden one, for messages between two ranks (api_pair.c) */
+    int pair[2];               /* then: the parent's rank that sends, and the one that receives */
+    struct hly_link pairs;     /* the hidden ones made of this */
+    struct hly_link pair_link; /* parent->pairs */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -329,9 +356,10 @@ struct halay_context {
     uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests; /* running or failing */
-    struct hly_link posted;   /* all that the program has not waited for */
-    bool lost;                /* the transport itself has failed: every call ends at once */
-    struct hly_link orphans;  /* stashed messages of communicators not made yet */
+    struct hly_link requests_idle;
+    struct hly_link posted;  /* all that the program has not waited for */
+    bool lost;               /* the transport itself has failed: every call ends at once */
+    struct hly_link orphans; /* stashed messages of communicators not made yet */
     uint32_t norphans;
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
@@ -409,6 +437,8 @@ void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
+/* A communicator made after one of its ranks was lost. */
+void hly_peer_break_comm(halay_comm_t *comm);
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
@@ -470,10 +500,37 @@ void hly_engine_finish(halay_request_t *request, int result);
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* ---------------------------------------------------------------- request.c */
+
+/* All zero but for what request.c keeps. */
+halay_request_t *hly_request_memory(halay_context_t *context);
+/* Frees what it has, and keeps the memory. */
+void hly_request_destroy(halay_request_t *request);
+void hly_request_free_memory(halay_context_t *context);
+/* What the program gets; and the request of a handle, with its context locked. */
+halay_request_t *hly_request_handle(halay_request_t *request);
+int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* The handle is not valid any more. */
+void hly_request_retire(halay_request_t *request);
+
+/* ---------------------------------------------------------------- layout.c */
+
+/* Copies the counts of a v form. */
+int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
+/* The addresses behind the plan's symbols, and scratch. */
+int hly_layout_bind(halay_request_t *request);
+void hly_layout_forget(halay_request_t *request);
 uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
                               struct hly_segment segment[2]);
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+/* The plan works in place. */
+static inline bool hly_call_in_place(const struct hly_call *call)
+{
+    return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
+}
 
 /* ---------------------------------------------------------------- plancache.c, select.c,
  * explain_run.c */
@@ -491,7 +548,6 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
 void hly_plan_drop_all(halay_comm_t *comm);
-void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
 
@@ -515,8 +571,10 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
-void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
-                      size_t bytes);
+void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
+int hly_failure_rank(const struct hly_failure *failure, int rank);
+/* The number of a rank of this communicator in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- comm.c */

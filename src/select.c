@@ -45,6 +45,13 @@ static const struct {
     {HALAY_REDUCE_SCATTER, 128, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "dissemination", ANYWHERE},
+    {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, "ring", ANYWHERE},
+    {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, "binomial", ANYWHERE},
+    {HALAY_GATHER, UINT32_MAX, UINT64_MAX, "linear", ANYWHERE},
+    {HALAY_SCATTER, UINT32_MAX, UINT64_MAX, "linear", ANYWHERE},
+    {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, "pairwise", ANYWHERE},
+    {HALAY_SCAN, UINT32_MAX, UINT64_MAX, "recursive_doubling", ANYWHERE},
+    {HALAY_EXSCAN, UINT32_MAX, UINT64_MAX, "recursive_doubling", ANYWHERE},
 };
 
 #define NTABLE ((uint32_t)(sizeof(table) / sizeof(table[0])))
@@ -250,7 +257,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .collective = call->brief.collective,
         .nranks = (uint32_t)comm->nranks,
         .nnodes = comm->nnodes,
-        .in_place = call->brief.flags & HLY_BRIEF_IN_PLACE && !rooted,
+        .in_place = call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside && !rooted,
         .vector = call->brief.flags & HLY_BRIEF_VECTOR,
         .commutative = true, /* every operation that there is */
         .scattered = comm->scattered,
