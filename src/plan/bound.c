@@ -83,7 +83,9 @@ static double bandwidth(const halay_question_t *q, const halay_model_t *model, d
     const halay_shape_t *shape = q->shape;
     int apart = shape->nnodes == shape->nranks;
     double far = model->far.byte_ns, near = model->near.byte_ns;
-    double rank_ns = apart ? far : shape->nnodes > 1 ? smaller(near, far) : near;
+    /* A rank may move bytes on both paths at once: their rates add up. */
+    double both = near + far > 0 ? near * far / (near + far) : 0;
+    double rank_ns = apart ? far : shape->nnodes > 1 ? both : near;
     /* A gather's root may sit on the largest node, of which the others are fewer. */
     int rooted = halay_collective_rooted((halay_collective_t)q->collective);
     double inside = rooted ? shape->largest : shape->smallest;
