@@ -53,7 +53,7 @@ unset HALAY_PLUGIN_DIR
 [ "$(wc -l <planners)" -ge 9 ] || fail "planners are missing"
 while read -r collective algorithm ranks; do
     for n in $ranks; do
-        expect 0 "$INFO" plan "$collective" --algorithm "$algorithm" --ranks $n --rank $((n - 1))
+        expect 0 "$INFO" plan "$collective" --algorithm "$algorithm" --ranks "$n" --rank $((n - 1))
         says "^$collective $algorithm rank $((n - 1)) of $n "
         says "^proved: "
     done
@@ -94,12 +94,12 @@ c = {c["algorithm"]: c for c in e["candidates"]}
 assert e["chosen"] in c and "refused" in c["circulant"] and c["ring"]["rounds"] == 5
 assert e["bytes"] == 6144 and c["ring"]["busiest_bytes"] == 5120 and e["bound_ns"] > 51200
 ' || fail "not the JSON that it should be"
-for c in $(awk '{ print $1 }' planners | sort -u); do
+while read -r c; do
     [ "$c" = barrier ] && size= || size=4K
     # shellcheck disable=SC2086
     for n in 1 3 16; do expect 0 "$INFO" explain "$c" $size --ranks $n --selection model; done
     says "^  chosen: .*HALAY_SELECTION=model"
-done
+done < <(awk '{ print $1 }' planners | sort -u)
 for wrong in "allreduce" "allreduce 1K" "allreduce 1X --ranks 2" "barrier 1K --ranks 2" "teleport 1K --ranks 2" \
     "allreduce 1K --ranks 0" "allreduce 1K --ranks 2 --nodes 3" "allreduce 1K --ranks 2 --root 1" \
     "broadcast 1K --ranks 2 --root 2" "allreduce 1K --ranks 2 --type float80" "allreduce 1K --ranks 2 --op best" \
