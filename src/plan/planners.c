@@ -30,7 +30,6 @@ struct row {
 
 #define SHAPE     HALAY_PLANNER_SHAPE
 #define BLOCKWISE HALAY_PLANNER_BLOCKWISE
-#define RUNS      HALAY_PLANNER_RUNS
 #define LANES_SOURCE                                                                               \
     "multi-leader: Bayatpour et al., Scalable reduction collectives with DPML, SC (2017)"
 #define NODES_SOURCE                                                                               \
