@@ -110,6 +110,8 @@ static void comm_clear(halay_comm_t *comm)
         hly_match_forget(ctx, &comm->slots[i].stash);
         free(comm->slots[i].fault);
     }
+    hly_explain_end(comm);
+    hly_select_forget(comm);
     while (!hly_link_empty(&comm->pairs)) {
         hly_comm_destroy(HLY_OF(comm->pairs.next, halay_comm_t, pair_link));
         ctx->ncomms--;
@@ -220,6 +222,8 @@ int halay_comm_free(halay_comm_t *comm)
         rc = HALAY_ESTATE;
     } else {
         comm->magic = HLY_COMM_FREED;
+        hly_explain_end(comm);
+        hly_select_forget(comm);
         hly_plan_drop_all(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);

@@ -306,6 +306,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     slot->fault = NULL;
     r->context->counters.operations++;
     r->context->counters.errors += result != HALAY_OK;
+    if (r->explained)
+        hly_explain_done(r);
     while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
         comm->slots[comm->oldest % HLY_SLOTS].complete = false;
         comm->oldest++;
@@ -389,6 +391,9 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
+    r->explained = NULL;
+    if (comm->context->settings.explain && !rc)
+        hly_explain_call(r);
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
         hly_brief_text(&call->brief, text, sizeof(text));

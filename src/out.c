@@ -68,8 +68,8 @@ static int greet(halay_context_t *context, struct hly_peer *peer)
     h.from = (uint32_t)context->info.rank;
     hello.version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
     hello.rank = h.from;
-    hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
-    hello.settings_hash = hly_hash(0, hello.settings, strlen(hello.settings));
+    hello.settings_hash =
+        hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
     unsigned char message[sizeof(h) + sizeof(hello)]; /* as header: it need not stay */
     memcpy(message, &h, sizeof(h));
     memcpy(message + sizeof(h), &hello, sizeof(hello));
