@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "watch.h"
 
 #define SLOT_ALIGN 64
 
@@ -88,6 +89,12 @@ static void measure(const halay_request_t *r, const halay_operand_t *o, struct h
         span->bytes += span->tail;
         span->tail = 0;
     }
+    if (span->bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
+        span->offset += r->element_bytes;
+    if (scratch && o->slot && span->bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
+        span->offset = 0;
+    if (span->tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
+        span->tail = 0;
 }
 
 /* ---------------------------------------------------------------- steps */
@@ -102,13 +109,18 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
     assert(r->run[step].state == HLY_STARTED);
     r->run[step].state = HLY_DONE;
     r->steps_done++;
+    HLY_SAW(DONE, r, step);
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         uint32_t next = p->successors[i];
+        if (HLY_SEEDED(FORGET_SUCCESSOR, r, next))
+            continue;
         assert(r->run[next].pending > 0 && r->run[next].state == HLY_WAITS);
         if (--r->run[next].pending == 0)
             push_ready(r, next);
     }
+    if (HLY_SEEDED(DONE_TWICE, r, step))
+        hly_engine_step_done(r, step);
 }
 
 /* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing
@@ -123,6 +135,7 @@ static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
     out->step = step;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
+    hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
         out->flying = 1;
         out->accepted = true;
@@ -161,6 +174,9 @@ static int start_work(halay_request_t *r, uint32_t step)
             else
                 work.src[i - 1] = at;
         }
+        if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
+            hly_swap_sources(&work);
+        work.count -= HLY_SEEDED(SHORT_WORK, r, step);
         int rc = device_launch(r, step, &work);
         while (rc == HALAY_EAGAIN && piece) { /* the second half must follow the first */
             hly_device_poll(r->context);
@@ -186,6 +202,7 @@ static void fail_here(halay_request_t *r, int code, const char *what)
 static bool start_step(halay_request_t *r, uint32_t step)
 {
     r->run[step].state = HLY_STARTED;
+    HLY_SAW(STARTED, r, step);
     switch (r->plan->plan->steps[step].kind) {
     case HALAY_STEP_SEND:
         hly_channel_send(r, step);
@@ -200,7 +217,10 @@ static bool start_step(halay_request_t *r, uint32_t step)
         break;
     }
     int rc = start_work(r, step);
+    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step))
+        rc = start_work(r, step);
     if (rc == HALAY_EAGAIN) {
+        HLY_SAW(BACK, r, step);
         r->run[step].state = HLY_WAITS;
         return false;
     }
@@ -240,9 +260,11 @@ void hly_engine_run(halay_request_t *r)
             return; /* the device is full */
         }
     }
-    if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps)
+    if (r->state != HLY_RUNNING ||
+        (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
-    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
+    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1 &&
+        !HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         scale(r);
     else
         hly_engine_finish(r, HALAY_OK);
@@ -348,8 +370,9 @@ static void lay_out(halay_request_t *r)
 static int bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
-    if (!r->laid_out || r->block_offset || r->laid_count != c->brief.count ||
-        r->laid_type != c->brief.type)
+    if (!r->laid_out || r->block_offset ||
+        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type) &&
+         !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
         lay_out(r);
     r->out = c->out;
     r->in = (char *)(uintptr_t)c->in;
@@ -357,6 +380,8 @@ static int bind(halay_request_t *r)
         r->in = c->brief.collective == HALAY_ALLGATHER
                     ? r->out + block_offset(r, r->plan->plan->params.rank)
                     : r->out;
+    if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
+        r->in = r->out;
     size_t need = r->slot_bytes * r->plan->plan->scratch_slots;
     if (need <= r->scratch_bytes)
         return HALAY_OK;
@@ -404,11 +429,14 @@ static void start(halay_request_t *r)
     }
     const halay_plan_t *plan = r->plan->plan;
     r->ran = true;
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *s = &plan->steps[i];
         r->run[i] = (struct hly_step_run){0};
         r->run[i].pending =
             (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
+        if (r->run[i].pending && HLY_SEEDED(SKIP_DEPENDENCY, r, i))
+            r->run[i].pending = 0;
         if (!r->run[i].pending)
             push_ready(r, i);
     }
@@ -438,6 +466,7 @@ void hly_engine_finish(halay_request_t *r, int result)
     assert(hly_link_empty(&r->flying) && !r->landings);
     r->state = HLY_COMPLETE;
     r->result = result;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     hly_link_remove(&r->link);
     slot->request = NULL;
     slot->complete = true;
