@@ -58,12 +58,13 @@ static size_t element(const struct watch_run *run)
     return bytes ? bytes : 1;
 }
 
-static size_t block_bytes(const struct watch_run *run, uint32_t block)
+/* `table`: 0 for IN and SCRATCH, 1 for OUT. */
+static size_t block_bytes(const struct watch_run *run, int table, uint32_t block)
 {
     const halay_plan_t *plan = run->plan;
     size_t count = run->call.brief.count;
-    if (run->bytes)
-        return run->bytes[block];
+    if (run->blocks[table].bytes)
+        return run->blocks[table].bytes[block];
     switch (plan->params.collective) {
     case HALAY_ALLREDUCE:
     case HALAY_REDUCE:
@@ -76,13 +77,13 @@ static size_t block_bytes(const struct watch_run *run, uint32_t block)
     }
 }
 
-static size_t block_at(const struct watch_run *run, uint32_t block)
+static size_t block_at(const struct watch_run *run, int table, uint32_t block)
 {
     size_t at = 0;
-    if (run->offset)
-        return run->offset[block];
+    if (run->blocks[table].offset)
+        return run->blocks[table].offset[block];
     for (uint32_t b = 0; b < block; b++)
-        at += block_bytes(run, b);
+        at += block_bytes(run, table, b);
     return at;
 }
 
@@ -102,11 +103,12 @@ static const char *place(const struct watch_run *run, const halay_operand_t *o, 
     bool scratch = o->buffer == HALAY_BUFFER_SCRATCH, own = is_own(run->plan, o->buffer);
     size_t packed = scratch ? o->slot * run->slot_bytes : 0;
     const char *found = NULL;
+    int table = o->buffer == HALAY_BUFFER_OUT;
     *run_on = 0;
     for (uint32_t i = 0; i < o->count; i++) {
         uint32_t block = (o->first + i) % run->plan->blocks;
-        size_t bytes = block_bytes(run, block);
-        const char *at = base + (scratch || own ? packed : block_at(run, block));
+        size_t bytes = block_bytes(run, table, block);
+        const char *at = base + (scratch || own ? packed : block_at(run, table, block));
         packed += bytes;
         if (found && found + *run_on != at && bytes)
             return found;
@@ -125,7 +127,8 @@ static uint64_t operand_bytes(const struct watch_run *run, const halay_operand_t
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < o->count; i++)
-        bytes += block_bytes(run, (o->first + i) % run->plan->blocks);
+        bytes +=
+            block_bytes(run, o->buffer == HALAY_BUFFER_OUT, (o->first + i) % run->plan->blocks);
     return bytes;
 }
 
@@ -161,14 +164,27 @@ static int started(struct replay *p, const struct watch_event *e)
     return 0;
 }
 
+/* Bytes of the result that is divided, or was kept aside, when all steps are done. */
+static uint64_t scaled_bytes(const struct watch_run *run)
+{
+    const halay_plan_params_t *p = &run->plan->params;
+    bool average = run->call.brief.op == HALAY_AVERAGE && p->nranks > 1;
+    if ((!average && run->home == run->out) ||
+        (p->collective == HALAY_REDUCE && p->rank != p->root))
+        return 0;
+    return p->collective == HALAY_REDUCE_SCATTER ? block_bytes(run, 1, p->rank)
+                                                 : run->call.brief.count * element(run);
+}
+
 static int scaled(struct replay *p, const struct watch_event *e)
 {
     const struct watch_run *run = p->run;
-    if (run->call.brief.op != HALAY_AVERAGE || p->ndone != p->plan->nsteps || p->nscaled++)
+    bool average = run->call.brief.op == HALAY_AVERAGE;
+    if (p->ndone != p->plan->nsteps || p->nscaled++)
         return wrong(p, "a division that is not the end of an average");
-    if (e->at[0] != run->out || e->at[1] != run->out || e->nsrc != 1 ||
-        e->bytes != run->call.brief.count * element(run) || e->divisor != p->plan->params.nranks ||
-        e->op != HALAY_AVERAGE)
+    if (e->at[0] != run->home || e->at[1] != run->out || e->nsrc != 1 ||
+        e->bytes != scaled_bytes(run) || e->divisor != (average ? p->plan->params.nranks : 0) ||
+        e->op != (halay_op_t)run->call.brief.op)
         return wrong(p, "the average was divided elsewhere, or by something else");
     return 0;
 }
@@ -233,15 +249,13 @@ static int done(struct replay *p, const struct watch_event *e)
 
 static int finished(struct replay *p, const struct watch_event *e)
 {
-    bool average = p->run->call.brief.op == HALAY_AVERAGE && p->plan->params.nranks > 1 &&
-                   p->run->call.brief.count;
     p->finished = true;
     p->result = e->result;
     if (e->result != HALAY_OK)
         return 0;
     if (p->ndone != p->plan->nsteps)
         return wrong(p, "it ended after %u of %u steps", p->ndone, p->plan->nsteps);
-    if (average && p->nscaled != 1)
+    if (p->nscaled != (scaled_bytes(p->run) > 0))
         return wrong(p, "an average was not divided");
     return 0;
 }
@@ -293,12 +307,12 @@ static int bound_right(struct replay *p)
     const char *in = c->in;
     if (c->brief.flags & HLY_BRIEF_IN_PLACE)
         in = c->brief.collective == HALAY_ALLGATHER
-                 ? (const char *)c->out + block_at(run, run->plan->params.rank)
+                 ? (const char *)c->out + block_at(run, 1, run->plan->params.rank)
                  : c->out;
-    if (c->brief.collective <= HALAY_BARRIER && (run->in != in || run->out != c->out))
+    if (c->brief.collective <= HALAY_BARRIER && (run->in != in || run->home != c->out))
         return wrong(p, "its buffers are not the call's");
     for (uint32_t b = 0; b < run->plan->blocks; b++)
-        largest = block_bytes(run, b) > largest ? block_bytes(run, b) : largest;
+        largest = block_bytes(run, 0, b) > largest ? block_bytes(run, 0, b) : largest;
     for (uint32_t i = 0; i < run->plan->noperands; i++)
         if (run->laid[i] != operand_bytes(run, &run->plan->operands[i]))
             return wrong(p, "operand %u is taken for %zu bytes", i, run->laid[i]);
@@ -413,7 +427,8 @@ static void forget(struct watch_rank *rank)
     for (uint32_t i = 0; i < rank->nruns; i++) {
         halay_plan_free(rank->runs[i]->plan);
         free(rank->runs[i]->laid);
-        free(rank->runs[i]->offset);
+        free(rank->runs[i]->blocks[0].offset);
+        free(rank->runs[i]->blocks[1].offset);
         free(rank->runs[i]->events);
         free(rank->runs[i]);
     }

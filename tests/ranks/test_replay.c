@@ -6,8 +6,8 @@
  *   test_replay clean [ROUNDS]   random executions: the replay finds nothing
  *   test_replay seeded           each kind of mistake: a table of what found it
  *
- * engine.c, channel.c and out.c are compiled for this program alone, without their assertions, so
- * that those do not find a mistake first.
+ * engine.c, layout.c, channel.c and out.c are compiled for this program alone, without their
+ * assertions, so that those do not find a mistake first.
  */
 #include <stdatomic.h>
 #include <string.h>

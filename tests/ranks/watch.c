@@ -61,6 +61,7 @@ static void bound(const halay_request_t *r)
     run->certified = r->plan->hash;
     run->call = r->call;
     run->in = r->in;
+    run->home = r->home;
     run->out = r->out;
     run->scratch = r->scratch;
     run->slot_bytes = r->slot_bytes;
@@ -69,14 +70,14 @@ static void bound(const halay_request_t *r)
     CHECK(run->laid, "no memory");
     for (uint32_t i = 0; i < run->plan->noperands; i++)
         run->laid[i] = hly_operand_bytes(r, &r->plan->plan->operands[i]);
-    if (!r->block_offset)
-        return;
     size_t n = run->plan->params.nranks;
-    run->offset = malloc(2 * n * sizeof(size_t));
-    CHECK(run->offset, "no memory");
-    run->bytes = run->offset + n;
-    memcpy(run->offset, r->block_offset, n * sizeof(size_t));
-    memcpy(run->bytes, r->block_bytes, n * sizeof(size_t));
+    for (int i = 0; r->tables && i < 2; i++) {
+        run->blocks[i].offset = malloc(2 * n * sizeof(size_t));
+        CHECK(run->blocks[i].offset, "no memory");
+        run->blocks[i].bytes = run->blocks[i].offset + n;
+        memcpy(run->blocks[i].offset, r->block[i].offset, n * sizeof(size_t));
+        memcpy(run->blocks[i].bytes, r->block[i].bytes, n * sizeof(size_t));
+    }
 }
 
 void hly_saw(const halay_request_t *r, enum hly_saw what, uint32_t step)
@@ -114,8 +115,11 @@ void hly_saw_bytes(const halay_request_t *r, enum hly_saw what, uint32_t step,
 
 void hly_saw_work(const halay_request_t *r, uint32_t step, const halay_work_t *work, int result)
 {
-    if (result < 0)
+    if (result < 0) { /* the device is full: what was wrong with this will be made again */
+        if (mistake.made && mistake.request == r && mistake.step == step)
+            mistake.made = false;
         return;
+    }
     struct watch_event *e = add(r, HLY_SAW_WORK, step);
     e->at[0] = work->dst;
     for (uint32_t i = 0; i < work->nsrc; i++)

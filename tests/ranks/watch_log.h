@@ -26,10 +26,10 @@ struct watch_run { /* one call on one rank */
     halay_plan_t *plan;
     uint64_t certified;
     struct hly_call call;
-    const char *in, *out, *scratch;
+    const char *in, *out, *scratch, *home; /* home: where the result goes in the end */
     size_t slot_bytes, scratch_bytes;
-    size_t *laid;           /* bytes of each operand, as the engine has it */
-    size_t *offset, *bytes; /* of blocks that lie anywhere; else NULL */
+    size_t *laid;                /* bytes of each operand, as the engine has it */
+    struct hly_blocks blocks[2]; /* IN's and OUT's where they lie anywhere; else NULL */
     struct watch_event *events;
     uint32_t nevents, room;
 };

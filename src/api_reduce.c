@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* api_reduce.c - the calls that reduce. */
+#include "api.h"
+
+int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                     halay_comm_t *comm, halay_request_t **request)
+{
+    struct hly_check c = {0, ""};
+    if (!hly_usable(comm, request))
+        return HALAY_EINVAL;
+    hly_check_type(&c, count, 1, type);
+    hly_check_op(&c, type, op);
+    size_t bytes = count * halay_type_bytes(type);
+    hly_check_buffers(&c, in, bytes, out, bytes);
+    struct hly_call call = {.in = in, .out = out};
+    call.brief.count = count;
+    call.brief.type = (uint8_t)type;
+    call.brief.op = (uint8_t)op;
+    return hly_post(comm, HALAY_ALLREDUCE, &call, &c, request);
+}
+
+int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                          halay_comm_t *comm, halay_request_t **request)
+{
+    struct hly_check c = {0, ""};
+    if (!hly_usable(comm, request))
+        return HALAY_EINVAL;
+    size_t n = (size_t)comm->nranks;
+    hly_check_type(&c, count, n, type);
+    hly_check_op(&c, type, op);
+    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
+    hly_check_buffers(&c, in, bytes * n, out, bytes);
+    struct hly_call call = {.in = in, .out = out};
+    call.brief.count = count;
+    call.brief.type = (uint8_t)type;
+    call.brief.op = (uint8_t)op;
+    return hly_post(comm, HALAY_REDUCE_SCATTER, &call, &c, request);
+}
+
+int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                    halay_comm_t *comm)
+{
+    halay_request_t *request = NULL;
+    int rc = halay_iallreduce(in, out, count, type, op, comm, &request);
+    return hly_complete(rc, request);
+}
+
+int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                         halay_comm_t *comm)
+{
+    halay_request_t *request = NULL;
+    int rc = halay_ireduce_scatter(in, out, count, type, op, comm, &request);
+    return hly_complete(rc, request);
+}
