@@ -243,12 +243,16 @@ struct hly_slot {
     struct hly_fault *fault; /* NULL: all is well */
 };
 
-struct hly_group { /* ranks of a communicator as runs of world ranks */
-    uint32_t nruns;
+struct hly_run { /* of world ranks */
+    int first_rank, first_world, stride, count;
+};
+
+struct hly_group { /* ranks of a communicator: group.c says in which form */
+    size_t bytes;  /* of all of it */
     int nranks;
-    struct hly_run {
-        int first_rank, first_world, stride, count;
-    } run[];
+    uint32_t nruns; /* in word[]; 0: there is a table, */
+    uint32_t width; /* of so many bits a rank */
+    uint64_t word[];
 };
 
 struct halay_comm {
@@ -548,7 +552,13 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+
+/* ---------------------------------------------------------------- group.c */
+
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
+int hly_group_copy(const struct hly_group *group, struct hly_group **copy);
+int hly_group_world_rank(const struct hly_group *group, int rank);
+int hly_group_rank_of(const struct hly_group *group, int world_rank); /* -1: not in it */
 
 /* ---------------------------------------------------------------- progress.c */
 
