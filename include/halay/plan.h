@@ -241,6 +241,16 @@ typedef struct halay_proof {
 HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks,
                                halay_proof_t *proof);
 
+/*
+ * Proves what one rank can of its own plan, in time and memory for its own and its peers' steps,
+ * not for all ranks': its form, that steps which touch the same memory are ordered, and that each
+ * of its messages has its partner in the peer's plan (made by the same planner). Not that there is
+ * no deadlock, nor the values: the proof of all ranks says that. shape: that of the plan's
+ * parameters when it was made. In *proof steps and messages are this rank's, and the rest is 0.
+ */
+HALAY_API int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
+                                     halay_proof_t *proof);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,8 +4,9 @@
  *
  * Simulated: the bootstrap says that there are 100,000 ranks on nodes of 64; one of them is here.
  * A split's exchange of colours and keys is left out; the groups it ends in are made as it makes
- * them, each of all ranks, in an order of its own. Not in it: the bootstrap's table (one a node),
- * peers (made on use), and plans.
+ * them, each of all ranks, in an order of its own. Then the plans of seven planners
+ * are admitted, and their peers made. Not in it: the bootstrap's table (one a node), and what a
+ * transport between nodes keeps for each connection.
  */
 #include <malloc.h>
 #include <string.h>
@@ -156,6 +157,33 @@ static void split(halay_context_t *ctx, int number, int order[], uint64_t *seed)
     CHECK(comm->nnodes == (RANKS + NODE_RANKS - 1) / NODE_RANKS, "%u nodes", comm->nnodes);
 }
 
+/* The plans that a program would use: proved by this rank alone; their peers are made. */
+static void plans(halay_context_t *ctx)
+{
+    static const struct {
+        halay_collective_t collective;
+        const char *planner;
+    } used[] = {{HALAY_ALLREDUCE, "recursive_doubling"}, {HALAY_ALLREDUCE, "two_level_short"},
+                {HALAY_ALLREDUCE, "circulant"},          {HALAY_ALLREDUCE, "two_level"},
+                {HALAY_BROADCAST, "two_level"},          {HALAY_BARRIER, "two_level"},
+                {HALAY_ALLGATHER, "circulant"}};
+    for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++) {
+        struct hly_call call = {.brief = {.count = 1, .collective = (uint8_t)used[i].collective}};
+        struct hly_plan *plan;
+        uint32_t planner;
+        char reason[256] = "";
+        uint64_t begin = ranks_now_ns();
+        CHECK(!halay_planner_find(used[i].collective, used[i].planner, &planner), "no planner");
+        hly_lock(ctx);
+        int rc = hly_plan_admit(ctx->world, planner, &call, &plan, reason, sizeof(reason));
+        hly_unlock(ctx);
+        CHECK(!rc, "%s: %s %s", used[i].planner, halay_strerror(rc), reason);
+        printf("%s.%s: %u steps, proved and admitted in %.1f ms\n",
+               halay_collective_name(used[i].collective), used[i].planner, plan->plan->nsteps,
+               (double)(ranks_now_ns() - begin) * 1e-6);
+    }
+}
+
 static void memory(void)
 {
     static const halay_boot_ops_t ops = {sizeof(ops), "many", probe,     open_boot,
@@ -180,13 +208,17 @@ static void memory(void)
     size_t after_init = in_use();
     for (int i = 0; i < SPLITS; i++)
         split(ctx, i, order, &seed);
-    size_t after = in_use();
-    pages = resident() - pages;
-    printf("%d ranks: %zu KiB of heap after init (%.1f ms), %zu KiB after %d splits of all of them "
-           "in any order (%.1f ms each); %zu KiB of pages\n",
-           RANKS, (after_init - before) >> 10, (double)(ready - begin) * 1e-6,
-           (after - before) >> 10, SPLITS, (double)(ranks_now_ns() - ready) * 1e-6 / SPLITS,
-           pages >> 10);
+    uint64_t split_done = ranks_now_ns();
+    size_t after = in_use(), after_pages = resident();
+    plans(ctx);
+    printf(
+        "%d ranks. Heap: %zu KiB after init (%.1f ms), %zu KiB after %d splits of all of them in "
+        "any order (%.1f ms each), %zu KiB after these plans, with %u peers. Pages: %zu KiB after "
+        "the splits, %zu KiB after the plans, most of them free again\n",
+        RANKS, (after_init - before) >> 10, (double)(ready - begin) * 1e-6, (after - before) >> 10,
+        SPLITS, (double)(split_done - ready) * 1e-6 / SPLITS, (in_use() - before) >> 10,
+        ctx->npeers, (after_pages - pages) >> 10, (resident() - pages) >> 10);
+    pages = after_pages - pages;
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     CHECK(after > before && after - before <= MOST_BYTES, "%zu bytes", after - before);
     CHECK(pages <= MOST_BYTES, "%zu bytes of pages", pages);
