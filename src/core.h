@@ -34,7 +34,7 @@
 #define HLY_COMMS_MAX       65536
 #define HLY_FREED_MAX       64
 #define HLY_WAYS            2   /* transports: inside the node, between nodes */
-#define HLY_ROWS            22  /* of the selection's table */
+#define HLY_ROWS            29  /* of the selection's table */
 #define HLY_PLANS_MAX       256 /* kept a communicator */
 #define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
 #define HLY_LANDINGS_MAX    65536
@@ -156,6 +156,8 @@ struct hly_call {
     bool aside;                  /* the result may not be written before the input was read */
 };
 
+struct hly_step_run;
+
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
     struct hly_plan *next;
     uint32_t planner, root, in_place;
@@ -166,6 +168,9 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     uint32_t *successor_first;
     uint32_t *table; /* open addressing over (kind, peer, edge) -> step */
     uint32_t table_mask;
+    struct hly_step_run *fresh; /* all steps as they are before the start */
+    uint32_t *ready;            /* steps without predecessors */
+    uint32_t nready;
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
 };
@@ -244,6 +249,14 @@ struct hly_slot {
     struct hly_fault *fault; /* NULL: all is well */
 };
 
+struct hly_failure { /* of one call, as it is told */
+    struct hly_verdict_wire verdict;
+    uint32_t sequence;
+    int nranks;  /* of the communicator that the program knows */
+    bool paired; /* send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] there */
+    int pair[2];
+};
+
 struct hly_run { /* of world ranks */
     int first_rank, first_world, stride, count;
 };
@@ -274,12 +287,17 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
+    struct hly_brief last_brief; /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;  /* or NULL */
+    uint64_t foreign_sequence;   /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
-    struct hly_verdict_wire last;
-    uint32_t last_sequence;
-    bool failed; /* `last` is valid */
+    struct hly_failure last;
+    bool failed;               /* `last` is valid */
+    halay_comm_t *parent;      /* of a hidden one, for messages between two ranks (api_pair.c) */
+    int pair[2];               /* then: the parent's rank that sends, and the one that receives */
+    struct hly_link pairs;     /* the hidden ones made of this */
+    struct hly_link pair_link; /* parent->pairs */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -361,6 +379,7 @@ struct halay_context {
 /* ---------------------------------------------------------------- util.c */
 
 uint64_t hly_now_ns(void);
+uint64_t hly_about_now_ns(void); /* a few milliseconds late, and cheap */
 uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
 void hly_log(halay_context_t *context, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -416,6 +435,8 @@ void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
+/* A communicator made after one of its ranks was lost. */
+void hly_peer_break_comm(halay_comm_t *comm);
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
@@ -503,9 +524,10 @@ uint32_t hly_operand_segments(const halay_request_t *request, const halay_operan
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
 
+/* The plan works in place. */
 static inline bool hly_call_in_place(const struct hly_call *call)
 {
-    return call->brief.flags & HLY_BRIEF_IN_PLACE || call->local_in_place;
+    return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
 }
 
 /* ---------------------------------------------------------------- plancache.c, select.c */
@@ -540,8 +562,10 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
-void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
-                      size_t bytes);
+void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
+int hly_failure_rank(const struct hly_failure *failure, int rank);
+/* The number of a rank of this communicator in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- comm.c */

@@ -52,10 +52,12 @@ size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
 uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
                               struct hly_segment seg[2])
 {
-    char *const bases[] = {r->in, r->out, r->scratch};
     const struct hly_span *span = span_of(r, o);
-    seg[0] = (struct hly_segment){bases[o->buffer] + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){bases[o->buffer], span->tail};
+    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
+                 : o->buffer == HALAY_BUFFER_OUT ? r->out
+                                                 : r->scratch;
+    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
+    seg[1] = (struct hly_segment){base, span->tail};
     return span->tail ? 2 : o->count > 0;
 }
 
@@ -112,6 +114,11 @@ static bool is_cut(const halay_plan_t *plan)
     }
 }
 
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+}
+
 static size_t largest_block(const halay_request_t *r)
 {
     size_t most = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
@@ -134,7 +141,10 @@ static void lay_out(halay_request_t *r)
     r->element_bytes = element ? element : 1; /* a barrier */
     r->unit_bytes = (cut ? c->brief.count / plan->blocks : c->brief.count) * r->element_bytes;
     r->long_blocks = cut ? (uint32_t)(c->brief.count % plan->blocks) : 0;
-    r->slot_bytes = (largest_block(r) + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    r->slot_bytes = largest_block(r);
+    if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
+        r->slot_bytes = round_up(r->slot_bytes); /* else a slot is a block (plan.h) */
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->laid_count = c->brief.count;
@@ -159,7 +169,7 @@ static void place(halay_request_t *r)
     const halay_plan_params_t *p = &r->plan->plan->params;
     r->out = c->out;
     r->in = (char *)(uintptr_t)c->in;
-    if (!hly_call_in_place(c))
+    if (!hly_call_in_place(c) && !c->aside)
         return;
     r->in = r->out;
     if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_GATHER)
@@ -180,8 +190,8 @@ int hly_layout_bind(halay_request_t *r)
         r->in = r->out;
     r->home = r->out;
     r->result_bytes = result_bytes(r);
-    size_t slots = r->slot_bytes * r->plan->plan->scratch_slots;
-    size_t need = slots + (c->aside ? r->slot_bytes : 0);
+    size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
+    size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
     if (need > r->scratch_bytes) {
         free(r->scratch);
         r->scratch = aligned_alloc(SLOT_ALIGN, need);

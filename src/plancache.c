@@ -129,6 +129,17 @@ static void fill_successors(struct hly_plan *p)
                 p->successors[first[plan->steps[i].dep[d] + 1]++] = i;
 }
 
+static void fill_fresh(struct hly_plan *p)
+{
+    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
+        const halay_step_t *s = &p->plan->steps[i];
+        p->fresh[i].pending =
+            (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
+        if (!p->fresh[i].pending)
+            p->ready[p->nready++] = i;
+    }
+}
+
 static void plan_free(struct hly_plan *p)
 {
     assert(!p->running);
@@ -142,6 +153,8 @@ static void plan_free(struct hly_plan *p)
     free(p->successors);
     free(p->successor_first);
     free(p->table);
+    free(p->fresh);
+    free(p->ready);
     free(p);
 }
 
@@ -153,6 +166,7 @@ void hly_plan_drop_all(halay_comm_t *comm)
         comm->plans = next;
     }
     comm->nplans = 0;
+    comm->last_plan = NULL;
 }
 
 int hly_plan_check(const struct hly_plan *p)
@@ -183,8 +197,11 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     p->successors = calloc(2 * (size_t)n + 1, sizeof(*p->successors));
     p->successor_first = calloc((size_t)n + 2, sizeof(*p->successor_first));
     p->table = calloc(room, sizeof(*p->table));
-    if (!p->peers || !p->successors || !p->successor_first || !p->table)
+    p->fresh = calloc(n + 1, sizeof(*p->fresh));
+    p->ready = calloc(n + 1, sizeof(*p->ready));
+    if (!p->peers || !p->successors || !p->successor_first || !p->table || !p->fresh || !p->ready)
         return HALAY_ENOMEM;
+    fill_fresh(p);
     fill_table(p);
     fill_successors(p);
     return look_up_peers(comm, p);
@@ -201,6 +218,8 @@ static void evict_one(halay_comm_t *comm)
         return; /* all are running: the window bounds them */
     struct hly_plan *gone = *victim;
     *victim = gone->next;
+    if (comm->last_plan == gone)
+        comm->last_plan = NULL;
     plan_free(gone);
     comm->nplans--;
 }
@@ -241,7 +260,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes)
 {
-    uint32_t in_place = hly_call_in_place(call) && !call->aside;
+    uint32_t in_place = hly_call_in_place(call);
     for (struct hly_plan *p = comm->plans; p; p = p->next)
         if (p->planner == planner && p->root == call->brief.root && p->in_place == in_place) {
             *plan = p;

@@ -59,6 +59,7 @@ void hly_saw_work(const halay_request_t *r, uint32_t step, const halay_work_t *w
 /* Is it now that this mistake is made? At most once. */
 bool hly_seeded(enum hly_seed seed, const halay_request_t *r, uint32_t step);
 bool hly_was_early(const halay_request_t *r, uint32_t step);
+void hly_seed_dependencies(halay_request_t *r); /* SKIP_DEPENDENCY */
 #define HLY_SAW(what, r, step)    hly_saw(r, HLY_SAW_##what, step)
 #define HLY_SEEDED(seed, r, step) hly_seeded(HLY_SEED_##seed, r, step)
 #else
@@ -67,6 +68,7 @@ bool hly_was_early(const halay_request_t *r, uint32_t step);
 #define hly_saw_work(r, step, work, result)                    ((void)0)
 #define HLY_SEEDED(seed, r, step)                              false
 #define hly_was_early(r, step)                                 false
+#define hly_seed_dependencies(r)                               ((void)0)
 #endif
 
 #endif

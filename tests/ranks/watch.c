@@ -188,3 +188,13 @@ bool hly_was_early(const halay_request_t *r, uint32_t step)
     mistake.request = NULL;
     return true;
 }
+
+void hly_seed_dependencies(halay_request_t *r)
+{
+    uint32_t n = r->plan->plan->nsteps;
+    for (uint32_t i = 0; i < n; i++)
+        if (r->run[i].pending && hly_seeded(HLY_SEED_SKIP_DEPENDENCY, r, i)) {
+            r->run[i].pending = 0;
+            r->ready[r->ready_tail++ % n] = i;
+        }
+}
