@@ -178,9 +178,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
+    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds, 1 more till it
+                         has taken all */
     uint8_t state;
     uint8_t pending;     /* predecessors not done yet */
+    uint8_t pieces;      /* REDUCE, COPY: that the device has taken */
     uint32_t landing;    /* RECV: index + 1 */
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };

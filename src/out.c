@@ -186,7 +186,7 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     if (!r)
         return;
     HLY_SAW(LEFT, r, step);
-    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0)
+    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
         hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);

@@ -8,6 +8,7 @@
 
 struct step {
     bool started, done;
+    bool held;       /* the device was full: goes on later, and may have pieces there already */
     uint32_t flying; /* pieces that the device holds */
     uint32_t sent, left;
     uint64_t bytes; /* moved or worked on so far */
@@ -272,7 +273,7 @@ static int event(struct replay *p, const struct watch_event *e)
     if (e->step >= p->plan->nsteps)
         return wrong(p, "step %u is not in its plan", e->step);
     struct step *s = &p->steps[e->step];
-    if (e->what != HLY_SAW_STARTED && !s->started)
+    if (e->what != HLY_SAW_STARTED && !s->started && !(s->held && e->what == HLY_SAW_LEFT))
         return wrong(p, "step %u was not started", e->step);
     if (e->what != HLY_SAW_DONE && s->done)
         return wrong(p, "step %u goes on after it was done", e->step);
@@ -281,6 +282,7 @@ static int event(struct replay *p, const struct watch_event *e)
         return started(p, e);
     case HLY_SAW_BACK:
         s->started = false;
+        s->held = true;
         return 0;
     case HLY_SAW_WORK:
         return worked(p, e);
@@ -305,11 +307,12 @@ static int bound_right(struct replay *p)
     const struct hly_call *c = &run->call;
     size_t largest = 0;
     const char *in = c->in;
-    if (c->brief.flags & HLY_BRIEF_IN_PLACE)
+    bool known = !hly_call_in_place(c) || c->brief.collective <= HALAY_BARRIER;
+    if (hly_call_in_place(c))
         in = c->brief.collective == HALAY_ALLGATHER
                  ? (const char *)c->out + block_at(run, 1, run->plan->params.rank)
                  : c->out;
-    if (c->brief.collective <= HALAY_BARRIER && (run->in != in || run->home != c->out))
+    if (known && (run->in != in || run->home != c->out))
         return wrong(p, "its buffers are not the call's");
     for (uint32_t b = 0; b < run->plan->blocks; b++)
         largest = block_bytes(run, 0, b) > largest ? block_bytes(run, 0, b) : largest;
@@ -394,6 +397,15 @@ static const struct watch_run *find(uint64_t comm, uint32_t sequence, uint32_t r
     return NULL;
 }
 
+/* No lower rank has started this call. */
+static bool is_lowest(const struct watch_run *run)
+{
+    for (uint32_t r = 0; r < run->plan->params.rank; r++)
+        if (find(run->comm, run->sequence, r))
+            return false;
+    return true;
+}
+
 /* A call, seen from the first of its communicator's ranks. */
 static int one_collective(const struct watch_run *first, char *why, size_t why_bytes)
 {
@@ -442,7 +454,7 @@ int replay_check(char *why, size_t why_bytes)
     int rc = 0;
     for (uint32_t w = 0; w < RANKS_MAX; w++)
         for (uint32_t i = 0; !rc && i < ranks[w].nruns; i++)
-            if (ranks[w].runs[i]->plan->params.rank == 0)
+            if (is_lowest(ranks[w].runs[i]))
                 rc = one_collective(ranks[w].runs[i], why, why_bytes);
     for (uint32_t w = 0; w < RANKS_MAX; w++)
         forget(&ranks[w]);
