@@ -29,15 +29,16 @@
 #define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX  32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX  65536
-#define HLY_COMMS_MAX    65536
-#define HLY_FREED_MAX    64
-#define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_PLANS_MAX    256 /* kept a communicator */
-#define HLY_LANDINGS_MAX 65536
-#define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
-#define HLY_GRACE_MAX_NS 2000000000ull
+#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX     65536
+#define HLY_COMMS_MAX       65536
+#define HLY_FREED_MAX       64
+#define HLY_WAYS            2   /* transports: inside the node, between nodes */
+#define HLY_PLANS_MAX       256 /* kept a communicator */
+#define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
+#define HLY_LANDINGS_MAX    65536
+#define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS    2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -258,12 +259,16 @@ struct hly_failure { /* of one call, as it is told */
     int pair[2];
 };
 
-struct hly_group { /* ranks of a communicator as runs of world ranks */
-    uint32_t nruns;
+struct hly_run { /* of world ranks */
+    int first_rank, first_world, stride, count;
+};
+
+struct hly_group { /* ranks of a communicator: group.c says in which form */
+    size_t bytes;  /* of all of it */
     int nranks;
-    struct hly_run {
-        int first_rank, first_world, stride, count;
-    } run[];
+    uint32_t nruns; /* in word[]; 0: there is a table, */
+    uint32_t width; /* of so many bits a rank */
+    uint64_t word[];
 };
 
 struct halay_comm {
@@ -586,7 +591,13 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+
+/* ---------------------------------------------------------------- group.c */
+
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
+int hly_group_copy(const struct hly_group *group, struct hly_group **copy);
+int hly_group_world_rank(const struct hly_group *group, int rank);
+int hly_group_rank_of(const struct hly_group *group, int world_rank); /* -1: not in it */
 
 /* ---------------------------------------------------------------- progress.c */
 

@@ -360,6 +360,18 @@ HALAY_API void halay_explanation_free(halay_explanation_t *explanation);
 HALAY_API size_t halay_explanation_print(const halay_explanation_t *explanation, int json,
                                          char *text, size_t bytes);
 
+/* ---------------------------------------------------------------- one rank alone */
+
+/*
+ * Proves what one rank can of its own plan, in time and memory for its own and its peers' steps,
+ * not for all ranks': its form, that steps which touch the same memory are ordered, and that each
+ * of its messages has its partner in the peer's plan (made by the same planner). Not that there is
+ * no deadlock, nor the values: the proof of all ranks says that. shape: that of the plan's
+ * parameters when it was made. In *proof steps and messages are this rank's, and the rest is 0.
+ */
+HALAY_API int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
+                                     halay_proof_t *proof);
+
 #ifdef __cplusplus
 }
 #endif
