@@ -31,6 +31,9 @@ void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_typ
 void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
 {
     char text[96];
+    c->op = op;
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return; /* hly_op_resolve() */
     if ((unsigned)op >= HALAY_OP_COUNT) {
         snprintf(text, sizeof(text), "there is no operation %d", (int)op);
         hly_wrong(c, text);
@@ -82,8 +85,9 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     call->brief.collective = (uint8_t)collective;
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
-    call->signature = signature(call, call->signature);
     hly_lock(ctx);
+    hly_op_resolve(comm, call, c);
+    call->signature = signature(call, call->signature);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");

@@ -11,12 +11,15 @@
 struct hly_check { /* of one call's arguments: the first thing found wrong */
     int code;
     char text[128];
+    halay_op_t op; /* of a call that reduces */
 };
 
 void hly_wrong(struct hly_check *c, const char *text);
 /* count * nblocks elements of this type must be addressable. */
 void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);
 void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op);
+/* Looks the user's operation up, and writes it into the call. */
+void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_check *c);
 void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm);
 /* Buffers without bytes may be NULL; `in` may be HALAY_IN_PLACE. */
 void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, const void *out,

@@ -5,7 +5,7 @@
 int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm,
                      halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0, "", 0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     hly_check_type(&c, count, 1, type);
@@ -21,7 +21,7 @@ int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, ha
 int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
                      halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0, "", 0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks;
@@ -54,7 +54,7 @@ static size_t extent_of(struct hly_check *c, const size_t counts[], const size_t
 int halay_iallgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                       halay_type_t type, halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0, "", 0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks, total = 0;
@@ -78,7 +78,7 @@ int halay_iallgatherv(const void *in, void *out, const size_t counts[], const si
 
 int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0, "", 0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = {0};

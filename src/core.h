@@ -137,12 +137,25 @@ struct hly_landing {
 
 /* ---------------------------------------------------------------- calls */
 
+/* Of the user; context->user_ops. */
+struct hly_op {
+    struct hly_op *next;
+    halay_op_t number;
+    halay_op_fn *fn;
+    void *arg;
+    size_t group;
+    bool commutative;
+    uint32_t users; /* requests */
+};
+
 struct hly_call {
     struct hly_brief brief;
     uint64_t signature;
     const void *in;
     void *out;
     const size_t *counts, *displs; /* allgatherv, while the call is being made */
+    struct hly_op *user;           /* NULL: the operation is one of halay.h's */
+    double prescale, postscale;    /* HLY_BRIEF_SCALED */
 };
 
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
@@ -169,6 +182,8 @@ struct hly_step_run {
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
 
+enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
+enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2 };
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
 
 struct halay_request {
@@ -191,12 +206,15 @@ struct halay_request {
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
+    size_t laid_group;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
     size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
     size_t *block_bytes;
     uint64_t started_ns, deadline_ns;
     struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
+    uint8_t before;                 /* HLY_BEFORE_*: scaling, before any step */
+    uint8_t after;                  /* HLY_AFTER_*: what is left to be done to the result */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
     uint32_t *ready; /* queue of startable steps; each enters once */
@@ -245,8 +263,9 @@ struct halay_comm {
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
-    uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
-    uint32_t children; /* made of it so far */
+    uint32_t nnodes;    /* that its ranks are on: all that selection asks of its shape. Constant */
+    uint32_t scattered; /* 1: some node's ranks are not consecutive. Constant */
+    uint32_t children;  /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -328,6 +347,8 @@ struct halay_context {
     uint32_t nlandings, landing_free; /* index + 1 */
     uint32_t row_planner[HLY_ROWS];   /* of select.c's table. Constant after init */
     struct hly_certificate *certificates;
+    struct hly_op *user_ops;
+    uint32_t nuser_ops, user_ops_made;
     uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
     uint32_t polls;
     halay_counters_t counters;
@@ -452,6 +473,9 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
 void hly_engine_run(halay_request_t *request);
+/* The device has scaled the input; has done the last thing it was given to do to the result. */
+void hly_engine_prescaled(halay_request_t *request);
+void hly_engine_result(halay_request_t *request);
 void hly_engine_finish(halay_request_t *request, int result);
 /* Hands a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
@@ -474,6 +498,13 @@ void hly_plan_drop_all(halay_comm_t *comm);
 void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- op.c */
+
+/* As hly_select, for an operation that does not commute; reason: why nobody serves it. */
+int hly_op_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner,
+                  char *reason, size_t reason_bytes);
+void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */
 

@@ -3,8 +3,9 @@
  * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
  * no algorithm, and every plan goes the same way.
  *
- * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an
- * average is divided at the end; COMPLETE. A failure takes it from any of these to FAILING
+ * Life of a request: QUEUED until the communicator's window has room; RUNNING (where the input is
+ * scaled, that comes before the first step); SCALING where the result is divided or multiplied;
+ * COMPLETE. A failure takes it from any of these to FAILING
  * (fault.c), where no step is started and what is under way is drained; then to COMPLETE. Each step
  * is started once and done once, and hly_engine_finish() is reached once.
  */
@@ -140,17 +141,21 @@ static int start_work(halay_request_t *r, uint32_t step)
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
-    size_t total = hly_operand_bytes(r, &o[0]), split = total;
+    const struct hly_op *user = r->call.user;
+    size_t total = hly_operand_bytes(r, &o[0]), split = total, group = user ? user->group : 1;
     r->run[step].arrived = 1; /* so that it is not done before both pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
         if (hly_operand_segments(r, &o[i], seg[i]) == 2)
             split = seg[i][0].bytes;
     for (int piece = 0; piece < 2; piece++) {
         size_t from = piece ? split : 0, to = piece ? total : split;
-        halay_work_t work = {.count = (to - from) / r->element_bytes,
+        halay_work_t work = {.count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
-                             .op = (halay_op_t)r->call.brief.op,
-                             .nsrc = s->noperands - 1u};
+                             .op = user ? user->number : (halay_op_t)r->call.brief.op,
+                             .nsrc = s->noperands - 1u,
+                             .fn = user ? user->fn : NULL,
+                             .fn_arg = user ? user->arg : NULL,
+                             .group = group};
         if (!work.count)
             continue;
         for (uint32_t i = 0; i < s->noperands; i++) {
@@ -211,28 +216,79 @@ static bool start_step(halay_request_t *r, uint32_t step)
     return true;
 }
 
-static void scale(halay_request_t *r)
+/* One pass over all elements: out = in * factor, or out = in / ranks. */
+static int scale(halay_request_t *r, const void *in, bool divide, double factor)
 {
-    size_t count = r->call.brief.count;
     halay_work_t work = {.dst = r->out,
-                         .src = {r->out},
-                         .count = count,
+                         .src = {in},
+                         .count = r->call.brief.count,
                          .type = (halay_type_t)r->call.brief.type,
                          .op = HALAY_AVERAGE,
                          .nsrc = 1,
-                         .divisor = (uint32_t)r->comm->nranks};
-    r->state = HLY_SCALING;
-    int rc = count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
-    if (rc == HALAY_OK)
-        hly_engine_finish(r, HALAY_OK);
-    else if (rc == HALAY_EAGAIN)
-        r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
-    else if (rc < 0)
-        fail_here(r, rc, "the device could not divide the average");
+                         .divisor = divide ? (uint32_t)r->comm->nranks : 0,
+                         .factor = factor,
+                         .scales = !divide};
+    return work.count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+}
+
+void hly_engine_result(halay_request_t *r)
+{
+    while (r->after) {
+        bool divide = r->after & HLY_AFTER_DIVIDE;
+        r->state = HLY_SCALING;
+        int rc = scale(r, r->out, divide, r->call.postscale);
+        if (rc == HALAY_EAGAIN) {
+            r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
+            return;
+        }
+        if (rc < 0) {
+            fail_here(r, rc, "the device could not scale the result");
+            return;
+        }
+        r->after &= (uint8_t) ~(divide ? HLY_AFTER_DIVIDE : HLY_AFTER_MULTIPLY);
+        if (rc == HALAY_INPROGRESS)
+            return;
+    }
+    hly_engine_finish(r, HALAY_OK);
+}
+
+/* The steps that wait for no other. */
+static void release_first(halay_request_t *r)
+{
+    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
+        if (!r->run[i].pending)
+            push_ready(r, i);
+}
+
+/* Returns false while steps have to wait for the input. */
+static bool prescale(halay_request_t *r)
+{
+    if (r->before == HLY_BEFORE_FLYING)
+        return false;
+    const void *in = r->call.in == HALAY_IN_PLACE ? r->out : r->call.in;
+    int rc = scale(r, in, false, r->call.prescale);
+    if (rc == HALAY_INPROGRESS)
+        r->before = HLY_BEFORE_FLYING;
+    else if (rc < 0 && rc != HALAY_EAGAIN)
+        fail_here(r, rc, "the device could not scale the input");
+    if (rc != HALAY_OK)
+        return false;
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    return true;
+}
+
+void hly_engine_prescaled(halay_request_t *r)
+{
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    hly_engine_run(r);
 }
 
 void hly_engine_run(halay_request_t *r)
 {
+    if (r->state == HLY_RUNNING && r->before && !prescale(r))
+        return;
     while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
         uint32_t step = r->ready[r->ready_head++ % r->plan->plan->nsteps];
         if (!start_step(r, step)) {
@@ -242,10 +298,7 @@ void hly_engine_run(halay_request_t *r)
     }
     if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps)
         return;
-    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
-        scale(r);
-    else
-        hly_engine_finish(r, HALAY_OK);
+    hly_engine_result(r);
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -301,6 +354,8 @@ void hly_request_release(halay_request_t *r)
     hly_link_remove(&r->posted);
     free(r->block_offset);
     r->block_offset = r->block_bytes = NULL;
+    if (r->call.user)
+        r->call.user->users--;
     if (!r->plan) {
         hly_request_destroy(r);
         return;
@@ -325,6 +380,12 @@ void hly_request_drop(halay_request_t *r)
     hly_request_destroy(r);
 }
 
+/* Elements that are never parted. */
+static size_t group_of(const struct hly_call *call)
+{
+    return call->user ? call->user->group : 1;
+}
+
 /* How large blocks are, and so where operands lie: the same for the next call of this count. */
 static void lay_out(halay_request_t *r)
 {
@@ -332,15 +393,17 @@ static void lay_out(halay_request_t *r)
     const struct hly_call *c = &r->call;
     bool cut = c->brief.collective == HALAY_ALLREDUCE && plan->blocks > 1;
     size_t element = halay_type_bytes((halay_type_t)c->brief.type);
-    r->element_bytes = element ? element : 1; /* a barrier */
-    r->unit_bytes = (cut ? c->brief.count / plan->blocks : c->brief.count) * r->element_bytes;
-    r->long_blocks = cut ? (uint32_t)(c->brief.count % plan->blocks) : 0;
+    size_t group = group_of(c), count = c->brief.count / group;
+    r->element_bytes = element ? group * element : 1; /* a barrier */
+    r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
+    r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
     size_t slot = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
     r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->laid_count = c->brief.count;
     r->laid_type = c->brief.type;
+    r->laid_group = group;
     r->laid_out = !r->block_offset;
 }
 
@@ -349,7 +412,7 @@ static int bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
     if (!r->laid_out || r->block_offset || r->laid_count != c->brief.count ||
-        r->laid_type != c->brief.type)
+        r->laid_type != c->brief.type || r->laid_group != group_of(c))
         lay_out(r);
     r->out = c->out;
     r->in = (char *)(uintptr_t)c->in;
@@ -409,9 +472,14 @@ static void start(halay_request_t *r)
         r->run[i] = (struct hly_step_run){0};
         r->run[i].pending =
             (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
-        if (!r->run[i].pending)
-            push_ready(r, i);
     }
+    bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
+    r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    r->after = scaled && r->call.postscale != 1 ? HLY_AFTER_MULTIPLY : 0;
+    if (r->call.brief.op == HALAY_AVERAGE && comm->nranks > 1)
+        r->after |= HLY_AFTER_DIVIDE;
+    if (!r->before)
+        release_first(r);
     hly_match_posted(r);
     hly_engine_run(r);
 }
@@ -460,11 +528,14 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
-    int rc = hly_select(comm, call, &planner);
-    if (rc) {
+    bool ordered = call->brief.flags & HLY_BRIEF_ORDERED;
+    int rc = ordered ? hly_op_select(comm, call, &planner, reason, reason_bytes)
+                     : hly_select(comm, call, &planner);
+    if (rc && !ordered) {
         snprintf(reason, reason_bytes, "no algorithm serves this call");
-        return rc;
     }
+    if (rc)
+        return rc;
     return hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
 }
 
@@ -494,7 +565,7 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    char reason[128] = "";
+    char reason[192] = "";
     struct hly_plan *plan = NULL;
     enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
@@ -514,6 +585,8 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (plan)
         plan->running++;
     r->call = *call;
+    if (call->user)
+        call->user->users++;
     r->sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->started_ns = hly_now_ns();

@@ -67,7 +67,14 @@ void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
                            : "?";
     const char *place = c->flags & HLY_BRIEF_IN_PLACE ? ", in place" : "";
     const char *type = halay_type_name((halay_type_t)c->type);
-    const char *op = halay_op_name((halay_op_t)c->op);
+    const char *op = c->op < HLY_BRIEF_USER ? halay_op_name((halay_op_t)c->op) : "user";
+    const char *scaled = c->flags & HLY_BRIEF_SCALED ? ", scaled" : "";
+    char user[40];
+    if (c->op >= HLY_BRIEF_USER) {
+        snprintf(user, sizeof(user), "user's operation %u%s", c->op % HLY_BRIEF_USER,
+                 c->flags & HLY_BRIEF_ORDERED ? ", in rank order" : "");
+        op = user;
+    }
     unsigned long long count = (unsigned long long)c->count;
     if (c->collective == HALAY_BARRIER)
         snprintf(text, bytes, "barrier");
@@ -78,7 +85,7 @@ void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
     else if (c->collective == HALAY_ALLGATHER)
         snprintf(text, bytes, "%s of %llu %s%s", name, count, type, place);
     else
-        snprintf(text, bytes, "%s of %llu %s, %s%s", name, count, type, op, place);
+        snprintf(text, bytes, "%s of %llu %s, %s%s%s", name, count, type, op, scaled, place);
 }
 
 void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
@@ -105,7 +112,7 @@ void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int n
                  "the ranks' calls differ (call %u on this communicator): rank %d on %s called %s; "
                  "rank %d on %s called %s%s. All ranks must make the same calls in the same order",
                  sequence, v->rank, v->host, mine, v->other, v->other_host, theirs,
-                 strcmp(mine, theirs) ? "" : " with other counts");
+                 strcmp(mine, theirs) ? "" : " with other counts, factors or operations");
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:

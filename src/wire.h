@@ -34,7 +34,15 @@ struct hly_brief {
     uint8_t flags; /* HLY_BRIEF_* */
 };
 
-enum { HLY_BRIEF_IN_PLACE = 1, HLY_BRIEF_VECTOR = 2 };
+enum {
+    HLY_BRIEF_IN_PLACE = 1,
+    HLY_BRIEF_VECTOR = 2,
+    HLY_BRIEF_ORDERED = 0x20, /* the operation does not commute */
+    HLY_BRIEF_SCALED = 0x40
+};
+
+/* In brief.op: a user-defined operation, and the low bits of its number. */
+#define HLY_BRIEF_USER 0x80u
 
 struct hly_header {
     uint64_t comm;      /* communicator's id; 0: the process itself */
