@@ -93,6 +93,8 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
     int rc = hly_engine_post(comm, call, c->code, c->text, request);
+    if (!rc)
+        *request = hly_request_handle(*request);
     hly_unlock(ctx);
     return rc;
 }
@@ -104,34 +106,30 @@ bool hly_usable(const halay_comm_t *comm, const void *request)
 
 /* ---------------------------------------------------------------- waiting */
 
-static int request_check(const halay_request_t *request)
+static int wait_locked(halay_request_t *request)
 {
-    if (!request || request->magic != HLY_REQUEST_MAGIC)
-        return HALAY_EINVAL;
-    return hly_forked(request->context) ? HALAY_EFORKED : HALAY_OK;
-}
-
-int halay_request_wait(halay_request_t *request)
-{
-    int rc = request_check(request);
-    if (rc)
-        return rc;
     halay_context_t *ctx = request->context;
-    hly_lock(ctx);
     hly_wait(request);
-    rc = request->result;
+    int rc = request->result;
     hly_request_release(request);
     hly_unlock(ctx);
     return rc;
 }
 
-int halay_request_test(halay_request_t *request)
+int halay_request_wait(halay_request_t *handle)
 {
-    int rc = request_check(request);
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
+    return rc ? rc : wait_locked(request);
+}
+
+int halay_request_test(halay_request_t *handle)
+{
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
-    hly_lock(ctx);
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
     rc = HALAY_INPROGRESS;
@@ -143,7 +141,13 @@ int halay_request_test(halay_request_t *request)
     return rc;
 }
 
-int hly_complete(int rc, halay_request_t *request)
+int hly_complete(int rc, halay_request_t *handle)
 {
-    return rc ? rc : halay_request_wait(request);
+    halay_request_t *request;
+    if (!rc)
+        rc = hly_request_lock(handle, &request);
+    if (rc)
+        return rc;
+    request->given = false; /* the program has not seen this handle: it need not be retired */
+    return wait_locked(request);
 }

@@ -58,7 +58,7 @@ int halay_iallgatherv(const void *in, void *out, const size_t counts[], const si
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks, total = 0;
-    struct hly_call call = {.in = in, .out = out, .counts = counts, .displs = displs};
+    struct hly_call call = {.in = in, .out = out, .vector[1] = {counts, displs}};
     call.brief.type = (uint8_t)type;
     call.brief.flags = HLY_BRIEF_VECTOR;
     hly_check_type(&c, 0, 1, type);

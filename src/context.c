@@ -122,6 +122,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->comms);
     hly_link_init(&ctx->freed_comms);
     hly_link_init(&ctx->requests);
+    hly_link_init(&ctx->requests_idle);
     hly_link_init(&ctx->posted);
     hly_link_init(&ctx->orphans);
     hly_link_init(&ctx->outs_free);
@@ -200,6 +201,7 @@ static void free_lists(halay_context_t *ctx)
     while (!hly_link_empty(&ctx->freed_comms))
         hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
     hly_ops_free(ctx);
+    hly_request_free_memory(ctx);
     while (ctx->certificates) {
         struct hly_certificate *next = ctx->certificates->next;
         free(ctx->certificates);

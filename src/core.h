@@ -148,14 +148,24 @@ struct hly_op {
     uint32_t users; /* requests */
 };
 
+struct hly_vector { /* counts NULL: the blocks of the other buffer are as large */
+    const size_t *counts, *displs;
+};
+
+struct hly_blocks { /* bytes; of each rank's block */
+    size_t *offset, *bytes;
+};
+
 struct hly_call {
     struct hly_brief brief;
     uint64_t signature;
     const void *in;
     void *out;
-    const size_t *counts, *displs; /* allgatherv, while the call is being made */
-    struct hly_op *user;           /* NULL: the operation is one of halay.h's */
-    double prescale, postscale;    /* HLY_BRIEF_SCALED */
+    struct hly_vector vector[2]; /* v forms, while the call is being made: of IN, of OUT */
+    bool local_in_place;         /* at the root of reduce, gather, scatter: nobody else's affair */
+    bool aside;                  /* the result may not be written before the input was read */
+    struct hly_op *user;         /* NULL: the operation is one of halay.h's */
+    double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
@@ -183,13 +193,16 @@ struct hly_step_run {
 };
 
 enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
-enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2 };
+/* In this order. */
+enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 };
 enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
 
 struct halay_request {
-    uint32_t magic;
+    uint32_t magic;           /* constant, as long as there is the memory */
+    halay_context_t *context; /* so too */
+    uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    halay_context_t *context;
+    bool given; /* the program has a handle */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -209,8 +222,10 @@ struct halay_request {
     size_t laid_group;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
-    size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
-    size_t *block_bytes;
+    size_t *tables; /* v forms, else NULL: memory of */
+    struct hly_blocks block[2];
+    char *home; /* where OUT goes in the end: r->out, but for a result kept aside */
+    size_t result_bytes;
     uint64_t started_ns, deadline_ns;
     struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
     uint8_t before;                 /* HLY_BEFORE_*: scaling, before any step */
@@ -336,9 +351,10 @@ struct halay_context {
     uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests; /* running or failing */
-    struct hly_link posted;   /* all that the program has not waited for */
-    bool lost;                /* the transport itself has failed: every call ends at once */
-    struct hly_link orphans;  /* stashed messages of communicators not made yet */
+    struct hly_link requests_idle;
+    struct hly_link posted;  /* all that the program has not waited for */
+    bool lost;               /* the transport itself has failed: every call ends at once */
+    struct hly_link orphans; /* stashed messages of communicators not made yet */
     uint32_t norphans;
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
@@ -481,10 +497,36 @@ void hly_engine_finish(halay_request_t *request, int result);
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* ---------------------------------------------------------------- request.c */
+
+/* All zero but for what request.c keeps. */
+halay_request_t *hly_request_memory(halay_context_t *context);
+/* Frees what it has, and keeps the memory. */
+void hly_request_destroy(halay_request_t *request);
+void hly_request_free_memory(halay_context_t *context);
+/* What the program gets; and the request of a handle, with its context locked. */
+halay_request_t *hly_request_handle(halay_request_t *request);
+int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* The handle is not valid any more. */
+void hly_request_retire(halay_request_t *request);
+
+/* ---------------------------------------------------------------- layout.c */
+
+/* Copies the counts of a v form. */
+int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
+/* The addresses behind the plan's symbols, and scratch. */
+int hly_layout_bind(halay_request_t *request);
+void hly_layout_forget(halay_request_t *request);
 uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
                               struct hly_segment segment[2]);
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+static inline bool hly_call_in_place(const struct hly_call *call)
+{
+    return call->brief.flags & HLY_BRIEF_IN_PLACE || call->local_in_place;
+}
 
 /* ---------------------------------------------------------------- plancache.c, select.c */
 
@@ -495,7 +537,6 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
 void hly_plan_drop_all(halay_comm_t *comm);
-void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
 

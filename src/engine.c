@@ -16,81 +16,6 @@
 
 #include "core.h"
 
-#define SLOT_ALIGN 64
-
-/* ---------------------------------------------------------------- operands: blocks to addresses */
-
-/* Blocks of equal size, the first `long_blocks` of them one element longer (bind). */
-static size_t block_offset(const halay_request_t *r, uint32_t block)
-{
-    if (r->block_offset)
-        return r->block_offset[block];
-    uint32_t longer = block < r->long_blocks ? block : r->long_blocks;
-    return block * r->unit_bytes + longer * r->element_bytes;
-}
-
-/* Bytes of blocks [first, first + count), which do not wrap. */
-static size_t run_bytes(const halay_request_t *r, uint32_t first, uint32_t count)
-{
-    if (!r->block_bytes)
-        return block_offset(r, first + count) - block_offset(r, first);
-    size_t bytes = 0;
-    for (uint32_t b = first; b < first + count; b++)
-        bytes += r->block_bytes[b];
-    return bytes;
-}
-
-bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
-{
-    return o->first + o->count > plan->blocks;
-}
-
-static const struct hly_span *span_of(const halay_request_t *r, const halay_operand_t *o)
-{
-    return &r->spans[o - r->plan->plan->operands];
-}
-
-size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
-{
-    return span_of(r, o)->bytes + span_of(r, o)->tail;
-}
-
-/*
- * Where an operand lies: one segment, or two where it wraps. Blocks that lie anywhere (allgatherv)
- * come one a run; selection sees to that.
- */
-uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
-                              struct hly_segment seg[2])
-{
-    char *const bases[] = {r->in, r->out, r->scratch};
-    const struct hly_span *span = span_of(r, o);
-    seg[0] = (struct hly_segment){bases[o->buffer] + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){bases[o->buffer], span->tail};
-    return span->tail ? 2 : o->count > 0;
-}
-
-/* In the OWN layout, and in scratch, a run lies together wherever it begins. */
-static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
-{
-    const halay_plan_t *plan = r->plan->plan;
-    uint32_t collective = plan->params.collective;
-    bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
-    bool own = scratch || collective == (o->buffer == HALAY_BUFFER_IN ? HALAY_ALLGATHER
-                                                                      : HALAY_REDUCE_SCATTER);
-    *span = (struct hly_span){0, 0, 0};
-    if (!o->count)
-        return;
-    assert(scratch || !r->block_offset || o->count == 1);
-    uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
-    span->bytes = run_bytes(r, o->first, run);
-    span->tail = run < o->count ? run_bytes(r, 0, o->count - run) : 0;
-    span->offset = scratch ? o->slot * r->slot_bytes : own ? 0 : block_offset(r, o->first);
-    if (own) {
-        span->bytes += span->tail;
-        span->tail = 0;
-    }
-}
-
 /* ---------------------------------------------------------------- steps */
 
 static void push_ready(halay_request_t *r, uint32_t step)
@@ -135,39 +60,40 @@ static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
     return rc;
 }
 
-/* A reduce or copy step: at most two pieces, because all its operands wrap at the same block. */
+/* Byte `at` of an operand in up to two segments. */
+static char *address_of(const struct hly_segment seg[2], size_t at)
+{
+    return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
+}
+
+/* A reduce or copy step: in pieces, cut where an operand wraps. */
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
     const struct hly_op *user = r->call.user;
-    size_t total = hly_operand_bytes(r, &o[0]), split = total, group = user ? user->group : 1;
-    r->run[step].arrived = 1; /* so that it is not done before both pieces are launched */
+    size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
+    r->run[step].arrived = 1; /* so that it is not done before all pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
-        if (hly_operand_segments(r, &o[i], seg[i]) == 2)
-            split = seg[i][0].bytes;
-    for (int piece = 0; piece < 2; piece++) {
-        size_t from = piece ? split : 0, to = piece ? total : split;
-        halay_work_t work = {.count = (to - from) / r->element_bytes * group,
+        hly_operand_segments(r, &o[i], seg[i]);
+    for (size_t from = 0; from < total; from = to) {
+        to = total;
+        for (uint32_t i = 0; i < s->noperands; i++)
+            if (seg[i][0].bytes > from && seg[i][0].bytes < to)
+                to = seg[i][0].bytes;
+        halay_work_t work = {.dst = address_of(seg[0], from),
+                             .count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
                              .op = user ? user->number : (halay_op_t)r->call.brief.op,
                              .nsrc = s->noperands - 1u,
                              .fn = user ? user->fn : NULL,
                              .fn_arg = user ? user->arg : NULL,
                              .group = group};
-        if (!work.count)
-            continue;
-        for (uint32_t i = 0; i < s->noperands; i++) {
-            bool second = seg[i][1].bytes && piece;
-            char *at = second ? seg[i][1].address : seg[i][0].address + from;
-            if (i == 0)
-                work.dst = at;
-            else
-                work.src[i - 1] = at;
-        }
+        for (uint32_t i = 1; i < s->noperands; i++)
+            work.src[i - 1] = address_of(seg[i], from);
         int rc = device_launch(r, step, &work);
-        while (rc == HALAY_EAGAIN && piece) { /* the second half must follow the first */
+        while (rc == HALAY_EAGAIN && from) { /* the rest must follow the first piece */
             hly_device_poll(r->context);
             rc = device_launch(r, step, &work);
         }
@@ -216,36 +142,49 @@ static bool start_step(halay_request_t *r, uint32_t step)
     return true;
 }
 
-/* One pass over all elements: out = in * factor, or out = in / ranks. */
-static int scale(halay_request_t *r, const void *in, bool divide, double factor)
+/* Elements of the result, or of the input that is scaled: where there is one, all of it. */
+static size_t count_of(const halay_request_t *r)
 {
-    halay_work_t work = {.dst = r->out,
-                         .src = {in},
-                         .count = r->call.brief.count,
-                         .type = (halay_type_t)r->call.brief.type,
-                         .op = HALAY_AVERAGE,
-                         .nsrc = 1,
-                         .divisor = divide ? (uint32_t)r->comm->nranks : 0,
-                         .factor = factor,
-                         .scales = !divide};
-    return work.count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+    return r->result_bytes / halay_type_bytes((halay_type_t)r->call.brief.type);
+}
+
+/* What is left when the plan is done: a result that had to wait moves, too. */
+static uint8_t left_to_do(const halay_request_t *r)
+{
+    bool multiplied = r->call.brief.flags & HLY_BRIEF_SCALED && r->call.postscale != 1;
+    uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
+    if (!r->result_bytes)
+        return 0;
+    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
+        after |= HLY_AFTER_DIVIDE;
+    return after || r->home == r->out ? after : HLY_AFTER_MOVE;
 }
 
 void hly_engine_result(halay_request_t *r)
 {
     while (r->after) {
-        bool divide = r->after & HLY_AFTER_DIVIDE;
+        uint8_t pass = r->after & (uint8_t)-r->after;
+        halay_work_t work = {.dst = r->home,
+                             .src = {r->out},
+                             .count = count_of(r),
+                             .type = (halay_type_t)r->call.brief.type,
+                             .op = (halay_op_t)r->call.brief.op,
+                             .nsrc = 1,
+                             .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
+                             .factor = r->call.postscale,
+                             .scales = pass == HLY_AFTER_MULTIPLY};
         r->state = HLY_SCALING;
-        int rc = scale(r, r->out, divide, r->call.postscale);
+        int rc = device_launch(r, HALAY_STEP_NONE, &work);
         if (rc == HALAY_EAGAIN) {
             r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
             return;
         }
         if (rc < 0) {
-            fail_here(r, rc, "the device could not scale the result");
+            fail_here(r, rc, "the device could not scale or copy the result");
             return;
         }
-        r->after &= (uint8_t) ~(divide ? HLY_AFTER_DIVIDE : HLY_AFTER_MULTIPLY);
+        r->out = r->home;
+        r->after &= (uint8_t)~pass;
         if (rc == HALAY_INPROGRESS)
             return;
     }
@@ -265,8 +204,14 @@ static bool prescale(halay_request_t *r)
 {
     if (r->before == HLY_BEFORE_FLYING)
         return false;
-    const void *in = r->call.in == HALAY_IN_PLACE ? r->out : r->call.in;
-    int rc = scale(r, in, false, r->call.prescale);
+    halay_work_t work = {.dst = r->out,
+                         .src = {r->call.in == HALAY_IN_PLACE ? r->out : r->call.in},
+                         .count = count_of(r),
+                         .type = (halay_type_t)r->call.brief.type,
+                         .nsrc = 1,
+                         .factor = r->call.prescale,
+                         .scales = 1};
+    int rc = work.count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
     if (rc == HALAY_INPROGRESS)
         r->before = HLY_BEFORE_FLYING;
     else if (rc < 0 && rc != HALAY_EAGAIN)
@@ -303,23 +248,13 @@ void hly_engine_run(halay_request_t *r)
 
 /* ---------------------------------------------------------------- requests */
 
-void hly_request_destroy(halay_request_t *r)
-{
-    free(r->ready);
-    free(r->run);
-    free(r->spans);
-    free(r->scratch);
-    free(r->block_offset);
-    free(r);
-}
-
 static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
 {
     halay_request_t *r = plan ? plan->spare : NULL;
     if (r) {
         plan->spare = r->next;
     } else {
-        r = calloc(1, sizeof(*r));
+        r = hly_request_memory(comm->context);
         if (!r)
             return NULL;
         uint32_t n = plan ? plan->plan->nsteps : 0;
@@ -331,8 +266,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
             return NULL;
         }
     }
-    r->magic = HLY_REQUEST_MAGIC;
-    r->context = comm->context;
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
@@ -350,10 +283,9 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
-    r->magic = 0;
+    hly_request_retire(r);
     hly_link_remove(&r->posted);
-    free(r->block_offset);
-    r->block_offset = r->block_bytes = NULL;
+    hly_layout_forget(r);
     if (r->call.user)
         r->call.user->users--;
     if (!r->plan) {
@@ -376,75 +308,7 @@ void hly_request_drop(halay_request_t *r)
     }
     if (r->plan)
         r->plan->running--;
-    free(r->early);
     hly_request_destroy(r);
-}
-
-/* Elements that are never parted. */
-static size_t group_of(const struct hly_call *call)
-{
-    return call->user ? call->user->group : 1;
-}
-
-/* How large blocks are, and so where operands lie: the same for the next call of this count. */
-static void lay_out(halay_request_t *r)
-{
-    const halay_plan_t *plan = r->plan->plan;
-    const struct hly_call *c = &r->call;
-    bool cut = c->brief.collective == HALAY_ALLREDUCE && plan->blocks > 1;
-    size_t element = halay_type_bytes((halay_type_t)c->brief.type);
-    size_t group = group_of(c), count = c->brief.count / group;
-    r->element_bytes = element ? group * element : 1; /* a barrier */
-    r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
-    r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
-    size_t slot = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
-    r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-    for (uint32_t i = 0; i < plan->noperands; i++)
-        measure(r, &plan->operands[i], &r->spans[i]);
-    r->laid_count = c->brief.count;
-    r->laid_type = c->brief.type;
-    r->laid_group = group;
-    r->laid_out = !r->block_offset;
-}
-
-/* The addresses behind the plan's symbols. */
-static int bind(halay_request_t *r)
-{
-    const struct hly_call *c = &r->call;
-    if (!r->laid_out || r->block_offset || r->laid_count != c->brief.count ||
-        r->laid_type != c->brief.type || r->laid_group != group_of(c))
-        lay_out(r);
-    r->out = c->out;
-    r->in = (char *)(uintptr_t)c->in;
-    if (c->brief.flags & HLY_BRIEF_IN_PLACE)
-        r->in = c->brief.collective == HALAY_ALLGATHER
-                    ? r->out + block_offset(r, r->plan->plan->params.rank)
-                    : r->out;
-    size_t need = r->slot_bytes * r->plan->plan->scratch_slots;
-    if (need <= r->scratch_bytes)
-        return HALAY_OK;
-    free(r->scratch);
-    r->scratch = aligned_alloc(SLOT_ALIGN, need);
-    r->scratch_bytes = r->scratch ? need : 0;
-    return r->scratch ? HALAY_OK : HALAY_ENOMEM;
-}
-
-static int copy_counts(halay_request_t *r, const struct hly_call *call)
-{
-    if (!call->counts)
-        return HALAY_OK;
-    size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->brief.type);
-    r->block_offset = calloc(2 * n, sizeof(size_t));
-    if (!r->block_offset)
-        return HALAY_ENOMEM;
-    r->block_bytes = r->block_offset + n;
-    size_t next = 0;
-    for (size_t i = 0; i < n; i++) {
-        r->block_offset[i] = (call->displs ? call->displs[i] : next) * element;
-        r->block_bytes[i] = call->counts[i] * element;
-        next += call->counts[i];
-    }
-    return HALAY_OK;
 }
 
 static void start(halay_request_t *r)
@@ -475,9 +339,7 @@ static void start(halay_request_t *r)
     }
     bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
     r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
-    r->after = scaled && r->call.postscale != 1 ? HLY_AFTER_MULTIPLY : 0;
-    if (r->call.brief.op == HALAY_AVERAGE && comm->nranks > 1)
-        r->after |= HLY_AFTER_DIVIDE;
+    r->after = left_to_do(r);
     if (!r->before)
         release_first(r);
     hly_match_posted(r);
@@ -591,9 +453,9 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     r->state = HLY_QUEUED;
     r->started_ns = hly_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
-    if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
+    if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
-    r->call.counts = r->call.displs = NULL;
+    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
         hly_brief_text(&call->brief, text, sizeof(text));

@@ -103,8 +103,9 @@ static void check_group(struct hly_check *c, const struct hly_call *call, int nr
     size_t group = call->user->group, bytes = halay_type_bytes((halay_type_t)call->brief.type);
     bool whole = call->brief.count % group == 0;
     char text[128];
-    for (int r = 0; call->counts && r < nranks; r++)
-        whole = whole && call->counts[r] % group == 0;
+    for (int v = 0; v < 2; v++)
+        for (int r = 0; call->vector[v].counts && r < nranks; r++)
+            whole = whole && call->vector[v].counts[r] % group == 0;
     snprintf(text, sizeof(text), "the user's operation takes %zu elements together, %s", group,
              whole ? "more bytes than HALAY_OP_GROUP_BYTES_MAX"
                    : "and the count is not a multiple of that");

@@ -139,4 +139,11 @@ void hly_two_level_allgather(struct hly_builder *b);
 void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
 
+void hly_binomial_reduce(struct hly_builder *b);
+void hly_linear_gather(struct hly_builder *b);
+void hly_linear_scatter(struct hly_builder *b);
+void hly_pairwise_alltoall(struct hly_builder *b);
+void hly_doubling_scan(struct hly_builder *b);
+void hly_doubling_exscan(struct hly_builder *b);
+
 #endif

@@ -21,6 +21,10 @@ struct row {
 #define DISS_SOURCE                                                                                \
     "Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, IJPP 17 (1988)"
 
+#define LINEAR_SOURCE                                                                              \
+    "Chan et al., Collective communication, CCPE 19 (2007), beside a dissemination"
+#define SCAN_SOURCE "Hillis, Steele: Data parallel algorithms, CACM 29 (1986)"
+
 #define SHAPE     HALAY_PLANNER_SHAPE
 #define BLOCKWISE HALAY_PLANNER_BLOCKWISE
 #define LANES_SOURCE                                                                               \
@@ -49,6 +53,13 @@ static const struct row rows[] = {
      hly_two_level_reduce_scatter},
     {{"two_level", HALAY_BARRIER, 1, SHAPE, NODES_SOURCE}, hly_two_level_barrier},
     {{"sliced_ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_sliced_ring_allreduce},
+    {{"binomial", HALAY_REDUCE, 1, HALAY_PLANNER_SHORT, BINOM_SOURCE}, hly_binomial_reduce},
+    {{"linear", HALAY_GATHER, 1, 0, LINEAR_SOURCE}, hly_linear_gather},
+    {{"linear", HALAY_SCATTER, 1, 0, LINEAR_SOURCE}, hly_linear_scatter},
+    {{"pairwise", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_pairwise_alltoall},
+    {{"recursive_doubling", HALAY_SCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE}, hly_doubling_scan},
+    {{"recursive_doubling", HALAY_EXSCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE},
+     hly_doubling_exscan},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

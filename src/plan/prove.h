@@ -39,6 +39,7 @@ struct hly_memory {
     uint32_t blocks;
     uint32_t base[3]; /* first cell of IN, OUT, SCRATCH */
     uint32_t own[3];  /* 1 if it has the one block of this rank only */
+    uint32_t none[3]; /* 1 if this rank has no such buffer */
     uint32_t cells;
 };
 

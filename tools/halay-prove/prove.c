@@ -153,8 +153,9 @@ static void prove_case(row_t *row, hly_case_t *from, halay_plan_t *plans[])
         }
         return;
     }
+    int rooted = halay_collective_rooted((halay_collective_t)info->collective);
     for (uint32_t root = 0; root < from->nranks; root++) {
-        if ((info->collective == HALAY_BROADCAST || root == 0) && root_wanted(root, from->nranks)) {
+        if ((rooted || root == 0) && root_wanted(root, from->nranks)) {
             from->root = root;
             prove_one(row, from, plans);
         }
