@@ -70,6 +70,60 @@ void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, con
         hly_wrong(c, "input and output overlap; pass HALAY_IN_PLACE as input instead");
 }
 
+void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                         size_t out_bytes, int root, const halay_comm_t *comm)
+{
+    hly_check_root(c, root, comm);
+    call->brief.root = (uint32_t)root;
+    if (root == comm->rank) {
+        hly_check_buffers(c, call->in, in_bytes, call->out, out_bytes);
+        call->local_in_place = call->in == HALAY_IN_PLACE;
+    } else {
+        if (call->in == HALAY_IN_PLACE)
+            hly_wrong(c, "HALAY_IN_PLACE is for the root alone");
+        hly_check_buffers(c, call->in, in_bytes, NULL, 0);
+        call->out = NULL;
+    }
+    if (call->in == HALAY_IN_PLACE)
+        call->in = NULL;
+}
+
+/* Elements from the start of the buffer to the end of its last block. */
+static size_t extent_of(struct hly_check *c, const size_t counts[], const size_t displs[], size_t n,
+                        halay_type_t type)
+{
+    size_t extent = 0, next = 0;
+    for (size_t i = 0; i < n && !c->code; i++) {
+        size_t at = displs ? displs[i] : next;
+        hly_check_type(c, counts[i], 1, type);
+        hly_check_type(c, at, 1, type);
+        next += counts[i];
+        if (at + counts[i] > extent)
+            extent = at + counts[i];
+    }
+    hly_check_type(c, extent, 1, type);
+    return c->code ? 0 : extent;
+}
+
+size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
+                        const size_t counts[], const size_t displs[], halay_type_t type,
+                        const halay_comm_t *comm)
+{
+    size_t n = (size_t)comm->nranks, total = 0;
+    call->brief.flags |= HLY_BRIEF_VECTOR;
+    call->vector[buffer] = (struct hly_vector){counts, displs};
+    hly_check_type(c, 0, 1, type);
+    if (!counts) {
+        hly_wrong(c, "counts is NULL");
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        total += counts[i];
+    call->brief.count = total;
+    call->signature = hly_hash(0, counts, n * sizeof(*counts));
+    return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
+}
+
 static uint64_t signature(const struct hly_call *call, uint64_t seed)
 {
     uint64_t s = hly_hash(seed, &call->brief, sizeof(call->brief));

@@ -24,6 +24,16 @@ void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm);
 /* Buffers without bytes may be NULL; `in` may be HALAY_IN_PLACE. */
 void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, const void *out,
                        size_t out_bytes);
+/* Reduce and gather: `out` is the root's, who alone may have its input there. Sets the root. */
+void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                         size_t out_bytes, int root, const halay_comm_t *comm);
+/*
+ * The counts of a v form, for this buffer: part of the signature, and their sum is the call's
+ * count. Returns the bytes from the start of the buffer to the end of its last block; 0 if wrong.
+ */
+size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
+                        const size_t counts[], const size_t displs[], halay_type_t type,
+                        const halay_comm_t *comm);
 
 /* The handles can be used, if only to say what is wrong with them. */
 bool hly_usable(const halay_comm_t *comm, const void *request);

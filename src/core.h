@@ -34,7 +34,7 @@
 #define HLY_COMMS_MAX    65536
 #define HLY_FREED_MAX    64
 #define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_ROWS         22  /* of the selection's table */
+#define HLY_ROWS         29  /* of the selection's table */
 #define HLY_PLANS_MAX    256 /* kept a communicator */
 #define HLY_LANDINGS_MAX 65536
 #define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
@@ -262,6 +262,14 @@ struct hly_slot {
     struct hly_fault *fault; /* NULL: all is well */
 };
 
+struct hly_failure { /* of one call, as it is told */
+    struct hly_verdict_wire verdict;
+    uint32_t sequence;
+    int nranks;  /* of the communicator that the program knows */
+    bool paired; /* send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] there */
+    int pair[2];
+};
+
 struct hly_group { /* ranks of a communicator as runs of world ranks */
     uint32_t nruns;
     int nranks;
@@ -292,9 +300,12 @@ struct halay_comm {
     uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
-    struct hly_verdict_wire last;
-    uint32_t last_sequence;
-    bool failed; /* `last` is valid */
+    struct hly_failure last;
+    bool failed;               /* `last` is valid */
+    halay_comm_t *parent;      /* of a hidden one, for messages between two ranks (api_pair.c) */
+    int pair[2];               /* then: the parent's rank that sends, and the one that receives */
+    struct hly_link pairs;     /* the hidden ones made of this */
+    struct hly_link pair_link; /* parent->pairs */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -433,6 +444,8 @@ void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
+/* A communicator made after one of its ranks was lost. */
+void hly_peer_break_comm(halay_comm_t *comm);
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
@@ -567,8 +580,10 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
-void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
-                      size_t bytes);
+void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
+int hly_failure_rank(const struct hly_failure *failure, int rank);
+/* The number of a rank of this communicator in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- comm.c */

@@ -59,8 +59,9 @@ static void settings_differ(halay_context_t *context, int rank, const char *mine
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
         v.other = low == other ? comm->rank : other;
-        snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s", low,
-                 low == other ? theirs : mine, v.other, low == other ? mine : theirs);
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s",
+                 hly_comm_shown_rank(comm, low), low == other ? theirs : mine,
+                 hly_comm_shown_rank(comm, v.other), low == other ? mine : theirs);
         comm->broken = true;
         comm->broken_by = v;
         for (uint32_t s = comm->oldest; s != comm->started; s++)
@@ -103,6 +104,31 @@ static void mismatch(halay_request_t *r, const struct hly_header *h)
     hly_fault_raise(r->comm, r->sequence, &v);
 }
 
+/*
+ * Plans say that a message is as long here as there, and the signature that counts are equal; but
+ * in an alltoallv each rank knows its own counts alone.
+ */
+static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t theirs)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    uint64_t mine = hly_operand_bytes(r, &plan->operands[plan->steps[step].operand]);
+    if (mine == theirs)
+        return true;
+    bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
+    int me = r->comm->rank, from = (int)h->from;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH, me < from ? me : from);
+    v.other = me < from ? from : me;
+    v.call = v.other_call = r->call.brief;
+    hly_verdict_other(&v, r->comm);
+    snprintf(
+        v.detail, sizeof(v.detail), "rank %d sends %llu to rank %d, which expects %llu",
+        sending ? me : from, (unsigned long long)((sending ? mine : theirs) / r->element_bytes),
+        sending ? from : me, (unsigned long long)((sending ? theirs : mine) / r->element_bytes));
+    hly_fault_raise(r->comm, r->sequence, &v);
+    return false;
+}
+
 /* An EAGER part or a READY for a running call. Returns false if it is too early for it. */
 static bool deliver(halay_request_t *r, const struct hly_header *h, const void *data, size_t bytes)
 {
@@ -118,9 +144,12 @@ static bool deliver(halay_request_t *r, const struct hly_header *h, const void *
         if (bytes != sizeof(ready))
             return true;
         memcpy(&ready, data, sizeof(ready));
-        hly_channel_announced(r, step, h, &ready);
+        if (fits(r, step, h, ready.bytes))
+            hly_channel_announced(r, step, h, &ready);
         return true;
     }
+    if (!fits(r, step, h, h->cookie) || (!bytes && h->cookie))
+        return true; /* the latter: an offer */
     if (r->run[step].state == HLY_WAITS)
         return false;
     if (r->run[step].state == HLY_STARTED)
@@ -243,7 +272,7 @@ void hly_match_orphans(halay_comm_t *comm)
     }
 }
 
-/* The call has been made: compares it with what came before, and takes the announcements. */
+/* The call has been made: compares it with what came before, and takes what is of use already. */
 void hly_match_posted(halay_request_t *r)
 {
     struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
@@ -255,10 +284,11 @@ void hly_match_posted(halay_request_t *r)
             mismatch(r, &m->header);
             return;
         }
-        if (m->header.kind == HLY_READY) {
-            deliver(r, &m->header, m->data, m->bytes);
+        bool used = deliver(r, &m->header, m->data, m->bytes); /* no step has started yet */
+        if (r->state != HLY_RUNNING)
+            return;
+        if (used)
             forget_one(m);
-        }
     }
 }
 

@@ -46,6 +46,13 @@ static const struct row {
     {HALAY_REDUCE_SCATTER, 128, UINT64_MAX, false, "ring"},
     {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, false, "circulant"},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, true, "dissemination"},
+    {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, true, "ring"},
+    {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, false, "binomial"},
+    {HALAY_GATHER, UINT32_MAX, UINT64_MAX, true, "linear"},
+    {HALAY_SCATTER, UINT32_MAX, UINT64_MAX, true, "linear"},
+    {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, true, "pairwise"},
+    {HALAY_SCAN, UINT32_MAX, UINT64_MAX, false, "recursive_doubling"},
+    {HALAY_EXSCAN, UINT32_MAX, UINT64_MAX, false, "recursive_doubling"},
 };
 
 static_assert(sizeof(rows) / sizeof(rows[0]) == HLY_ROWS,

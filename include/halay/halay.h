@@ -269,6 +269,20 @@ HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
  */
 HALAY_API int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split);
 
+/*
+ * One communicator for each node: of the ranks that share memory, in their old order. Collective,
+ * but sends nothing.
+ */
+HALAY_API int halay_comm_split_node(halay_comm_t *comm, halay_comm_t **split);
+
+/*
+ * A communicator of n ranks of the old one, in the order of the list: ranks[i] becomes rank i.
+ * Collective over the OLD communicator, as halay_comm_dup() is, and a barrier of it, in which the
+ * lists are compared: all ranks pass the same list. Those that are not in it get NULL.
+ */
+HALAY_API int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,
+                                    halay_comm_t **subset);
+
 /* Frees it; takes NULL. Local. HALAY_ESTATE while requests are in flight, and for the world. */
 HALAY_API int halay_comm_free(halay_comm_t *comm);
 
@@ -368,8 +382,87 @@ HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
 HALAY_API int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
                                    halay_op_t op, halay_comm_t *comm);
 
+/*
+ * As halay_reduce_scatter, with counts[r] elements for rank r (nranks counts, the same on all
+ * ranks, read before the call returns): in has their sum. IN_PLACE: the result stands at the start
+ * of out.
+ */
+HALAY_API int halay_reduce_scatterv(const void *in, void *out, const size_t counts[],
+                                    halay_type_t type, halay_op_t op, halay_comm_t *comm);
+
+/*
+ * As halay_allreduce, with the result on rank `root` alone: elsewhere out is not used, and may be
+ * NULL. IN_PLACE, at the root alone: the input is out.
+ */
+HALAY_API int halay_reduce(const void *in, void *out, size_t count, halay_type_t type,
+                           halay_op_t op, int root, halay_comm_t *comm);
+
+/*
+ * out on rank r = in of rank 0 OP ... OP in of rank r (scan), or of rank r - 1 (exscan: then rank
+ * 0's out is not used). Takes every operation but AVERAGE. IN_PLACE: the input is out.
+ */
+HALAY_API int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                         halay_comm_t *comm);
+HALAY_API int halay_exscan(const void *in, void *out, size_t count, halay_type_t type,
+                           halay_op_t op, halay_comm_t *comm);
+
+/*
+ * As halay_allgather and halay_allgatherv, to rank `root` alone: elsewhere out and displs are not
+ * used, and may be NULL; counts are the same on all ranks. IN_PLACE, at the root alone: its block
+ * stands in out already.
+ */
+HALAY_API int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                           halay_comm_t *comm);
+HALAY_API int halay_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                            halay_type_t type, int root, halay_comm_t *comm);
+
+/*
+ * The other way round: block r of the root's in, of count elements, or counts[r] at displs[r], goes
+ * to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same on
+ * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays.
+ */
+HALAY_API int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                            halay_comm_t *comm);
+HALAY_API int halay_scatterv(const void *in, void *out, const size_t counts[],
+                             const size_t displs[], halay_type_t type, int root,
+                             halay_comm_t *comm);
+
+/*
+ * in and out have a block of count elements for each rank: block d of in goes to rank d, whose out
+ * block of this rank's number it becomes. IN_PLACE: the input is out.
+ */
+HALAY_API int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
+                             halay_comm_t *comm);
+
+/*
+ * The same with blocks of any sizes: in_counts[d] elements at in + in_displs[d] go to rank d, and
+ * out_counts[s] from rank s to out + out_displs[s]. What one rank sends must be what the other one
+ * expects: if not, it is an error on all ranks, which names both. displs may be NULL: one after the
+ * other. All four are read before the call returns. IN_PLACE: the input is out, so in_counts and
+ * in_displs are not used.
+ */
+HALAY_API int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                              void *out, const size_t out_counts[], const size_t out_displs[],
+                              halay_type_t type, halay_comm_t *comm);
+
 /* Returns when all ranks have called. */
 HALAY_API int halay_barrier(halay_comm_t *comm);
+
+/* ------------------------------------------------------------------ between two ranks */
+
+/*
+ * count elements from one rank of the communicator to another, `peer`. The n-th send of a rank to
+ * another meets the n-th receive there from it, with the same count and type; there are no tags.
+ * Apart from that order, sends and receives are independent of all other calls. A send returns when
+ * its receive was called and the data are on their way: two ranks that send to each other first and
+ * receive then would wait for the deadline; use the non-blocking forms. No rank sends to itself.
+ */
+HALAY_API int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
+                         halay_comm_t *comm);
+HALAY_API int halay_recv(void *buffer, size_t count, halay_type_t type, int peer,
+                         halay_comm_t *comm);
+
+/* ------------------------------------------------------------------ without waiting */
 
 /*
  * The same, returning at once: the result is in when halay_request_wait() or _test() says so. Many
@@ -391,9 +484,40 @@ HALAY_API int halay_iallgatherv(const void *in, void *out, const size_t counts[]
                                 halay_request_t **request);
 HALAY_API int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
                                     halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ireduce_scatterv(const void *in, void *out, const size_t counts[],
+                                     halay_type_t type, halay_op_t op, halay_comm_t *comm,
+                                     halay_request_t **request);
+HALAY_API int halay_ireduce(const void *in, void *out, size_t count, halay_type_t type,
+                            halay_op_t op, int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iscan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                          halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iexscan(const void *in, void *out, size_t count, halay_type_t type,
+                            halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_igather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                            halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_igatherv(const void *in, void *out, const size_t counts[],
+                             const size_t displs[], halay_type_t type, int root, halay_comm_t *comm,
+                             halay_request_t **request);
+HALAY_API int halay_iscatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                             halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iscatterv(const void *in, void *out, const size_t counts[],
+                              const size_t displs[], halay_type_t type, int root,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ialltoall(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                               void *out, const size_t out_counts[], const size_t out_displs[],
+                               halay_type_t type, halay_comm_t *comm, halay_request_t **request);
 HALAY_API int halay_ibarrier(halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_isend(const void *buffer, size_t count, halay_type_t type, int peer,
+                          halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer,
+                          halay_comm_t *comm, halay_request_t **request);
 
-/* Waits for the request, frees it and returns its result. NULL is HALAY_EINVAL. */
+/*
+ * Waits for the request, frees it and returns its result. NULL is HALAY_EINVAL, a request that was
+ * freed already HALAY_ESTATE.
+ */
 HALAY_API int halay_request_wait(halay_request_t *request);
 /*
  * Makes progress once. HALAY_INPROGRESS: not done, the request lives on. Otherwise as
