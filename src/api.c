@@ -146,7 +146,9 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
-    int rc = hly_engine_post(comm, call, c->code, c->text, request);
+    bool persists = comm->parent ? comm->parent->persists : comm->persists;
+    int rc = persists ? hly_persistent_make(comm, call, c, request)
+                      : hly_engine_post(comm, call, c->code, c->text, request);
     if (!rc)
         *request = hly_request_handle(*request);
     hly_unlock(ctx);
@@ -160,12 +162,31 @@ bool hly_usable(const halay_comm_t *comm, const void *request)
 
 /* ---------------------------------------------------------------- waiting */
 
+/* Reads the result of a complete one. */
+static int end(halay_request_t *request)
+{
+    int rc = request->result;
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_request_release(request);
+    return rc;
+}
+
+static int not_started(halay_context_t *context)
+{
+    hly_log(context, HLY_ERROR, "a persistent request was waited for that was not started");
+    hly_unlock(context);
+    return HALAY_ESTATE;
+}
+
 static int wait_locked(halay_request_t *request)
 {
     halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     hly_wait(request);
-    int rc = request->result;
-    hly_request_release(request);
+    int rc = end(request);
     hly_unlock(ctx);
     return rc;
 }
@@ -184,13 +205,13 @@ int halay_request_test(halay_request_t *handle)
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
     rc = HALAY_INPROGRESS;
-    if (request->state == HLY_COMPLETE) {
-        rc = request->result;
-        hly_request_release(request);
-    }
+    if (request->state == HLY_COMPLETE)
+        rc = end(request);
     hly_unlock(ctx);
     return rc;
 }

@@ -196,7 +196,7 @@ int halay_comm_size(const halay_comm_t *comm, int *nranks)
 /* Calls that the program has not seen the end of, on it or between two of its ranks. */
 static bool in_use(const halay_comm_t *comm)
 {
-    bool busy = comm->oldest != comm->next_sequence;
+    bool busy = comm->oldest != comm->next_sequence || comm->npersistent;
     for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
         busy = in_use(HLY_OF(l, halay_comm_t, pair_link));
     return busy;

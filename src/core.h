@@ -176,7 +176,8 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_peer **peers; /* for each step; NULL where it has none */
     uint32_t *successors;    /* successors of step i: successor_first[i] .. [i + 1] */
     uint32_t *successor_first;
-    uint32_t *table; /* open addressing over (kind, peer, edge) -> step */
+    uint8_t *pending; /* how many predecessors each step has */
+    uint32_t *table;  /* open addressing over (kind, peer, edge) -> step */
     uint32_t table_mask;
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
@@ -195,14 +196,23 @@ struct hly_step_run {
 enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
 /* In this order. */
 enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 };
-enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
+enum hly_request_state {
+    HLY_IDLE = 0,
+    HLY_QUEUED,
+    HLY_RUNNING,
+    HLY_SCALING,
+    HLY_FAILING,
+    HLY_COMPLETE
+};
 
 struct halay_request {
     uint32_t magic;           /* constant, as long as there is the memory */
     halay_context_t *context; /* so too */
     uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    bool given; /* the program has a handle */
+    bool given;      /* the program has a handle */
+    bool persistent; /* lives until halay_request_free() */
+    bool refused;    /* `early` was there from the beginning */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -286,9 +296,11 @@ struct halay_comm {
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
-    uint32_t nnodes;    /* that its ranks are on: all that selection asks of its shape. Constant */
-    uint32_t scattered; /* 1: some node's ranks are not consecutive. Constant */
-    uint32_t children;  /* made of it so far */
+    uint32_t nnodes; /* that its ranks are on: all that selection asks of its shape. Constant */
+    bool persists;   /* the next call makes a persistent request: persistent.c */
+    uint32_t npersistent; /* such requests */
+    uint32_t scattered;   /* 1: some node's ranks are not consecutive. Constant */
+    uint32_t children;    /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -497,7 +509,12 @@ void hly_match_forget(halay_context_t *context, struct hly_link *stash);
 
 /* ---------------------------------------------------------------- engine.c */
 
-/* Takes the call: the request is running, queued or failing after it. */
+/* A request for the call, IDLE, with all bound that can be; an argument error is kept in it. */
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request);
+/* Its next call on the communicator: it is running, queued or failing after it. */
+void hly_engine_go(halay_request_t *request);
+/* Both. */
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);

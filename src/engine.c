@@ -3,7 +3,8 @@
  * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
  * no algorithm, and every plan goes the same way.
  *
- * Life of a request: QUEUED until the communicator's window has room; RUNNING (where the input is
+ * Life of a request: IDLE until it is begun (a persistent one is IDLE again when it was waited
+ * for); QUEUED until the communicator's window has room; RUNNING (where the input is
  * scaled, that comes before the first step); SCALING where the result is divided or multiplied;
  * COMPLETE. A failure takes it from any of these to FAILING
  * (fault.c), where no step is started and what is under way is drained; then to COMPLETE. Each step
@@ -148,6 +149,11 @@ static size_t count_of(const halay_request_t *r)
     return r->result_bytes / halay_type_bytes((halay_type_t)r->call.brief.type);
 }
 
+static bool divides(const halay_request_t *r)
+{
+    return r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1;
+}
+
 /* What is left when the plan is done: a result that had to wait moves, too. */
 static uint8_t left_to_do(const halay_request_t *r)
 {
@@ -155,7 +161,7 @@ static uint8_t left_to_do(const halay_request_t *r)
     uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
     if (!r->result_bytes)
         return 0;
-    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
+    if (divides(r))
         after |= HLY_AFTER_DIVIDE;
     return after || r->home == r->out ? after : HLY_AFTER_MOVE;
 }
@@ -164,8 +170,9 @@ void hly_engine_result(halay_request_t *r)
 {
     while (r->after) {
         uint8_t pass = r->after & (uint8_t)-r->after;
+        bool again = pass == HLY_AFTER_MULTIPLY && divides(r); /* the result is there already */
         halay_work_t work = {.dst = r->home,
-                             .src = {r->out},
+                             .src = {again ? r->home : r->out},
                              .count = count_of(r),
                              .type = (halay_type_t)r->call.brief.type,
                              .op = (halay_op_t)r->call.brief.op,
@@ -183,7 +190,6 @@ void hly_engine_result(halay_request_t *r)
             fail_here(r, rc, "the device could not scale or copy the result");
             return;
         }
-        r->out = r->home;
         r->after &= (uint8_t)~pass;
         if (rc == HALAY_INPROGRESS)
             return;
@@ -195,7 +201,7 @@ void hly_engine_result(halay_request_t *r)
 static void release_first(halay_request_t *r)
 {
     for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
-        if (!r->run[i].pending)
+        if (!r->plan->pending[i])
             push_ready(r, i);
 }
 
@@ -269,9 +275,9 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
-    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->state = HLY_IDLE;
     r->landings = 0;
-    r->ran = r->foreseen = false;
+    r->persistent = false;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -286,6 +292,8 @@ void hly_request_release(halay_request_t *r)
     hly_request_retire(r);
     hly_link_remove(&r->posted);
     hly_layout_forget(r);
+    free(r->early);
+    r->early = NULL;
     if (r->call.user)
         r->call.user->users--;
     if (!r->plan) {
@@ -320,23 +328,22 @@ static void start(halay_request_t *r)
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
     if (r->early) {
-        hly_fault_raise(comm, r->sequence, r->early);
-        free(r->early);
-        r->early = NULL;
+        struct hly_verdict_wire *early = r->early;
+        if (!r->refused || !r->persistent)
+            r->early = NULL;
+        hly_fault_raise(comm, r->sequence, early);
+        if (!r->early)
+            free(early);
         return;
     }
     if (slot->fault) {
         hly_fault_entered(r);
         return;
     }
-    const halay_plan_t *plan = r->plan->plan;
+    const struct hly_plan *plan = r->plan;
     r->ran = true;
-    for (uint32_t i = 0; i < plan->nsteps; i++) {
-        const halay_step_t *s = &plan->steps[i];
-        r->run[i] = (struct hly_step_run){0};
-        r->run[i].pending =
-            (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
-    }
+    for (uint32_t i = 0; i < plan->plan->nsteps; i++)
+        r->run[i] = (struct hly_step_run){.pending = plan->pending[i]};
     bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
     r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     r->after = left_to_do(r);
@@ -424,7 +431,7 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
     start_queued(comm);
 }
 
-int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
     char reason[192] = "";
@@ -449,25 +456,52 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     r->call = *call;
     if (call->user)
         call->user->users++;
-    r->sequence = comm->next_sequence++;
-    r->state = HLY_QUEUED;
-    r->started_ns = hly_now_ns();
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
+    r->refused = rc != HALAY_OK;
+    r->early = rc ? calloc(1, sizeof(*r->early)) : NULL;
+    if (rc && !r->early) {
+        r->state = HLY_COMPLETE;
+        hly_request_release(r);
+        return HALAY_ENOMEM;
+    }
+    if (rc)
+        fail_early(r, rc, reason, cause);
+    *request = r;
+    return HALAY_OK;
+}
+
+void hly_engine_go(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    assert(r->state == HLY_IDLE);
+    r->sequence = comm->next_sequence++;
+    r->state = HLY_QUEUED;
+    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->ran = r->foreseen = false;
+    r->started_ns = hly_now_ns();
+    r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
-        hly_brief_text(&call->brief, text, sizeof(text));
+        hly_brief_text(&r->call.brief, text, sizeof(text));
         hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
                 (unsigned long long)comm->id, r->sequence, text);
     }
-    if (rc || comm->broken) {
+    if (!r->refused && (comm->broken || comm->context->lost)) {
         r->early = calloc(1, sizeof(*r->early));
         if (r->early)
-            fail_early(r, rc, rc ? reason : NULL, cause);
+            fail_early(r, HALAY_ETRANSPORT, comm->broken ? NULL : "its transport has failed",
+                       HLY_CAUSE_LOCAL);
     }
     enqueue(comm, r);
-    *request = r;
-    return HALAY_OK;
+}
+
+int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request)
+{
+    int rc = hly_engine_make(comm, call, argument_error, argument_text, request);
+    if (!rc)
+        hly_engine_go(*request);
+    return rc;
 }

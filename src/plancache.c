@@ -104,8 +104,10 @@ static void fill_successors(struct hly_plan *p)
     memset(first, 0, (plan->nsteps + 2) * sizeof(*first));
     for (uint32_t i = 0; i < plan->nsteps; i++)
         for (int d = 0; d < 2; d++)
-            if (plan->steps[i].dep[d] != HALAY_STEP_NONE)
+            if (plan->steps[i].dep[d] != HALAY_STEP_NONE) {
                 first[plan->steps[i].dep[d] + 2]++;
+                p->pending[i]++;
+            }
     for (uint32_t i = 2; i < plan->nsteps + 2; i++)
         first[i] += first[i - 1];
     for (uint32_t i = 0; i < plan->nsteps; i++) /* first[j + 1] moves to its final place */
@@ -126,6 +128,7 @@ static void plan_free(struct hly_plan *p)
     free(p->peers);
     free(p->successors);
     free(p->successor_first);
+    free(p->pending);
     free(p->table);
     free(p);
 }
@@ -167,8 +170,9 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     p->peers = calloc(n + 1, sizeof(*p->peers));
     p->successors = calloc(2 * (size_t)n + 1, sizeof(*p->successors));
     p->successor_first = calloc((size_t)n + 2, sizeof(*p->successor_first));
+    p->pending = calloc((size_t)n + 1, sizeof(*p->pending));
     p->table = calloc(room, sizeof(*p->table));
-    if (!p->peers || !p->successors || !p->successor_first || !p->table)
+    if (!p->peers || !p->successors || !p->pending || !p->successor_first || !p->table)
         return HALAY_ENOMEM;
     fill_table(p);
     fill_successors(p);

@@ -515,13 +515,75 @@ HALAY_API int halay_irecv(void *buffer, size_t count, halay_type_t type, int pee
                           halay_comm_t *comm, halay_request_t **request);
 
 /*
- * Waits for the request, frees it and returns its result. NULL is HALAY_EINVAL, a request that was
- * freed already HALAY_ESTATE.
+ * Persistent: the same calls, made once and started many times. The request keeps what can be
+ * computed from the arguments, so a start costs less than the call; buffers, counts and operation
+ * stay those of the init call, only what is in the buffers changes. An init call is local, sends
+ * nothing and begins nothing; wrong arguments are told by each wait, on all ranks. HALAY_ESTATE:
+ * the communicator was freed. The communicator cannot be freed before the request. To other ranks a
+ * start is the call itself: it takes its place among this rank's calls when it is started, and may
+ * meet a call of another form.
+ */
+HALAY_API int halay_allreduce_init(const void *in, void *out, size_t count, halay_type_t type,
+                                   halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allreduce_scaled_init(const void *in, void *out, size_t count,
+                                          halay_type_t type, halay_op_t op, double prescale,
+                                          double postscale, halay_comm_t *comm,
+                                          halay_request_t **request);
+HALAY_API int halay_broadcast_init(void *buffer, size_t count, halay_type_t type, int root,
+                                   halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allgather_init(const void *in, void *out, size_t count, halay_type_t type,
+                                   halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allgatherv_init(const void *in, void *out, const size_t counts[],
+                                    const size_t displs[], halay_type_t type, halay_comm_t *comm,
+                                    halay_request_t **request);
+HALAY_API int halay_reduce_scatter_init(const void *in, void *out, size_t count, halay_type_t type,
+                                        halay_op_t op, halay_comm_t *comm,
+                                        halay_request_t **request);
+HALAY_API int halay_reduce_scatterv_init(const void *in, void *out, const size_t counts[],
+                                         halay_type_t type, halay_op_t op, halay_comm_t *comm,
+                                         halay_request_t **request);
+HALAY_API int halay_reduce_init(const void *in, void *out, size_t count, halay_type_t type,
+                                halay_op_t op, int root, halay_comm_t *comm,
+                                halay_request_t **request);
+HALAY_API int halay_scan_init(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_exscan_init(const void *in, void *out, size_t count, halay_type_t type,
+                                halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_gather_init(const void *in, void *out, size_t count, halay_type_t type,
+                                int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_gatherv_init(const void *in, void *out, const size_t counts[],
+                                 const size_t displs[], halay_type_t type, int root,
+                                 halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_scatter_init(const void *in, void *out, size_t count, halay_type_t type,
+                                 int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_scatterv_init(const void *in, void *out, const size_t counts[],
+                                  const size_t displs[], halay_type_t type, int root,
+                                  halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_alltoall_init(const void *in, void *out, size_t count, halay_type_t type,
+                                  halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_alltoallv_init(const void *in, const size_t in_counts[],
+                                   const size_t in_displs[], void *out, const size_t out_counts[],
+                                   const size_t out_displs[], halay_type_t type, halay_comm_t *comm,
+                                   halay_request_t **request);
+HALAY_API int halay_barrier_init(halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_send_init(const void *buffer, size_t count, halay_type_t type, int peer,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_recv_init(void *buffer, size_t count, halay_type_t type, int peer,
+                              halay_comm_t *comm, halay_request_t **request);
+
+/* Begins it. HALAY_ESTATE: started before, and not waited for. HALAY_EINVAL: not persistent. */
+HALAY_API int halay_request_start(halay_request_t *request);
+/* Frees a persistent one, which must not be under way (HALAY_ESTATE); takes NULL. Local. */
+HALAY_API int halay_request_free(halay_request_t *request);
+
+/*
+ * Waits for the request, frees it (a persistent one can be started again instead) and returns its
+ * result. NULL is HALAY_EINVAL, a request that was freed already, or not started, HALAY_ESTATE.
  */
 HALAY_API int halay_request_wait(halay_request_t *request);
 /*
  * Makes progress once. HALAY_INPROGRESS: not done, the request lives on. Otherwise as
- * halay_request_wait(): the result, and the request is freed.
+ * halay_request_wait(): the result, and the request is freed, or can be started again.
  */
 HALAY_API int halay_request_test(halay_request_t *request);
 
