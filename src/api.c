@@ -130,6 +130,12 @@ static uint64_t signature(const struct hly_call *call, uint64_t seed)
     return s ? s : 1;
 }
 
+/* A persistent request has its own start, and the two ranks of a message are not all. */
+static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
+{
+    return !comm->parent && !comm->persists && !(call->brief.flags & HLY_BRIEF_LIST);
+}
+
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request)
 {
@@ -146,10 +152,15 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
-    bool persists = comm->parent ? comm->parent->persists : comm->persists;
-    int rc = persists ? hly_persistent_make(comm, call, c, request)
-                      : hly_engine_post(comm, call, c->code, c->text, request);
-    if (!rc)
+    halay_comm_t *named = comm->parent ? comm->parent : comm;
+    int rc;
+    if (named->bundle)
+        rc = hly_group_add(named, call, c, is_groupable(comm, call), request);
+    else if (named->persists)
+        rc = hly_persistent_make(comm, call, c, request);
+    else
+        rc = hly_engine_post(comm, call, c->code, c->text, request);
+    if (!rc && *request)
         *request = hly_request_handle(*request);
     hly_unlock(ctx);
     return rc;
@@ -219,6 +230,8 @@ int halay_request_test(halay_request_t *handle)
 int hly_complete(int rc, halay_request_t *handle)
 {
     halay_request_t *request;
+    if (!rc && !handle)
+        return HALAY_OK; /* taken into a group */
     if (!rc)
         rc = hly_request_lock(handle, &request);
     if (rc)

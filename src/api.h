@@ -40,6 +40,9 @@ bool hly_usable(const halay_comm_t *comm, const void *request);
 /* The part that all calls share. call->signature: of what is not in the brief. */
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request);
+/* Instead of posting it: a member of comm->bundle. allowed: such a call can be. */
+int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct hly_check *c,
+                  bool allowed, halay_request_t **request);
 /* Instead of posting it: the request is IDLE. */
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request);

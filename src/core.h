@@ -210,9 +210,11 @@ struct halay_request {
     halay_context_t *context; /* so too */
     uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    bool given;      /* the program has a handle */
-    bool persistent; /* lives until halay_request_free() */
-    bool refused;    /* `early` was there from the beginning */
+    bool given;                /* the program has a handle */
+    bool persistent;           /* lives until halay_request_free() */
+    bool refused;              /* `early` was there from the beginning */
+    struct hly_bundle *bundle; /* it is a part of this group */
+    struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -318,6 +320,10 @@ struct halay_comm {
     int pair[2];               /* then: the parent's rank that sends, and the one that receives */
     struct hly_link pairs;     /* the hidden ones made of this */
     struct hly_link pair_link; /* parent->pairs */
+    halay_comm_t *inner;       /* hidden: where members of groups run (group_call.c), or NULL */
+    halay_comm_t *outer;       /* of a hidden one: whose members run here */
+    struct hly_bundle *bundle; /* the group that is being collected, or NULL */
+    struct hly_link bundles;   /* groups whose members wait for the ranks to agree */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -527,6 +533,17 @@ void hly_engine_finish(halay_request_t *request, int result);
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* Without a call, for a group. */
+halay_request_t *hly_request_bare(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- group_call.c */
+
+/* The head of a group, or a member, is complete. */
+void hly_group_part_done(halay_request_t *request);
+/* The program has waited for it; the context goes. */
+void hly_group_release(halay_request_t *request);
+void hly_group_forget(struct hly_bundle *bundle);
 
 /* ---------------------------------------------------------------- request.c */
 

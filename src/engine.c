@@ -277,7 +277,9 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->plan = plan;
     r->state = HLY_IDLE;
     r->landings = 0;
-    r->persistent = false;
+    r->persistent = r->refused = false;
+    r->bundle = r->group = NULL;
+    r->call.user = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -286,9 +288,16 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     return r;
 }
 
+halay_request_t *hly_request_bare(halay_comm_t *comm)
+{
+    return request_new(comm, NULL);
+}
+
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
+    if (r->group)
+        hly_group_release(r);
     hly_request_retire(r);
     hly_link_remove(&r->posted);
     hly_layout_forget(r);
@@ -316,6 +325,7 @@ void hly_request_drop(halay_request_t *r)
     }
     if (r->plan)
         r->plan->running--;
+    hly_group_forget(r->group);
     hly_request_destroy(r);
 }
 
@@ -389,6 +399,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     }
     r->context->woken = true; /* whoever looked before this must not go to sleep now */
     hly_wake(r->context);
+    if (r->bundle)
+        hly_group_part_done(r);
     start_queued(comm);
 }
 

@@ -78,8 +78,10 @@ void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
     unsigned long long count = (unsigned long long)c->count;
     char what[64], op[40] = "", root[32] = "";
     if (collective == HALAY_BARRIER) {
-        snprintf(text, bytes, c->flags & HLY_BRIEF_LIST ? "comm_from_ranks of %llu" : "barrier",
-                 count);
+        const char *form = c->flags & HLY_BRIEF_LIST    ? "comm_from_ranks of %llu"
+                           : c->flags & HLY_BRIEF_GROUP ? "group of %llu calls"
+                                                        : "barrier";
+        snprintf(text, bytes, form, count);
         return;
     }
     if (!(c->flags & HLY_BRIEF_VECTOR))
@@ -143,9 +145,10 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                  "%s%s. All ranks must make the same calls in the same order",
                  number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
                  v->other_host, two,
-                 strcmp(one, two) ? ""
-                 : f->verdict.call.flags & HLY_BRIEF_LIST
-                     ? " with another list"
+                 strcmp(one, two)                         ? ""
+                 : f->verdict.call.flags & HLY_BRIEF_LIST ? " with another list"
+                 : f->verdict.call.flags & HLY_BRIEF_GROUP
+                     ? ", and those differ"
                      : " with other counts, factors or operations");
 }
 

@@ -41,7 +41,8 @@ enum {
     HLY_BRIEF_PAIR = 4,       /* send and receive: a broadcast of two ranks */
     HLY_BRIEF_LIST = 8,       /* comm_from_ranks: a barrier */
     HLY_BRIEF_ORDERED = 0x20, /* the operation does not commute */
-    HLY_BRIEF_SCALED = 0x40
+    HLY_BRIEF_SCALED = 0x40,
+    HLY_BRIEF_GROUP = 0x80 /* the head of several calls: a barrier */
 };
 
 /* In brief.op: a user-defined operation, and the low bits of its number. */

@@ -577,6 +577,21 @@ HALAY_API int halay_request_start(halay_request_t *request);
 HALAY_API int halay_request_free(halay_request_t *request);
 
 /*
+ * Several collectives as one, all or nothing. Between begin and end the blocking and non-blocking
+ * collectives on comm are only collected (*request becomes NULL, a blocking one returns at once):
+ * counts and displacements are read, buffers are not. end begins them and gives one request for
+ * all. The ranks compare the whole group first: where a rank has other calls in it, or a wrong one,
+ * the group fails on all ranks with the same error, and no buffer was touched. A failure after that
+ * (a rank dies) is the group's result, that of the first call that failed; then the contents of all
+ * of its outputs are undefined. Results of one call are not there before the group is complete, so
+ * none may use another's. Takes one place among the communicator's calls. Not in a group: send,
+ * receive, persistent requests (HALAY_ESTATE, and the group fails), communicators made of comm.
+ */
+HALAY_API int halay_group_begin(halay_comm_t *comm);
+/* HALAY_ESTATE: none was begun. */
+HALAY_API int halay_group_end(halay_comm_t *comm, halay_request_t **request);
+
+/*
  * Waits for the request, frees it (a persistent one can be started again instead) and returns its
  * result. NULL is HALAY_EINVAL, a request that was freed already, or not started, HALAY_ESTATE.
  */
