@@ -168,6 +168,8 @@ struct hly_call {
     double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
+struct hly_step_run;
+
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
     struct hly_plan *next;
     uint32_t planner, root, in_place;
@@ -176,9 +178,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_peer **peers; /* for each step; NULL where it has none */
     uint32_t *successors;    /* successors of step i: successor_first[i] .. [i + 1] */
     uint32_t *successor_first;
-    uint8_t *pending; /* how many predecessors each step has */
-    uint32_t *table;  /* open addressing over (kind, peer, edge) -> step */
+    uint32_t *table; /* open addressing over (kind, peer, edge) -> step */
     uint32_t table_mask;
+    struct hly_step_run *fresh; /* all steps as they are before the start */
+    uint32_t *ready;            /* steps without predecessors */
+    uint32_t nready;
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
 };
@@ -311,7 +315,9 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    uint64_t foreign_sequence; /* 1 + highest sequence that others were heard of */
+    struct hly_brief last_brief; /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;  /* or NULL */
+    uint64_t foreign_sequence;   /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
     struct hly_failure last;
@@ -407,6 +413,7 @@ struct halay_context {
 /* ---------------------------------------------------------------- util.c */
 
 uint64_t hly_now_ns(void);
+uint64_t hly_about_now_ns(void); /* a few milliseconds late, and cheap */
 uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
 void hly_log(halay_context_t *context, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

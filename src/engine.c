@@ -200,9 +200,8 @@ void hly_engine_result(halay_request_t *r)
 /* The steps that wait for no other. */
 static void release_first(halay_request_t *r)
 {
-    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
-        if (!r->plan->pending[i])
-            push_ready(r, i);
+    memcpy(r->ready, r->plan->ready, r->plan->nready * sizeof(*r->ready));
+    r->ready_tail = r->plan->nready;
 }
 
 /* Returns false while steps have to wait for the input. */
@@ -350,10 +349,9 @@ static void start(halay_request_t *r)
         hly_fault_entered(r);
         return;
     }
-    const struct hly_plan *plan = r->plan;
+    const struct hly_plan *p = r->plan;
     r->ran = true;
-    for (uint32_t i = 0; i < plan->plan->nsteps; i++)
-        r->run[i] = (struct hly_step_run){.pending = plan->pending[i]};
+    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
     bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
     r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     r->after = left_to_do(r);
@@ -410,14 +408,20 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
 {
     uint32_t planner;
     bool ordered = call->brief.flags & HLY_BRIEF_ORDERED;
+    *plan = comm->last_plan;
+    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
+        (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
+        return HALAY_OK;
+    *plan = NULL;
     int rc = ordered ? hly_op_select(comm, call, &planner, reason, reason_bytes)
                      : hly_select(comm, call, &planner);
-    if (rc && !ordered) {
+    if (rc && !ordered)
         snprintf(reason, reason_bytes, "no algorithm serves this call");
-    }
-    if (rc)
-        return rc;
-    return hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    if (!rc)
+        rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    comm->last_plan = *plan;
+    comm->last_brief = call->brief;
+    return rc;
 }
 
 /* The request will fail as soon as the window lets it start. */
@@ -492,7 +496,7 @@ void hly_engine_go(halay_request_t *r)
     r->state = HLY_QUEUED;
     r->steps_done = r->ready_head = r->ready_tail = 0;
     r->ran = r->foreseen = false;
-    r->started_ns = hly_now_ns();
+    r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];

@@ -51,10 +51,12 @@ size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
 uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
                               struct hly_segment seg[2])
 {
-    char *const bases[] = {r->in, r->out, r->scratch};
     const struct hly_span *span = span_of(r, o);
-    seg[0] = (struct hly_segment){bases[o->buffer] + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){bases[o->buffer], span->tail};
+    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
+                 : o->buffer == HALAY_BUFFER_OUT ? r->out
+                                                 : r->scratch;
+    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
+    seg[1] = (struct hly_segment){base, span->tail};
     return span->tail ? 2 : o->count > 0;
 }
 

@@ -194,8 +194,12 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
 {
     halay_context_t *ctx = comm->context;
     struct hly_peer *from = NULL;
-    if (h->from < (uint32_t)comm->nranks && h->from != (uint32_t)comm->rank)
-        hly_peer_get(ctx, hly_comm_world_rank(comm, (int)h->from), &from);
+    if (h->from < (uint32_t)comm->nranks && h->from != (uint32_t)comm->rank) {
+        int world_rank = hly_comm_world_rank(comm, (int)h->from);
+        from = hly_peer_find(ctx, peer);
+        if (!from || from->world_rank != world_rank)
+            hly_peer_get(ctx, world_rank, &from);
+    }
     if (!from || from->id.lo != peer.lo || from->id.hi != peer.hi) {
         hly_log(ctx, HLY_ERROR, "a message claims to be from rank %u, but is not; dropped",
                 h->from);

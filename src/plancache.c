@@ -104,16 +104,25 @@ static void fill_successors(struct hly_plan *p)
     memset(first, 0, (plan->nsteps + 2) * sizeof(*first));
     for (uint32_t i = 0; i < plan->nsteps; i++)
         for (int d = 0; d < 2; d++)
-            if (plan->steps[i].dep[d] != HALAY_STEP_NONE) {
+            if (plan->steps[i].dep[d] != HALAY_STEP_NONE)
                 first[plan->steps[i].dep[d] + 2]++;
-                p->pending[i]++;
-            }
     for (uint32_t i = 2; i < plan->nsteps + 2; i++)
         first[i] += first[i - 1];
     for (uint32_t i = 0; i < plan->nsteps; i++) /* first[j + 1] moves to its final place */
         for (int d = 0; d < 2; d++)
             if (plan->steps[i].dep[d] != HALAY_STEP_NONE)
                 p->successors[first[plan->steps[i].dep[d] + 1]++] = i;
+}
+
+static void fill_fresh(struct hly_plan *p)
+{
+    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
+        const halay_step_t *s = &p->plan->steps[i];
+        p->fresh[i].pending =
+            (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
+        if (!p->fresh[i].pending)
+            p->ready[p->nready++] = i;
+    }
 }
 
 static void plan_free(struct hly_plan *p)
@@ -128,8 +137,9 @@ static void plan_free(struct hly_plan *p)
     free(p->peers);
     free(p->successors);
     free(p->successor_first);
-    free(p->pending);
     free(p->table);
+    free(p->fresh);
+    free(p->ready);
     free(p);
 }
 
@@ -141,6 +151,7 @@ void hly_plan_drop_all(halay_comm_t *comm)
         comm->plans = next;
     }
     comm->nplans = 0;
+    comm->last_plan = NULL;
 }
 
 int hly_plan_check(const struct hly_plan *p)
@@ -170,10 +181,12 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     p->peers = calloc(n + 1, sizeof(*p->peers));
     p->successors = calloc(2 * (size_t)n + 1, sizeof(*p->successors));
     p->successor_first = calloc((size_t)n + 2, sizeof(*p->successor_first));
-    p->pending = calloc((size_t)n + 1, sizeof(*p->pending));
     p->table = calloc(room, sizeof(*p->table));
-    if (!p->peers || !p->successors || !p->pending || !p->successor_first || !p->table)
+    p->fresh = calloc(n + 1, sizeof(*p->fresh));
+    p->ready = calloc(n + 1, sizeof(*p->ready));
+    if (!p->peers || !p->successors || !p->successor_first || !p->table || !p->fresh || !p->ready)
         return HALAY_ENOMEM;
+    fill_fresh(p);
     fill_table(p);
     fill_successors(p);
     return look_up_peers(comm, p);
@@ -190,6 +203,8 @@ static void evict_one(halay_comm_t *comm)
         return; /* all are running: the window bounds them */
     struct hly_plan *gone = *victim;
     *victim = gone->next;
+    if (comm->last_plan == gone)
+        comm->last_plan = NULL;
     plan_free(gone);
     comm->nplans--;
 }

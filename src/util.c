@@ -15,6 +15,13 @@ uint64_t hly_now_ns(void)
     return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
 }
 
+uint64_t hly_about_now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000ull + (uint64_t)ts.tv_nsec;
+}
+
 /*
  * Words of 8 bytes, then what is left by FNV-1a, then the finalizer of MurmurHash3 (A. Appleby).
  * The shift after each word brings down what its multiplication has moved up.

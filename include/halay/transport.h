@@ -142,10 +142,11 @@ typedef struct halay_transport_ops {
 
     /*
      * Sends header and payload as one message; either may be empty. tag 0: the peer polls MESSAGE.
-     * tag > 0 (HALAY_CAN_LAND): the payload lands in the buffer that the peer posted for that tag,
-     * header must be empty, and the peer has posted it already. HALAY_OK: the memory is the
-     * caller's again and no event comes. HALAY_INPROGRESS: SENT with this cookie will come; payload
-     * (not header) must stay until then. HALAY_EAGAIN: full. HALAY_EPEER: FAILED has come or will.
+     * tag > 0, below 2^63 (HALAY_CAN_LAND): the payload lands in the buffer that the peer posted
+     * for that tag, header must be empty, and the peer has posted it already. HALAY_OK: the memory
+     * is the caller's again and no event comes. HALAY_INPROGRESS: SENT with this cookie will come;
+     * payload (not header) must stay until then. HALAY_EAGAIN: full. HALAY_EPEER: FAILED has come
+     * or will.
      */
     int (*send)(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);

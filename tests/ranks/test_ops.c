@@ -49,7 +49,7 @@ static void merge(void *arg, halay_type_t type, size_t count, void *dst, const v
     int64_t *c = dst;
     CHECK(*(int *)arg == 42, "the argument");
     for (size_t i = 0; i < n; i++, a += 3, b += 3, c += 3) {
-        c[0] = a[0] + b[0];
+        c[0] = (int64_t)((uint64_t)a[0] + (uint64_t)b[0]);
         c[1] = a[1] > b[1] ? a[1] : b[1];
         c[2] = a[2] | b[2];
     }

@@ -12,19 +12,10 @@
 
 #include "ucx.h"
 
-/* An untagged message has come. */
-static ucs_status_t on_message(void *arg, const void *header, size_t header_bytes, void *data,
-                               size_t bytes, const ucp_am_recv_param_t *param)
+void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, size_t bytes,
+                     int stays)
 {
-    halay_transport_t *t = arg;
-    hly_ucx_peer_t *peer = NULL;
-    uint64_t token = 0;
-    (void)header, (void)header_bytes;
-    if (bytes >= sizeof(token) && !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
-        memcpy(&token, data, sizeof(token));
-        peer = hly_ucx_peer_of(t, token);
-        bytes -= sizeof(token);
-    }
+    hly_ucx_peer_t *peer = hly_ucx_peer_of(t, token);
     if (!peer || bytes > HLY_UCX_MESSAGE) {
         if (!t->meet.closing && !(t->warned & 1))
             hly_meet_log(&t->meet, 1,
@@ -32,7 +23,7 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
                          "said once",
                          bytes);
         t->warned |= 1;
-        return UCS_OK;
+        return;
     }
     peer->came++;
     t->meet.attention |= peer->base.goodbye;
@@ -40,8 +31,22 @@ static ucs_status_t on_message(void *arg, const void *header, size_t header_byte
         hly_ucx_event_add(t,
                           &(halay_event_t){.kind = HALAY_EVENT_MESSAGE,
                                            .peer = peer->base.id,
-                                           .data = bytes ? (uint8_t *)data + sizeof(token) : NULL,
-                                           .bytes = bytes});
+                                           .data = bytes ? data : NULL,
+                                           .bytes = bytes},
+                          stays);
+}
+
+/* A longer one. */
+static ucs_status_t on_message(void *arg, const void *header, size_t header_bytes, void *data,
+                               size_t bytes, const ucp_am_recv_param_t *param)
+{
+    uint64_t token = 0; /* of nobody */
+    (void)header, (void)header_bytes;
+    if (bytes >= sizeof(token) && !(param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV)) {
+        memcpy(&token, data, sizeof(token));
+        bytes -= sizeof(token);
+    }
+    hly_ucx_message(arg, token, (uint8_t *)data + sizeof(token), bytes, 0);
     return UCS_OK;
 }
 
@@ -95,7 +100,7 @@ static int pools_make(halay_transport_t *t)
     t->ops = calloc(HLY_UCX_OPS, sizeof(*t->ops));
     t->ops_room = malloc(HLY_UCX_OPS * room); /* touched only where used */
     t->landings = calloc(HLY_UCX_LANDINGS, sizeof(*t->landings));
-    if (!t->ops || !t->ops_room || !t->landings)
+    if (!t->ops || !t->ops_room || !t->landings || hly_ucx_shorts_make(t))
         return HALAY_ENOMEM;
     for (size_t i = HLY_UCX_OPS; i-- > 0;) {
         t->ops[i].transport = t;
@@ -123,6 +128,7 @@ static void let_go(halay_transport_t *t)
     free(t->ops);
     free(t->ops_room);
     free(t->landings);
+    free(t->shorts);
     free(t);
 }
 
@@ -221,9 +227,9 @@ static void farewell(halay_transport_t *t, uint64_t until)
     for (;;) {
         unsigned progress = ucp_worker_progress(t->worker);
         struct pollfd nap = {.fd = t->meet.slow_fd, .events = POLLIN};
-        t->first = t->last = t->arena_bytes = 0;
+        hly_ucx_arena_restart(t);
+        t->first = t->last = t->arena_bytes = 0; /* nobody polls any more */
         hly_ucx_attend(t);
-        t->first = t->last = t->arena_bytes = 0;
         if (goodbyes_say(t) == 0 || hly_meet_now_ns() >= until)
             return;
         if (progress == 0)
@@ -239,6 +245,7 @@ static void worker_quiet(halay_transport_t *t, uint64_t until)
         if (landing->state == LANDING_POSTED)
             ucp_request_cancel(t->worker, landing->request);
     }
+    hly_ucx_shorts_cancel(t);
     for (hly_ucx_peer_t *peer = hly_ucx_first(t); peer; peer = hly_ucx_next(peer))
         hly_ucx_ep_close(t, peer);
     do {

@@ -11,9 +11,9 @@
 
 /* ------------------------------------------------------------------ events */
 
-hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *event)
+hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *event, int stays)
 {
-    size_t bytes = event->data ? (event->bytes + 7) / 8 * 8 : 0;
+    size_t bytes = event->data && !stays ? (event->bytes + 7) / 8 * 8 : 0;
     if (t->last == t->room) {
         size_t room = t->room ? t->room * 2 : 256;
         hly_ucx_waiting_t *waiting = realloc(t->waiting, room * sizeof(*waiting));
@@ -33,7 +33,7 @@ hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *
         t->arena_room = room;
     }
     hly_ucx_waiting_t *waiting = &t->waiting[t->last++];
-    *waiting = (hly_ucx_waiting_t){.event = *event, .offset = t->arena_bytes};
+    *waiting = (hly_ucx_waiting_t){.event = *event, .stays = stays, .offset = t->arena_bytes};
     if (bytes)
         memcpy(t->arena + t->arena_bytes, event->data, event->bytes);
     t->arena_bytes += bytes;

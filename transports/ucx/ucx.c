@@ -2,8 +2,9 @@
 /*
  * ucx.c - the transport between nodes, over UCX: the table and the fast path.
  *
- * An untagged message is an active message: the token that the receiver gave to the sender, header,
- * payload. A message for a landing buffer is a tagged message.
+ * An untagged message is a tagged message of UCX if it is short (short.c), else an active message:
+ * the token that the receiver gave to the sender, header, payload. A message for a landing buffer
+ * is a tagged message with the landing's tag.
  * All callbacks of UCX run inside poll, arm and close, and only write down what has happened.
  *
  * Invariant: events wait (t->first < t->last) only while the arena holds their data, and the arena
@@ -77,10 +78,12 @@ static void on_sent(void *request, ucs_status_t status, void *arg)
     assert(op->peer->under_way > 0);
     op->peer->under_way--;
     if (op->tell)
-        hly_ucx_event_add(t, &(halay_event_t){.kind = HALAY_EVENT_SENT,
-                                              .status = status_of(status),
-                                              .peer = op->peer->base.id,
-                                              .cookie = op->cookie});
+        hly_ucx_event_add(t,
+                          &(halay_event_t){.kind = HALAY_EVENT_SENT,
+                                           .status = status_of(status),
+                                           .peer = op->peer->base.id,
+                                           .cookie = op->cookie},
+                          0);
     if (status != UCS_OK)
         hly_ucx_peer_break(t, op->peer, status);
     op_free(op);
@@ -97,6 +100,23 @@ static void *post_tagged(hly_ucx_op_t *op, uint64_t tag, const void *payload, si
                                        .user_data = op};
     op->tell = 1;
     return ucp_tag_send_nbx(op->peer->ucp, payload, bytes, tag, &param);
+}
+
+/* Header and payload are put together, and need no SENT. */
+static void *post_short(hly_ucx_op_t *op, const void *header, size_t header_bytes,
+                        const void *payload, size_t payload_bytes)
+{
+    const ucp_request_param_t param = {.op_attr_mask =
+                                           UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                       .cb.send = on_sent,
+                                       .user_data = op};
+    if (header_bytes)
+        memcpy(op->room, header, header_bytes);
+    if (payload_bytes)
+        memcpy(op->room + header_bytes, payload, payload_bytes);
+    op->tell = 0;
+    return ucp_tag_send_nbx(op->peer->ucp, op->room, header_bytes + payload_bytes,
+                            HLY_UCX_SHORT_TAG | op->peer->its_token, &param);
 }
 
 /*
@@ -134,7 +154,7 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
     hly_ucx_peer_t *peer = ep;
-    if (tag ? header_bytes > 0
+    if (tag ? header_bytes > 0 || (tag & HLY_UCX_SHORT_TAG)
             : header_bytes > HLY_UCX_MESSAGE || payload_bytes > HLY_UCX_MESSAGE - header_bytes)
         return HALAY_EINVAL;
     if (peer->base.state != PEER_WELL || peer->broken != UCS_OK)
@@ -146,6 +166,8 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     op->peer = peer;
     op->cookie = cookie;
     void *request = tag ? post_tagged(op, tag, payload, payload_bytes)
+                    : header_bytes + payload_bytes <= HLY_UCX_SHORT
+                        ? post_short(op, header, header_bytes, payload, payload_bytes)
                         : post_message(op, header, header_bytes, payload, payload_bytes);
     if (UCS_PTR_IS_ERR(request)) {
         ucs_status_t status = UCS_PTR_STATUS(request);
@@ -170,10 +192,12 @@ static void landing_done(hly_ucx_landing_t *landing, ucs_status_t status, size_t
 {
     halay_transport_t *t = landing->transport;
     int truncated = status == UCS_ERR_MESSAGE_TRUNCATED;
-    hly_ucx_waiting_t *waiting = hly_ucx_event_add(
-        t, &(halay_event_t){.kind = HALAY_EVENT_LANDED,
-                            .status = truncated ? HALAY_EINVAL : status_of(status),
-                            .cookie = landing->cookie});
+    hly_ucx_waiting_t *waiting =
+        hly_ucx_event_add(t,
+                          &(halay_event_t){.kind = HALAY_EVENT_LANDED,
+                                           .status = truncated ? HALAY_EINVAL : status_of(status),
+                                           .cookie = landing->cookie},
+                          0);
     landing->state = LANDING_DONE;
     landing->request = NULL;
     if (waiting) {
@@ -222,33 +246,32 @@ static int withdraw(halay_transport_t *t, uint64_t tag)
 
 static int ucx_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
 {
-    ucp_tag_recv_info_t info = {0};
-    if (tag == 0)
+    if (tag == 0 || (tag & HLY_UCX_SHORT_TAG))
         return HALAY_EINVAL;
     if (!buffer)
         return withdraw(t, tag);
     hly_ucx_landing_t *landing = t->free_landing;
     if (!landing)
         return HALAY_EAGAIN;
-    ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                 UCP_OP_ATTR_FIELD_USER_DATA |
-                                                 UCP_OP_ATTR_FIELD_RECV_INFO,
-                                 .cb.recv = on_landed,
-                                 .recv_info.tag_info = &info,
-                                 .user_data = landing};
-    void *request = ucp_tag_recv_nbx(t->worker, buffer, bytes, tag, UINT64_MAX, &param);
-    if (UCS_PTR_IS_ERR(request) && UCS_PTR_STATUS(request) == UCS_ERR_NO_MEMORY)
-        return HALAY_EAGAIN;
+    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
+                                                       UCP_OP_ATTR_FIELD_USER_DATA |
+                                                       UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+                                       .cb.recv = on_landed,
+                                       .user_data = landing};
     t->free_landing = landing->next;
     t->lands = 1;
     landing->state = LANDING_POSTED;
     landing->tag = tag;
     landing->cookie = cookie;
-    landing->request = request;
-    if (!request)
-        landing_done(landing, UCS_OK, info.length);
-    else if (UCS_PTR_IS_ERR(request))
+    void *request = ucp_tag_recv_nbx(t->worker, buffer, bytes, tag, UINT64_MAX, &param);
+    if (UCS_PTR_IS_ERR(request) && UCS_PTR_STATUS(request) == UCS_ERR_NO_MEMORY) {
+        landing_free(landing);
+        return HALAY_EAGAIN;
+    }
+    if (UCS_PTR_IS_ERR(request))
         landing_done(landing, UCS_PTR_STATUS(request), 0);
+    else if (landing->state == LANDING_POSTED) /* else it came before */
+        landing->request = request;
     return HALAY_OK;
 }
 
@@ -261,7 +284,7 @@ static int events_give(halay_transport_t *t, halay_event_t events[], int max)
     while (n < max && t->first < t->last) {
         hly_ucx_waiting_t *waiting = &t->waiting[t->first++];
         events[n] = waiting->event;
-        if (events[n].kind == HALAY_EVENT_MESSAGE)
+        if (events[n].kind == HALAY_EVENT_MESSAGE && !waiting->stays)
             events[n].data = t->arena + waiting->offset;
         if (waiting->landing)
             landing_free(waiting->landing);
@@ -283,8 +306,9 @@ static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
     assert(max > 0);
     if (t->first < t->last)
         return events_give(t, events, max);
-    t->first = t->last = 0;
-    t->arena_bytes = 0;
+    hly_ucx_arena_restart(t);
+    if (t->first < t->last)
+        return events_give(t, events, max);
     if (++t->polls % HLY_UCX_TICK == 0 && hly_meet_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
         hly_ucx_attend(t);
     look(t);

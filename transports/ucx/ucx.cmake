@@ -5,7 +5,7 @@ if(PKG_CONFIG_FOUND)
   pkg_check_modules(UCX QUIET IMPORTED_TARGET ucx>=1.12)
 endif()
 if(UCX_FOUND)
-  halay_plugin(transport ucx ucx/ucx.c ucx/open.c ucx/settings.c ucx/peer.c
+  halay_plugin(transport ucx ucx/ucx.c ucx/open.c ucx/settings.c ucx/peer.c ucx/short.c
                ucx/watch.c)
   target_link_libraries(halay_transport_ucx PUBLIC halay_meet PkgConfig::UCX)
   target_link_libraries(halay_transport_ucx_plugin PRIVATE halay_meet PkgConfig::UCX)

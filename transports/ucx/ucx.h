@@ -5,6 +5,7 @@
  *   ucx.c       the table; send, recv, poll, arm: all that is on the fast path
  *   open.c      an endpoint comes and goes
  *   settings.c  UCX's own settings
+ *   short.c     short messages that come
  *   peer.c      peers: their UCX endpoint, that they failed; events that wait to be polled
  *   watch.c     the slow path: sockets, goodbyes, failures
  *
@@ -29,14 +30,17 @@ enum {
     HLY_UCX_MESSAGE = 64 << 10, /* header and payload of a message */
     HLY_UCX_EAGER = 8 << 10,    /* payloads that are best sent unannounced */
     HLY_UCX_COPY = 8 << 10,     /* up to here a send copies */
+    HLY_UCX_SHORT = 1 << 10,    /* header and payload of a short message */
+    HLY_UCX_SHORTS = 64,        /* posted receives for them */
     HLY_UCX_TOKEN = 8,          /* before a message */
     HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
     HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
     HLY_UCX_DROPS = 64,         /* messages nobody waits for that are thrown away in one go */
     HLY_UCX_TICK = 16,          /* polls between two looks at the clock */
 };
-#define HLY_UCX_MAGIC   UINT64_C(0x3358435559414c48)
-#define HLY_UCX_SLOW_NS UINT64_C(50000) /* between two looks at sockets, while polled */
+#define HLY_UCX_SHORT_TAG (UINT64_C(1) << 63) /* never in the tag of a landing buffer */
+#define HLY_UCX_MAGIC     UINT64_C(0x3358435559414c48)
+#define HLY_UCX_SLOW_NS   UINT64_C(50000) /* between two looks at sockets, while polled */
 
 /* A way is a reference to a peer. */
 typedef struct halay_ep {
@@ -70,9 +74,18 @@ typedef struct hly_ucx_landing {
     struct hly_ucx_landing *next;
 } hly_ucx_landing_t;
 
+typedef struct hly_ucx_short {
+    halay_transport_t *transport;
+    int posted;
+    void *request; /* while it is posted */
+    struct hly_ucx_short *next;
+    uint8_t room[HLY_UCX_SHORT] __attribute__((aligned(8)));
+} hly_ucx_short_t;
+
 /* An event that waits to be polled. offset: of its data in the arena, 8-byte aligned. */
 typedef struct hly_ucx_waiting {
     halay_event_t event;
+    int stays; /* event.data stays until the arena starts anew: it was not copied there */
     size_t offset;
     hly_ucx_landing_t *landing;
 } hly_ucx_waiting_t;
@@ -92,7 +105,8 @@ struct halay_transport {
     hly_ucx_op_t *ops, *free_op;
     uint8_t *ops_room;
     hly_ucx_landing_t *landings, *free_landing;
-    int lands; /* a landing buffer was posted at some time */
+    hly_ucx_short_t *shorts, *spent; /* spent: to be posted when the arena starts anew */
+    int lands;                       /* a landing buffer was posted at some time */
 
     hly_ucx_peer_t **by_index;
     int nindex;
@@ -109,6 +123,16 @@ static inline hly_ucx_peer_t *hly_ucx_first(const halay_transport_t *t)
     return (hly_ucx_peer_t *)t->meet.peers;
 }
 
+void hly_ucx_shorts_post(halay_transport_t *t);
+
+/* What was polled before is gone, and no event waits; what waits inside UCX may come now. */
+static inline void hly_ucx_arena_restart(halay_transport_t *t)
+{
+    t->first = t->last = t->arena_bytes = 0;
+    if (t->spent)
+        hly_ucx_shorts_post(t);
+}
+
 static inline hly_ucx_peer_t *hly_ucx_next(const hly_ucx_peer_t *peer)
 {
     return (hly_ucx_peer_t *)peer->base.next;
@@ -117,6 +141,14 @@ static inline hly_ucx_peer_t *hly_ucx_next(const hly_ucx_peer_t *peer)
 /* open.c */
 int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **transport);
 void hly_ucx_close(halay_transport_t *t);
+
+/* A message from the peer with this token. stays: as in hly_ucx_waiting_t. */
+void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, size_t bytes,
+                     int stays);
+
+/* short.c */
+int hly_ucx_shorts_make(halay_transport_t *t);
+void hly_ucx_shorts_cancel(halay_transport_t *t);
 
 /* settings.c */
 void hly_ucx_signals_restore(void);
@@ -134,8 +166,9 @@ void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer);
 void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t status);
 hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token);
 void hly_ucx_ep_close(halay_transport_t *t, hly_ucx_peer_t *peer);
-/* Appends an event, with a copy of its data; NULL: no memory, and t->error is set. */
-hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *event);
+/* Appends an event, with a copy of its data if not `stays`; NULL: no memory, and t->error is set.
+ */
+hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *event, int stays);
 
 /* watch.c */
 void hly_ucx_attend(halay_transport_t *t);

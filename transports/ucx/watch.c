@@ -22,7 +22,7 @@ int hly_ucx_strays_drop(halay_transport_t *t)
     ucp_tag_recv_info_t info;
     int n = 0;
     while (t->lands && n < HLY_UCX_DROPS) {
-        ucp_tag_message_h message = ucp_tag_probe_nb(t->worker, 0, 0, 1, &info);
+        ucp_tag_message_h message = ucp_tag_probe_nb(t->worker, 0, HLY_UCX_SHORT_TAG, 1, &info);
         if (!message)
             break;
         ucp_tag_msg_recv_nbx(t->worker, NULL, 0, message, &param);
@@ -42,7 +42,7 @@ static void failures_tell(halay_transport_t *t)
     }
     while ((failed = hly_meet_peer_failed(&t->meet, &event)) != NULL) {
         hly_ucx_ep_close(t, (hly_ucx_peer_t *)failed);
-        hly_ucx_event_add(t, &event);
+        hly_ucx_event_add(t, &event, 0);
     }
 }
 
