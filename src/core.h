@@ -231,6 +231,7 @@ struct halay_request {
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
+    halay_work_t *works;    /* persistent: of each step, once it was done in one piece; or NULL */
     struct hly_span *spans; /* of each operand of the plan, for this count and type: */
     uint64_t laid_count;
     uint8_t laid_type;

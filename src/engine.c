@@ -74,6 +74,11 @@ static int start_work(halay_request_t *r, uint32_t step)
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
     const struct hly_op *user = r->call.user;
+    halay_work_t *kept = r->works ? &r->works[step] : NULL;
+    if (kept && kept->nsrc) {
+        r->run[step].arrived = 1;
+        return device_launch(r, step, kept);
+    }
     size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
     r->run[step].arrived = 1; /* so that it is not done before all pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
@@ -93,6 +98,8 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .group = group};
         for (uint32_t i = 1; i < s->noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
+        if (kept && to - from == total)
+            *kept = work;
         int rc = device_launch(r, step, &work);
         while (rc == HALAY_EAGAIN && from) { /* the rest must follow the first piece */
             hly_device_poll(r->context);
@@ -302,6 +309,8 @@ void hly_request_release(halay_request_t *r)
     hly_layout_forget(r);
     free(r->early);
     r->early = NULL;
+    free(r->works);
+    r->works = NULL;
     if (r->call.user)
         r->call.user->users--;
     if (!r->plan) {

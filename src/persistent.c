@@ -5,7 +5,7 @@
  * (checks, signature, plan, where operands lie) is done then, and a start only takes the next place
  * in the communicator's sequence. To the other ranks a start is the call itself.
  */
-#include <stdio.h>
+#include <stdlib.h>
 
 #include "api.h"
 
@@ -33,7 +33,10 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
     }
     int rc = hly_engine_make(comm, call, c->code, c->text, request);
     if (!rc) {
-        (*request)->persistent = true;
+        halay_request_t *r = *request;
+        r->persistent = true;
+        if (r->plan) /* without the memory it is only slower */
+            r->works = calloc(r->plan->plan->nsteps + 1, sizeof(*r->works));
         comm->npersistent++;
     }
     return rc;

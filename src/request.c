@@ -43,6 +43,7 @@ void hly_request_destroy(halay_request_t *r)
     free(r->spans);
     free(r->scratch);
     free(r->early);
+    free(r->works);
     hly_layout_forget(r);
     hly_link_append(&r->context->requests_idle, &r->link); /* the longest idle one is used first */
 }
