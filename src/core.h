@@ -190,9 +190,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
+    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds, 1 more till it
+                         has taken all */
     uint8_t state;
     uint8_t pending;     /* predecessors not done yet */
+    uint8_t pieces;      /* REDUCE, COPY: that the device has taken */
     uint32_t landing;    /* RECV: index + 1 */
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
@@ -578,9 +580,10 @@ uint32_t hly_operand_segments(const halay_request_t *request, const halay_operan
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
 
+/* The plan works in place. */
 static inline bool hly_call_in_place(const struct hly_call *call)
 {
-    return call->brief.flags & HLY_BRIEF_IN_PLACE || call->local_in_place;
+    return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
 }
 
 /* ---------------------------------------------------------------- plancache.c, select.c */

@@ -67,27 +67,35 @@ static char *address_of(const struct hly_segment seg[2], size_t at)
     return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
 }
 
-/* A reduce or copy step: in pieces, cut where an operand wraps. */
+/*
+ * A reduce or copy step: in pieces, cut where an operand wraps. HALAY_EAGAIN: the device is full;
+ * to be called again, and goes on with the first piece that the device has not taken yet.
+ */
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    struct hly_step_run *run = &r->run[step];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
     if (kept && kept->nsrc) {
-        r->run[step].arrived = 1;
+        run->arrived = 1;
         return device_launch(r, step, kept);
     }
     size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
-    r->run[step].arrived = 1; /* so that it is not done before all pieces are launched */
     for (uint32_t i = 0; i < s->noperands; i++)
         hly_operand_segments(r, &o[i], seg[i]);
-    for (size_t from = 0; from < total; from = to) {
+    if (!run->pieces)
+        run->arrived = 1; /* so that it is not done before all pieces are launched */
+    uint32_t piece = 0;
+    for (size_t from = 0; from < total; from = to, piece++) {
         to = total;
         for (uint32_t i = 0; i < s->noperands; i++)
             if (seg[i][0].bytes > from && seg[i][0].bytes < to)
                 to = seg[i][0].bytes;
+        if (piece < run->pieces)
+            continue;
         halay_work_t work = {.dst = address_of(seg[0], from),
                              .count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
@@ -101,15 +109,12 @@ static int start_work(halay_request_t *r, uint32_t step)
         if (kept && to - from == total)
             *kept = work;
         int rc = device_launch(r, step, &work);
-        while (rc == HALAY_EAGAIN && from) { /* the rest must follow the first piece */
-            hly_device_poll(r->context);
-            rc = device_launch(r, step, &work);
-        }
         if (rc < 0)
             return rc;
-        r->run[step].arrived += rc == HALAY_INPROGRESS;
+        run->pieces++;
+        run->arrived += rc == HALAY_INPROGRESS;
     }
-    return --r->run[step].arrived ? HALAY_INPROGRESS : HALAY_OK;
+    return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
 }
 
 static void fail_here(halay_request_t *r, int code, const char *what)

@@ -107,6 +107,11 @@ static bool is_cut(const halay_plan_t *plan)
     }
 }
 
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+}
+
 static size_t largest_block(const halay_request_t *r)
 {
     size_t most = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
@@ -136,7 +141,10 @@ static void lay_out(halay_request_t *r)
     r->element_bytes = element ? group * element : 1; /* a barrier */
     r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
     r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
-    r->slot_bytes = (largest_block(r) + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    r->slot_bytes = largest_block(r);
+    if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
+        r->slot_bytes = round_up(r->slot_bytes); /* else a slot is a block (plan.h) */
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->laid_count = c->brief.count;
@@ -162,7 +170,7 @@ static void place(halay_request_t *r)
     const halay_plan_params_t *p = &r->plan->plan->params;
     r->out = c->out;
     r->in = (char *)(uintptr_t)c->in;
-    if (!hly_call_in_place(c))
+    if (!hly_call_in_place(c) && !c->aside)
         return;
     r->in = r->out;
     if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_GATHER)
@@ -180,8 +188,8 @@ int hly_layout_bind(halay_request_t *r)
     place(r);
     r->home = r->out;
     r->result_bytes = result_bytes(r);
-    size_t slots = r->slot_bytes * r->plan->plan->scratch_slots;
-    size_t need = slots + (c->aside ? r->slot_bytes : 0);
+    size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
+    size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
     if (need > r->scratch_bytes) {
         free(r->scratch);
         r->scratch = aligned_alloc(SLOT_ALIGN, need);

@@ -176,7 +176,7 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     hly_out_free(context, out);
     if (!r)
         return;
-    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0)
+    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
         hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);

@@ -245,7 +245,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes)
 {
-    uint32_t in_place = hly_call_in_place(call) && !call->aside;
+    uint32_t in_place = hly_call_in_place(call);
     for (struct hly_plan *p = comm->plans; p; p = p->next)
         if (p->planner == planner && p->root == call->brief.root && p->in_place == in_place) {
             *plan = p;

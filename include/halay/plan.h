@@ -33,7 +33,9 @@
  *    <= blocks). In IN and OUT that is where they are. In SCRATCH they are packed, one after the
  *    other, from slot `slot` on; a slot has room for the largest block, so the run occupies slots
  *    [slot, slot + count). A SCRATCH operand is read exactly as it was written: same first, count
- *    and slot.
+ *    and slot. Not so in the plans of planners with HALAY_PLANNER_EQUAL, of collectives that do not
+ *    cut a vector: there a slot is as large as the blocks, none differs from another, and slots may
+ *    be read in other runs than they were written in.
  *  - count 0: an operand without bytes (the step is a message or a wait only).
  *
  * Steps
@@ -161,7 +163,7 @@ enum {
     HALAY_PLANNER_BLOCKWISE = 1u << 4,    /* commutative operations only on a scattered shape */
     HALAY_PLANNER_RUNS = 1u << 5, /* names runs of several blocks of IN or OUT: not for the v forms,
                                      whose blocks lie anywhere */
-    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only */
+    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot is one */
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7
 };
 

@@ -145,5 +145,12 @@ void hly_linear_scatter(struct hly_builder *b);
 void hly_pairwise_alltoall(struct hly_builder *b);
 void hly_doubling_scan(struct hly_builder *b);
 void hly_doubling_exscan(struct hly_builder *b);
+void hly_binomial_gather(struct hly_builder *b);
+void hly_binomial_scatter(struct hly_builder *b);
+void hly_bruck_alltoall(struct hly_builder *b);
+void hly_circulant_reduce(struct hly_builder *b);
+void hly_chain_reduce(struct hly_builder *b);
+void hly_chain_scan(struct hly_builder *b);
+void hly_chain_exscan(struct hly_builder *b);
 
 #endif

@@ -23,7 +23,10 @@ struct row {
 
 #define LINEAR_SOURCE                                                                              \
     "Chan et al., Collective communication, CCPE 19 (2007), beside a dissemination"
-#define SCAN_SOURCE "Hillis, Steele: Data parallel algorithms, CACM 29 (1986)"
+#define CHAIN_SOURCE "pipelined chain: Chan et al., Collective communication, CCPE 19 (2007)"
+#define BRUCK_SOURCE "Bruck et al.: Efficient algorithms for all-to-all, IEEE TPDS 8 (1997)"
+#define PACKS        (HALAY_PLANNER_RUNS | HALAY_PLANNER_EQUAL)
+#define SCAN_SOURCE  "Hillis, Steele: Data parallel algorithms, CACM 29 (1986)"
 
 #define SHAPE     HALAY_PLANNER_SHAPE
 #define BLOCKWISE HALAY_PLANNER_BLOCKWISE
@@ -60,6 +63,13 @@ static const struct row rows[] = {
     {{"recursive_doubling", HALAY_SCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE}, hly_doubling_scan},
     {{"recursive_doubling", HALAY_EXSCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE},
      hly_doubling_exscan},
+    {{"binomial", HALAY_GATHER, 1, PACKS, BINOM_SOURCE}, hly_binomial_gather},
+    {{"binomial", HALAY_SCATTER, 1, PACKS, BINOM_SOURCE}, hly_binomial_scatter},
+    {{"bruck", HALAY_ALLTOALL, 1, PACKS | HALAY_PLANNER_SHORT, BRUCK_SOURCE}, hly_bruck_alltoall},
+    {{"circulant", HALAY_REDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_reduce},
+    {{"chain", HALAY_REDUCE, 1, 0, CHAIN_SOURCE}, hly_chain_reduce},
+    {{"chain", HALAY_SCAN, 1, 0, CHAIN_SOURCE}, hly_chain_scan},
+    {{"chain", HALAY_EXSCAN, 1, 0, CHAIN_SOURCE}, hly_chain_exscan},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -93,7 +93,11 @@ int hly_values_init(struct hly_values *s, struct hly_prover *v)
 
     s->v = v;
     s->in_order = halay_collective_reduces(collective) && !halay_plan_commutative(v->plans[0]);
-    s->sized = collective == HALAY_ALLTOALL && info && !(info->restrictions & HALAY_PLANNER_EQUAL);
+    int cut = v->params.collective == HALAY_BROADCAST ||
+              (halay_collective_reduces(collective) && collective != HALAY_REDUCE_SCATTER);
+
+    s->equal = !cut && info && info->restrictions & HALAY_PLANNER_EQUAL;
+    s->sized = collective == HALAY_ALLTOALL && !s->equal;
     s->cells = NULL;
     s->memory = malloc(v->nranks * sizeof(*s->memory));
     s->base = malloc(((size_t)v->nranks + 1) * sizeof(*s->base));
@@ -125,7 +129,10 @@ void hly_values_finish(struct hly_values *s)
     free(s->memory);
 }
 
-/* The operand may be read: it has been written, and scratch by this very run of blocks. */
+/*
+ * The operand may be read: it has been written, and scratch by this very run of blocks, unless a
+ * slot is a block.
+ */
 static int check_readable(struct hly_values *s, uint32_t number, const halay_operand_t *operand)
 {
     static const char *const names[] = {"in", "out", "scratch"};
@@ -141,8 +148,9 @@ static int check_readable(struct hly_values *s, uint32_t number, const halay_ope
                               scratch ? operand->slot + i : (operand->first + i) % s->v->blocks,
                               names[operand->buffer]);
         }
-        if (scratch && (state->first != operand->first || state->count != operand->count ||
-                        state->slot != operand->slot)) {
+        if (scratch && !s->equal &&
+            (state->first != operand->first || state->count != operand->count ||
+             state->slot != operand->slot)) {
             return hly_refuse(s->v, rank, index,
                               "reads scratch as blocks %u+%u at slot %u, written as %u+%u at %u",
                               operand->first, operand->count, operand->slot, state->first,
@@ -294,13 +302,18 @@ static void add_input(struct hly_values *s, struct hly_cell_state *wanted, uint3
 }
 
 static int check_sum(struct hly_values *s, uint32_t rank, uint32_t block,
-                     const struct hly_cell_state *wanted)
+                     const struct hly_cell_state *wanted, uint32_t same_as)
 {
     const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
 
     if (got->sum != wanted->sum || got->tree == 0) {
         return hly_refuse(s->v, rank, HLY_NONE,
                           "out block %u does not end with each rank's input exactly once", block);
+    }
+    if (got->tree != block_of(s, same_as, HALAY_BUFFER_OUT, block)->tree) {
+        return hly_refuse(s->v, rank, HLY_NONE,
+                          "out block %u is not reduced in the same order as on rank %u", block,
+                          same_as);
     }
     if (s->in_order && (got->scale != wanted->scale || got->shift != wanted->shift)) {
         return hly_refuse(s->v, rank, HLY_NONE,
@@ -317,24 +330,15 @@ static int check_sum(struct hly_values *s, uint32_t rank, uint32_t block,
 static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, uint32_t end)
 {
     struct hly_cell_state wanted = {.scale = 1};
+    int result = 0;
 
     for (uint32_t rank = 0; rank < s->v->nranks; rank++) {
         add_input(s, &wanted, rank, block);
     }
-    for (uint32_t rank = from; rank < end; rank++) {
-        int result = check_sum(s, rank, block, &wanted);
-
-        if (result < 0) {
-            return result;
-        }
-        if (block_of(s, rank, HALAY_BUFFER_OUT, block)->tree !=
-            block_of(s, from, HALAY_BUFFER_OUT, block)->tree) {
-            return hly_refuse(s->v, rank, HLY_NONE,
-                              "out block %u is not reduced in the same order as on rank %u", block,
-                              from);
-        }
+    for (uint32_t rank = from; result == 0 && rank < end; rank++) {
+        result = check_sum(s, rank, block, &wanted, from);
     }
-    return 0;
+    return result;
 }
 
 /* Each rank has the inputs of those before it, a scan's its own too. Nobody promises the same. */
@@ -348,7 +352,7 @@ static int check_prefixes(struct hly_values *s, uint32_t block)
             add_input(s, &wanted, rank, block);
         }
         if (inclusive || rank > 0) {
-            result = check_sum(s, rank, block, &wanted);
+            result = check_sum(s, rank, block, &wanted, rank);
         }
         if (!inclusive) {
             add_input(s, &wanted, rank, block);

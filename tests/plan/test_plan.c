@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_plan.c - every planner for 1 to 64 ranks is proved, and costs what its paper says (those
- * that ask for a shape: test_two_level.c); plans are reproducible, and are hashed, copied and
- * printed as promised.
+ * that ask for a shape: test_two_level.c; reduce and those after it: test_plan_costs.c); plans are
+ * reproducible, and are hashed, copied and printed as promised.
  */
 #include "test_plan.h"
 
@@ -140,7 +140,8 @@ static void test_all_planners(void)
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
         int rooted = halay_planner_get(planner)->collective == HALAY_BROADCAST;
 
-        if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_SHAPE) {
+        if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_SHAPE ||
+            halay_planner_get(planner)->collective >= HALAY_REDUCE) {
             continue;
         }
         for (uint32_t p = 1; p <= RANKS_MAX; p++) {

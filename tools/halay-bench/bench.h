@@ -14,7 +14,7 @@ struct hly_bench {
     halay_collective_t collective;
     halay_type_t type;
     halay_op_t op;
-    size_t min_bytes, max_bytes; /* of one rank's input; reduce_scatter: all of it */
+    size_t min_bytes, max_bytes; /* of one rank's input, all of it */
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
     double seconds;              /* about as long as one size takes */
     bool barrier, in_place;

@@ -9,7 +9,8 @@ install(TARGETS halay-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 if(HALAY_TESTS AND TARGET halay_boot_pmix)
   add_executable(halay-bench-spoilt ${halay_bench_sources} halay-bench/spoil.c)
   target_link_libraries(halay-bench-spoilt PRIVATE halay)
-  foreach(collective allreduce broadcast allgather reduce_scatter)
+  foreach(collective allreduce broadcast allgather reduce_scatter reduce gather scatter alltoall
+          scan exscan)
     target_compile_definitions(halay-bench-spoilt PRIVATE
       halay_${collective}=hly_spoilt_${collective})
   endforeach()
