@@ -86,21 +86,45 @@ static void serial(const struct user *u, int nranks, size_t ngroups, uint64_t sa
     free(next);
 }
 
+/* One call, and the number of ranks whose product this one gets; 0: none. */
+static int make(const struct rank *r, const struct user *u, halay_collective_t collective,
+                const void *in, void *out, size_t count, int *upto)
+{
+    const int root = r->nranks / 2;
+    *upto = r->nranks;
+    switch (collective) {
+    case HALAY_REDUCE_SCATTER:
+        return halay_reduce_scatter(in, out, count, u->type, u->op, r->world);
+    case HALAY_REDUCE:
+        *upto = r->rank == root ? r->nranks : 0;
+        return halay_reduce(in, out, count, u->type, u->op, root, r->world);
+    case HALAY_SCAN:
+        *upto = r->rank + 1;
+        return halay_scan(in, out, count, u->type, u->op, r->world);
+    case HALAY_EXSCAN:
+        *upto = r->rank;
+        return halay_exscan(in, out, count, u->type, u->op, r->world);
+    default:
+        return halay_allreduce(in, out, count, u->type, u->op, r->world);
+    }
+}
+
 static int call(const struct rank *r, const struct user *u, halay_collective_t collective,
                 size_t ngroups, bool in_place)
 {
     bool cut = collective == HALAY_REDUCE_SCATTER;
     size_t all = ngroups * (cut ? (size_t)r->nranks : 1), bytes = all * u->group_bytes;
-    size_t count = ngroups * u->group, own = cut ? (size_t)r->rank * ngroups * u->group_bytes : 0;
+    size_t own = cut ? (size_t)r->rank * ngroups * u->group_bytes : 0;
     char *in = malloc(bytes + 1), *out = malloc(bytes + 1), *want = malloc(bytes + 1);
+    int upto;
     CHECK(in && out && want, "no memory");
+    if (collective == HALAY_REDUCE && r->rank != r->nranks / 2)
+        in_place = false; /* the root's own affair */
     memset(out, 0x5a, bytes);
     fill((uint64_t *)(in_place ? out : in), bytes / 8, r->rank, ngroups);
-    const void *from = in_place ? HALAY_IN_PLACE : in;
-    int rc = cut ? halay_reduce_scatter(from, out, count, u->type, u->op, r->world)
-                 : halay_allreduce(from, out, count, u->type, u->op, r->world);
-    if (!rc) {
-        serial(u, r->nranks, all, ngroups, want);
+    int rc = make(r, u, collective, in_place ? HALAY_IN_PLACE : in, out, ngroups * u->group, &upto);
+    if (!rc && upto > 0) {
+        serial(u, upto, all, ngroups, want);
         CHECK(!memcmp(out, want + own, ngroups * u->group_bytes),
               "rank %d of %d: %s of %zu groups of %zu %s%s", r->rank, r->nranks,
               halay_collective_name(collective), ngroups, u->group, halay_type_name(u->type),
@@ -162,7 +186,7 @@ static void planners(int only)
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
         const halay_planner_info_t *info = halay_planner_get(planner);
         char algorithm[96];
-        if (info->collective != HALAY_ALLREDUCE && info->collective != HALAY_REDUCE_SCATTER)
+        if (!halay_collective_reduces((halay_collective_t)info->collective))
             continue;
         snprintf(algorithm, sizeof(algorithm), "%s=%s",
                  halay_collective_name((halay_collective_t)info->collective), info->name);
@@ -187,7 +211,10 @@ static void chosen(struct rank *r)
     struct user u = {0, multiply, NULL, HALAY_INT32, 4, 16};
     CHECK(!halay_op_create(r->context, multiply, NULL, 4, 0, &u.op), "create");
     for (size_t n = 1; n <= 40000; n *= 7)
-        CHECK(!call(r, &u, HALAY_ALLREDUCE, n, n % 2), "allreduce of %zu", n);
+        for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
+            if (halay_collective_reduces((halay_collective_t)c) && c != HALAY_REDUCE_SCATTER)
+                CHECK(!call(r, &u, (halay_collective_t)c, n, n % 2), "%s of %zu",
+                      halay_collective_name((halay_collective_t)c), n);
     int rc = call(r, &u, HALAY_REDUCE_SCATTER, 3, false);
     CHECK(rc == HALAY_OK || rc == HALAY_EUNSUPPORTED, "reduce_scatter: %s", halay_strerror(rc));
 }
