@@ -162,6 +162,50 @@ static void many(struct rank *r)
         CHECK(!halay_request_free(q[i]), "free");
 }
 
+/* The other calls: a ring of messages, rooted ones, prefixes, an exchange. */
+static void others(struct rank *r)
+{
+    enum { SEND, RECV, TO_ROOT, FROM_ROOT, REDUCED, PREFIX, BEFORE, EXCHANGE, MORE };
+    const int n = r->nranks, next = (r->rank + 1) % n, previous = (r->rank + n - 1) % n;
+    const halay_type_t t = HALAY_INT64;
+    halay_comm_t *w = r->world;
+    halay_request_t *q[MORE] = {NULL};
+    int64_t mine = 0, got = 0, dealt = 0, total = 0, prefix = 0, before = -1;
+    int64_t out[RANKS_MAX] = {0}, in[RANKS_MAX], all[RANKS_MAX], deal[RANKS_MAX] = {0};
+    int rc = halay_gather_init(&mine, all, 1, t, n - 1, w, &q[TO_ROOT]);
+    if (n > 1)
+        rc |= halay_send_init(&mine, 1, t, next, w, &q[SEND]) |
+              halay_recv_init(&got, 1, t, previous, w, &q[RECV]);
+    rc |= halay_scatter_init(deal, &dealt, 1, t, 0, w, &q[FROM_ROOT]);
+    rc |= halay_reduce_init(&mine, &total, 1, t, HALAY_SUM, n / 2, w, &q[REDUCED]);
+    rc |= halay_scan_init(&mine, &prefix, 1, t, HALAY_SUM, w, &q[PREFIX]);
+    rc |= halay_exscan_init(&mine, &before, 1, t, HALAY_SUM, w, &q[BEFORE]);
+    rc |= halay_alltoall_init(out, in, 1, t, w, &q[EXCHANGE]);
+    CHECK(rc == 0, "init");
+    for (int round = 0; round < 50; round++) {
+        mine = value(r->rank, round, 0);
+        for (int k = 0; k < n; k++) {
+            deal[k] = value(k, round, 5);
+            out[k] = value(r->rank, round, k);
+        }
+        for (int i = 0; i < MORE; i++)
+            CHECK(!q[i] || !halay_request_start(q[i]), "start %d", i);
+        for (int i = 0; i < MORE; i++)
+            CHECK(!q[i] || !halay_request_wait(q[i]), "wait %d", i);
+        int64_t low = sum(r->rank, round, 0);
+        CHECK(n == 1 || got == value(previous, round, 0), "message");
+        CHECK(dealt == value(r->rank, round, 5), "scatter");
+        CHECK(r->rank != n / 2 || total == sum(n, round, 0), "reduce");
+        CHECK(prefix == low + mine && before == (r->rank ? low : -1), "scans");
+        for (int k = 0; k < n; k++) {
+            CHECK(in[k] == value(k, round, r->rank), "alltoall");
+            CHECK(r->rank != n - 1 || all[k] == value(k, round, 0), "gather");
+        }
+    }
+    for (int i = 0; i < MORE; i++)
+        CHECK(!halay_request_free(q[i]), "free");
+}
+
 /* ---------------------------------------------------------------- mistakes */
 
 static void misuse(struct rank *r)
@@ -250,6 +294,7 @@ int main(int argc, char **argv)
             starts = starts > 100 ? 100 : starts;
         }
         ranks_run(&o, many, NULL);
+        ranks_run(&o, others, NULL);
         ranks_run(&o, misuse, NULL);
         if (p > 1)
             ranks_run(&o, wrong, &board);
