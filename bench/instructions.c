@@ -6,86 +6,8 @@
  */
 #define _GNU_SOURCE
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/syscall.h>
 
-#include <halay/boot.h>
-
-enum { RANKS = 2 };
-
-/*
- * Stands before the C library's. Valgrind 3.19 does not know pidfd_open, with which the transport
- * watches over its peers' processes: a descriptor that never becomes readable is one that lives.
- */
-long syscall(long number, ...)
-{
-    if (number == SYS_pidfd_open)
-        return eventfd(0, EFD_CLOEXEC);
-    fprintf(stderr, "instructions: system call %ld is new here\n", number);
-    abort();
-}
-
-struct boot_arg {
-    int rank;
-};
-
-static int probe(int *announced)
-{
-    *announced = RANKS;
-    return 1;
-}
-
-static int open_boot(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
-                     halay_boot_info_t *info, halay_boot_t **boot)
-{
-    const struct boot_arg *self = arg;
-    (void)log;
-    (void)log_arg;
-    (void)deadline_ns;
-    (void)boot;
-    *info = (halay_boot_info_t){.size = sizeof *info,
-                                .rank = self->rank,
-                                .nranks = RANKS,
-                                .local_rank = self->rank,
-                                .local_nranks = RANKS,
-                                .nnodes = 1,
-                                .epoch = 1};
-    memset(info->job, 0x5a, sizeof info->job);
-    memset(info->secret, 0xa5, sizeof info->secret);
-    snprintf(info->host, sizeof info->host, "here");
-    snprintf(info->launcher, sizeof info->launcher, "one thread");
-    return HALAY_OK;
-}
-
-static int get(const halay_boot_t *boot, int rank, halay_place_t *place)
-{
-    (void)boot, (void)rank;
-    *place = (halay_place_t){.size = sizeof(*place)};
-    return HALAY_OK;
-}
-
-static int join(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
-static void close_boot(halay_boot_t *boot)
-{
-    (void)boot;
-}
-
-static void check(int rc, const char *what)
-{
-    if (rc == HALAY_OK)
-        return;
-    fprintf(stderr, "instructions: %s: %s\n", what, halay_strerror(rc));
-    exit(1);
-}
+#include "two_ranks.h"
 
 static halay_request_t *persistent[RANKS]; /* NULL: the ordinary call */
 
@@ -113,9 +35,6 @@ static void call(halay_comm_t *comm[], char *in[], char *out[], size_t count)
 
 int main(int argc, char **argv)
 {
-    static const halay_boot_ops_t ops = {sizeof ops, "here", probe,     open_boot,
-                                         get,        join,   close_boot};
-    struct boot_arg self[RANKS];
     halay_context_t *context[RANKS];
     halay_comm_t *comm[RANKS];
     char *in[RANKS], *out[RANKS];
@@ -126,13 +45,8 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: instructions CALLS BYTES [persistent]\n");
         return 2;
     }
+    two_ranks_init(context, comm);
     for (int r = 0; r < RANKS; r++) {
-        halay_config_t config = HALAY_CONFIG_INIT;
-        self[r].rank = r;
-        config.boot = &ops;
-        config.boot_arg = &self[r];
-        check(halay_init(&config, &context[r]), "halay_init");
-        check(halay_comm_world(context[r], &comm[r]), "halay_comm_world");
         in[r] = calloc(count, sizeof(float));
         out[r] = calloc(count, sizeof(float));
         if (!in[r] || !out[r])

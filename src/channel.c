@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "watch.h"
 
 /* ---------------------------------------------------------------- landings */
 
@@ -79,6 +80,8 @@ static void landing_complete(halay_context_t *context, struct hly_landing *l)
     uint32_t step = l->step;
     if (l->revoking)
         return; /* too late for the call; the answer to the revocation closes it */
+    if (l->mode != HLY_STAGED)
+        hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     landing_close(context, l);
     hly_engine_step_done(r, step);
     hly_engine_run(r);
@@ -174,10 +177,13 @@ void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const 
                 r->plan->plan->steps[step].peer);
         return;
     }
-    if (bytes)
+    bool dropped = bytes && HLY_SEEDED(DROP_LANDED, r, step);
+    if (bytes && !dropped) {
         scatter(seg, offset, data, bytes);
+        hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, offset, bytes, 0);
+    }
     run->arrived += bytes;
-    if (run->arrived < total)
+    if (run->arrived < total && !HLY_SEEDED(RECV_EARLY, r, step))
         return;
     if (run->landing) {
         landing_complete(r->context, &r->context->landings[run->landing - 1]);
@@ -220,8 +226,8 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
         return;
     }
     uint64_t cookie = eager ? hly_operand_bytes(r, o) : out->header.cookie;
-    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence, s->edge,
-                    &r->call);
+    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence,
+                    s->edge + HLY_SEEDED(WRONG_EDGE, r, step), &r->call);
     out->header.cookie = cookie;
     out->request = r;
     out->step = step;

@@ -16,42 +16,9 @@
 
 #include "core.h"
 
-int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group)
-{
-    assert(nranks > 0);
-    struct hly_group *g = calloc(1, sizeof(*g) + (size_t)nranks * sizeof(g->run[0]));
-    if (!g)
-        return HALAY_ENOMEM;
-    g->nranks = nranks;
-    for (int r = 0; r < nranks; r++) {
-        struct hly_run *last = g->nruns ? &g->run[g->nruns - 1] : NULL;
-        int step =
-            last ? world_ranks[r] - (last->first_world + (last->count - 1) * last->stride) : 0;
-        if (last && (last->count == 1 || step == last->stride)) {
-            last->stride = step;
-            last->count++;
-        } else {
-            g->run[g->nruns++] = (struct hly_run){r, world_ranks[r], 1, 1};
-        }
-    }
-    struct hly_group *fit = realloc(g, sizeof(*g) + g->nruns * sizeof(g->run[0]));
-    *group = fit ? fit : g;
-    return HALAY_OK;
-}
-
 int hly_comm_world_rank(const halay_comm_t *comm, int rank)
 {
-    const struct hly_group *g = comm->group;
-    assert(rank >= 0 && rank < g->nranks);
-    uint32_t low = 0, high = g->nruns; /* the last run that starts at or before rank */
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (g->run[middle].first_rank <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    return g->run[low].first_world + (rank - g->run[low].first_rank) * g->run[low].stride;
+    return hly_group_world_rank(comm->group, rank);
 }
 
 int hly_comm_shown_rank(const halay_comm_t *comm, int rank)
@@ -61,14 +28,7 @@ int hly_comm_shown_rank(const halay_comm_t *comm, int rank)
 
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank)
 {
-    for (uint32_t i = 0; i < comm->group->nruns; i++) {
-        const struct hly_run *run = &comm->group->run[i];
-        int distance = world_rank - run->first_world;
-        if (run->stride && distance % run->stride == 0 && distance / run->stride >= 0 &&
-            distance / run->stride < run->count)
-            return run->first_rank + distance / run->stride;
-    }
-    return -1;
+    return hly_group_rank_of(comm->group, world_rank);
 }
 
 halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id)
@@ -110,6 +70,8 @@ static void comm_clear(halay_comm_t *comm)
         hly_match_forget(ctx, &comm->slots[i].stash);
         free(comm->slots[i].fault);
     }
+    hly_explain_end(comm);
+    hly_select_forget(comm);
     while (!hly_link_empty(&comm->pairs)) {
         hly_comm_destroy(HLY_OF(comm->pairs.next, halay_comm_t, pair_link));
         ctx->ncomms--;
@@ -231,6 +193,8 @@ int halay_comm_free(halay_comm_t *comm)
         rc = HALAY_ESTATE;
     } else {
         comm->magic = HLY_COMM_FREED;
+        hly_explain_end(comm);
+        hly_select_forget(comm);
         hly_plan_drop_all(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);

@@ -36,12 +36,10 @@ int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup)
         return rc;
     halay_context_t *ctx = comm->context;
     hly_lock(ctx);
-    size_t bytes = sizeof(struct hly_group) + comm->group->nruns * sizeof(struct hly_run);
-    struct hly_group *group = malloc(bytes);
-    if (group)
-        memcpy(group, comm->group, bytes);
-    rc = group ? hly_comm_create(ctx, child_id(comm, -1), group, comm->rank, comm->deadline_ns, dup)
-               : HALAY_ENOMEM;
+    struct hly_group *group;
+    rc = hly_group_copy(comm->group, &group);
+    if (!rc)
+        rc = hly_comm_create(ctx, child_id(comm, -1), group, comm->rank, comm->deadline_ns, dup);
     hly_unlock(ctx);
     return rc;
 }
@@ -50,18 +48,26 @@ struct member {
     int32_t colour, key;
 };
 
-/* Old ranks of one colour, by key, then by old rank: insertion into order[]. */
+static int compare_words(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* Old ranks of one colour, by key, then by old rank. How many there are, or an error. */
 static int order_members(const struct member *all, int nranks, int colour, int order[])
 {
     int n = 0;
-    for (int r = 0; r < nranks; r++) {
-        if (all[r].colour != colour)
-            continue;
-        int at = n++;
-        for (; at > 0 && all[order[at - 1]].key > all[r].key; at--)
-            order[at] = order[at - 1];
-        order[at] = r;
-    }
+    uint64_t *sorted = malloc((size_t)nranks * sizeof(*sorted));
+    if (!sorted)
+        return HALAY_ENOMEM;
+    for (int r = 0; r < nranks; r++)
+        if (all[r].colour == colour)
+            sorted[n++] = (uint64_t)((int64_t)all[r].key - INT32_MIN) << 32 | (uint32_t)r;
+    qsort(sorted, (size_t)n, sizeof(*sorted), compare_words);
+    for (int i = 0; i < n; i++)
+        order[i] = (int)(uint32_t)sorted[i];
+    free(sorted);
     return n;
 }
 
@@ -75,6 +81,8 @@ static int split_locked(halay_comm_t *comm, const struct member *all, int *order
     }
     int rank = -1;
     int n = order_members(all, comm->nranks, colour, order);
+    if (n < 0)
+        return n;
     for (int r = 0; r < n; r++) {
         if (order[r] == comm->rank)
             rank = r;

@@ -224,6 +224,7 @@ static void destroy(halay_context_t *ctx)
         ctx->boot_ops->close(ctx->boot);
     while (ctx->nplugins)
         dlclose(ctx->plugins[--ctx->nplugins]);
+    halay_selection_free(ctx->settings.selection);
     close(ctx->wake_fd);
     pthread_cond_destroy(&ctx->cond);
     pthread_mutex_destroy(&ctx->mutex);
@@ -250,8 +251,6 @@ int halay_init(const halay_config_t *config, halay_context_t **context)
         rc = hly_ways_open(ctx, config, why.text, sizeof(why.text));
     if (!rc)
         rc = open_device(ctx, config, &why);
-    if (!rc)
-        rc = hly_select_init(ctx);
     if (!rc)
         rc = make_world(ctx);
     if (!rc) {

@@ -29,16 +29,16 @@
 #define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX  32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX  65536
-#define HLY_COMMS_MAX    65536
-#define HLY_FREED_MAX    64
-#define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_ROWS         29  /* of the selection's table */
-#define HLY_PLANS_MAX    256 /* kept a communicator */
-#define HLY_LANDINGS_MAX 65536
-#define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
-#define HLY_GRACE_MAX_NS 2000000000ull
+#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX     65536
+#define HLY_COMMS_MAX       65536
+#define HLY_FREED_MAX       64
+#define HLY_WAYS            2   /* transports: inside the node, between nodes */
+#define HLY_PLANS_MAX       256 /* kept a communicator */
+#define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
+#define HLY_LANDINGS_MAX    65536
+#define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS    2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -246,9 +246,10 @@ struct halay_request {
     char *home; /* where OUT goes in the end: r->out, but for a result kept aside */
     size_t result_bytes;
     uint64_t started_ns, deadline_ns;
-    struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
-    uint8_t before;                 /* HLY_BEFORE_*: scaling, before any step */
-    uint8_t after;                  /* HLY_AFTER_*: what is left to be done to the result */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: where its time is noted; else NULL */
+    struct hly_verdict_wire *early;  /* it cannot be started, only failed; NULL: it can */
+    uint8_t before;                  /* HLY_BEFORE_*: scaling, before any step */
+    uint8_t after;                   /* HLY_AFTER_*: what is left to be done to the result */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
     uint32_t *ready; /* queue of startable steps; each enters once */
@@ -289,12 +290,16 @@ struct hly_failure { /* of one call, as it is told */
     int pair[2];
 };
 
-struct hly_group { /* ranks of a communicator as runs of world ranks */
-    uint32_t nruns;
+struct hly_run { /* of world ranks */
+    int first_rank, first_world, stride, count;
+};
+
+struct hly_group { /* ranks of a communicator: group.c says in which form */
+    size_t bytes;  /* of all of it */
     int nranks;
-    struct hly_run {
-        int first_rank, first_world, stride, count;
-    } run[];
+    uint32_t nruns; /* in word[]; 0: there is a table, */
+    uint32_t width; /* of so many bits a rank */
+    uint64_t word[];
 };
 
 struct halay_comm {
@@ -305,11 +310,11 @@ struct halay_comm {
     halay_comm_t *hash_next;
     struct hly_group *group;
     int rank, nranks;
-    uint32_t nnodes; /* that its ranks are on: all that selection asks of its shape. Constant */
-    bool persists;   /* the next call makes a persistent request: persistent.c */
+    uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
+    bool scattered;    /* some node's ranks are not consecutive. Constant */
+    uint32_t children; /* made of it so far */
+    bool persists;     /* the next call makes a persistent request: persistent.c */
     uint32_t npersistent; /* such requests */
-    uint32_t scattered;   /* 1: some node's ranks are not consecutive. Constant */
-    uint32_t children;    /* made of it so far */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -318,9 +323,11 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    struct hly_brief last_brief; /* of the last call, which ran this plan */
-    struct hly_plan *last_plan;  /* or NULL */
-    uint64_t foreign_sequence;   /* 1 + highest sequence that others were heard of */
+    struct hly_brief last_brief;     /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;      /* or NULL */
+    struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
+    uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
     struct hly_failure last;
@@ -350,8 +357,10 @@ struct hly_settings {
     char isa[16];
     char transport[32]; /* HALAY_TRANSPORT */
     char plugin_dir[256];
-    char algorithm[176];
-    uint32_t planner[HALAY_COLLECTIVE_COUNT]; /* forced, or UINT32_MAX */
+    char algorithm[512];
+    char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
+    halay_selection_t *selection; /* of the three */
+    bool explain;                 /* HALAY_EXPLAIN */
 };
 
 struct halay_context {
@@ -399,7 +408,6 @@ struct halay_context {
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
-    uint32_t row_planner[HLY_ROWS];   /* of select.c's table. Constant after init */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;
@@ -465,9 +473,10 @@ int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *
 void hly_ways_close(halay_context_t *context);
 /* How this world rank is reached, the same seen from there; and where it listens, if wanted. */
 struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_address_t *address);
-/* What must be equal on both ends of a way, as text. */
-void hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
-                      size_t bytes);
+/* A hash of what must be equal on both ends of a way; and that, with where it came from, as text.
+ */
+uint64_t hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
+                          size_t bytes);
 void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
@@ -586,11 +595,18 @@ static inline bool hly_call_in_place(const struct hly_call *call)
     return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
 }
 
-/* ---------------------------------------------------------------- plancache.c, select.c */
+/* ---------------------------------------------------------------- plancache.c, select.c,
+ * explain_run.c */
 
-/* Looks the planners of all rows up by name, once. */
-int hly_select_init(halay_context_t *context);
-int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+struct hly_ask;
+void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask);
+void hly_select_forget(halay_comm_t *comm);
+/* HALAY_EXPLAIN, on rank 0 of a communicator: tells why the first call of a kind gets its plan,
+ * notes how long each takes, and at the end tells how far the model was off. */
+void hly_explain_call(halay_request_t *request);
+void hly_explain_done(halay_request_t *request);
+void hly_explain_end(halay_comm_t *comm);
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
@@ -601,8 +617,8 @@ int hly_plan_check(const struct hly_plan *plan);
 /* ---------------------------------------------------------------- op.c */
 
 /* As hly_select, for an operation that does not commute; reason: why nobody serves it. */
-int hly_op_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner,
-                  char *reason, size_t reason_bytes);
+int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+                  size_t reason_bytes);
 void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */
@@ -640,7 +656,13 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+
+/* ---------------------------------------------------------------- group.c */
+
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
+int hly_group_copy(const struct hly_group *group, struct hly_group **copy);
+int hly_group_world_rank(const struct hly_group *group, int rank);
+int hly_group_rank_of(const struct hly_group *group, int world_rank); /* -1: not in it */
 
 /* ---------------------------------------------------------------- progress.c */
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "watch.h"
 
 /* ---------------------------------------------------------------- steps */
 
@@ -29,13 +30,18 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
     assert(r->run[step].state == HLY_STARTED);
     r->run[step].state = HLY_DONE;
     r->steps_done++;
+    HLY_SAW(DONE, r, step);
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         uint32_t next = p->successors[i];
+        if (HLY_SEEDED(FORGET_SUCCESSOR, r, next))
+            continue;
         assert(r->run[next].pending > 0 && r->run[next].state == HLY_WAITS);
         if (--r->run[next].pending == 0)
             push_ready(r, next);
     }
+    if (HLY_SEEDED(DONE_TWICE, r, step))
+        hly_engine_step_done(r, step);
 }
 
 /* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing
@@ -50,6 +56,7 @@ static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
     out->step = step;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
+    hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
         out->flying = 1;
         out->accepted = true;
@@ -108,6 +115,9 @@ static int start_work(halay_request_t *r, uint32_t step)
             work.src[i - 1] = address_of(seg[i], from);
         if (kept && to - from == total)
             *kept = work;
+        if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
+            hly_swap_sources(&work);
+        work.count -= HLY_SEEDED(SHORT_WORK, r, step);
         int rc = device_launch(r, step, &work);
         if (rc < 0)
             return rc;
@@ -130,6 +140,7 @@ static void fail_here(halay_request_t *r, int code, const char *what)
 static bool start_step(halay_request_t *r, uint32_t step)
 {
     r->run[step].state = HLY_STARTED;
+    HLY_SAW(STARTED, r, step);
     switch (r->plan->plan->steps[step].kind) {
     case HALAY_STEP_SEND:
         hly_channel_send(r, step);
@@ -144,7 +155,12 @@ static bool start_step(halay_request_t *r, uint32_t step)
         break;
     }
     int rc = start_work(r, step);
+    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step)) {
+        r->run[step].pieces = 0;
+        rc = start_work(r, step);
+    }
     if (rc == HALAY_EAGAIN) {
+        HLY_SAW(BACK, r, step);
         r->run[step].state = HLY_WAITS;
         return false;
     }
@@ -258,8 +274,11 @@ void hly_engine_run(halay_request_t *r)
             return; /* the device is full */
         }
     }
-    if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps)
+    if (r->state != HLY_RUNNING ||
+        (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
+    if (HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
+        r->after = 0;
     hly_engine_result(r);
 }
 
@@ -365,12 +384,14 @@ static void start(halay_request_t *r)
     }
     const struct hly_plan *p = r->plan;
     r->ran = true;
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
     bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
     r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     r->after = left_to_do(r);
     if (!r->before)
         release_first(r);
+    hly_seed_dependencies(r);
     hly_match_posted(r);
     hly_engine_run(r);
 }
@@ -397,6 +418,7 @@ void hly_engine_finish(halay_request_t *r, int result)
     assert(hly_link_empty(&r->flying) && !r->landings);
     r->state = HLY_COMPLETE;
     r->result = result;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     hly_link_remove(&r->link);
     slot->request = NULL;
     slot->complete = true;
@@ -405,6 +427,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     slot->fault = NULL;
     r->context->counters.operations++;
     r->context->counters.errors += result != HALAY_OK;
+    if (r->explained)
+        hly_explain_done(r);
     while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
         comm->slots[comm->oldest % HLY_SLOTS].complete = false;
         comm->oldest++;
@@ -518,6 +542,9 @@ void hly_engine_go(halay_request_t *r)
         hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
                 (unsigned long long)comm->id, r->sequence, text);
     }
+    r->explained = NULL;
+    if (comm->context->settings.explain && !r->refused)
+        hly_explain_call(r);
     if (!r->refused && (comm->broken || comm->context->lost)) {
         r->early = calloc(1, sizeof(*r->early));
         if (r->early)

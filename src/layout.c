@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "core.h"
+#include "watch.h"
 
 #define SLOT_ALIGN 64
 
@@ -90,6 +91,12 @@ static void measure(const halay_request_t *r, const halay_operand_t *o, struct h
         span->bytes += span->tail;
         span->tail = 0;
     }
+    if (span->bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
+        span->offset += r->element_bytes;
+    if (scratch && o->slot && span->bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
+        span->offset = 0;
+    if (span->tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
+        span->tail = 0;
 }
 
 /* A vector that the plan cuts into blocks of its own choice; otherwise a block has `count`. */
@@ -182,10 +189,14 @@ static void place(halay_request_t *r)
 int hly_layout_bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
-    if (!r->laid_out || r->tables || r->laid_count != c->brief.count ||
-        r->laid_type != c->brief.type || r->laid_group != group_of(c))
+    if (!r->laid_out || r->tables ||
+        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type ||
+          r->laid_group != group_of(c)) &&
+         !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
         lay_out(r);
     place(r);
+    if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
+        r->in = r->out;
     r->home = r->out;
     r->result_bytes = result_bytes(r);
     size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);

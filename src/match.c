@@ -45,6 +45,24 @@ void hly_match_forget(halay_context_t *context, struct hly_link *list)
 
 /* ---------------------------------------------------------------- the hello */
 
+/* Both without the items ("name value, ") that are equal at the beginning and at the end. */
+static void skip_equal(const char **a, const char **b, int *a_length, int *b_length)
+{
+    size_t n = 0, item = 0, na, nb;
+    for (; (*a)[n] && (*a)[n] == (*b)[n]; n++)
+        if ((*a)[n] == ',' && (*a)[n + 1] == ' ')
+            item = n + 2;
+    *a += item <= n ? item : 0;
+    *b += item <= n ? item : 0;
+    na = strlen(*a);
+    nb = strlen(*b);
+    for (n = item = 0; n < na && n < nb && (*a)[na - 1 - n] == (*b)[nb - 1 - n]; n++)
+        if (n && (*a)[na - 1 - n] == ',' && (*a)[na - n] == ' ')
+            item = n + 1;
+    *a_length = (int)(na - item);
+    *b_length = (int)(nb - item);
+}
+
 static void settings_differ(halay_context_t *context, int rank, const char *mine,
                             const char *theirs)
 {
@@ -59,9 +77,13 @@ static void settings_differ(halay_context_t *context, int rank, const char *mine
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
         v.other = low == other ? comm->rank : other;
-        snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s",
-                 hly_comm_shown_rank(comm, low), low == other ? theirs : mine,
-                 hly_comm_shown_rank(comm, v.other), low == other ? mine : theirs);
+        const char *first = low == other ? theirs : mine, *second = low == other ? mine : theirs;
+        int first_length, second_length;
+        skip_equal(&first, &second, &first_length, &second_length);
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.*s; rank %d has %.*s",
+                 hly_comm_shown_rank(comm, low), first_length < 100 ? first_length : 100, first,
+                 hly_comm_shown_rank(comm, v.other), second_length < 100 ? second_length : 100,
+                 second);
         comm->broken = true;
         comm->broken_by = v;
         for (uint32_t s = comm->oldest; s != comm->started; s++)
@@ -84,8 +106,8 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     halay_peer_id_t id = hly_peer_id(context, (int)h->from);
     if (id.lo != peer.lo || id.hi != peer.hi)
         return;
-    hly_way_settings(context, hly_way_of(context, (int)h->from, NULL), mine, sizeof(mine));
-    if (strcmp(hello.settings, mine))
+    const struct hly_way *way = hly_way_of(context, (int)h->from, NULL);
+    if (hly_way_settings(context, way, mine, sizeof(mine)) != hello.settings_hash)
         settings_differ(context, (int)h->from, mine, hello.settings);
 }
 

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 
 #include "api.h"
+#include "select.h"
 
 #define OPS_MAX     128
 #define SERIALS     65536
 #define SERIAL_BITS 16
 #define EPOCHS      16383 /* HALAY_OP_USER_LAST is of the last of them */
-#define SHORT_BYTES 65536 /* beyond, planners for few bytes come last */
 
 static_assert(HALAY_OP_USER == SERIALS && HALAY_OP_USER_LAST == EPOCHS * SERIALS + SERIALS - 1,
               "an epoch has its range of numbers");
@@ -140,45 +140,21 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
 /* ---------------------------------------------------------------- operations that do not commute
  */
 
-/* How well a planner that serves the call fits; lower is better. */
-static int misfit(const halay_comm_t *comm, const halay_planner_info_t *info, uint64_t bytes)
+int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+                  size_t reason_bytes)
 {
-    bool is_short = info->restrictions & HALAY_PLANNER_SHORT, shaped = comm->nnodes > 1;
-    bool asks = info->restrictions & HALAY_PLANNER_SHAPE;
-    return 2 * (is_short != (bytes <= SHORT_BYTES)) + (asks != shaped);
-}
-
-int hly_op_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner,
-                  char *reason, size_t reason_bytes)
-{
-    const struct hly_brief *b = &call->brief;
-    const char *name = halay_collective_name((halay_collective_t)b->collective), *why = NULL;
-    uint32_t forced = comm->context->settings.planner[b->collective];
-    uint64_t bytes = b->count * halay_type_bytes((halay_type_t)b->type);
-    halay_planner_call_t c = {.nranks = (uint32_t)comm->nranks,
-                              .count = b->count,
-                              .in_place = (b->flags & HLY_BRIEF_IN_PLACE) != 0,
-                              .vector = (b->flags & HLY_BRIEF_VECTOR) != 0,
-                              .scattered = comm->scattered};
-    int best = INT32_MAX;
-    if (b->collective != HALAY_REDUCE_SCATTER)
-        c.count /= c.nranks;
-    for (uint32_t p = 0; p < halay_planner_count(); p++) {
-        const halay_planner_info_t *info = halay_planner_get(p);
-        if (info->collective != b->collective || (forced != UINT32_MAX && forced != p) ||
-            !halay_planner_serves(p, &c, &why))
-            continue;
-        int fit = misfit(comm, info, bytes);
-        if (fit < best)
-            *planner = p;
-        best = fit < best ? fit : best;
-    }
-    if (best < INT32_MAX)
-        return HALAY_OK;
-    if (forced != UINT32_MAX)
+    const char *name = halay_collective_name((halay_collective_t)call->brief.collective), *why;
+    uint32_t forced = comm->context->settings.selection->forced[call->brief.collective];
+    struct hly_ask ask;
+    hly_select_ask(comm, call, &ask);
+    if (forced != UINT32_MAX && !hly_ask_serves(&ask, forced, true, &why)) {
         snprintf(reason, reason_bytes, "algorithm %s=%s was asked for, but %s", name,
-                 halay_planner_get(forced)->name, why ? why : "it does not serve this call");
-    else
-        snprintf(reason, reason_bytes, "no algorithm of %s keeps the ranks' order", name);
+                 halay_planner_get(forced)->name, why);
+        return HALAY_EUNSUPPORTED;
+    }
+    int rc = hly_select(comm, call, planner);
+    if (rc != HALAY_EPLAN)
+        return rc;
+    snprintf(reason, reason_bytes, "no algorithm of %s keeps the ranks' order", name);
     return HALAY_EUNSUPPORTED;
 }

@@ -31,7 +31,7 @@ int hly_comm_count_nodes(halay_comm_t *comm)
     if (rc)
         return rc;
     comm->nnodes = shape->nnodes;
-    comm->scattered = (shape->hash & HALAY_SHAPE_SCATTERED) != 0;
+    comm->scattered = shape->hash & HALAY_SHAPE_SCATTERED;
     halay_shape_free(shape);
     return HALAY_OK;
 }

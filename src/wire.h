@@ -78,7 +78,7 @@ struct hly_hello {
     uint32_t version;
     uint32_t rank;
     uint64_t settings_hash;
-    char settings[176]; /* what must be equal on all ranks, as text */
+    char settings[240]; /* what that is of, as text */
 };
 
 enum hly_cause {                     /* in the order in which they are believed */

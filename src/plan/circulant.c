@@ -103,6 +103,11 @@ static void gather_runs(struct hly_builder *b, const struct hly_circulant *c, ui
     }
 }
 
+void hly_circulant_gather(struct hly_builder *b, const struct hly_circulant *c, uint32_t own)
+{
+    gather_runs(b, c, own, 0);
+}
+
 void hly_circulant_allreduce(struct hly_builder *b)
 {
     struct hly_circulant c;

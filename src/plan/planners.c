@@ -35,6 +35,17 @@ struct row {
 #define NODES_SOURCE                                                                               \
     "two levels: Luo et al., HAN: hierarchical autotuned collectives, CLUSTER (2020)"
 
+#define SHORT       HALAY_PLANNER_SHORT
+#define RUNS        HALAY_PLANNER_RUNS
+#define DIRECT      "folklore: every input to every rank, each of which sums alone"
+#define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
+#define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
+#define MULT_SOURCE                                                                                \
+    "Ruefenacht, Bull, Booth: Generalisation of recursive doubling, Parallel Computing 69 (2017)"
+#define TREES_SOURCE "Sanders, Speck, Traeff: Two-tree algorithms, Parallel Computing 35 (2009)"
+#define VDG_SOURCE   "Barnett et al.: Interprocessor collective communication library, SHPCC (1994)"
+#define FOUR_SOURCE  "Hoefler et al.: Fast barrier synchronization for InfiniBand, IPDPS (2006)"
+
 static const struct row rows[] = {
     {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
     {{"recursive_doubling", HALAY_ALLREDUCE, 1, HALAY_PLANNER_SHORT, RD_SOURCE},
@@ -42,9 +53,9 @@ static const struct row rows[] = {
     {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_allreduce},
     {{"binomial", HALAY_BROADCAST, 1, 0, BINOM_SOURCE}, hly_binomial_broadcast},
     {{"ring", HALAY_ALLGATHER, 1, 0, RING_SOURCE}, hly_ring_allgather},
-    {{"circulant", HALAY_ALLGATHER, 1, 0, CIRC_SOURCE}, hly_circulant_allgather},
+    {{"circulant", HALAY_ALLGATHER, 1, RUNS, CIRC_SOURCE}, hly_circulant_allgather},
     {{"ring", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_reduce_scatter},
-    {{"circulant", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, CIRC_SOURCE},
+    {{"circulant", HALAY_REDUCE_SCATTER, 1, RUNS | COMMUTATIVE, CIRC_SOURCE},
      hly_circulant_reduce_scatter},
     {{"dissemination", HALAY_BARRIER, 1, 0, DISS_SOURCE}, hly_dissemination_barrier},
     {{"two_level", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE, LANES_SOURCE}, hly_two_level_allreduce},
@@ -70,6 +81,20 @@ static const struct row rows[] = {
     {{"chain", HALAY_REDUCE, 1, 0, CHAIN_SOURCE}, hly_chain_reduce},
     {{"chain", HALAY_SCAN, 1, 0, CHAIN_SOURCE}, hly_chain_scan},
     {{"chain", HALAY_EXSCAN, 1, 0, CHAIN_SOURCE}, hly_chain_exscan},
+    {{"one_shot", HALAY_ALLREDUCE, 1, SHORT, DIRECT}, hly_one_shot_allreduce},
+    {{"recursive_multiplying", HALAY_ALLREDUCE, 1, SHORT, MULT_SOURCE},
+     hly_recursive_multiplying_allreduce},
+    {{"halving_doubling", HALAY_ALLREDUCE, 1, 0, RD_SOURCE}, hly_halving_doubling_allreduce},
+    {{"double_tree", HALAY_ALLREDUCE, 1, 0, TREES_SOURCE}, hly_double_tree_allreduce},
+    {{"chain", HALAY_BROADCAST, 1, 0, PIPE_SOURCE}, hly_chain_broadcast},
+    {{"scatter_allgather", HALAY_BROADCAST, 1, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
+    {{"knomial", HALAY_BROADCAST, 1, SHORT, KNOM_SOURCE}, hly_knomial_broadcast},
+    {{"bruck", HALAY_ALLGATHER, 1, RUNS, BRUCK_SOURCE}, hly_bruck_allgather},
+    {{"recursive_doubling", HALAY_ALLGATHER, 1, RUNS | HALAY_PLANNER_POWER_OF_TWO, RD_SOURCE},
+     hly_recursive_doubling_allgather},
+    {{"pairwise", HALAY_REDUCE_SCATTER, 1, 0, RD_SOURCE}, hly_pairwise_reduce_scatter},
+    {{"dissemination_by_four", HALAY_BARRIER, 1, 0, FOUR_SOURCE},
+     hly_dissemination_by_four_barrier},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -285,3 +285,15 @@ int hly_prove_form(struct hly_prover *v)
     v->proof.steps = v->base[v->nranks];
     return result;
 }
+
+int hly_prove_form_of(struct hly_prover *v, uint32_t rank)
+{
+    uint64_t touched = 0, cells = 0;
+    int result = check_collective(v);
+
+    v->base[rank] = 0;
+    if (result == 0) {
+        result = check_params(v, rank);
+    }
+    return result == 0 ? check_plan(v, rank, &touched, &cells) : result;
+}

@@ -174,12 +174,13 @@ static int check_rank(struct hazard *z, uint32_t *room)
     return check_steps(z);
 }
 
-int hly_prove_hazard(struct hly_prover *v)
+/* Ranks [from, to). */
+static int check_ranks(struct hly_prover *v, uint32_t from, uint32_t to)
 {
     struct hazard z = {.v = v};
     uint64_t most = 0;
 
-    for (uint32_t rank = 0; rank < v->nranks; rank++) {
+    for (uint32_t rank = from; rank < to; rank++) {
         const halay_plan_t *plan = v->plans[rank];
         hly_memory_init(&z.memory, v, rank);
         uint64_t words =
@@ -191,10 +192,20 @@ int hly_prove_hazard(struct hly_prover *v)
         return HALAY_ENOMEM;
     }
     int result = 0;
-    for (z.rank = 0; result == 0 && z.rank < v->nranks; z.rank++) {
+    for (z.rank = from; result == 0 && z.rank < to; z.rank++) {
         hly_memory_init(&z.memory, v, z.rank);
         result = check_rank(&z, room);
     }
     free(room);
     return result;
+}
+
+int hly_prove_hazard(struct hly_prover *v)
+{
+    return check_ranks(v, 0, v->nranks);
+}
+
+int hly_prove_hazard_of(struct hly_prover *v, uint32_t rank)
+{
+    return check_ranks(v, rank, rank + 1);
 }

@@ -599,6 +599,9 @@ static void test_random_damage(void)
         struct plans all;
         halay_proof_t proof;
 
+        while (!planner_takes(planner, nranks, 0)) {
+            nranks = 1 + draw(6);
+        }
         make_plans(&all, planner, nranks, 0, draw(2));
         for (uint32_t n = 1 + draw(3); n > 0; n--) {
             damage(&all);

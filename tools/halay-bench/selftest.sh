@@ -46,6 +46,15 @@ for c in ${all/broadcast /}; do
     expect 0 "$HALAYRUN" -np 3 "$BENCH" $c "${quick[@]}" --in-place --barrier --iterations 2 --warmup 0
 done
 
+expect 0 "$HALAYRUN" -np 3 "$BENCH" calibrate -o machine.model
+[ "$(grep -c '^near_' machine.model)" = 4 ] || fail "not a model: $(cat machine.model)"
+grep -q '^# near: measured; far: compiled in$' machine.model || fail "does not say what was measured"
+expect 0 env HALAY_MODEL=machine.model HALAY_SELECTION=model "$HALAYRUN" -np 2 "$BENCH" allreduce "${quick[@]}"
+expect 1 "$HALAYRUN" -np 2 "$BENCH" calibrate -o nowhere/machine.model
+expect 2 "$BENCH" calibrate -o machine.model
+expect 2 "$BENCH" calibrate
+expect 2 "$BENCH" calibrate -o machine.model --max 4K
+expect 2 "$BENCH" allreduce -o machine.model
 expect 2 "$BENCH"
 expect 2 "$BENCH" alltoallw
 expect 2 "$BENCH" allreduce broadcast
