@@ -277,7 +277,7 @@ void hly_engine_run(halay_request_t *r)
     if (r->state != HLY_RUNNING ||
         (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
-    if (HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
+    if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->after = 0;
     hly_engine_result(r);
 }
