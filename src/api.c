@@ -31,6 +31,9 @@ void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_typ
 void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
 {
     char text[96];
+    c->op = op;
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return; /* hly_op_resolve() */
     if ((unsigned)op >= HALAY_OP_COUNT) {
         snprintf(text, sizeof(text), "there is no operation %d", (int)op);
         hly_wrong(c, text);
@@ -127,6 +130,12 @@ static uint64_t signature(const struct hly_call *call, uint64_t seed)
     return s ? s : 1;
 }
 
+/* A persistent request has its own start, and the two ranks of a message are not all. */
+static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
+{
+    return !comm->parent && !comm->persists && !(call->brief.flags & HLY_BRIEF_LIST);
+}
+
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request)
 {
@@ -136,14 +145,22 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     call->brief.collective = (uint8_t)collective;
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
-    call->signature = signature(call, call->signature);
     hly_lock(ctx);
+    hly_op_resolve(comm, call, c);
+    call->signature = signature(call, call->signature);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
-    int rc = hly_engine_post(comm, call, c->code, c->text, request);
-    if (!rc)
+    halay_comm_t *named = comm->parent ? comm->parent : comm;
+    int rc;
+    if (named->bundle)
+        rc = hly_group_add(named, call, c, is_groupable(comm, call), request);
+    else if (named->persists)
+        rc = hly_persistent_make(comm, call, c, request);
+    else
+        rc = hly_engine_post(comm, call, c->code, c->text, request);
+    if (!rc && *request)
         *request = hly_request_handle(*request);
     hly_unlock(ctx);
     return rc;
@@ -156,12 +173,31 @@ bool hly_usable(const halay_comm_t *comm, const void *request)
 
 /* ---------------------------------------------------------------- waiting */
 
+/* Reads the result of a complete one. */
+static int end(halay_request_t *request)
+{
+    int rc = request->result;
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_request_release(request);
+    return rc;
+}
+
+static int not_started(halay_context_t *context)
+{
+    hly_log(context, HLY_ERROR, "a persistent request was waited for that was not started");
+    hly_unlock(context);
+    return HALAY_ESTATE;
+}
+
 static int wait_locked(halay_request_t *request)
 {
     halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     hly_wait(request);
-    int rc = request->result;
-    hly_request_release(request);
+    int rc = end(request);
     hly_unlock(ctx);
     return rc;
 }
@@ -180,13 +216,13 @@ int halay_request_test(halay_request_t *handle)
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
     rc = HALAY_INPROGRESS;
-    if (request->state == HLY_COMPLETE) {
-        rc = request->result;
-        hly_request_release(request);
-    }
+    if (request->state == HLY_COMPLETE)
+        rc = end(request);
     hly_unlock(ctx);
     return rc;
 }
@@ -194,6 +230,8 @@ int halay_request_test(halay_request_t *handle)
 int hly_complete(int rc, halay_request_t *handle)
 {
     halay_request_t *request;
+    if (!rc && !handle)
+        return HALAY_OK; /* taken into a group */
     if (!rc)
         rc = hly_request_lock(handle, &request);
     if (rc)

@@ -77,6 +77,13 @@ static void comm_clear(halay_comm_t *comm)
         ctx->ncomms--;
     }
     hly_link_remove(&comm->pair_link);
+    if (comm->outer)
+        comm->outer->inner = NULL;
+    if (comm->inner) {
+        hly_comm_destroy(comm->inner);
+        ctx->ncomms--;
+    }
+    hly_group_forget(comm->bundle);
     hly_plan_drop_all(comm);
     ctx->gone_ids[ctx->ngone++ % 64] = comm->id;
     free(comm->group);
@@ -129,6 +136,7 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *gro
     }
     hly_link_init(&comm->pairs);
     hly_link_init(&comm->pair_link);
+    hly_link_init(&comm->bundles);
     hly_link_append(&context->comms, &comm->link);
     comm->hash_next = context->comm_table[id & 255];
     context->comm_table[id & 255] = comm;
@@ -158,7 +166,10 @@ int halay_comm_size(const halay_comm_t *comm, int *nranks)
 /* Calls that the program has not seen the end of, on it or between two of its ranks. */
 static bool in_use(const halay_comm_t *comm)
 {
-    bool busy = comm->oldest != comm->next_sequence;
+    bool busy = comm->oldest != comm->next_sequence || comm->npersistent || comm->bundle ||
+                !hly_link_empty(&comm->bundles) || (comm->inner && in_use(comm->inner));
+    for (const struct hly_plan *p = comm->plans; p && !busy; p = p->next)
+        busy = p->running > 0; /* complete, perhaps, but not waited for */
     for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
         busy = in_use(HLY_OF(l, halay_comm_t, pair_link));
     return busy;

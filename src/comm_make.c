@@ -13,8 +13,9 @@ static int parent_check(halay_comm_t *comm, void *out, const char *call)
         return HALAY_EINVAL;
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
-    if (comm->magic == HLY_COMM_FREED) {
-        hly_log(comm->context, HLY_ERROR, "%s: the communicator was freed on this rank", call);
+    if (comm->magic == HLY_COMM_FREED || comm->bundle) {
+        hly_log(comm->context, HLY_ERROR, "%s: the communicator %s", call,
+                comm->bundle ? "has a group that was not ended" : "was freed on this rank");
         return HALAY_ESTATE;
     }
     return HALAY_OK;

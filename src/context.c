@@ -200,6 +200,7 @@ static void free_lists(halay_context_t *ctx)
         hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));
     while (!hly_link_empty(&ctx->freed_comms))
         hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
+    hly_ops_free(ctx);
     hly_request_free_memory(ctx);
     while (ctx->certificates) {
         struct hly_certificate *next = ctx->certificates->next;

@@ -137,6 +137,17 @@ struct hly_landing {
 
 /* ---------------------------------------------------------------- calls */
 
+/* Of the user; context->user_ops. */
+struct hly_op {
+    struct hly_op *next;
+    halay_op_t number;
+    halay_op_fn *fn;
+    void *arg;
+    size_t group;
+    bool commutative;
+    uint32_t users; /* requests */
+};
+
 struct hly_vector { /* counts NULL: the blocks of the other buffer are as large */
     const size_t *counts, *displs;
 };
@@ -153,6 +164,8 @@ struct hly_call {
     struct hly_vector vector[2]; /* v forms, while the call is being made: of IN, of OUT */
     bool local_in_place;         /* at the root of reduce, gather, scatter: nobody else's affair */
     bool aside;                  /* the result may not be written before the input was read */
+    struct hly_op *user;         /* NULL: the operation is one of halay.h's */
+    double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
 struct hly_step_run;
@@ -186,14 +199,28 @@ struct hly_step_run {
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
 
-enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
+enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
+/* In this order. */
+enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 };
+enum hly_request_state {
+    HLY_IDLE = 0,
+    HLY_QUEUED,
+    HLY_RUNNING,
+    HLY_SCALING,
+    HLY_FAILING,
+    HLY_COMPLETE
+};
 
 struct halay_request {
     uint32_t magic;           /* constant, as long as there is the memory */
     halay_context_t *context; /* so too */
     uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    bool given; /* the program has a handle */
+    bool given;                /* the program has a handle */
+    bool persistent;           /* lives until halay_request_free() */
+    bool refused;              /* `early` was there from the beginning */
+    struct hly_bundle *bundle; /* it is a part of this group */
+    struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
@@ -206,10 +233,12 @@ struct halay_request {
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
+    halay_work_t *works;    /* persistent: of each step, once it was done in one piece; or NULL */
     struct hly_span *spans; /* of each operand of the plan, for this count and type: */
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
+    size_t laid_group;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
     size_t *tables; /* v forms, else NULL: memory of */
@@ -219,6 +248,8 @@ struct halay_request {
     uint64_t started_ns, deadline_ns;
     struct hly_explained *explained; /* HALAY_EXPLAIN: where its time is noted; else NULL */
     struct hly_verdict_wire *early;  /* it cannot be started, only failed; NULL: it can */
+    uint8_t before;                  /* HLY_BEFORE_*: scaling, before any step */
+    uint8_t after;                   /* HLY_AFTER_*: what is left to be done to the result */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
     uint32_t *ready; /* queue of startable steps; each enters once */
@@ -282,6 +313,8 @@ struct halay_comm {
     uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
     bool scattered;    /* some node's ranks are not consecutive. Constant */
     uint32_t children; /* made of it so far */
+    bool persists;     /* the next call makes a persistent request: persistent.c */
+    uint32_t npersistent; /* such requests */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -303,6 +336,10 @@ struct halay_comm {
     int pair[2];               /* then: the parent's rank that sends, and the one that receives */
     struct hly_link pairs;     /* the hidden ones made of this */
     struct hly_link pair_link; /* parent->pairs */
+    halay_comm_t *inner;       /* hidden: where members of groups run (group_call.c), or NULL */
+    halay_comm_t *outer;       /* of a hidden one: whose members run here */
+    struct hly_bundle *bundle; /* the group that is being collected, or NULL */
+    struct hly_link bundles;   /* groups whose members wait for the ranks to agree */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -372,6 +409,8 @@ struct halay_context {
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
     struct hly_certificate *certificates;
+    struct hly_op *user_ops;
+    uint32_t nuser_ops, user_ops_made;
     uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
     uint32_t polls;
     halay_counters_t counters;
@@ -495,16 +534,35 @@ void hly_match_forget(halay_context_t *context, struct hly_link *stash);
 
 /* ---------------------------------------------------------------- engine.c */
 
-/* Takes the call: the request is running, queued or failing after it. */
+/* A request for the call, IDLE, with all bound that can be; an argument error is kept in it. */
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request);
+/* Its next call on the communicator: it is running, queued or failing after it. */
+void hly_engine_go(halay_request_t *request);
+/* Both. */
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
 void hly_engine_run(halay_request_t *request);
+/* The device has scaled the input; has done the last thing it was given to do to the result. */
+void hly_engine_prescaled(halay_request_t *request);
+void hly_engine_result(halay_request_t *request);
 void hly_engine_finish(halay_request_t *request, int result);
 /* Hands a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* Without a call, for a group. */
+halay_request_t *hly_request_bare(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- group_call.c */
+
+/* The head of a group, or a member, is complete. */
+void hly_group_part_done(halay_request_t *request);
+/* The program has waited for it; the context goes. */
+void hly_group_release(halay_request_t *request);
+void hly_group_forget(struct hly_bundle *bundle);
 
 /* ---------------------------------------------------------------- request.c */
 
@@ -555,6 +613,13 @@ uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer
 void hly_plan_drop_all(halay_comm_t *comm);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- op.c */
+
+/* As hly_select, for an operation that does not commute; reason: why nobody serves it. */
+int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+                  size_t reason_bytes);
+void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */
 

@@ -3,8 +3,10 @@
  * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
  * no algorithm, and every plan goes the same way.
  *
- * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an
- * average is divided at the end; COMPLETE. A failure takes it from any of these to FAILING
+ * Life of a request: IDLE until it is begun (a persistent one is IDLE again when it was waited
+ * for); QUEUED until the communicator's window has room; RUNNING (where the input is
+ * scaled, that comes before the first step); SCALING where the result is divided or multiplied;
+ * COMPLETE. A failure takes it from any of these to FAILING
  * (fault.c), where no step is started and what is under way is drained; then to COMPLETE. Each step
  * is started once and done once, and hly_engine_finish() is reached once.
  */
@@ -82,7 +84,13 @@ static int start_work(halay_request_t *r, uint32_t step)
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_step_run *run = &r->run[step];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
-    size_t total = hly_operand_bytes(r, &o[0]), to;
+    const struct hly_op *user = r->call.user;
+    halay_work_t *kept = r->works ? &r->works[step] : NULL;
+    if (kept && kept->nsrc) {
+        run->arrived = 1;
+        return device_launch(r, step, kept);
+    }
+    size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
     for (uint32_t i = 0; i < s->noperands; i++)
         hly_operand_segments(r, &o[i], seg[i]);
     if (!run->pieces)
@@ -96,12 +104,17 @@ static int start_work(halay_request_t *r, uint32_t step)
         if (piece < run->pieces)
             continue;
         halay_work_t work = {.dst = address_of(seg[0], from),
-                             .count = (to - from) / r->element_bytes,
+                             .count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
-                             .op = (halay_op_t)r->call.brief.op,
-                             .nsrc = s->noperands - 1u};
+                             .op = user ? user->number : (halay_op_t)r->call.brief.op,
+                             .nsrc = s->noperands - 1u,
+                             .fn = user ? user->fn : NULL,
+                             .fn_arg = user ? user->arg : NULL,
+                             .group = group};
         for (uint32_t i = 1; i < s->noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
+        if (kept && to - from == total)
+            *kept = work;
         if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
             hly_swap_sources(&work);
         work.count -= HLY_SEEDED(SHORT_WORK, r, step);
@@ -158,35 +171,102 @@ static bool start_step(halay_request_t *r, uint32_t step)
     return true;
 }
 
-/* What is left when the plan is done: an average is divided, a result that had to wait moves. */
-static bool needs_scaling(const halay_request_t *r)
+/* Elements of the result, or of the input that is scaled: where there is one, all of it. */
+static size_t count_of(const halay_request_t *r)
 {
-    return r->result_bytes &&
-           (r->home != r->out || (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1));
+    return r->result_bytes / halay_type_bytes((halay_type_t)r->call.brief.type);
 }
 
-static void scale(halay_request_t *r)
+static bool divides(const halay_request_t *r)
 {
-    halay_work_t work = {.dst = r->home,
-                         .src = {r->out},
-                         .count = r->result_bytes / r->element_bytes,
+    return r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1;
+}
+
+/* What is left when the plan is done: a result that had to wait moves, too. */
+static uint8_t left_to_do(const halay_request_t *r)
+{
+    bool multiplied = r->call.brief.flags & HLY_BRIEF_SCALED && r->call.postscale != 1;
+    uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
+    if (!r->result_bytes)
+        return 0;
+    if (divides(r))
+        after |= HLY_AFTER_DIVIDE;
+    return after || r->home == r->out ? after : HLY_AFTER_MOVE;
+}
+
+void hly_engine_result(halay_request_t *r)
+{
+    while (r->after) {
+        uint8_t pass = r->after & (uint8_t)-r->after;
+        bool again = pass == HLY_AFTER_MULTIPLY && divides(r); /* the result is there already */
+        halay_work_t work = {.dst = r->home,
+                             .src = {again ? r->home : r->out},
+                             .count = count_of(r),
+                             .type = (halay_type_t)r->call.brief.type,
+                             .op = (halay_op_t)r->call.brief.op,
+                             .nsrc = 1,
+                             .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
+                             .factor = r->call.postscale,
+                             .scales = pass == HLY_AFTER_MULTIPLY};
+        r->state = HLY_SCALING;
+        int rc = device_launch(r, HALAY_STEP_NONE, &work);
+        if (rc == HALAY_EAGAIN) {
+            r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
+            return;
+        }
+        if (rc < 0) {
+            fail_here(r, rc, "the device could not scale or copy the result");
+            return;
+        }
+        r->after &= (uint8_t)~pass;
+        if (rc == HALAY_INPROGRESS)
+            return;
+    }
+    hly_engine_finish(r, HALAY_OK);
+}
+
+/* The steps that wait for no other. */
+static void release_first(halay_request_t *r)
+{
+    memcpy(r->ready, r->plan->ready, r->plan->nready * sizeof(*r->ready));
+    r->ready_tail = r->plan->nready;
+}
+
+/* Returns false while steps have to wait for the input. */
+static bool prescale(halay_request_t *r)
+{
+    if (r->before == HLY_BEFORE_FLYING)
+        return false;
+    halay_work_t work = {.dst = r->out,
+                         .src = {r->call.in == HALAY_IN_PLACE ? r->out : r->call.in},
+                         .count = count_of(r),
                          .type = (halay_type_t)r->call.brief.type,
-                         .op = (halay_op_t)r->call.brief.op,
-                         .nsrc = 1};
-    if (work.op == HALAY_AVERAGE)
-        work.divisor = (uint32_t)r->comm->nranks;
-    r->state = HLY_SCALING;
-    int rc = device_launch(r, HALAY_STEP_NONE, &work);
-    if (rc == HALAY_OK)
-        hly_engine_finish(r, HALAY_OK);
-    else if (rc == HALAY_EAGAIN)
-        r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
-    else if (rc < 0)
-        fail_here(r, rc, "the device could not divide or copy");
+                         .nsrc = 1,
+                         .factor = r->call.prescale,
+                         .scales = 1};
+    int rc = work.count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+    if (rc == HALAY_INPROGRESS)
+        r->before = HLY_BEFORE_FLYING;
+    else if (rc < 0 && rc != HALAY_EAGAIN)
+        fail_here(r, rc, "the device could not scale the input");
+    if (rc != HALAY_OK)
+        return false;
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    return true;
+}
+
+void hly_engine_prescaled(halay_request_t *r)
+{
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    hly_engine_run(r);
 }
 
 void hly_engine_run(halay_request_t *r)
 {
+    if (r->state == HLY_RUNNING && r->before && !prescale(r))
+        return;
     while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
         uint32_t step = r->ready[r->ready_head++ % r->plan->plan->nsteps];
         if (!start_step(r, step)) {
@@ -197,10 +277,9 @@ void hly_engine_run(halay_request_t *r)
     if (r->state != HLY_RUNNING ||
         (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
-    if (needs_scaling(r) && !HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
-        scale(r);
-    else
-        hly_engine_finish(r, HALAY_OK);
+    if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
+        r->after = 0;
+    hly_engine_result(r);
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -226,9 +305,11 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
-    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->state = HLY_IDLE;
     r->landings = 0;
-    r->ran = r->foreseen = false;
+    r->persistent = r->refused = false;
+    r->bundle = r->group = NULL;
+    r->call.user = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -237,12 +318,25 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     return r;
 }
 
+halay_request_t *hly_request_bare(halay_comm_t *comm)
+{
+    return request_new(comm, NULL);
+}
+
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
+    if (r->group)
+        hly_group_release(r);
     hly_request_retire(r);
     hly_link_remove(&r->posted);
     hly_layout_forget(r);
+    free(r->early);
+    r->early = NULL;
+    free(r->works);
+    r->works = NULL;
+    if (r->call.user)
+        r->call.user->users--;
     if (!r->plan) {
         hly_request_destroy(r);
         return;
@@ -263,6 +357,7 @@ void hly_request_drop(halay_request_t *r)
     }
     if (r->plan)
         r->plan->running--;
+    hly_group_forget(r->group);
     hly_request_destroy(r);
 }
 
@@ -275,9 +370,12 @@ static void start(halay_request_t *r)
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
     if (r->early) {
-        hly_fault_raise(comm, r->sequence, r->early);
-        free(r->early);
-        r->early = NULL;
+        struct hly_verdict_wire *early = r->early;
+        if (!r->refused || !r->persistent)
+            r->early = NULL;
+        hly_fault_raise(comm, r->sequence, early);
+        if (!r->early)
+            free(early);
         return;
     }
     if (slot->fault) {
@@ -288,8 +386,11 @@ static void start(halay_request_t *r)
     r->ran = true;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
-    memcpy(r->ready, p->ready, p->nready * sizeof(*r->ready));
-    r->ready_tail = p->nready;
+    bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
+    r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    r->after = left_to_do(r);
+    if (!r->before)
+        release_first(r);
     hly_seed_dependencies(r);
     hly_match_posted(r);
     hly_engine_run(r);
@@ -334,6 +435,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     }
     r->context->woken = true; /* whoever looked before this must not go to sleep now */
     hly_wake(r->context);
+    if (r->bundle)
+        hly_group_part_done(r);
     start_queued(comm);
 }
 
@@ -342,17 +445,18 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
+    bool ordered = call->brief.flags & HLY_BRIEF_ORDERED;
     *plan = comm->last_plan;
     if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
-        (*plan)->in_place == hly_call_in_place(call)) /* which may be this rank's own affair */
+        (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
         return HALAY_OK;
     *plan = NULL;
-    int rc = hly_select(comm, call, &planner);
-    if (rc) {
+    int rc = ordered ? hly_op_select(comm, call, &planner, reason, reason_bytes)
+                     : hly_select(comm, call, &planner);
+    if (rc && !ordered)
         snprintf(reason, reason_bytes, "no algorithm serves this call");
-        return rc;
-    }
-    rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    if (!rc)
+        rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
     comm->last_brief = call->brief;
     return rc;
@@ -381,10 +485,10 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
     start_queued(comm);
 }
 
-int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    char reason[128] = "";
+    char reason[192] = "";
     struct hly_plan *plan = NULL;
     enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
@@ -404,28 +508,57 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (plan)
         plan->running++;
     r->call = *call;
-    r->sequence = comm->next_sequence++;
-    r->state = HLY_QUEUED;
-    r->started_ns = hly_about_now_ns();
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
+    if (call->user)
+        call->user->users++;
     if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
-    r->explained = NULL;
-    if (comm->context->settings.explain && !rc)
-        hly_explain_call(r);
+    r->refused = rc != HALAY_OK;
+    r->early = rc ? calloc(1, sizeof(*r->early)) : NULL;
+    if (rc && !r->early) {
+        r->state = HLY_COMPLETE;
+        hly_request_release(r);
+        return HALAY_ENOMEM;
+    }
+    if (rc)
+        fail_early(r, rc, reason, cause);
+    *request = r;
+    return HALAY_OK;
+}
+
+void hly_engine_go(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    assert(r->state == HLY_IDLE);
+    r->sequence = comm->next_sequence++;
+    r->state = HLY_QUEUED;
+    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->ran = r->foreseen = false;
+    r->started_ns = hly_about_now_ns();
+    r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
-        hly_brief_text(&call->brief, text, sizeof(text));
+        hly_brief_text(&r->call.brief, text, sizeof(text));
         hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
                 (unsigned long long)comm->id, r->sequence, text);
     }
-    if (rc || comm->broken) {
+    r->explained = NULL;
+    if (comm->context->settings.explain && !r->refused)
+        hly_explain_call(r);
+    if (!r->refused && (comm->broken || comm->context->lost)) {
         r->early = calloc(1, sizeof(*r->early));
         if (r->early)
-            fail_early(r, rc, rc ? reason : NULL, cause);
+            fail_early(r, HALAY_ETRANSPORT, comm->broken ? NULL : "its transport has failed",
+                       HLY_CAUSE_LOCAL);
     }
     enqueue(comm, r);
-    *request = r;
-    return HALAY_OK;
+}
+
+int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request)
+{
+    int rc = hly_engine_make(comm, call, argument_error, argument_text, request);
+    if (!rc)
+        hly_engine_go(*request);
+    return rc;
 }

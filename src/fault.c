@@ -60,16 +60,28 @@ bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdi
     return memcmp(a, b, sizeof(*a)) < 0;
 }
 
+static void op_text(const struct hly_brief *c, char *text, size_t bytes)
+{
+    if (c->op < HLY_BRIEF_USER)
+        snprintf(text, bytes, ", %s%s", halay_op_name((halay_op_t)c->op),
+                 c->flags & HLY_BRIEF_SCALED ? ", scaled" : "");
+    else
+        snprintf(text, bytes, ", user's operation %u%s", c->op % HLY_BRIEF_USER,
+                 c->flags & HLY_BRIEF_ORDERED ? " in order" : "");
+}
+
 void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
 {
     halay_collective_t collective = (halay_collective_t)c->collective;
     bool known = c->collective < HALAY_COLLECTIVE_COUNT;
     const char *type = halay_type_name((halay_type_t)c->type);
     unsigned long long count = (unsigned long long)c->count;
-    char what[64], op[32] = "", root[32] = "";
+    char what[64], op[40] = "", root[32] = "";
     if (collective == HALAY_BARRIER) {
-        snprintf(text, bytes, c->flags & HLY_BRIEF_LIST ? "comm_from_ranks of %llu" : "barrier",
-                 count);
+        const char *form = c->flags & HLY_BRIEF_LIST    ? "comm_from_ranks of %llu"
+                           : c->flags & HLY_BRIEF_GROUP ? "group of %llu calls"
+                                                        : "barrier";
+        snprintf(text, bytes, form, count);
         return;
     }
     if (!(c->flags & HLY_BRIEF_VECTOR))
@@ -79,7 +91,7 @@ void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
     else
         snprintf(what, sizeof(what), "v of %s, %llu in all", type, count);
     if (known && halay_collective_reduces(collective))
-        snprintf(op, sizeof(op), ", %s", halay_op_name((halay_op_t)c->op));
+        op_text(c, op, sizeof(op));
     if (known && halay_collective_rooted(collective))
         snprintf(root, sizeof(root), " %s root %d",
                  collective == HALAY_GATHER || collective == HALAY_REDUCE ? "to" : "from",
@@ -135,7 +147,9 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                  v->other_host, two,
                  strcmp(one, two)                         ? ""
                  : f->verdict.call.flags & HLY_BRIEF_LIST ? " with another list"
-                                                          : " with other counts");
+                 : f->verdict.call.flags & HLY_BRIEF_GROUP
+                     ? ", and those differ"
+                     : " with other counts, factors or operations");
 }
 
 void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)

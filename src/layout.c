@@ -132,15 +132,22 @@ static size_t largest_block(const halay_request_t *r)
     return most;
 }
 
+/* Elements that are never parted. */
+static size_t group_of(const struct hly_call *call)
+{
+    return call->user ? call->user->group : 1;
+}
+
 static void lay_out(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
     const struct hly_call *c = &r->call;
     bool cut = is_cut(plan);
     size_t element = halay_type_bytes((halay_type_t)c->brief.type);
-    r->element_bytes = element ? element : 1; /* a barrier */
-    r->unit_bytes = (cut ? c->brief.count / plan->blocks : c->brief.count) * r->element_bytes;
-    r->long_blocks = cut ? (uint32_t)(c->brief.count % plan->blocks) : 0;
+    size_t group = group_of(c), count = c->brief.count / group;
+    r->element_bytes = element ? group * element : 1; /* a barrier */
+    r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
+    r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
     r->slot_bytes = largest_block(r);
     if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
@@ -149,6 +156,7 @@ static void lay_out(halay_request_t *r)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->laid_count = c->brief.count;
     r->laid_type = c->brief.type;
+    r->laid_group = group;
     r->laid_out = !r->tables;
 }
 
@@ -160,7 +168,7 @@ static size_t result_bytes(const halay_request_t *r)
         return 0;
     if (p->collective == HALAY_REDUCE_SCATTER)
         return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
-    return r->call.brief.count * r->element_bytes;
+    return r->call.brief.count * halay_type_bytes((halay_type_t)r->call.brief.type);
 }
 
 static void place(halay_request_t *r)
@@ -182,7 +190,8 @@ int hly_layout_bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
     if (!r->laid_out || r->tables ||
-        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type) &&
+        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type ||
+          r->laid_group != group_of(c)) &&
          !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
         lay_out(r);
     place(r);

@@ -191,7 +191,9 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     if (r->state == HLY_FAILING) {
         hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
     } else if (r->state == HLY_SCALING) {
-        hly_engine_finish(r, HALAY_OK);
+        hly_engine_result(r);
+    } else if (device && step == HALAY_STEP_NONE) {
+        hly_engine_prescaled(r);
     } else if (status == HALAY_OK && r->state == HLY_RUNNING && !hly_was_early(r, step)) {
         hly_engine_step_done(r, step);
         hly_engine_run(r);

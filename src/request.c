@@ -43,6 +43,7 @@ void hly_request_destroy(halay_request_t *r)
     free(r->spans);
     free(r->scratch);
     free(r->early);
+    free(r->works);
     hly_layout_forget(r);
     hly_link_append(&r->context->requests_idle, &r->link); /* the longest idle one is used first */
 }
@@ -52,6 +53,7 @@ void hly_request_free_memory(halay_context_t *ctx)
     while (!hly_link_empty(&ctx->requests_idle)) {
         halay_request_t *r = HLY_OF(ctx->requests_idle.next, halay_request_t, link);
         hly_link_remove(&r->link);
+        *(volatile uint32_t *)&r->magic = 0; /* whatever comes to lie here is no request */
         free(r);
     }
 }

@@ -260,7 +260,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .nnodes = comm->nnodes,
         .in_place = call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside && !rooted,
         .vector = call->brief.flags & HLY_BRIEF_VECTOR,
-        .commutative = true, /* every operation that there is */
+        .commutative = !(call->brief.flags & HLY_BRIEF_ORDERED),
         .scattered = comm->scattered,
         .count = call->brief.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->brief.type),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shape.c - which ranks of a communicator share a node, as the bootstrap says: the same on all
- * ranks. A communicator keeps only how many nodes there are.
+ * ranks. A communicator keeps only how many nodes there are, and whether ranks are consecutive.
  */
 #include <stdlib.h>
 

@@ -38,9 +38,15 @@ struct hly_brief {
 enum {
     HLY_BRIEF_IN_PLACE = 1,
     HLY_BRIEF_VECTOR = 2,
-    HLY_BRIEF_PAIR = 4, /* send and receive: a broadcast of two ranks */
-    HLY_BRIEF_LIST = 8  /* comm_from_ranks: a barrier */
+    HLY_BRIEF_PAIR = 4,       /* send and receive: a broadcast of two ranks */
+    HLY_BRIEF_LIST = 8,       /* comm_from_ranks: a barrier */
+    HLY_BRIEF_ORDERED = 0x20, /* the operation does not commute */
+    HLY_BRIEF_SCALED = 0x40,
+    HLY_BRIEF_GROUP = 0x80 /* the head of several calls: a barrier */
 };
+
+/* In brief.op: a user-defined operation, and the low bits of its number. */
+#define HLY_BRIEF_USER 0x80u
 
 struct hly_header {
     uint64_t comm;      /* communicator's id; 0: the process itself */

@@ -8,7 +8,8 @@
 
 #include "prove.h"
 
-/* Blocks of a broadcast are the planner's choice; any use of more is far off. */
+/* Blocks of a broadcast are the planner's choice: one a rank, or as many pieces; any use of more is
+ * far off. */
 #define BROADCAST_BLOCKS_MAX (1u << 16)
 
 static int check_params(struct hly_prover *v, uint32_t rank)
@@ -44,7 +45,7 @@ static int check_collective(struct hly_prover *v)
         break;
     case HALAY_BROADCAST:
         least = 1;
-        most = BROADCAST_BLOCKS_MAX;
+        most = v->nranks > BROADCAST_BLOCKS_MAX ? v->nranks : BROADCAST_BLOCKS_MAX;
         break;
     case HALAY_ALLGATHER:
     case HALAY_REDUCE_SCATTER:

@@ -22,7 +22,7 @@ static int allreduce_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     const void *in = tensor->in == tensor->out ? HALAY_IN_PLACE : tensor->in;
     if (tensor->prescale != 1) {
-        hly_tensor_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
+        halay_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
         in = HALAY_IN_PLACE;
     }
     return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
@@ -119,7 +119,7 @@ static int flight_test(halay_trainer_t *trainer, struct hly_tensor *tensor)
         return 1;
     }
     if (tensor->postscale != 1)
-        hly_tensor_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
+        halay_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
     hly_tensor_done(trainer, tensor, 0, NULL);
     return 1;
 }

@@ -188,7 +188,4 @@ void hly_flights_step(halay_trainer_t *trainer);
 /* The text of the last failed call on a communicator, or the code's own. */
 void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t bytes);
 
-/* scale.c: out[i] = factor * in[i]; in == out allowed. Floating and complex types only. */
-void hly_tensor_scale(void *out, const void *in, size_t count, halay_type_t type, double factor);
-
 #endif

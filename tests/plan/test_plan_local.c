@@ -101,7 +101,7 @@ static uint64_t work(const halay_plan_t *plan)
             last = plan->steps[i].peer;
             peers++;
         }
-    return (uint64_t)plan->nsteps * (peers < 64 ? peers : 64);
+    return (uint64_t)plan->nsteps * peers;
 }
 
 static void many_ranks(uint32_t planner, uint32_t numbers, uint32_t most)

@@ -81,9 +81,8 @@ static void bits(struct rank *r)
             size_t bytes = COUNT * halay_type_bytes(type);
             if (!halay_op_takes((halay_op_t)o, type))
                 continue;
-            size_t element = type == HALAY_COMPLEX64    ? 4
-                             : type == HALAY_COMPLEX128 ? 8
-                                                        : halay_type_bytes(type);
+            bool halves = type >= HALAY_COMPLEX64; /* and the pairs */
+            size_t element = halay_type_bytes(type) / (halves ? 2 : 1);
             fill(r, mine, bytes, element);
             int rc = halay_allreduce(mine, out, COUNT, type, (halay_op_t)o, r->world);
             CHECK(rc == 0, "%s", halay_strerror(rc));
