@@ -69,6 +69,24 @@ HALAY_API int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t tick
 /* Takes 0. A ticket that is not done is waited for first. */
 HALAY_API void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
+/*
+ * What a trainer has done so far; counters only grow. Ranks negotiate in rounds what they have not
+ * agreed on; what they have agreed on is replayed as a programme, without a round.
+ */
+typedef struct halay_trainer_counters {
+    size_t size;                            /* of this struct, set by the caller */
+    uint64_t control_rounds, control_bytes; /* rounds, and what this rank has said in them */
+    uint64_t calls;                         /* collectives that carried tensors */
+    uint64_t votes;         /* small ones ahead of those whose tensors can carry no mark */
+    uint64_t fused_calls;   /* of the calls: out of a fusion buffer */
+    uint64_t fused_tensors; /* in them */
+    uint64_t copied_bytes;  /* into and out of fusion buffers */
+    uint64_t programmes;    /* made */
+    uint64_t cycles;        /* of them, replayed from end to end */
+    uint64_t voids;         /* replays that a rank could not follow */
+} halay_trainer_counters_t;
+HALAY_API int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
+
 /* One line an operation: name, monotonic times in ns of submit, start and end. Oldest
  * 65,536 kept. */
 typedef struct halay_trace {

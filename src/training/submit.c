@@ -3,6 +3,7 @@
  * submit.c - takes tensors in. What no call could accept is refused here and submitted nowhere.
  */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -100,13 +101,22 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
         rc = HALAY_EINVAL;
     else if (!(tensor = hly_tensor_take(trainer)))
         rc = HALAY_ENOMEM;
+    if (tensor && submission->kind == HLY_KIND_ALLGATHER &&
+        !(tensor->rows = calloc((size_t)trainer->nranks, sizeof(*tensor->rows)))) {
+        hly_tensor_give(trainer, tensor);
+        tensor = NULL;
+        rc = HALAY_ENOMEM;
+    }
     if (tensor) {
         fill(tensor, name, submission);
+        trainer->looks += (uint64_t)trainer->looked;
+        trainer->looked = 0;
+        tensor->says.wait = trainer->looks;
         hly_tensor_map_add(&trainer->names, &tensor->node);
         hly_tensor_list_push(&trainer->submitted, tensor);
         *ticket = hly_tensor_ticket(tensor);
     }
-    asleep = trainer->asleep;
+    asleep = trainer->asleep && (!trainer->quiet || !trainer->quiet--);
     pthread_mutex_unlock(&trainer->mutex);
     if (tensor && asleep)
         halay_context_wake(trainer->context);
