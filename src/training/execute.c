@@ -274,6 +274,7 @@ void hly_group_start(halay_trainer_t *trainer, struct hly_group *group, uint64_t
     if (trainer->nflights > before) {
         trainer->flights[before].group = group;
         trainer->flights[before].sequence = sequence;
+        trainer->flights[before].start_ns = hly_trainer_now_ns();
     }
 }
 
@@ -387,6 +388,7 @@ static int flight_test(halay_trainer_t *trainer, struct hly_flight *flight)
 void hly_flights_step(halay_trainer_t *trainer)
 {
     int over;
+    trainer->replay.check_ns = trainer->replay.quiet = 0;
     do {
         while (next_start(trainer))
             ;

@@ -128,6 +128,7 @@ static void record_complete(halay_trainer_t *trainer, struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
     struct hly_programme *programme = NULL;
+    assert(!trainer->replay.programme);
     if (record->other_rank < 0)
         programme = hly_programme_seen(trainer, &record->first, record->run);
     if (programme) {
@@ -188,14 +189,24 @@ static void withdrawn(halay_trainer_t *trainer, int rank, uint64_t name)
 
 /* ------------------------------------------------------------------ rounds */
 
-/* Where a programme begins in mid-round, the rest of the round says what waits in the pools. */
+static int begun(const halay_trainer_t *trainer)
+{
+    return trainer->replay.programme != NULL;
+}
+
+/*
+ * Where a programme begins in mid-round, the rest of the round says what waits in the pools. A rank
+ * that still replays has announced nothing, so nothing becomes complete; it keeps the records.
+ */
 static void round_read(halay_trainer_t *trainer)
 {
-    int rc = 0;
+    int rc = 0, replayed = begun(trainer);
     for (int r = 0; r < trainer->nranks && !rc; r++) {
         const struct hly_block *block = &trainer->blocks[r];
         assert(block->count <= HLY_ROUND_ENTRIES);
-        for (uint64_t i = 0; i < block->count && !rc && !trainer->replay.programme; i++)
+        if (replayed)
+            hly_replay_called(trainer, block->issued);
+        for (uint64_t i = 0; i < block->count && !rc && begun(trainer) == replayed; i++)
             if (hly_announcement_kind(&block->entries[i]) != HLY_KIND_WITHDRAW)
                 rc = announced(trainer, r, &block->entries[i]);
     }
@@ -206,7 +217,7 @@ static void round_read(halay_trainer_t *trainer)
     }
     for (int r = 0; r < trainer->nranks; r++) {
         const struct hly_block *block = &trainer->blocks[r];
-        for (uint64_t i = 0; i < block->count && !trainer->replay.programme; i++)
+        for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++)
             if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_WITHDRAW)
                 withdrawn(trainer, r, block->entries[i].name);
     }
@@ -225,6 +236,10 @@ static void block_write(halay_trainer_t *trainer)
     struct hly_tensor *tensor;
     uint64_t now = hly_trainer_now_ns();
     memset(block, 0, sizeof(*block));
+    if (trainer->replay.programme) {
+        block->issued = trainer->replay.issued;
+        return;
+    }
     for (tensor = trainer->waiting.head;
          expired(trainer, tensor, now) && block->count < HLY_ROUND_ENTRIES; tensor = tensor->next) {
         block->entries[block->count].name = tensor->node.hash;
@@ -241,6 +256,9 @@ static void block_write(halay_trainer_t *trainer)
 static int round_needed(halay_trainer_t *trainer)
 {
     int called = 0;
+    if (trainer->replay.programme)
+        return hly_replay_alarm(trainer) ||
+               (!halay_comm_called(trainer->control, &called) && called == 1);
     if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
@@ -290,8 +308,7 @@ static void round_start(halay_trainer_t *trainer)
 void hly_round_step(halay_trainer_t *trainer)
 {
     do {
-        if (!trainer->round && !trainer->broken && !trainer->leaving &&
-            !trainer->replay.programme && round_needed(trainer))
+        if (!trainer->round && !trainer->broken && !trainer->leaving && round_needed(trainer))
             round_start(trainer);
     } while (trainer->round && round_test(trainer));
 

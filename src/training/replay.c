@@ -15,7 +15,7 @@
 #define NEVER      UINT64_MAX
 #define GRACE_NS   UINT64_C(200000)   /* others may still be submitting while one waits */
 #define FOREIGN_NS UINT64_C(50000000) /* what has no place in the programme waits no longer */
-#define CALLED_OF  16                 /* parts of the deadline: others wait for this rank */
+#define ALARM_OF   16                 /* parts of the deadline: a group is out */
 #define OWN_OF     4                  /* this rank's own tensor waits, and nobody wants it */
 
 /* A name is out once at a time: more than a cycle ahead nothing can be supplied. */
@@ -120,17 +120,12 @@ static int must_void(halay_trainer_t *trainer)
     struct hly_replay *replay = &trainer->replay;
     uint64_t now_ns = hly_trainer_now_ns();
     int called = 0;
-    if (halay_comm_called(trainer->data, &called) || called != 1)
-        replay->called_ns = 0;
-    else if (!replay->called_ns)
-        replay->called_ns = now_ns;
-    if (called == 2 && trainer->pool.head)
-        return 1; /* the call will say why */
-    if (replay->called_ns &&
-        is_time(replay, replay->called_ns + trainer->deadline_ns / CALLED_OF, now_ns))
+    if (replay->issued < replay->called)
         return 1;
     if (!trainer->pool.head)
         return 0;
+    if (!halay_comm_called(trainer->data, &called) && called == 2)
+        return 1; /* the call will say why */
     if (is_time(replay, trainer->pool.head->submit_ns + trainer->deadline_ns / OWN_OF, now_ns))
         return 1;
     if (replay->foreign && is_time(replay, pool_foreign(trainer)->submit_ns + FOREIGN_NS, now_ns))
@@ -161,7 +156,6 @@ int hly_replay_next(halay_trainer_t *trainer)
         pool_add(trainer, tensor);
 
     uint64_t known = replay->first_void < replay->results ? replay->first_void : replay->results;
-    replay->check_ns = replay->quiet = 0;
     if (replay->issued >= known + window(replay))
         return 0;
     struct hly_group *group = &programme->groups[replay->issued % programme->ngroups];
@@ -171,7 +165,6 @@ int hly_replay_next(halay_trainer_t *trainer)
         replay->flushing = 1;
     else
         return quiet(trainer, group);
-    replay->called_ns = 0;
     hly_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }
@@ -201,9 +194,41 @@ void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int 
     replay->results++;
 }
 
+/* When the oldest group that is out is out for too long; 0: none is. */
+static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
+{
+    uint64_t start_ns = 0;
+    for (int i = 0; i < trainer->nflights; i++) {
+        const struct hly_flight *flight = &trainer->flights[i];
+        if (flight->group && (!start_ns || flight->start_ns < start_ns))
+            start_ns = flight->start_ns;
+    }
+    if (start_ns && start_ns < trainer->replay.alarm_ns)
+        start_ns = trainer->replay.alarm_ns;
+    return start_ns ? start_ns + trainer->deadline_ns / ALARM_OF : 0;
+}
+
+int hly_replay_alarm(halay_trainer_t *trainer)
+{
+    uint64_t due_ns = alarm_due_ns(trainer), now_ns = due_ns ? hly_trainer_now_ns() : 0;
+    if (!due_ns || due_ns > now_ns)
+        return 0;
+    trainer->replay.alarm_ns = now_ns;
+    return 1;
+}
+
+void hly_replay_called(halay_trainer_t *trainer, uint64_t issued)
+{
+    if (issued > trainer->replay.called)
+        trainer->replay.called = issued;
+}
+
 int hly_replay_step(halay_trainer_t *trainer)
 {
-    const struct hly_replay *replay = &trainer->replay;
+    struct hly_replay *replay = &trainer->replay;
+    uint64_t due_ns = replay->programme && !trainer->round ? alarm_due_ns(trainer) : 0;
+    if (due_ns && !trainer->broken && !trainer->leaving)
+        look_at(replay, due_ns);
     if (!replay->programme || replay->first_void == NEVER || trainer->broken ||
         replay->results < replay->first_void + window(replay))
         return 0;

@@ -48,7 +48,7 @@ struct hly_announcement {
 
 /* What a rank puts into a round. */
 struct hly_block {
-    uint64_t count;
+    uint64_t count, issued; /* issued: in a replay, the groups that it has sent out */
     struct hly_announcement entries[HLY_ROUND_ENTRIES];
 };
 
@@ -156,7 +156,8 @@ struct hly_replay {
     int flushing;         /* this rank was void, or knows of a void: every group goes out at once */
     uint32_t foreign;     /* tensors in the pool that have no place in it */
     uint32_t quiet;       /* submissions that change nothing but the pool */
-    uint64_t called_ns;   /* since when others are seen in it; 0: not */
+    uint64_t called;      /* up to here another rank waits in a group */
+    uint64_t alarm_ns;    /* when this rank last asked where the others are */
     uint64_t check_ns;    /* when to look again whether to be void; 0: no need */
 };
 
@@ -169,8 +170,9 @@ struct hly_flight {
     struct hly_list tensors; /* direct: the one. Of a group: all, or none where this rank is void */
     struct hly_group *group; /* of a programme, or NULL */
     uint64_t sequence;       /* with a group */
-    int slot;                /* fused */
-    size_t count;            /* fused: elements, without the marks */
+    uint64_t start_ns;
+    int slot;     /* fused */
+    size_t count; /* fused: elements, without the marks */
 };
 
 struct hly_slot {
@@ -311,6 +313,10 @@ void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
 int hly_replay_next(halay_trainer_t *trainer);
 /* In the order of the sequences. tensors: good, and still in the flight's list if it was fused. */
 void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int empty);
+/* 1 if a group is out for long: a round asks the others to go as far, void if they must. */
+int hly_replay_alarm(halay_trainer_t *trainer);
+/* What that round has said. */
+void hly_replay_called(halay_trainer_t *trainer, uint64_t issued);
 /* After all that could be started or tested: 1 if the replay has ended and rounds go on. */
 int hly_replay_step(halay_trainer_t *trainer);
 
