@@ -243,6 +243,7 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
             tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
         at++;
+        tensor->bond = 0;
         hly_tensor_list_push(&trainer->ready, tensor);
     }
     hly_replay_result(trainer, flight, empty);

@@ -12,7 +12,7 @@
 
 #define SCORE_MAX   4
 #define VOID_COSTS  2
-#define BACKOFF_MAX 6
+#define BACKOFF_MAX 1
 
 /* ------------------------------------------------------------------ scripts */
 
@@ -277,13 +277,18 @@ static void tape_add(halay_trainer_t *trainer, const struct hly_announcement *sa
     trainer->avoid = NULL;
 }
 
-/* The cycle begins with the run of the name that is here again. */
+/* The cycle begins with the run of the name that is here again. Half a cycle teaches nothing. */
 static int boundary(halay_trainer_t *trainer, const struct hly_item *again)
 {
     size_t from = (size_t)(again - trainer->tape.items);
     while (from && trainer->tape.items[from - 1].run == trainer->tape.items[from].run)
         from--;
-    struct hly_programme *programme = programme_make(trainer, from);
+    struct hly_programme *programme = trainer->impure ? NULL : programme_make(trainer, from);
+    if (trainer->impure) {
+        trainer->impure = 0;
+        tape_clear(trainer);
+        return 0;
+    }
     if (!programme) {
         hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for a programme");
         return HALAY_ENOMEM;
@@ -333,7 +338,8 @@ void hly_programme_void(halay_trainer_t *trainer)
         for (uint32_t i = group->first; i < group->first + group->count; i++)
             tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
     }
-    if (!trainer->tape.count)
+    trainer->impure = trainer->tape.count != 0;
+    if (!trainer->impure)
         trainer->avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;
     trainer->counters.voids++;
