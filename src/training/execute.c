@@ -23,13 +23,9 @@ void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t 
 /* All ranks see the same code, so all end the same tensors. */
 static void tensors_fail(halay_trainer_t *trainer, struct hly_list *tensors, int code)
 {
-    char text[HLY_TEXT_BYTES], verdict[HLY_TEXT_BYTES - HALAY_TENSOR_NAME_MAX - 16];
-    struct hly_tensor *tensor;
-    hly_trainer_verdict(trainer->data, code, verdict, sizeof(verdict));
-    while ((tensor = hly_tensor_list_pop(tensors)) != NULL) {
-        snprintf(text, sizeof(text), "tensor '%s': %s", tensor->name, verdict);
-        hly_tensor_done(trainer, tensor, code, text);
-    }
+    char text[HLY_TEXT_BYTES];
+    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
+    hly_tensor_list_end(trainer, tensors, code, text);
 }
 
 static struct hly_flight *flight_take(halay_trainer_t *trainer, enum hly_flight_kind kind)

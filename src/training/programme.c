@@ -240,7 +240,8 @@ static struct hly_programme *programme_best(halay_trainer_t *trainer,
     struct hly_programme *best = NULL;
     for (int i = 0; i < HLY_PROGRAMMES; i++) {
         struct hly_programme *programme = trainer->programmes[i];
-        if (!programme || (!boundary && (programme->begun || programme == trainer->avoid)))
+        if (!programme ||
+            (!boundary && (programme->begun || !programme->score || programme == trainer->avoid)))
             continue;
         const struct hly_item *item = hly_script_find(&programme->script, says->name);
         if (!item || !hly_announcement_alike(&item->says, says))
@@ -278,7 +279,7 @@ static void tape_add(halay_trainer_t *trainer, const struct hly_announcement *sa
 }
 
 /* The cycle begins with the run of the name that is here again. Half a cycle teaches nothing. */
-static int boundary(halay_trainer_t *trainer, const struct hly_item *again)
+static int cycle_end(halay_trainer_t *trainer, const struct hly_item *again)
 {
     size_t from = (size_t)(again - trainer->tape.items);
     while (from && trainer->tape.items[from - 1].run == trainer->tape.items[from].run)
@@ -302,12 +303,15 @@ struct hly_programme *hly_programme_seen(halay_trainer_t *trainer,
                                          const struct hly_announcement *says, uint64_t run)
 {
     const struct hly_item *again = hly_script_find(&trainer->tape, says->name);
-    if (again && boundary(trainer, again))
-        return NULL;
+    if (again) {
+        trainer->switching = 0;
+        if (cycle_end(trainer, again))
+            return NULL;
+    }
     struct hly_programme *best = NULL;
     if (trainer->skip)
         trainer->skip -= again != NULL;
-    else
+    else if (again || trainer->switching)
         best = programme_best(trainer, says, again != NULL);
     if (!best)
         tape_add(trainer, says, run);
@@ -330,16 +334,20 @@ void hly_programme_void(halay_trainer_t *trainer)
     const struct hly_replay *replay = &trainer->replay;
     struct hly_programme *programme = replay->programme;
     uint64_t begin = replay->first_void - replay->first_void % programme->ngroups;
-    tape_clear(trainer);
+    if (begin) { /* else the tape goes on from where the replay began */
+        tape_clear(trainer);
+        trainer->impure = 0;
+    }
     for (uint64_t s = begin; s < replay->results; s++) {
         const struct hly_group *group = &programme->groups[s % programme->ngroups];
         if (s >= replay->first_void && !(replay->good_behind >> (s - replay->first_void) & 1))
             continue;
         for (uint32_t i = group->first; i < group->first + group->count; i++)
             tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
+        trainer->impure = 1;
     }
-    trainer->impure = trainer->tape.count != 0;
-    if (!trainer->impure)
+    trainer->switching = replay->first_void == begin;
+    if (trainer->switching)
         trainer->avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;
     trainer->counters.voids++;

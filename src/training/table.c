@@ -149,10 +149,12 @@ void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor)
 void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int code,
                          const char *text)
 {
+    char whole[HLY_TEXT_BYTES + HALAY_TENSOR_NAME_MAX];
     struct hly_tensor *tensor;
     while ((tensor = hly_tensor_list_pop(list)) != NULL) {
         tensor->item = NULL;
-        hly_tensor_done(trainer, tensor, code, text);
+        snprintf(whole, sizeof(whole), "tensor '%s': %s", tensor->name, text);
+        hly_tensor_done(trainer, tensor, code, whole);
     }
 }
 

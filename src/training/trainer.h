@@ -237,8 +237,9 @@ struct halay_trainer {
 
     struct hly_script tape; /* what was agreed on since the last boundary */
     struct hly_programme *programmes[HLY_PROGRAMMES];
-    int impure; /* the tape has items of a broken-off replay, whose runs are of another cycle */
-    struct hly_programme *avoid; /* was void before anything else was agreed on */
+    int impure;    /* the tape has items of a broken-off replay, whose runs are of another cycle */
+    int switching; /* a replay broke off where a cycle begins: it may be another programme's */
+    struct hly_programme *avoid; /* broke off there, and nothing has been agreed on since */
     uint64_t uses;
     int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
     struct hly_replay replay;
