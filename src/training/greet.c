@@ -10,6 +10,7 @@
 
 #define FUSION_BYTES (UINT64_C(64) << 20)
 #define FUSION_MAX   (UINT64_C(1) << 40)
+#define GROUP_BYTES  (UINT64_C(256) << 10) /* a rank: more does not pay, and leaves the caches */
 #define WORDS        (sizeof(struct hly_greeting) / sizeof(uint64_t))
 
 /* Bytes; 0 fuses nothing. What is no number is as if it were not set, and said. */
@@ -44,6 +45,9 @@ int hly_trainer_greet(halay_trainer_t *trainer)
     for (int r = 0; r < trainer->nranks; r++)
         if (trainer->greetings[r].fusion_bytes < least)
             least = trainer->greetings[r].fusion_bytes;
-    trainer->slot_bytes = (size_t)(least / HLY_SLOTS);
+    least /= HLY_SLOTS;
+    if (least > GROUP_BYTES * (uint64_t)trainer->nranks)
+        least = GROUP_BYTES * (uint64_t)trainer->nranks;
+    trainer->slot_bytes = (size_t)least;
     return 0;
 }
