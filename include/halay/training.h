@@ -18,6 +18,8 @@ typedef uint64_t halay_ticket_t;
 
 #define HALAY_TENSOR_NAME_MAX 256 /* bytes, with the final zero */
 
+#define HALAY_GROUP_MAX 32768 /* tensors in one group */
+
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
  * thread, which sleeps unless there is work. Collective. comm must outlive it.
@@ -39,6 +41,17 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,
                                       double prescale, double postscale, halay_ticket_t *ticket);
+/*
+ * So many allreduces of one operation, all or nothing: none is submitted where one is refused; if
+ * one differs between ranks, or a rank does not submit them all in time, all end with that error.
+ * Same arrays and order on all ranks; at most HALAY_GROUP_MAX. tickets: one each.
+ */
+HALAY_API int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
+                                            const char *const names[], const void *const in[],
+                                            void *const out[], const size_t counts[],
+                                            const halay_type_t types[], halay_op_t op,
+                                            double prescale, double postscale,
+                                            halay_ticket_t tickets[]);
 HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
                                       size_t count, halay_type_t type, int root,
                                       halay_ticket_t *ticket);

@@ -84,7 +84,7 @@ void hly_round_records_free(halay_trainer_t *trainer)
 int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b)
 {
     return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
-           a->postscale == b->postscale;
+           a->postscale == b->postscale && a->group == b->group;
 }
 
 /* This rank's tensor of a record that it has announced. */
@@ -137,10 +137,20 @@ static void record_complete(halay_trainer_t *trainer, struct hly_record *record)
     }
     struct hly_tensor *tensor = tensor_of(trainer, record);
     hly_tensor_map_remove(&trainer->records, &record->node);
+    if (tensor->bundle && record->other_rank < 0) {
+        tensor->bundle->agreed = 1;
+        trainer->agreed_groups[trainer->nagreed_groups++] = record->first.group;
+    }
     for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
         tensor->rows[r] = (size_t)record->rows[r];
     if (record->other_rank >= 0) {
         hly_text_mismatch(text, record, tensor->name);
+        if (record->first.group || record->other.group) {
+            struct hly_unlike *unlike = &trainer->unlike[trainer->nunlike++];
+            *unlike = (struct hly_unlike){record->first.group, record->other.group};
+            snprintf(trainer->unlike_text, sizeof(trainer->unlike_text),
+                     "another tensor of the same group differs: %.900s", text);
+        }
         hly_tensor_done(trainer, tensor, HALAY_EMISMATCH, text);
     } else if (tensor->kind == HLY_KIND_BARRIER) {
         hly_tensor_done(trainer, tensor, 0, NULL); /* that all have announced it was the point */
@@ -171,20 +181,66 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
     return 0;
 }
 
-/* Comes after all announcements of the round: who came in the last moment has come. */
-static void withdrawn(halay_trainer_t *trainer, int rank, uint64_t name)
+/*
+ * Ends the record, and this rank's tensor if it has announced it: then returns 1. why: of a group
+ * that differs; NULL: this rank's deadline has passed.
+ */
+static int record_end(halay_trainer_t *trainer, int rank, const char *why,
+                      struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
-    struct hly_record *record = (struct hly_record *)hly_tensor_map_find(&trainer->records, name);
-    if (!record)
-        return;
+    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
     hly_tensor_map_remove(&trainer->records, &record->node);
-    if (record->announced[trainer->rank / 64] & BIT(trainer->rank)) {
+    if (own) {
         struct hly_tensor *tensor = tensor_of(trainer, record);
-        hly_text_timeout(text, trainer, record, rank, tensor->name);
-        hly_tensor_done(trainer, tensor, HALAY_ETIMEOUT, text);
+        if (!why)
+            hly_text_timeout(text, trainer, record, rank, tensor->name);
+        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT, why ? why : text);
     }
     record_give(trainer, record);
+    return own;
+}
+
+/* All of a group: the records, and what this rank has not announced if it has announced some. */
+static void group_end(halay_trainer_t *trainer, int rank, const char *why, uint64_t group, int own)
+{
+    struct hly_tensor *tensor, *next;
+    for (size_t i = 0; i <= trainer->records.mask; i++) {
+        struct hly_node *node = trainer->records.buckets[i], *after;
+        for (; node; node = after) {
+            after = node->next;
+            if (((struct hly_record *)node)->first.group == group)
+                own |= record_end(trainer, rank, why, (struct hly_record *)node);
+        }
+    }
+    for (tensor = trainer->pending.head; own && tensor; tensor = next) {
+        next = tensor->next;
+        if (tensor->says.group != group)
+            continue;
+        hly_tensor_list_remove(&trainer->pending, tensor);
+        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT,
+                        why ? why : "others of its group have waited too long for another rank");
+    }
+}
+
+/* One was agreed on in this very round; else the rank would not have withdrawn. */
+static int group_agreed(const halay_trainer_t *trainer, uint64_t group)
+{
+    for (size_t i = 0; i < trainer->nagreed_groups; i++)
+        if (trainer->agreed_groups[i] == group)
+            return 1;
+    return 0;
+}
+
+/* Comes after all announcements of the round: who came in the last moment has come. */
+static void withdrawn(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
+{
+    struct hly_record *record =
+        (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
+    if (says->group && !group_agreed(trainer, says->group))
+        group_end(trainer, rank, NULL, says->group, 0);
+    else if (!says->group && record)
+        record_end(trainer, rank, NULL, record);
 }
 
 /* ------------------------------------------------------------------ rounds */
@@ -201,6 +257,7 @@ static int begun(const halay_trainer_t *trainer)
 static void round_read(halay_trainer_t *trainer)
 {
     int rc = 0, replayed = begun(trainer);
+    trainer->nagreed_groups = trainer->nunlike = 0;
     for (int r = 0; r < trainer->nranks && !rc; r++) {
         const struct hly_block *block = &trainer->blocks[r];
         assert(block->count <= HLY_ROUND_ENTRIES);
@@ -211,6 +268,12 @@ static void round_read(halay_trainer_t *trainer)
                 rc = announced(trainer, r, &block->entries[i]);
     }
     hly_fresh_bond(trainer);
+    for (size_t i = 0; i < trainer->nunlike && begun(trainer) == replayed; i++) {
+        const uint64_t groups[2] = {trainer->unlike[i].first, trainer->unlike[i].other};
+        for (int g = 0; g < 2; g++)
+            if (groups[g])
+                group_end(trainer, -1, trainer->unlike_text, groups[g], 1);
+    }
     if (rc) {
         hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
         return;
@@ -219,14 +282,32 @@ static void round_read(halay_trainer_t *trainer)
         const struct hly_block *block = &trainer->blocks[r];
         for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++)
             if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_WITHDRAW)
-                withdrawn(trainer, r, block->entries[i].name);
+                withdrawn(trainer, r, &block->entries[i]);
     }
 }
 
-/* Tensors time out in the order in which they were announced. */
-static int expired(const halay_trainer_t *trainer, const struct hly_tensor *tensor, uint64_t now)
+/*
+ * The first, from this one on, that may be withdrawn; they time out in the order in which they were
+ * announced. What is agreed on in part comes in full: it was submitted so.
+ */
+static struct hly_tensor *withdrawable(struct hly_tensor *tensor)
 {
-    return tensor && now - tensor->submit_ns >= trainer->deadline_ns;
+    while (tensor && tensor->bundle && tensor->bundle->agreed)
+        tensor = tensor->next;
+    return tensor;
+}
+
+uint64_t hly_round_end_ns(const halay_trainer_t *trainer)
+{
+    const struct hly_tensor *oldest = withdrawable(trainer->waiting.head);
+    return oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+}
+
+static struct hly_tensor *expired(const halay_trainer_t *trainer, struct hly_tensor *from,
+                                  uint64_t now_ns)
+{
+    struct hly_tensor *tensor = withdrawable(from);
+    return tensor && now_ns - tensor->submit_ns >= trainer->deadline_ns ? tensor : NULL;
 }
 
 /* What this rank has to say; afterwards what was pending is waiting. */
@@ -240,9 +321,10 @@ static void block_write(halay_trainer_t *trainer)
         block->issued = trainer->replay.issued;
         return;
     }
-    for (tensor = trainer->waiting.head;
-         expired(trainer, tensor, now) && block->count < HLY_ROUND_ENTRIES; tensor = tensor->next) {
+    for (tensor = expired(trainer, trainer->waiting.head, now);
+         tensor && block->count < HLY_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
         block->entries[block->count].name = tensor->node.hash;
+        block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLY_KIND_WITHDRAW;
     }
     while (block->count < HLY_ROUND_ENTRIES &&

@@ -154,7 +154,8 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
 /* The items' hash in any order. */
 static uint64_t set_add(uint64_t set, const struct hly_announcement *says)
 {
-    const uint64_t words[] = {says->name, says->what, says->count, says->prescale, says->postscale};
+    const uint64_t words[] = {says->name,     says->what,      says->count,
+                              says->prescale, says->postscale, says->group};
     uint64_t hash = 0;
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;

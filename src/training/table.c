@@ -193,6 +193,9 @@ void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
     free(tensor->text);
     free(tensor->result);
     free(tensor->rows);
+    if (tensor->bundle && !--tensor->bundle->refs)
+        free(tensor->bundle);
+    tensor->bundle = NULL;
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
@@ -265,6 +268,8 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
     pthread_mutex_lock(&trainer->mutex);
     assert(!tensor->done);
     trace_add(trainer, tensor, end_ns);
+    if (tensor->bundle && !code)
+        tensor->bundle->agreed = 1;
     hly_tensor_map_remove(&trainer->names, &tensor->node);
     tensor->code = code;
     tensor->text = copy;
@@ -280,6 +285,9 @@ void hly_tensors_free(halay_trainer_t *trainer)
             free(trainer->chunks[c][i].text);
             free(trainer->chunks[c][i].result);
             free(trainer->chunks[c][i].rows);
+            struct hly_bundle *bundle = trainer->chunks[c][i].bundle;
+            if (bundle && !--bundle->refs)
+                free(bundle);
         }
         free(trainer->chunks[c]);
     }

@@ -31,7 +31,7 @@ static double double_of(uint64_t bits)
 
 static size_t append_side(char *text, size_t at, int rank, const struct hly_announcement *says)
 {
-    unsigned long long count = says->count;
+    unsigned long long count = says->count, members = says->members;
     const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
     at = append(text, at, "rank %d: ", rank);
     switch (hly_announcement_kind(says)) {
@@ -41,7 +41,7 @@ static size_t append_side(char *text, size_t at, int rank, const struct hly_anno
         if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
             at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),
                         double_of(says->postscale));
-        return at;
+        return members ? append(text, at, ", in a group of %llu", members) : at;
     case HLY_KIND_BROADCAST:
         return append(text, at, "broadcast of %llu %s from rank %d", count, type,
                       (int)(says->what >> 32));
@@ -61,7 +61,8 @@ void hly_text_mismatch(char *text, const struct hly_record *record, const char *
     at = append_side(text, at, swap ? record->other_rank : record->first_rank, low);
     at = append(text, at, "; ");
     at = append_side(text, at, swap ? record->first_rank : record->other_rank, high);
-    append(text, at, ". Submit it alike on all ranks");
+    append(text, at, ". Submit it%s alike on all ranks",
+           record->first.members || record->other.members ? ", and all of its group," : "");
 }
 
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,

@@ -61,9 +61,8 @@ static void step(halay_trainer_t *trainer)
         pthread_mutex_lock(&trainer->mutex);
     } while (trainer->again || trainer->submitted.head);
 
-    struct hly_tensor *oldest = trainer->round ? NULL : trainer->waiting.head;
-    trainer->next_end_ns =
-        oldest ? oldest->submit_ns + trainer->deadline_ns : trainer->replay.check_ns;
+    uint64_t end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
+    trainer->next_end_ns = end_ns ? end_ns : trainer->replay.check_ns;
     trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
                     trainer->pending.head || trainer->waiting.head || trainer->pool.head;
     trainer->quiet = trainer->replay.quiet;
@@ -170,9 +169,12 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(nranks, sizeof(*trainer->counts));
     trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
+    trainer->agreed_groups = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->agreed_groups));
+    trainer->unlike = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->unlike));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
-    if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->greetings ||
-        hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records))
+    if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
+        !trainer->unlike || !trainer->greetings || hly_tensor_map_init(&trainer->names) ||
+        hly_tensor_map_init(&trainer->records))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -188,6 +190,8 @@ static void memory_free(halay_trainer_t *trainer)
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
     free(trainer->greetings);
+    free(trainer->agreed_groups);
+    free(trainer->unlike);
     free(trainer->votes);
     free(trainer->counts);
     free(trainer->blocks);

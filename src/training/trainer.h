@@ -42,8 +42,9 @@ struct hly_announcement {
     uint64_t count;    /* elements; of one row for an allgather */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows; /* allgather: of this rank */
-    uint64_t wait; /* how often this rank had waited before it submitted this */
+    uint64_t rows;           /* allgather: of this rank */
+    uint64_t wait;           /* how often this rank had waited before it submitted this */
+    uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
 };
 
 /* What a rank puts into a round. */
@@ -83,6 +84,12 @@ struct hly_record {
     uint64_t announced[];    /* a bit a rank */
 };
 
+/* The tensors of one group on this rank. */
+struct hly_bundle {
+    size_t refs;
+    int agreed; /* one of them was announced by all ranks: so all ranks have submitted all */
+};
+
 struct hly_tensor {
     struct hly_node node; /* first; in the map of names until it is done */
     struct hly_tensor *prev, *next;
@@ -102,6 +109,7 @@ struct hly_tensor {
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
     uint64_t submit_ns, start_ns;
+    struct hly_bundle *bundle; /* NULL: in no group */
 
     /* mutex */
     int done, code;
@@ -181,6 +189,10 @@ struct hly_slot {
     int used;
 };
 
+struct hly_unlike {
+    uint64_t first, other;
+};
+
 struct halay_trainer {
     halay_context_t *context;
     halay_comm_t *control, *data;
@@ -220,6 +232,11 @@ struct halay_trainer {
     struct hly_map records;
     struct hly_record *unused_records;
     halay_request_t *round;
+    uint64_t *agreed_groups; /* of which a tensor was agreed on in the round that is being read */
+    size_t nagreed_groups;
+    struct hly_unlike *unlike; /* groups that differ, in this round */
+    size_t nunlike;
+    char unlike_text[HLY_TEXT_BYTES];
     struct hly_block *blocks; /* one a rank, of the round in flight */
     struct hly_flight flights[HLY_FLIGHTS];
     int nflights, voting;
@@ -287,6 +304,8 @@ uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);
 int hly_announcement_kind(const struct hly_announcement *says);
 int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b);
 void hly_round_step(halay_trainer_t *trainer);
+/* When the next tensor that waits for other ranks runs out of time; 0: none does. */
+uint64_t hly_round_end_ns(const halay_trainer_t *trainer);
 /* The end of all negotiation: what is not agreed ends with the code, and what comes later too. */
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text);
 void hly_round_records_free(halay_trainer_t *trainer);

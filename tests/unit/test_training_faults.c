@@ -374,6 +374,103 @@ static void deviations(struct rank *rank)
     }
 }
 
+/* ------------------------------------------------------------------ groups */
+
+enum { MEMBERS = 40 };
+
+struct group {
+    char names[MEMBERS][32];
+    const char *name[MEMBERS];
+    const void *in[MEMBERS];
+    void *out[MEMBERS];
+    size_t counts[MEMBERS];
+    halay_type_t types[MEMBERS];
+    halay_ticket_t tickets[MEMBERS];
+    int64_t value[MEMBERS][2], sum[MEMBERS][2];
+};
+
+static void group_fill(struct rank *rank, struct group *group)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        snprintf(group->names[i], sizeof(group->names[i]), "member.%d", i);
+        group->name[i] = group->names[i];
+        group->in[i] = group->value[i];
+        group->out[i] = group->sum[i];
+        group->counts[i] = 1;
+        group->types[i] = i % 3 ? HALAY_INT64 : HALAY_UINT64;
+        group->value[i][0] = rank->rank + i;
+        group->sum[i][0] = -7;
+    }
+}
+
+static int group_submit(struct rank *rank, struct group *group)
+{
+    return halay_trainer_allreduce_group(rank->trainer, MEMBERS, group->name, group->in, group->out,
+                                         group->counts, group->types, HALAY_SUM, 1, 1,
+                                         group->tickets);
+}
+
+static void group_finish(struct rank *rank, struct group *group, int code)
+{
+    char text[1024];
+    for (int i = 0; i < MEMBERS; i++) {
+        int rc = halay_trainer_wait(rank->trainer, group->tickets[i], text, sizeof(text));
+        CHECK(rc == code, "member %d: %d, not %d: %s", i, rc, code, text);
+        CHECK(group->sum[i][0] ==
+                  (code ? -7 : rank->nranks * (rank->nranks - 1) / 2 + rank->nranks * i),
+              "member %d: %lld", i, (long long)group->sum[i][0]);
+        halay_trainer_release(rank->trainer, group->tickets[i]);
+    }
+}
+
+/*
+ * All or nothing: with a member that one rank shapes otherwise, with a rank that does not submit
+ * it, with a name that is out; negotiated, and in mid-programme.
+ */
+static void groups(struct rank *rank)
+{
+    struct group *group = calloc(1, sizeof(*group));
+    CHECK(group, "memory");
+    for (int step = 0; step < 24; step++) {
+        int odd = rank->rank == step % rank->nranks, kind = step % 8;
+        group_fill(rank, group);
+        if (kind == 5) {
+            group->counts[MEMBERS - 1] = odd ? 2 : 1;
+            CHECK(!group_submit(rank, group), "submit");
+            group_finish(rank, group, HALAY_EMISMATCH);
+        } else if (kind == 6) {
+            CHECK(odd || !group_submit(rank, group), "submit");
+            if (!odd)
+                group_finish(rank, group, HALAY_ETIMEOUT);
+        } else if (kind == 7) {
+            halay_ticket_t ticket, kept = group->tickets[1];
+            CHECK(!halay_trainer_barrier(rank->trainer, "member.20", &ticket), "submit");
+            int rc = group_submit(rank, group);
+            if (rc == 0) { /* the barrier was over already */
+                finish(rank, ticket, 0);
+                group_finish(rank, group, 0);
+            } else {
+                CHECK(rc == HALAY_EINVAL && kept, "a name that is out: %d", rc);
+                finish(rank, ticket, 0);
+                CHECK(!group_submit(rank, group), "nothing of it is left");
+                group_finish(rank, group, 0);
+            }
+        } else {
+            CHECK(!group_submit(rank, group), "submit");
+            group_finish(rank, group, 0);
+        }
+        meet(rank);
+    }
+    group->counts[3] = SIZE_MAX;
+    CHECK(group_submit(rank, group) == HALAY_EINVAL, "a count");
+    CHECK(halay_trainer_allreduce_group(rank->trainer, 0, group->name, group->in, group->out,
+                                        group->counts, group->types, HALAY_SUM, 1, 1,
+                                        group->tickets) == HALAY_EINVAL,
+          "an empty group");
+    free(group);
+    still_works(rank);
+}
+
 /* The last rank stops in mid-step: it never submits, and the others hear which tensor and who. */
 static void silent(struct rank *rank)
 {
@@ -546,7 +643,8 @@ int main(int argc, char **argv)
         {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {1, 3}},
         {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
         {"forked", "30", forked, {1, 3}},          {"deviations", "1", deviations, {2, 3, 5}},
-        {"silent", "1", silent, {2, 3, 5}},        {"dying", "10", dying, {2, 3, 5}},
+        {"groups", "1", groups, {2, 3, 5}},        {"silent", "1", silent, {2, 3, 5}},
+        {"dying", "10", dying, {2, 3, 5}},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         if (argc > 1 && strcmp(argv[1], cases[c].name))
