@@ -1,21 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * api.c - the public calls: each checks its arguments, fills one struct hly_call and posts it. A
- * wrong argument still takes its place in the communicator's sequence, so that it ends the call on
- * all ranks instead of leaving them waiting.
+ * api.c - checks of arguments, posting, waiting. A wrong argument still takes its place in the
+ * communicator's sequence, so that it ends the call on all ranks instead of leaving them waiting.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "core.h"
+#include "api.h"
 
-struct check { /* of one call's arguments: the first thing found wrong */
-    int code;
-    char text[128];
-};
-
-static void wrong(struct check *c, const char *text)
+void hly_wrong(struct hly_check *c, const char *text)
 {
     if (c->code)
         return;
@@ -23,46 +16,112 @@ static void wrong(struct check *c, const char *text)
     snprintf(c->text, sizeof(c->text), "%s", text);
 }
 
-/* count * nblocks elements of this type must be addressable. */
-static void check_type(struct check *c, size_t count, size_t nblocks, halay_type_t type)
+void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type)
 {
     size_t bytes = halay_type_bytes(type);
     if (!bytes) {
         char text[64];
         snprintf(text, sizeof(text), "there is no type %d", (int)type);
-        wrong(c, text);
+        hly_wrong(c, text);
     } else if (count > (size_t)PTRDIFF_MAX / bytes / nblocks) {
-        wrong(c, "the count is larger than the address space (a negative number?)");
+        hly_wrong(c, "the count is larger than the address space (a negative number?)");
     }
 }
 
-static void check_op(struct check *c, halay_type_t type, halay_op_t op)
+void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
 {
     char text[96];
+    c->op = op;
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return; /* hly_op_resolve() */
     if ((unsigned)op >= HALAY_OP_COUNT) {
         snprintf(text, sizeof(text), "there is no operation %d", (int)op);
-        wrong(c, text);
+        hly_wrong(c, text);
     } else if (!c->code && !halay_op_takes(op, type)) {
         snprintf(text, sizeof(text), "operation %s does not take type %s", halay_op_name(op),
                  halay_type_name(type));
-        wrong(c, text);
+        hly_wrong(c, text);
     }
 }
 
-static void check_buffers(struct check *c, const void *in, size_t in_bytes, const void *out,
-                          size_t out_bytes)
+void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm)
+{
+    char text[96];
+    if (root >= 0 && root < comm->nranks)
+        return;
+    snprintf(text, sizeof(text), "root %d is not a rank of a communicator of %d", root,
+             comm->nranks);
+    hly_wrong(c, text);
+}
+
+void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, const void *out,
+                       size_t out_bytes)
 {
     if (c->code)
         return;
     if (out_bytes && !out)
-        wrong(c, "the output buffer is NULL");
+        hly_wrong(c, "the output buffer is NULL");
     if (in == HALAY_IN_PLACE)
         return;
     if (in_bytes && !in)
-        wrong(c, "the input buffer is NULL");
+        hly_wrong(c, "the input buffer is NULL");
     uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
     if (in_bytes && out_bytes && i < o + out_bytes && o < i + in_bytes)
-        wrong(c, "input and output overlap; pass HALAY_IN_PLACE as input instead");
+        hly_wrong(c, "input and output overlap; pass HALAY_IN_PLACE as input instead");
+}
+
+void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                         size_t out_bytes, int root, const halay_comm_t *comm)
+{
+    hly_check_root(c, root, comm);
+    call->brief.root = (uint32_t)root;
+    if (root == comm->rank) {
+        hly_check_buffers(c, call->in, in_bytes, call->out, out_bytes);
+        call->local_in_place = call->in == HALAY_IN_PLACE;
+    } else {
+        if (call->in == HALAY_IN_PLACE)
+            hly_wrong(c, "HALAY_IN_PLACE is for the root alone");
+        hly_check_buffers(c, call->in, in_bytes, NULL, 0);
+        call->out = NULL;
+    }
+    if (call->in == HALAY_IN_PLACE)
+        call->in = NULL;
+}
+
+/* Elements from the start of the buffer to the end of its last block. */
+static size_t extent_of(struct hly_check *c, const size_t counts[], const size_t displs[], size_t n,
+                        halay_type_t type)
+{
+    size_t extent = 0, next = 0;
+    for (size_t i = 0; i < n && !c->code; i++) {
+        size_t at = displs ? displs[i] : next;
+        hly_check_type(c, counts[i], 1, type);
+        hly_check_type(c, at, 1, type);
+        next += counts[i];
+        if (at + counts[i] > extent)
+            extent = at + counts[i];
+    }
+    hly_check_type(c, extent, 1, type);
+    return c->code ? 0 : extent;
+}
+
+size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
+                        const size_t counts[], const size_t displs[], halay_type_t type,
+                        const halay_comm_t *comm)
+{
+    size_t n = (size_t)comm->nranks, total = 0;
+    call->brief.flags |= HLY_BRIEF_VECTOR;
+    call->vector[buffer] = (struct hly_vector){counts, displs};
+    hly_check_type(c, 0, 1, type);
+    if (!counts) {
+        hly_wrong(c, "counts is NULL");
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        total += counts[i];
+    call->brief.count = total;
+    call->signature = hly_hash(0, counts, n * sizeof(*counts));
+    return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
 }
 
 static uint64_t signature(const struct hly_call *call, uint64_t seed)
@@ -71,9 +130,14 @@ static uint64_t signature(const struct hly_call *call, uint64_t seed)
     return s ? s : 1;
 }
 
-/* The part that all calls share. */
-static int post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
-                struct check *c, halay_request_t **request)
+/* A persistent request has its own start, and the two ranks of a message are not all. */
+static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
+{
+    return !comm->parent && !comm->persists && !(call->brief.flags & HLY_BRIEF_LIST);
+}
+
+int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
+             struct hly_check *c, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
     if (hly_forked(ctx))
@@ -81,233 +145,97 @@ static int post(halay_comm_t *comm, halay_collective_t collective, struct hly_ca
     call->brief.collective = (uint8_t)collective;
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
-    call->signature = signature(call, call->signature);
     hly_lock(ctx);
+    hly_op_resolve(comm, call, c);
+    call->signature = signature(call, call->signature);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
-    int rc = hly_engine_post(comm, call, c->code, c->text, request);
+    halay_comm_t *named = comm->parent ? comm->parent : comm;
+    int rc;
+    if (named->bundle)
+        rc = hly_group_add(named, call, c, is_groupable(comm, call), request);
+    else if (named->persists)
+        rc = hly_persistent_make(comm, call, c, request);
+    else
+        rc = hly_engine_post(comm, call, c->code, c->text, request);
+    if (!rc && *request)
+        *request = hly_request_handle(*request);
     hly_unlock(ctx);
     return rc;
 }
 
-static bool usable(const halay_comm_t *comm, const void *request)
+bool hly_usable(const halay_comm_t *comm, const void *request)
 {
     return comm && request && (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
 }
 
-int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
-                     halay_comm_t *comm, halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    check_type(&c, count, 1, type);
-    check_op(&c, type, op);
-    size_t bytes = count * halay_type_bytes(type);
-    check_buffers(&c, in, bytes, out, bytes);
-    struct hly_call call = {.in = in, .out = out};
-    call.brief.count = count;
-    call.brief.type = (uint8_t)type;
-    call.brief.op = (uint8_t)op;
-    return post(comm, HALAY_ALLREDUCE, &call, &c, request);
-}
-
-int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm,
-                     halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    check_type(&c, count, 1, type);
-    check_buffers(&c, HALAY_IN_PLACE, 0, buffer, count * halay_type_bytes(type));
-    if (root < 0 || root >= comm->nranks) {
-        char text[96];
-        snprintf(text, sizeof(text), "root %d is not a rank of a communicator of %d", root,
-                 comm->nranks);
-        wrong(&c, text);
-    }
-    struct hly_call call = {.out = buffer};
-    call.brief.count = count;
-    call.brief.type = (uint8_t)type;
-    call.brief.root = (uint32_t)root;
-    return post(comm, HALAY_BROADCAST, &call, &c, request);
-}
-
-int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
-                     halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    size_t n = (size_t)comm->nranks;
-    check_type(&c, count, n, type);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
-    check_buffers(&c, in, bytes, out, bytes * n);
-    struct hly_call call = {.in = in, .out = out};
-    call.brief.count = count;
-    call.brief.type = (uint8_t)type;
-    return post(comm, HALAY_ALLGATHER, &call, &c, request);
-}
-
-/* Elements from the start of out to the end of its last block. */
-static size_t extent_of(struct check *c, const size_t counts[], const size_t displs[], size_t n,
-                        halay_type_t type)
-{
-    size_t extent = 0, next = 0;
-    for (size_t i = 0; i < n && !c->code; i++) {
-        size_t at = displs ? displs[i] : next;
-        check_type(c, counts[i], 1, type);
-        check_type(c, at, 1, type);
-        next += counts[i];
-        if (at + counts[i] > extent)
-            extent = at + counts[i];
-    }
-    check_type(c, extent, 1, type);
-    return c->code ? 0 : extent;
-}
-
-int halay_iallgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
-                      halay_type_t type, halay_comm_t *comm, halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    size_t n = (size_t)comm->nranks, total = 0;
-    struct hly_call call = {.in = in, .out = out, .counts = counts, .displs = displs};
-    call.brief.type = (uint8_t)type;
-    call.brief.flags = HLY_BRIEF_VECTOR;
-    check_type(&c, 0, 1, type);
-    if (!counts) {
-        wrong(&c, "counts is NULL");
-    } else {
-        size_t bytes = halay_type_bytes(type), extent = extent_of(&c, counts, displs, n, type);
-        size_t own = c.code ? 0 : counts[comm->rank] * bytes;
-        check_buffers(&c, in, own, out, extent * bytes);
-        for (size_t i = 0; i < n; i++)
-            total += counts[i];
-        call.signature = hly_hash(0, counts, n * sizeof(*counts));
-    }
-    call.brief.count = total;
-    return post(comm, HALAY_ALLGATHER, &call, &c, request);
-}
-
-int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
-                          halay_comm_t *comm, halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    size_t n = (size_t)comm->nranks;
-    check_type(&c, count, n, type);
-    check_op(&c, type, op);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
-    check_buffers(&c, in, bytes * n, out, bytes);
-    struct hly_call call = {.in = in, .out = out};
-    call.brief.count = count;
-    call.brief.type = (uint8_t)type;
-    call.brief.op = (uint8_t)op;
-    return post(comm, HALAY_REDUCE_SCATTER, &call, &c, request);
-}
-
-int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
-{
-    struct check c = {0, ""};
-    if (!usable(comm, request))
-        return HALAY_EINVAL;
-    struct hly_call call = {0};
-    return post(comm, HALAY_BARRIER, &call, &c, request);
-}
-
 /* ---------------------------------------------------------------- waiting */
 
-static int request_check(const halay_request_t *request)
+/* Reads the result of a complete one. */
+static int end(halay_request_t *request)
 {
-    if (!request || request->magic != HLY_REQUEST_MAGIC)
-        return HALAY_EINVAL;
-    return hly_forked(request->context) ? HALAY_EFORKED : HALAY_OK;
+    int rc = request->result;
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_request_release(request);
+    return rc;
 }
 
-int halay_request_wait(halay_request_t *request)
+static int not_started(halay_context_t *context)
 {
-    int rc = request_check(request);
-    if (rc)
-        return rc;
+    hly_log(context, HLY_ERROR, "a persistent request was waited for that was not started");
+    hly_unlock(context);
+    return HALAY_ESTATE;
+}
+
+static int wait_locked(halay_request_t *request)
+{
     halay_context_t *ctx = request->context;
-    hly_lock(ctx);
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     hly_wait(request);
-    rc = request->result;
-    hly_request_release(request);
+    int rc = end(request);
     hly_unlock(ctx);
     return rc;
 }
 
-int halay_request_test(halay_request_t *request)
+int halay_request_wait(halay_request_t *handle)
 {
-    int rc = request_check(request);
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
+    return rc ? rc : wait_locked(request);
+}
+
+int halay_request_test(halay_request_t *handle)
+{
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
-    hly_lock(ctx);
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
     rc = HALAY_INPROGRESS;
-    if (request->state == HLY_COMPLETE) {
-        rc = request->result;
-        hly_request_release(request);
-    }
+    if (request->state == HLY_COMPLETE)
+        rc = end(request);
     hly_unlock(ctx);
     return rc;
 }
 
-/* A blocking call is its non-blocking form and a wait. */
-static int complete(int rc, halay_request_t *request)
+int hly_complete(int rc, halay_request_t *handle)
 {
-    return rc ? rc : halay_request_wait(request);
-}
-
-int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
-                    halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_iallreduce(in, out, count, type, op, comm, &request);
-    return complete(rc, request);
-}
-
-int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_ibroadcast(buffer, count, type, root, comm, &request);
-    return complete(rc, request);
-}
-
-int halay_allgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_iallgather(in, out, count, type, comm, &request);
-    return complete(rc, request);
-}
-
-int halay_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
-                     halay_type_t type, halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_iallgatherv(in, out, counts, displs, type, comm, &request);
-    return complete(rc, request);
-}
-
-int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
-                         halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_ireduce_scatter(in, out, count, type, op, comm, &request);
-    return complete(rc, request);
-}
-
-int halay_barrier(halay_comm_t *comm)
-{
-    halay_request_t *request = NULL;
-    int rc = halay_ibarrier(comm, &request);
-    return complete(rc, request);
+    halay_request_t *request;
+    if (!rc && !handle)
+        return HALAY_OK; /* taken into a group */
+    if (!rc)
+        rc = hly_request_lock(handle, &request);
+    if (rc)
+        return rc;
+    request->given = false; /* the program has not seen this handle: it need not be retired */
+    return wait_locked(request);
 }

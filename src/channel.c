@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "watch.h"
 
 /* ---------------------------------------------------------------- landings */
 
@@ -79,6 +80,8 @@ static void landing_complete(halay_context_t *context, struct hly_landing *l)
     uint32_t step = l->step;
     if (l->revoking)
         return; /* too late for the call; the answer to the revocation closes it */
+    if (l->mode != HLY_STAGED)
+        hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     landing_close(context, l);
     hly_engine_step_done(r, step);
     hly_engine_run(r);
@@ -90,8 +93,9 @@ static enum hly_mode choose_mode(halay_request_t *r, const halay_operand_t *o,
 {
     const struct hly_way *way = l->peer->way;
     struct hly_segment seg[2];
-    if (hly_operand_wraps(r->plan->plan, o))
-        return HLY_STAGED; /* in two runs at one end at least */
+    if (hly_operand_wraps(r->plan->plan, o) ||
+        (o->count > 1 && r->plan->plan->params.collective == HALAY_ALLTOALL))
+        return HLY_STAGED; /* in two runs at one end at least, or perhaps at the sender's */
     hly_operand_segments(r, o, seg);
     if (way->attr.capabilities & HALAY_CAN_PUT &&
         !way->ops->register_mem(way->transport, seg[0].address, seg[0].bytes, &l->mem)) {
@@ -138,6 +142,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     uint64_t cookie = landing_cookie(index, l);
     l->mode = (uint8_t)choose_mode(r, o, l, cookie, &ready);
     ready.mode = l->mode;
+    ready.bytes = hly_operand_bytes(r, o);
     r->run[step].landing = index + 1;
     r->landings++;
     hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
@@ -172,10 +177,13 @@ void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const 
                 r->plan->plan->steps[step].peer);
         return;
     }
-    if (bytes)
+    bool dropped = bytes && HLY_SEEDED(DROP_LANDED, r, step);
+    if (bytes && !dropped) {
         scatter(seg, offset, data, bytes);
+        hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, offset, bytes, 0);
+    }
     run->arrived += bytes;
-    if (run->arrived < total)
+    if (run->arrived < total && !HLY_SEEDED(RECV_EARLY, r, step))
         return;
     if (run->landing) {
         landing_complete(r->context, &r->context->landings[run->landing - 1]);
@@ -203,8 +211,12 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     struct hly_step_run *run = &r->run[step];
     bool eager = hly_operand_bytes(r, o) <= r->plan->peers[step]->way->attr.eager_bytes;
     struct hly_out *out = run->out;
-    if (!eager && !out)
+    if (!eager && !out) {
+        if (r->tables && r->call.brief.collective == HALAY_ALLTOALL)
+            hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge,
+                             hly_operand_bytes(r, o), &r->call, NULL, 0);
         return; /* till the receiver announces itself */
+    }
     if (!out)
         out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
     if (!out) {
@@ -213,9 +225,9 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
         hly_fault_raise(r->comm, r->sequence, &v);
         return;
     }
-    uint64_t cookie = eager ? 0 : out->header.cookie;
-    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence, s->edge,
-                    &r->call);
+    uint64_t cookie = eager ? hly_operand_bytes(r, o) : out->header.cookie;
+    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence,
+                    s->edge + HLY_SEEDED(WRONG_EDGE, r, step), &r->call);
     out->header.cookie = cookie;
     out->request = r;
     out->step = step;

@@ -16,54 +16,19 @@
 
 #include "core.h"
 
-int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group)
-{
-    assert(nranks > 0);
-    struct hly_group *g = calloc(1, sizeof(*g) + (size_t)nranks * sizeof(g->run[0]));
-    if (!g)
-        return HALAY_ENOMEM;
-    g->nranks = nranks;
-    for (int r = 0; r < nranks; r++) {
-        struct hly_run *last = g->nruns ? &g->run[g->nruns - 1] : NULL;
-        int step =
-            last ? world_ranks[r] - (last->first_world + (last->count - 1) * last->stride) : 0;
-        if (last && (last->count == 1 || step == last->stride)) {
-            last->stride = step;
-            last->count++;
-        } else {
-            g->run[g->nruns++] = (struct hly_run){r, world_ranks[r], 1, 1};
-        }
-    }
-    struct hly_group *fit = realloc(g, sizeof(*g) + g->nruns * sizeof(g->run[0]));
-    *group = fit ? fit : g;
-    return HALAY_OK;
-}
-
 int hly_comm_world_rank(const halay_comm_t *comm, int rank)
 {
-    const struct hly_group *g = comm->group;
-    assert(rank >= 0 && rank < g->nranks);
-    uint32_t low = 0, high = g->nruns; /* the last run that starts at or before rank */
-    while (high - low > 1) {
-        uint32_t middle = (low + high) / 2;
-        if (g->run[middle].first_rank <= rank)
-            low = middle;
-        else
-            high = middle;
-    }
-    return g->run[low].first_world + (rank - g->run[low].first_rank) * g->run[low].stride;
+    return hly_group_world_rank(comm->group, rank);
+}
+
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank)
+{
+    return comm->parent && rank >= 0 ? comm->pair[rank & 1] : rank;
 }
 
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank)
 {
-    for (uint32_t i = 0; i < comm->group->nruns; i++) {
-        const struct hly_run *run = &comm->group->run[i];
-        int distance = world_rank - run->first_world;
-        if (run->stride && distance % run->stride == 0 && distance / run->stride >= 0 &&
-            distance / run->stride < run->count)
-            return run->first_rank + distance / run->stride;
-    }
-    return -1;
+    return hly_group_rank_of(comm->group, world_rank);
 }
 
 halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id)
@@ -105,6 +70,20 @@ static void comm_clear(halay_comm_t *comm)
         hly_match_forget(ctx, &comm->slots[i].stash);
         free(comm->slots[i].fault);
     }
+    hly_explain_end(comm);
+    hly_select_forget(comm);
+    while (!hly_link_empty(&comm->pairs)) {
+        hly_comm_destroy(HLY_OF(comm->pairs.next, halay_comm_t, pair_link));
+        ctx->ncomms--;
+    }
+    hly_link_remove(&comm->pair_link);
+    if (comm->outer)
+        comm->outer->inner = NULL;
+    if (comm->inner) {
+        hly_comm_destroy(comm->inner);
+        ctx->ncomms--;
+    }
+    hly_group_forget(comm->bundle);
     hly_plan_drop_all(comm);
     ctx->gone_ids[ctx->ngone++ % 64] = comm->id;
     free(comm->group);
@@ -155,26 +134,16 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *gro
         hly_link_init(&comm->slots[i].stash);
         comm->slots[i].sequence = i;
     }
+    hly_link_init(&comm->pairs);
+    hly_link_init(&comm->pair_link);
+    hly_link_init(&comm->bundles);
     hly_link_append(&context->comms, &comm->link);
     comm->hash_next = context->comm_table[id & 255];
     context->comm_table[id & 255] = comm;
     context->ncomms++;
+    hly_peer_break_comm(comm);
     hly_match_orphans(comm);
     *out = comm;
-    return HALAY_OK;
-}
-
-/* Why a communicator cannot be used to make another one; 0 if it can. */
-static int parent_check(halay_comm_t *comm, void *out, const char *call)
-{
-    if (!comm || !out || (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
-        return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    if (comm->magic == HLY_COMM_FREED) {
-        hly_log(comm->context, HLY_ERROR, "%s: the communicator was freed on this rank", call);
-        return HALAY_ESTATE;
-    }
     return HALAY_OK;
 }
 
@@ -194,88 +163,16 @@ int halay_comm_size(const halay_comm_t *comm, int *nranks)
     return HALAY_OK;
 }
 
-/* The id needs no agreement: parent's id, how many it has had before, colour (decision 17). */
-static uint64_t child_id(halay_comm_t *parent, int colour)
+/* Calls that the program has not seen the end of, on it or between two of its ranks. */
+static bool in_use(const halay_comm_t *comm)
 {
-    uint64_t key[2] = {parent->children++, (uint64_t)(uint32_t)colour};
-    uint64_t id = hly_hash(parent->id, key, sizeof(key));
-    return id ? id : 1;
-}
-
-int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup)
-{
-    int rc = parent_check(comm, dup, "comm_dup");
-    if (rc)
-        return rc;
-    halay_context_t *ctx = comm->context;
-    hly_lock(ctx);
-    size_t bytes = sizeof(struct hly_group) + comm->group->nruns * sizeof(struct hly_run);
-    struct hly_group *group = malloc(bytes);
-    if (group)
-        memcpy(group, comm->group, bytes);
-    rc = group ? hly_comm_create(ctx, child_id(comm, -1), group, comm->rank, comm->deadline_ns, dup)
-               : HALAY_ENOMEM;
-    hly_unlock(ctx);
-    return rc;
-}
-
-struct member {
-    int32_t colour, key;
-};
-
-/* Old ranks of one colour, by key, then by old rank: insertion into order[]. */
-static int order_members(const struct member *all, int nranks, int colour, int order[])
-{
-    int n = 0;
-    for (int r = 0; r < nranks; r++) {
-        if (all[r].colour != colour)
-            continue;
-        int at = n++;
-        for (; at > 0 && all[order[at - 1]].key > all[r].key; at--)
-            order[at] = order[at - 1];
-        order[at] = r;
-    }
-    return n;
-}
-
-static int split_locked(halay_comm_t *comm, const struct member *all, int *order, int colour,
-                        halay_comm_t **split)
-{
-    uint64_t id = child_id(comm, colour);
-    if (colour < 0) {
-        *split = NULL;
-        return HALAY_OK;
-    }
-    int rank = -1;
-    int n = order_members(all, comm->nranks, colour, order);
-    for (int r = 0; r < n; r++) {
-        if (order[r] == comm->rank)
-            rank = r;
-        order[r] = hly_comm_world_rank(comm, order[r]);
-    }
-    assert(rank >= 0);
-    struct hly_group *group;
-    int rc = hly_group_make(order, n, &group);
-    return rc ? rc : hly_comm_create(comm->context, id, group, rank, comm->deadline_ns, split);
-}
-
-int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split)
-{
-    int rc = parent_check(comm, split, "comm_split");
-    if (rc)
-        return rc;
-    struct member mine = {colour, key};
-    struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
-    int *order = calloc((size_t)comm->nranks, sizeof(*order));
-    rc = all && order ? halay_allgather(&mine, all, 2, HALAY_INT32, comm) : HALAY_ENOMEM;
-    if (!rc) {
-        hly_lock(comm->context);
-        rc = split_locked(comm, all, order, colour, split);
-        hly_unlock(comm->context);
-    }
-    free(order);
-    free(all);
-    return rc;
+    bool busy = comm->oldest != comm->next_sequence || comm->npersistent || comm->bundle ||
+                !hly_link_empty(&comm->bundles) || (comm->inner && in_use(comm->inner));
+    for (const struct hly_plan *p = comm->plans; p && !busy; p = p->next)
+        busy = p->running > 0; /* complete, perhaps, but not waited for */
+    for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
+        busy = in_use(HLY_OF(l, halay_comm_t, pair_link));
+    return busy;
 }
 
 int halay_comm_free(halay_comm_t *comm)
@@ -289,13 +186,15 @@ int halay_comm_free(halay_comm_t *comm)
         return HALAY_EFORKED;
     hly_lock(ctx);
     int rc = HALAY_OK;
-    if (comm == ctx->world || comm->oldest != comm->next_sequence) {
+    if (comm == ctx->world || in_use(comm)) {
         hly_log(ctx, HLY_ERROR, "comm_free: %s",
                 comm == ctx->world ? "the world communicator belongs to the context"
                                    : "requests are in flight on it; wait for them first");
         rc = HALAY_ESTATE;
     } else {
         comm->magic = HLY_COMM_FREED;
+        hly_explain_end(comm);
+        hly_select_forget(comm);
         hly_plan_drop_all(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);
@@ -344,13 +243,13 @@ int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict)
     hly_lock(comm->context);
     *verdict = (halay_verdict_t){.size = sizeof(*verdict), .rank = -1, .other = -1};
     if (comm->failed) {
-        verdict->code = comm->last.code;
-        verdict->rank = comm->last.rank;
-        verdict->other = comm->last.other;
-        verdict->sequence = comm->last_sequence;
-        snprintf(verdict->host, sizeof(verdict->host), "%.63s", comm->last.host);
-        hly_verdict_text(&comm->last, comm->last_sequence, comm->nranks, verdict->text,
-                         sizeof(verdict->text));
+        const struct hly_failure *f = &comm->last;
+        verdict->code = f->verdict.code;
+        verdict->rank = hly_failure_rank(f, f->verdict.rank);
+        verdict->other = hly_failure_rank(f, f->verdict.other);
+        verdict->sequence = f->sequence;
+        snprintf(verdict->host, sizeof(verdict->host), "%.63s", f->verdict.host);
+        hly_failure_text(f, verdict->text, sizeof(verdict->text));
     }
     hly_unlock(comm->context);
     return HALAY_OK;

@@ -122,6 +122,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->comms);
     hly_link_init(&ctx->freed_comms);
     hly_link_init(&ctx->requests);
+    hly_link_init(&ctx->requests_idle);
     hly_link_init(&ctx->posted);
     hly_link_init(&ctx->orphans);
     hly_link_init(&ctx->outs_free);
@@ -199,6 +200,8 @@ static void free_lists(halay_context_t *ctx)
         hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));
     while (!hly_link_empty(&ctx->freed_comms))
         hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
+    hly_ops_free(ctx);
+    hly_request_free_memory(ctx);
     while (ctx->certificates) {
         struct hly_certificate *next = ctx->certificates->next;
         free(ctx->certificates);
@@ -217,10 +220,12 @@ static void destroy(halay_context_t *ctx)
     hly_ways_close(ctx);
     free_outs(&ctx->outs_flying); /* the transport held their payload till now */
     free_outs(&ctx->outs_free);
+    free(ctx->device_out);
     if (ctx->boot)
         ctx->boot_ops->close(ctx->boot);
     while (ctx->nplugins)
         dlclose(ctx->plugins[--ctx->nplugins]);
+    halay_selection_free(ctx->settings.selection);
     close(ctx->wake_fd);
     pthread_cond_destroy(&ctx->cond);
     pthread_mutex_destroy(&ctx->mutex);
@@ -247,8 +252,6 @@ int halay_init(const halay_config_t *config, halay_context_t **context)
         rc = hly_ways_open(ctx, config, why.text, sizeof(why.text));
     if (!rc)
         rc = open_device(ctx, config, &why);
-    if (!rc)
-        rc = hly_select_init(ctx);
     if (!rc)
         rc = make_world(ctx);
     if (!rc) {

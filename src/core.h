@@ -26,19 +26,20 @@
 
 #include "wire.h"
 
-#define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
+#define HLY_WORKS_KEPT 64 /* steps of plans whose work is kept for the next call */
+#define HLY_WINDOW     16 /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX  32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX  65536
-#define HLY_COMMS_MAX    65536
-#define HLY_FREED_MAX    64
-#define HLY_WAYS         2   /* transports: inside the node, between nodes */
-#define HLY_ROWS         22  /* of the selection's table */
-#define HLY_PLANS_MAX    256 /* kept a communicator */
-#define HLY_LANDINGS_MAX 65536
-#define HLY_GRACE_NS     400000000ull /* for the others to agree on a dead or an absent rank */
-#define HLY_GRACE_MAX_NS 2000000000ull
+#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX     65536
+#define HLY_COMMS_MAX       65536
+#define HLY_FREED_MAX       64
+#define HLY_WAYS            2   /* transports: inside the node, between nodes */
+#define HLY_PLANS_MAX       256 /* kept a communicator */
+#define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
+#define HLY_LANDINGS_MAX    65536
+#define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS    2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -79,6 +80,11 @@ enum hly_out_kind {
     HLY_OUT_PUT,
     HLY_OUT_TAGGED,
     HLY_OUT_DEVICE
+};
+
+struct hly_places {
+    const char *in, *out, *scratch;
+    uint64_t op;
 };
 
 struct hly_segment {
@@ -137,12 +143,35 @@ struct hly_landing {
 
 /* ---------------------------------------------------------------- calls */
 
+/* Of the user; context->user_ops. */
+struct hly_op {
+    struct hly_op *next;
+    halay_op_t number;
+    halay_op_fn *fn;
+    void *arg;
+    size_t group;
+    bool commutative;
+    uint32_t users; /* requests */
+};
+
+struct hly_vector { /* counts NULL: the blocks of the other buffer are as large */
+    const size_t *counts, *displs;
+};
+
+struct hly_blocks { /* bytes; of each rank's block */
+    size_t *offset, *bytes;
+};
+
 struct hly_call {
     struct hly_brief brief;
     uint64_t signature;
     const void *in;
     void *out;
-    const size_t *counts, *displs; /* allgatherv, while the call is being made */
+    struct hly_vector vector[2]; /* v forms, while the call is being made: of IN, of OUT */
+    bool local_in_place;         /* at the root of reduce, gather, scatter: nobody else's affair */
+    bool aside;                  /* the result may not be written before the input was read */
+    struct hly_op *user;         /* NULL: the operation is one of halay.h's */
+    double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
 struct hly_step_run;
@@ -167,41 +196,68 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
 
 struct hly_step_run {
-    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds */
+    uint64_t arrived; /* RECV: bytes; REDUCE, COPY: pieces that the device holds, 1 more till it
+                         has taken all */
     uint8_t state;
     uint8_t pending;     /* predecessors not done yet */
+    uint8_t pieces;      /* REDUCE, COPY: that the device has taken */
     uint32_t landing;    /* RECV: index + 1 */
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
 
-enum hly_request_state { HLY_QUEUED = 0, HLY_RUNNING, HLY_SCALING, HLY_FAILING, HLY_COMPLETE };
+enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
+/* In this order. */
+enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 };
+enum hly_request_state {
+    HLY_IDLE = 0,
+    HLY_QUEUED,
+    HLY_RUNNING,
+    HLY_SCALING,
+    HLY_FAILING,
+    HLY_COMPLETE
+};
 
 struct halay_request {
-    uint32_t magic;
+    uint32_t magic;           /* constant, as long as there is the memory */
+    halay_context_t *context; /* so too */
+    uint64_t generation;      /* request.c */
     enum hly_request_state state;
-    halay_context_t *context;
+    bool given;                /* the program has a handle */
+    bool persistent;           /* lives until halay_request_free() */
+    bool refused;              /* `early` was there from the beginning */
+    struct hly_bundle *bundle; /* it is a part of this group */
+    struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
     uint32_t sequence;
     int result;
     bool ran;              /* `run` is valid */
+    bool runs;             /* hly_engine_run is at it */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
-    struct hly_span *spans; /* of each operand of the plan, for this count and type: */
+    halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
+    struct hly_places places; /* for which they hold */
+    struct hly_span *spans;   /* of each operand of the plan, for this count and type: */
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
+    size_t laid_group;
     size_t unit_bytes; /* of a block; of the first long_blocks an element more */
     uint32_t long_blocks;
-    size_t *block_offset; /* allgatherv: bytes, nranks; else NULL */
-    size_t *block_bytes;
+    size_t *tables; /* v forms, else NULL: memory of */
+    struct hly_blocks block[2];
+    char *home; /* where OUT goes in the end: r->out, but for a result kept aside */
+    size_t result_bytes;
     uint64_t started_ns, deadline_ns;
-    struct hly_verdict_wire *early; /* it cannot be started, only failed; NULL: it can */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: where its time is noted; else NULL */
+    struct hly_verdict_wire *early;  /* it cannot be started, only failed; NULL: it can */
+    uint8_t before;                  /* HLY_BEFORE_*: scaling, before any step */
+    uint8_t after;                   /* HLY_AFTER_*: what is left to be done to the result */
     uint32_t steps_done;
     uint32_t ready_head, ready_tail;
     uint32_t *ready; /* queue of startable steps; each enters once */
@@ -234,12 +290,24 @@ struct hly_slot {
     struct hly_fault *fault; /* NULL: all is well */
 };
 
-struct hly_group { /* ranks of a communicator as runs of world ranks */
-    uint32_t nruns;
+struct hly_failure { /* of one call, as it is told */
+    struct hly_verdict_wire verdict;
+    uint32_t sequence;
+    int nranks;  /* of the communicator that the program knows */
+    bool paired; /* send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] there */
+    int pair[2];
+};
+
+struct hly_run { /* of world ranks */
+    int first_rank, first_world, stride, count;
+};
+
+struct hly_group { /* ranks of a communicator: group.c says in which form */
+    size_t bytes;  /* of all of it */
     int nranks;
-    struct hly_run {
-        int first_rank, first_world, stride, count;
-    } run[];
+    uint32_t nruns; /* in word[]; 0: there is a table, */
+    uint32_t width; /* of so many bits a rank */
+    uint64_t word[];
 };
 
 struct halay_comm {
@@ -251,7 +319,10 @@ struct halay_comm {
     struct hly_group *group;
     int rank, nranks;
     uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
+    bool scattered;    /* some node's ranks are not consecutive. Constant */
     uint32_t children; /* made of it so far */
+    bool persists;     /* the next call makes a persistent request: persistent.c */
+    uint32_t npersistent; /* such requests */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -260,14 +331,23 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    struct hly_brief last_brief; /* of the last call, which ran this plan */
-    struct hly_plan *last_plan;  /* or NULL */
-    uint64_t foreign_sequence;   /* 1 + highest sequence that others were heard of */
+    struct hly_brief last_brief;     /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;      /* or NULL */
+    struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
+    uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
     bool broken; /* the ranks are not all there or not in step: every later call fails */
     struct hly_verdict_wire broken_by;
-    struct hly_verdict_wire last;
-    uint32_t last_sequence;
-    bool failed; /* `last` is valid */
+    struct hly_failure last;
+    bool failed;               /* `last` is valid */
+    halay_comm_t *parent;      /* of a hidden one, for messages between two ranks (api_pair.c) */
+    int pair[2];               /* then: the parent's rank that sends, and the one that receives */
+    struct hly_link pairs;     /* the hidden ones made of this */
+    struct hly_link pair_link; /* parent->pairs */
+    halay_comm_t *inner;       /* hidden: where members of groups run (group_call.c), or NULL */
+    halay_comm_t *outer;       /* of a hidden one: whose members run here */
+    struct hly_bundle *bundle; /* the group that is being collected, or NULL */
+    struct hly_link bundles;   /* groups whose members wait for the ranks to agree */
 };
 
 /* ---------------------------------------------------------------- context */
@@ -285,8 +365,10 @@ struct hly_settings {
     char isa[16];
     char transport[32]; /* HALAY_TRANSPORT */
     char plugin_dir[256];
-    char algorithm[176];
-    uint32_t planner[HALAY_COLLECTIVE_COUNT]; /* forced, or UINT32_MAX */
+    char algorithm[512];
+    char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
+    halay_selection_t *selection; /* of the three */
+    bool explain;                 /* HALAY_EXPLAIN */
 };
 
 struct halay_context {
@@ -324,17 +406,20 @@ struct halay_context {
     uint32_t nfreed;
     halay_comm_t *world;
     struct hly_link requests; /* running or failing */
-    struct hly_link posted;   /* all that the program has not waited for */
-    bool lost;                /* the transport itself has failed: every call ends at once */
-    struct hly_link orphans;  /* stashed messages of communicators not made yet */
+    struct hly_link requests_idle;
+    struct hly_link posted;  /* all that the program has not waited for */
+    bool lost;               /* the transport itself has failed: every call ends at once */
+    struct hly_link orphans; /* stashed messages of communicators not made yet */
     uint32_t norphans;
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
+    struct hly_out *device_out; /* for the next work that the device does not do at once, or NULL */
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
-    uint32_t row_planner[HLY_ROWS];   /* of select.c's table. Constant after init */
     struct hly_certificate *certificates;
+    struct hly_op *user_ops;
+    uint32_t nuser_ops, user_ops_made;
     uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
     uint32_t polls;
     halay_counters_t counters;
@@ -397,13 +482,16 @@ int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *
 void hly_ways_close(halay_context_t *context);
 /* How this world rank is reached, the same seen from there; and where it listens, if wanted. */
 struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_address_t *address);
-/* What must be equal on both ends of a way, as text. */
-void hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
-                      size_t bytes);
+/* A hash of what must be equal on both ends of a way; and that, with where it came from, as text.
+ */
+uint64_t hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
+                          size_t bytes);
 void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);
+/* A communicator made after one of its ranks was lost. */
+void hly_peer_break_comm(halay_comm_t *comm);
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
@@ -455,33 +543,92 @@ void hly_match_forget(halay_context_t *context, struct hly_link *stash);
 
 /* ---------------------------------------------------------------- engine.c */
 
-/* Takes the call: the request is running, queued or failing after it. */
+/* A request for the call, IDLE, with all bound that can be; an argument error is kept in it. */
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request);
+/* Its next call on the communicator: it is running, queued or failing after it. */
+void hly_engine_go(halay_request_t *request);
+/* Both. */
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
 void hly_engine_run(halay_request_t *request);
+/* The device has scaled the input; has done the last thing it was given to do to the result. */
+void hly_engine_prescaled(halay_request_t *request);
+void hly_engine_result(halay_request_t *request);
 void hly_engine_finish(halay_request_t *request, int result);
 /* Hands a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
+
+/* Without a call, for a group. */
+halay_request_t *hly_request_bare(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- group_call.c */
+
+/* The head of a group, or a member, is complete. */
+void hly_group_part_done(halay_request_t *request);
+/* The program has waited for it; the context goes. */
+void hly_group_release(halay_request_t *request);
+void hly_group_forget(struct hly_bundle *bundle);
+
+/* ---------------------------------------------------------------- request.c */
+
+/* All zero but for what request.c keeps. */
+halay_request_t *hly_request_memory(halay_context_t *context);
+/* Frees what it has, and keeps the memory. */
+void hly_request_destroy(halay_request_t *request);
+void hly_request_free_memory(halay_context_t *context);
+/* What the program gets; and the request of a handle, with its context locked. */
+halay_request_t *hly_request_handle(halay_request_t *request);
+int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* The handle is not valid any more. */
+void hly_request_retire(halay_request_t *request);
+
+/* ---------------------------------------------------------------- layout.c */
+
+/* Copies the counts of a v form. */
+int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
+/* The addresses behind the plan's symbols, and scratch. */
+int hly_layout_bind(halay_request_t *request);
+void hly_layout_forget(halay_request_t *request);
 uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
                               struct hly_segment segment[2]);
 size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
 
-/* ---------------------------------------------------------------- plancache.c, select.c */
+/* The plan works in place. */
+static inline bool hly_call_in_place(const struct hly_call *call)
+{
+    return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
+}
 
-/* Looks the planners of all rows up by name, once. */
-int hly_select_init(halay_context_t *context);
-int hly_select(const halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+/* ---------------------------------------------------------------- plancache.c, select.c,
+ * explain_run.c */
+
+int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+struct hly_ask;
+void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask);
+void hly_select_forget(halay_comm_t *comm);
+/* HALAY_EXPLAIN, on rank 0 of a communicator: tells why the first call of a kind gets its plan,
+ * notes how long each takes, and at the end tells how far the model was off. */
+void hly_explain_call(halay_request_t *request);
+void hly_explain_done(halay_request_t *request);
+void hly_explain_end(halay_comm_t *comm);
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes);
 uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
 void hly_plan_drop_all(halay_comm_t *comm);
-void hly_request_destroy(halay_request_t *request);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- op.c */
+
+/* As hly_select, for an operation that does not commute; reason: why nobody serves it. */
+int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+                  size_t reason_bytes);
+void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */
 
@@ -503,8 +650,10 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
-void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
-                      size_t bytes);
+void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
+int hly_failure_rank(const struct hly_failure *failure, int rank);
+/* The number of a rank of this communicator in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
 
 /* ---------------------------------------------------------------- comm.c */
@@ -516,7 +665,13 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+
+/* ---------------------------------------------------------------- group.c */
+
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);
+int hly_group_copy(const struct hly_group *group, struct hly_group **copy);
+int hly_group_world_rank(const struct hly_group *group, int rank);
+int hly_group_rank_of(const struct hly_group *group, int world_rank); /* -1: not in it */
 
 /* ---------------------------------------------------------------- progress.c */
 

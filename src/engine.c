@@ -3,8 +3,10 @@
  * engine.c - executes a plan: starts the steps whose predecessors are done, until all are. It names
  * no algorithm, and every plan goes the same way.
  *
- * Life of a request: QUEUED until the communicator's window has room; RUNNING; SCALING where an
- * average is divided at the end; COMPLETE. A failure takes it from any of these to FAILING
+ * Life of a request: IDLE until it is begun (a persistent one is IDLE again when it was waited
+ * for); QUEUED until the communicator's window has room; RUNNING (where the input is
+ * scaled, that comes before the first step); SCALING where the result is divided or multiplied;
+ * COMPLETE. A failure takes it from any of these to FAILING
  * (fault.c), where no step is started and what is under way is drained; then to COMPLETE. Each step
  * is started once and done once, and hly_engine_finish() is reached once.
  */
@@ -14,89 +16,13 @@
 #include <string.h>
 
 #include "core.h"
-
-#define SLOT_ALIGN 64
-
-/* ---------------------------------------------------------------- operands: blocks to addresses */
-
-/* Blocks of equal size, the first `long_blocks` of them one element longer (bind). */
-static size_t block_offset(const halay_request_t *r, uint32_t block)
-{
-    if (r->block_offset)
-        return r->block_offset[block];
-    uint32_t longer = block < r->long_blocks ? block : r->long_blocks;
-    return block * r->unit_bytes + longer * r->element_bytes;
-}
-
-/* Bytes of blocks [first, first + count), which do not wrap. */
-static size_t run_bytes(const halay_request_t *r, uint32_t first, uint32_t count)
-{
-    if (!r->block_bytes)
-        return block_offset(r, first + count) - block_offset(r, first);
-    size_t bytes = 0;
-    for (uint32_t b = first; b < first + count; b++)
-        bytes += r->block_bytes[b];
-    return bytes;
-}
-
-bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
-{
-    return o->first + o->count > plan->blocks;
-}
-
-static const struct hly_span *span_of(const halay_request_t *r, const halay_operand_t *o)
-{
-    return &r->spans[o - r->plan->plan->operands];
-}
-
-size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
-{
-    return span_of(r, o)->bytes + span_of(r, o)->tail;
-}
-
-/*
- * Where an operand lies: one segment, or two where it wraps. Blocks that lie anywhere (allgatherv)
- * come one a run; selection sees to that.
- */
-uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
-                              struct hly_segment seg[2])
-{
-    const struct hly_span *span = span_of(r, o);
-    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
-                 : o->buffer == HALAY_BUFFER_OUT ? r->out
-                                                 : r->scratch;
-    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){base, span->tail};
-    return span->tail ? 2 : o->count > 0;
-}
-
-/* In the OWN layout, and in scratch, a run lies together wherever it begins. */
-static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
-{
-    const halay_plan_t *plan = r->plan->plan;
-    uint32_t collective = plan->params.collective;
-    bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
-    bool own = scratch || collective == (o->buffer == HALAY_BUFFER_IN ? HALAY_ALLGATHER
-                                                                      : HALAY_REDUCE_SCATTER);
-    *span = (struct hly_span){0, 0, 0};
-    if (!o->count)
-        return;
-    assert(scratch || !r->block_offset || o->count == 1);
-    uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
-    span->bytes = run_bytes(r, o->first, run);
-    span->tail = run < o->count ? run_bytes(r, 0, o->count - run) : 0;
-    span->offset = scratch ? o->slot * r->slot_bytes : own ? 0 : block_offset(r, o->first);
-    if (own) {
-        span->bytes += span->tail;
-        span->tail = 0;
-    }
-}
+#include "watch.h"
 
 /* ---------------------------------------------------------------- steps */
 
 static void push_ready(halay_request_t *r, uint32_t step)
 {
-    r->ready[r->ready_tail++ % r->plan->plan->nsteps] = step;
+    r->ready[r->ready_tail++] = step; /* each enters once */
 }
 
 void hly_engine_step_done(halay_request_t *r, uint32_t step)
@@ -104,13 +30,18 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
     assert(r->run[step].state == HLY_STARTED);
     r->run[step].state = HLY_DONE;
     r->steps_done++;
+    HLY_SAW(DONE, r, step);
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         uint32_t next = p->successors[i];
+        if (HLY_SEEDED(FORGET_SUCCESSOR, r, next))
+            continue;
         assert(r->run[next].pending > 0 && r->run[next].state == HLY_WAITS);
         if (--r->run[next].pending == 0)
             push_ready(r, next);
     }
+    if (HLY_SEEDED(DONE_TWICE, r, step))
+        hly_engine_step_done(r, step);
 }
 
 /* Hands work to the device; `step` is done when all its pieces are. HALAY_EAGAIN: nothing
@@ -118,61 +49,81 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
 static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 {
     halay_context_t *ctx = r->context;
-    struct hly_out *out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL);
-    if (!out)
+    struct hly_out *out = ctx->device_out;
+    if (!out && !(out = ctx->device_out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL)))
         return HALAY_ENOMEM;
-    out->request = r;
-    out->step = step;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
+    hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
+        out->request = r;
+        out->step = step;
         out->flying = 1;
         out->accepted = true;
         hly_link_append(&r->flying, &out->link);
         ctx->device_flying++;
-    } else {
-        hly_out_free(ctx, out);
+        ctx->device_out = NULL;
     }
     return rc;
 }
 
-/* A reduce or copy step: at most two pieces, because all its operands wrap at the same block. */
+/* Byte `at` of an operand in up to two segments. */
+static char *address_of(const struct hly_segment seg[2], size_t at)
+{
+    return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
+}
+
+/*
+ * A reduce or copy step: in pieces, cut where an operand wraps. HALAY_EAGAIN: the device is full;
+ * to be called again, and goes on with the first piece that the device has not taken yet.
+ */
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    struct hly_step_run *run = &r->run[step];
     struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
-    size_t total = hly_operand_bytes(r, &o[0]), split = total;
-    r->run[step].arrived = 1; /* so that it is not done before both pieces are launched */
+    const struct hly_op *user = r->call.user;
+    halay_work_t *kept = r->works ? &r->works[step] : NULL;
+    if (kept && kept->nsrc) {
+        run->arrived = 1;
+        return device_launch(r, step, kept);
+    }
+    size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
     for (uint32_t i = 0; i < s->noperands; i++)
-        if (hly_operand_segments(r, &o[i], seg[i]) == 2)
-            split = seg[i][0].bytes;
-    for (int piece = 0; piece < 2; piece++) {
-        size_t from = piece ? split : 0, to = piece ? total : split;
-        halay_work_t work = {.count = (to - from) / r->element_bytes,
-                             .type = (halay_type_t)r->call.brief.type,
-                             .op = (halay_op_t)r->call.brief.op,
-                             .nsrc = s->noperands - 1u};
-        if (!work.count)
+        hly_operand_segments(r, &o[i], seg[i]);
+    if (!run->pieces)
+        run->arrived = 1; /* so that it is not done before all pieces are launched */
+    uint32_t piece = 0;
+    for (size_t from = 0; from < total; from = to, piece++) {
+        to = total;
+        for (uint32_t i = 0; i < s->noperands; i++)
+            if (seg[i][0].bytes > from && seg[i][0].bytes < to)
+                to = seg[i][0].bytes;
+        if (piece < run->pieces)
             continue;
-        for (uint32_t i = 0; i < s->noperands; i++) {
-            bool second = seg[i][1].bytes && piece;
-            char *at = second ? seg[i][1].address : seg[i][0].address + from;
-            if (i == 0)
-                work.dst = at;
-            else
-                work.src[i - 1] = at;
-        }
+        halay_work_t work = {.dst = address_of(seg[0], from),
+                             .count = (to - from) / r->element_bytes * group,
+                             .type = (halay_type_t)r->call.brief.type,
+                             .op = user ? user->number : (halay_op_t)r->call.brief.op,
+                             .nsrc = s->noperands - 1u,
+                             .fn = user ? user->fn : NULL,
+                             .fn_arg = user ? user->arg : NULL,
+                             .group = group};
+        for (uint32_t i = 1; i < s->noperands; i++)
+            work.src[i - 1] = address_of(seg[i], from);
+        if (kept && to - from == total)
+            *kept = work;
+        if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
+            hly_swap_sources(&work);
+        work.count -= HLY_SEEDED(SHORT_WORK, r, step);
         int rc = device_launch(r, step, &work);
-        while (rc == HALAY_EAGAIN && piece) { /* the second half must follow the first */
-            hly_device_poll(r->context);
-            rc = device_launch(r, step, &work);
-        }
         if (rc < 0)
             return rc;
-        r->run[step].arrived += rc == HALAY_INPROGRESS;
+        run->pieces++;
+        run->arrived += rc == HALAY_INPROGRESS;
     }
-    return --r->run[step].arrived ? HALAY_INPROGRESS : HALAY_OK;
+    return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
 }
 
 static void fail_here(halay_request_t *r, int code, const char *what)
@@ -188,6 +139,7 @@ static void fail_here(halay_request_t *r, int code, const char *what)
 static bool start_step(halay_request_t *r, uint32_t step)
 {
     r->run[step].state = HLY_STARTED;
+    HLY_SAW(STARTED, r, step);
     switch (r->plan->plan->steps[step].kind) {
     case HALAY_STEP_SEND:
         hly_channel_send(r, step);
@@ -202,7 +154,12 @@ static bool start_step(halay_request_t *r, uint32_t step)
         break;
     }
     int rc = start_work(r, step);
+    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step)) {
+        r->run[step].pieces = 0;
+        rc = start_work(r, step);
+    }
     if (rc == HALAY_EAGAIN) {
+        HLY_SAW(BACK, r, step);
         r->run[step].state = HLY_WAITS;
         return false;
     }
@@ -213,54 +170,122 @@ static bool start_step(halay_request_t *r, uint32_t step)
     return true;
 }
 
-static void scale(halay_request_t *r)
+/* Elements of the result, or of the input that is scaled: where there is one, all of it. */
+static size_t count_of(const halay_request_t *r)
 {
-    size_t count = r->call.brief.count;
+    return r->result_bytes / halay_type_bytes((halay_type_t)r->call.brief.type);
+}
+
+static bool divides(const halay_request_t *r)
+{
+    return r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1;
+}
+
+/* What is left when the plan is done: a result that had to wait moves, too. */
+static uint8_t left_to_do(const halay_request_t *r)
+{
+    bool multiplied = r->call.brief.flags & HLY_BRIEF_SCALED && r->call.postscale != 1;
+    uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
+    if (!r->result_bytes)
+        return 0;
+    if (divides(r))
+        after |= HLY_AFTER_DIVIDE;
+    return after || r->home == r->out ? after : HLY_AFTER_MOVE;
+}
+
+void hly_engine_result(halay_request_t *r)
+{
+    while (r->after) {
+        uint8_t pass = r->after & (uint8_t)-r->after;
+        bool again = pass == HLY_AFTER_MULTIPLY && divides(r); /* the result is there already */
+        halay_work_t work = {.dst = r->home,
+                             .src = {again ? r->home : r->out},
+                             .count = count_of(r),
+                             .type = (halay_type_t)r->call.brief.type,
+                             .op = (halay_op_t)r->call.brief.op,
+                             .nsrc = 1,
+                             .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
+                             .factor = r->call.postscale,
+                             .scales = pass == HLY_AFTER_MULTIPLY};
+        r->state = HLY_SCALING;
+        int rc = device_launch(r, HALAY_STEP_NONE, &work);
+        if (rc == HALAY_EAGAIN) {
+            r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
+            return;
+        }
+        if (rc < 0) {
+            fail_here(r, rc, "the device could not scale or copy the result");
+            return;
+        }
+        r->after &= (uint8_t)~pass;
+        if (rc == HALAY_INPROGRESS)
+            return;
+    }
+    hly_engine_finish(r, HALAY_OK);
+}
+
+/* The steps that wait for no other. */
+static void release_first(halay_request_t *r)
+{
+    memcpy(r->ready, r->plan->ready, r->plan->nready * sizeof(*r->ready));
+    r->ready_tail = r->plan->nready;
+}
+
+/* Returns false while steps have to wait for the input. */
+static bool prescale(halay_request_t *r)
+{
+    if (r->before == HLY_BEFORE_FLYING)
+        return false;
     halay_work_t work = {.dst = r->out,
-                         .src = {r->out},
-                         .count = count,
+                         .src = {r->call.in == HALAY_IN_PLACE ? r->out : r->call.in},
+                         .count = count_of(r),
                          .type = (halay_type_t)r->call.brief.type,
-                         .op = HALAY_AVERAGE,
                          .nsrc = 1,
-                         .divisor = (uint32_t)r->comm->nranks};
-    r->state = HLY_SCALING;
-    int rc = count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
-    if (rc == HALAY_OK)
-        hly_engine_finish(r, HALAY_OK);
-    else if (rc == HALAY_EAGAIN)
-        r->state = HLY_RUNNING; /* hly_engine_run comes back to it */
-    else if (rc < 0)
-        fail_here(r, rc, "the device could not divide the average");
+                         .factor = r->call.prescale,
+                         .scales = 1};
+    int rc = work.count ? device_launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+    if (rc == HALAY_INPROGRESS)
+        r->before = HLY_BEFORE_FLYING;
+    else if (rc < 0 && rc != HALAY_EAGAIN)
+        fail_here(r, rc, "the device could not scale the input");
+    if (rc != HALAY_OK)
+        return false;
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    return true;
+}
+
+void hly_engine_prescaled(halay_request_t *r)
+{
+    r->before = HLY_BEFORE_NOTHING;
+    release_first(r);
+    hly_engine_run(r);
 }
 
 void hly_engine_run(halay_request_t *r)
 {
+    if (r->runs)
+        return; /* a step that was done at once: the loop below goes on, however many there are */
+    if (r->state == HLY_RUNNING && r->before && !prescale(r))
+        return;
+    r->runs = true;
     while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
-        uint32_t step = r->ready[r->ready_head++ % r->plan->plan->nsteps];
-        if (!start_step(r, step)) {
+        if (!start_step(r, r->ready[r->ready_head++])) {
             r->ready_head--;
+            r->runs = false;
             return; /* the device is full */
         }
     }
-    if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps)
+    r->runs = false;
+    if (r->state != HLY_RUNNING ||
+        (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
-    if (r->call.brief.op == HALAY_AVERAGE && r->comm->nranks > 1)
-        scale(r);
-    else
-        hly_engine_finish(r, HALAY_OK);
+    if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
+        r->after = 0;
+    hly_engine_result(r);
 }
 
 /* ---------------------------------------------------------------- requests */
-
-void hly_request_destroy(halay_request_t *r)
-{
-    free(r->ready);
-    free(r->run);
-    free(r->spans);
-    free(r->scratch);
-    free(r->block_offset);
-    free(r);
-}
 
 static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
 {
@@ -268,26 +293,28 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     if (r) {
         plan->spare = r->next;
     } else {
-        r = calloc(1, sizeof(*r));
+        r = hly_request_memory(comm->context);
         if (!r)
             return NULL;
         uint32_t n = plan ? plan->plan->nsteps : 0;
         r->ready = calloc(n + 1, sizeof(*r->ready));
         r->run = calloc(n + 1, sizeof(*r->run));
         r->spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->spans));
+        if (n <= HLY_WORKS_KEPT)
+            r->works = calloc(n + 1, sizeof(*r->works));
         if (!r->ready || !r->run || !r->spans) {
             hly_request_destroy(r);
             return NULL;
         }
     }
-    r->magic = HLY_REQUEST_MAGIC;
-    r->context = comm->context;
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
-    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->state = HLY_IDLE;
     r->landings = 0;
-    r->ran = r->foreseen = false;
+    r->persistent = r->refused = false;
+    r->bundle = r->group = NULL;
+    r->call.user = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -296,13 +323,23 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     return r;
 }
 
+halay_request_t *hly_request_bare(halay_comm_t *comm)
+{
+    return request_new(comm, NULL);
+}
+
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->landings);
-    r->magic = 0;
+    if (r->group)
+        hly_group_release(r);
+    hly_request_retire(r);
     hly_link_remove(&r->posted);
-    free(r->block_offset);
-    r->block_offset = r->block_bytes = NULL;
+    hly_layout_forget(r);
+    free(r->early);
+    r->early = NULL;
+    if (r->call.user)
+        r->call.user->users--;
     if (!r->plan) {
         hly_request_destroy(r);
         return;
@@ -323,67 +360,8 @@ void hly_request_drop(halay_request_t *r)
     }
     if (r->plan)
         r->plan->running--;
-    free(r->early);
+    hly_group_forget(r->group);
     hly_request_destroy(r);
-}
-
-/* How large blocks are, and so where operands lie: the same for the next call of this count. */
-static void lay_out(halay_request_t *r)
-{
-    const halay_plan_t *plan = r->plan->plan;
-    const struct hly_call *c = &r->call;
-    bool cut = c->brief.collective == HALAY_ALLREDUCE && plan->blocks > 1;
-    size_t element = halay_type_bytes((halay_type_t)c->brief.type);
-    r->element_bytes = element ? element : 1; /* a barrier */
-    r->unit_bytes = (cut ? c->brief.count / plan->blocks : c->brief.count) * r->element_bytes;
-    r->long_blocks = cut ? (uint32_t)(c->brief.count % plan->blocks) : 0;
-    size_t slot = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
-    r->slot_bytes = (slot + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-    for (uint32_t i = 0; i < plan->noperands; i++)
-        measure(r, &plan->operands[i], &r->spans[i]);
-    r->laid_count = c->brief.count;
-    r->laid_type = c->brief.type;
-    r->laid_out = !r->block_offset;
-}
-
-/* The addresses behind the plan's symbols. */
-static int bind(halay_request_t *r)
-{
-    const struct hly_call *c = &r->call;
-    if (!r->laid_out || r->block_offset || r->laid_count != c->brief.count ||
-        r->laid_type != c->brief.type)
-        lay_out(r);
-    r->out = c->out;
-    r->in = (char *)(uintptr_t)c->in;
-    if (c->brief.flags & HLY_BRIEF_IN_PLACE)
-        r->in = c->brief.collective == HALAY_ALLGATHER
-                    ? r->out + block_offset(r, r->plan->plan->params.rank)
-                    : r->out;
-    size_t need = r->slot_bytes * r->plan->plan->scratch_slots;
-    if (need <= r->scratch_bytes)
-        return HALAY_OK;
-    free(r->scratch);
-    r->scratch = aligned_alloc(SLOT_ALIGN, need);
-    r->scratch_bytes = r->scratch ? need : 0;
-    return r->scratch ? HALAY_OK : HALAY_ENOMEM;
-}
-
-static int copy_counts(halay_request_t *r, const struct hly_call *call)
-{
-    if (!call->counts)
-        return HALAY_OK;
-    size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->brief.type);
-    r->block_offset = calloc(2 * n, sizeof(size_t));
-    if (!r->block_offset)
-        return HALAY_ENOMEM;
-    r->block_bytes = r->block_offset + n;
-    size_t next = 0;
-    for (size_t i = 0; i < n; i++) {
-        r->block_offset[i] = (call->displs ? call->displs[i] : next) * element;
-        r->block_bytes[i] = call->counts[i] * element;
-        next += call->counts[i];
-    }
-    return HALAY_OK;
 }
 
 static void start(halay_request_t *r)
@@ -395,9 +373,12 @@ static void start(halay_request_t *r)
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
     if (r->early) {
-        hly_fault_raise(comm, r->sequence, r->early);
-        free(r->early);
-        r->early = NULL;
+        struct hly_verdict_wire *early = r->early;
+        if (!r->refused || !r->persistent)
+            r->early = NULL;
+        hly_fault_raise(comm, r->sequence, early);
+        if (!r->early)
+            free(early);
         return;
     }
     if (slot->fault) {
@@ -406,9 +387,14 @@ static void start(halay_request_t *r)
     }
     const struct hly_plan *p = r->plan;
     r->ran = true;
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
-    memcpy(r->ready, p->ready, p->nready * sizeof(*r->ready));
-    r->ready_tail = p->nready;
+    bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
+    r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    r->after = left_to_do(r);
+    if (!r->before)
+        release_first(r);
+    hly_seed_dependencies(r);
     hly_match_posted(r);
     hly_engine_run(r);
 }
@@ -435,6 +421,7 @@ void hly_engine_finish(halay_request_t *r, int result)
     assert(hly_link_empty(&r->flying) && !r->landings);
     r->state = HLY_COMPLETE;
     r->result = result;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     hly_link_remove(&r->link);
     slot->request = NULL;
     slot->complete = true;
@@ -443,12 +430,16 @@ void hly_engine_finish(halay_request_t *r, int result)
     slot->fault = NULL;
     r->context->counters.operations++;
     r->context->counters.errors += result != HALAY_OK;
+    if (r->explained)
+        hly_explain_done(r);
     while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
         comm->slots[comm->oldest % HLY_SLOTS].complete = false;
         comm->oldest++;
     }
     r->context->woken = true; /* whoever looked before this must not go to sleep now */
     hly_wake(r->context);
+    if (r->bundle)
+        hly_group_part_done(r);
     start_queued(comm);
 }
 
@@ -457,16 +448,18 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
+    bool ordered = call->brief.flags & HLY_BRIEF_ORDERED;
     *plan = comm->last_plan;
-    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0)
+    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
+        (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
         return HALAY_OK;
     *plan = NULL;
-    int rc = hly_select(comm, call, &planner);
-    if (rc) {
+    int rc = ordered ? hly_op_select(comm, call, &planner, reason, reason_bytes)
+                     : hly_select(comm, call, &planner);
+    if (rc && !ordered)
         snprintf(reason, reason_bytes, "no algorithm serves this call");
-        return rc;
-    }
-    rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
+    if (!rc)
+        rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
     comm->last_brief = call->brief;
     return rc;
@@ -495,10 +488,10 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
     start_queued(comm);
 }
 
-int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    char reason[128] = "";
+    char reason[192] = "";
     struct hly_plan *plan = NULL;
     enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
@@ -518,25 +511,57 @@ int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argumen
     if (plan)
         plan->running++;
     r->call = *call;
+    if (call->user)
+        call->user->users++;
+    if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
+        snprintf(reason, sizeof(reason), "no memory for a call of this size");
+    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
+    r->refused = rc != HALAY_OK;
+    r->early = rc ? calloc(1, sizeof(*r->early)) : NULL;
+    if (rc && !r->early) {
+        r->state = HLY_COMPLETE;
+        hly_request_release(r);
+        return HALAY_ENOMEM;
+    }
+    if (rc)
+        fail_early(r, rc, reason, cause);
+    *request = r;
+    return HALAY_OK;
+}
+
+void hly_engine_go(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    assert(r->state == HLY_IDLE);
     r->sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
+    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->ran = r->foreseen = r->runs = false;
     r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
-    if (!rc && ((rc = copy_counts(r, call)) || (rc = bind(r))))
-        snprintf(reason, sizeof(reason), "no memory for a call of this size");
-    r->call.counts = r->call.displs = NULL;
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
-        hly_brief_text(&call->brief, text, sizeof(text));
+        hly_brief_text(&r->call.brief, text, sizeof(text));
         hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
                 (unsigned long long)comm->id, r->sequence, text);
     }
-    if (rc || comm->broken) {
+    r->explained = NULL;
+    if (comm->context->settings.explain && !r->refused)
+        hly_explain_call(r);
+    if (!r->refused && (comm->broken || comm->context->lost)) {
         r->early = calloc(1, sizeof(*r->early));
         if (r->early)
-            fail_early(r, rc, rc ? reason : NULL, cause);
+            fail_early(r, HALAY_ETRANSPORT, comm->broken ? NULL : "its transport has failed",
+                       HLY_CAUSE_LOCAL);
     }
     enqueue(comm, r);
-    *request = r;
-    return HALAY_OK;
+}
+
+int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                    const char *argument_text, halay_request_t **request)
+{
+    int rc = hly_engine_make(comm, call, argument_error, argument_text, request);
+    if (!rc)
+        hly_engine_go(*request);
+    return rc;
 }

@@ -60,39 +60,112 @@ bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdi
     return memcmp(a, b, sizeof(*a)) < 0;
 }
 
-void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
+static void op_text(const struct hly_brief *c, char *text, size_t bytes)
 {
-    const char *name = c->collective < HALAY_COLLECTIVE_COUNT
-                           ? halay_collective_name((halay_collective_t)c->collective)
-                           : "?";
-    const char *place = c->flags & HLY_BRIEF_IN_PLACE ? ", in place" : "";
-    const char *type = halay_type_name((halay_type_t)c->type);
-    const char *op = halay_op_name((halay_op_t)c->op);
-    unsigned long long count = (unsigned long long)c->count;
-    if (c->collective == HALAY_BARRIER)
-        snprintf(text, bytes, "barrier");
-    else if (c->collective == HALAY_BROADCAST)
-        snprintf(text, bytes, "%s of %llu %s from root %d", name, count, type, (int)c->root);
-    else if (c->flags & HLY_BRIEF_VECTOR)
-        snprintf(text, bytes, "allgatherv of %s, %llu in all%s", type, count, place);
-    else if (c->collective == HALAY_ALLGATHER)
-        snprintf(text, bytes, "%s of %llu %s%s", name, count, type, place);
+    if (c->op < HLY_BRIEF_USER)
+        snprintf(text, bytes, ", %s%s", halay_op_name((halay_op_t)c->op),
+                 c->flags & HLY_BRIEF_SCALED ? ", scaled" : "");
     else
-        snprintf(text, bytes, "%s of %llu %s, %s%s", name, count, type, op, place);
+        snprintf(text, bytes, ", user's operation %u%s", c->op % HLY_BRIEF_USER,
+                 c->flags & HLY_BRIEF_ORDERED ? " in order" : "");
 }
 
-void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int nranks, char *text,
-                      size_t bytes)
+void hly_brief_text(const struct hly_brief *c, char *text, size_t bytes)
 {
-    char mine[96], theirs[96];
-    hly_brief_text(&v->call, mine, sizeof(mine));
-    hly_brief_text(&v->other_call, theirs, sizeof(theirs));
+    halay_collective_t collective = (halay_collective_t)c->collective;
+    bool known = c->collective < HALAY_COLLECTIVE_COUNT;
+    const char *type = halay_type_name((halay_type_t)c->type);
+    unsigned long long count = (unsigned long long)c->count;
+    char what[64], op[40] = "", root[32] = "";
+    if (collective == HALAY_BARRIER) {
+        const char *form = c->flags & HLY_BRIEF_LIST    ? "comm_from_ranks of %llu"
+                           : c->flags & HLY_BRIEF_GROUP ? "group of %llu calls"
+                                                        : "barrier";
+        snprintf(text, bytes, form, count);
+        return;
+    }
+    if (!(c->flags & HLY_BRIEF_VECTOR))
+        snprintf(what, sizeof(what), " of %llu %s", count, type);
+    else if (collective == HALAY_ALLTOALL)
+        snprintf(what, sizeof(what), "v of %s", type);
+    else
+        snprintf(what, sizeof(what), "v of %s, %llu in all", type, count);
+    if (known && halay_collective_reduces(collective))
+        op_text(c, op, sizeof(op));
+    if (known && halay_collective_rooted(collective))
+        snprintf(root, sizeof(root), " %s root %d",
+                 collective == HALAY_GATHER || collective == HALAY_REDUCE ? "to" : "from",
+                 (int)c->root);
+    snprintf(text, bytes, "%s%s%s%s%s", known ? halay_collective_name(collective) : "?", what, op,
+             root, c->flags & HLY_BRIEF_IN_PLACE ? ", in place" : "");
+}
+
+int hly_failure_rank(const struct hly_failure *f, int rank)
+{
+    return f->paired && rank >= 0 ? f->pair[rank & 1] : rank;
+}
+
+/* The call as `rank` made it. */
+static void call_text(const struct hly_failure *f, const struct hly_brief *call, int rank,
+                      char *text, size_t bytes)
+{
+    if (!f->paired)
+        hly_brief_text(call, text, bytes);
+    else
+        snprintf(text, bytes, "%s of %llu %s %s rank %d", rank == 1 ? "receive" : "send",
+                 (unsigned long long)call->count, halay_type_name((halay_type_t)call->type),
+                 rank == 1 ? "from" : "to", f->pair[rank != 1]);
+}
+
+/* Which call it was. */
+static void number_text(const struct hly_failure *f, char *text, size_t bytes)
+{
+    if (f->paired)
+        snprintf(text, bytes, "message %u from rank %d to rank %d", f->sequence, f->pair[0],
+                 f->pair[1]);
+    else
+        snprintf(text, bytes, "call %u on this communicator", f->sequence);
+}
+
+static void mismatch_text(const struct hly_failure *f, const char *number, char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    char one[96], two[96];
+    call_text(f, &v->call, v->rank, one, sizeof(one));
+    call_text(f, &v->other_call, v->other, two, sizeof(two));
+    if (v->detail[0])
+        snprintf(
+            text, bytes,
+            "the counts of %s do not fit (%s): %s (rank %d is on %s, rank %d on %s). Each rank "
+            "must expect from another what that one sends",
+            one, number, v->detail, v->rank, v->host, v->other, v->other_host);
+    else
+        snprintf(text, bytes,
+                 "the ranks' calls differ (%s): rank %d on %s called %s; rank %d on %s called "
+                 "%s%s. All ranks must make the same calls in the same order",
+                 number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
+                 v->other_host, two,
+                 strcmp(one, two)                         ? ""
+                 : f->verdict.call.flags & HLY_BRIEF_LIST ? " with another list"
+                 : f->verdict.call.flags & HLY_BRIEF_GROUP
+                     ? ", and those differ"
+                     : " with other counts, factors or operations");
+}
+
+void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    bool waited = v->cause >= HLY_CAUSE_ABSENT; /* the call is that of the other side */
+    char call[96], number[96];
+    int rank = hly_failure_rank(f, v->rank);
+    call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));
+    number_text(f, number, sizeof(number));
     switch (v->cause) {
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
                  "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
                  "error, or why it has ended early; the job has to be started again",
-                 v->rank, nranks, v->host, v->detail);
+                 rank, f->nranks, v->host, v->detail);
         return;
     case HLY_CAUSE_SETTINGS:
         snprintf(text, bytes,
@@ -101,24 +174,20 @@ void hly_verdict_text(const struct hly_verdict_wire *v, uint32_t sequence, int n
                  v->detail);
         return;
     case HLY_CAUSE_MISMATCH:
-        snprintf(text, bytes,
-                 "the ranks' calls differ (call %u on this communicator): rank %d on %s called %s; "
-                 "rank %d on %s called %s%s. All ranks must make the same calls in the same order",
-                 sequence, v->rank, v->host, mine, v->other, v->other_host, theirs,
-                 strcmp(mine, theirs) ? "" : " with other counts");
+        mismatch_text(f, number, text, bytes);
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:
     case HLY_CAUSE_LOCAL:
-        snprintf(text, bytes, "rank %d of %d on %s, %s (call %u on this communicator): %s", v->rank,
-                 nranks, v->host, mine, sequence, v->detail);
+        snprintf(text, bytes, "rank %d of %d on %s, %s (%s): %s", rank, f->nranks, v->host, call,
+                 number, v->detail);
         return;
     default:
         snprintf(
             text, bytes,
-            "the deadline passed in %s (call %u on this communicator): rank %d of %d on %s %s. "
-            "See where that rank is (a debugger, py-spy); HALAY_DEADLINE sets more seconds",
-            mine, sequence, v->rank, nranks, v->host, v->detail);
+            "the deadline passed in %s (%s): rank %d of %d on %s %s. See where that rank is (a "
+            "debugger, py-spy); HALAY_DEADLINE sets more seconds",
+            call, number, rank, f->nranks, v->host, v->detail);
     }
 }
 
@@ -200,21 +269,32 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     hly_fault_progress(comm, slot);
 }
 
+/* Kept for halay_comm_verdict(), and said. */
+static void tell(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    halay_comm_t *known = comm->parent ? comm->parent : comm;
+    struct hly_failure f = {.verdict = slot->fault->verdict,
+                            .sequence = slot->sequence,
+                            .nranks = known->nranks,
+                            .paired = comm->parent != NULL,
+                            .pair = {comm->pair[0], comm->pair[1]}};
+    char text[512];
+    known->last = f;
+    known->failed = true;
+    hly_failure_text(&f, text, sizeof(text));
+    hly_log(comm->context, slot->request->foreseen ? HLY_INFO : HLY_WARN, "%s", text);
+}
+
 static void conclude(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_verdict_wire v = slot->fault->verdict;
-    comm->last = v;
-    comm->last_sequence = slot->sequence;
-    comm->failed = true;
     bool out_of_step =
         v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT;
     if (out_of_step && !comm->broken) {
         comm->broken = true;
         comm->broken_by = v;
     }
-    char text[512];
-    hly_verdict_text(&v, slot->sequence, comm->nranks, text, sizeof(text));
-    hly_log(comm->context, slot->request->foreseen ? HLY_INFO : HLY_WARN, "%s", text);
+    tell(comm, slot);
     hly_engine_finish(slot->request, v.code);
 }
 
@@ -337,7 +417,8 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
         hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
         v->call = r->call.brief;
         snprintf(v->detail, sizeof(v->detail), "did not answer rank %d (step %u, %s)",
-                 r->comm->rank, i, s->kind == HALAY_STEP_RECV ? "receive" : "send");
+                 hly_comm_shown_rank(r->comm, r->comm->rank), i,
+                 s->kind == HALAY_STEP_RECV ? "receive" : "send");
         return;
     }
     hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);

@@ -45,6 +45,24 @@ void hly_match_forget(halay_context_t *context, struct hly_link *list)
 
 /* ---------------------------------------------------------------- the hello */
 
+/* Both without the items ("name value, ") that are equal at the beginning and at the end. */
+static void skip_equal(const char **a, const char **b, int *a_length, int *b_length)
+{
+    size_t n = 0, item = 0, na, nb;
+    for (; (*a)[n] && (*a)[n] == (*b)[n]; n++)
+        if ((*a)[n] == ',' && (*a)[n + 1] == ' ')
+            item = n + 2;
+    *a += item <= n ? item : 0;
+    *b += item <= n ? item : 0;
+    na = strlen(*a);
+    nb = strlen(*b);
+    for (n = item = 0; n < na && n < nb && (*a)[na - 1 - n] == (*b)[nb - 1 - n]; n++)
+        if (n && (*a)[na - 1 - n] == ',' && (*a)[na - n] == ' ')
+            item = n + 1;
+    *a_length = (int)(na - item);
+    *b_length = (int)(nb - item);
+}
+
 static void settings_differ(halay_context_t *context, int rank, const char *mine,
                             const char *theirs)
 {
@@ -59,8 +77,13 @@ static void settings_differ(halay_context_t *context, int rank, const char *mine
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_SETTINGS, HALAY_EMISMATCH, low);
         v.other = low == other ? comm->rank : other;
-        snprintf(v.detail, sizeof(v.detail), "rank %d has %.100s; rank %d has %.100s", low,
-                 low == other ? theirs : mine, v.other, low == other ? mine : theirs);
+        const char *first = low == other ? theirs : mine, *second = low == other ? mine : theirs;
+        int first_length, second_length;
+        skip_equal(&first, &second, &first_length, &second_length);
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.*s; rank %d has %.*s",
+                 hly_comm_shown_rank(comm, low), first_length < 100 ? first_length : 100, first,
+                 hly_comm_shown_rank(comm, v.other), second_length < 100 ? second_length : 100,
+                 second);
         comm->broken = true;
         comm->broken_by = v;
         for (uint32_t s = comm->oldest; s != comm->started; s++)
@@ -83,8 +106,8 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     halay_peer_id_t id = hly_peer_id(context, (int)h->from);
     if (id.lo != peer.lo || id.hi != peer.hi)
         return;
-    hly_way_settings(context, hly_way_of(context, (int)h->from, NULL), mine, sizeof(mine));
-    if (strcmp(hello.settings, mine))
+    const struct hly_way *way = hly_way_of(context, (int)h->from, NULL);
+    if (hly_way_settings(context, way, mine, sizeof(mine)) != hello.settings_hash)
         settings_differ(context, (int)h->from, mine, hello.settings);
 }
 
@@ -103,6 +126,31 @@ static void mismatch(halay_request_t *r, const struct hly_header *h)
     hly_fault_raise(r->comm, r->sequence, &v);
 }
 
+/*
+ * Plans say that a message is as long here as there, and the signature that counts are equal; but
+ * in an alltoallv each rank knows its own counts alone.
+ */
+static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t theirs)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    uint64_t mine = hly_operand_bytes(r, &plan->operands[plan->steps[step].operand]);
+    if (mine == theirs)
+        return true;
+    bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
+    int me = r->comm->rank, from = (int)h->from;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH, me < from ? me : from);
+    v.other = me < from ? from : me;
+    v.call = v.other_call = r->call.brief;
+    hly_verdict_other(&v, r->comm);
+    snprintf(
+        v.detail, sizeof(v.detail), "rank %d sends %llu to rank %d, which expects %llu",
+        sending ? me : from, (unsigned long long)((sending ? mine : theirs) / r->element_bytes),
+        sending ? from : me, (unsigned long long)((sending ? theirs : mine) / r->element_bytes));
+    hly_fault_raise(r->comm, r->sequence, &v);
+    return false;
+}
+
 /* An EAGER part or a READY for a running call. Returns false if it is too early for it. */
 static bool deliver(halay_request_t *r, const struct hly_header *h, const void *data, size_t bytes)
 {
@@ -118,9 +166,12 @@ static bool deliver(halay_request_t *r, const struct hly_header *h, const void *
         if (bytes != sizeof(ready))
             return true;
         memcpy(&ready, data, sizeof(ready));
-        hly_channel_announced(r, step, h, &ready);
+        if (fits(r, step, h, ready.bytes))
+            hly_channel_announced(r, step, h, &ready);
         return true;
     }
+    if (!fits(r, step, h, h->cookie) || (!bytes && h->cookie))
+        return true; /* the latter: an offer */
     if (r->run[step].state == HLY_WAITS)
         return false;
     if (r->run[step].state == HLY_STARTED)
@@ -247,7 +298,7 @@ void hly_match_orphans(halay_comm_t *comm)
     }
 }
 
-/* The call has been made: compares it with what came before, and takes the announcements. */
+/* The call has been made: compares it with what came before, and takes what is of use already. */
 void hly_match_posted(halay_request_t *r)
 {
     struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
@@ -259,10 +310,11 @@ void hly_match_posted(halay_request_t *r)
             mismatch(r, &m->header);
             return;
         }
-        if (m->header.kind == HLY_READY) {
-            deliver(r, &m->header, m->data, m->bytes);
+        bool used = deliver(r, &m->header, m->data, m->bytes); /* no step has started yet */
+        if (r->state != HLY_RUNNING)
+            return;
+        if (used)
             forget_one(m);
-        }
     }
 }
 

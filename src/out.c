@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "watch.h"
 
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, struct hly_peer *peer)
 {
@@ -68,8 +69,8 @@ static int greet(halay_context_t *context, struct hly_peer *peer)
     h.from = (uint32_t)context->info.rank;
     hello.version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
     hello.rank = h.from;
-    hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
-    hello.settings_hash = hly_hash(0, hello.settings, strlen(hello.settings));
+    hello.settings_hash =
+        hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
     unsigned char message[sizeof(h) + sizeof(hello)]; /* as header: it need not stay */
     memcpy(message, &h, sizeof(h));
     memcpy(message + sizeof(h), &hello, sizeof(hello));
@@ -109,7 +110,12 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
                                 seg->address + at, bytes, (uint64_t)(uintptr_t)out);
         if (counted(context, out, rc, bytes) < 0)
             return rc;
+        hly_saw_bytes(out->request, HLY_SAW_SENT, out->step, out->segment, out->sent_bytes, bytes,
+                      out->header.edge);
         out->sent_bytes += bytes;
+        if (total - out->sent_bytes <= most && out->sent_bytes < total &&
+            HLY_SEEDED(DROP_LAST_PIECE, out->request, out->step))
+            out->sent_bytes = total;
     } while (out->sent_bytes < total);
     return HALAY_OK;
 }
@@ -151,6 +157,9 @@ static int try_out(halay_context_t *context, struct hly_out *out)
     }
     if (rc < 0)
         return rc;
+    if (out->kind == HLY_OUT_PUT || out->kind == HLY_OUT_TAGGED)
+        hly_saw_bytes(out->request, HLY_SAW_SENT, out->step, out->segment, 0, out->segment[0].bytes,
+                      out->header.edge);
     out->accepted = true;
     return HALAY_OK;
 }
@@ -176,13 +185,16 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     hly_out_free(context, out);
     if (!r)
         return;
-    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0)
+    HLY_SAW(LEFT, r, step);
+    if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
         hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
     } else if (r->state == HLY_SCALING) {
-        hly_engine_finish(r, HALAY_OK);
-    } else if (status == HALAY_OK && r->state == HLY_RUNNING) {
+        hly_engine_result(r);
+    } else if (device && step == HALAY_STEP_NONE) {
+        hly_engine_prescaled(r);
+    } else if (status == HALAY_OK && r->state == HLY_RUNNING && !hly_was_early(r, step)) {
         hly_engine_step_done(r, step);
         hly_engine_run(r);
     } /* else the event that the peer failed says why */
@@ -195,6 +207,8 @@ static void accepted(halay_context_t *context, struct hly_out *out)
     } else if (out->request) {
         hly_link_remove(&out->link);
         hly_link_append(&out->request->flying, &out->link);
+        if (HLY_SEEDED(SEND_EARLY, out->request, out->step))
+            hly_engine_step_done(out->request, out->step);
     } else {
         hly_link_remove(&out->link);
         hly_link_append(&context->outs_flying, &out->link);

@@ -139,6 +139,17 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
     }
 }
 
+void hly_peer_break_comm(halay_comm_t *comm)
+{
+    halay_context_t *ctx = comm->context;
+    for (uint32_t i = 0; i <= ctx->peer_mask; i++)
+        for (const struct hly_peer *p = ctx->peer_table[i]; p; p = p->hash_next) {
+            int rank = p->dead ? hly_comm_rank_of(comm, p->world_rank) : -1;
+            if (rank >= 0)
+                lost_for_comm(comm, rank, p);
+        }
+}
+
 static void lose(halay_context_t *context, struct hly_peer *peer, const char *text)
 {
     if (peer->dead)

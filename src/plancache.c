@@ -27,42 +27,57 @@ static struct hly_certificate *certificate_find(halay_context_t *context, uint32
     return c;
 }
 
-/* Makes the plans of all ranks and proves them; certifies the one of p->rank. */
+/* The proof of all ranks' plans together; where they are many, what this rank can prove alone. */
+static int prove(uint32_t planner, const halay_plan_params_t *p, uint64_t *hash,
+                 halay_proof_t *proof)
+{
+    bool alone = p->nranks > HLY_PROVE_WHOLE_MAX;
+    halay_plan_t **plans = calloc(alone ? 1 : p->nranks, sizeof(*plans));
+    int rc = plans ? HALAY_OK : HALAY_ENOMEM;
+    uint32_t first = alone ? p->rank : 0, n = alone ? 1 : p->nranks;
+    for (uint32_t r = 0; !rc && r < n; r++) {
+        halay_plan_params_t of_rank = *p;
+        of_rank.rank = first + r;
+        rc = halay_plan_make(planner, &of_rank, &plans[r]);
+    }
+    if (!rc && alone)
+        rc = halay_plan_prove_local(plans[0], p->shape, proof);
+    else if (!rc)
+        rc = halay_plan_prove((const halay_plan_t *const *)plans, n, proof);
+    if (!rc)
+        *hash = halay_plan_hash(plans[p->rank - first]);
+    for (uint32_t r = 0; plans && r < n; r++)
+        halay_plan_free(plans[r]);
+    free(plans);
+    return rc;
+}
+
+/* Certifies the plan of p->rank. */
 static int certify(halay_context_t *context, uint32_t planner, const halay_plan_params_t *p,
                    struct hly_certificate **certificate, char *reason, size_t reason_bytes)
 {
     halay_proof_t proof = {.size = sizeof(proof)};
-    halay_plan_t **plans = calloc(p->nranks, sizeof(*plans));
     struct hly_certificate *c = calloc(1, sizeof(*c));
-    int rc = plans && c ? HALAY_OK : HALAY_ENOMEM;
-    for (uint32_t r = 0; !rc && r < p->nranks; r++) {
-        halay_plan_params_t of_rank = *p;
-        of_rank.rank = r;
-        rc = halay_plan_make(planner, &of_rank, &plans[r]);
-    }
-    if (!rc)
-        rc = halay_plan_prove((const halay_plan_t *const *)plans, p->nranks, &proof);
-    if (!rc) {
-        *c = (struct hly_certificate){context->certificates,
-                                      planner,
-                                      halay_planner_get(planner)->version,
-                                      p->nranks,
-                                      p->rank,
-                                      p->root,
-                                      p->in_place,
-                                      p->shape ? p->shape->hash : 0,
-                                      halay_plan_hash(plans[p->rank])};
-        context->certificates = c;
-        context->counters.plans_proved++;
-        *certificate = c;
-    } else {
+    uint64_t hash = 0;
+    int rc = c ? prove(planner, p, &hash, &proof) : HALAY_ENOMEM;
+    if (rc) {
         snprintf(reason, reason_bytes, "%s", proof.reason[0] ? proof.reason : halay_strerror(rc));
         free(c);
+        return rc;
     }
-    for (uint32_t r = 0; plans && r < p->nranks; r++)
-        halay_plan_free(plans[r]);
-    free(plans);
-    return rc;
+    *c = (struct hly_certificate){context->certificates,
+                                  planner,
+                                  halay_planner_get(planner)->version,
+                                  p->nranks,
+                                  p->rank,
+                                  p->root,
+                                  p->in_place,
+                                  p->shape ? p->shape->hash : 0,
+                                  hash};
+    context->certificates = c;
+    context->counters.plans_proved++;
+    *certificate = c;
+    return HALAY_OK;
 }
 
 static uint32_t edge_hash(uint32_t kind, uint32_t peer, uint32_t edge)
@@ -245,7 +260,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
                    struct hly_plan **plan, char *reason, size_t reason_bytes)
 {
-    uint32_t in_place = call->brief.flags & HLY_BRIEF_IN_PLACE ? 1 : 0;
+    uint32_t in_place = hly_call_in_place(call);
     for (struct hly_plan *p = comm->plans; p; p = p->next)
         if (p->planner == planner && p->root == call->brief.root && p->in_place == in_place) {
             *plan = p;

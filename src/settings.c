@@ -66,54 +66,29 @@ static int copy_text(char *to, size_t bytes, const char *given, const char *vari
     return HALAY_OK;
 }
 
-/* Appends the names of a collective's planners to text. */
-static void list_planners(halay_collective_t collective, char *text, size_t bytes)
+static int read_explain(struct hly_settings *s, char *error, size_t error_bytes)
 {
-    for (uint32_t i = 0; i < halay_planner_count(); i++) {
-        const halay_planner_info_t *info = halay_planner_get(i);
-        size_t used = strlen(text);
-        if (info->collective == collective && used < bytes)
-            snprintf(text + used, bytes - used, " %s", info->name);
-    }
-}
-
-/* One "collective=planner" of HALAY_ALGORITHM. */
-static int read_choice(struct hly_settings *s, char *choice, char *error, size_t error_bytes)
-{
-    char *equals = strchr(choice, '=');
-    if (equals)
-        *equals = 0;
-    for (int c = 0; equals && c < HALAY_COLLECTIVE_COUNT; c++) {
-        if (strcmp(choice, halay_collective_name((halay_collective_t)c)))
-            continue;
-        if (!halay_planner_find((halay_collective_t)c, equals + 1, &s->planner[c]))
-            return HALAY_OK;
-        char known[160] = "";
-        list_planners((halay_collective_t)c, known, sizeof(known));
-        snprintf(error, error_bytes, "HALAY_ALGORITHM: %s has no algorithm '%s'; it has:%s", choice,
-                 equals + 1, known);
-        return HALAY_EINVAL;
-    }
-    snprintf(error, error_bytes,
-             "HALAY_ALGORITHM: '%s' is not collective=algorithm; collectives: allreduce, "
-             "broadcast, allgather, reduce_scatter, barrier",
-             choice);
+    const char *text = getenv("HALAY_EXPLAIN");
+    s->explain = text && !strcmp(text, "1");
+    if (!text || !*text || !strcmp(text, "0") || s->explain)
+        return HALAY_OK;
+    snprintf(error, error_bytes, "HALAY_EXPLAIN is '%s'; it takes 1 or 0 (the default)", text);
     return HALAY_EINVAL;
 }
 
-static int read_algorithm(struct hly_settings *s, char *error, size_t error_bytes)
+static int read_selection(struct hly_settings *s, const halay_config_t *config, char *error,
+                          size_t error_bytes)
 {
-    char text[sizeof(s->algorithm)];
-    char *save = NULL;
-    for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
-        s->planner[c] = UINT32_MAX;
-    memcpy(text, s->algorithm, sizeof(text));
-    for (char *t = strtok_r(text, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
-        int rc = read_choice(s, t, error, error_bytes);
-        if (rc)
-            return rc;
-    }
-    return HALAY_OK;
+    int rc = copy_text(s->algorithm, sizeof(s->algorithm), config->algorithm, "HALAY_ALGORITHM",
+                       error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->rows, sizeof(s->rows), NULL, "HALAY_SELECTION", error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->model, sizeof(s->model), NULL, "HALAY_MODEL", error, error_bytes);
+    if (!rc)
+        rc = halay_selection_make(s->algorithm, s->rows, s->model, error, error_bytes,
+                                  &s->selection);
+    return rc;
 }
 
 int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char *error,
@@ -132,10 +107,9 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
         rc = copy_text(s->plugin_dir, sizeof(s->plugin_dir), NULL, "HALAY_PLUGIN_DIR", error,
                        error_bytes);
     if (!rc)
-        rc = copy_text(s->algorithm, sizeof(s->algorithm), config->algorithm, "HALAY_ALGORITHM",
-                       error, error_bytes);
+        rc = read_explain(s, error, error_bytes);
     if (!rc)
-        rc = read_algorithm(s, error, error_bytes);
+        rc = read_selection(s, config, error, error_bytes);
     return rc;
 }
 
@@ -143,7 +117,8 @@ void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
         "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_DEBUG"};
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
+        "HALAY_EXPLAIN",    "HALAY_DEBUG"};
     const halay_boot_info_t *i = &context->info;
     char transports[64];
     hly_ways_text(context, transports, sizeof(transports));

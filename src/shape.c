@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shape.c - which ranks of a communicator share a node, as the bootstrap says: the same on all
- * ranks. A communicator keeps only how many nodes there are.
+ * ranks. A communicator keeps only how many nodes there are, and whether ranks are consecutive.
  */
 #include <stdlib.h>
 
@@ -31,6 +31,7 @@ int hly_comm_count_nodes(halay_comm_t *comm)
     if (rc)
         return rc;
     comm->nnodes = shape->nnodes;
+    comm->scattered = shape->hash & HALAY_SHAPE_SCATTERED;
     halay_shape_free(shape);
     return HALAY_OK;
 }

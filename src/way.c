@@ -122,13 +122,22 @@ struct hly_way *hly_way_of(halay_context_t *ctx, int world_rank, halay_address_t
     return &ctx->ways[place.node == ctx->info.node ? 0 : ctx->nways - 1];
 }
 
-void hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
-                      size_t bytes)
+uint64_t hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
+                          size_t bytes)
 {
     const struct hly_settings *s = &ctx->settings;
-    snprintf(text, bytes, "algorithm %.100s, version %s, %s eager %zu",
-             *s->algorithm ? s->algorithm : "(chosen)", halay_version(), way->ops->name,
+    size_t rows = strlen(s->rows), model = strlen(s->model);
+    snprintf(text, bytes,
+             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu",
+             *s->algorithm ? s->algorithm : "(chosen)",
+             rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
+             model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
+             (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
              way->attr.eager_bytes);
+    uint64_t h =
+        hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
+    h = hly_hash(h, way->ops->name, strlen(way->ops->name));
+    return hly_hash(h, &way->attr.eager_bytes, sizeof(way->attr.eager_bytes));
 }
 
 void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)

@@ -12,7 +12,8 @@
 
 enum hly_kind {
     HLY_HELLO = 1, /* first on every way: version and settings; comm is 0 */
-    HLY_EAGER,     /* bytes [offset, ...) of an edge's message, unannounced */
+    HLY_EAGER,     /* bytes [offset, ...) of an edge's message, unannounced. No bytes of a message
+                      that has some: an offer, so that the receiver can compare (alltoallv) */
     HLY_READY,  /* receiver -> sender: this is where the edge's message goes (struct hly_ready) */
     HLY_PIECE,  /* bytes [offset, ...) for the landing `cookie` */
     HLY_ALARM,  /* this call has failed: struct hly_verdict_wire; passed on along the control graph
@@ -34,7 +35,18 @@ struct hly_brief {
     uint8_t flags; /* HLY_BRIEF_* */
 };
 
-enum { HLY_BRIEF_IN_PLACE = 1, HLY_BRIEF_VECTOR = 2 };
+enum {
+    HLY_BRIEF_IN_PLACE = 1,
+    HLY_BRIEF_VECTOR = 2,
+    HLY_BRIEF_PAIR = 4,       /* send and receive: a broadcast of two ranks */
+    HLY_BRIEF_LIST = 8,       /* comm_from_ranks: a barrier */
+    HLY_BRIEF_ORDERED = 0x20, /* the operation does not commute */
+    HLY_BRIEF_SCALED = 0x40,
+    HLY_BRIEF_GROUP = 0x80 /* the head of several calls: a barrier */
+};
+
+/* In brief.op: a user-defined operation, and the low bits of its number. */
+#define HLY_BRIEF_USER 0x80u
 
 struct hly_header {
     uint64_t comm;      /* communicator's id; 0: the process itself */
@@ -45,7 +57,7 @@ struct hly_header {
     uint16_t kind;
     uint16_t flags;
     uint64_t offset;
-    uint64_t cookie; /* the receiver's landing */
+    uint64_t cookie; /* the receiver's landing; EAGER: bytes of the whole message */
     struct hly_brief call;
 };
 static_assert(sizeof(struct hly_header) == 64, "one cache line");
@@ -57,7 +69,8 @@ enum hly_mode { HLY_STAGED = 1, HLY_PUT, HLY_TAGGED };
 struct hly_ready {
     uint32_t mode;
     uint32_t key_bytes;
-    uint64_t tag; /* TAGGED */
+    uint64_t tag;   /* TAGGED */
+    uint64_t bytes; /* that the receiver expects */
     uint8_t key[HLY_KEY_BYTES];
 };
 
@@ -65,7 +78,7 @@ struct hly_hello {
     uint32_t version;
     uint32_t rank;
     uint64_t settings_hash;
-    char settings[176]; /* what must be equal on all ranks, as text */
+    char settings[240]; /* what that is of, as text */
 };
 
 enum hly_cause {                     /* in the order in which they are believed */

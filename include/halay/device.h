@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define HALAY_DEVICE_ABI     1
+#define HALAY_DEVICE_ABI     2
 #define HALAY_REDUCE_SOURCES 4 /* at most, for one reduce */
 
 /*
@@ -24,6 +24,9 @@ extern "C" {
  * ignored). The half types are summed in float32 over all sources and rounded once. dst may be
  * equal to one of the sources; it must not overlap them in any other way. divisor > 1 (AVERAGE
  * only): the result is divided by it, once, before it is rounded.
+ * From HALAY_OP_USER on `fn` combines, left to right: whole groups, and never with dst over one of
+ * its operands. A device that cannot call it says HALAY_EUNSUPPORTED.
+ * scales not 0: nsrc is 1, and dst = factor * src[0] as by halay_scale().
  */
 typedef struct halay_work {
     void *dst;
@@ -34,6 +37,11 @@ typedef struct halay_work {
     uint32_t nsrc;
     uint32_t divisor;
     uint64_t cookie;
+    halay_op_fn *fn; /* user-defined operations only */
+    void *fn_arg;
+    size_t group; /* elements that fn takes together */
+    double factor;
+    uint32_t scales;
 } halay_work_t;
 
 typedef struct halay_device halay_device_t;

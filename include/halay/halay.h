@@ -82,15 +82,39 @@ typedef enum halay_type {
     HALAY_FLOAT64,
     HALAY_COMPLEX64,  /* two float32: real, imaginary */
     HALAY_COMPLEX128, /* two float64 */
+    /* A value and where it was found, for MINLOC and MAXLOC: the structs below. */
+    HALAY_FLOAT32_INT32,
+    HALAY_FLOAT64_INT64,
+    HALAY_INT32_INT32,
+    HALAY_INT64_INT64,
     HALAY_TYPE_COUNT
 } halay_type_t;
 
+/* Elements of the pair types: value first, no padding, 8 or 16 bytes. */
+typedef struct halay_float32_int32 {
+    float value;
+    int32_t index;
+} halay_float32_int32_t;
+typedef struct halay_float64_int64 {
+    double value;
+    int64_t index;
+} halay_float64_int64_t;
+typedef struct halay_int32_int32 {
+    int32_t value, index;
+} halay_int32_int32_t;
+typedef struct halay_int64_int64 {
+    int64_t value, index;
+} halay_int64_int64_t;
+
 /*
- * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL; MIN, MAX all but BOOL and the
- * complex types; LAND, LOR, LXOR integers and BOOL; BAND, BOR, BXOR integers and BOOL.
+ * Which operation takes which type: SUM, PROD, AVERAGE all but BOOL and the pairs; MIN, MAX those
+ * but for the complex types; LAND, LOR, LXOR, BAND, BOR, BXOR integers and BOOL; MINLOC, MAXLOC the
+ * pairs; a user-defined one all types.
  * Floating point: a NaN result is always the positive quiet NaN without payload; MIN and MAX return
  * NaN if any operand is one, and order -0 before +0. Integers wrap. AVERAGE is the sum, then one
- * true division in the accumulation type; integers truncate toward zero.
+ * true division in the accumulation type; integers truncate toward zero. MINLOC and MAXLOC give the
+ * least or greatest value, in the order of MIN and MAX, with its index; of equal ones (also of
+ * several NaNs, which win over all numbers) the lowest index, as a signed number.
  */
 typedef enum halay_op {
     HALAY_SUM = 0,
@@ -104,7 +128,11 @@ typedef enum halay_op {
     HALAY_BAND,
     HALAY_BOR,
     HALAY_BXOR,
-    HALAY_OP_COUNT
+    HALAY_MINLOC,
+    HALAY_MAXLOC,
+    HALAY_OP_COUNT,
+    HALAY_OP_USER = 0x10000, /* user-defined ones: from here .. */
+    HALAY_OP_USER_LAST = 0x3fffffff
 } halay_op_t;
 
 /* Bytes of one element, or 0 for a type that does not exist. */
@@ -114,6 +142,16 @@ HALAY_API const char *halay_type_name(halay_type_t type);
 HALAY_API const char *halay_op_name(halay_op_t op);
 /* 1 if the operation takes the type, else 0. */
 HALAY_API int halay_op_takes(halay_op_t op, halay_type_t type);
+
+/*
+ * out[i] = factor * in[i], as prescale and postscale of halay_allreduce_scaled do; out may be in.
+ * Local. The half types through float32, rounded once; all floating types but those of float64 with
+ * the factor rounded to float32. Integers: the product in float64 (so integers beyond 2^53 are
+ * rounded to one first), truncated toward zero, and what does not fit is the nearest that does.
+ * HALAY_EINVAL: BOOL and the pairs, or a factor that is not finite.
+ */
+HALAY_API int halay_scale(void *out, const void *in, size_t count, halay_type_t type,
+                          double factor);
 
 /* As `in`: the input is in `out` already (see each collective). */
 #define HALAY_IN_PLACE ((const void *)-1)
@@ -231,6 +269,20 @@ HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
  */
 HALAY_API int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split);
 
+/*
+ * One communicator for each node: of the ranks that share memory, in their old order. Collective,
+ * but sends nothing.
+ */
+HALAY_API int halay_comm_split_node(halay_comm_t *comm, halay_comm_t **split);
+
+/*
+ * A communicator of n ranks of the old one, in the order of the list: ranks[i] becomes rank i.
+ * Collective over the OLD communicator, as halay_comm_dup() is, and a barrier of it, in which the
+ * lists are compared: all ranks pass the same list. Those that are not in it get NULL.
+ */
+HALAY_API int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,
+                                    halay_comm_t **subset);
+
 /* Frees it; takes NULL. Local. HALAY_ESTATE while requests are in flight, and for the world. */
 HALAY_API int halay_comm_free(halay_comm_t *comm);
 
@@ -257,6 +309,34 @@ typedef struct halay_verdict {
 
 HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
 
+/* ------------------------------------------------------------------ operations of the user */
+
+/*
+ * dst[i] = left[i] OP right[i], where left comes from the lower ranks; count is a multiple of the
+ * operation's group. dst overlaps neither of them. It may be called in any thread that makes
+ * progress, many times for one collective, each time for some of its elements; it must not call
+ * Halay, and its result may depend on nothing but its operands. It must be associative: plans put
+ * parentheses as they like, the same on all ranks.
+ */
+typedef void halay_op_fn(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
+                         const void *right);
+
+/* Of one group at most. */
+#define HALAY_OP_GROUP_BYTES_MAX 4096
+
+/*
+ * Makes an operation of fn, for every type: a number from HALAY_OP_USER on, good for reductions on
+ * the context's communicators. The ranks must make theirs in the same order: only then are the
+ * numbers equal, which is compared in each call. group: so many elements belong together (4 for
+ * matrices of 2 x 2; 24 of HALAY_UINT8 for a struct of 24 bytes); the count of a call must be a
+ * multiple of it, and fn gets whole groups. commutative 0: only algorithms that keep the ranks'
+ * order serve it. Local. HALAY_ENOMEM: there are 128 already, or 65,536 have been made.
+ */
+HALAY_API int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
+                              int commutative, halay_op_t *op);
+/* Local. HALAY_ESTATE: freed before, or a request that uses it is not freed yet. */
+HALAY_API int halay_op_free(halay_context_t *context, halay_op_t op);
+
 /* ------------------------------------------------------------------ collectives */
 
 /*
@@ -265,6 +345,15 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
  */
 HALAY_API int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
                               halay_op_t op, halay_comm_t *comm);
+
+/*
+ * out[i] = postscale * (prescale * in[i] of rank 0 OP prescale * in[i] of rank 1 ...), each product
+ * as halay_scale() makes it; SUM, PROD, MIN, MAX and AVERAGE (divided before it is scaled). The
+ * factors must be finite, and equal on all ranks; a factor of 1 costs nothing.
+ */
+HALAY_API int halay_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
+                                     halay_op_t op, double prescale, double postscale,
+                                     halay_comm_t *comm);
 
 /* buffer of rank `root` to all; count elements. Returns when all ranks are known to have called. */
 HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
@@ -293,8 +382,87 @@ HALAY_API int halay_allgatherv(const void *in, void *out, const size_t counts[],
 HALAY_API int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
                                    halay_op_t op, halay_comm_t *comm);
 
+/*
+ * As halay_reduce_scatter, with counts[r] elements for rank r (nranks counts, the same on all
+ * ranks, read before the call returns): in has their sum. IN_PLACE: the result stands at the start
+ * of out.
+ */
+HALAY_API int halay_reduce_scatterv(const void *in, void *out, const size_t counts[],
+                                    halay_type_t type, halay_op_t op, halay_comm_t *comm);
+
+/*
+ * As halay_allreduce, with the result on rank `root` alone: elsewhere out is not used, and may be
+ * NULL. IN_PLACE, at the root alone: the input is out.
+ */
+HALAY_API int halay_reduce(const void *in, void *out, size_t count, halay_type_t type,
+                           halay_op_t op, int root, halay_comm_t *comm);
+
+/*
+ * out on rank r = in of rank 0 OP ... OP in of rank r (scan), or of rank r - 1 (exscan: then rank
+ * 0's out is not used). Takes every operation but AVERAGE. IN_PLACE: the input is out.
+ */
+HALAY_API int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                         halay_comm_t *comm);
+HALAY_API int halay_exscan(const void *in, void *out, size_t count, halay_type_t type,
+                           halay_op_t op, halay_comm_t *comm);
+
+/*
+ * As halay_allgather and halay_allgatherv, to rank `root` alone: elsewhere out and displs are not
+ * used, and may be NULL; counts are the same on all ranks. IN_PLACE, at the root alone: its block
+ * stands in out already.
+ */
+HALAY_API int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                           halay_comm_t *comm);
+HALAY_API int halay_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                            halay_type_t type, int root, halay_comm_t *comm);
+
+/*
+ * The other way round: block r of the root's in, of count elements, or counts[r] at displs[r], goes
+ * to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same on
+ * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays.
+ */
+HALAY_API int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                            halay_comm_t *comm);
+HALAY_API int halay_scatterv(const void *in, void *out, const size_t counts[],
+                             const size_t displs[], halay_type_t type, int root,
+                             halay_comm_t *comm);
+
+/*
+ * in and out have a block of count elements for each rank: block d of in goes to rank d, whose out
+ * block of this rank's number it becomes. IN_PLACE: the input is out.
+ */
+HALAY_API int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
+                             halay_comm_t *comm);
+
+/*
+ * The same with blocks of any sizes: in_counts[d] elements at in + in_displs[d] go to rank d, and
+ * out_counts[s] from rank s to out + out_displs[s]. What one rank sends must be what the other one
+ * expects: if not, it is an error on all ranks, which names both. displs may be NULL: one after the
+ * other. All four are read before the call returns. IN_PLACE: the input is out, so in_counts and
+ * in_displs are not used.
+ */
+HALAY_API int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                              void *out, const size_t out_counts[], const size_t out_displs[],
+                              halay_type_t type, halay_comm_t *comm);
+
 /* Returns when all ranks have called. */
 HALAY_API int halay_barrier(halay_comm_t *comm);
+
+/* ------------------------------------------------------------------ between two ranks */
+
+/*
+ * count elements from one rank of the communicator to another, `peer`. The n-th send of a rank to
+ * another meets the n-th receive there from it, with the same count and type; there are no tags.
+ * Apart from that order, sends and receives are independent of all other calls. A send returns when
+ * its receive was called and the data are on their way: two ranks that send to each other first and
+ * receive then would wait for the deadline; use the non-blocking forms. No rank sends to itself.
+ */
+HALAY_API int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
+                         halay_comm_t *comm);
+HALAY_API int halay_recv(void *buffer, size_t count, halay_type_t type, int peer,
+                         halay_comm_t *comm);
+
+/* ------------------------------------------------------------------ without waiting */
 
 /*
  * The same, returning at once: the result is in when halay_request_wait() or _test() says so. Many
@@ -304,6 +472,9 @@ HALAY_API int halay_barrier(halay_comm_t *comm);
  */
 HALAY_API int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type,
                                halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
+                                      halay_op_t op, double prescale, double postscale,
+                                      halay_comm_t *comm, halay_request_t **request);
 HALAY_API int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root,
                                halay_comm_t *comm, halay_request_t **request);
 HALAY_API int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type,
@@ -313,13 +484,121 @@ HALAY_API int halay_iallgatherv(const void *in, void *out, const size_t counts[]
                                 halay_request_t **request);
 HALAY_API int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
                                     halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ireduce_scatterv(const void *in, void *out, const size_t counts[],
+                                     halay_type_t type, halay_op_t op, halay_comm_t *comm,
+                                     halay_request_t **request);
+HALAY_API int halay_ireduce(const void *in, void *out, size_t count, halay_type_t type,
+                            halay_op_t op, int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iscan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                          halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iexscan(const void *in, void *out, size_t count, halay_type_t type,
+                            halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_igather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                            halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_igatherv(const void *in, void *out, const size_t counts[],
+                             const size_t displs[], halay_type_t type, int root, halay_comm_t *comm,
+                             halay_request_t **request);
+HALAY_API int halay_iscatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                             halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_iscatterv(const void *in, void *out, const size_t counts[],
+                              const size_t displs[], halay_type_t type, int root,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ialltoall(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                               void *out, const size_t out_counts[], const size_t out_displs[],
+                               halay_type_t type, halay_comm_t *comm, halay_request_t **request);
 HALAY_API int halay_ibarrier(halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_isend(const void *buffer, size_t count, halay_type_t type, int peer,
+                          halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer,
+                          halay_comm_t *comm, halay_request_t **request);
 
-/* Waits for the request, frees it and returns its result. NULL is HALAY_EINVAL. */
+/*
+ * Persistent: the same calls, made once and started many times. The request keeps what can be
+ * computed from the arguments, so a start costs less than the call; buffers, counts and operation
+ * stay those of the init call, only what is in the buffers changes. An init call is local, sends
+ * nothing and begins nothing; wrong arguments are told by each wait, on all ranks. HALAY_ESTATE:
+ * the communicator was freed. The communicator cannot be freed before the request. To other ranks a
+ * start is the call itself: it takes its place among this rank's calls when it is started, and may
+ * meet a call of another form.
+ */
+HALAY_API int halay_allreduce_init(const void *in, void *out, size_t count, halay_type_t type,
+                                   halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allreduce_scaled_init(const void *in, void *out, size_t count,
+                                          halay_type_t type, halay_op_t op, double prescale,
+                                          double postscale, halay_comm_t *comm,
+                                          halay_request_t **request);
+HALAY_API int halay_broadcast_init(void *buffer, size_t count, halay_type_t type, int root,
+                                   halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allgather_init(const void *in, void *out, size_t count, halay_type_t type,
+                                   halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_allgatherv_init(const void *in, void *out, const size_t counts[],
+                                    const size_t displs[], halay_type_t type, halay_comm_t *comm,
+                                    halay_request_t **request);
+HALAY_API int halay_reduce_scatter_init(const void *in, void *out, size_t count, halay_type_t type,
+                                        halay_op_t op, halay_comm_t *comm,
+                                        halay_request_t **request);
+HALAY_API int halay_reduce_scatterv_init(const void *in, void *out, const size_t counts[],
+                                         halay_type_t type, halay_op_t op, halay_comm_t *comm,
+                                         halay_request_t **request);
+HALAY_API int halay_reduce_init(const void *in, void *out, size_t count, halay_type_t type,
+                                halay_op_t op, int root, halay_comm_t *comm,
+                                halay_request_t **request);
+HALAY_API int halay_scan_init(const void *in, void *out, size_t count, halay_type_t type,
+                              halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_exscan_init(const void *in, void *out, size_t count, halay_type_t type,
+                                halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_gather_init(const void *in, void *out, size_t count, halay_type_t type,
+                                int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_gatherv_init(const void *in, void *out, const size_t counts[],
+                                 const size_t displs[], halay_type_t type, int root,
+                                 halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_scatter_init(const void *in, void *out, size_t count, halay_type_t type,
+                                 int root, halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_scatterv_init(const void *in, void *out, const size_t counts[],
+                                  const size_t displs[], halay_type_t type, int root,
+                                  halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_alltoall_init(const void *in, void *out, size_t count, halay_type_t type,
+                                  halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_alltoallv_init(const void *in, const size_t in_counts[],
+                                   const size_t in_displs[], void *out, const size_t out_counts[],
+                                   const size_t out_displs[], halay_type_t type, halay_comm_t *comm,
+                                   halay_request_t **request);
+HALAY_API int halay_barrier_init(halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_send_init(const void *buffer, size_t count, halay_type_t type, int peer,
+                              halay_comm_t *comm, halay_request_t **request);
+HALAY_API int halay_recv_init(void *buffer, size_t count, halay_type_t type, int peer,
+                              halay_comm_t *comm, halay_request_t **request);
+
+/* Begins it. HALAY_ESTATE: started before, and not waited for. HALAY_EINVAL: not persistent. */
+HALAY_API int halay_request_start(halay_request_t *request);
+/* Frees a persistent one, which must not be under way (HALAY_ESTATE); takes NULL. Local. */
+HALAY_API int halay_request_free(halay_request_t *request);
+
+/*
+ * Several collectives as one, all or nothing. Between begin and end the blocking and non-blocking
+ * collectives on comm are only collected (*request becomes NULL, a blocking one returns at once):
+ * counts and displacements are read, buffers are not. end begins them and gives one request for
+ * all. The ranks compare the whole group first: where a rank has other calls in it, or a wrong one,
+ * the group fails on all ranks with the same error, and no buffer was touched. A failure after that
+ * (a rank dies) is the group's result, that of the first call that failed; then the contents of all
+ * of its outputs are undefined. Results of one call are not there before the group is complete, so
+ * none may use another's. Takes one place among the communicator's calls. Not in a group: send,
+ * receive, persistent requests (HALAY_ESTATE, and the group fails), communicators made of comm.
+ */
+HALAY_API int halay_group_begin(halay_comm_t *comm);
+/* HALAY_ESTATE: none was begun. */
+HALAY_API int halay_group_end(halay_comm_t *comm, halay_request_t **request);
+
+/*
+ * Waits for the request, frees it (a persistent one can be started again instead) and returns its
+ * result. NULL is HALAY_EINVAL, a request that was freed already, or not started, HALAY_ESTATE.
+ */
 HALAY_API int halay_request_wait(halay_request_t *request);
 /*
  * Makes progress once. HALAY_INPROGRESS: not done, the request lives on. Otherwise as
- * halay_request_wait(): the result, and the request is freed.
+ * halay_request_wait(): the result, and the request is freed, or can be started again.
  */
 HALAY_API int halay_request_test(halay_request_t *request);
 

@@ -33,7 +33,9 @@
  *    <= blocks). In IN and OUT that is where they are. In SCRATCH they are packed, one after the
  *    other, from slot `slot` on; a slot has room for the largest block, so the run occupies slots
  *    [slot, slot + count). A SCRATCH operand is read exactly as it was written: same first, count
- *    and slot.
+ *    and slot. Not so in the plans of planners with HALAY_PLANNER_EQUAL, of collectives that do not
+ *    cut a vector: there a slot is as large as the blocks, none differs from another, and slots may
+ *    be read in other runs than they were written in.
  *  - count 0: an operand without bytes (the step is a message or a wait only).
  *
  * Steps
@@ -161,7 +163,7 @@ enum {
     HALAY_PLANNER_BLOCKWISE = 1u << 4,    /* commutative operations only on a scattered shape */
     HALAY_PLANNER_RUNS = 1u << 5, /* names runs of several blocks of IN or OUT: not for the v forms,
                                      whose blocks lie anywhere */
-    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only */
+    HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot is one */
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7
 };
 
@@ -240,6 +242,135 @@ typedef struct halay_proof {
  */
 HALAY_API int halay_plan_prove(const halay_plan_t *const plans[], uint32_t nranks,
                                halay_proof_t *proof);
+
+/* ---------------------------------------------------------------- what plans cost */
+
+/* A way between two ranks, after LogGP (Alexandrov et al., SPAA 1995). */
+typedef struct halay_link_model {
+    double overhead_ns;   /* of a processor, for each message that it sends or receives */
+    double latency_ns;    /* from then till a message without bytes is there */
+    double byte_ns;       /* for each byte */
+    uint64_t eager_bytes; /* a longer message waits till its receiver has announced itself */
+} halay_link_model_t;
+
+/* Constants of a machine: those compiled in, or a file of halay-bench calibrate. */
+typedef struct halay_model {
+    size_t size;                  /* of this struct, set by the caller */
+    double call_ns;               /* once a call */
+    double step_ns;               /* for each step of a plan */
+    double copy_byte_ns;          /* for each byte that a COPY copies */
+    double reduce_byte_ns;        /* for each byte that a REDUCE adds to the first source */
+    halay_link_model_t near, far; /* inside a node, between nodes */
+} halay_model_t;
+
+HALAY_API void halay_model_default(halay_model_t *model);
+/* "key value" lines, all keys; HALAY_EINVAL with what is wrong, file and line in error. */
+HALAY_API int halay_model_read(const char *path, halay_model_t *model, char *error,
+                               size_t error_bytes);
+/* Such a file's text; returns bytes written, or needed if bytes is too small. */
+HALAY_API size_t halay_model_print(const halay_model_t *model, char *text, size_t bytes);
+/* Of the constants. */
+HALAY_API uint64_t halay_model_hash(const halay_model_t *model);
+
+/* A call, as far as its cost and its algorithm go. */
+typedef struct halay_question {
+    uint32_t collective;
+    uint32_t root;
+    uint32_t in_place;    /* 0 or 1, as the others */
+    uint32_t vector;      /* a v form */
+    uint32_t commutative; /* the operation commutes, or there is none */
+    uint32_t element_bytes;
+    uint64_t count;             /* as in the call: elements of the vector, or of a block */
+    const halay_shape_t *shape; /* the ranks and their nodes */
+} halay_question_t;
+
+typedef struct halay_cost {
+    size_t size; /* of this struct, set by the caller */
+    double predicted_ns;
+    uint64_t messages;      /* of all ranks */
+    uint64_t busiest_bytes; /* sent or received by one rank, at most */
+    uint32_t rounds;        /* longest chain of messages */
+} halay_cost_t;
+
+/*
+ * Plays the plans of ranks 0..n-1 through as events, with every rank's processor, the memory path
+ * into each rank and the network interface of each node busy with one thing at a time. Time and
+ * memory in proportion to the steps (the time also to the logarithm of those that are ready at
+ * once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED beyond HALAY_COST_STEPS_MAX.
+ */
+HALAY_API int halay_plan_cost(const halay_plan_t *const plans[], const halay_question_t *question,
+                              const halay_model_t *model, halay_cost_t *cost);
+/* The same of the plans that a planner makes. */
+HALAY_API int halay_planner_cost(uint32_t planner, const halay_question_t *question,
+                                 const halay_model_t *model, halay_cost_t *cost);
+
+#define HALAY_COST_STEPS_MAX (1u << 21) /* of all ranks */
+
+/* No plan of such messages can take less, in the model; blocks of a v form are taken as equal. */
+typedef struct halay_bound {
+    size_t size;         /* of this struct, set by the caller */
+    double latency_ns;   /* till every rank has heard of every other */
+    double bandwidth_ns; /* for the bytes that have to move */
+    double reduction_ns; /* for the work, shared by all */
+    double bound_ns;     /* the call, and the largest of the three */
+} halay_bound_t;
+
+HALAY_API void halay_cost_bound(const halay_question_t *question, const halay_model_t *model,
+                                halay_bound_t *bound);
+
+/* ---------------------------------------------------------------- which plans are chosen */
+
+/* Rows, names and a model, equal on all ranks. Constant once made. */
+typedef struct halay_selection halay_selection_t;
+
+/*
+ * Each may be NULL or "". algorithm: as HALAY_ALGORITHM ("allreduce=ring,barrier=dissemination");
+ * rows: as HALAY_SELECTION, a file, or "model"; model: as HALAY_MODEL, a file. HALAY_EINVAL with
+ * what is wrong, and the right names, in error. halay_selection_free takes NULL.
+ */
+HALAY_API int halay_selection_make(const char *algorithm, const char *rows, const char *model,
+                                   char *error, size_t error_bytes, halay_selection_t **selection);
+HALAY_API void halay_selection_free(halay_selection_t *selection);
+/* Of all that ranks have to agree on. */
+HALAY_API uint64_t halay_selection_hash(const halay_selection_t *selection);
+
+typedef struct halay_candidate {
+    uint32_t planner;
+    const char *refused; /* which restriction forbids it; NULL: none */
+    int result;          /* of halay_planner_cost() */
+    halay_cost_t cost;   /* if that is 0 */
+} halay_candidate_t;
+
+typedef struct halay_explanation {
+    halay_question_t question; /* but for the shape */
+    uint32_t nranks, nnodes;
+    uint64_t bytes; /* that the rows look at: of the vector, or of all blocks */
+    uint64_t model_hash;
+    halay_bound_t bound;
+    uint32_t chosen; /* index into candidate[], or UINT32_MAX */
+    char by[192];    /* why that one */
+    uint32_t ncandidates;
+    halay_candidate_t candidate[];
+} halay_explanation_t;
+
+HALAY_API int halay_explain(const halay_selection_t *selection, const halay_question_t *question,
+                            halay_explanation_t **explanation);
+HALAY_API void halay_explanation_free(halay_explanation_t *explanation);
+/* A table, or JSON; returns bytes written, or needed if bytes is too small. */
+HALAY_API size_t halay_explanation_print(const halay_explanation_t *explanation, int json,
+                                         char *text, size_t bytes);
+
+/* ---------------------------------------------------------------- one rank alone */
+
+/*
+ * Proves what one rank can of its own plan, in time and memory for its own and its peers' steps,
+ * not for all ranks': its form, that steps which touch the same memory are ordered, and that each
+ * of its messages has its partner in the peer's plan (made by the same planner). Not that there is
+ * no deadlock, nor the values: the proof of all ranks says that. shape: that of the plan's
+ * parameters when it was made. In *proof steps and messages are this rank's, and the rest is 0.
+ */
+HALAY_API int halay_plan_prove_local(const halay_plan_t *plan, const halay_shape_t *shape,
+                                     halay_proof_t *proof);
 
 #ifdef __cplusplus
 }

@@ -44,6 +44,10 @@ typedef enum halay_type {
     HALAY_FLOAT64,
     HALAY_COMPLEX64,
     HALAY_COMPLEX128,
+    HALAY_FLOAT32_INT32,
+    HALAY_FLOAT64_INT64,
+    HALAY_INT32_INT32,
+    HALAY_INT64_INT64,
     HALAY_TYPE_COUNT
 } halay_type_t;
 
@@ -59,7 +63,11 @@ typedef enum halay_op {
     HALAY_BAND,
     HALAY_BOR,
     HALAY_BXOR,
-    HALAY_OP_COUNT
+    HALAY_MINLOC,
+    HALAY_MAXLOC,
+    HALAY_OP_COUNT,
+    HALAY_OP_USER = 0x10000,
+    HALAY_OP_USER_LAST = 0x3fffffff
 } halay_op_t;
 
 const char *halay_type_name(halay_type_t type);

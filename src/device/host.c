@@ -12,13 +12,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
-#if defined(__SSE__)
-#include <xmmintrin.h>
-#else
-#include <fenv.h>
-#endif
-
 #include "device/device_builtin.h"
+#include "device/fp.h"
 #include "device/kernels.h"
 
 #define BLOCK_BYTES 4096
@@ -71,45 +66,6 @@ static const struct hly_kernels *kernels_find(const char *isa)
     return NULL;
 }
 
-/* ------------------------------------------------------------------ the floating-point
- * environment */
-
-/*
- * The caller's thread may flush denormals to zero, round another way or trap. Results must not
- * depend on it. Sticky exception flags are left to be raised: they change no result.
- */
-#if defined(__SSE__)
-#define MXCSR_DEFAULT 0x1f80u
-#define MXCSR_FLAGS   0x003fu
-typedef unsigned fp_state_t;
-
-static int fp_enter(fp_state_t *state)
-{
-    *state = _mm_getcsr();
-    if ((*state & ~MXCSR_FLAGS) == MXCSR_DEFAULT)
-        return 0;
-    _mm_setcsr(MXCSR_DEFAULT);
-    return 1;
-}
-
-static void fp_leave(const fp_state_t *state)
-{
-    _mm_setcsr(*state);
-}
-#else
-typedef fenv_t fp_state_t;
-
-static int fp_enter(fp_state_t *state)
-{
-    return fegetenv(state) == 0 && fesetenv(FE_DFL_ENV) == 0;
-}
-
-static void fp_leave(const fp_state_t *state)
-{
-    fesetenv(state);
-}
-#endif
-
 /* ------------------------------------------------------------------ work */
 
 /* Disjoint, or equal. */
@@ -125,6 +81,24 @@ static int divides(const halay_work_t *work)
     return work->op == HALAY_AVERAGE && work->divisor > 1;
 }
 
+static int is_user(const halay_work_t *work)
+{
+    return work->nsrc > 1 && work->op >= HALAY_OP_USER;
+}
+
+/* What is asked of an operation, beside its type. */
+static int operation_check(const halay_work_t *work, size_t bytes)
+{
+    if (work->scales && (work->nsrc != 1 || halay_scale(NULL, NULL, 0, work->type, work->factor)))
+        return HALAY_EINVAL;
+    if ((work->nsrc > 1 || divides(work)) && !halay_op_takes(work->op, work->type))
+        return HALAY_EINVAL;
+    if (is_user(work) && (!work->fn || !work->group || work->count % work->group ||
+                          work->group > HALAY_OP_GROUP_BYTES_MAX / bytes))
+        return HALAY_EINVAL;
+    return HALAY_OK;
+}
+
 int hly_device_work_check(const halay_work_t *work)
 {
     size_t bytes;
@@ -135,7 +109,7 @@ int hly_device_work_check(const halay_work_t *work)
         return HALAY_EINVAL;
     if (work->nsrc < 1 || work->nsrc > HALAY_REDUCE_SOURCES)
         return HALAY_EINVAL;
-    if ((work->nsrc > 1 || divides(work)) && !halay_op_takes(work->op, work->type))
+    if (operation_check(work, bytes) != HALAY_OK)
         return HALAY_EINVAL;
     if (work->count == 0)
         return HALAY_OK;
@@ -183,18 +157,44 @@ static void step_by_step(const struct hly_kernels *kernels, const halay_work_t *
     }
 }
 
+/* Whole groups at a time, never into an operand: what fn reads is what it was given. */
+static void by_user(const halay_work_t *work)
+{
+    _Alignas(64) unsigned char scratch[2][BLOCK_BYTES];
+    const size_t bytes = halay_type_bytes(work->type), group = work->group * bytes;
+    const size_t step = BLOCK_BYTES / group * work->group;
+
+    static_assert(HALAY_OP_GROUP_BYTES_MAX <= BLOCK_BYTES, "a block holds a group");
+    if (work->nsrc == 2 && work->dst != work->src[0] && work->dst != work->src[1]) {
+        work->fn(work->fn_arg, work->type, work->count, work->dst, work->src[0], work->src[1]);
+        return;
+    }
+    for (size_t done = 0; done < work->count; done += step) {
+        const size_t count = work->count - done < step ? work->count - done : step;
+        const void *left = at(work->src[0], done * bytes);
+        for (uint32_t s = 1; s < work->nsrc; s++) {
+            void *const out = scratch[s % 2];
+            work->fn(work->fn_arg, work->type, count, out, left, at(work->src[s], done * bytes));
+            left = out;
+        }
+        memcpy((char *)work->dst + done * bytes, left, count * bytes);
+    }
+}
+
 static void compute(const struct hly_kernels *kernels, const halay_work_t *work)
 {
-    hly_reduce_fn *const at_once = kernels->reduce[work->type][work->op];
-    fp_state_t state;
-    const int changed = fp_enter(&state);
+    hly_reduce_fn *const at_once = is_user(work) ? NULL : kernels->reduce[work->type][work->op];
+    hly_fp_t state;
+    const int changed = hly_fp_enter(&state);
 
-    if (at_once)
+    if (is_user(work))
+        by_user(work);
+    else if (at_once)
         at_once(work->dst, work->src, work->nsrc, divides(work) ? work->divisor : 0, work->count);
     else
         step_by_step(kernels, work);
     if (changed)
-        fp_leave(&state);
+        hly_fp_leave(&state);
 }
 
 /* ------------------------------------------------------------------ the device */
@@ -227,7 +227,9 @@ static int host_launch(halay_device_t *device, const halay_work_t *work)
         return rc;
     if (work->count == 0)
         return HALAY_OK;
-    if (work->nsrc > 1 || divides(work))
+    if (work->scales)
+        halay_scale(work->dst, work->src[0], work->count, work->type, work->factor);
+    else if (work->nsrc > 1 || divides(work))
         compute(host->kernels, work);
     else if (work->dst != work->src[0])
         memcpy(work->dst, work->src[0], work->count * halay_type_bytes(work->type));

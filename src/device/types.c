@@ -8,7 +8,9 @@ enum {
     BOOLS = 1 << HALAY_BOOL,
     REALS =
         (1 << HALAY_FLOAT16) | (1 << HALAY_BFLOAT16) | (1 << HALAY_FLOAT32) | (1 << HALAY_FLOAT64),
-    COMPLEXES = (1 << HALAY_COMPLEX64) | (1 << HALAY_COMPLEX128)
+    COMPLEXES = (1 << HALAY_COMPLEX64) | (1 << HALAY_COMPLEX128),
+    PAIRS = (1 << HALAY_FLOAT32_INT32) | (1 << HALAY_FLOAT64_INT64) | (1 << HALAY_INT32_INT32) |
+            (1 << HALAY_INT64_INT64)
 };
 
 static const struct {
@@ -30,6 +32,10 @@ static const struct {
     [HALAY_FLOAT64] = {"float64", 8},
     [HALAY_COMPLEX64] = {"complex64", 8},
     [HALAY_COMPLEX128] = {"complex128", 16},
+    [HALAY_FLOAT32_INT32] = {"float32_int32", 8},
+    [HALAY_FLOAT64_INT64] = {"float64_int64", 16},
+    [HALAY_INT32_INT32] = {"int32_int32", 8},
+    [HALAY_INT64_INT64] = {"int64_int64", 16},
 };
 
 static const struct {
@@ -47,6 +53,8 @@ static const struct {
     [HALAY_BAND] = {"band", INTEGERS | BOOLS},
     [HALAY_BOR] = {"bor", INTEGERS | BOOLS},
     [HALAY_BXOR] = {"bxor", INTEGERS | BOOLS},
+    [HALAY_MINLOC] = {"minloc", PAIRS},
+    [HALAY_MAXLOC] = {"maxloc", PAIRS},
 };
 
 static int type_exists(halay_type_t type)
@@ -57,6 +65,11 @@ static int type_exists(halay_type_t type)
 static int op_exists(halay_op_t op)
 {
     return (unsigned)op < HALAY_OP_COUNT;
+}
+
+static int op_is_user(halay_op_t op)
+{
+    return op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST;
 }
 
 size_t halay_type_bytes(halay_type_t type)
@@ -71,10 +84,12 @@ const char *halay_type_name(halay_type_t type)
 
 const char *halay_op_name(halay_op_t op)
 {
-    return op_exists(op) ? ops[op].name : "?";
+    return op_exists(op) ? ops[op].name : op_is_user(op) ? "user" : "?";
 }
 
 int halay_op_takes(halay_op_t op, halay_type_t type)
 {
-    return op_exists(op) && type_exists(type) && ((ops[op].takes >> type) & 1u);
+    if (!type_exists(type))
+        return 0;
+    return op_is_user(op) || (op_exists(op) && ((ops[op].takes >> type) & 1u));
 }

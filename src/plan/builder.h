@@ -82,6 +82,12 @@ static inline uint32_t hly_down(const struct hly_builder *b, uint32_t down)
     return (b->params.rank + b->params.nranks - down % b->params.nranks) % b->params.nranks;
 }
 
+/* The rank (or member of a team) of a number, where the first `folded` pairs have one together. */
+static inline uint32_t hly_unfolded(uint32_t number, uint32_t folded)
+{
+    return number < folded ? 2 * number : number + folded;
+}
+
 /* Some ranks that run an algorithm among themselves: all (no shape), or the leaders of one lane. */
 struct hly_team {
     uint32_t n, me;
@@ -120,6 +126,12 @@ uint32_t hly_doubling(struct hly_builder *b, const struct hly_team *team, halay_
 void hly_hear_team(struct hly_builder *b, const struct hly_team *team, uint32_t start,
                    uint32_t edge, uint32_t done[2]);
 
+/* The gather phase on a circulant graph of all ranks: block `rank` is in OUT after step `own`. */
+void hly_circulant_gather(struct hly_builder *b, const struct hly_circulant *c, uint32_t own);
+
+/* Zero-byte messages in rounds of radix four; after the step returned all ranks are heard. */
+uint32_t hly_hear_all_by_four(struct hly_builder *b, uint32_t edge);
+
 /* The planners, one file an algorithm; listed in planners.c. */
 void hly_ring_allreduce(struct hly_builder *b);
 void hly_sliced_ring_allreduce(struct hly_builder *b);
@@ -138,5 +150,31 @@ void hly_two_level_broadcast(struct hly_builder *b);
 void hly_two_level_allgather(struct hly_builder *b);
 void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
+
+void hly_binomial_reduce(struct hly_builder *b);
+void hly_linear_gather(struct hly_builder *b);
+void hly_linear_scatter(struct hly_builder *b);
+void hly_pairwise_alltoall(struct hly_builder *b);
+void hly_checked_alltoall(struct hly_builder *b);
+void hly_doubling_scan(struct hly_builder *b);
+void hly_doubling_exscan(struct hly_builder *b);
+void hly_binomial_gather(struct hly_builder *b);
+void hly_binomial_scatter(struct hly_builder *b);
+void hly_bruck_alltoall(struct hly_builder *b);
+void hly_circulant_reduce(struct hly_builder *b);
+void hly_chain_reduce(struct hly_builder *b);
+void hly_chain_scan(struct hly_builder *b);
+void hly_chain_exscan(struct hly_builder *b);
+void hly_one_shot_allreduce(struct hly_builder *b);
+void hly_recursive_multiplying_allreduce(struct hly_builder *b);
+void hly_halving_doubling_allreduce(struct hly_builder *b);
+void hly_double_tree_allreduce(struct hly_builder *b);
+void hly_chain_broadcast(struct hly_builder *b);
+void hly_scatter_allgather_broadcast(struct hly_builder *b);
+void hly_knomial_broadcast(struct hly_builder *b);
+void hly_bruck_allgather(struct hly_builder *b);
+void hly_recursive_doubling_allgather(struct hly_builder *b);
+void hly_pairwise_reduce_scatter(struct hly_builder *b);
+void hly_dissemination_by_four_barrier(struct hly_builder *b);
 
 #endif

@@ -103,6 +103,11 @@ static void gather_runs(struct hly_builder *b, const struct hly_circulant *c, ui
     }
 }
 
+void hly_circulant_gather(struct hly_builder *b, const struct hly_circulant *c, uint32_t own)
+{
+    gather_runs(b, c, own, 0);
+}
+
 void hly_circulant_allreduce(struct hly_builder *b)
 {
     struct hly_circulant c;
@@ -146,11 +151,14 @@ static halay_operand_t piece_before(const struct hly_builder *b, const struct hl
     return hly_in(hly_up(b, i), 1);
 }
 
-/* Scatter phase with the partial sums where they were received: in slots, a block each. */
-static void scatter_blocks(struct hly_builder *b, const struct hly_circulant *c)
+/*
+ * Scatter phase with the partial sums where they were received: in slots, a block each; piece 0
+ * ends in `result`, after the last step. sums[]: the first of a round's reduce steps; each second
+ * step is one.
+ */
+static void scatter_blocks(struct hly_builder *b, const struct hly_circulant *c,
+                           halay_operand_t result, uint32_t sums[HLY_ROUNDS_MAX])
 {
-    uint32_t sums[HLY_ROUNDS_MAX] = {
-        0}; /* first of a round's reduce steps; each second step is one */
     uint32_t after;
 
     for (uint32_t k = 0; k < c->rounds; k++) {
@@ -165,16 +173,61 @@ static void scatter_blocks(struct hly_builder *b, const struct hly_circulant *c)
             halay_operand_t piece = piece_before(b, c, sums, k, i, &after);
             halay_operand_t landing =
                 hly_scratch(hly_up(b, i), 1, b->params.nranks - c->skip[k] + i);
-            halay_operand_t to = k + 1 == c->rounds ? hly_out(b->params.rank, 1) : landing;
+            halay_operand_t to = k + 1 == c->rounds ? result : landing;
             uint32_t got = hly_recv(b, hly_down(b, s), s + i, landing, HLY_NONE, HLY_NONE);
             hly_reduce(b, to, piece, landing, got, after);
         }
     }
 }
 
+/* The step that reads piece i of IN: the only one, unless it is piece 0. */
+static uint32_t reader_of_input(const struct hly_circulant *c, const uint32_t sums[], uint32_t i)
+{
+    uint32_t k = 0;
+
+    while (i >= c->skip[k] - c->skip[k + 1] && i < c->skip[k + 1]) {
+        k++; /* left alone: p is odd, and this is the middle one */
+    }
+    uint32_t s = c->skip[k + 1], n = c->skip[k] - s;
+    return i < n ? sums[k] + 2 * i : sums[k] - 1 - n + (i - s);
+}
+
+/*
+ * Scatter phase, then each rank sends the root its sum. (Rabenseifner's scheme; Thakur,
+ * Rabenseifner, Gropp, IJHPCA 19, 2005, on this graph.) In place the sums replace the root's inputs
+ * when those have been read.
+ */
+void hly_circulant_reduce(struct hly_builder *b)
+{
+    uint32_t p = b->params.nranks, r = b->params.rank, sums[HLY_ROUNDS_MAX] = {0}, done[2];
+    int is_root = r == b->params.root;
+    struct hly_team all = hly_team_of_all(b);
+    struct hly_circulant c;
+
+    hly_circulant_init(&c, p);
+    b->blocks = p;
+    if (p == 1) {
+        if (!b->params.in_place) {
+            hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
+        }
+        return;
+    }
+    halay_operand_t sum = is_root ? hly_out(r, 1) : hly_scratch(r, 1, p - c.skip[c.rounds - 1]);
+    scatter_blocks(b, &c, sum, sums);
+    if (!is_root) {
+        hly_send(b, b->params.root, p, sum, b->nsteps - 1, HLY_NONE);
+    }
+    for (uint32_t i = 1; is_root && i < p; i++) {
+        uint32_t from = hly_up(b, i), reader = reader_of_input(&c, sums, i);
+        hly_recv(b, from, p, hly_out(from, 1), b->params.in_place ? reader : HLY_NONE, HLY_NONE);
+    }
+    hly_hear_team(b, &all, HLY_NONE, p + 1, done);
+}
+
 void hly_circulant_reduce_scatter(struct hly_builder *b)
 {
     struct hly_circulant c;
+    uint32_t sums[HLY_ROUNDS_MAX] = {0};
 
     hly_circulant_init(&c, b->params.nranks);
     b->blocks = b->params.nranks;
@@ -183,6 +236,6 @@ void hly_circulant_reduce_scatter(struct hly_builder *b)
     } else if (b->params.nranks == 1) {
         hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
     } else {
-        scatter_blocks(b, &c);
+        scatter_blocks(b, &c, hly_out(b->params.rank, 1), sums);
     }
 }

@@ -21,12 +21,30 @@ struct row {
 #define DISS_SOURCE                                                                                \
     "Hensgen, Finkel, Manber: Two algorithms for barrier synchronization, IJPP 17 (1988)"
 
+#define LINEAR_SOURCE                                                                              \
+    "Chan et al., Collective communication, CCPE 19 (2007), beside a dissemination"
+#define CHAIN_SOURCE "pipelined chain: Chan et al., Collective communication, CCPE 19 (2007)"
+#define BRUCK_SOURCE "Bruck et al.: Efficient algorithms for all-to-all, IEEE TPDS 8 (1997)"
+#define PACKS        (HALAY_PLANNER_RUNS | HALAY_PLANNER_EQUAL)
+#define SCAN_SOURCE  "Hillis, Steele: Data parallel algorithms, CACM 29 (1986)"
+
 #define SHAPE     HALAY_PLANNER_SHAPE
 #define BLOCKWISE HALAY_PLANNER_BLOCKWISE
 #define LANES_SOURCE                                                                               \
     "multi-leader: Bayatpour et al., Scalable reduction collectives with DPML, SC (2017)"
 #define NODES_SOURCE                                                                               \
     "two levels: Luo et al., HAN: hierarchical autotuned collectives, CLUSTER (2020)"
+
+#define SHORT       HALAY_PLANNER_SHORT
+#define RUNS        HALAY_PLANNER_RUNS
+#define DIRECT      "folklore: every input to every rank, each of which sums alone"
+#define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
+#define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
+#define MULT_SOURCE                                                                                \
+    "Ruefenacht, Bull, Booth: Generalisation of recursive doubling, Parallel Computing 69 (2017)"
+#define TREES_SOURCE "Sanders, Speck, Traeff: Two-tree algorithms, Parallel Computing 35 (2009)"
+#define VDG_SOURCE   "Barnett et al.: Interprocessor collective communication library, SHPCC (1994)"
+#define FOUR_SOURCE  "Hoefler et al.: Fast barrier synchronization for InfiniBand, IPDPS (2006)"
 
 static const struct row rows[] = {
     {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
@@ -35,9 +53,9 @@ static const struct row rows[] = {
     {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_allreduce},
     {{"binomial", HALAY_BROADCAST, 1, 0, BINOM_SOURCE}, hly_binomial_broadcast},
     {{"ring", HALAY_ALLGATHER, 1, 0, RING_SOURCE}, hly_ring_allgather},
-    {{"circulant", HALAY_ALLGATHER, 1, 0, CIRC_SOURCE}, hly_circulant_allgather},
+    {{"circulant", HALAY_ALLGATHER, 1, RUNS, CIRC_SOURCE}, hly_circulant_allgather},
     {{"ring", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_reduce_scatter},
-    {{"circulant", HALAY_REDUCE_SCATTER, 1, COMMUTATIVE, CIRC_SOURCE},
+    {{"circulant", HALAY_REDUCE_SCATTER, 1, RUNS | COMMUTATIVE, CIRC_SOURCE},
      hly_circulant_reduce_scatter},
     {{"dissemination", HALAY_BARRIER, 1, 0, DISS_SOURCE}, hly_dissemination_barrier},
     {{"two_level", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE, LANES_SOURCE}, hly_two_level_allreduce},
@@ -49,6 +67,35 @@ static const struct row rows[] = {
      hly_two_level_reduce_scatter},
     {{"two_level", HALAY_BARRIER, 1, SHAPE, NODES_SOURCE}, hly_two_level_barrier},
     {{"sliced_ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_sliced_ring_allreduce},
+    {{"binomial", HALAY_REDUCE, 1, HALAY_PLANNER_SHORT, BINOM_SOURCE}, hly_binomial_reduce},
+    {{"linear", HALAY_GATHER, 1, 0, LINEAR_SOURCE}, hly_linear_gather},
+    {{"linear", HALAY_SCATTER, 1, 0, LINEAR_SOURCE}, hly_linear_scatter},
+    {{"pairwise", HALAY_ALLTOALL, 1, HALAY_PLANNER_EQUAL, RD_SOURCE}, hly_pairwise_alltoall},
+    {{"recursive_doubling", HALAY_SCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE}, hly_doubling_scan},
+    {{"recursive_doubling", HALAY_EXSCAN, 1, HALAY_PLANNER_SHORT, SCAN_SOURCE},
+     hly_doubling_exscan},
+    {{"binomial", HALAY_GATHER, 1, PACKS, BINOM_SOURCE}, hly_binomial_gather},
+    {{"binomial", HALAY_SCATTER, 1, PACKS, BINOM_SOURCE}, hly_binomial_scatter},
+    {{"bruck", HALAY_ALLTOALL, 1, PACKS | HALAY_PLANNER_SHORT, BRUCK_SOURCE}, hly_bruck_alltoall},
+    {{"circulant", HALAY_REDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_reduce},
+    {{"chain", HALAY_REDUCE, 1, 0, CHAIN_SOURCE}, hly_chain_reduce},
+    {{"chain", HALAY_SCAN, 1, 0, CHAIN_SOURCE}, hly_chain_scan},
+    {{"chain", HALAY_EXSCAN, 1, 0, CHAIN_SOURCE}, hly_chain_exscan},
+    {{"one_shot", HALAY_ALLREDUCE, 1, SHORT, DIRECT}, hly_one_shot_allreduce},
+    {{"recursive_multiplying", HALAY_ALLREDUCE, 1, SHORT, MULT_SOURCE},
+     hly_recursive_multiplying_allreduce},
+    {{"halving_doubling", HALAY_ALLREDUCE, 1, 0, RD_SOURCE}, hly_halving_doubling_allreduce},
+    {{"double_tree", HALAY_ALLREDUCE, 1, 0, TREES_SOURCE}, hly_double_tree_allreduce},
+    {{"chain", HALAY_BROADCAST, 1, 0, PIPE_SOURCE}, hly_chain_broadcast},
+    {{"scatter_allgather", HALAY_BROADCAST, 1, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
+    {{"knomial", HALAY_BROADCAST, 1, SHORT, KNOM_SOURCE}, hly_knomial_broadcast},
+    {{"bruck", HALAY_ALLGATHER, 1, RUNS, BRUCK_SOURCE}, hly_bruck_allgather},
+    {{"recursive_doubling", HALAY_ALLGATHER, 1, RUNS | HALAY_PLANNER_POWER_OF_TWO, RD_SOURCE},
+     hly_recursive_doubling_allgather},
+    {{"pairwise", HALAY_REDUCE_SCATTER, 1, 0, RD_SOURCE}, hly_pairwise_reduce_scatter},
+    {{"dissemination_by_four", HALAY_BARRIER, 1, 0, FOUR_SOURCE},
+     hly_dissemination_by_four_barrier},
+    {{"pairwise_checked", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_checked_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

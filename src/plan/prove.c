@@ -44,29 +44,46 @@ int hly_refuse(struct hly_prover *v, uint32_t rank, uint32_t index, const char *
     return HALAY_EPLAN;
 }
 
+enum { NONE = 0, FULL, OWN, FULL_AT_ROOT };
+
+static uint32_t layout_of(const struct hly_prover *v, uint32_t rank, uint32_t buffer)
+{
+    static const uint8_t layouts[HALAY_COLLECTIVE_COUNT][2] = {
+        [HALAY_ALLREDUCE] = {FULL, FULL},     [HALAY_BROADCAST] = {NONE, FULL},
+        [HALAY_ALLGATHER] = {OWN, FULL},      [HALAY_REDUCE_SCATTER] = {FULL, OWN},
+        [HALAY_BARRIER] = {NONE, NONE},       [HALAY_REDUCE] = {FULL, FULL_AT_ROOT},
+        [HALAY_GATHER] = {OWN, FULL_AT_ROOT}, [HALAY_SCATTER] = {FULL_AT_ROOT, OWN},
+        [HALAY_ALLTOALL] = {FULL, FULL},      [HALAY_SCAN] = {FULL, FULL},
+        [HALAY_EXSCAN] = {FULL, FULL},
+    };
+    uint32_t layout = layouts[v->params.collective][buffer];
+
+    if (layout == FULL_AT_ROOT) {
+        layout = rank == v->params.root ? FULL : NONE;
+    }
+    return layout;
+}
+
 void hly_memory_init(struct hly_memory *memory, const struct hly_prover *v, uint32_t rank)
 {
-    uint32_t in_place = v->params.in_place, blocks = v->blocks, cells = blocks;
+    const uint32_t sizes[] = {[NONE] = 0, [FULL] = v->blocks, [OWN] = 1};
+    uint32_t in = layout_of(v, rank, HALAY_BUFFER_IN), out = layout_of(v, rank, HALAY_BUFFER_OUT);
+    uint32_t cells = sizes[in] + sizes[out];
 
     memset(memory, 0, sizeof(*memory));
-    memory->blocks = blocks;
-    switch (v->params.collective) {
-    case HALAY_ALLREDUCE:
-        memory->base[HALAY_BUFFER_IN] = in_place ? 0 : blocks;
-        cells = in_place ? blocks : 2 * blocks;
-        break;
-    case HALAY_ALLGATHER:
-        memory->own[HALAY_BUFFER_IN] = 1;
-        memory->base[HALAY_BUFFER_IN] = in_place ? rank : blocks;
-        cells = blocks + !in_place;
-        break;
-    case HALAY_REDUCE_SCATTER:
-        memory->own[HALAY_BUFFER_OUT] = 1;
-        memory->base[HALAY_BUFFER_OUT] = in_place ? 0 : blocks;
-        cells = blocks + !in_place;
-        break;
-    default: /* broadcast has OUT only, barrier nothing */
-        break;
+    memory->blocks = v->blocks;
+    memory->own[HALAY_BUFFER_IN] = in == OWN;
+    memory->own[HALAY_BUFFER_OUT] = out == OWN;
+    memory->none[HALAY_BUFFER_IN] = in == NONE;
+    memory->none[HALAY_BUFFER_OUT] = out == NONE;
+    if (v->params.in_place && in != NONE && out != NONE) {
+        /* One of them lies in the other: block `rank`, but block 0 for a reduce_scatter. */
+        cells = in == FULL ? sizes[in] : sizes[out];
+        memory->base[HALAY_BUFFER_IN] = in == OWN ? rank : 0;
+        memory->base[HALAY_BUFFER_OUT] =
+            out == OWN && v->params.collective == HALAY_SCATTER ? rank : 0;
+    } else {
+        memory->base[HALAY_BUFFER_OUT] = sizes[in];
     }
     memory->base[HALAY_BUFFER_SCRATCH] = cells;
     memory->cells = cells + v->plans[rank]->scratch_slots;

@@ -39,6 +39,7 @@ struct hly_memory {
     uint32_t blocks;
     uint32_t base[3]; /* first cell of IN, OUT, SCRATCH */
     uint32_t own[3];  /* 1 if it has the one block of this rank only */
+    uint32_t none[3]; /* 1 if this rank has no such buffer */
     uint32_t cells;
 };
 
@@ -46,6 +47,9 @@ int hly_prove_form(struct hly_prover *v);
 int hly_prove_match(struct hly_prover *v);
 int hly_prove_hazard(struct hly_prover *v);
 int hly_prove_run(struct hly_prover *v);
+/* The same of one rank alone, whose steps are then numbered from 0. */
+int hly_prove_form_of(struct hly_prover *v, uint32_t rank);
+int hly_prove_hazard_of(struct hly_prover *v, uint32_t rank);
 
 /* Writes the reason; index may be HLY_NONE (the plan as a whole). Returns HALAY_EPLAN. */
 __attribute__((format(printf, 4, 5))) int hly_refuse(struct hly_prover *v, uint32_t rank,

@@ -8,7 +8,8 @@
 
 #include "prove.h"
 
-/* Blocks of a broadcast are the planner's choice; any use of more is far off. */
+/* Blocks of a broadcast are the planner's choice: one a rank, or as many pieces; any use of more is
+ * far off. */
 #define BROADCAST_BLOCKS_MAX (1u << 16)
 
 static int check_params(struct hly_prover *v, uint32_t rank)
@@ -36,15 +37,21 @@ static int check_collective(struct hly_prover *v)
 
     switch (v->params.collective) {
     case HALAY_ALLREDUCE:
+    case HALAY_REDUCE:
+    case HALAY_SCAN:
+    case HALAY_EXSCAN:
         least = 1;
         most = v->nranks * HALAY_PLAN_SLICES_MAX;
         break;
     case HALAY_BROADCAST:
         least = 1;
-        most = BROADCAST_BLOCKS_MAX;
+        most = v->nranks > BROADCAST_BLOCKS_MAX ? v->nranks : BROADCAST_BLOCKS_MAX;
         break;
     case HALAY_ALLGATHER:
     case HALAY_REDUCE_SCATTER:
+    case HALAY_GATHER:
+    case HALAY_SCATTER:
+    case HALAY_ALLTOALL:
         break;
     case HALAY_BARRIER:
         least = most = 0;
@@ -57,9 +64,39 @@ static int check_collective(struct hly_prover *v)
                           least, most);
     }
     if (v->params.in_place > 1 || v->params.root >= v->nranks ||
-        (v->params.root != 0 && v->params.collective != HALAY_BROADCAST)) {
+        (v->params.root != 0 &&
+         !halay_collective_rooted((halay_collective_t)v->params.collective))) {
         return hly_refuse(v, 0, HLY_NONE, "root %u or in_place %u is not possible", v->params.root,
                           v->params.in_place);
+    }
+    return 0;
+}
+
+/* The operand is of a buffer that this rank has, and may be written if it is. */
+static int check_buffer(struct hly_prover *v, uint32_t rank, uint32_t index, uint32_t which,
+                        int written)
+{
+    static const char *const names[] = {"in", "out"};
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_operand_t *operand = &plan->operands[plan->steps[index].operand + which];
+    struct hly_memory memory;
+
+    hly_memory_init(&memory, v, rank);
+    if (memory.none[operand->buffer]) {
+        return hly_refuse(v, rank, index, "operand %u is of %s, which this rank has not", which,
+                          names[operand->buffer]);
+    }
+    if (memory.own[operand->buffer] && (operand->first != rank || operand->count != 1)) {
+        return hly_refuse(v, rank, index, "operand %u is not this rank's one block of the buffer",
+                          which);
+    }
+    if (operand->buffer == HALAY_BUFFER_IN && written &&
+        !(v->params.collective == HALAY_REDUCE_SCATTER && v->params.in_place)) {
+        return hly_refuse(v, rank, index, "writes to in, which is the user's");
+    }
+    if (operand->buffer == HALAY_BUFFER_OUT && written && rank == 0 &&
+        v->params.collective == HALAY_EXSCAN) {
+        return hly_refuse(v, rank, index, "writes to out, which an exscan leaves alone here");
     }
     return 0;
 }
@@ -69,9 +106,7 @@ static int check_operand(struct hly_prover *v, uint32_t rank, uint32_t index, ui
 {
     const halay_plan_t *plan = v->plans[rank];
     const halay_operand_t *operand = &plan->operands[plan->steps[index].operand + which];
-    struct hly_memory memory;
 
-    hly_memory_init(&memory, v, rank);
     if (operand->buffer > HALAY_BUFFER_SCRATCH) {
         return hly_refuse(v, rank, index, "operand %u is of unknown buffer %u", which,
                           operand->buffer);
@@ -90,36 +125,35 @@ static int check_operand(struct hly_prover *v, uint32_t rank, uint32_t index, ui
                           which, operand->slot, (uint64_t)operand->slot + operand->count,
                           plan->scratch_slots);
     }
-    if (operand->count == 0) {
-        return 0;
-    }
-    if (memory.own[operand->buffer] && (operand->first != rank || operand->count != 1)) {
-        return hly_refuse(v, rank, index, "operand %u is not this rank's one block of the buffer",
-                          which);
-    }
-    if (operand->buffer == HALAY_BUFFER_IN && v->params.collective == HALAY_BROADCAST) {
-        return hly_refuse(v, rank, index, "operand %u is of in, which a broadcast has not", which);
-    }
-    if (operand->buffer == HALAY_BUFFER_IN && written &&
-        !(v->params.collective == HALAY_REDUCE_SCATTER && v->params.in_place)) {
-        return hly_refuse(v, rank, index, "writes to in, which is the user's");
-    }
-    return 0;
+    return operand->count == 0 ? 0 : check_buffer(v, rank, index, which, written);
 }
 
-/* Operands of one COPY or REDUCE: the same run, and the destination apart from the sources. */
+/* Runs of the same buffer, which begin at different blocks, have a block in common. */
+static int runs_overlap(const struct hly_prover *v, const halay_operand_t *a,
+                        const halay_operand_t *b)
+{
+    uint32_t apart = a->first < b->first ? b->first - a->first : a->first - b->first;
+
+    return apart != 0 && (apart < a->count || v->blocks - apart < a->count);
+}
+
+/*
+ * Operands of one COPY or REDUCE: the same run (the copies of an alltoall: runs of equal length),
+ * and the destination apart from the sources.
+ */
 static int check_together(struct hly_prover *v, uint32_t rank, uint32_t index)
 {
     const halay_plan_t *plan = v->plans[rank];
     const halay_step_t *step = &plan->steps[index];
     const halay_operand_t *to = &plan->operands[step->operand];
+    int renumbers = step->kind == HALAY_STEP_COPY && v->params.collective == HALAY_ALLTOALL;
     struct hly_memory memory;
 
     hly_memory_init(&memory, v, rank);
     for (uint32_t i = 1; i < step->noperands; i++) {
         const halay_operand_t *from = to + i;
 
-        if (from->first != to->first || from->count != to->count) {
+        if (from->count != to->count || (from->first != to->first && !renumbers)) {
             return hly_refuse(v, rank, index, "operands 0 and %u are different runs of blocks", i);
         }
         if (to->count == 0) {
@@ -131,7 +165,10 @@ static int check_together(struct hly_prover *v, uint32_t rank, uint32_t index)
         if (a == b && step->kind == HALAY_STEP_COPY) {
             return hly_refuse(v, rank, index, "copies memory to itself");
         }
-        if (a != b && slots && apart < to->count) {
+        int same = to->buffer != HALAY_BUFFER_SCRATCH && from->buffer != HALAY_BUFFER_SCRATCH &&
+                   memory.base[to->buffer] == memory.base[from->buffer];
+        if (a != b &&
+            ((slots && apart < to->count) || (same && renumbers && runs_overlap(v, to, from)))) {
             return hly_refuse(v, rank, index, "the destination overlaps operand %u in part", i);
         }
     }
@@ -248,4 +285,16 @@ int hly_prove_form(struct hly_prover *v)
     }
     v->proof.steps = v->base[v->nranks];
     return result;
+}
+
+int hly_prove_form_of(struct hly_prover *v, uint32_t rank)
+{
+    uint64_t touched = 0, cells = 0;
+    int result = check_collective(v);
+
+    v->base[rank] = 0;
+    if (result == 0) {
+        result = check_params(v, rank);
+    }
+    return result == 0 ? check_plan(v, rank, &touched, &cells) : result;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prove_match.c - each send has one receive, and each receive one send, of the same blocks.
+ * prove_match.c - each send has one receive, and each receive one send, of the same blocks (in an
+ * alltoall, of as many).
  * A table finds a send by (sender, receiver, edge): open addressing, at most half full.
  */
 #include <stdlib.h>
@@ -71,7 +72,8 @@ static int match_recv(struct hly_prover *v, const struct table *table, uint32_t 
                           v->partner[send] - v->base[rank]);
     }
     const halay_operand_t *from = operand_of(v, send), *to = operand_of(v, number);
-    if (from->count != to->count || (to->count != 0 && from->first != to->first)) {
+    int renumbers = v->params.collective == HALAY_ALLTOALL;
+    if (from->count != to->count || (to->count != 0 && from->first != to->first && !renumbers)) {
         return hly_refuse(v, rank, index,
                           "expects %u blocks from %u on, but is sent %u blocks from %u on",
                           to->count, to->first, from->count, from->first);

@@ -69,31 +69,35 @@ static void put_inputs(struct hly_values *s, uint32_t rank)
     const struct hly_prover *v = s->v;
 
     switch (v->params.collective) {
-    case HALAY_ALLREDUCE:
-    case HALAY_REDUCE_SCATTER:
-        for (uint32_t block = 0; block < v->blocks; block++) {
-            *block_of(s, rank, HALAY_BUFFER_IN, block) = leaf(s, rank, block);
-        }
-        break;
-    case HALAY_ALLGATHER:
-        *block_of(s, rank, HALAY_BUFFER_IN, rank) = leaf(s, rank, rank);
-        break;
     case HALAY_BROADCAST:
         for (uint32_t block = 0; rank == v->params.root && block < v->blocks; block++) {
             *block_of(s, rank, HALAY_BUFFER_OUT, block) = leaf(s, rank, block);
         }
         break;
     default:
+        if (s->memory[rank].own[HALAY_BUFFER_IN]) {
+            *block_of(s, rank, HALAY_BUFFER_IN, rank) = leaf(s, rank, rank);
+        } else if (!s->memory[rank].none[HALAY_BUFFER_IN]) {
+            for (uint32_t block = 0; block < v->blocks; block++) {
+                *block_of(s, rank, HALAY_BUFFER_IN, block) = leaf(s, rank, block);
+            }
+        }
         break;
     }
 }
 
 int hly_values_init(struct hly_values *s, struct hly_prover *v)
 {
+    halay_collective_t collective = (halay_collective_t)v->params.collective;
+    const halay_planner_info_t *info = halay_planner_get(v->plans[0]->planner);
+
     s->v = v;
-    s->in_order =
-        !halay_plan_commutative(v->plans[0]) &&
-        (v->params.collective == HALAY_ALLREDUCE || v->params.collective == HALAY_REDUCE_SCATTER);
+    s->in_order = halay_collective_reduces(collective) && !halay_plan_commutative(v->plans[0]);
+    int cut = v->params.collective == HALAY_BROADCAST ||
+              (halay_collective_reduces(collective) && collective != HALAY_REDUCE_SCATTER);
+
+    s->equal = !cut && info && info->restrictions & HALAY_PLANNER_EQUAL;
+    s->sized = collective == HALAY_ALLTOALL && !s->equal;
     s->cells = NULL;
     s->memory = malloc(v->nranks * sizeof(*s->memory));
     s->base = malloc(((size_t)v->nranks + 1) * sizeof(*s->base));
@@ -125,7 +129,10 @@ void hly_values_finish(struct hly_values *s)
     free(s->memory);
 }
 
-/* The operand may be read: it has been written, and scratch by this very run of blocks. */
+/*
+ * The operand may be read: it has been written, and scratch by this very run of blocks, unless a
+ * slot is a block.
+ */
 static int check_readable(struct hly_values *s, uint32_t number, const halay_operand_t *operand)
 {
     static const char *const names[] = {"in", "out", "scratch"};
@@ -141,8 +148,9 @@ static int check_readable(struct hly_values *s, uint32_t number, const halay_ope
                               scratch ? operand->slot + i : (operand->first + i) % s->v->blocks,
                               names[operand->buffer]);
         }
-        if (scratch && (state->first != operand->first || state->count != operand->count ||
-                        state->slot != operand->slot)) {
+        if (scratch && !s->equal &&
+            (state->first != operand->first || state->count != operand->count ||
+             state->slot != operand->slot)) {
             return hly_refuse(s->v, rank, index,
                               "reads scratch as blocks %u+%u at slot %u, written as %u+%u at %u",
                               operand->first, operand->count, operand->slot, state->first,
@@ -181,6 +189,32 @@ static struct hly_cell_state combine(struct hly_values *s, uint32_t rank,
     return made;
 }
 
+static int same_value(const struct hly_cell_state *a, const struct hly_cell_state *b)
+{
+    return a->sum == b->sum && a->tree == b->tree;
+}
+
+/*
+ * What rank s sends to rank d has a size of its own. OUT block b of rank r is as large as what b
+ * sends to r, and what may be put there is that alone. In place it is also as large as what r sends
+ * to b, and so is a slot of that number; else a slot has no size.
+ */
+static int check_size(struct hly_values *s, uint32_t rank, uint32_t index,
+                      const halay_operand_t *to, uint32_t i)
+{
+    uint32_t block = (to->first + i) % s->v->blocks;
+    const struct hly_cell_state *got = cell(s, rank, hly_cell(&s->memory[rank], to, i));
+    struct hly_cell_state arrives = leaf(s, block, rank), leaves = leaf(s, rank, block);
+    int slot = to->buffer == HALAY_BUFFER_SCRATCH, in_place = s->v->params.in_place != 0;
+
+    if ((same_value(got, &arrives) && (!slot || in_place)) ||
+        (same_value(got, &leaves) && in_place)) {
+        return 0;
+    }
+    return hly_refuse(s->v, rank, index, "puts %s %u what may be larger, as its planner says",
+                      slot ? "in the slot of block" : "in out block", block);
+}
+
 static const halay_operand_t *operands_of(const struct hly_values *s, uint32_t number)
 {
     return &s->v->plans[s->v->rank_of[number]]->operands[hly_step(s->v, number)->operand];
@@ -212,19 +246,82 @@ int hly_values_step(struct hly_values *s, uint32_t number, uint32_t send)
             uint32_t local = hly_cell(&s->memory[source_rank], from, i);
             write_cell(s, rank, to, i, *cell(s, source_rank, local));
         }
+        if (s->sized) {
+            int result = check_size(s, rank, number - s->v->base[rank], to, i);
+            if (result < 0) {
+                return result;
+            }
+        }
     }
     return 0;
 }
 
-static int check_gathered(struct hly_values *s, uint32_t rank, uint32_t block)
+/* Out block `block` of a rank has to be a rank's input, as it was. */
+static int check_moved(struct hly_values *s, uint32_t rank, uint32_t block)
 {
     const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
-    uint32_t owner = s->v->params.collective == HALAY_BROADCAST ? s->v->params.root : block;
-    struct hly_cell_state wanted = leaf(s, owner, block);
+    uint32_t collective = s->v->params.collective, owner = block;
 
-    if (got->sum != wanted.sum || got->tree != wanted.tree) {
+    if (collective == HALAY_BROADCAST || collective == HALAY_SCATTER) {
+        owner = s->v->params.root;
+    }
+    struct hly_cell_state wanted = leaf(s, owner, collective == HALAY_ALLTOALL ? rank : block);
+    if (!same_value(got, &wanted)) {
         return hly_refuse(s->v, rank, HLY_NONE, "out block %u does not end with rank %u's input",
                           block, owner);
+    }
+    return 0;
+}
+
+static int check_all_moved(struct hly_values *s, uint32_t rank)
+{
+    const struct hly_memory *memory = &s->memory[rank];
+    int result = 0;
+
+    if (memory->none[HALAY_BUFFER_OUT]) {
+        return 0;
+    }
+    if (memory->own[HALAY_BUFFER_OUT]) {
+        return check_moved(s, rank, rank);
+    }
+    for (uint32_t block = 0; result == 0 && block < s->v->blocks; block++) {
+        result = check_moved(s, rank, block);
+    }
+    return result;
+}
+
+static void add_input(struct hly_values *s, struct hly_cell_state *wanted, uint32_t rank,
+                      uint32_t block)
+{
+    struct hly_cell_state input = leaf(s, rank, block);
+
+    wanted->sum = add(wanted->sum, input.sum);
+    if (s->in_order) {
+        compose(wanted, &input);
+    }
+}
+
+static int check_sum(struct hly_values *s, uint32_t rank, uint32_t block,
+                     const struct hly_cell_state *wanted, uint32_t same_as)
+{
+    const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
+
+    if (got->sum != wanted->sum || got->tree == 0) {
+        return hly_refuse(s->v, rank, HLY_NONE,
+                          "out block %u does not end with each rank's input exactly once", block);
+    }
+    if (got->tree != block_of(s, same_as, HALAY_BUFFER_OUT, block)->tree) {
+        return hly_refuse(s->v, rank, HLY_NONE,
+                          "out block %u is not reduced in the same order as on rank %u", block,
+                          same_as);
+    }
+    if (s->in_order && (got->scale != wanted->scale || got->shift != wanted->shift)) {
+        return hly_refuse(s->v, rank, HLY_NONE,
+                          "out block %u is not reduced in the order of ranks, as its planner says",
+                          block);
+    }
+    if (got->depth > s->v->proof.reduce_depth) {
+        s->v->proof.reduce_depth = got->depth;
     }
     return 0;
 }
@@ -233,55 +330,64 @@ static int check_gathered(struct hly_values *s, uint32_t rank, uint32_t block)
 static int check_reduced(struct hly_values *s, uint32_t block, uint32_t from, uint32_t end)
 {
     struct hly_cell_state wanted = {.scale = 1};
+    int result = 0;
 
     for (uint32_t rank = 0; rank < s->v->nranks; rank++) {
-        struct hly_cell_state input = leaf(s, rank, block);
-        wanted.sum = add(wanted.sum, input.sum);
-        if (s->in_order) {
-            compose(&wanted, &input);
-        }
+        add_input(s, &wanted, rank, block);
     }
-    for (uint32_t rank = from; rank < end; rank++) {
-        const struct hly_cell_state *got = block_of(s, rank, HALAY_BUFFER_OUT, block);
+    for (uint32_t rank = from; result == 0 && rank < end; rank++) {
+        result = check_sum(s, rank, block, &wanted, from);
+    }
+    return result;
+}
 
-        if (got->sum != wanted.sum || got->tree == 0) {
-            return hly_refuse(s->v, rank, HLY_NONE,
-                              "out block %u does not end with each rank's input exactly once",
-                              block);
+/* Each rank has the inputs of those before it, a scan's its own too. Nobody promises the same. */
+static int check_prefixes(struct hly_values *s, uint32_t block)
+{
+    struct hly_cell_state wanted = {.scale = 1};
+    int result = 0, inclusive = s->v->params.collective == HALAY_SCAN;
+
+    for (uint32_t rank = 0; result == 0 && rank < s->v->nranks; rank++) {
+        if (inclusive) {
+            add_input(s, &wanted, rank, block);
         }
-        if (got->tree != block_of(s, from, HALAY_BUFFER_OUT, block)->tree) {
-            return hly_refuse(s->v, rank, HLY_NONE,
-                              "out block %u is not reduced in the same order as on rank %u", block,
-                              from);
+        if (inclusive || rank > 0) {
+            result = check_sum(s, rank, block, &wanted, rank);
         }
-        if (s->in_order && (got->scale != wanted.scale || got->shift != wanted.shift)) {
-            return hly_refuse(
-                s->v, rank, HLY_NONE,
-                "out block %u is not reduced in the order of ranks, as its planner says", block);
-        }
-        if (got->depth > s->v->proof.reduce_depth) {
-            s->v->proof.reduce_depth = got->depth;
+        if (!inclusive) {
+            add_input(s, &wanted, rank, block);
         }
     }
-    return 0;
+    return result;
 }
 
 int hly_values_check(struct hly_values *s)
 {
-    uint32_t nranks = s->v->nranks, blocks = s->v->blocks;
+    uint32_t nranks = s->v->nranks, blocks = s->v->blocks, root = s->v->params.root;
     int result = 0;
 
-    if (s->v->params.collective == HALAY_ALLREDUCE) {
-        for (uint32_t block = 0; result == 0 && block < blocks; block++) {
+    for (uint32_t block = 0; result == 0 && block < blocks; block++) {
+        switch (s->v->params.collective) {
+        case HALAY_ALLREDUCE:
             result = check_reduced(s, block, 0, nranks);
-        }
-    } else if (s->v->params.collective == HALAY_REDUCE_SCATTER) {
-        for (uint32_t block = 0; result == 0 && block < blocks; block++) {
+            break;
+        case HALAY_REDUCE_SCATTER:
             result = check_reduced(s, block, block, block + 1);
+            break;
+        case HALAY_REDUCE:
+            result = check_reduced(s, block, root, root + 1);
+            break;
+        case HALAY_SCAN:
+        case HALAY_EXSCAN:
+            result = check_prefixes(s, block);
+            break;
+        default:
+            break;
         }
-    } else {
-        for (uint64_t i = 0; result == 0 && i < (uint64_t)nranks * blocks; i++) {
-            result = check_gathered(s, (uint32_t)(i / blocks), (uint32_t)(i % blocks));
+    }
+    if (!halay_collective_reduces((halay_collective_t)s->v->params.collective)) {
+        for (uint32_t rank = 0; result == 0 && rank < nranks; rank++) {
+            result = check_all_moved(s, rank);
         }
     }
     return result;

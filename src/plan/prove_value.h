@@ -26,6 +26,8 @@ struct hly_cell_state {
 struct hly_values {
     struct hly_prover *v;
     int in_order;              /* inputs must be combined in the order of ranks */
+    int sized;                 /* an alltoall whose blocks may differ in size */
+    int equal;                 /* blocks do not differ in size: a slot is one */
     struct hly_memory *memory; /* of a rank */
     uint64_t *base;            /* first cell of a rank; nranks + 1 */
     struct hly_cell_state *cells;

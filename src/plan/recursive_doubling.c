@@ -17,11 +17,6 @@
 
 enum { SUM_SLOT = 2 };
 
-static uint32_t number_to_rank(uint32_t number, uint32_t folded)
-{
-    return number < folded ? 2 * number : number + folded;
-}
-
 /* The memory that an operand is in, as one number for IN and OUT where they are the same. */
 static uint32_t memory_of(const struct hly_builder *b, const halay_operand_t *operand)
 {
@@ -58,7 +53,7 @@ uint32_t hly_doubling(struct hly_builder *b, const struct hly_team *team, halay_
     for (uint32_t round = 0; round < all; round++) {
         uint32_t bit = round - folds, fold = folds && round == 0;
         uint32_t other = fold ? 0 : number ^ (1u << bit), left = fold || number < other;
-        uint32_t peer = hly_team_rank(team, fold ? me + 1 : number_to_rank(other, folded));
+        uint32_t peer = hly_team_rank(team, fold ? me + 1 : hly_unfolded(other, folded));
         uint32_t this_edge = edge + (fold ? 0 : bit + 1), to_out = (all - round) % 2;
         halay_operand_t got = hly_scratch(0, 1, slot + round % 2);
         halay_operand_t next = to_out ? hly_out(0, 1) : hly_scratch(0, 1, slot + SUM_SLOT);

@@ -56,7 +56,7 @@ static int allreduce_start(halay_trainer_t *trainer, const struct hly_tensor *te
 {
     const void *in = tensor->in == tensor->out ? HALAY_IN_PLACE : tensor->in;
     if (tensor->prescale != 1) {
-        hly_tensor_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
+        halay_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
         in = HALAY_IN_PLACE;
     }
     return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
@@ -120,7 +120,7 @@ static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     struct hly_tensor *tensor = hly_tensor_list_pop(&flight->tensors);
     if (tensor->postscale != 1)
-        hly_tensor_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
+        halay_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
     hly_tensor_done(trainer, tensor, 0, NULL);
     return 1;
 }

@@ -37,13 +37,29 @@ size_t hly_fuse_marks(const halay_trainer_t *trainer, halay_type_t type)
 }
 
 /* An exclusive or forgets an even number of void ranks; an integer's average truncates one. */
+static int shows_void(halay_op_t op, halay_type_t type)
+{
+    switch (op) {
+    case HALAY_SUM:
+    case HALAY_PROD:
+    case HALAY_MIN:
+    case HALAY_MAX:
+    case HALAY_LAND:
+    case HALAY_LOR:
+    case HALAY_BAND:
+    case HALAY_BOR:
+        return 1;
+    default:
+        return op == HALAY_AVERAGE && !is_integer(type);
+    }
+}
+
 int hly_fuse_takes(const halay_trainer_t *trainer, const struct hly_announcement *says)
 {
     halay_type_t type = hly_announcement_type(says);
     halay_op_t op = hly_announcement_op(says);
     size_t bytes = halay_type_bytes(type), marks = hly_fuse_marks(trainer, type) * bytes;
-    if (hly_announcement_kind(says) != HLY_KIND_ALLREDUCE || op == HALAY_LXOR || op == HALAY_BXOR ||
-        (op == HALAY_AVERAGE && is_integer(type)))
+    if (hly_announcement_kind(says) != HLY_KIND_ALLREDUCE || !shows_void(op, type))
         return 0;
     return marks <= trainer->slot_bytes && says->count <= (trainer->slot_bytes - marks) / bytes;
 }
@@ -176,7 +192,7 @@ void hly_fuse_pack(halay_trainer_t *trainer, char *to, const struct hly_list *te
         if (!bytes)
             continue;
         if (tensor->prescale != 1)
-            hly_tensor_scale(to, tensor->in, tensor->count, tensor->type, tensor->prescale);
+            halay_scale(to, tensor->in, tensor->count, tensor->type, tensor->prescale);
         else
             memcpy(to, tensor->in, bytes);
         to += bytes;
@@ -191,7 +207,7 @@ void hly_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hl
         if (!bytes)
             continue;
         if (tensor->postscale != 1)
-            hly_tensor_scale(tensor->out, from, tensor->count, tensor->type, tensor->postscale);
+            halay_scale(tensor->out, from, tensor->count, tensor->type, tensor->postscale);
         else
             memcpy(tensor->out, from, bytes);
         from += bytes;

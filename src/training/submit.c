@@ -3,6 +3,7 @@
  * submit.c - takes tensors in. What no call could accept is refused here and submitted nowhere.
  */
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,10 +49,12 @@ static int check(const halay_trainer_t *trainer, const char *name,
         return HALAY_EINVAL;
     if (submission->root < 0 || submission->root >= trainer->nranks)
         return HALAY_EINVAL;
-    if (submission->kind == HLY_KIND_ALLREDUCE && !halay_op_takes(submission->op, submission->type))
+    if (submission->kind == HLY_KIND_ALLREDUCE &&
+        (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
         return HALAY_EINVAL;
     if ((submission->prescale != 1 || submission->postscale != 1) &&
-        (submission->op != HALAY_SUM || !scalable(submission->type)))
+        (submission->op != HALAY_SUM || !scalable(submission->type) ||
+         !isfinite(submission->prescale) || !isfinite(submission->postscale)))
         return HALAY_EINVAL;
     return 0;
 }

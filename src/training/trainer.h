@@ -369,7 +369,4 @@ int hly_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t
 void hly_fuse_pack(halay_trainer_t *trainer, char *to, const struct hly_list *tensors);
 void hly_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hly_list *tensors);
 
-/* scale.c: out[i] = factor * in[i]; in == out allowed. Floating and complex types only. */
-void hly_tensor_scale(void *out, const void *in, size_t count, halay_type_t type, double factor);
-
 #endif

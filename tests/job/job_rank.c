@@ -53,6 +53,38 @@ static void start(halay_context_t **context, halay_comm_t **comm, int *rank, int
     CHECK(add(*comm, *rank, *nranks, COUNT) == HALAY_OK);
 }
 
+/* Each of the others once: `each` numbers for each rank, the root is the last one. */
+static void call_the_others(halay_comm_t *comm, int rank, int nranks, size_t each)
+{
+    size_t n = (size_t)nranks, me = (size_t)rank, all = each * n;
+    int root = nranks - 1, next = (rank + 1) % nranks, before = (rank + root) % nranks;
+    for (size_t i = 0; i < all; i++)
+        in[i] = (int64_t)(i + me * all);
+    CHECK(!halay_alltoall(in, out, each, HALAY_INT64, comm));
+    for (size_t i = 0; i < all; i++)
+        CHECK(out[i] == (int64_t)(me * each + i % each + i / each * all));
+    CHECK(!halay_reduce(in, out, each, HALAY_INT64, HALAY_SUM, root, comm));
+    for (size_t i = 0; i < each && rank == root; i++)
+        CHECK(out[i] == (int64_t)(n * i + all * n * (n - 1) / 2));
+    CHECK(!halay_scan(in, out, each, HALAY_INT64, HALAY_SUM, comm));
+    for (size_t i = 0; i < each; i++)
+        CHECK(out[i] == (int64_t)((me + 1) * i + all * me * (me + 1) / 2));
+    CHECK(!halay_gather(in, out, each, HALAY_INT64, root, comm));
+    for (size_t i = 0; i < all && rank == root; i++)
+        CHECK(out[i] == (int64_t)(i % each + i / each * all));
+    CHECK(!halay_scatter(in, out, each, HALAY_INT64, root, comm));
+    for (size_t i = 0; i < each; i++)
+        CHECK(out[i] == (int64_t)(me * each + i + (size_t)root * all));
+    if (nranks == 1)
+        return;
+    halay_request_t *sent;
+    CHECK(!halay_isend(in, each, HALAY_INT64, next, comm, &sent));
+    CHECK(!halay_recv(out, each, HALAY_INT64, before, comm) && !halay_request_wait(sent));
+    for (size_t i = 0; i < each; i++)
+        CHECK(out[i] == (int64_t)(i + (size_t)before * all));
+    CHECK(halay_request_wait(sent) == HALAY_ESTATE);
+}
+
 static void leave(const char *how)
 {
     if (!strcmp(how, "kill"))
@@ -90,6 +122,8 @@ int main(int argc, char **argv)
         CHECK(now() - begin < 1.0);
         exit(4);
     }
+    call_the_others(comm, rank, nranks, 3);
+    call_the_others(comm, rank, nranks, COUNT / (size_t)nranks);
     halay_topology_t where = {.size = sizeof where};
     CHECK(halay_context_topology(context, &where) == HALAY_OK);
     printf("rank %d of %d, %s, %s\n", rank, nranks, where.launcher, where.transport);

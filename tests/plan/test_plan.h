@@ -39,6 +39,15 @@ static inline uint32_t find_planner(halay_collective_t collective, const char *n
     return planner;
 }
 
+/* 1 if the planner makes plans for these; the operation is taken to commute */
+static inline int planner_takes(uint32_t planner, uint32_t nranks, uint32_t in_place)
+{
+    halay_planner_call_t call = {
+        .nranks = nranks, .count = UINT64_MAX, .in_place = in_place, .commutative = 1};
+
+    return halay_planner_serves(planner, &call, NULL);
+}
+
 /* shape NULL: all on one node */
 static inline void make_plans_on(struct plans *all, uint32_t planner, uint32_t nranks,
                                  uint32_t root, uint32_t in_place, const halay_shape_t *shape)

@@ -140,7 +140,7 @@ static void test_headers(void)
         const char *reason;
         uint32_t collective, blocks, in_place, root;
     } cases[] = {
-        {"collective 9 is unknown", 9, 4, 0, 0},
+        {"collective 11 is unknown", HALAY_COLLECTIVE_COUNT, 4, 0, 0},
         {"33 blocks, where 1 to 32", HALAY_ALLREDUCE, 33, 0, 0},
         {"0 blocks, where 1 to 32", HALAY_ALLREDUCE, 0, 0, 0},
         {"3 blocks, where 4 to 4", HALAY_REDUCE_SCATTER, 3, 0, 0},
@@ -150,8 +150,21 @@ static void test_headers(void)
         {"is not possible", HALAY_ALLREDUCE, 4, 2, 0},
         {"is not possible", HALAY_ALLREDUCE, 4, 0, 1},
         {"is not possible", HALAY_BROADCAST, 4, 0, 4},
-        {"of in, which a broadcast has not", HALAY_BROADCAST, 4, 0, 0},
+        {"of in, which this rank has not", HALAY_BROADCAST, 4, 0, 0},
         {"not this rank's one block", HALAY_ALLGATHER, 4, 0, 0},
+        {"33 blocks, where 1 to 32", HALAY_REDUCE, 33, 0, 0},
+        {"0 blocks, where 1 to 32", HALAY_SCAN, 0, 0, 0},
+        {"33 blocks, where 1 to 32", HALAY_EXSCAN, 33, 0, 0},
+        {"3 blocks, where 4 to 4", HALAY_GATHER, 3, 0, 0},
+        {"5 blocks, where 4 to 4", HALAY_SCATTER, 5, 0, 0},
+        {"3 blocks, where 4 to 4", HALAY_ALLTOALL, 3, 0, 0},
+        {"is not possible", HALAY_SCAN, 4, 0, 1},
+        {"is not possible", HALAY_ALLTOALL, 4, 0, 1},
+        {"is not possible", HALAY_REDUCE, 4, 0, 4},
+        {"of out, which this rank has not", HALAY_REDUCE, 4, 0, 2},
+        {"not this rank's one block", HALAY_GATHER, 4, 0, 0},
+        {"not this rank's one block", HALAY_SCATTER, 4, 0, 0},
+        {"an exscan leaves alone here", HALAY_EXSCAN, 4, 0, 0},
     };
 
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -256,6 +269,136 @@ static void test_values(void)
     refused(&all, "alone", "rank 0: out block 0 does not end with each rank's input");
 }
 
+static void swap_sources(struct plans *all, uint32_t rank, uint32_t n)
+{
+    uint32_t step = nth(all, rank, HALAY_STEP_REDUCE, n);
+    halay_operand_t left = *operand_of(all, rank, step, 1);
+
+    *operand_of(all, rank, step, 1) = *operand_of(all, rank, step, 2);
+    *operand_of(all, rank, step, 2) = left;
+}
+
+/* What only one of the later collectives promises. */
+static void test_rooted(void)
+{
+    struct plans all;
+    halay_proof_t proof;
+
+    make_plans(&all, find_planner(HALAY_REDUCE, "binomial"), 6, 2, 0);
+    swap_sources(&all, 2, 0);
+    refused(&all, "reduce", "rank 2: out block 0 is not reduced in the order of ranks");
+    make_plans(&all, find_planner(HALAY_REDUCE, "circulant"), 6, 2, 0);
+    swap_sources(&all, 1, 2);
+    CHECK(prove_plans(&all, &proof) == 0, "only the root has it, and it commutes: %s",
+          proof.reason);
+    *operand_of(&all, 1, nth(&all, 1, HALAY_STEP_REDUCE, 2), 1) =
+        *operand_of(&all, 1, nth(&all, 1, HALAY_STEP_REDUCE, 2), 2);
+    refused(&all, "reduce", "rank 2: out block");
+
+    make_plans(&all, find_planner(HALAY_REDUCE, "binomial"), 6, 2, 0);
+    operand_of(&all, 1, nth(&all, 1, HALAY_STEP_RECV, 0), 0)->buffer = HALAY_BUFFER_OUT;
+    refused(&all, "reduce", "of out, which this rank has not");
+
+    /* The root's plan in place leaves its own block alone; out of place it has to copy it. */
+    make_plans(&all, find_planner(HALAY_GATHER, "linear"), 5, 3, 1);
+    for (uint32_t rank = 0; rank < 5; rank++) {
+        all.plan[rank]->params.in_place = 0;
+    }
+    refused(&all, "gather", "rank 3: out block 3 does not end with rank 3's input");
+    make_plans(&all, find_planner(HALAY_SCATTER, "linear"), 5, 3, 1);
+    for (uint32_t rank = 0; rank < 5; rank++) {
+        all.plan[rank]->params.in_place = 0;
+    }
+    refused(&all, "scatter", "rank 3: out block 3 does not end with rank 3's input");
+
+    /* A subtree's slots in another order: read as they may be, but with other blocks in them. */
+    make_plans(&all, find_planner(HALAY_GATHER, "binomial"), 8, 0, 0);
+    operand_of(&all, 6, nth(&all, 6, HALAY_STEP_RECV, 0), 0)->slot = 0;
+    operand_of(&all, 6, nth(&all, 6, HALAY_STEP_COPY, 0), 0)->slot = 1;
+    refused(&all, "gather", "rank 0: out block 6 does not end with rank 6's input");
+    make_plans(&all, find_planner(HALAY_GATHER, "binomial"), 8, 0, 0);
+    for (uint32_t rank = 0; rank < 8; rank++) { /* a planner for blocks of any sizes */
+        all.plan[rank]->planner = find_planner(HALAY_GATHER, "linear");
+    }
+    refused(&all, "gather", "reads scratch as blocks");
+
+    /* The dissemination beside the tree: the first message of zero bytes, dropped on both sides. */
+    make_plans(&all, find_planner(HALAY_SCATTER, "binomial"), 8, 0, 0);
+    for (uint32_t i = 0; i < all.plan[6]->nsteps; i++) {
+        if (step_of(&all, 6, i)->kind == HALAY_STEP_SEND && step_of(&all, 6, i)->edge == 1) {
+            make_join(step_of(&all, 6, i));
+        }
+    }
+    for (uint32_t i = 0; i < all.plan[7]->nsteps; i++) {
+        if (step_of(&all, 7, i)->kind == HALAY_STEP_RECV && step_of(&all, 7, i)->edge == 1) {
+            make_join(step_of(&all, 7, i));
+        }
+    }
+    refused(&all, "scatter", "can end before it has heard, directly or not, from rank 6");
+}
+
+static void test_alltoall(void)
+{
+    const uint32_t pairwise = find_planner(HALAY_ALLTOALL, "pairwise");
+    struct plans all;
+
+    make_plans(&all, pairwise, 4, 0, 0);
+    uint32_t recv = nth(&all, 1, HALAY_STEP_RECV, 0);
+    operand_of(&all, 1, recv, 0)->first = 3; /* from rank 0 */
+    refused(&all, "alltoall", "writes out block 3, which step");
+
+    make_plans(&all, find_planner(HALAY_ALLTOALL, "pairwise_checked"), 2, 0, 0); /* for alltoallv */
+    operand_of(&all, 1, nth(&all, 1, HALAY_STEP_RECV, 0), 0)->first = 1;
+    operand_of(&all, 1, nth(&all, 1, HALAY_STEP_COPY, 0), 0)->first = 0;
+    refused(&all, "alltoall", "puts in out block");
+
+    make_plans(&all, pairwise, 4, 0, 0);
+    operand_of(&all, 1, nth(&all, 1, HALAY_STEP_SEND, 0), 0)->count = 2;
+    refused(&all, "alltoall", "but is sent 2 blocks");
+
+    make_plans(&all, pairwise, 4, 0, 1);
+    step_of(&all, 2, nth(&all, 2, HALAY_STEP_COPY, 1))->dep[0] = HALAY_STEP_NONE;
+    refused(&all, "alltoall in place", "writes out block");
+
+    make_plans(&all, find_planner(HALAY_ALLTOALL, "bruck"), 4, 0, 0);
+    operand_of(&all, 3, nth(&all, 3, HALAY_STEP_COPY, 0), 1)->first = 2;
+    refused(&all, "bruck", "does not end with rank 3's input");
+
+    make_plans(&all, find_planner(HALAY_ALLTOALL, "bruck"), 4, 0, 1);
+    halay_operand_t *to = operand_of(&all, 3, nth(&all, 3, HALAY_STEP_COPY, 0), 0);
+    *to = (halay_operand_t){HALAY_BUFFER_OUT, (to[1].first + 1) % 4, to->count, 0};
+    refused(&all, "overlap", to->count < 4 ? "" : "overlaps operand 1 in part");
+}
+
+static void test_scans(void)
+{
+    struct plans all;
+
+    make_plans(&all, find_planner(HALAY_SCAN, "recursive_doubling"), 7, 0, 0);
+    swap_sources(&all, 4, 1);
+    refused(&all, "scan", "is not reduced in the order of ranks");
+    make_plans(&all, find_planner(HALAY_SCAN, "chain"), 4, 0, 0);
+    *operand_of(&all, 2, nth(&all, 2, HALAY_STEP_REDUCE, 3), 2) =
+        *operand_of(&all, 2, nth(&all, 2, HALAY_STEP_REDUCE, 3), 1);
+    refused(&all, "scan", "rank 2: out block 3 does not end with each rank's input exactly once");
+    /* An exscan's plans do not make a scan, nor the reverse. */
+    make_plans(&all, find_planner(HALAY_EXSCAN, "chain"), 4, 0, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        all.plan[rank]->params.collective = HALAY_SCAN;
+    }
+    refused(&all, "scan", "rank 0: out block 0 does not end with each rank's input");
+    make_plans(&all, find_planner(HALAY_SCAN, "chain"), 4, 0, 1);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        all.plan[rank]->params.collective = HALAY_EXSCAN;
+    }
+    refused(&all, "exscan", "rank 1: out block 0 does not end with each rank's input");
+    make_plans(&all, find_planner(HALAY_SCAN, "chain"), 4, 0, 0);
+    for (uint32_t rank = 0; rank < 4; rank++) {
+        all.plan[rank]->params.collective = HALAY_EXSCAN;
+    }
+    refused(&all, "exscan", "writes to out, which an exscan leaves alone here");
+}
+
 static void test_order(void)
 {
     struct plans all;
@@ -338,6 +481,18 @@ static halay_plan_t *many_steps(uint32_t n, halay_step_t step, const halay_opera
     return plan;
 }
 
+/* Each step but the first, which reads OUT, copies slot 0 to a slot of its own. */
+static halay_plan_t *far_reads(uint32_t n, halay_step_t copy, const halay_operand_t operands[2])
+{
+    halay_plan_t *plan = many_steps(n, copy, operands, n, 1);
+
+    plan->operands[1].buffer = HALAY_BUFFER_OUT;
+    for (uint32_t i = 0; i < n; i++) {
+        plan->operands[2 * i].slot = i;
+    }
+    return plan;
+}
+
 /* Plans that would cost too much to prove are refused, and in time. */
 static void test_bounds(void)
 {
@@ -348,21 +503,24 @@ static void test_bounds(void)
     all.plan[0] = many_steps(8300, copy, wide, 65536, 65536);
     refused(&all, "wide", "touch too many blocks to be proved");
 
-    /* Each step reads what the first one wrote, at the far end of a chain. */
+    /* Each step reads what the first one wrote, at the far end of a chain: quick. */
     halay_operand_t narrow[] = {{HALAY_BUFFER_SCRATCH, 0, 1, 1}, {HALAY_BUFFER_SCRATCH, 0, 1, 0}};
-    all.plan[0] = many_steps(12000, copy, narrow, 12000, 1);
-    all.plan[0]->operands[1].buffer = HALAY_BUFFER_OUT;
-    for (uint32_t i = 0; i < 12000; i++) {
-        all.plan[0]->operands[2 * i].slot = i;
+    all.plan[0] = far_reads(24000, copy, narrow);
+    halay_proof_t proof;
+    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 24000, "a long chain: %s", proof.reason);
+    free_plans(&all);
+
+    /* The same with two chains, each step following the one before the last. */
+    all.plan[0] = far_reads(24000, copy, narrow);
+    for (uint32_t i = 2; i < 24000; i++) {
+        all.plan[0]->steps[i].dep[0] = i - 2;
     }
     refused(&all, "tangled", "too tangled to prove");
-    all.plan[0] = many_steps(4000, copy, narrow, 4000, 1);
-    all.plan[0]->operands[1].buffer = HALAY_BUFFER_OUT;
-    for (uint32_t i = 0; i < 4000; i++) {
-        all.plan[0]->operands[2 * i].slot = i;
+    all.plan[0] = far_reads(4000, copy, narrow);
+    for (uint32_t i = 2; i < 4000; i++) {
+        all.plan[0]->steps[i].dep[0] = i - 2;
     }
-    halay_proof_t proof;
-    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 4000, "a long chain: %s", proof.reason);
+    CHECK(prove_plans(&all, &proof) == 0 && proof.steps == 4000, "two chains: %s", proof.reason);
     free_plans(&all);
 }
 
@@ -441,6 +599,9 @@ static void test_random_damage(void)
         struct plans all;
         halay_proof_t proof;
 
+        while (!planner_takes(planner, nranks, 0)) {
+            nranks = 1 + draw(6);
+        }
         make_plans(&all, planner, nranks, 0, draw(2));
         for (uint32_t n = 1 + draw(3); n > 0; n--) {
             damage(&all);
@@ -462,6 +623,9 @@ int main(void)
     test_headers();
     test_memory();
     test_values();
+    test_rooted();
+    test_alltoall();
+    test_scans();
     test_order();
     test_bounds();
     test_arguments();

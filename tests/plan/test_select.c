@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_select.c - who serves a call: two-level planners where several ranks share one of several
- * nodes, flat ones else; a forced one everywhere, but for vectors.
+ * nodes, flat ones else; one asked for by name wherever it can; rows of a file before the table's;
+ * the least predicted where the model is to choose. Never one whose restrictions forbid the call.
  */
+#include <unistd.h>
+
 #include "core.h"
+#include "select.h"
 #include "test_plan.h"
 
 static halay_context_t context;
@@ -61,21 +65,180 @@ static const struct {
     {HALAY_BARRIER, 8, 1, 0, false, "dissemination"},
 };
 
+static void use(const char *algorithm, const char *rows, const char *model)
+{
+    char error[512] = "";
+
+    halay_selection_free(context.settings.selection);
+    context.settings.selection = NULL;
+    hly_select_forget(&comm);
+    if (halay_selection_make(algorithm, rows, model, error, sizeof(error),
+                             &context.settings.selection)) {
+        fprintf(stderr, "%s\n", error);
+        exit(1);
+    }
+}
+
+static const char *const file_path = "test_select.rows";
+
+static void write_file(const char *text)
+{
+    FILE *file = fopen(file_path, "w");
+
+    if (!file || fputs(text, file) < 0 || fclose(file)) {
+        perror(file_path);
+        exit(1);
+    }
+}
+
+static void test_names(void)
+{
+    use("allreduce=two_level,allgather=circulant", NULL, NULL);
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 8, 1, false), "two_level") == 0, "forced on one node");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, false), "circulant") == 0, "forced flat");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, true), "two_level") == 0, "a vector is not");
+}
+
+static void test_rows(void)
+{
+    use(NULL, NULL, NULL);
+    uint64_t before = halay_selection_hash(context.settings.selection);
+    write_file("# what we want\nallreduce 8 1K any ring # here\n\nallreduce - 2K apart circulant\n"
+               "allgather - - any circulant\n");
+    use(NULL, file_path, NULL);
+    uint64_t after = halay_selection_hash(context.settings.selection);
+    CHECK(before != after, "the hash does not cover rows");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 256, 8, 1, false), "ring") == 0, "row 1");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 257, 8, 8, false), "circulant") == 0, "row 2");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 257, 8, 1, false), "recursive_doubling") == 0, "table");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 9, 9, false), "circulant") == 0, "9 ranks");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "circulant") == 0, "row 3");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "ring") == 0, "row 3 forbids vectors");
+    write_file("allreduce 8 1024 any ring\nallreduce - 2048 apart circulant\n"
+               "allgather - - any circulant\n");
+    use(NULL, file_path, NULL);
+    CHECK(after == halay_selection_hash(context.settings.selection), "comments are hashed");
+    write_file("allreduce 8 1025 any ring\nallreduce - 2048 apart circulant\n"
+               "allgather - - any circulant\n");
+    use(NULL, file_path, NULL);
+    CHECK(after != halay_selection_hash(context.settings.selection), "bytes are not hashed");
+}
+
+static void test_wrong_rows(void)
+{
+    static const struct {
+        const char *text, *line, *says;
+    } wrong[] = {
+        {"\nallreduce - - any", "line 2", "4 words"},
+        {"allreduce - - any ring ring ring", "line 1", "words"},
+        {"allreduce - - any quick", "line 1", "circulant"},
+        {"#\n#\nteleport - - any ring", "line 3", "exscan"},
+        {"allreduce x - any ring", "line 1", "numbers"},
+        {"allreduce - 1T any ring", "line 1", "numbers"},
+        {"allreduce -1 - any ring", "line 1", "numbers"},
+        {"allreduce 99999999999 - any ring", "line 1", "numbers"},
+        {"allreduce - 99999999999G any ring", "line 1", "numbers"},
+        {"allreduce - - some ring", "line 1", "apart"},
+    };
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+        char error[512] = "";
+        halay_selection_t *s = NULL;
+        write_file(wrong[i].text);
+        int rc = halay_selection_make(NULL, file_path, NULL, error, sizeof(error), &s);
+        CHECK(rc == HALAY_EINVAL && !s, "%s: %d", wrong[i].text, rc);
+        CHECK(strstr(error, wrong[i].line) && strstr(error, wrong[i].says) &&
+                  strstr(error, file_path),
+              "%s: %s", wrong[i].text, error);
+    }
+}
+
+/* Whatever is asked for, what serves a call can serve it. */
+static void test_restrictions(void)
+{
+    static const char *const ways[][2] = {
+        {NULL, NULL}, {"allreduce=ring,allgather=circulant", NULL}, {NULL, "model"}};
+    for (size_t w = 0; w < 3; w++) {
+        use(ways[w][0], ways[w][1], NULL);
+        for (uint32_t i = 0; i < 11u * 4 * 3 * 2 * 16; i++) {
+            static const uint32_t ranks[] = {1, 6, 8, 300};
+            static const uint64_t counts[] = {0, 100, 1u << 22};
+            struct hly_ask ask = {.collective = i % 11,
+                                  .nranks = ranks[i / 11 % 4],
+                                  .count = counts[i / 44 % 3],
+                                  .element_bytes = 4};
+            ask.nnodes = i / 132 % 2 ? (ask.nranks + 1) / 2 : 1;
+            ask.in_place = i / 264 & 1;
+            ask.vector = i / 264 & 2;
+            ask.commutative = i / 264 & 4;
+            ask.scattered = i / 264 & 8;
+            const struct hly_row *row;
+            const char *why = NULL;
+            uint32_t planner, none = 1;
+            for (uint32_t p = 0; p < halay_planner_count(); p++)
+                none &= halay_planner_get(p)->collective != ask.collective ||
+                        !hly_ask_serves(&ask, p, true, NULL);
+            int rc = hly_select_row(context.settings.selection, &ask, &planner, &row);
+            CHECK(none == (rc == HALAY_EPLAN), "case %u: %d", i, rc);
+            CHECK(rc || hly_ask_serves(&ask, planner, true, &why), "case %u: %s", i, why);
+            CHECK(rc || halay_planner_get(planner)->collective == ask.collective, "case %u", i);
+        }
+    }
+}
+
+static void test_model(void)
+{
+    halay_shape_t *shape;
+    char error[256] = "", text[4096];
+
+    use(NULL, "model", NULL);
+    if (halay_shape_make(NULL, 8, &shape))
+        exit(1);
+    for (uint64_t count = 1; count <= 1u << 24; count *= 16) {
+        halay_question_t q = {.collective = HALAY_ALLREDUCE,
+                              .commutative = 1,
+                              .element_bytes = 4,
+                              .count = count,
+                              .shape = shape};
+        halay_explanation_t *e;
+        CHECK(!halay_explain(context.settings.selection, &q, &e), "explain");
+        CHECK(e->chosen < e->ncandidates, "none is chosen");
+        for (uint32_t i = 0; i < e->ncandidates; i++)
+            CHECK(e->candidate[i].refused || e->candidate[i].cost.predicted_ns >=
+                                                 e->candidate[e->chosen].cost.predicted_ns,
+                  "%llu: %s is faster than %s", (unsigned long long)count,
+                  halay_planner_get(e->candidate[i].planner)->name,
+                  halay_planner_get(e->candidate[e->chosen].planner)->name);
+        CHECK(!strcmp(chosen(HALAY_ALLREDUCE, count, 8, 1, false),
+                      halay_planner_get(e->candidate[e->chosen].planner)->name),
+              "explain and the engine differ");
+        size_t need = halay_explanation_print(e, 1, NULL, 0);
+        CHECK(need == strlen(text) + 1 || halay_explanation_print(e, 1, text, sizeof(text)) == need,
+              "bytes needed");
+        halay_explanation_free(e);
+    }
+    halay_shape_free(shape);
+    write_file("call_ns 1\n");
+    halay_selection_t *s;
+    CHECK(halay_selection_make(NULL, NULL, file_path, error, sizeof(error), &s) == HALAY_EINVAL &&
+              strstr(error, "step_ns is missing") && strstr(error, "HALAY_MODEL"),
+          "%s", error);
+}
+
 int main(void)
 {
-    for (int i = 0; i < HALAY_COLLECTIVE_COUNT; i++) {
-        context.settings.planner[i] = UINT32_MAX;
-    }
-    CHECK(hly_select_init(&context) == 0, "a row names no planner");
+    use(NULL, NULL, NULL);
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         const char *name = chosen(cases[i].collective, cases[i].count, cases[i].nranks,
                                   cases[i].nnodes, cases[i].vector);
         CHECK(strcmp(name, cases[i].name) == 0, "case %zu: %s, not %s", i, name, cases[i].name);
     }
-    context.settings.planner[HALAY_ALLREDUCE] = find_planner(HALAY_ALLREDUCE, "two_level");
-    context.settings.planner[HALAY_ALLGATHER] = find_planner(HALAY_ALLGATHER, "circulant");
-    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 8, 1, false), "two_level") == 0, "forced on one node");
-    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, false), "circulant") == 0, "forced flat");
-    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, true), "two_level") == 0, "a vector is not");
+    test_names();
+    test_rows();
+    test_wrong_rows();
+    test_restrictions();
+    test_model();
+    unlink(file_path);
+    halay_selection_free(context.settings.selection);
+    hly_select_forget(&comm);
     return failures != 0;
 }

@@ -149,14 +149,65 @@ static struct number combine(halay_type_t type, halay_op_t op, struct number a, 
     return r;
 }
 
+static int is_pair(halay_type_t type)
+{
+    return type >= HALAY_FLOAT32_INT32 && type <= HALAY_INT64_INT64;
+}
+
+/* Few values, so that indices decide; the indices fall with the rank at every other element. */
+static void pair_of(int rank, size_t i, uint64_t salt, long long *value, long long *index)
+{
+    uint64_t h = mix(salt * 1000003 + (uint64_t)rank * 7919 + i * 31 + 1);
+    *value = (long long)(h % 3) - 1;
+    *index = (long long)i * 100 + (i % 2 ? rank : -rank);
+}
+
+static void pair_put(halay_type_t type, long long value, long long index, void *to)
+{
+    if (type == HALAY_FLOAT32_INT32)
+        memcpy(to, &(halay_float32_int32_t){(float)value, (int32_t)index}, 8);
+    else if (type == HALAY_FLOAT64_INT64)
+        memcpy(to, &(halay_float64_int64_t){(double)value, index}, 16);
+    else if (type == HALAY_INT32_INT32)
+        memcpy(to, &(halay_int32_int32_t){(int32_t)value, (int32_t)index}, 8);
+    else
+        memcpy(to, &(halay_int64_int64_t){value, index}, 16);
+}
+
+static void pair_result(halay_type_t type, halay_op_t op, int nranks, size_t i, uint64_t salt,
+                        void *to)
+{
+    long long value = 0, index = 0;
+    for (int r = 0; r < nranks; r++) {
+        long long v, at;
+        pair_of(r, i, salt, &v, &at);
+        int better = op == HALAY_MINLOC ? v < value : v > value;
+        if (r && !better && (v != value || at >= index))
+            continue;
+        value = v;
+        index = at;
+    }
+    pair_put(type, value, index, to);
+}
+
 void reference_input(halay_type_t type, halay_op_t op, int rank, size_t i, uint64_t salt, void *to)
 {
+    if (is_pair(type)) {
+        long long v, at;
+        pair_of(rank, i, salt, &v, &at);
+        pair_put(type, v, at, to);
+        return;
+    }
     encode(type, value(type, op, rank, i, salt), 1, to);
 }
 
 void reference_result(halay_type_t type, halay_op_t op, int nranks, size_t i, uint64_t salt,
                       void *to)
 {
+    if (is_pair(type)) {
+        pair_result(type, op, nranks, i, salt, to);
+        return;
+    }
     struct number sum = value(type, op, 0, i, salt);
     if (!is_float(type))
         sum.re = wrapped(type, sum.re);

@@ -14,14 +14,58 @@
 #define ROOM    300000
 #define SOON_NS 5000000000ull
 
+enum form {
+    ALLREDUCE,
+    BROADCAST,
+    ALLGATHER,
+    ALLGATHERV,
+    REDUCE_SCATTER,
+    REDUCE_SCATTERV,
+    REDUCE,
+    GATHER,
+    GATHERV,
+    SCATTER,
+    SCATTERV,
+    ALLTOALL,
+    ALLTOALLV,
+    SCAN,
+    EXSCAN,
+    BARRIER,
+    FROM_RANKS,
+    FORMS
+};
+
+enum { REDUCES = 1, TO_ROOT = 2, FROM_ROOT = 4, VECTOR = 8, NO_INPUT = 16, NO_DATA = 32 };
+
+static const int forms[FORMS] = {
+    [ALLREDUCE] = REDUCES,
+    [BROADCAST] = FROM_ROOT | NO_INPUT,
+    [ALLGATHERV] = VECTOR,
+    [REDUCE_SCATTER] = REDUCES,
+    [REDUCE_SCATTERV] = REDUCES | VECTOR,
+    [REDUCE] = REDUCES | TO_ROOT,
+    [GATHER] = TO_ROOT,
+    [GATHERV] = TO_ROOT | VECTOR,
+    [SCATTER] = FROM_ROOT,
+    [SCATTERV] = FROM_ROOT | VECTOR,
+    [ALLTOALLV] = VECTOR,
+    [SCAN] = REDUCES,
+    [EXSCAN] = REDUCES,
+    [BARRIER] = NO_DATA,
+    [FROM_RANKS] = NO_DATA,
+};
+
 enum mistake {
     COUNT_SMALL,
     COUNT_LARGE,
     TYPE,
     OP,
+    OP_OF_OTHER_TYPE,
     COLLECTIVE,
+    NEXT_FORM,
     ROOT,
     NULL_BUFFER,
+    NULL_COUNTS,
     NO_TYPE,
     NO_OP,
     NO_ROOT,
@@ -32,11 +76,23 @@ enum mistake {
     MISTAKES
 };
 
-static const char *const names[] = {"smaller count",      "larger count",  "type",
-                                    "operation",          "collective",    "root",
-                                    "NULL buffer",        "no such type",  "no such operation",
-                                    "no such root",       "overlap",       "in place",
-                                    "freed communicator", "negative count"};
+static const char *const names[] = {"smaller count",
+                                    "larger count",
+                                    "type",
+                                    "operation",
+                                    "operation of other types",
+                                    "collective",
+                                    "next form",
+                                    "root",
+                                    "NULL buffer",
+                                    "NULL counts",
+                                    "no such type",
+                                    "no such operation",
+                                    "no such root",
+                                    "overlap",
+                                    "in place",
+                                    "freed communicator",
+                                    "negative count"};
 
 struct board { /* what each rank got, compared by rank 0 */
     pthread_barrier_t barrier;
@@ -50,34 +106,85 @@ struct args {
     halay_type_t type;
     halay_op_t op;
     int root;
-    halay_collective_t collective;
+    enum form form;
+    bool no_counts;
 };
 
-static int call(const struct args *a, halay_comm_t *comm)
+static int call_vector(const struct args *a, halay_comm_t *comm)
 {
-    switch (a->collective) {
-    case HALAY_ALLREDUCE:
-        return halay_allreduce(a->in, a->out, a->count, a->type, a->op, comm);
-    case HALAY_BROADCAST:
-        return halay_broadcast(a->out, a->count, a->type, a->root, comm);
-    case HALAY_ALLGATHER:
-        return halay_allgather(a->in, a->out, a->count, a->type, comm);
-    case HALAY_REDUCE_SCATTER:
-        return halay_reduce_scatter(a->in, a->out, a->count, a->type, a->op, comm);
+    size_t counts[RANKS_MAX], *n = a->no_counts ? NULL : counts;
+    for (int k = 0; k < RANKS_MAX; k++)
+        counts[k] = a->count;
+    switch (a->form) {
+    case ALLGATHERV:
+        return halay_allgatherv(a->in, a->out, n, NULL, a->type, comm);
+    case REDUCE_SCATTERV:
+        return halay_reduce_scatterv(a->in, a->out, n, a->type, a->op, comm);
+    case GATHERV:
+        return halay_gatherv(a->in, a->out, n, NULL, a->type, a->root, comm);
+    case SCATTERV:
+        return halay_scatterv(a->in, a->out, n, NULL, a->type, a->root, comm);
     default:
-        return halay_barrier(comm);
+        return halay_alltoallv(a->in, n, NULL, a->out, n, NULL, a->type, comm);
     }
 }
 
-/* Turns right arguments into wrong ones. 0: this mistake cannot be made with this collective. */
-static int spoil(struct args *a, enum mistake m, int nranks)
+static int from_ranks(const struct args *a, halay_comm_t *comm)
 {
-    bool reduces = a->collective == HALAY_ALLREDUCE || a->collective == HALAY_REDUCE_SCATTER;
-    bool rooted = a->collective == HALAY_BROADCAST, data = a->collective != HALAY_BARRIER;
+    const int lists[2][2] = {{0, 1}, {1, 0}}, out_of_range[2] = {0, 9}, twice[2] = {1, 1};
+    halay_comm_t *subset = NULL;
+    const int *list = lists[a->count != COUNT];
+    if (a->type == (halay_type_t)99)
+        list = twice;
+    else if (a->count == (size_t)-1)
+        list = out_of_range;
+    int rc = halay_comm_from_ranks(comm, list, 2, &subset);
+    CHECK(rc || !halay_comm_free(subset), "free");
+    return rc;
+}
+
+static int call(const struct args *a, halay_comm_t *comm)
+{
+    switch (a->form) {
+    case ALLREDUCE:
+        return halay_allreduce(a->in, a->out, a->count, a->type, a->op, comm);
+    case BROADCAST:
+        return halay_broadcast(a->out, a->count, a->type, a->root, comm);
+    case ALLGATHER:
+        return halay_allgather(a->in, a->out, a->count, a->type, comm);
+    case REDUCE_SCATTER:
+        return halay_reduce_scatter(a->in, a->out, a->count, a->type, a->op, comm);
+    case REDUCE:
+        return halay_reduce(a->in, a->out, a->count, a->type, a->op, a->root, comm);
+    case GATHER:
+        return halay_gather(a->in, a->out, a->count, a->type, a->root, comm);
+    case SCATTER:
+        return halay_scatter(a->in, a->out, a->count, a->type, a->root, comm);
+    case ALLTOALL:
+        return halay_alltoall(a->in, a->out, a->count, a->type, comm);
+    case SCAN:
+        return halay_scan(a->in, a->out, a->count, a->type, a->op, comm);
+    case EXSCAN:
+        return halay_exscan(a->in, a->out, a->count, a->type, a->op, comm);
+    case BARRIER:
+        return halay_barrier(comm);
+    case FROM_RANKS:
+        return from_ranks(a, comm);
+    default:
+        return call_vector(a, comm);
+    }
+}
+
+/* Turns right arguments into wrong ones. 0: this mistake cannot be made with this collective, or on
+ * this rank. */
+static int spoil(struct args *a, enum mistake m, int nranks, int rank)
+{
+    int form = forms[a->form], rooted = form & (TO_ROOT | FROM_ROOT);
+    bool data = !(form & NO_DATA), list = a->form == FROM_RANKS;
     switch (m) {
     case COUNT_SMALL:
         a->count = 0;
-        return data;
+        return data || list;
     case COUNT_LARGE:
         a->count = 20000;
         return data;
@@ -86,34 +193,45 @@ static int spoil(struct args *a, enum mistake m, int nranks)
         return data;
     case OP:
         a->op = HALAY_MAX;
-        return reduces;
+        return form & REDUCES;
+    case OP_OF_OTHER_TYPE: /* or one that a scan does not take */
+        a->op = a->form == SCAN || a->form == EXSCAN ? HALAY_AVERAGE : HALAY_BAND;
+        a->type = a->op == HALAY_BAND ? HALAY_FLOAT32 : a->type;
+        return form & REDUCES;
     case COLLECTIVE:
-        a->collective = data ? HALAY_BARRIER : HALAY_ALLREDUCE;
+        a->form = data ? BARRIER : ALLREDUCE;
+        return 1;
+    case NEXT_FORM:
+        a->form = (enum form)((a->form + 1) % FORMS);
         return 1;
     case ROOT:
         a->root = (a->root + 1) % nranks;
         return rooted;
     case NULL_BUFFER:
-        a->out = NULL;
-        return data;
+        *(form & TO_ROOT ? &a->in : &a->out) = NULL;
+        return data && !(a->form == EXSCAN && rank == 0);
+    case NULL_COUNTS:
+        a->no_counts = true;
+        return form & VECTOR;
     case NO_TYPE:
         a->type = (halay_type_t)99;
-        return data;
+        return data || list;
     case NO_OP:
         a->op = (halay_op_t)-1;
-        return reduces;
+        return form & REDUCES;
     case NO_ROOT:
         a->root = nranks;
         return rooted;
     case OVERLAP:
         a->in = a->out + 4;
-        return data && !rooted;
+        return data && !(form & NO_INPUT) && (!rooted || rank == a->root) &&
+               !(a->form == EXSCAN && rank == 0);
     case IN_PLACE:
         a->in = (char *)(uintptr_t)HALAY_IN_PLACE;
-        return data && !rooted;
+        return data && !(form & FROM_ROOT) && !(form & TO_ROOT && rank == a->root);
     case HUGE_COUNT:
         a->count = (size_t)-1;
-        return data;
+        return data || list;
     default:
         return 1;
     }
@@ -139,16 +257,15 @@ static void compare(const struct rank *r, const struct board *b, enum mistake m,
     }
 }
 
-static void one(struct rank *r, halay_collective_t collective, enum mistake m, int wrong,
-                char *room)
+static void one(struct rank *r, enum form form, enum mistake m, int wrong, char *room)
 {
     struct board *b = r->arg;
-    struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, collective};
+    struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, form, false};
     halay_comm_t *comm;
-    if (!spoil(&a, m, r->nranks))
+    if (!spoil(&a, m, r->nranks, wrong))
         return;
     if (r->rank != wrong)
-        a = (struct args){room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, collective};
+        a = (struct args){room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, 0, form, false};
     CHECK(halay_comm_dup(r->world, &comm) == 0, "dup");
     if (m == FREED && r->rank == wrong)
         CHECK(halay_comm_free(comm) == 0, "free");
@@ -174,14 +291,43 @@ static void one(struct rank *r, halay_collective_t collective, enum mistake m, i
     CHECK(halay_comm_free(comm) == 0, "free");
 }
 
+/* One rank expects one element more from one other, all else fits: those two are named. */
+static void one_count(struct rank *r, int wrong, size_t each, char *room)
+{
+    struct board *b = r->arg;
+    int other = (wrong + 1) % r->nranks, low = wrong < other ? wrong : other;
+    size_t in[RANKS_MAX], out[RANKS_MAX];
+    char words[96];
+    for (int k = 0; k < r->nranks; k++)
+        in[k] = out[k] = each;
+    if (r->rank == wrong)
+        out[other]++;
+    b->code[r->rank] =
+        halay_alltoallv(room, in, NULL, room + ROOM, out, NULL, HALAY_INT16, r->world);
+    b->verdict[r->rank].size = sizeof(halay_verdict_t);
+    CHECK(halay_comm_verdict(r->world, &b->verdict[r->rank]) == 0, "verdict");
+    pthread_barrier_wait(&b->barrier);
+    snprintf(words, sizeof(words), "rank %d sends %zu to rank %d, which expects %zu", other, each,
+             wrong, each + 1);
+    const halay_verdict_t *v = &b->verdict[r->rank];
+    CHECK(b->code[r->rank] == HALAY_EMISMATCH && !strcmp(v->text, b->verdict[0].text),
+          "rank %d got %s: %s", r->rank, halay_strerror(b->code[r->rank]), v->text);
+    CHECK(v->rank == low && v->other == wrong + other - low && strstr(v->text, words),
+          "not \"%s\": %s", words, v->text);
+    pthread_barrier_wait(&b->barrier);
+}
+
 static void all(struct rank *r)
 {
     char *room = calloc(2, ROOM * (size_t)r->nranks);
     CHECK(room, "no memory");
-    for (int c = 0; c < HALAY_COLLECTIVE_COUNT; c++)
+    for (int f = 0; f < FORMS; f++)
         for (int m = 0; m < MISTAKES; m++)
             for (int wrong = 0; wrong < r->nranks; wrong++)
-                one(r, (halay_collective_t)c, (enum mistake)m, wrong, room);
+                one(r, (enum form)f, (enum mistake)m, wrong, room);
+    for (int wrong = 0; wrong < r->nranks; wrong++)
+        for (size_t each = 0; each <= 6250; each = each ? each * 25 : 10)
+            one_count(r, wrong, each, room);
     free(room);
 }
 

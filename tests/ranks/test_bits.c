@@ -15,8 +15,16 @@
 
 #define COUNT 1009
 
-static const char *const algorithms[] = {"ring", "circulant", "recursive_doubling", "two_level",
+static const char *const algorithms[] = {"ring",
+                                         "circulant",
+                                         "recursive_doubling",
+                                         "one_shot",
+                                         "recursive_multiplying",
+                                         "double_tree",
+                                         "halving_doubling",
+                                         "two_level",
                                          "two_level_short"};
+#define TWO_LEVEL 7 /* the first of those */
 static const int nodes[][9] = {{0, 0, 0, 1, 1, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1, 2, 0, 1}};
 #define NODES 2 /* ways to spread the ranks, after the one node */
 
@@ -73,9 +81,8 @@ static void bits(struct rank *r)
             size_t bytes = COUNT * halay_type_bytes(type);
             if (!halay_op_takes((halay_op_t)o, type))
                 continue;
-            size_t element = type == HALAY_COMPLEX64    ? 4
-                             : type == HALAY_COMPLEX128 ? 8
-                                                        : halay_type_bytes(type);
+            bool halves = type >= HALAY_COMPLEX64; /* and the pairs */
+            size_t element = halay_type_bytes(type) / (halves ? 2 : 1);
             fill(r, mine, bytes, element);
             int rc = halay_allreduce(mine, out, COUNT, type, (halay_op_t)o, r->world);
             CHECK(rc == 0, "%s", halay_strerror(rc));
@@ -153,11 +160,11 @@ int main(void)
     for (int r = 0; r < RANKS_MAX; r++)
         isa[r] = usable[r % have];
     for (int n = 2; n <= 9; n++)
-        for (int a = 0; a < 5; a++) {
+        for (int a = 0; a < (int)(sizeof(algorithms) / sizeof(algorithms[0])); a++) {
             char setting[64];
             snprintf(setting, sizeof(setting), "allreduce=%s", algorithms[a]);
-            for (int s = 0; s < (a < 3 ? 1 : 1 + NODES); s++) {
-                if (a >= 3 && n % 3 != (s + 2) % 3)
+            for (int s = 0; s < (a < TWO_LEVEL ? 1 : 1 + NODES); s++) {
+                if (a >= TWO_LEVEL && n % 3 != (s + 2) % 3)
                     continue; /* each way to spread for a third of the numbers */
                 struct how how = {algorithms[a], s ? nodes[s - 1] : NULL};
                 struct ranks_options o = {.nranks = n,

@@ -16,7 +16,7 @@
 #include "reference.h"
 
 #define GUARD     64
-#define TWO_LEVEL 4 /* the first such entry of the algorithms */
+#define TWO_LEVEL 8 /* the first such entry of the algorithms */
 
 static const struct setup {
     const char *name;
@@ -272,6 +272,11 @@ int main(int argc, char **argv)
         "allreduce=ring,allgather=ring,reduce_scatter=ring",
         "allreduce=circulant,allgather=circulant,reduce_scatter=circulant",
         "allreduce=recursive_doubling",
+        "allreduce=one_shot,broadcast=chain,allgather=bruck,reduce_scatter=pairwise,"
+        "barrier=dissemination_by_four",
+        "allreduce=recursive_multiplying,broadcast=scatter_allgather",
+        "allreduce=halving_doubling,broadcast=knomial",
+        "allreduce=double_tree",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level",
         "allreduce=two_level_short"};

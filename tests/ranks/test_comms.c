@@ -117,7 +117,7 @@ static void *thread_main(void *arg)
 {
     struct job *j = arg;
     int32_t in[300], out[300];
-    int n = j->rank->nranks;
+    int n = j->rank->nranks, me = j->rank->rank;
     for (int i = 0; i < 60; i++) {
         size_t count = (size_t)(i % 3 ? 300 : 2);
         for (size_t k = 0; k < count; k++)
@@ -126,6 +126,13 @@ static void *thread_main(void *arg)
         for (size_t k = 0; k < count; k++)
             CHECK(out[k] == n * (j->number * 1000 + i) + (int)k * n * (n - 1) / 2,
                   "thread %d, call %d", j->number, i);
+        halay_request_t *request;
+        good(halay_isend(in, count, HALAY_INT32, (me + 1) % n, j->comm, &request), "thread");
+        good(halay_recv(out, count, HALAY_INT32, (me + n - 1) % n, j->comm), "thread");
+        good(halay_request_wait(request), "thread");
+        for (size_t k = 0; k < count; k++)
+            CHECK(out[k] == j->number * 1000 + i + (int)k * ((me + n - 1) % n),
+                  "thread %d, message %d", j->number, i);
     }
     return NULL;
 }
@@ -188,8 +195,85 @@ static void shapes(struct rank *r)
     good(halay_comm_free(sorted), "free");
 }
 
+/* Lists: every second rank, backwards; nobody; all. Whoever is not in it gets NULL. */
+static void subsets(struct rank *r)
+{
+    int list[RANKS_MAX], n = 0, rank;
+    int32_t want = 0;
+    halay_comm_t *subset = r->world, *smaller;
+    for (int k = r->nranks - 1; k >= 0; k -= 2) {
+        list[n++] = k;
+        want += k;
+    }
+    bool in = (r->nranks - 1 - r->rank) % 2 == 0;
+    good(halay_comm_from_ranks(r->world, list, n, &subset), "from_ranks");
+    CHECK((subset != NULL) == in, "rank %d of %d", r->rank, r->nranks);
+    if (in) {
+        good(halay_comm_rank(subset, &rank), "rank");
+        CHECK(list[rank] == r->rank, "rank %d is %d", r->rank, rank);
+        check_sum(subset, r->rank, want, "subset");
+        int last = n - 1; /* of a subset's numbers */
+        good(halay_comm_from_ranks(subset, &last, 1, &smaller), "from_ranks");
+        CHECK((smaller != NULL) == (rank == last), "the last of the subset");
+        if (smaller)
+            check_sum(smaller, 9, 9, "one rank");
+        good(halay_comm_free(smaller), "free");
+    }
+    good(halay_comm_free(subset), "free");
+    good(halay_comm_from_ranks(r->world, NULL, 0, &subset), "from_ranks");
+    CHECK(!subset, "a list without ranks");
+}
+
+static void nodes_apart(struct rank *r)
+{
+    halay_comm_t *node;
+    halay_topology_t t = {.size = sizeof(t)};
+    int rank, n;
+    good(halay_context_topology(r->context, &t), "topology");
+    good(halay_comm_split_node(r->world, &node), "split_node");
+    good(halay_comm_rank(node, &rank), "rank");
+    good(halay_comm_size(node, &n), "size");
+    CHECK(rank == t.local_rank && n == t.local_nranks, "rank %d of %d, not %d of %d", rank, n,
+          t.local_rank, t.local_nranks);
+    check_sum(node, t.node + 1, n * (t.node + 1), "node");
+    good(halay_comm_free(node), "free");
+}
+
+/* What is not a request, is one no more, or is something else, is told apart. */
+static void handles(struct rank *r)
+{
+    int32_t in = 1, out = 0;
+    halay_request_t *old[9], *request;
+    halay_comm_t *comm;
+    good(halay_comm_dup(r->world, &comm), "dup");
+    for (int i = 0; i < 9; i++) { /* the memory is used again, the handle is another */
+        good(halay_iallreduce(&in, &out, 1, HALAY_INT32, HALAY_SUM, comm, &old[i]), "post");
+        for (int k = 0; k < i; k++)
+            CHECK(halay_request_test(old[k]) == HALAY_ESTATE, "a request that has ended");
+        good(halay_request_wait(old[i]), "wait");
+        CHECK(halay_request_wait(old[i]) == HALAY_ESTATE, "waited for twice");
+        check_sum(comm, 1, r->nranks, "a blocking call between");
+    }
+    good(halay_iallreduce(&in, NULL, 1, HALAY_INT32, HALAY_SUM, comm, &request), "post");
+    CHECK(halay_request_wait(request) == HALAY_EINVAL, "no output");
+    CHECK(halay_request_wait(request) == HALAY_ESTATE, "a failed request waited for twice");
+    good(halay_ibarrier(comm, &request), "post");
+    CHECK(halay_barrier((halay_comm_t *)request) == HALAY_EINVAL, "a request is no communicator");
+    CHECK(halay_request_wait((halay_request_t *)comm) == HALAY_EINVAL, "nor the other way round");
+    CHECK(halay_request_wait(NULL) == HALAY_EINVAL, "NULL");
+    good(halay_request_wait(request), "wait");
+    good(halay_comm_free(comm), "free");
+    CHECK(halay_request_wait(request) == HALAY_ESTATE, "its communicator is gone");
+    CHECK(halay_comm_free(comm) == HALAY_ESTATE, "freed twice");
+    CHECK(halay_comm_dup(comm, &comm) == HALAY_ESTATE, "dup of a freed one");
+    CHECK(halay_comm_split_node(comm, &comm) == HALAY_ESTATE, "split of a freed one");
+}
+
 static void all(struct rank *r)
 {
+    subsets(r);
+    nodes_apart(r);
+    handles(r);
     shapes(r);
     opposite_orders(r);
     many_requests(r);

@@ -42,7 +42,8 @@ static void nap(uint64_t ns)
 static int some_call(struct rank *r, uint64_t which, int32_t *in, int32_t *out)
 {
     size_t count = which % 3 ? COUNT / NRANKS : 3;
-    switch (which % 5) {
+    int root = (int)(which % NRANKS);
+    switch (which % 11) {
     case 0:
         return halay_allreduce(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
     case 1:
@@ -50,7 +51,19 @@ static int some_call(struct rank *r, uint64_t which, int32_t *in, int32_t *out)
     case 2:
         return halay_reduce_scatter(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
     case 3:
-        return halay_broadcast(out, count, HALAY_INT32, (int)(which % NRANKS), r->world);
+        return halay_broadcast(out, count, HALAY_INT32, root, r->world);
+    case 4:
+        return halay_reduce(in, out, count, HALAY_INT32, HALAY_SUM, root, r->world);
+    case 5:
+        return halay_gather(in, out, count, HALAY_INT32, root, r->world);
+    case 6:
+        return halay_scatter(in, out, count, HALAY_INT32, root, r->world);
+    case 7:
+        return halay_alltoall(in, out, count, HALAY_INT32, r->world);
+    case 8:
+        return halay_scan(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
+    case 9:
+        return halay_exscan(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
     default:
         return halay_barrier(r->world);
     }

@@ -55,7 +55,10 @@ int main(void)
     refused("HALAY_DEADLINE", "-1", "seconds");
     refused("HALAY_DEBUG", "yes", "info");
     refused("HALAY_ALGORITHM", "allreduce=quick", "circulant");
-    refused("HALAY_ALGORITHM", "reduce=ring", "collective");
+    refused("HALAY_ALGORITHM", "teleport=ring", "exscan");
+    refused("HALAY_EXPLAIN", "always", "takes 1");
+    refused("HALAY_SELECTION", "/nowhere/rows", "'model'");
+    refused("HALAY_MODEL", "/nowhere/model", "No such file");
     refused("HALAY_ISA", "quantum", "avx2");
     setenv("HALAY_DEBUG", "error", 1);
     for (int n = 2; n <= 5; n++)

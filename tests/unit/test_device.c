@@ -23,20 +23,24 @@
 static void test_types(void)
 {
     /* i: sum prod min max average and the logical and bitwise ones; b: the latter; f: the first
-     * five; c: sum prod average */
+     * five; c: sum prod average; p: minloc maxloc */
     static const struct {
         const char *name;
         size_t bytes;
         char kind;
     } want[HALAY_TYPE_COUNT] = {
-        {"int8", 1, 'i'},    {"uint8", 1, 'i'},     {"int16", 2, 'i'},      {"uint16", 2, 'i'},
-        {"int32", 4, 'i'},   {"uint32", 4, 'i'},    {"int64", 8, 'i'},      {"uint64", 8, 'i'},
-        {"bool", 1, 'b'},    {"float16", 2, 'f'},   {"bfloat16", 2, 'f'},   {"float32", 4, 'f'},
-        {"float64", 8, 'f'}, {"complex64", 8, 'c'}, {"complex128", 16, 'c'}};
-    static const char *const ops[HALAY_OP_COUNT] = {"sum", "prod", "min",  "max", "average", "land",
-                                                    "lor", "lxor", "band", "bor", "bxor"};
-    static const char *const takers[HALAY_OP_COUNT] = {"ifc", "ifc", "if", "if", "ifc", "ib",
-                                                       "ib",  "ib",  "ib", "ib", "ib"};
+        {"int8", 1, 'i'},          {"uint8", 1, 'i'},          {"int16", 2, 'i'},
+        {"uint16", 2, 'i'},        {"int32", 4, 'i'},          {"uint32", 4, 'i'},
+        {"int64", 8, 'i'},         {"uint64", 8, 'i'},         {"bool", 1, 'b'},
+        {"float16", 2, 'f'},       {"bfloat16", 2, 'f'},       {"float32", 4, 'f'},
+        {"float64", 8, 'f'},       {"complex64", 8, 'c'},      {"complex128", 16, 'c'},
+        {"float32_int32", 8, 'p'}, {"float64_int64", 16, 'p'}, {"int32_int32", 8, 'p'},
+        {"int64_int64", 16, 'p'}};
+    static const char *const ops[HALAY_OP_COUNT] = {"sum",  "prod",   "min",   "max",  "average",
+                                                    "land", "lor",    "lxor",  "band", "bor",
+                                                    "bxor", "minloc", "maxloc"};
+    static const char *const takers[HALAY_OP_COUNT] = {"ifc", "ifc", "if", "if", "ifc", "ib", "ib",
+                                                       "ib",  "ib",  "ib", "ib", "p",   "p"};
     for (int t = 0; t < HALAY_TYPE_COUNT; t++) {
         CHECK(strcmp(halay_type_name((halay_type_t)t), want[t].name) == 0);
         CHECK(halay_type_bytes((halay_type_t)t) == want[t].bytes);
@@ -50,7 +54,7 @@ static void test_types(void)
 
 static void test_types_unknown(void)
 {
-    static const int unknown[] = {-1, HALAY_TYPE_COUNT, HALAY_OP_COUNT + HALAY_TYPE_COUNT, 1 << 20};
+    static const int unknown[] = {-1, HALAY_TYPE_COUNT, HALAY_OP_COUNT + HALAY_TYPE_COUNT, 1 << 30};
     for (size_t u = 0; u < sizeof unknown / sizeof unknown[0]; u++) {
         const halay_type_t type = (halay_type_t)unknown[u];
         const halay_op_t op = (halay_op_t)unknown[u];
@@ -79,11 +83,19 @@ static void test_open(const halay_device_ops_t *ops)
     ops->close(NULL);
 }
 
+static void take_left(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
+                      const void *right)
+{
+    (void)arg;
+    (void)right;
+    memcpy(dst, left, count * halay_type_bytes(type));
+}
+
 static void test_bad_work(const halay_device_ops_t *ops)
 {
     int32_t a[8] = {0}, b[8] = {0}, c[8];
     const halay_work_t good = {.dst = c, .src = {a, b}, .count = 8, .type = HALAY_INT32, .nsrc = 2};
-    halay_work_t bad[11];
+    halay_work_t bad[17];
     halay_device_t *device;
     uint64_t cookie;
     CHECK(ops->open(NULL, NULL, &device) == HALAY_OK);
@@ -100,6 +112,12 @@ static void test_bad_work(const halay_device_ops_t *ops)
     bad[8].count = SIZE_MAX / 2;
     bad[9].dst = a + 1; /* overlaps */
     bad[10].type = HALAY_BOOL, bad[10].op = HALAY_AVERAGE, bad[10].divisor = 2, bad[10].nsrc = 1;
+    bad[11].op = HALAY_OP_USER; /* without a function */
+    bad[12].op = HALAY_OP_USER, bad[12].fn = take_left, bad[12].group = 0;
+    bad[13].op = HALAY_OP_USER, bad[13].fn = take_left, bad[13].group = 3;
+    bad[14].op = HALAY_OP_USER, bad[14].fn = take_left, bad[14].count = bad[14].group = 1025;
+    bad[15].scales = 1, bad[15].factor = 2;
+    bad[16].scales = 1, bad[16].factor = 1. / 0., bad[16].nsrc = 1;
     memset(c, 0x77, sizeof c);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         CHECK(ops->launch(device, &bad[i]) == HALAY_EINVAL);
@@ -129,6 +147,101 @@ static void test_odd_work(void)
     w.dst = a; /* a copy onto itself */
     CHECK(hly_device_host.launch(device, &w) == HALAY_OK && a[2] == 3);
     hly_device_host.close(device);
+}
+
+/* ------------------------------------------------------------------ operations of the user */
+
+struct seen {
+    size_t calls, elements, groups_of;
+};
+
+/* left - 2 * right, element by element: neither commutes nor is it associative. */
+static void minus_twice(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
+                        const void *right)
+{
+    struct seen *seen = arg;
+    const int32_t *l = left, *r = right;
+    int32_t *d = dst;
+    CHECK(type == HALAY_INT32 && count % seen->groups_of == 0);
+    CHECK(d + count <= l || l + count <= d);
+    CHECK(d + count <= r || r + count <= d);
+    for (size_t i = 0; i < count; i++)
+        d[i] = l[i] - 2 * r[i];
+    seen->calls++;
+    seen->elements += count;
+}
+
+/* dst in place of each source, or of none: whole groups, left to right, operands never overlap. */
+static void test_user(const halay_device_ops_t *ops, uint32_t nsrc, size_t group, int alias)
+{
+    enum { MOST = 5000 };
+    static int32_t source[HALAY_REDUCE_SOURCES][MOST], out[MOST];
+    const size_t count = MOST / group * group;
+    struct seen seen = {.groups_of = group};
+    halay_work_t w = {.dst = out,
+                      .count = count,
+                      .type = HALAY_INT32,
+                      .op = (halay_op_t)(HALAY_OP_USER + 5),
+                      .nsrc = nsrc,
+                      .fn = minus_twice,
+                      .fn_arg = &seen,
+                      .group = group};
+    halay_device_t *device;
+    uint64_t cookie;
+    CHECK(ops->open(NULL, NULL, &device) == HALAY_OK);
+    for (uint32_t s = 0; s < nsrc; s++) {
+        for (size_t i = 0; i < count; i++)
+            source[s][i] = (int32_t)(i * 7 + s * 1000);
+        w.src[s] = source[s];
+    }
+    if (alias >= 0)
+        w.dst = source[alias];
+    int rc = ops->launch(device, &w);
+    while (rc == HALAY_INPROGRESS && ops->poll(device, &cookie, 1) == 0)
+        ;
+    CHECK(rc >= 0 && seen.elements == (nsrc - 1) * count && seen.calls > 0);
+    for (size_t i = 0; i < count; i++) {
+        int32_t want = (int32_t)(i * 7);
+        for (uint32_t s = 1; s < nsrc; s++)
+            want -= 2 * (int32_t)(i * 7 + s * 1000);
+        CHECK(((int32_t *)w.dst)[i] == want);
+    }
+    ops->close(device);
+}
+
+static void test_user_all(const halay_device_ops_t *ops)
+{
+    static const size_t groups[] = {1, 3, 4, 1000, 1024};
+    for (uint32_t nsrc = 2; nsrc <= HALAY_REDUCE_SOURCES; nsrc++)
+        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
+            for (int alias = -1; alias < (int)nsrc; alias++)
+                test_user(ops, nsrc, groups[g], alias);
+}
+
+/* ------------------------------------------------------------------ scaling */
+
+/* Truncated toward zero, and held at the ends. */
+static void test_scale_integers(void)
+{
+    int8_t a[] = {-128, -3, -1, 0, 1, 3, 127}, b[7];
+    const int8_t half[] = {-64, -1, 0, 0, 0, 1, 63}, twice[] = {-128, -6, -2, 0, 2, 6, 127};
+    uint16_t u[] = {0, 1, 65535}, v[3];
+    int64_t big[] = {INT64_MIN, INT64_MAX, (1ll << 53) + 1, 7}, c[4];
+    uint64_t huge[] = {UINT64_MAX, 1}, d[2];
+    CHECK(!halay_scale(b, a, 7, HALAY_INT8, 0.5) && !memcmp(b, half, 7));
+    CHECK(!halay_scale(b, a, 7, HALAY_INT8, 2) && !memcmp(b, twice, 7));
+    CHECK(!halay_scale(v, u, 3, HALAY_UINT16, -1) && v[0] == 0 && v[1] == 0 && v[2] == 0);
+    CHECK(!halay_scale(v, u, 3, HALAY_UINT16, 1e300) && v[0] == 0 && v[1] == 65535);
+    CHECK(!halay_scale(c, big, 4, HALAY_INT64, 1) && c[0] == INT64_MIN && c[1] == INT64_MAX);
+    CHECK(c[2] == 1ll << 53 && c[3] == 7);
+    CHECK(!halay_scale(c, big, 4, HALAY_INT64, -1) && c[0] == INT64_MAX && c[3] == -7);
+    CHECK(!halay_scale(d, huge, 2, HALAY_UINT64, 2) && d[0] == UINT64_MAX && d[1] == 2);
+    CHECK(!halay_scale(a, a, 7, HALAY_INT8, 0.5) && !memcmp(a, half, 7));
+    CHECK(halay_scale(b, a, 7, HALAY_BOOL, 2) == HALAY_EINVAL);
+    CHECK(halay_scale(b, a, 0, HALAY_INT64_INT64, 2) == HALAY_EINVAL);
+    CHECK(halay_scale(b, a, 7, HALAY_INT8, 0. / 0.) == HALAY_EINVAL);
+    CHECK(halay_scale(NULL, a, 7, HALAY_INT8, 2) == HALAY_EINVAL);
+    CHECK(halay_scale(NULL, NULL, 0, HALAY_INT8, 2) == HALAY_OK);
 }
 
 /* ------------------------------------------------------------------ the late device */
@@ -310,6 +423,9 @@ int main(void)
     test_bad_work(&hly_device_host);
     test_bad_work(&hly_device_late);
     test_odd_work();
+    test_user_all(&hly_device_host);
+    test_user_all(&hly_device_late);
+    test_scale_integers();
     test_late_order();
     test_late_bound();
     test_late_shows_misuse();

@@ -263,6 +263,64 @@ static void floating_expect(const halay_work_t *w, size_t i, unsigned char *to)
     }
 }
 
+/* ------------------------------------------------------------------ the reference: pairs */
+
+static int is_pair(halay_type_t type)
+{
+    return type >= HALAY_FLOAT32_INT32 && type <= HALAY_INT64_INT64;
+}
+
+static halay_type_t value_type(halay_type_t type)
+{
+    static const halay_type_t types[] = {HALAY_FLOAT32, HALAY_FLOAT64, HALAY_INT32, HALAY_INT64};
+    return types[type - HALAY_FLOAT32_INT32];
+}
+
+/* -1, 0, 1: a before b, equal, after b, as MIN and MAX order values. */
+static int value_compare(halay_type_t type, const unsigned char *a, const unsigned char *b)
+{
+    if (is_integer(type)) {
+        const __int128 x = integer_get(type, a), y = integer_get(type, b);
+        return x < y ? -1 : x > y;
+    }
+    const double x = (double)part_get(type, a), y = (double)part_get(type, b);
+    if (x == y)
+        return !!signbit(y) - !!signbit(x);
+    return x < y ? -1 : 1;
+}
+
+static int value_is_nan(halay_type_t type, const unsigned char *a)
+{
+    return !is_integer(type) && isnan((double)part_get(type, a));
+}
+
+static int pair_better(const halay_work_t *w, const unsigned char *a, const unsigned char *b)
+{
+    const halay_type_t type = value_type(w->type);
+    const halay_type_t index = halay_type_bytes(type) == 4 ? HALAY_INT32 : HALAY_INT64;
+    const size_t at = halay_type_bytes(type);
+    const int an = value_is_nan(type, a), bn = value_is_nan(type, b);
+    const int order = an || bn ? bn - an : value_compare(type, a, b);
+    const int least = w->op == HALAY_MINLOC || an || bn;
+    if (order != 0)
+        return (order < 0) == least;
+    return integer_get(index, a + at) <= integer_get(index, b + at);
+}
+
+static void pair_expect(const halay_work_t *w, size_t i, unsigned char *to)
+{
+    const halay_type_t type = value_type(w->type);
+    const size_t bytes = halay_type_bytes(w->type);
+    const unsigned char *best = (const unsigned char *)w->src[0] + i * bytes;
+    for (uint32_t s = 1; s < w->nsrc; s++) {
+        const unsigned char *next = (const unsigned char *)w->src[s] + i * bytes;
+        best = pair_better(w, best, next) ? best : next;
+    }
+    memcpy(to, best, bytes);
+    if (value_is_nan(type, best))
+        part_put(type, to, (wide_t)NAN);
+}
+
 static void expect(const halay_work_t *w, unsigned char *to)
 {
     const size_t bytes = halay_type_bytes(w->type);
@@ -271,7 +329,9 @@ static void expect(const halay_work_t *w, unsigned char *to)
         return;
     }
     for (size_t i = 0; i < w->count; i++) {
-        if (is_integer(w->type))
+        if (is_pair(w->type))
+            pair_expect(w, i, to + i * bytes);
+        else if (is_integer(w->type))
             integer_expect(w, i, to + i * bytes);
         else
             floating_expect(w, i, to + i * bytes);
@@ -310,9 +370,35 @@ static uint64_t real_bits(int fraction, int exponents)
     }
 }
 
+static void fill_real(halay_type_t type, unsigned char *to)
+{
+    const uint64_t bits = type == HALAY_FLOAT32 ? real_bits(23, 8) : real_bits(52, 11);
+    memcpy(to, &bits, halay_type_bytes(type));
+}
+
+/* Few different values and indices, so that there are ties. */
+static void fill_pairs(halay_type_t type, unsigned char *to, size_t count)
+{
+    const halay_type_t part = value_type(type);
+    const size_t bytes = halay_type_bytes(part);
+    for (size_t i = 0; i < count; i++, to += 2 * bytes) {
+        const uint64_t r = random_next();
+        const int64_t value = r % 8 == 0 ? (int64_t)random_next() : (int64_t)(r >> 8) % 3 - 1;
+        const int64_t index = r % 7 == 0 ? (int64_t)random_next() : (int64_t)(r >> 20) % 4 - 2;
+        memcpy(to, &value, bytes);
+        memcpy(to + bytes, &index, bytes);
+        if (!is_integer(part))
+            fill_real(part, to);
+    }
+}
+
 static void fill(halay_type_t type, unsigned char *to, size_t count)
 {
     const size_t bytes = halay_type_bytes(type);
+    if (is_pair(type)) {
+        fill_pairs(type, to, count);
+        return;
+    }
     for (size_t i = 0; i < count; i++, to += bytes) {
         uint64_t parts[2] = {random_next(), 0};
         size_t part = bytes;

@@ -312,7 +312,7 @@ static void marks(struct rank *rank)
 {
     struct tensor *it = make(1, "it"), *other = make(1, "other");
     int nth = 0;
-    for (int type = 0; type < HALAY_TYPE_COUNT; type++) {
+    for (int type = 0; type <= HALAY_COMPLEX128; type++) {
         for (int op = 0; op < HALAY_OP_COUNT; op++) {
             if (!halay_op_takes((halay_op_t)op, (halay_type_t)type))
                 continue;

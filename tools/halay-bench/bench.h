@@ -14,12 +14,16 @@ struct hly_bench {
     halay_collective_t collective;
     halay_type_t type;
     halay_op_t op;
-    size_t min_bytes, max_bytes; /* of one rank's input; reduce_scatter: all of it */
+    size_t min_bytes, max_bytes; /* of one rank's input, all of it */
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
     double seconds;              /* about as long as one size takes */
     bool barrier, in_place;
     const char *csv;
+    const char *model; /* calibrate, and write here; else NULL */
 };
+
+/* `halay-bench calibrate`: writes the constants of this machine to a file. The exit status. */
+int hly_bench_calibrate(const char *path);
 
 /* 0: go on. Otherwise *status is how to leave: help was printed, or a complaint. */
 int hly_bench_options(int argc, char **argv, struct hly_bench *bench, int *status);

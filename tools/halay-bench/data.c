@@ -107,22 +107,64 @@ static bool same(const char *data, const unsigned char *period, size_t element, 
 
 /* ---------------------------------------------------------------- buffers */
 
+/* Input and output are one memory here; where there is a root, at the root alone. */
+static bool in_place(const struct hly_data *data)
+{
+    return data->bench->in_place &&
+           (!halay_collective_rooted(data->bench->collective) || data->rank == 0);
+}
+
 static size_t in_elements(const struct hly_data *data, size_t count)
 {
-    halay_collective_t collective = data->bench->collective;
-    if (collective == HALAY_BARRIER || collective == HALAY_BROADCAST || data->bench->in_place)
+    switch (data->bench->collective) {
+    case HALAY_BARRIER:
+    case HALAY_BROADCAST:
         return 0;
-    return collective == HALAY_REDUCE_SCATTER ? count * (size_t)data->nranks : count;
+    case HALAY_REDUCE_SCATTER:
+    case HALAY_ALLTOALL:
+        count *= (size_t)data->nranks;
+        break;
+    case HALAY_SCATTER:
+        count *= data->rank == 0 ? (size_t)data->nranks : 0;
+        break;
+    default:
+        break;
+    }
+    return in_place(data) ? 0 : count;
 }
 
 static size_t out_elements(const struct hly_data *data, size_t count)
 {
-    halay_collective_t collective = data->bench->collective;
-    if (collective == HALAY_BARRIER)
+    const size_t all = count * (size_t)data->nranks;
+    switch (data->bench->collective) {
+    case HALAY_BARRIER:
         return 0;
-    bool all = collective == HALAY_ALLGATHER ||
-               (collective == HALAY_REDUCE_SCATTER && data->bench->in_place);
-    return all ? count * (size_t)data->nranks : count;
+    case HALAY_ALLGATHER:
+    case HALAY_ALLTOALL:
+        return all;
+    case HALAY_REDUCE_SCATTER:
+    case HALAY_SCATTER:
+        return in_place(data) ? all : count;
+    case HALAY_REDUCE:
+        return data->rank == 0 ? count : 0;
+    case HALAY_GATHER:
+        return data->rank == 0 ? all : 0;
+    default:
+        return count;
+    }
+}
+
+/* How many ranks, from rank 0 on, are in what this rank gets. */
+static int reduced_ranks(const struct hly_data *data)
+{
+    switch (data->bench->collective) {
+    case HALAY_SCAN:
+        return data->rank + 1;
+    case HALAY_EXSCAN:
+        return data->rank;
+    default:
+        return data->nranks;
+    }
 }
 
 static int allocate(char **buffer, size_t bytes)
@@ -160,7 +202,8 @@ int hly_data_create(struct hly_data *data, const struct hly_bench *bench, int ra
         return HALAY_OK;
     make_input(data, bench->collective == HALAY_BROADCAST ? 0 : rank, data->input);
     for (size_t i = 0; i < PERIOD; i++)
-        put(data->expected + i * data->element, bench->type, result_of(bench->op, nranks, i));
+        put(data->expected + i * data->element, bench->type,
+            result_of(bench->op, reduced_ranks(data), i));
     return HALAY_OK;
 }
 
@@ -175,8 +218,10 @@ void hly_data_destroy(struct hly_data *data)
 
 size_t hly_data_count(const struct hly_data *data, size_t bytes)
 {
+    const halay_collective_t collective = data->bench->collective;
     size_t each = data->element;
-    if (data->bench->collective == HALAY_REDUCE_SCATTER)
+    if (collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER ||
+        collective == HALAY_ALLTOALL)
         each *= (size_t)data->nranks;
     return bytes / each;
 }
@@ -184,7 +229,7 @@ size_t hly_data_count(const struct hly_data *data, size_t bytes)
 void hly_data_rest(struct hly_data *data, size_t count)
 {
     size_t bytes = out_elements(data, count) * data->element;
-    if (data->bench->in_place && bytes)
+    if (in_place(data) && bytes)
         memset(data->out, 0, bytes);
 }
 
@@ -196,34 +241,47 @@ void hly_data_prepare(struct hly_data *data, size_t count)
         memset(data->out, 0xa5, nout * element);
     if (data->in)
         fill(data->in, data->input, element, 0, in_elements(data, count));
-    else if (collective == HALAY_ALLGATHER)
+    else if (!nout || (collective == HALAY_BROADCAST && data->rank > 0))
+        return;
+    else if (collective == HALAY_ALLGATHER || (collective == HALAY_GATHER && in_place(data)))
         fill(data->out + (size_t)data->rank * count * element, data->input, element, 0, count);
-    else if (collective == HALAY_ALLREDUCE || collective == HALAY_REDUCE_SCATTER)
+    else if (collective == HALAY_BROADCAST || in_place(data))
         fill(data->out, data->input, element, 0, nout);
-    else if (collective == HALAY_BROADCAST && data->rank == 0)
-        fill(data->out, data->input, element, 0, count);
+}
+
+/* Blocks of all ranks: of each, its elements from `first` on. */
+static bool collected(struct hly_data *data, size_t first, size_t count)
+{
+    bool good = true;
+    for (int r = 0; r < data->nranks; r++) {
+        make_input(data, r, data->other);
+        good = good && same(data->out + (size_t)r * count * data->element, data->other,
+                            data->element, first, count);
+    }
+    return good;
 }
 
 bool hly_data_valid(struct hly_data *data, size_t count)
 {
     const size_t element = data->element;
     const size_t before = (size_t)data->rank * count;
-    bool good = true;
-    switch (data->bench->collective) {
-    case HALAY_ALLREDUCE:
-        return same(data->out, data->expected, element, 0, count);
+    const halay_collective_t collective = data->bench->collective;
+    if (collective == HALAY_BARRIER || !out_elements(data, count) || !reduced_ranks(data))
+        return true; /* nothing comes out here */
+    switch (collective) {
     case HALAY_REDUCE_SCATTER:
         return same(data->out, data->expected, element, before, count);
     case HALAY_BROADCAST:
         return same(data->out, data->input, element, 0, count);
     case HALAY_ALLGATHER:
-        for (int r = 0; r < data->nranks; r++) {
-            make_input(data, r, data->other);
-            good = good &&
-                   same(data->out + (size_t)r * count * element, data->other, element, 0, count);
-        }
-        return good;
+    case HALAY_GATHER:
+        return collected(data, 0, count);
+    case HALAY_ALLTOALL:
+        return collected(data, before, count);
+    case HALAY_SCATTER:
+        make_input(data, 0, data->other);
+        return same(data->out, data->other, element, before, count);
     default:
-        return true;
+        return same(data->out, data->expected, element, 0, count);
     }
 }

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-bench: an osu-style table of one collective.
 set(halay_bench_sources halay-bench/main.c halay-bench/options.c halay-bench/data.c
-  halay-bench/measure.c)
+  halay-bench/measure.c halay-bench/calibrate.c)
 add_executable(halay-bench ${halay_bench_sources})
-target_link_libraries(halay-bench PRIVATE halay)
+target_link_libraries(halay-bench PRIVATE halay m)
 install(TARGETS halay-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
 if(HALAY_TESTS AND TARGET halay_boot_pmix)
   add_executable(halay-bench-spoilt ${halay_bench_sources} halay-bench/spoil.c)
-  target_link_libraries(halay-bench-spoilt PRIVATE halay)
-  foreach(collective allreduce broadcast allgather reduce_scatter)
+  target_link_libraries(halay-bench-spoilt PRIVATE halay m)
+  foreach(collective allreduce broadcast allgather reduce_scatter reduce gather scatter alltoall
+          scan exscan)
     target_compile_definitions(halay-bench-spoilt PRIVATE
       halay_${collective}=hly_spoilt_${collective})
   endforeach()

@@ -9,7 +9,7 @@
 static void print_head(const struct hly_bench *b, const halay_topology_t *t, FILE *csv)
 {
     const bool typed = b->collective != HALAY_BARRIER;
-    const bool reduces = b->collective == HALAY_ALLREDUCE || b->collective == HALAY_REDUCE_SCATTER;
+    const bool reduces = halay_collective_reduces(b->collective);
     printf("# Halay %s: %s%s%s%s%s, %d rank%s on %d node%s, transport %s%s, %s\n", halay_version(),
            halay_collective_name(b->collective), typed ? " of " : "",
            typed ? halay_type_name(b->type) : "", reduces ? ", " : "",
@@ -76,6 +76,8 @@ int main(int argc, char **argv)
     int status;
     if (hly_bench_options(argc, argv, &bench, &status))
         return status;
+    if (bench.model)
+        return hly_bench_calibrate(bench.model);
     halay_context_t *context;
     halay_comm_t *comm;
     halay_topology_t topology = {.size = sizeof topology};

@@ -32,7 +32,8 @@ static double switches_so_far(void)
 static int call(const struct hly_bench *b, const struct hly_data *d, halay_comm_t *comm,
                 size_t count)
 {
-    const void *in = b->in_place ? HALAY_IN_PLACE : d->in;
+    const bool elsewhere = halay_collective_rooted(b->collective) && d->rank > 0;
+    const void *in = b->in_place && !elsewhere ? HALAY_IN_PLACE : d->in;
     switch (b->collective) {
     case HALAY_ALLREDUCE:
         return halay_allreduce(in, d->out, count, b->type, b->op, comm);
@@ -44,6 +45,18 @@ static int call(const struct hly_bench *b, const struct hly_data *d, halay_comm_
         return halay_reduce_scatter(in, d->out, count, b->type, b->op, comm);
     case HALAY_BARRIER:
         return halay_barrier(comm);
+    case HALAY_REDUCE:
+        return halay_reduce(in, d->out, count, b->type, b->op, 0, comm);
+    case HALAY_GATHER:
+        return halay_gather(in, d->out, count, b->type, 0, comm);
+    case HALAY_SCATTER:
+        return halay_scatter(in, d->out, count, b->type, 0, comm);
+    case HALAY_ALLTOALL:
+        return halay_alltoall(in, d->out, count, b->type, comm);
+    case HALAY_SCAN:
+        return halay_scan(in, d->out, count, b->type, b->op, comm);
+    case HALAY_EXSCAN:
+        return halay_exscan(in, d->out, count, b->type, b->op, comm);
     default:
         return HALAY_EINVAL;
     }

@@ -16,22 +16,30 @@
 
 static const char help[] =
     "Usage: halayrun -np N halay-bench COLLECTIVE [options]\n"
+    "       halayrun -np N halay-bench calibrate -o FILE\n"
     "Times a collective for sizes that double, and checks the data. Without halayrun: one rank.\n"
     "\n"
-    "COLLECTIVE: allreduce, broadcast, allgather, reduce_scatter, barrier\n"
+    "COLLECTIVE: allreduce, broadcast, allgather, reduce_scatter, barrier, reduce, gather, "
+    "scatter,\n"
+    "alltoall, scan, exscan; the root is rank 0\n"
     "\n"
     "  --min BYTES, --max BYTES  sizes (4, 256M); K, M and G are powers of 1024. The size is that "
     "of\n"
-    "                            one rank's input: of allgather one rank's block, of\n"
-    "                            reduce_scatter all blocks\n"
+    "                            one rank's input: of allgather and gather one rank's block, "
+    "of\n"
+    "                            reduce_scatter, scatter and alltoall all blocks\n"
     "  --type T                  float32; float16, bfloat16, float64, int32, int64\n"
     "  --op OP                   sum; min, max\n"
-    "  --in-place                the input is in the output's memory\n"
+    "  --in-place                the input is in the output's memory (at the root)\n"
     "  --barrier                 a barrier before each call; otherwise calls are back to back\n"
     "  --iterations N            timed calls (else what fits, 3 to 10000)\n"
     "  --warmup N                calls before those (else until a call's time is known)\n"
     "  --seconds S               about as long as the timed calls of one size take (0.25)\n"
     "  --csv FILE                rank 0 writes the table there too\n"
+    "\n"
+    "calibrate measures the constants of this machine with two ranks, which may be on two nodes:\n"
+    "\n"
+    "  -o FILE                   rank 0 writes them there, for HALAY_MODEL\n"
     "\n"
     "A call takes as long as it takes the slowest rank. Columns: average, median and minimum over "
     "calls;\n"
@@ -122,7 +130,7 @@ static bool parse_option(int option, struct hly_bench *b)
         return parse_bytes(optarg, &b->max_bytes);
     case 't':
         return parse_type(optarg, &b->type);
-    case 'o':
+    case 'O':
         return parse_op(optarg, &b->op);
     case 'n':
         return parse_calls(optarg, 1, &b->iterations);
@@ -158,10 +166,10 @@ int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
 {
     static const struct option longs[] = {
         {"min", 1, 0, 'm'},     {"max", 1, 0, 'M'},      {"type", 1, 0, 't'},
-        {"op", 1, 0, 'o'},      {"warmup", 1, 0, 'w'},   {"iterations", 1, 0, 'n'},
+        {"op", 1, 0, 'O'},      {"warmup", 1, 0, 'w'},   {"iterations", 1, 0, 'n'},
         {"seconds", 1, 0, 's'}, {"in-place", 0, 0, 'p'}, {"barrier", 0, 0, 'b'},
         {"csv", 1, 0, 'c'},     {"help", 0, 0, 'h'},     {0, 0, 0, 0}};
-    int option, index = 0;
+    int option, index = 0, timed = 0;
     *b = (struct hly_bench){.type = HALAY_FLOAT32,
                             .min_bytes = 4,
                             .max_bytes = 256u << 20,
@@ -169,9 +177,14 @@ int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
                             .warmup = -1,
                             .seconds = 0.25};
     *status = HLY_EXIT_USAGE;
-    while ((option = getopt_long(argc, argv, "h", longs, &index)) != -1) {
+    while ((option = getopt_long(argc, argv, "ho:", longs, &index)) != -1) {
         if (option == '?')
             return 1;
+        timed += option != 'o';
+        if (option == 'o') {
+            b->model = optarg;
+            continue;
+        }
         if (option == 'h') {
             fputs(help, stdout);
             *status = 0;
@@ -186,6 +199,14 @@ int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
     }
     if (optind + 1 != argc)
         return complain("one collective has to be named", "");
+    if (!strcmp(argv[optind], "calibrate")) {
+        if (!b->model || timed)
+            return complain("calibrate takes -o FILE, and nothing else", "");
+        *status = 0;
+        return 0;
+    }
+    if (b->model)
+        return complain("-o is for calibrate: ", b->model);
     if (!parse_collective(argv[optind], &b->collective))
         return complain("no such collective: ", argv[optind]);
     return check(b);

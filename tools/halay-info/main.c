@@ -10,9 +10,12 @@
 static const char help[] =
     "Usage: halay-info           version, plug-ins, processor, planners and variables\n"
     "       halay-info plan ...  a plan as text, with its proof (halay-info plan --help)\n"
+    "       halay-info explain ...\n"
+    "                            which algorithm a call gets and why (halay-info explain --help)\n"
     "       halay-info --version\n"
-    "Exit status: 0; 1 halay_init() would refuse the variables, or a plan was refused; 2 wrong "
-    "usage.\n";
+    "Exit status: 0; 1 halay_init() would refuse the variables, a plan was refused, or no "
+    "algorithm\n"
+    "serves a call; 2 wrong usage.\n";
 
 static void print_version(void)
 {
@@ -30,8 +33,10 @@ int main(int argc, char **argv)
     char library[HLY_PATH_BYTES], reason[512] = "";
     if (argc > 1 && !strcmp(argv[1], "plan"))
         return hly_info_plan(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "explain"))
+        return hly_info_explain(argc - 1, argv + 1);
     if (argc == 2 && !strcmp(argv[1], "--help")) {
-        fputs(help, stdout);
+        printf("%s\n%s\n%s", help, hly_info_plan_help, hly_info_explain_help);
         return 0;
     }
     if (argc == 2 && !strcmp(argv[1], "--version")) {

@@ -13,7 +13,7 @@
 
 #define RANKS_MAX 1024 /* a ring's proof grows with the square */
 
-static const char help[] =
+const char hly_info_plan_help[] =
     "Usage: halay-info plan COLLECTIVE --algorithm NAME --ranks N [--rank R] [--root R] "
     "[--in-place]\n"
     "Prints what one rank (0) does, a line a step, and proves the plans of all ranks (1 to "
@@ -133,7 +133,7 @@ static int parse_options(int argc, char **argv, halay_plan_params_t *params, con
         else
             status = HLY_EXIT_USAGE;
         if (option == 'h') {
-            fputs(help, stdout);
+            fputs(hly_info_plan_help, stdout);
             return -1;
         }
     }

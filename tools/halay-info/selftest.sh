@@ -49,11 +49,11 @@ says "^  boot +pmix +missing: .*(too short|invalid ELF)"
 says "^  transport +ether +missing: .*no symbol halay_transport_v[0-9]+_ether: it was built for another version"
 unset HALAY_PLUGIN_DIR
 
-"$INFO" | awk '/^planners/ { on = 1; getline; next } /^[^ ]/ { on = 0 } on { print $1, $2 }' >planners
+"$INFO" | awk '/^planners/ { on = 1; getline; next } /^[^ ]/ { on = 0 } on { print $1, $2, /power of two/ ? "1 2 8" : "1 2 7 8" }' >planners
 [ "$(wc -l <planners)" -ge 9 ] || fail "planners are missing"
-while read -r collective algorithm; do
-    for n in 1 2 7 8; do
-        expect 0 "$INFO" plan "$collective" --algorithm "$algorithm" --ranks $n --rank $((n - 1))
+while read -r collective algorithm ranks; do
+    for n in $ranks; do
+        expect 0 "$INFO" plan "$collective" --algorithm "$algorithm" --ranks "$n" --rank $((n - 1))
         says "^$collective $algorithm rank $((n - 1)) of $n "
         says "^proved: "
     done
@@ -69,5 +69,47 @@ for wrong in "" "teleport" "allreduce" "allreduce --algorithm teleport --ranks 4
     expect 2 "$INFO" plan $wrong
 done
 expect 1 "$INFO" plan allreduce --algorithm ring --ranks 4 --root 1
+
+expect 0 "$INFO" explain allreduce 1MiB --type float32 --ranks 16 --nodes 4
+says "^allreduce of 1048576 bytes, 16 ranks on 4 nodes$"
+says "^  lower bound [0-9.]+ us: latency"
+says "^\* two_level +[0-9.]+ +[0-9.]+ +6 +1966080 +168$"
+says "^  chosen: two_level: row [0-9]+ of the table"
+expect 0 "$INFO" explain allreduce 64 --ranks 6 --nodes 3 --round-robin --op ordered
+says "^  ring +refused: the operation does not commute$"
+says "^  two_level_short +refused: .*not consecutive$"
+says "^  chosen: recursive_doubling: "
+expect 0 "$INFO" explain allreduce 64 --ranks 6 --algorithm allreduce=ring --op ordered
+says "HALAY_ALGORITHM's ring cannot: the operation does not commute"
+expect 0 env HALAY_ALGORITHM=allreduce=ring "$INFO" explain allreduce 64 --ranks 6 --op max
+says "^  chosen: ring: it was asked for by name"
+echo "barrier - - any two_level # all" >rows
+expect 0 "$INFO" explain barrier --ranks 6 --selection rows
+says "^  chosen: two_level: line 1 of HALAY_SELECTION's file"
+printf '%s 100\n' call_ns step_ns copy_byte_ns reduce_byte_ns {near,far}_{overhead_ns,latency_ns,byte_ns,eager_bytes} >model
+expect 0 "$INFO" explain allgather 1K --vector --ranks 6 --nodes 3 --model model --json
+python3 -c 'import json
+e = json.load(open("out"))
+c = {c["algorithm"]: c for c in e["candidates"]}
+assert e["chosen"] in c and "refused" in c["circulant"] and c["ring"]["rounds"] == 5
+assert e["bytes"] == 6144 and c["ring"]["busiest_bytes"] == 5120 and e["bound_ns"] > 51200
+' || fail "not the JSON that it should be"
+while read -r c; do
+    [ "$c" = barrier ] && size= || size=4K
+    # shellcheck disable=SC2086
+    for n in 1 3 16; do expect 0 "$INFO" explain "$c" $size --ranks $n --selection model; done
+    says "^  chosen: .*HALAY_SELECTION=model"
+done < <(awk '{ print $1 }' planners | sort -u)
+for wrong in "allreduce" "allreduce 1K" "allreduce 1X --ranks 2" "barrier 1K --ranks 2" "teleport 1K --ranks 2" \
+    "allreduce 1K --ranks 0" "allreduce 1K --ranks 2 --nodes 3" "allreduce 1K --ranks 2 --root 1" \
+    "broadcast 1K --ranks 2 --root 2" "allreduce 1K --ranks 2 --type float80" "allreduce 1K --ranks 2 --op best" \
+    "allreduce 1K --ranks 2 --type float32 --op bitand"; do
+    # shellcheck disable=SC2086
+    expect 2 "$INFO" explain $wrong
+done
+expect 1 "$INFO" explain barrier --ranks 2 --selection nowhere
+expect 1 "$INFO" explain barrier --ranks 2 --model rows
+expect 1 "$INFO" explain barrier --ranks 2 --algorithm barrier=fence
+grep -q "dissemination" err || fail "the right names are not told"
 expect 2 "$INFO" --frob
 expect 0 "$INFO" --version

@@ -117,6 +117,9 @@ void hly_info_variables(void)
     } rows[] = {
         {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
         {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
+        {"HALAY_SELECTION", "built in", "a file of rows that choose algorithms, or \"model\""},
+        {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},
+        {"HALAY_EXPLAIN", "0", "1: rank 0 tells why a call gets its algorithm"},
         {"HALAY_TRANSPORT", "chosen", "the plug-ins that move the data: in a node+between nodes"},
         {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
         {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},

@@ -100,7 +100,7 @@ static void add_bases(campaign_t *campaign, uint32_t planner)
             for (from.in_place = 0; from.in_place < 2; from.in_place++) {
                 from.root = 0;
                 add_base(campaign, from);
-                if (info->collective == HALAY_BROADCAST) {
+                if (halay_collective_rooted((halay_collective_t)info->collective)) {
                     from.root = nranks / 2;
                     add_base(campaign, from);
                     from.root = nranks - 1;

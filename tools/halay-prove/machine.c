@@ -34,7 +34,7 @@ static void fill_inputs(hly_machine_t *machine)
     const hly_program_t *program = machine->program;
     const halay_plan_params_t *params = &program->params;
     for (uint32_t rank = 0; rank < params->nranks; rank++) {
-        uint32_t layout = hly_layout(params->collective, HALAY_BUFFER_IN);
+        uint32_t layout = hly_layout(params, rank, HALAY_BUFFER_IN);
         for (uint32_t block = 0; block < program->blocks; block++) {
             uint32_t leaf = hly_terms_leaf(&machine->terms, rank, block);
             if (layout == HLY_LAYOUT_FULL) {
@@ -317,10 +317,13 @@ static void settle_send(hly_machine_t *machine, const hly_pstep_t *send)
 
 static void end_message(hly_machine_t *machine, const hly_pstep_t *recv, uint32_t g)
 {
-    const hly_pstep_t *send = &machine->program->steps[g];
-    const hly_run_t *from = &machine->program->runs[send->source];
-    const hly_run_t *to = &machine->program->runs[recv->target];
-    if (from->count != to->count || from->first != to->first) {
+    const hly_program_t *program = machine->program;
+    const hly_pstep_t *send = &program->steps[g];
+    const hly_run_t *from = &program->runs[send->source];
+    const hly_run_t *to = &program->runs[recv->target];
+    if (from->count != to->count ||
+        (from->first != to->first && program->params.collective != HALAY_ALLTOALL) ||
+        !hly_sizes_agree(program, send->rank, from, recv->rank, to)) {
         end_run(machine, HLY_FAULT,
                 "rank %u, step %u: blocks %u+%u arrive from rank %u, step %u for %u+%u", recv->rank,
                 recv->index, from->first, from->count, send->rank, send->index, to->first,
@@ -375,7 +378,7 @@ static uint32_t wanted_value(hly_machine_t *machine, uint32_t rank, uint32_t blo
     const hly_program_t *program = machine->program;
     const halay_plan_params_t *params = &program->params;
     uint32_t cell = program->out[rank];
-    if (hly_layout(params->collective, HALAY_BUFFER_OUT) == HLY_LAYOUT_FULL) {
+    if (hly_layout(params, rank, HALAY_BUFFER_OUT) == HLY_LAYOUT_FULL) {
         cell += block;
     }
     uint32_t value = machine->cells[cell].value;
@@ -384,11 +387,24 @@ static uint32_t wanted_value(hly_machine_t *machine, uint32_t rank, uint32_t blo
     case HALAY_BROADCAST:
         good = value == hly_terms_leaf(&machine->terms, params->root, block);
         break;
+    case HALAY_SCATTER:
+        good = value == hly_terms_leaf(&machine->terms, params->root, rank);
+        break;
     case HALAY_ALLGATHER:
+    case HALAY_GATHER:
         good = value == hly_terms_leaf(&machine->terms, block, block);
         break;
+    case HALAY_ALLTOALL:
+        good = value == hly_terms_leaf(&machine->terms, block, rank);
+        break;
+    case HALAY_SCAN:
+        good = (uint32_t)hly_terms_is_sum(&machine->terms, value, block, rank + 1);
+        break;
+    case HALAY_EXSCAN:
+        good = (uint32_t)hly_terms_is_sum(&machine->terms, value, block, rank);
+        break;
     default:
-        good = (uint32_t)hly_terms_is_total(&machine->terms, value, block, params->nranks);
+        good = (uint32_t)hly_terms_is_sum(&machine->terms, value, block, params->nranks);
         break;
     }
     return good ? value : HLY_TERM_NONE;
@@ -396,6 +412,12 @@ static uint32_t wanted_value(hly_machine_t *machine, uint32_t rank, uint32_t blo
 
 static void judge_block(hly_machine_t *machine, uint32_t rank, uint32_t block)
 {
+    if (machine->program->params.collective == HALAY_EXSCAN && rank == 0) {
+        if (machine->cells[machine->program->out[rank] + block].writes > 0) {
+            end_run(machine, HLY_WRONG, "rank 0 writes to block %u of out", block);
+        }
+        return;
+    }
     uint32_t value = wanted_value(machine, rank, block);
     if (value == HLY_TERM_NONE) {
         end_run(machine, HLY_WRONG, "rank %u ends with a wrong block %u", rank, block);
@@ -424,8 +446,8 @@ void hly_machine_judge(hly_machine_t *machine)
             return;
         }
     }
-    uint32_t layout = hly_layout(program->params.collective, HALAY_BUFFER_OUT);
     for (uint32_t rank = 0; rank < program->params.nranks; rank++) {
+        uint32_t layout = hly_layout(&program->params, rank, HALAY_BUFFER_OUT);
         for (uint32_t block = 0; block < program->blocks; block++) {
             if (layout == HLY_LAYOUT_FULL || (layout == HLY_LAYOUT_OWN && block == rank)) {
                 judge_block(machine, rank, block);

@@ -3,32 +3,39 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "prove.h"
 
-enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000 };
+enum { EXIT_USAGE = 2, MUTANTS_MAX = 10000, ORDERS_MAX = 1000000, FAR_MAX = 10000 };
+enum { ALL_RANKS = 512, ALL_FAR = 20 };
 
 static const char usage[] =
-    "usage: halay-prove [--max N | --ranks LIST | --nodes SHAPE] [--planner NAME]\n"
+    "usage: halay-prove [--max N | --ranks LIST | --nodes SHAPE] [--random N] [--far N]\n"
+    "                   [--seed S] [--planner NAME]\n"
+    "       halay-prove --all [--seed S] [--planner NAME]\n"
     "       halay-prove --mutants N [--seed S] [--orders K] [--planner NAME] [--verbose]\n"
     "       halay-prove --selftest\n"
     "\n"
-    "Proves every planner's plans for 1 to N ranks (64), in place and not, broadcast for all "
-    "roots\n"
-    "up to 9 ranks and for a few beyond; those that ask which ranks share a node, on nodes of all\n"
-    "kinds.\n"
+    "Proves every planner's plans for 1 to N ranks (64), in place and not, those with a root for\n"
+    "all roots up to 9 ranks and for a few beyond; those that ask which ranks share a node, on\n"
+    "nodes of all kinds (beyond 128 ranks: on a quarter of them).\n"
     "\n"
     "  --ranks LIST    for these numbers of ranks: 2,3,8-16 (up to 4096)\n"
     "  --nodes SHAPE   for these nodes: 3+2+2 ranks, 4x8 (4 nodes of 8), 2x8+4; cyclic:3+2+2 "
     "deals\n"
     "                  the ranks out in turn\n"
+    "  --random N      for N more numbers of ranks, drawn up to 512\n"
+    "  --far N         makes plans of single ranks for N numbers of ranks up to 100,000, too, and\n"
+    "                  looks for their messages in the plans of the peers\n"
+    "  --all           the same as --max 512 --far 20: half an hour\n"
     "  --planner NAME  only \"ring\", or only \"allreduce/ring\"\n"
     "  --mutants N     puts faults into plans of 2 to 8 ranks until N of each kind are harmful by\n"
     "                  the oracle, which executes them in many orders; the prover has to refuse "
     "all\n"
     "                  of them. Each kind needs N different ones, or all that turn up. 60 takes\n"
     "                  seconds and is what CI runs; the long run is --mutants 500.\n"
-    "  --seed S        other mutants and other orders (1)\n"
+    "  --seed S        other numbers of ranks, mutants and orders (1); random: by the clock\n"
     "  --orders K      orders of one set of plans, each with zero and with eager buffering (1000)\n"
     "  --verbose       prints the harmless mutants that are refused, and why\n"
     "  --selftest      runs plans written by hand, whose outcome is known, through the oracle\n"
@@ -122,6 +129,16 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         memset(options->ranks + 1, 1, number);
         return 0;
     }
+    if (strcmp(option, "--random") == 0) {
+        int rc = parse_number(value, 1, ALL_RANKS, &number);
+        options->random = (uint32_t)number;
+        return rc;
+    }
+    if (strcmp(option, "--far") == 0) {
+        int rc = parse_number(value, 1, FAR_MAX, &number);
+        options->far = (uint32_t)number;
+        return rc;
+    }
     if (strcmp(option, "--mutants") == 0) {
         int rc = parse_number(value, 1, MUTANTS_MAX, &number);
         options->mutants = (uint32_t)number;
@@ -132,13 +149,17 @@ static int take_option(hly_options_t *options, const char *option, const char *v
         options->orders = (uint32_t)number;
         return rc;
     }
+    if (strcmp(value, "random") == 0) {
+        options->seed = (uint64_t)time(NULL);
+        return 0;
+    }
     return parse_number(value, 0, UINT64_MAX, &options->seed);
 }
 
 static int parse(int argc, char **argv, hly_options_t *options)
 {
-    static const char *const known[] = {"--max",     "--ranks", "--nodes", "--planner",
-                                        "--mutants", "--seed",  "--orders"};
+    static const char *const known[] = {"--max",  "--ranks",  "--nodes",  "--planner", "--mutants",
+                                        "--seed", "--orders", "--random", "--far"};
     memset(options, 0, sizeof *options);
     memset(options->ranks + 1, 1, 64);
     options->orders = 1000;
@@ -146,6 +167,11 @@ static int parse(int argc, char **argv, hly_options_t *options)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--selftest") == 0) {
             options->selftest = 1;
+            continue;
+        }
+        if (strcmp(argv[i], "--all") == 0) {
+            memset(options->ranks + 1, 1, ALL_RANKS);
+            options->far = ALL_FAR;
             continue;
         }
         if (strcmp(argv[i], "--verbose") == 0) {
@@ -170,6 +196,24 @@ static int parse(int argc, char **argv, hly_options_t *options)
     return 0;
 }
 
+/* More numbers of ranks, of those that are not there yet. */
+static void draw_ranks(hly_options_t *options)
+{
+    uint64_t chance = options->seed;
+    uint32_t left = 0;
+    for (uint32_t nranks = 1; nranks <= ALL_RANKS; nranks++) {
+        left += !options->ranks[nranks];
+    }
+    for (uint32_t drawn = 0; drawn < options->random && left > 0;) {
+        uint32_t nranks = 1 + hly_random_below(&chance, ALL_RANKS);
+        if (!options->ranks[nranks]) {
+            options->ranks[nranks] = 1;
+            drawn++;
+            left--;
+        }
+    }
+}
+
 int main(int argc, char **argv)
 {
     static hly_options_t options;
@@ -186,7 +230,11 @@ int main(int argc, char **argv)
     } else if (options.mutants > 0) {
         hly_campaign(&options, &count);
     } else {
+        draw_ranks(&options);
         hly_prove(&options, &count);
+        if (options.far > 0) {
+            hly_prove_far(&options, &count);
+        }
     }
     halay_shape_free(options.shape);
     printf("%llu passed, %llu failed\n", (unsigned long long)count.passed,

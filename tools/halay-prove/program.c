@@ -10,18 +10,30 @@
 
 enum { SLOTS_MAX = 1 << 14, OPERANDS_MAX = 5 };
 
+enum { AT_ROOT = 3 }; /* full at the root, none elsewhere */
+
 static const uint8_t layouts[HALAY_COLLECTIVE_COUNT][2] = {
     [HALAY_ALLREDUCE] = {HLY_LAYOUT_FULL, HLY_LAYOUT_FULL},
     [HALAY_BROADCAST] = {HLY_LAYOUT_NONE, HLY_LAYOUT_FULL},
     [HALAY_ALLGATHER] = {HLY_LAYOUT_OWN, HLY_LAYOUT_FULL},
     [HALAY_REDUCE_SCATTER] = {HLY_LAYOUT_FULL, HLY_LAYOUT_OWN},
     [HALAY_BARRIER] = {HLY_LAYOUT_NONE, HLY_LAYOUT_NONE},
+    [HALAY_REDUCE] = {HLY_LAYOUT_FULL, AT_ROOT},
+    [HALAY_GATHER] = {HLY_LAYOUT_OWN, AT_ROOT},
+    [HALAY_SCATTER] = {AT_ROOT, HLY_LAYOUT_OWN},
+    [HALAY_ALLTOALL] = {HLY_LAYOUT_FULL, HLY_LAYOUT_FULL},
+    [HALAY_SCAN] = {HLY_LAYOUT_FULL, HLY_LAYOUT_FULL},
+    [HALAY_EXSCAN] = {HLY_LAYOUT_FULL, HLY_LAYOUT_FULL},
 };
 
-uint32_t hly_layout(uint32_t collective, uint32_t buffer)
+uint32_t hly_layout(const halay_plan_params_t *params, uint32_t rank, uint32_t buffer)
 {
-    assert(collective < HALAY_COLLECTIVE_COUNT && buffer <= HALAY_BUFFER_OUT);
-    return layouts[collective][buffer];
+    assert(params->collective < HALAY_COLLECTIVE_COUNT && buffer <= HALAY_BUFFER_OUT);
+    uint32_t layout = layouts[params->collective][buffer];
+    if (layout == AT_ROOT) {
+        layout = rank == params->root ? HLY_LAYOUT_FULL : HLY_LAYOUT_NONE;
+    }
+    return layout;
 }
 
 __attribute__((format(printf, 2, 3))) static int refuse(hly_program_t *program, const char *format,
@@ -43,10 +55,16 @@ static int check_blocks(hly_program_t *program, uint32_t nranks)
     uint32_t high = HLY_ORACLE_BLOCKS_MAX;
     switch (program->params.collective) {
     case HALAY_ALLREDUCE:
+    case HALAY_REDUCE:
+    case HALAY_SCAN:
+    case HALAY_EXSCAN:
         high = nranks * HALAY_PLAN_SLICES_MAX;
         break;
     case HALAY_ALLGATHER:
     case HALAY_REDUCE_SCATTER:
+    case HALAY_GATHER:
+    case HALAY_SCATTER:
+    case HALAY_ALLTOALL:
         low = nranks;
         high = nranks;
         break;
@@ -70,6 +88,22 @@ static uint32_t in_order(const halay_plan_t *plan)
     return !(info->restrictions & HALAY_PLANNER_BLOCKWISE) || plan->shape % 2 == 0;
 }
 
+/* Are blocks equal, so that slots are blocks? Only where the user's blocks are the plan's. */
+static uint32_t equal_blocks(const halay_plan_t *plan)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    switch (plan->params.collective) {
+    case HALAY_ALLGATHER:
+    case HALAY_REDUCE_SCATTER:
+    case HALAY_GATHER:
+    case HALAY_SCATTER:
+    case HALAY_ALLTOALL:
+        return info != NULL && info->restrictions & HALAY_PLANNER_EQUAL;
+    default:
+        return 0;
+    }
+}
+
 static int check_heads(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks)
 {
     assert(nranks >= 1 && nranks <= HLY_ORACLE_RANKS_MAX);
@@ -91,6 +125,7 @@ static int check_heads(hly_program_t *program, const halay_plan_t *const plans[]
     program->params = plans[0]->params;
     program->blocks = plans[0]->blocks;
     program->in_order = in_order(plans[0]);
+    program->equal = equal_blocks(plans[0]);
     if (program->params.collective >= HALAY_COLLECTIVE_COUNT || program->params.root >= nranks ||
         steps > HLY_ORACLE_STEPS_MAX) {
         return refuse(program, "no collective that there is, or too long");
@@ -114,10 +149,12 @@ static const char *check_operand(const halay_plan_t *plan, const halay_operand_t
                    ? NULL
                    : "scratch overrun";
     }
-    if (written && operand->buffer == HALAY_BUFFER_IN && plan->params.in_place == 0) {
+    int alone = plan->params.in_place == 0 ||
+                hly_layout(&plan->params, plan->params.rank, HALAY_BUFFER_OUT) == HLY_LAYOUT_NONE;
+    if (written && operand->buffer == HALAY_BUFFER_IN && alone) {
         return "writes to the input";
     }
-    switch (hly_layout(plan->params.collective, operand->buffer)) {
+    switch (hly_layout(&plan->params, plan->params.rank, operand->buffer)) {
     case HLY_LAYOUT_FULL:
         return NULL;
     case HLY_LAYOUT_OWN:
@@ -127,6 +164,12 @@ static const char *check_operand(const halay_plan_t *plan, const halay_operand_t
     default:
         return "a buffer that this collective has not";
     }
+}
+
+/* 1 if the step moves blocks to others of other numbers, as it may in an alltoall. */
+static int renumbers(const halay_plan_t *plan, const halay_step_t *step)
+{
+    return plan->params.collective == HALAY_ALLTOALL && step->kind == HALAY_STEP_COPY;
 }
 
 static const char *check_operands(const halay_plan_t *plan, const halay_step_t *step)
@@ -142,7 +185,8 @@ static const char *check_operands(const halay_plan_t *plan, const halay_step_t *
             return why;
         }
         if (operands[i].count != operands[0].count ||
-            (operands[i].count > 0 && operands[i].first != operands[0].first)) {
+            (operands[i].count > 0 && operands[i].first != operands[0].first &&
+             !renumbers(plan, step))) {
             return "operands of different blocks";
         }
     }
@@ -187,17 +231,21 @@ static void place_buffers(hly_program_t *program, const halay_plan_t *plan)
     static const uint32_t own = 1;
     const uint32_t size[3] = {0, program->blocks, own};
     const halay_plan_params_t *params = &plan->params;
-    uint32_t in = size[hly_layout(params->collective, HALAY_BUFFER_IN)];
-    uint32_t out = size[hly_layout(params->collective, HALAY_BUFFER_OUT)];
+    uint32_t in_layout = hly_layout(params, params->rank, HALAY_BUFFER_IN);
+    uint32_t out_layout = hly_layout(params, params->rank, HALAY_BUFFER_OUT);
+    uint32_t in = size[in_layout], out = size[out_layout];
     uint32_t at = program->ncells;
     program->in[params->rank] = at;
     program->out[params->rank] = at + in;
-    if (params->in_place && in > 0 && out > 0) {
+    if (params->in_place && in_layout != HLY_LAYOUT_NONE && out_layout != HLY_LAYOUT_NONE) {
         program->out[params->rank] = at;
-        if (params->collective == HALAY_ALLGATHER) {
+        if (in_layout == HLY_LAYOUT_OWN) {
             program->in[params->rank] = at + params->rank;
         }
-        at += in > out ? in : out;
+        if (params->collective == HALAY_SCATTER) {
+            program->out[params->rank] = at + params->rank;
+        }
+        at += in_layout == HLY_LAYOUT_FULL ? in : out;
     } else {
         at += in + out;
     }
@@ -212,7 +260,7 @@ static uint32_t cell_of(const hly_program_t *program, uint32_t rank, const halay
         return program->scratch[rank] + operand->slot + i;
     }
     uint32_t base = operand->buffer == HALAY_BUFFER_IN ? program->in[rank] : program->out[rank];
-    if (hly_layout(program->params.collective, operand->buffer) == HLY_LAYOUT_OWN) {
+    if (hly_layout(&program->params, rank, operand->buffer) == HLY_LAYOUT_OWN) {
         return base;
     }
     return base + (uint32_t)(((uint64_t)operand->first + i) % program->blocks);
@@ -226,7 +274,8 @@ static void add_run(hly_program_t *program, uint32_t rank, const halay_operand_t
     run->count = operand->count;
     run->first = operand->count > 0 ? operand->first % program->blocks : 0;
     run->tag = 0;
-    if (operand->buffer == HALAY_BUFFER_SCRATCH) {
+    run->buffer = operand->buffer;
+    if (operand->buffer == HALAY_BUFFER_SCRATCH && !program->equal) {
         run->tag = (1 + operand->slot) << 16 | run->first << 8 | run->count;
     }
     for (uint32_t i = 0; i < operand->count; i++) {
@@ -234,7 +283,38 @@ static void add_run(hly_program_t *program, uint32_t rank, const halay_operand_t
     }
 }
 
-/* A target may be a source exactly, not a part of one. */
+/*
+ * What rank s sends to rank d in an alltoall has a size of its own, here a number for s and d; in
+ * place what d sends to s has the same. 0: the size of this block is not known.
+ */
+static uint32_t size_of(const hly_program_t *program, uint32_t rank, const hly_run_t *run,
+                        uint32_t i)
+{
+    uint32_t block = (run->first + i) % program->blocks;
+    uint32_t from = run->buffer == HALAY_BUFFER_OUT ? block : rank;
+    uint32_t to = run->buffer == HALAY_BUFFER_OUT ? rank : block;
+    if (program->params.in_place) {
+        return 1 + (from < to ? from << 16 | to : to << 16 | from);
+    }
+    return run->buffer == HALAY_BUFFER_SCRATCH ? 0 : 1 + (from << 16 | to);
+}
+
+int hly_sizes_agree(const hly_program_t *program, uint32_t from_rank, const hly_run_t *from,
+                    uint32_t to_rank, const hly_run_t *to)
+{
+    if (program->params.collective != HALAY_ALLTOALL || program->equal) {
+        return 1;
+    }
+    for (uint32_t i = 0; i < to->count; i++) {
+        uint32_t size = size_of(program, to_rank, to, i);
+        if (size == 0 || size != size_of(program, from_rank, from, i)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+/* A target may be a source exactly, not a part of one; blocks of a copy are equally large. */
 static int check_overlap(const hly_program_t *program, const hly_pstep_t *step)
 {
     if (step->target == HLY_NO_RUN) {
@@ -243,6 +323,9 @@ static int check_overlap(const hly_program_t *program, const hly_pstep_t *step)
     const hly_run_t *target = &program->runs[step->target];
     for (uint32_t s = 0; s < step->nsources; s++) {
         const hly_run_t *source = &program->runs[step->source + s];
+        if (!hly_sizes_agree(program, step->rank, source, step->rank, target)) {
+            return -1;
+        }
         for (uint32_t i = 0; i < target->count; i++) {
             for (uint32_t j = 0; j < source->count; j++) {
                 if (i != j &&
@@ -391,7 +474,7 @@ int hly_program_init(hly_program_t *program, const halay_plan_t *const plans[], 
         for (uint32_t i = 0; i < plans[rank]->nsteps; i++) {
             add_step(program, plans[rank], i, &ncells);
             if (check_overlap(program, &program->steps[program->nsteps - 1]) != 0) {
-                refuse(program, "rank %u, step %u: overlaps itself", rank, i);
+                refuse(program, "rank %u, step %u: overlaps itself, or sizes differ", rank, i);
                 return 0;
             }
         }

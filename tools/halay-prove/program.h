@@ -15,6 +15,7 @@ typedef struct hly_run {
     uint32_t first;
     uint32_t count;
     uint32_t tag;
+    uint32_t buffer;
 } hly_run_t;
 
 typedef struct hly_pstep {
@@ -49,6 +50,7 @@ typedef struct hly_program {
     halay_plan_params_t params; /* rank means nothing */
     uint32_t blocks;
     uint32_t in_order; /* 1: reduces in the order of ranks, as its planner's entry says */
+    uint32_t equal;    /* 1: blocks of equal size, as its planner's entry says; a slot is one */
     uint32_t nsteps, nruns, ncells, nchannels;
     uint32_t nreads, nwrites; /* cells of all sources, and of all targets */
     uint32_t nevents;         /* at most so many can be possible at once */
@@ -66,7 +68,10 @@ typedef struct hly_program {
 } hly_program_t;
 
 enum { HLY_LAYOUT_NONE = 0, HLY_LAYOUT_FULL, HLY_LAYOUT_OWN };
-uint32_t hly_layout(uint32_t collective, uint32_t buffer);
+uint32_t hly_layout(const halay_plan_params_t *params, uint32_t rank, uint32_t buffer);
+/* 1 if each block of `to` is as large as that of `from`, whatever sizes the user gives. */
+int hly_sizes_agree(const hly_program_t *program, uint32_t from_rank, const hly_run_t *from,
+                    uint32_t to_rank, const hly_run_t *to);
 
 /* 0, also with a fault (then only `fault` counts), or HALAY_ENOMEM. Finish it in any case. */
 int hly_program_init(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks);

@@ -17,6 +17,8 @@ typedef struct hly_options {
     const char *planner;              /* only these: "ring", or "allreduce/ring"; NULL: all */
     uint8_t ranks[HLY_RANKS_MAX + 1]; /* 1: prove for so many */
     halay_shape_t *shape;             /* only this one; NULL: those of all kinds */
+    uint32_t random;                  /* so many more numbers of ranks, drawn up to 512 */
+    uint32_t far;                     /* so many up to 100,000, of which single plans are made */
     uint32_t mutants;                 /* non-harmless ones of a kind; 0: prove instead */
     uint32_t orders;
     uint64_t seed;
@@ -41,7 +43,10 @@ void hly_case_print(const hly_case_t *from);
 /* 1 if the planner says that it makes plans for so many ranks. */
 int hly_planner_takes(const halay_planner_info_t *info, uint32_t nranks);
 
-/* Goes through the shapes that a planner is to be tried on; call it until it returns 0. */
+/*
+ * Goes through the shapes that a planner is to be tried on, of many ranks some only; call it until
+ * it returns 0.
+ */
 typedef struct hly_shapes {
     const hly_options_t *options;
     uint32_t planner, nranks, next;
@@ -51,6 +56,7 @@ typedef struct hly_shapes {
 int hly_next_shape(hly_shapes_t *shapes, hly_case_t *to);
 
 void hly_prove(const hly_options_t *options, hly_count_t *count);
+void hly_prove_far(const hly_options_t *options, hly_count_t *count);
 void hly_campaign(const hly_options_t *options, hly_count_t *count);
 void hly_selftest(hly_count_t *count);
 

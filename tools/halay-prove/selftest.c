@@ -20,15 +20,18 @@ typedef struct book {
     halay_operand_t operands[HLY_HANDMADE_STEPS_MAX * OPERANDS_EACH];
 } book_t;
 
-/* A planner of the collective with the order wanted; without reductions, any one. */
+/* A planner of the collective with the order, or for the blocks, that are wanted. */
 static uint32_t planner_of(const hly_handmade_t *from)
 {
     uint32_t found = UINT32_MAX;
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
         const halay_planner_info_t *info = halay_planner_get(planner);
         uint32_t in_order = !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
+        uint32_t equal = (info->restrictions & HALAY_PLANNER_EQUAL) != 0;
+        int reduces = halay_collective_reduces((halay_collective_t)info->collective);
         if (info->collective == from->collective &&
-            (found == UINT32_MAX || in_order == from->in_order)) {
+            (found == UINT32_MAX ||
+             (reduces ? in_order == from->in_order : equal == from->equal))) {
             found = planner;
         }
     }

@@ -116,13 +116,13 @@ uint32_t hly_terms_reduce(hly_terms_t *terms, const uint32_t *operands, uint32_t
     return value;
 }
 
-int hly_terms_is_total(const hly_terms_t *terms, uint32_t value, uint32_t block, uint32_t nranks)
+int hly_terms_is_sum(const hly_terms_t *terms, uint32_t value, uint32_t block, uint32_t n)
 {
     if (value < HLY_TERM_FIRST || terms->nodes[value].block != block) {
         return 0;
     }
-    for (uint32_t rank = 0; rank < nranks; rank++) {
-        if (terms->nodes[value].times[rank] != 1) {
+    for (uint32_t rank = 0; rank < HLY_ORACLE_RANKS_MAX; rank++) {
+        if (terms->nodes[value].times[rank] != (rank < n)) {
             return 0;
         }
     }

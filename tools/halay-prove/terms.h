@@ -36,8 +36,9 @@ void hly_terms_finish(hly_terms_t *terms);
 uint32_t hly_terms_leaf(hly_terms_t *terms, uint32_t rank, uint32_t block);
 /* operands[0] OP operands[1] OP ...; one operand is that operand. Garbage in, garbage out. */
 uint32_t hly_terms_reduce(hly_terms_t *terms, const uint32_t *operands, uint32_t noperands);
-/* 1 if the value is block `block` with every rank's input in it exactly once. */
-int hly_terms_is_total(const hly_terms_t *terms, uint32_t value, uint32_t block, uint32_t nranks);
+/* 1 if the value is block `block` with the inputs of the first n ranks in it once, and no others.
+ */
+int hly_terms_is_sum(const hly_terms_t *terms, uint32_t value, uint32_t block, uint32_t n);
 
 /* 1 if it adds up its inputs in the order of ranks. */
 int hly_terms_in_order(const hly_terms_t *terms, uint32_t value);

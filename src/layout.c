@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.c - from blocks to addresses: where the operands of a plan are for one call.
+ *
+ * Blocks are of equal size, the first few of them an element longer where a vector is cut; or, in
+ * the v forms, as two tables say: one for IN, one for OUT (which is the same, but for alltoallv).
+ * Spans are computed once for a count and type; addresses are bound at every call.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core.h"
+#include "watch.h"
+
+#define SLOT_ALIGN 64
+
+static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
+{
+    if (r->tables)
+        return r->block[buffer].offset[block];
+    uint32_t longer = block < r->long_blocks ? block : r->long_blocks;
+    return block * r->unit_bytes + longer * r->element_bytes;
+}
+
+/* Bytes of blocks [first, first + count), which do not wrap. */
+static size_t run_bytes(const halay_request_t *r, uint32_t buffer, uint32_t first, uint32_t count)
+{
+    if (!r->tables)
+        return block_offset(r, buffer, first + count) - block_offset(r, buffer, first);
+    size_t bytes = 0;
+    for (uint32_t b = first; b < first + count; b++)
+        bytes += r->block[buffer].bytes[b];
+    return bytes;
+}
+
+bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
+{
+    return o->first + o->count > plan->blocks;
+}
+
+static const struct hly_span *span_of(const halay_request_t *r, const halay_operand_t *o)
+{
+    return &r->spans[o - r->plan->plan->operands];
+}
+
+size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
+{
+    return span_of(r, o)->bytes + span_of(r, o)->tail;
+}
+
+/* One segment, or two where the operand wraps. */
+uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
+                              struct hly_segment seg[2])
+{
+    const struct hly_span *span = span_of(r, o);
+    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
+                 : o->buffer == HALAY_BUFFER_OUT ? r->out
+                                                 : r->scratch;
+    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
+    seg[1] = (struct hly_segment){base, span->tail};
+    return span->tail ? 2 : o->count > 0;
+}
+
+/* plan.h: which buffer holds the block of this rank alone. */
+static bool lies_own(uint32_t collective, uint32_t buffer)
+{
+    if (buffer == HALAY_BUFFER_IN)
+        return collective == HALAY_ALLGATHER || collective == HALAY_GATHER;
+    return collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER;
+}
+
+/*
+ * In the OWN layout, and in scratch, a run lies together wherever it begins. Blocks that lie
+ * anywhere (v forms) come one a run; selection sees to that.
+ */
+static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
+    bool own = scratch || lies_own(plan->params.collective, o->buffer);
+    uint32_t buffer = o->buffer == HALAY_BUFFER_OUT; /* scratch: what comes from IN */
+    *span = (struct hly_span){0, 0, 0};
+    if (!o->count)
+        return;
+    assert(scratch || !r->tables || o->count == 1);
+    uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
+    span->bytes = run_bytes(r, buffer, o->first, run);
+    span->tail = run < o->count ? run_bytes(r, buffer, 0, o->count - run) : 0;
+    span->offset = scratch ? o->slot * r->slot_bytes : own ? 0 : block_offset(r, buffer, o->first);
+    if (own) {
+        span->bytes += span->tail;
+        span->tail = 0;
+    }
+    if (span->bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
+        span->offset += r->element_bytes;
+    if (scratch && o->slot && span->bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
+        span->offset = 0;
+    if (span->tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
+        span->tail = 0;
+}
+
+/* A vector that the plan cuts into blocks of its own choice; otherwise a block has `count`. */
+static bool is_cut(const halay_plan_t *plan)
+{
+    switch (plan->params.collective) {
+    case HALAY_ALLREDUCE:
+    case HALAY_BROADCAST:
+    case HALAY_REDUCE:
+    case HALAY_SCAN:
+    case HALAY_EXSCAN:
+        return plan->blocks > 1;
+    default:
+        return false;
+    }
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+}
+
+static size_t largest_block(const halay_request_t *r)
+{
+    size_t most = r->unit_bytes + (r->long_blocks ? r->element_bytes : 0);
+    if (!r->tables)
+        return most;
+    most = 0;
+    for (int i = 0; i < 2; i++)
+        for (int b = 0; b < r->comm->nranks; b++)
+            if (r->block[i].bytes[b] > most)
+                most = r->block[i].bytes[b];
+    return most;
+}
+
+/* Elements that are never parted. */
+static size_t group_of(const struct hly_call *call)
+{
+    return call->user ? call->user->group : 1;
+}
+
+static void lay_out(halay_request_t *r)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const struct hly_call *c = &r->call;
+    bool cut = is_cut(plan);
+    size_t element = halay_type_bytes((halay_type_t)c->brief.type);
+    size_t group = group_of(c), count = c->brief.count / group;
+    r->element_bytes = element ? group * element : 1; /* a barrier */
+    r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
+    r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    r->slot_bytes = largest_block(r);
+    if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
+        r->slot_bytes = round_up(r->slot_bytes); /* else a slot is a block (plan.h) */
+    r->places = (struct hly_places){0};
+    for (uint32_t i = 0; i < plan->noperands; i++)
+        measure(r, &plan->operands[i], &r->spans[i]);
+    r->laid_count = c->brief.count;
+    r->laid_type = c->brief.type;
+    r->laid_group = group;
+    r->laid_out = !r->tables;
+}
+
+/* Bytes of the result that this rank gets, where one is computed. */
+static size_t result_bytes(const halay_request_t *r)
+{
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    if (p->collective == HALAY_REDUCE && p->rank != p->root)
+        return 0;
+    if (p->collective == HALAY_REDUCE_SCATTER)
+        return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
+    return r->call.brief.count * halay_type_bytes((halay_type_t)r->call.brief.type);
+}
+
+static void place(halay_request_t *r)
+{
+    const struct hly_call *c = &r->call;
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    r->out = c->out;
+    r->in = (char *)(uintptr_t)c->in;
+    if (!hly_call_in_place(c) && !c->aside)
+        return;
+    r->in = r->out;
+    if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_GATHER)
+        r->in += block_offset(r, HALAY_BUFFER_OUT, p->rank);
+    else if (p->collective == HALAY_SCATTER)
+        r->out += block_offset(r, HALAY_BUFFER_IN, p->rank);
+}
+
+/* What the steps have the device do is kept for the next call with the same memory. */
+static void works_check(halay_request_t *r)
+{
+    const struct hly_places now = {r->in, r->out, r->scratch, r->call.brief.op};
+    if (!r->works)
+        return;
+    if (r->call.user || !r->laid_out || memcmp(&now, &r->places, sizeof(now)) != 0)
+        memset(r->works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->works));
+    r->places = now;
+}
+
+int hly_layout_bind(halay_request_t *r)
+{
+    const struct hly_call *c = &r->call;
+    if (!r->laid_out || r->tables ||
+        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type ||
+          r->laid_group != group_of(c)) &&
+         !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
+        lay_out(r);
+    place(r);
+    if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
+        r->in = r->out;
+    r->home = r->out;
+    r->result_bytes = result_bytes(r);
+    size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
+    size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
+    if (need > r->scratch_bytes) {
+        free(r->scratch);
+        r->scratch = aligned_alloc(SLOT_ALIGN, need);
+        r->scratch_bytes = r->scratch ? need : 0;
+        if (!r->scratch)
+            return HALAY_ENOMEM;
+    }
+    if (c->aside)
+        r->out = r->scratch + slots;
+    works_check(r);
+    return HALAY_OK;
+}
+
+/* One table. Nothing between the blocks where no displacements are given. */
+static void fill(struct hly_blocks *to, const struct hly_vector *from, size_t n, size_t element)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        to->offset[i] = (from->displs ? from->displs[i] : next) * element;
+        to->bytes[i] = from->counts[i] * element;
+        next += from->counts[i];
+    }
+}
+
+int hly_layout_tables(halay_request_t *r, const struct hly_call *call)
+{
+    const struct hly_vector *v = call->vector;
+    if (!v[0].counts && !v[1].counts)
+        return HALAY_OK;
+    size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->brief.type);
+    r->tables = calloc(4 * n, sizeof(size_t));
+    if (!r->tables)
+        return HALAY_ENOMEM;
+    for (size_t i = 0; i < 2; i++) {
+        r->block[i] = (struct hly_blocks){r->tables + 2 * i * n, r->tables + (2 * i + 1) * n};
+        fill(&r->block[i], v[i].counts ? &v[i] : &v[1 - i], n, element);
+    }
+    return HALAY_OK;
+}
+
+void hly_layout_forget(halay_request_t *r)
+{
+    free(r->tables);
+    r->tables = NULL;
+}
