@@ -10,7 +10,7 @@
 
 #define FUSION_BYTES (UINT64_C(64) << 20)
 #define FUSION_MAX   (UINT64_C(1) << 40)
-#define GROUP_BYTES  (UINT64_C(256) << 10) /* a rank: more does not pay, and leaves the caches */
+#define GROUP_BYTES  (UINT64_C(64) << 10) /* a rank: more does not pay, and leaves the caches */
 #define WORDS        (sizeof(struct hly_greeting) / sizeof(uint64_t))
 
 /* Bytes; 0 fuses nothing. What is no number is as if it were not set, and said. */
