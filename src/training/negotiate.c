@@ -319,6 +319,7 @@ static void block_write(halay_trainer_t *trainer)
     memset(block, 0, sizeof(*block));
     if (trainer->replay.programme) {
         block->issued = trainer->replay.issued;
+        trainer->replay.alarm_ns = now; /* whoever has begun the round: it asks for this rank too */
         return;
     }
     for (tensor = expired(trainer, trainer->waiting.head, now);

@@ -208,13 +208,10 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     return start_ns ? start_ns + trainer->deadline_ns / ALARM_OF : 0;
 }
 
-int hly_replay_alarm(halay_trainer_t *trainer)
+int hly_replay_alarm(const halay_trainer_t *trainer)
 {
     uint64_t due_ns = alarm_due_ns(trainer), now_ns = due_ns ? hly_trainer_now_ns() : 0;
-    if (!due_ns || due_ns > now_ns)
-        return 0;
-    trainer->replay.alarm_ns = now_ns;
-    return 1;
+    return due_ns && due_ns <= now_ns;
 }
 
 void hly_replay_called(halay_trainer_t *trainer, uint64_t issued)

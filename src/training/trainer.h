@@ -335,7 +335,7 @@ int hly_replay_next(halay_trainer_t *trainer);
 /* In the order of the sequences. tensors: good, and still in the flight's list if it was fused. */
 void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int empty);
 /* 1 if a group is out for long: a round asks the others to go as far, void if they must. */
-int hly_replay_alarm(halay_trainer_t *trainer);
+int hly_replay_alarm(const halay_trainer_t *trainer);
 /* What that round has said. */
 void hly_replay_called(halay_trainer_t *trainer, uint64_t issued);
 /* After all that could be started or tested: 1 if the replay has ended and rounds go on. */
