@@ -419,9 +419,17 @@ static void alternate(struct rank *rank)
 /* Runs all cases, or the one that is named. */
 int main(int argc, char **argv)
 {
+    static const halay_inproc_faults_t faults = {.seed = 6,
+                                                 .delay_polls_max = 6,
+                                                 .reorder = 1,
+                                                 .late_put_polls = 4,
+                                                 .queue_slots = 4,
+                                                 .again_percent = 20,
+                                                 .connect_polls = 3};
     static const struct {
         const char *name, *fusion;
         void (*body)(struct rank *rank);
+        const halay_inproc_faults_t *faults;
     } cases[] = {
         {"steady", NULL, steady},
         {"messages", NULL, messages},
@@ -432,6 +440,8 @@ int main(int argc, char **argv)
         {"changes, small buffers", "16000", changes},
         {"changes, unfused", "0", changes},
         {"alternate", NULL, alternate},
+        {"changes, faults", "16000", changes, &faults},
+        {"marks, faults", NULL, marks, &faults},
     };
     static const int sizes[] = {1, 2, 3, 5};
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
@@ -441,6 +451,7 @@ int main(int argc, char **argv)
             setenv("HALAY_FUSION", cases[c].fusion, 1);
         else
             unsetenv("HALAY_FUSION");
+        hub_faults = cases[c].faults;
         uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
         for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
             run_ranks(sizes[s], "30", cases[c].body);
