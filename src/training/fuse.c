@@ -61,7 +61,7 @@ int hly_fuse_takes(const halay_trainer_t *trainer, const struct hly_announcement
     size_t bytes = halay_type_bytes(type), marks = hly_fuse_marks(trainer, type) * bytes;
     if (hly_announcement_kind(says) != HLY_KIND_ALLREDUCE || !shows_void(op, type))
         return 0;
-    return marks <= trainer->slot_bytes && says->count <= (trainer->slot_bytes - marks) / bytes;
+    return marks <= trainer->slot_bytes && says->count <= trainer->slot_bytes / bytes;
 }
 
 int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announcement *b)

@@ -99,9 +99,7 @@ static int fused_fill(const halay_trainer_t *trainer, struct sorter *sorter,
                       struct hly_group *group)
 {
     const struct hly_announcement *first = &sorter->items[sorter->from].says;
-    size_t bytes = halay_type_bytes(hly_announcement_type(first));
-    size_t left =
-        trainer->slot_bytes / bytes - hly_fuse_marks(trainer, hly_announcement_type(first));
+    size_t left = trainer->slot_bytes / halay_type_bytes(hly_announcement_type(first));
     for (size_t i = sorter->from; i < sorter->to; i++) {
         const struct hly_item *item = &sorter->items[i];
         if (sorter->taken[i] || !hly_fuse_alike(first, &item->says))
@@ -145,6 +143,7 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
         group->first = (uint32_t)programme->script.count;
         group->fused = hly_fuse_takes(trainer, &sorter->items[sorter->from].says);
         rc = group->fused ? fused_fill(trainer, sorter, group) : voted_fill(trainer, sorter, group);
+        assert(rc || group->count);
         for (size_t i = group->first; i < programme->script.count; i++)
             programme->script.items[i].group = (uint32_t)(programme->ngroups - 1);
     }

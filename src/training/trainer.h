@@ -241,7 +241,7 @@ struct halay_trainer {
     struct hly_flight flights[HLY_FLIGHTS];
     int nflights, voting;
     struct hly_slot slots[HLY_SLOTS];
-    size_t slot_bytes; /* a fused group's most; equal on all ranks */
+    size_t slot_bytes; /* a fused group's most, without its marks; equal on all ranks */
     uint64_t bonds;
     size_t *counts;                 /* one a rank, for a call */
     uint64_t *votes;                /* of all ranks, of the vote in flight */
