@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * programme.c - learns what a step is, from what rounds complete, and keeps eight of them;
- * docs/decisions/0018. Everything here follows from records and results that are equal on all
+ * docs/decisions/0019. Everything here follows from records and results that are equal on all
  * ranks, so that all learn the same programmes and begin them at the same place.
  */
 #include <assert.h>
