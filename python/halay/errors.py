@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 
-class HalayError(RuntimeError):
+class HorovodInternalError(RuntimeError):
+    """What elastic training recovers from, by the name that programs know."""
+
+
+class HalayError(HorovodInternalError):
     """A call into the C library failed.
 
     code: the HALAY_E* number. name: its name. rank, host: of the process that raises it, None

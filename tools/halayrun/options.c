@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "note.h"
 
@@ -25,6 +27,7 @@ static const char help[] =
     "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
+    "  --horovod            Python programs that import horovod get Halay's\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
     "  --help, --version\n"
@@ -102,6 +105,44 @@ static int set_text(const char **to, const char *option, const char *text)
     return -1;
 }
 
+/* Of a build in its source tree, or of an installed one. An installed Python package needs none. */
+static int find_shim(char path[PATH_MAX])
+{
+    static const char *const places[] = {"../../python/halay/horovod/shim",
+                                         "../share/halay/python/halay/horovod/shim"};
+    char self[PATH_MAX], place[PATH_MAX + 64];
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[bytes > 0 ? bytes : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (!slash)
+        return 0;
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        snprintf(place, sizeof place, "%s/%s", self, places[i]);
+        if (realpath(place, path))
+            return 1;
+    }
+    return 0;
+}
+
+/*
+ * HALAY_HOROVOD=1 is enough where the Python package is installed: a .pth file of its own looks for
+ * it. From a source tree it is found by PYTHONPATH. Both reach other machines as -x does.
+ */
+static int ask_for_horovod(struct hly_options *options)
+{
+    static char assignment[2 * PATH_MAX];
+    char shim[PATH_MAX];
+    const char *old = getenv("PYTHONPATH");
+    int status = add_env(options, "HALAY_HOROVOD=1");
+    if (status >= 0 || !find_shim(shim))
+        return status;
+    int n = snprintf(assignment, sizeof assignment, "PYTHONPATH=%s%s%s", shim,
+                     old && *old ? ":" : "", old ? old : "");
+    return n < (int)sizeof assignment ? add_env(options, assignment)
+                                      : bad("%s", "--horovod: PYTHONPATH is too long");
+}
+
 static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
@@ -131,6 +172,8 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'd':
         options->dry_run = 1;
         return -1;
+    case 'o':
+        return ask_for_horovod(options);
     case 'h':
         return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
     case 'V':
@@ -144,13 +187,12 @@ static int take(struct hly_options *options, int option, char **argv)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},    {0, 0, 0, 0}};
+    static const struct option names[] = {
+        {"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'}, {"timeout", 1, 0, 't'},
+        {"env", 1, 0, 'x'},      {"verbose", 0, 0, 'v'},       {"help", 0, 0, 'h'},
+        {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},         {"host", 1, 0, 'H'},
+        {"hostfile", 1, 0, 'f'}, {"launcher", 1, 0, 'L'},      {"dry-run", 0, 0, 'd'},
+        {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},       {0, 0, 0, 0}};
     int option;
     memset(options, 0, sizeof *options);
     opterr = 0;
