@@ -22,14 +22,19 @@ from typing import Any, Callable
 from . import SHIM, identity
 
 try:
-    from cloudpickle import dumps as _dumps  # type: ignore[import-untyped,unused-ignore]
+    import cloudpickle as _pickler  # type: ignore[import-untyped,unused-ignore]
 except ImportError:
-    _dumps = pickle.dumps
+    _pickler = pickle
 
 # Each has a meaning for several machines, or for ranks that come and go; none has one here.
 _ELSEWHERE = ("min_num_proc", "max_num_proc", "slots", "reset_limit", "cooldown_range",
               "host_discovery_script", "hostfile")  # fmt: skip
 FUNCTION = "function"
+
+
+def dumps(value: object) -> bytes:
+    """A pickle: by cloudpickle if it is there, which takes functions of a script too."""
+    return bytes(_pickler.dumps(value))
 
 
 class Arguments:
@@ -129,7 +134,7 @@ def launch(arguments: Any) -> list[Any] | None:
     python = arguments.executable or sys.executable
     with tempfile.TemporaryDirectory(prefix="halay-run-") as name:
         folder = Path(name)
-        (folder / FUNCTION).write_bytes(_dumps(arguments.run_func))
+        (folder / FUNCTION).write_bytes(dumps(arguments.run_func))
         command += [python, "-m", "halay.horovod.task", name]
         status = subprocess.run(command, env=env, stdin=subprocess.DEVNULL).returncode
         return _results(folder, nranks, status)

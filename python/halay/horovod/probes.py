@@ -8,13 +8,13 @@ Programs ask to decide what they may do: call init() again (with Gloo), pass mpi
 from __future__ import annotations
 
 import os
-from typing import Callable, NamedTuple, Union
+from typing import Callable, NamedTuple
 
 
 class Probe(NamedTuple):
     """One probe's answer now, and why."""
 
-    answer: Callable[[], Union[bool, int]]
+    answer: Callable[[], int]
     text: str
 
 

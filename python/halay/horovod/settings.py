@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import MutableMapping
-from typing import Callable, NamedTuple, Optional
+from typing import Callable, NamedTuple
 
 USED, READ, NONE, LATER, BUILD = "used", "read", "no effect", "not yet", "build"
 
@@ -25,7 +25,7 @@ class Setting(NamedTuple):
     kind: str
     text: str
     variable: str = ""
-    to: Optional[Callable[[str], Optional[str]]] = None
+    to: Callable[[str], str | None] | None = None
 
 
 def _level(text: str) -> str | None:
@@ -114,6 +114,8 @@ _INDIFFERENT = {
 }
 
 _said: set[str] = set()
+# What apply() has put into Halay's settings: taken out again when init() is called once more.
+_put: dict[str, str] = {}
 
 
 def find(name: str) -> Setting | None:
@@ -131,14 +133,18 @@ def _use(variable: str, value: str, setting: Setting, env: MutableMapping[str, s
         made = setting.to(value)
     except ValueError:
         return f"{variable}={value} is not understood, and has no effect: {setting.text}"
-    if made is not None:
-        env.setdefault(setting.variable, made)
+    if made is not None and setting.variable not in env:
+        env[setting.variable] = _put[setting.variable] = made
     return None
 
 
 def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
     """Puts what is set for Horovod into Halay's settings; returns what it has to say about it."""
     env = os.environ if env is None else env
+    for variable, put in _put.items():
+        if env.get(variable) == put:
+            del env[variable]
+    _put.clear()
     notes = []
     for variable in sorted(v for v in env if v.startswith("HOROVOD_")):
         name, value = variable[len("HOROVOD_") :], env[variable]

@@ -11,25 +11,56 @@ import importlib
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-OPERATIONS = """
-allreduce allreduce_async allreduce_ allreduce_async_
-grouped_allreduce grouped_allreduce_async grouped_allreduce_ grouped_allreduce_async_
-sparse_allreduce_async allgather allgather_async grouped_allgather grouped_allgather_async
-broadcast broadcast_async broadcast_ broadcast_async_ alltoall alltoall_async
-reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async
-join barrier poll synchronize
-Average Sum Adasum Min Max Product
-""".split()
-LIFE = "shutdown is_initialized start_timeline stop_timeline".split()
-TOPOLOGY = "size local_size cross_size rank local_rank cross_rank".split()
-PROBES = """
-mpi_threads_supported mpi_enabled mpi_built gloo_enabled gloo_built nccl_built ddl_built ccl_built
-cuda_built rocm_built
-""".split()
-SETS = "ProcessSet global_process_set add_process_set remove_process_set".split()
-FUNCTIONS = """
-allgather_object broadcast_object broadcast_optimizer_state broadcast_parameters
-""".split()
+OPERATIONS = [
+    "allreduce",
+    "allreduce_async",
+    "allreduce_",
+    "allreduce_async_",
+    "grouped_allreduce",
+    "grouped_allreduce_async",
+    "grouped_allreduce_",
+    "grouped_allreduce_async_",
+    "sparse_allreduce_async",
+    "allgather",
+    "allgather_async",
+    "grouped_allgather",
+    "grouped_allgather_async",
+    "broadcast",
+    "broadcast_async",
+    "broadcast_",
+    "broadcast_async_",
+    "alltoall",
+    "alltoall_async",
+    "reducescatter",
+    "reducescatter_async",
+    "grouped_reducescatter",
+    "grouped_reducescatter_async",
+    "join",
+    "barrier",
+    "poll",
+    "synchronize",
+    "Average",
+    "Sum",
+    "Adasum",
+    "Min",
+    "Max",
+    "Product",
+]
+LIFE = ["shutdown", "is_initialized", "start_timeline", "stop_timeline"]
+TOPOLOGY = ["size", "local_size", "cross_size", "rank", "local_rank", "cross_rank"]
+PROBES = [
+    "mpi_threads_supported",
+    "mpi_enabled",
+    "mpi_built",
+    "gloo_enabled",
+    "gloo_built",
+    "nccl_built",
+    "ddl_built",
+    "ccl_built",
+    "cuda_built",
+    "rocm_built",
+]
+SETS = ["ProcessSet", "global_process_set", "add_process_set", "remove_process_set"]
 
 
 class Missing:

@@ -9,17 +9,18 @@ import sys
 import traceback
 from pathlib import Path
 
-from . import install
-from .launch import FUNCTION, _dumps
+from . import identity, install
+from .launch import FUNCTION, dumps
 
 
 def main() -> int:
     folder = Path(sys.argv[1])
     rank = os.environ["PMIX_RANK"]
     install()
+    identity.export(identity.guess())
     try:
         function = pickle.loads((folder / FUNCTION).read_bytes())
-        (folder / f"{rank}.result").write_bytes(_dumps(function()))
+        (folder / f"{rank}.result").write_bytes(dumps(function()))
     except BaseException:
         text = traceback.format_exc()
         (folder / f"{rank}.error").write_text(text)

@@ -3,7 +3,7 @@
 
 from halay.horovod import identity
 
-from horovod.runner import run
+from .runner import run
 
 # Of the release whose interface this is; Halay's own is halay.__version__.
 __version__ = "0.28.1"

@@ -20,7 +20,7 @@ class HorovodBasics:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        from horovod.torch import mpi_ops
+        from ..torch import mpi_ops
 
         if name not in _METHODS and name not in _REDUCTIONS:
             raise AttributeError(f"HorovodBasics has no {name!r} under Halay")

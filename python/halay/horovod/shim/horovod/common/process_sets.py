@@ -6,4 +6,4 @@ from halay.horovod import surface as _surface
 _members = _surface.fetch("halay.torch", _surface.SETS, "horovod.common.process_sets")
 globals().update(_members)
 
-__all__ = [*_members]  # noqa: PLE0604
+__all__ = [*_members]

@@ -3,6 +3,6 @@
 
 from halay.horovod.launch import launch as _run
 
-from horovod.common.util import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
+from ..common.util import ccl_built, ddl_built, gloo_built, mpi_built, nccl_built
 
 __all__ = ["_run", "ccl_built", "ddl_built", "gloo_built", "mpi_built", "nccl_built"]

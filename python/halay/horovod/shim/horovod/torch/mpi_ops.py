@@ -8,18 +8,17 @@ from typing import Any
 
 import halay.torch as _torch
 from halay.horovod import identity as _identity
-from halay.horovod import probes as _probes
 from halay.horovod import settings as _settings
 from halay.horovod import surface as _surface
 
-from horovod.common.exceptions import HorovodInternalError
+from ..common.exceptions import HorovodInternalError
 
 _names = [*_surface.OPERATIONS, *_surface.LIFE, *_surface.TOPOLOGY, *_surface.SETS]
 _members = _surface.fetch("halay.torch", _names, "horovod.torch")
 _members.update(_surface.fetch("halay.horovod.probes", _surface.PROBES, "horovod.torch"))
 globals().update(_members)
 
-__all__ = [*_members, "HorovodInternalError", "init", "is_homogeneous"]  # noqa: PLE0604
+__all__ = [*_members, "HorovodInternalError", "init", "is_homogeneous"]
 
 
 def is_homogeneous() -> bool:
@@ -42,7 +41,7 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
 
 def __getattr__(name: str) -> Any:
     if name == "_basics":
-        from horovod.common.basics import HorovodBasics
+        from ..common.basics import HorovodBasics
 
         return HorovodBasics()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -10,4 +10,4 @@ _members = _surface.fetch(
 )
 globals().update(_members)
 
-__all__ = [*_members]  # noqa: PLE0604
+__all__ = [*_members]
