@@ -56,7 +56,7 @@ SETTINGS: dict[str, Setting] = {
     "GLOO_IFACE": Setting(USED, "the interface to listen on", "HALAY_INTERFACE", _same),
     "CONTROLLER": Setting(READ, "mpi: mpi_built() and mpi_enabled() are True"),
     "CPU_OPERATIONS": Setting(READ, "mpi: as HOROVOD_CONTROLLER=mpi"),
-    "DYNAMIC_PROCESS_SETS": Setting(READ, "1: add_process_set() is allowed"),
+    "DYNAMIC_PROCESS_SETS": Setting(READ, "add_process_set() is allowed always"),
     "FUSION_THRESHOLD": Setting(NONE, "buffers for small tensors have a fixed bound"),
     "CYCLE_TIME": Setting(NONE, _NO_CYCLE),
     "CACHE_CAPACITY": Setting(NONE, "what ranks agreed on is kept by step, not by name"),

@@ -9,7 +9,7 @@ from halay.horovod import surface as _surface
 
 __all__ = ["HorovodBasics"]
 
-_METHODS = {"init", "is_homogeneous", *_surface.LIFE, *_surface.TOPOLOGY, *_surface.PROBES}
+_METHODS = {"init", *_surface.LIFE, *_surface.TOPOLOGY, *_surface.PROBES}
 _REDUCTIONS = {"Average", "Sum", "Adasum", "Min", "Max", "Product"}
 
 

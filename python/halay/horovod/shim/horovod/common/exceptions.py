@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from halay.errors import HorovodInternalError
+from halay.errors import HorovodInternalError, HostsUpdatedInterrupt
 
 __all__ = [
     "HorovodInternalError",
@@ -11,17 +11,6 @@ __all__ = [
     "HostsUpdatedInterrupt",
     "get_version_mismatch_message",
 ]
-
-try:
-    from halay.errors import HostsUpdatedInterrupt  # type: ignore[attr-defined,unused-ignore]
-except ImportError:
-
-    class HostsUpdatedInterrupt(RuntimeError):  # type: ignore[no-redef]
-        """The set of hosts has changed; no state was lost. skip_sync: none has to be sent."""
-
-        def __init__(self, skip_sync: bool) -> None:
-            super().__init__(skip_sync)
-            self.skip_sync = skip_sync
 
 
 def get_version_mismatch_message(name: str, version: str, installed_version: str) -> str:

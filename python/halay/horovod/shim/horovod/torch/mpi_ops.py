@@ -18,12 +18,7 @@ _members = _surface.fetch("halay.torch", _names, "horovod.torch")
 _members.update(_surface.fetch("halay.horovod.probes", _surface.PROBES, "horovod.torch"))
 globals().update(_members)
 
-__all__ = [*_members, "HorovodInternalError", "init", "is_homogeneous"]
-
-
-def is_homogeneous() -> bool:
-    """Whether all nodes have as many ranks as this one, as far as this rank can tell."""
-    return bool(_torch.size() == _torch.local_size() * _torch.cross_size())
+__all__ = [*_members, "HorovodInternalError", "init"]
 
 
 def init(comm: Any = None, process_sets: Any = None) -> None:
