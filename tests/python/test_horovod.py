@@ -175,6 +175,14 @@ def test_probes(clean):
     assert set(surface.PROBES) == set(probes.PROBES)
 
 
+def test_the_guide_has_the_tables():
+    guide = (SOURCE / "docs/migrating-from-horovod.md").read_text()
+    assert settings.table() in guide
+    assert probes.table() in guide
+    for option, table in (("--settings", settings.table()), ("--probes", probes.table())):
+        assert python("-m", "halay.horovod", option)[:2] == (0, table + "\n")
+
+
 def test_identity_by_launcher(monkeypatch):
     for variables in identity._LAUNCHERS:
         for variable in filter(None, variables):

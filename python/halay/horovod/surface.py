@@ -47,7 +47,15 @@ OPERATIONS = [
     "Product",
 ]
 LIFE = ["shutdown", "is_initialized", "start_timeline", "stop_timeline"]
-TOPOLOGY = ["size", "local_size", "cross_size", "rank", "local_rank", "cross_rank", "is_homogeneous"]
+TOPOLOGY = [
+    "size",
+    "local_size",
+    "cross_size",
+    "rank",
+    "local_rank",
+    "cross_rank",
+    "is_homogeneous",
+]
 PROBES = [
     "mpi_threads_supported",
     "mpi_enabled",
