@@ -231,3 +231,24 @@ def test_a_program_under_halayrun(script, nranks):
     status, text = halayrun(nranks, ["--horovod", sys.executable, script(RANK)], env=env)
     assert status == 0, text
     assert text.count("HOROVOD_CYCLE_TIME has no effect") == 1, text
+
+
+def test_halayrun_keeps_the_users_path():
+    code = "import os; print(os.environ['PYTHONPATH'].split(':'), os.environ['HALAY_HOROVOD'])"
+    mine = ["-x", "PYTHONPATH=/mine"]
+    for options in (["--horovod", *mine], [*mine, "--horovod"]):
+        status, text = halayrun(1, [*options, sys.executable, "-c", code])
+        assert (status, text) == (0, f"{[SHIM, '/mine']} 1\n")
+    code = "import os; print(os.getenv('HALAY_HOROVOD'))"
+    status, text = halayrun(1, [sys.executable, "-c", code])
+    assert (status, text) == (0, "None\n")
+
+
+def test_halayrun_asks_other_machines_too():
+    options = ["-H", "elsewhere:1", "--launcher", "mpirun", "--horovod", "--dry-run", "program"]
+    status, text = halayrun(1, options)
+    if status == 127:
+        pytest.skip("no mpirun here")
+    assert status == 0, text
+    assert "HALAY_HOROVOD=1" in text
+    assert SHIM in text

@@ -105,11 +105,9 @@ static int set_text(const char **to, const char *option, const char *text)
     return -1;
 }
 
-/* Of a build in its source tree, or of an installed one. An installed Python package needs none. */
+/* The package of a source tree, from its build folder. */
 static int find_shim(char path[PATH_MAX])
 {
-    static const char *const places[] = {"../../python/halay/horovod/shim",
-                                         "../share/halay/python/halay/horovod/shim"};
     char self[PATH_MAX], place[PATH_MAX + 64];
     ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
     self[bytes > 0 ? bytes : 0] = '\0';
@@ -117,30 +115,8 @@ static int find_shim(char path[PATH_MAX])
     if (!slash)
         return 0;
     *slash = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        snprintf(place, sizeof place, "%s/%s", self, places[i]);
-        if (realpath(place, path))
-            return 1;
-    }
-    return 0;
-}
-
-/*
- * HALAY_HOROVOD=1 is enough where the Python package is installed: a .pth file of its own looks for
- * it. From a source tree it is found by PYTHONPATH. Both reach other machines as -x does.
- */
-static int ask_for_horovod(struct hly_options *options)
-{
-    static char assignment[2 * PATH_MAX];
-    char shim[PATH_MAX];
-    const char *old = getenv("PYTHONPATH");
-    int status = add_env(options, "HALAY_HOROVOD=1");
-    if (status >= 0 || !find_shim(shim))
-        return status;
-    int n = snprintf(assignment, sizeof assignment, "PYTHONPATH=%s%s%s", shim,
-                     old && *old ? ":" : "", old ? old : "");
-    return n < (int)sizeof assignment ? add_env(options, assignment)
-                                      : bad("%s", "--horovod: PYTHONPATH is too long");
+    snprintf(place, sizeof place, "%s/../../python/halay/horovod/shim", self);
+    return realpath(place, path) != NULL;
 }
 
 static int take(struct hly_options *options, int option, char **argv)
@@ -173,7 +149,8 @@ static int take(struct hly_options *options, int option, char **argv)
         options->dry_run = 1;
         return -1;
     case 'o':
-        return ask_for_horovod(options);
+        options->horovod = 1;
+        return -1;
     case 'h':
         return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
     case 'V':
@@ -183,6 +160,36 @@ static int take(struct hly_options *options, int option, char **argv)
     default:
         return bad("there is no option %s; see halayrun --help", argv[optind - 1]);
     }
+}
+
+/* What the ranks would have. */
+static const char *python_path(const struct hly_options *options)
+{
+    static const char name[] = "PYTHONPATH=";
+    const char *value = getenv("PYTHONPATH");
+    for (int i = 0; i < options->nenv; i++) {
+        if (!strncmp(options->env[i], name, sizeof name - 1))
+            value = options->env[i] + sizeof name - 1;
+    }
+    return value ? value : "";
+}
+
+/*
+ * HALAY_HOROVOD=1 is enough where the Python package is installed: a .pth file of its own looks for
+ * it. From a source tree it is found by PYTHONPATH. Both reach other machines as -x does.
+ */
+static int ask_for_horovod(struct hly_options *options)
+{
+    static char assignment[2 * PATH_MAX];
+    char shim[PATH_MAX];
+    const char *old = python_path(options);
+    int status = add_env(options, "HALAY_HOROVOD=1");
+    if (status >= 0 || !find_shim(shim))
+        return status;
+    int n =
+        snprintf(assignment, sizeof assignment, "PYTHONPATH=%s%s%s", shim, *old ? ":" : "", old);
+    return n < (int)sizeof assignment ? add_env(options, assignment)
+                                      : bad("--horovod: PYTHONPATH is too long: %s", old);
 }
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
@@ -197,10 +204,13 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
     memset(options, 0, sizeof *options);
     opterr = 0;
     while ((option = getopt_long_only(argc, argv, "+:n:lvx:hH:", names, NULL)) != -1) {
-        int status = take(options, option, argv);
-        if (status >= 0)
-            return status;
+        int taken = take(options, option, argv);
+        if (taken >= 0)
+            return taken;
     }
+    int status = options->horovod ? ask_for_horovod(options) : -1;
+    if (status >= 0)
+        return status;
     if (options->hosts && options->host_file)
         return bad("%s", "-H and --hostfile both say where: give one of them");
     if (optind >= argc)
