@@ -45,6 +45,10 @@ def rank_groups():
     # One that is refused: none of the group is submitted, so its names are free.
     with pytest.raises(TypeError, match="not list"):
         hvd.grouped_allreduce([torch.ones(1), [1.0]], name="refused")
+    out = hvd.grouped_allreduce_async([torch.ones(1)] * 3, name="refused")
+    with pytest.raises(hvd.DuplicateName, match=r"grouped_allreduce\.refused\.0"):
+        hvd.grouped_allreduce([torch.ones(1)], name="refused")
+    hvd.synchronize(out)
     assert hvd.grouped_allreduce([torch.ones(1)], name="refused", op=hvd.Sum)[0].item() == nranks
 
 
@@ -71,14 +75,14 @@ def rank_alltoall():
     me, nranks = hvd.rank(), hvd.size()
     for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.uint8, torch.bool):
         own = of_rank(me, 2 * nranks, 3).abs().to(dtype)
-        parts = [of_rank(r, 2 * nranks, 3).abs().to(dtype)[2 * me : 2 * me + 2] for r in range(nranks)]
+        parts = [
+            of_rank(r, 2 * nranks, 3).abs().to(dtype)[2 * me : 2 * me + 2] for r in range(nranks)
+        ]
         same(hvd.alltoall(own), torch.cat(parts))
     # From rank s to rank d go (s + 2 d) % 3 rows; three rows stay behind.
     counts = [[(s + 2 * d) % 3 for d in range(nranks)] for s in range(nranks)]
     whole = [of_rank(s, sum(counts[s]) + 3, 2) for s in range(nranks)]
-    expected = torch.cat(
-        [whole[s][sum(counts[s][:me]) :][: counts[s][me]] for s in range(nranks)]
-    )
+    expected = torch.cat([whole[s][sum(counts[s][:me]) :][: counts[s][me]] for s in range(nranks)])
     received = torch.tensor([counts[s][me] for s in range(nranks)], dtype=torch.int32)
     splits = torch.tensor(counts[me], dtype=torch.int32)
     for given in (splits, counts[me]):
@@ -159,7 +163,9 @@ def rank_autograd():
     scaled = gradient_of(lambda t: hvd.allreduce(t, op=hvd.Sum, prescale_factor=2.0), own, up)
     same(scaled, total * 2)
     assert torch.allclose(gradient_of(hvd.allreduce, own, up), total / nranks)
-    half = gradient_of(lambda t: hvd.allreduce(t, op=hvd.Sum, compression=hvd.Compression.fp16), own, up)
+    half = gradient_of(
+        lambda t: hvd.allreduce(t, op=hvd.Sum, compression=hvd.Compression.fp16), own, up
+    )
     same(half, total)
     same(gradient_of(lambda t: hvd.grouped_allreduce([t, t], op=hvd.Sum)[1], own, up), total)
 

@@ -96,7 +96,10 @@ def two_models(world):
 def two_optimizers(world):
     """One for each half of a model, without names."""
     model = Net()
-    halves = [list(model.first.parameters()), [*model.second.parameters(), *model.third.parameters()]]
+    halves = [
+        list(model.first.parameters()),
+        [*model.second.parameters(), *model.third.parameters()],
+    ]
     optimizers = [world.wrap(torch.optim.SGD(half, lr=0.1, momentum=0.9)) for half in halves]
     for step in range(4):
         for optimizer in optimizers:

@@ -254,15 +254,18 @@ def submit_broadcast(
     return _session.session().submit("broadcast", name, start, buffer, finish, members)
 
 
-def submit_group(count: int, name: str | None, start: Callable[[int, str | None], int]) -> int:
-    """start(i, name of the i-th) for each tensor of a group; one handle for the list of results.
-
-    If one cannot be submitted, those before it are out: they are waited for by nobody but stay
-    with the session until the other ranks have sent theirs.
-    """
-    open_session = _session.session()
-    handles = [start(i, None if name is None else f"{name}.{i}") for i in range(count)]
-    return open_session.join(handles, lambda results: results)
+def submit_group(
+    kind: str,
+    count: int,
+    name: str | None,
+    start: Callable[[int, str | None], int],
+    among: ProcessSet,
+) -> int:
+    """start(i, name of the i-th) for each tensor of a group; one handle for the list of results."""
+    names = [None if name is None else f"{name}.{i}" for i in range(count)]
+    return _session.session().submit_group(
+        kind, names, lambda i: start(i, names[i]), members_of(among)
+    )
 
 
 def poll(handle: int) -> bool:
