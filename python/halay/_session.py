@@ -263,10 +263,12 @@ class Session:
             raise _unknown(handle)
         if isinstance(entry, _Joint):
             return entry.finish(self.wait_all(entry.handles))
-        trainer, text = entry.members.trainer, ffi.new("char[]", TEXT_BYTES)
-        code = lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
+        trainer = entry.members.trainer
+        code = lib.halay_trainer_wait(trainer, entry.ticket, ffi.NULL, 0)
         try:
             if code != 0:
+                text = ffi.new("char[]", TEXT_BYTES)
+                lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
                 raise error(code, text_of(text), self.rank, self.host)
             return entry.finish(entry.members, entry.ticket)
         finally:
