@@ -185,6 +185,28 @@ class Session:
             lib.halay_trainer_destroy(members.trainer)
             self._checked(lib.halay_comm_free(members.comm))
 
+    def _refuse_used(self, members: Members, full: str) -> None:
+        if full in members.names:
+            raise DuplicateName(
+                lib.HALAY_EINVAL,
+                "HALAY_EINVAL",
+                f"{full!r} is out already: synchronize() it first, or give this one another name",
+                self.rank,
+                self.host,
+            )
+
+    def submit_group(
+        self, kind: str, names: list[str | None], start: Callable[[int], int], members: Members
+    ) -> int:
+        """start(i) submits the i-th. One handle for the list of results.
+
+        All or nothing: no name of them may be out when the first one is submitted.
+        """
+        for name in names:
+            if name is not None:
+                self._refuse_used(members, members.full_name(kind, name)[0])
+        return self.join([start(i) for i in range(len(names))], lambda results: results)
+
     def submit(
         self,
         kind: str,
@@ -206,14 +228,7 @@ class Session:
                 f"ranks {', '.join(map(str, among.ranks))}"
             )
         full, encoded = among.full_name(kind, name)
-        if full in among.names:
-            raise DuplicateName(
-                lib.HALAY_EINVAL,
-                "HALAY_EINVAL",
-                f"{full!r} is out already: synchronize() it first, or give this one another name",
-                self.rank,
-                self.host,
-            )
+        self._refuse_used(among, full)
         ticket = ffi.new("halay_ticket_t *")
         code = start(among.trainer, encoded, ticket)
         if code != 0:
@@ -248,10 +263,12 @@ class Session:
             raise _unknown(handle)
         if isinstance(entry, _Joint):
             return entry.finish(self.wait_all(entry.handles))
-        trainer, text = entry.members.trainer, ffi.new("char[]", TEXT_BYTES)
-        code = lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
+        trainer = entry.members.trainer
+        code = lib.halay_trainer_wait(trainer, entry.ticket, ffi.NULL, 0)
         try:
             if code != 0:
+                text = ffi.new("char[]", TEXT_BYTES)
+                lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
                 raise error(code, text_of(text), self.rank, self.host)
             return entry.finish(entry.members, entry.ticket)
         finally:

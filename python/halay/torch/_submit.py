@@ -6,6 +6,7 @@ A tensor that does not lie in one piece is sent as a copy, and copied back where
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any, Callable
@@ -56,8 +57,13 @@ def choose_op(op: int | None, average: bool | None) -> int:
     return op
 
 
+@functools.cache
+def _takes(c_op: int, type_: int) -> bool:
+    return bool(lib.halay_op_takes(c_op, type_))
+
+
 def _c_reduction(
-    what: str, tensor: torch.Tensor, op: int, prescale: float, postscale: float, nranks: int
+    tensor: torch.Tensor, op: int, prescale: float, postscale: float, nranks: int
 ) -> tuple[int, float, float]:
     """Halay's operation and scales.
 
@@ -68,7 +74,7 @@ def _c_reduction(
     if tensor.dtype == torch.bool:
         if op not in _BOOL_OPS or scaled:
             raise TypeError(
-                f"{what}: bool takes op Min, Max or Product without scale factors; convert it, "
+                "bool takes op Min, Max or Product without scale factors; convert it, "
                 "for example with tensor.int()"
             )
         return _BOOL_OPS[op], 1.0, 1.0
@@ -79,8 +85,7 @@ def _c_reduction(
         return lib.HALAY_AVERAGE, 1.0, 1.0
     if scaled and op != Sum:
         raise ValueError(
-            f"{what}: prescale_factor and postscale_factor need op Average or Sum, not "
-            f"{_OP_NAMES[op]}"
+            f"prescale_factor and postscale_factor need op Average or Sum, not {_OP_NAMES[op]}"
         )
     return _C_OPS[op], prescale, postscale
 
@@ -102,12 +107,14 @@ class Reduction:
         """Whom to submit to, and the type, operation and scales of the C call."""
         members = members_of(self.among)
         type_ = type_of(tensor, kind, name)
-        what = describe(tensor, kind, name)
-        c_op, pre, post = _c_reduction(
-            what, tensor, self.op, self.prescale, self.postscale, members.size
-        )
-        if not lib.halay_op_takes(c_op, type_):
-            raise TypeError(f"{what}: op {_OP_NAMES[self.op]} does not take this dtype")
+        try:
+            c_op, pre, post = _c_reduction(
+                tensor, self.op, self.prescale, self.postscale, members.size
+            )
+            if not _takes(c_op, type_):
+                raise TypeError(f"op {_OP_NAMES[self.op]} does not take this dtype")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{describe(tensor, kind, name)}: {error}") from None
         return members, type_, c_op, pre, post
 
 
@@ -127,7 +134,7 @@ def submit_allreduce(
     if target is tensor and sent.data_ptr() == tensor.data_ptr():
         out = tensor
     else:
-        out = torch.empty_like(sent)
+        out = torch.empty_like(sent, requires_grad=False)
     after = 1.0
     if not (tensor.is_floating_point() or tensor.is_complex()):
         # The trainer scales inexact types only.
@@ -152,16 +159,17 @@ def submit_allreduce(
         )
 
     def finish(_members: Members, _ticket: int) -> Any:
-        with torch.no_grad():
-            if after != 1.0:
+        if after != 1.0:
+            with torch.no_grad():
                 out.copy_(_scaled_integers(out, after))
-            if target is None:
-                return then(out)
-            if out is target:
-                touched(target)
-            else:
+        if target is None:
+            return then(out)
+        if out is target:
+            touched(target)
+        else:
+            with torch.no_grad():
                 target.copy_(out)
-            return then(target)
+        return then(target)
 
     return _session.session().submit(kind, name, start, (sent, out), finish, members)
 
@@ -229,7 +237,7 @@ def submit_broadcast(
         )
     root = members.ranks.index(root_rank)
     if target is None:
-        buffer = dense(tensor).clone()
+        buffer = dense(tensor.detach()).clone()
     else:
         refuse_overlap(target, "broadcast", name)
         buffer = dense(tensor)
@@ -254,15 +262,18 @@ def submit_broadcast(
     return _session.session().submit("broadcast", name, start, buffer, finish, members)
 
 
-def submit_group(count: int, name: str | None, start: Callable[[int, str | None], int]) -> int:
-    """start(i, name of the i-th) for each tensor of a group; one handle for the list of results.
-
-    If one cannot be submitted, those before it are out: they are waited for by nobody but stay
-    with the session until the other ranks have sent theirs.
-    """
-    open_session = _session.session()
-    handles = [start(i, None if name is None else f"{name}.{i}") for i in range(count)]
-    return open_session.join(handles, lambda results: results)
+def submit_group(
+    kind: str,
+    count: int,
+    name: str | None,
+    start: Callable[[int, str | None], int],
+    among: ProcessSet,
+) -> int:
+    """start(i, name of the i-th) for each tensor of a group; one handle for the list of results."""
+    names = [None if name is None else f"{name}.{i}" for i in range(count)]
+    return _session.session().submit_group(
+        kind, names, lambda i: start(i, names[i]), members_of(among)
+    )
 
 
 def poll(handle: int) -> bool:

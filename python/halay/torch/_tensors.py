@@ -64,6 +64,8 @@ def type_of(tensor: object, kind: str, name: object) -> int:
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:
     """The same values in one piece: the tensor itself, or a copy if it has gaps or lazy signs."""
+    if tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
     return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 

@@ -195,7 +195,11 @@ def _submit_group_scatter(tensors: list[torch.Tensor], name: str | None, how: Re
     for tensor in tensors:
         _check_rows(tensor, how, kind, name)
     return submit_group(
-        len(tensors), name, lambda i, own: _submit_scatter(tensors[i], own, how, kind)
+        kind,
+        len(tensors),
+        name,
+        lambda i, own: _submit_scatter(tensors[i], own, how, kind),
+        how.among,
     )
 
 

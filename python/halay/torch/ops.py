@@ -62,11 +62,13 @@ def _group_allreduce(
     for tensor in tensors:  # all or nothing: no tensor is submitted if one is refused
         how.checked(tensor, kind, name)
     return submit_group(
+        kind,
         len(tensors),
         name,
         lambda i, own: submit_allreduce(
             tensors[i], tensors[i] if in_place else None, own, how, kind
         ),
+        how.among,
     )
 
 
@@ -283,7 +285,11 @@ def _group_gather(tensors: list[torch.Tensor], name: str | None, among: ProcessS
     for tensor in tensors:
         check_gather(tensor, kind, name)
     return submit_group(
-        len(tensors), name, lambda i, own: _gather_rows(tensors[i], own, among, kind)
+        kind,
+        len(tensors),
+        name,
+        lambda i, own: _gather_rows(tensors[i], own, among, kind),
+        among,
     )
 
 

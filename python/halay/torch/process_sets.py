@@ -91,7 +91,9 @@ Ranks = Union[ProcessSet, Sequence[int]]
 
 def members_of(process_set: ProcessSet) -> Members:
     """What stands behind a process set that is in use."""
-    _session.session()
+    open_session = _session.session()
+    if process_set is global_process_set:
+        return open_session.members[0]
     members = process_set._members()
     if members is None:
         raise ValueError(
