@@ -108,6 +108,13 @@ typedef struct halay_topology {
 int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
 
 int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
+int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,
+                          halay_comm_t **subset);
+int halay_comm_free(halay_comm_t *comm);
+
+int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
+                    halay_op_t op, halay_comm_t *comm);
+int halay_barrier(halay_comm_t *comm);
 
 typedef struct halay_trainer halay_trainer_t;
 typedef uint64_t halay_ticket_t;

@@ -9,6 +9,7 @@ to the process that made it; in a forked child every use of it ends with HALAY_E
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import os
 import threading
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any, Callable
 
 from ._core import error, ffi, lib, text_of
-from .errors import DuplicateName, NotInitialized
+from .errors import DuplicateName, HalayError, NotInitialized
 
 TEXT_BYTES = 1024
 TRACE_CHUNK = 4096
@@ -40,12 +41,70 @@ class TraceRecord:
     bytes: int
 
 
+class Members:
+    """Some ranks that submit to each other: a communicator, its trainer and the names in use.
+
+    Number 0 has all ranks. rank is this process's among them, None where it is not one of them.
+    """
+
+    def __init__(self, number: int, ranks: tuple[int, ...], own: int) -> None:
+        self.number = number
+        self.ranks = ranks
+        self.size = len(ranks)
+        self.rank: int | None = ranks.index(own) if own in ranks else None
+        self.comm: Any = ffi.NULL
+        self.trainer: Any = ffi.NULL
+        self.names: set[str] = set()
+        self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+
+    def unnamed(self, kind: str) -> str:
+        """The next name for one that has none: ranks that call in the same order get the same."""
+        return f"noname.{next(self._unnamed[kind])}"
+
+    def full_name(self, kind: str, name: str | None) -> tuple[str, bytes]:
+        if name is None:
+            name = self.unnamed(kind)
+        full = f"{kind}.{name}"
+        encoded = full.encode()
+        if len(encoded) >= lib.HALAY_TENSOR_NAME_MAX or b"\0" in encoded:
+            raise ValueError(
+                f"the name {full!r} has {len(encoded)} bytes; at most "
+                f"{lib.HALAY_TENSOR_NAME_MAX - 1} are allowed, and no zero byte: shorten it"
+            )
+        return full, encoded
+
+    def gathered(self, ticket: int) -> tuple[Any, int, list[int]]:
+        """Of a finished allgather: address, elements in all, rows of each rank."""
+        data = ffi.new("void **")
+        count = ffi.new("size_t *")
+        rows = ffi.new("size_t **")
+        code = lib.halay_trainer_result(
+            self.trainer,
+            ticket,
+            ffi.cast("const void **", data),
+            count,
+            ffi.cast("const size_t **", rows),
+        )
+        if code != 0:
+            raise error(code)
+        return data[0], int(count[0]), [int(rows[0][r]) for r in range(self.size)]
+
+
 @dataclass(frozen=True)
 class _Pending:
+    members: Members
     ticket: int
     name: str
     keep: object
-    finish: Callable[[Session, int], Any]
+    finish: Callable[[Members, int], Any]
+
+
+@dataclass(frozen=True)
+class _Joint:
+    """Several handles as one; finish makes the result out of theirs."""
+
+    handles: list[int]
+    finish: Callable[[list[Any]], Any]
 
 
 class Session:
@@ -53,13 +112,13 @@ class Session:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.pending: dict[int, _Pending] = {}
-        self._names: set[str] = set()
-        self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self.pending: dict[int, _Pending | _Joint] = {}
+        self.members: dict[int, Members] = {}
+        self._numbers = itertools.count(1)
         self._context = _make_context()
         try:
             self._read_topology()
-            self._trainer = self._make_trainer()
+            self._open_world()
         except BaseException:
             lib.halay_finalize(self._context)
             raise
@@ -77,42 +136,57 @@ class Session:
         self.launcher = text_of(topology.launcher)
         self.transport = text_of(topology.transport)
 
-    def _make_trainer(self) -> Any:
-        comm = ffi.new("halay_comm_t **")
-        trainer = ffi.new("halay_trainer_t **")
-        code = lib.halay_comm_world(self._context, comm)
-        if code == 0:
-            code = lib.halay_trainer_create(self._context, comm[0], trainer)
+    def _checked(self, code: int) -> None:
         if code != 0:
             raise error(code, rank=self.rank, host=self.host)
-        return trainer[0]
 
-    def _full_name(self, kind: str, name: str | None) -> tuple[str, bytes]:
-        if name is None:
-            name = f"noname.{next(self._unnamed[kind])}"
-        full = f"{kind}.{name}"
-        encoded = full.encode()
-        if len(encoded) >= lib.HALAY_TENSOR_NAME_MAX or b"\0" in encoded:
-            raise ValueError(
-                f"the name {full!r} has {len(encoded)} bytes; at most "
-                f"{lib.HALAY_TENSOR_NAME_MAX - 1} are allowed, and no zero byte: shorten it"
-            )
-        return full, encoded
+    def _open_world(self) -> None:
+        world = Members(0, tuple(range(self.size)), self.rank)
+        comm = ffi.new("halay_comm_t **")
+        self._checked(lib.halay_comm_world(self._context, comm))
+        world.comm = comm[0]
+        # Ranks of a node see its own number only: do all nodes have as many?
+        sizes = ffi.new("int32_t[2]", [self.local_size, -self.local_size])
+        most = ffi.new("int32_t[2]")
+        code = lib.halay_allreduce(sizes, most, 2, lib.HALAY_INT32, lib.HALAY_MAX, world.comm)
+        self._checked(code)
+        self.is_homogeneous = int(most[0]) == -int(most[1])
+        self._open_trainer(world)
+        self.members[0] = world
 
-    def submit(
-        self,
-        kind: str,
-        name: str | None,
-        start: Callable[[Any, bytes, Any], int],
-        keep: object,
-        finish: Callable[[Session, int], Any],
-    ) -> int:
-        """Calls start(trainer, name, ticket) and returns a handle.
+    def _open_trainer(self, members: Members) -> None:
+        trainer = ffi.new("halay_trainer_t **")
+        self._checked(lib.halay_trainer_create(self._context, members.comm, trainer))
+        members.trainer = trainer[0]
 
-        keep stays alive until the handle is waited for; finish makes the result out of it.
-        """
-        full, encoded = self._full_name(kind, name)
-        if full in self._names:
+    def add_members(self, ranks: tuple[int, ...]) -> Members:
+        """Of some ranks. Every rank of the job calls it, in the same order, with the same ones."""
+        members = Members(next(self._numbers), ranks, self.rank)
+        comm = ffi.new("halay_comm_t **")
+        code = lib.halay_comm_from_ranks(
+            self.members[0].comm, ffi.new("int[]", ranks), len(ranks), comm
+        )
+        self._checked(code)
+        if members.rank is not None:
+            members.comm = comm[0]
+            try:
+                self._open_trainer(members)
+            except BaseException:
+                lib.halay_comm_free(members.comm)
+                raise
+        self.members[members.number] = members
+        return members
+
+    def remove_members(self, number: int) -> None:
+        """Every rank of the job calls it: nobody's operation is cut off by another's removal."""
+        self._checked(lib.halay_barrier(self.members[0].comm))
+        members = self.members.pop(number)
+        if members.rank is not None:
+            lib.halay_trainer_destroy(members.trainer)
+            self._checked(lib.halay_comm_free(members.comm))
+
+    def _refuse_used(self, members: Members, full: str) -> None:
+        if full in members.names:
             raise DuplicateName(
                 lib.HALAY_EINVAL,
                 "HALAY_EINVAL",
@@ -120,22 +194,65 @@ class Session:
                 self.rank,
                 self.host,
             )
+
+    def submit_group(
+        self, kind: str, names: list[str | None], start: Callable[[int], int], members: Members
+    ) -> int:
+        """start(i) submits the i-th. One handle for the list of results.
+
+        All or nothing: no name of them may be out when the first one is submitted.
+        """
+        for name in names:
+            if name is not None:
+                self._refuse_used(members, members.full_name(kind, name)[0])
+        return self.join([start(i) for i in range(len(names))], lambda results: results)
+
+    def submit(
+        self,
+        kind: str,
+        name: str | None,
+        start: Callable[[Any, bytes, Any], int],
+        keep: object,
+        finish: Callable[[Members, int], Any],
+        members: Members | None = None,
+    ) -> int:
+        """Calls start(trainer, name, ticket) and returns a handle.
+
+        keep stays alive until the handle is waited for; finish makes the result out of it.
+        members: whom to submit to, all ranks if left out.
+        """
+        among = members if members is not None else self.members[0]
+        if among.rank is None:
+            raise ValueError(
+                f"{kind}: rank {self.rank} is not in process set {among.number}, which has the "
+                f"ranks {', '.join(map(str, among.ranks))}"
+            )
+        full, encoded = among.full_name(kind, name)
+        self._refuse_used(among, full)
         ticket = ffi.new("halay_ticket_t *")
-        code = start(self._trainer, encoded, ticket)
+        code = start(among.trainer, encoded, ticket)
         if code != 0:
             raise error(
                 code, f"{full!r}: {text_of(lib.halay_strerror(code))}", self.rank, self.host
             )
-        self._names.add(full)
+        among.names.add(full)
         handle = next(_handles)
-        self.pending[handle] = _Pending(int(ticket[0]), full, keep, finish)
+        self.pending[handle] = _Pending(among, int(ticket[0]), full, keep, finish)
+        return handle
+
+    def join(self, handles: list[int], finish: Callable[[list[Any]], Any]) -> int:
+        """One handle for several, which are not to be used by themselves any more."""
+        handle = next(_handles)
+        self.pending[handle] = _Joint(handles, finish)
         return handle
 
     def poll(self, handle: int) -> bool:
         entry = self.pending.get(handle)
         if entry is None:
             raise _unknown(handle)
-        code = int(lib.halay_trainer_poll(self._trainer, entry.ticket))
+        if isinstance(entry, _Joint):
+            return all(self.poll(one) for one in entry.handles)
+        code = int(lib.halay_trainer_poll(entry.members.trainer, entry.ticket))
         if code < 0:
             raise error(code, rank=self.rank, host=self.host)
         return code == 1
@@ -144,37 +261,38 @@ class Session:
         entry = self.pending.pop(handle, None)
         if entry is None:
             raise _unknown(handle)
-        text = ffi.new("char[]", TEXT_BYTES)
-        code = lib.halay_trainer_wait(self._trainer, entry.ticket, text, TEXT_BYTES)
+        if isinstance(entry, _Joint):
+            return entry.finish(self.wait_all(entry.handles))
+        trainer = entry.members.trainer
+        code = lib.halay_trainer_wait(trainer, entry.ticket, ffi.NULL, 0)
         try:
             if code != 0:
+                text = ffi.new("char[]", TEXT_BYTES)
+                lib.halay_trainer_wait(trainer, entry.ticket, text, TEXT_BYTES)
                 raise error(code, text_of(text), self.rank, self.host)
-            return entry.finish(self, entry.ticket)
+            return entry.finish(entry.members, entry.ticket)
         finally:
-            lib.halay_trainer_release(self._trainer, entry.ticket)
-            self._names.discard(entry.name)
+            lib.halay_trainer_release(trainer, entry.ticket)
+            entry.members.names.discard(entry.name)
 
-    def gathered(self, ticket: int) -> tuple[Any, int, list[int]]:
-        """Of a finished allgather: address, elements in all, rows of each rank."""
-        data = ffi.new("void **")
-        count = ffi.new("size_t *")
-        rows = ffi.new("size_t **")
-        code = lib.halay_trainer_result(
-            self._trainer,
-            ticket,
-            ffi.cast("const void **", data),
-            count,
-            ffi.cast("const size_t **", rows),
-        )
-        if code != 0:
-            raise error(code, rank=self.rank, host=self.host)
-        return data[0], int(count[0]), [int(rows[0][r]) for r in range(self.size)]
+    def wait_all(self, handles: list[int]) -> list[Any]:
+        """Their results. Waits for each, also after one has failed, and raises the first error."""
+        results, failure = [], None
+        for handle in handles:
+            try:
+                results.append(self.wait(handle))
+            except Exception as one:
+                failure = failure or one
+        if failure is not None:
+            raise failure
+        return results
 
     def trace(self) -> list[TraceRecord]:
         records: list[TraceRecord] = []
         chunk = ffi.new("halay_trace_t[]", TRACE_CHUNK)
         while True:
-            found = int(lib.halay_trainer_trace(self._trainer, chunk, TRACE_CHUNK))
+            trainer = self.members[0].trainer
+            found = int(lib.halay_trainer_trace(trainer, chunk, TRACE_CHUNK))
             records += [
                 TraceRecord(text_of(t.name), t.submit_ns, t.start_ns, t.end_ns, t.bytes)
                 for t in chunk[0:found]
@@ -183,7 +301,8 @@ class Session:
                 return records
 
     def close(self) -> int:
-        lib.halay_trainer_destroy(self._trainer)
+        for members in reversed(list(self.members.values())):
+            lib.halay_trainer_destroy(members.trainer)
         code = int(lib.halay_finalize(self._context))
         self.pending.clear()
         return code
@@ -241,6 +360,12 @@ def shutdown() -> None:
         code = found.close() if found is not None else 0
     if found is not None and code != 0:
         raise error(code, rank=found.rank, host=found.host)
+
+
+def shutdown_quietly() -> None:
+    """As shutdown(), where operations may be out that nobody is going to wait for."""
+    with contextlib.suppress(HalayError):
+        shutdown()
 
 
 def is_initialized() -> bool:

@@ -4,7 +4,11 @@
 from __future__ import annotations
 
 
-class HalayError(RuntimeError):
+class HorovodInternalError(RuntimeError):
+    """What elastic training recovers from, by the name that programs know."""
+
+
+class HalayError(HorovodInternalError):
     """A call into the C library failed.
 
     code: the HALAY_E* number. name: its name. rank, host: of the process that raises it, None
@@ -57,3 +61,19 @@ class NotInitialized(ValueError):
 
     def __init__(self) -> None:
         super().__init__("Halay has not been initialized; use hvd.init().")
+
+
+class InvalidArgument(HalayError, ValueError):
+    """An argument that Python found wrong where Horovod raises a RuntimeError."""
+
+
+class HostsUpdatedInterrupt(RuntimeError):
+    """Raised by a program in elastic.run(): begin again with the state that is there.
+
+    skip_sync: do not broadcast it first. The ranks of a Halay job do not change, so that nothing
+    in Halay raises it.
+    """
+
+    def __init__(self, skip_sync: bool = False) -> None:
+        self.skip_sync = skip_sync
+        super().__init__("the program asked elastic.run() to begin again")

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "note.h"
 
@@ -25,6 +27,7 @@ static const char help[] =
     "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
+    "  --horovod            Python programs that import horovod get Halay's\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
     "  --help, --version\n"
@@ -102,6 +105,20 @@ static int set_text(const char **to, const char *option, const char *text)
     return -1;
 }
 
+/* The package of a source tree, from its build folder. */
+static int find_shim(char path[PATH_MAX])
+{
+    char self[PATH_MAX], place[PATH_MAX + 64];
+    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[bytes > 0 ? bytes : 0] = '\0';
+    char *slash = strrchr(self, '/');
+    if (!slash)
+        return 0;
+    *slash = '\0';
+    snprintf(place, sizeof place, "%s/../../python/halay/horovod/shim", self);
+    return realpath(place, path) != NULL;
+}
+
 static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
@@ -131,6 +148,9 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'd':
         options->dry_run = 1;
         return -1;
+    case 'o':
+        options->horovod = 1;
+        return -1;
     case 'h':
         return fputs(help, stdout) < 0 || fflush(stdout) ? HLY_EXIT_SELF : 0;
     case 'V':
@@ -142,23 +162,55 @@ static int take(struct hly_options *options, int option, char **argv)
     }
 }
 
+/* What the ranks would have. */
+static const char *python_path(const struct hly_options *options)
+{
+    static const char name[] = "PYTHONPATH=";
+    const char *value = getenv("PYTHONPATH");
+    for (int i = 0; i < options->nenv; i++) {
+        if (!strncmp(options->env[i], name, sizeof name - 1))
+            value = options->env[i] + sizeof name - 1;
+    }
+    return value ? value : "";
+}
+
+/*
+ * HALAY_HOROVOD=1 is enough where the Python package is installed: a .pth file of its own looks for
+ * it. From a source tree it is found by PYTHONPATH. Both reach other machines as -x does.
+ */
+static int ask_for_horovod(struct hly_options *options)
+{
+    static char assignment[2 * PATH_MAX];
+    char shim[PATH_MAX];
+    const char *old = python_path(options);
+    int status = add_env(options, "HALAY_HOROVOD=1");
+    if (status >= 0 || !find_shim(shim))
+        return status;
+    int n =
+        snprintf(assignment, sizeof assignment, "PYTHONPATH=%s%s%s", shim, *old ? ":" : "", old);
+    return n < (int)sizeof assignment ? add_env(options, assignment)
+                                      : bad("--horovod: PYTHONPATH is too long: %s", old);
+}
+
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},    {0, 0, 0, 0}};
+    static const struct option names[] = {
+        {"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'}, {"timeout", 1, 0, 't'},
+        {"env", 1, 0, 'x'},      {"verbose", 0, 0, 'v'},       {"help", 0, 0, 'h'},
+        {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},         {"host", 1, 0, 'H'},
+        {"hostfile", 1, 0, 'f'}, {"launcher", 1, 0, 'L'},      {"dry-run", 0, 0, 'd'},
+        {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},       {0, 0, 0, 0}};
     int option;
     memset(options, 0, sizeof *options);
     opterr = 0;
     while ((option = getopt_long_only(argc, argv, "+:n:lvx:hH:", names, NULL)) != -1) {
-        int status = take(options, option, argv);
-        if (status >= 0)
-            return status;
+        int taken = take(options, option, argv);
+        if (taken >= 0)
+            return taken;
     }
+    int status = options->horovod ? ask_for_horovod(options) : -1;
+    if (status >= 0)
+        return status;
     if (options->hosts && options->host_file)
         return bad("%s", "-H and --hostfile both say where: give one of them");
     if (optind >= argc)

@@ -20,6 +20,7 @@ struct hly_options {
     int prefix;
     int verbose;
     int dry_run;
+    int horovod;   /* programs that import horovod get Halay's */
     int timeout_s; /* 0: none */
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */

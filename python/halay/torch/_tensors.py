@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tensors Halay takes, and where their bytes are. Nothing is copied."""
+"""Which tensors Halay takes, and where their bytes are. Only what has gaps is copied."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def describe(tensor: torch.Tensor, kind: str, name: object) -> str:
 
 
 def type_of(tensor: object, kind: str, name: object) -> int:
-    """The halay_type_t of a tensor that can be sent as it lies; else an error that says why."""
+    """The halay_type_t of a tensor that can be sent; else an error that says why."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{kind}: needs a torch.Tensor, not {type(tensor).__name__}")
     if tensor.layout != torch.strided:
@@ -59,17 +59,24 @@ def type_of(tensor: object, kind: str, name: object) -> int:
             f"{describe(tensor, kind, name)}: this dtype is not supported; convert it, "
             "for example with tensor.float()"
         )
-    if not tensor.is_contiguous():
-        raise ValueError(
-            f"{describe(tensor, kind, name)}: it is not contiguous (strides "
-            f"{tuple(tensor.stride())}); use tensor.contiguous()"
-        )
-    if tensor.is_conj() or tensor.is_neg():
-        raise ValueError(
-            f"{describe(tensor, kind, name)}: it is a lazy view of other values; use "
-            "tensor.resolve_conj().resolve_neg()"
-        )
     return found
+
+
+def dense(tensor: torch.Tensor) -> torch.Tensor:
+    """The same values in one piece: the tensor itself, or a copy if it has gaps or lazy signs."""
+    if tensor.is_contiguous() and not (tensor.is_conj() or tensor.is_neg()):
+        return tensor
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
+
+
+def refuse_overlap(tensor: torch.Tensor, kind: str, name: object) -> None:
+    """Of a tensor that is to be written: each element needs memory of its own."""
+    extents = zip(tensor.shape, tensor.stride())
+    if any(step == 0 and extent > 1 for extent, step in extents):
+        raise ValueError(
+            f"{describe(tensor, kind, name)}: elements of it share memory (strides "
+            f"{tuple(tensor.stride())}), so it cannot be written in place; use tensor.clone()"
+        )
 
 
 def address(tensor: torch.Tensor) -> Any:

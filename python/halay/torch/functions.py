@@ -12,7 +12,9 @@ import torch
 from .. import _session
 from .._core import error, ffi, lib
 from ._tensors import address
-from .ops import allgather_rows, broadcast_, broadcast_async_, rank, synchronize
+from .basics import rank
+from .ops import allgather_rows, broadcast_, broadcast_async_, synchronize
+from .process_sets import ProcessSet, global_process_set
 
 try:
     from cloudpickle import dumps as _dumps  # type: ignore[import-untyped,unused-ignore]
@@ -62,7 +64,12 @@ def _from_bytes(tensor: torch.Tensor) -> Any:
     return pickle.loads(ffi.buffer(address(tensor), tensor.numel()))
 
 
-def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = None) -> Any:
+def broadcast_object(
+    obj: Any = None,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
     """The object of rank root_rank, pickled; other ranks' obj is ignored."""
     length = torch.zeros(1, dtype=torch.int64)
     payload, failure = torch.empty(0, dtype=torch.uint8), None
@@ -74,20 +81,23 @@ def broadcast_object(obj: Any = None, root_rank: int = 0, name: str | None = Non
         except Exception as cause:  # the others wait for a length: tell them first
             failure = cause
             length[0] = -1
-    broadcast_(length, root_rank, None if prefix is None else f"{prefix}.length")
+    broadcast_(length, root_rank, None if prefix is None else f"{prefix}.length", process_set)
     if failure is not None:
         raise failure
     if int(length) < 0:
         raise error(lib.HALAY_EINVAL, f"broadcast_object: rank {root_rank} could not pickle it")
     if rank() != root_rank:
         payload = torch.empty(int(length), dtype=torch.uint8)
-    broadcast_(payload, root_rank, prefix)
+    broadcast_(payload, root_rank, prefix, process_set)
     return obj if rank() == root_rank else _from_bytes(payload)
 
 
-def allgather_object(obj: Any, name: str | None = None) -> list[Any]:
+def allgather_object(
+    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
+) -> list[Any]:
     """The objects of all ranks, in the order of ranks, pickled."""
-    gathered, rows = allgather_rows(_to_bytes(obj), None if name is None else f"{name}.object")
+    own_name = None if name is None else f"{name}.object"
+    gathered, rows = allgather_rows(_to_bytes(obj), own_name, process_set)
     return [_from_bytes(part) for part in torch.split(gathered, rows)]
 
 

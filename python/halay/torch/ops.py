@@ -3,208 +3,106 @@
 
 The asynchronous forms return a handle for poll() and synchronize(). A tensor belongs to Halay
 from the submission to the return of synchronize(): it must not be read or written in between.
+The forms that wait and do not work in place take part in autograd, with Horovod's gradients: all
+ranks' losses are averaged, but for op=Sum, where they are added.
 """
 
 from __future__ import annotations
 
-import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from .. import _session
-from .._core import ffi, lib
-from .._session import Session, TraceRecord
-from ._tensors import address, describe, touched, type_of
+from .._core import lib
+from ._submit import (
+    Average,
+    Max,
+    Min,
+    Product,
+    Reduction,
+    Sum,
+    check_gather,
+    choose_op,
+    poll,
+    submit_allgather,
+    submit_allreduce,
+    submit_broadcast,
+    submit_group,
+    synchronize,
+)
 from .compression import Compression, Compressor
+from .process_sets import ProcessSet, global_process_set, members_of
 
-# Horovod's numbers.
-Average = 0
-Sum = 1
-Adasum = 2
-Min = 3
-Max = 4
-Product = 5
+__all__ = ["poll", "synchronize"]
 
-_OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
-_C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: lib.HALAY_PROD}
-_BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
+_NO_GRADIENT = {Min: "Min", Max: "Max", Product: "Product"}
 
 
-def init(comm: object = None, process_sets: object = None) -> None:
-    """Joins the job that the launcher started; alone, a job of one rank. Again: does nothing."""
-    if comm is not None:
-        raise NotImplementedError(
-            "hvd.init(comm=...) is not supported: Halay joins the whole job of its launcher; "
-            "leave comm out"
-        )
-    if process_sets is not None:
-        raise NotImplementedError(
-            "hvd.init(process_sets=...) is not supported yet; leave process_sets out"
-        )
-    _session.init()
-
-
-def shutdown() -> None:
-    """Leaves the job. init() may follow."""
-    _session.shutdown()
-
-
-def is_initialized() -> bool:
-    """Whether init() was called in this very process."""
-    return _session.is_initialized()
-
-
-def rank() -> int:
-    """This process's number in the job, from 0."""
-    return _session.session().rank
-
-
-def size() -> int:
-    """How many processes the job has."""
-    return _session.session().size
-
-
-def local_rank() -> int:
-    """This process's number among those of its node."""
-    return _session.session().local_rank
-
-
-def local_size() -> int:
-    """How many processes of the job run on this node."""
-    return _session.session().local_size
-
-
-def cross_rank() -> int:
-    """The number of this node."""
-    return _session.session().cross_rank
-
-
-def cross_size() -> int:
-    """How many nodes the job has."""
-    return _session.session().cross_size
-
-
-def transport() -> str:
-    """The transport in use: "shm", ...; "none" if there is one rank."""
-    return _session.session().transport
-
-
-def trace() -> list[TraceRecord]:
-    """The operations finished on this rank since the last call, oldest first."""
-    return _session.session().trace()
-
-
-def _choose_op(op: int | None, average: bool | None) -> int:
-    if average is not None:
-        if op is not None:
-            raise ValueError("give either op or average, not both; average is the old spelling")
-        warnings.warn(
-            "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
-            DeprecationWarning,
-            stacklevel=4,
-        )
-        return Average if average else Sum
-    if op is None:
-        return Average
-    if op == Adasum:
-        raise NotImplementedError("op=hvd.Adasum is not implemented; use hvd.Average or hvd.Sum")
-    if op not in range(len(_OP_NAMES)):
-        raise ValueError(f"op={op!r} is no reduction; use hvd.Average, Sum, Min, Max or Product")
-    return op
-
-
-def _c_reduction(
-    what: str, tensor: torch.Tensor, op: int, prescale: float, postscale: float, nranks: int
-) -> tuple[int, float, float]:
-    """Halay's operation and scales.
-
-    Average is the sum times 1/size, as in Horovod; integers without scales are divided, and
-    truncate toward zero.
-    """
-    scaled = prescale != 1.0 or postscale != 1.0
-    if tensor.dtype == torch.bool:
-        if op not in _BOOL_OPS or scaled:
-            raise TypeError(
-                f"{what}: bool takes op Min, Max or Product without scale factors; convert it, "
-                "for example with tensor.int()"
-            )
-        return _BOOL_OPS[op], 1.0, 1.0
-    if op == Average:
-        inexact = tensor.is_floating_point() or tensor.is_complex()
-        if inexact or scaled:
-            return lib.HALAY_SUM, prescale, postscale / nranks
-        return lib.HALAY_AVERAGE, 1.0, 1.0
-    if scaled and op != Sum:
-        raise ValueError(
-            f"{what}: prescale_factor and postscale_factor need op Average or Sum, not "
-            f"{_OP_NAMES[op]}"
-        )
-    return _C_OPS[op], prescale, postscale
-
-
-def _warn_graph(tensor: torch.Tensor, kind: str) -> None:
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        warnings.warn(
-            f"hvd.{kind} does not take part in autograd yet: no gradient flows through its "
-            "result. Use tensor.detach() to say that this is meant.",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
-def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
-    """A copy times factor, in float64, truncated toward zero: as Horovod does."""
-    return (tensor.to(torch.float64) * factor).to(tensor.dtype)
-
-
-def _allreduce(
-    tensor: torch.Tensor,
-    output: torch.Tensor | None,
-    name: str | None,
-    op: int,
-    prescale: float,
-    postscale: float,
-) -> int:
-    open_session = _session.session()
-    type_ = type_of(tensor, "allreduce", name)
-    what = describe(tensor, "allreduce", name)
-    c_op, prescale, postscale = _c_reduction(
-        what, tensor, op, prescale, postscale, open_session.size
+def wants_graph(tensors: Sequence[Any]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(t, torch.Tensor) and t.requires_grad for t in tensors
     )
-    if not lib.halay_op_takes(c_op, type_):
-        raise TypeError(f"{what}: op {_OP_NAMES[op]} does not take this dtype")
-    out = torch.empty_like(tensor, requires_grad=False) if output is None else output
-    sent, after = tensor, 1.0
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        # The library scales inexact types only.
-        if prescale != 1.0:
-            sent = _scaled_integers(tensor, prescale)
-        prescale, postscale, after = 1.0, 1.0, postscale
 
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_allreduce(
-                trainer,
-                encoded,
-                address(sent),
-                address(out),
-                out.numel(),
-                type_,
-                c_op,
-                prescale,
-                postscale,
-                ticket,
+
+def _as_list(tensors: Sequence[torch.Tensor], kind: str) -> list[torch.Tensor]:
+    if isinstance(tensors, torch.Tensor) or len(tensors) == 0:
+        raise ValueError(f"{kind}: needs a list of at least one tensor")
+    return list(tensors)
+
+
+# ---------------------------------------------------------------------------- allreduce
+
+
+def _group_allreduce(
+    tensors: list[torch.Tensor], name: str | None, how: Reduction, in_place: bool
+) -> int:
+    kind = "grouped_allreduce"
+    for tensor in tensors:  # all or nothing: no tensor is submitted if one is refused
+        how.checked(tensor, kind, name)
+    return submit_group(
+        kind,
+        len(tensors),
+        name,
+        lambda i, own: submit_allreduce(
+            tensors[i], tensors[i] if in_place else None, own, how, kind
+        ),
+        how.among,
+    )
+
+
+class _Allreduce(torch.autograd.Function):
+    """Of one tensor, or of a group."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str | None, how: Reduction, grouped: bool, *tensors: Any) -> Any:
+        ctx.how, ctx.grouped = how, grouped
+        if grouped:
+            return tuple(synchronize(_group_allreduce(list(tensors), name, how, False)))
+        return synchronize(submit_allreduce(tensors[0], None, name, how))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        if ctx.how.op in _NO_GRADIENT:
+            raise RuntimeError(
+                f"allreduce: op {_NO_GRADIENT[ctx.how.op]} has no gradient here; use "
+                "tensor.detach(), Average or Sum"
             )
-        )
+        return (None, None, None, *_reduced(list(gradients), None, ctx.how, ctx.grouped))
 
-    def finish(_of: Session, _ticket: int) -> torch.Tensor:
-        if after != 1.0:
-            out.copy_(_scaled_integers(out, after))
-        touched(out)
-        return out
 
-    return open_session.submit("allreduce", name, start, (sent, out), finish)
+def _reduced(
+    tensors: list[torch.Tensor], name: str | None, how: Reduction, grouped: bool
+) -> list[torch.Tensor]:
+    if wants_graph(tensors):
+        apply: Any = _Allreduce.apply
+        found = apply(name, how, grouped, *tensors)
+        return list(found) if grouped else [found]
+    if grouped:
+        results: list[torch.Tensor] = synchronize(_group_allreduce(tensors, name, how, False))
+        return results
+    return [synchronize(submit_allreduce(tensors[0], None, name, how))]
 
 
 def allreduce_async(
@@ -214,11 +112,11 @@ def allreduce_async(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """Starts a reduction over all ranks into a new tensor. Returns a handle."""
-    op = _choose_op(op, average)
-    _warn_graph(tensor, "allreduce")
-    return _allreduce(tensor, None, name, op, prescale_factor, postscale_factor)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    return submit_allreduce(tensor, None, name, how)
 
 
 def allreduce(
@@ -229,17 +127,18 @@ def allreduce(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """The reduction of all ranks' tensors: shape and dtype are those of `tensor`.
 
     op: Average (the default), Sum, Min, Max or Product. The scale factors multiply before and
     after the sum.
     """
-    op = _choose_op(op, average)
-    _warn_graph(tensor, "allreduce")
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    members_of(process_set)
     compressed, context = compression.compress(tensor)
-    handle = _allreduce(compressed, None, name, op, prescale_factor, postscale_factor)
-    return compression.decompress(synchronize(handle), context)
+    (reduced,) = _reduced([compressed], name, how, grouped=False)
+    return compression.decompress(reduced, context)
 
 
 def allreduce_async_(
@@ -249,10 +148,11 @@ def allreduce_async_(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> int:
     """As allreduce_async(), in place."""
-    op = _choose_op(op, average)
-    return _allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    return submit_allreduce(tensor, tensor, name, how)
 
 
 def allreduce_(
@@ -262,129 +162,291 @@ def allreduce_(
     op: int | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """As allreduce(), in place. Returns `tensor`."""
-    op = _choose_op(op, average)
-    return synchronize(_allreduce(tensor, tensor, name, op, prescale_factor, postscale_factor))
-
-
-def _allgather(tensor: torch.Tensor, name: str | None, with_rows: bool) -> int:
-    open_session = _session.session()
-    type_ = type_of(tensor, "allgather", name)
-    if tensor.dim() == 0:
-        raise ValueError(
-            f"{describe(tensor, 'allgather', name)}: a scalar has no first dimension to gather "
-            "along; use tensor.unsqueeze(0)"
-        )
-    row_shape = tuple(tensor.shape[1:])
-    row_count = 1
-    for extent in row_shape:
-        row_count *= extent
-
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_allgather(
-                trainer, encoded, address(tensor), tensor.shape[0], row_count, type_, ticket
-            )
-        )
-
-    def finish(of: Session, ticket: int) -> Any:
-        data, count, rows = of.gathered(ticket)
-        out = torch.empty((sum(rows), *row_shape), dtype=tensor.dtype)
-        assert out.numel() == count
-        if count > 0:
-            ffi.memmove(address(out), data, count * out.element_size())
-        return (out, rows) if with_rows else out
-
-    return open_session.submit("allgather", name, start, tensor, finish)
-
-
-def allgather_async(tensor: torch.Tensor, name: str | None = None) -> int:
-    """Starts an allgather. Returns a handle."""
-    _warn_graph(tensor, "allgather")
-    return _allgather(tensor, name, with_rows=False)
-
-
-def allgather(tensor: torch.Tensor, name: str | None = None) -> torch.Tensor:
-    """All ranks' tensors one after the other along the first dimension, which may differ."""
-    _warn_graph(tensor, "allgather")
-    return synchronize(_allgather(tensor, name, with_rows=False))
-
-
-def allgather_rows(tensor: torch.Tensor, name: str | None = None) -> tuple[torch.Tensor, list[int]]:
-    """As allgather(), and how many rows are of each rank. Halay's own, not Horovod's."""
-    gathered: tuple[torch.Tensor, list[int]] = _session.session().wait(
-        _allgather(tensor, name, with_rows=True)
-    )
-    return gathered
-
-
-def _broadcast(tensor: torch.Tensor, root_rank: int, name: str | None) -> int:
-    open_session = _session.session()
-    type_ = type_of(tensor, "broadcast", name)
-    if not 0 <= root_rank < open_session.size:
-        raise ValueError(
-            f"{describe(tensor, 'broadcast', name)}: root_rank {root_rank} is not one of the "
-            f"{open_session.size} ranks"
-        )
-
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_broadcast(
-                trainer, encoded, address(tensor), tensor.numel(), type_, root_rank, ticket
-            )
-        )
-
-    def finish(_of: Session, _ticket: int) -> torch.Tensor:
-        touched(tensor)
-        return tensor
-
-    return open_session.submit("broadcast", name, start, tensor, finish)
-
-
-def _copy_for_broadcast(tensor: torch.Tensor, name: str | None) -> torch.Tensor:
-    _session.session()
-    type_of(tensor, "broadcast", name)
-    _warn_graph(tensor, "broadcast")
-    return tensor.detach().clone()
-
-
-def broadcast_async(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
-    """Starts a broadcast into a new tensor. Returns a handle."""
-    return _broadcast(_copy_for_broadcast(tensor, name), root_rank, name)
-
-
-def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """The tensor of rank root_rank; shapes and dtypes are equal on all ranks."""
-    return synchronize(_broadcast(_copy_for_broadcast(tensor, name), root_rank, name))
-
-
-def broadcast_async_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> int:
-    """As broadcast_async(), in place."""
-    return _broadcast(tensor, root_rank, name)
-
-
-def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None) -> torch.Tensor:
-    """As broadcast(), in place. Returns `tensor`."""
-    return synchronize(_broadcast(tensor, root_rank, name))
-
-
-def poll(handle: int) -> bool:
-    """Whether synchronize(handle) would return at once. Never blocks."""
-    return _session.session().poll(handle)
-
-
-def synchronize(handle: int) -> torch.Tensor:
-    """Waits for a handle, once, and returns its result or raises its error."""
-    result: torch.Tensor = _session.session().wait(handle)
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    result: torch.Tensor = synchronize(submit_allreduce(tensor, tensor, name, how))
     return result
 
 
-def barrier() -> None:
+def grouped_allreduce_async(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts the reductions of several tensors. One handle; its result is the list of theirs."""
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=False)
+
+
+def grouped_allreduce(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: type[Compressor] = Compression.none,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """allreduce() of each tensor; the i-th of all ranks belong together."""
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    pairs = [compression.compress(t) for t in _as_list(tensors, "grouped_allreduce")]
+    reduced = _reduced([compressed for compressed, _ in pairs], name, how, grouped=True)
+    return [compression.decompress(r, context) for r, (_, context) in zip(reduced, pairs)]
+
+
+def grouped_allreduce_async_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As grouped_allreduce_async(), in place."""
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    return _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
+
+
+def grouped_allreduce_(
+    tensors: Sequence[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: int | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """As grouped_allreduce(), in place. Returns the tensors."""
+    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    results: list[torch.Tensor] = synchronize(
+        _group_allreduce(_as_list(tensors, "grouped_allreduce"), name, how, in_place=True)
+    )
+    return results
+
+
+def sparse_allreduce_async(
+    tensor: torch.Tensor,
+    name: str | None,
+    op: int,
+    process_set: ProcessSet = global_process_set,
+) -> Callable[[], torch.Tensor]:
+    """Starts a reduction of a sparse COO tensor: an allgather of its indices and of its values.
+
+    Returns a function that waits and gives the sum or average, sparse, not coalesced. All ranks
+    have to bring a sparse tensor; it may be empty.
+    """
+    if not isinstance(tensor, torch.Tensor) or tensor.layout != torch.sparse_coo:
+        raise TypeError("sparse_allreduce: needs a torch.Tensor of layout torch.sparse_coo")
+    if op not in (Average, Sum):
+        raise ValueError("sparse_allreduce: takes op Average or Sum")
+    nranks, shape = members_of(process_set).size, tensor.shape
+    found = tensor.detach().coalesce()
+    index_name, value_name = (
+        None if name is None else f"{name}.{part}" for part in ("indices", "values")
+    )
+    handles = [
+        _gather(found.indices().t(), index_name, process_set, "sparse_allreduce"),
+        _gather(found.values(), value_name, process_set, "sparse_allreduce"),
+    ]
+
+    def wait() -> torch.Tensor:
+        indices, values = _session.session().wait_all(handles)
+        if op == Average:
+            values = values / nranks
+        return torch.sparse_coo_tensor(indices.t(), values, shape)
+
+    return wait
+
+
+# ---------------------------------------------------------------------------- allgather
+
+
+def _gather(
+    tensor: torch.Tensor, name: str | None, among: ProcessSet, kind: str = "allgather"
+) -> int:
+    return submit_allgather(tensor, name, among, lambda out, _rows: out, kind)
+
+
+def _gather_rows(tensor: torch.Tensor, name: str | None, among: ProcessSet, kind: str) -> int:
+    return submit_allgather(tensor, name, among, lambda out, rows: (out, rows), kind)
+
+
+def _group_gather(tensors: list[torch.Tensor], name: str | None, among: ProcessSet) -> int:
+    kind = "grouped_allgather"
+    members_of(among)
+    for tensor in tensors:
+        check_gather(tensor, kind, name)
+    return submit_group(
+        kind,
+        len(tensors),
+        name,
+        lambda i, own: _gather_rows(tensors[i], own, among, kind),
+        among,
+    )
+
+
+class _Allgather(torch.autograd.Function):
+    """Of one tensor, or of a group."""
+
+    @staticmethod
+    def forward(ctx: Any, name: str | None, among: ProcessSet, grouped: bool, *tensors: Any) -> Any:
+        ctx.among, ctx.grouped = among, grouped
+        if grouped:
+            found = synchronize(_group_gather(list(tensors), name, among))
+        else:
+            found = [synchronize(_gather_rows(tensors[0], name, among, "allgather"))]
+        ctx.rows = [rows for _, rows in found]
+        gathered = tuple(out for out, _ in found)
+        return gathered if grouped else gathered[0]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        how = Reduction(Average, 1.0, 1.0, ctx.among)
+        me = members_of(ctx.among).rank
+        assert me is not None  # it has taken part in the forward pass
+        own = [
+            torch.split(reduced, rows)[me]
+            for reduced, rows in zip(_reduced(list(gradients), None, how, ctx.grouped), ctx.rows)
+        ]
+        return (None, None, None, *own)
+
+
+def allgather_async(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts an allgather. Returns a handle."""
+    return _gather(tensor, name, process_set)
+
+
+def allgather(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """All ranks' tensors one after the other along the first dimension, which may differ."""
+    if wants_graph([tensor]):
+        apply: Any = _Allgather.apply
+        joined: torch.Tensor = apply(name, process_set, False, tensor)
+        return joined
+    result: torch.Tensor = synchronize(_gather(tensor, name, process_set))
+    return result
+
+
+def allgather_rows(
+    tensor: torch.Tensor,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> tuple[torch.Tensor, list[int]]:
+    """As allgather(), and how many rows are of each rank. Halay's own, not Horovod's."""
+    found: tuple[torch.Tensor, list[int]] = synchronize(
+        _gather_rows(tensor, name, process_set, "allgather")
+    )
+    return found
+
+
+def grouped_allgather_async(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts allgathers of several tensors. One handle; its result is the list of theirs."""
+    handle = _group_gather(_as_list(tensors, "grouped_allgather"), name, process_set)
+    return _session.session().join([handle], lambda found: [out for out, _ in found[0]])
+
+
+def grouped_allgather(
+    tensors: Sequence[torch.Tensor],
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> list[torch.Tensor]:
+    """allgather() of each tensor; the i-th of all ranks belong together."""
+    listed = _as_list(tensors, "grouped_allgather")
+    if wants_graph(listed):
+        apply: Any = _Allgather.apply
+        return list(apply(name, process_set, True, *listed))
+    results: list[torch.Tensor] = synchronize(grouped_allgather_async(listed, name, process_set))
+    return results
+
+
+# ---------------------------------------------------------------------------- broadcast
+
+
+class _Broadcast(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, root_rank: int, name: str | None, among: ProcessSet) -> Any:
+        ctx.root_rank, ctx.among = root_rank, among
+        return synchronize(submit_broadcast(tensor, None, root_rank, name, among))
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (mean,) = _reduced([gradient], None, Reduction(Average, 1.0, 1.0, ctx.among), False)
+        at_root = _session.session().rank == ctx.root_rank
+        return (mean if at_root else torch.zeros_like(mean)), None, None, None
+
+
+def broadcast_async(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """Starts a broadcast into a new tensor. Returns a handle."""
+    return submit_broadcast(tensor, None, root_rank, name, process_set)
+
+
+def broadcast(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """The tensor of rank root_rank; shapes and dtypes are equal on all ranks."""
+    if wants_graph([tensor]):
+        apply: Any = _Broadcast.apply
+        sent: torch.Tensor = apply(tensor, root_rank, name, process_set)
+        return sent
+    result: torch.Tensor = synchronize(submit_broadcast(tensor, None, root_rank, name, process_set))
+    return result
+
+
+def broadcast_async_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> int:
+    """As broadcast_async(), in place."""
+    return submit_broadcast(tensor, tensor, root_rank, name, process_set)
+
+
+def broadcast_(
+    tensor: torch.Tensor,
+    root_rank: int,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> torch.Tensor:
+    """As broadcast(), in place. Returns `tensor`."""
+    result: torch.Tensor = synchronize(
+        submit_broadcast(tensor, tensor, root_rank, name, process_set)
+    )
+    return result
+
+
+def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when all ranks have called it."""
-    open_session = _session.session()
+    members = members_of(process_set)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(lib.halay_trainer_barrier(trainer, encoded, ticket))
 
-    open_session.wait(open_session.submit("barrier", None, start, None, lambda *_: None))
+    synchronize(_session.session().submit("barrier", None, start, None, lambda *_: None, members))

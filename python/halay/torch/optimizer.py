@@ -4,21 +4,27 @@
 A hook on each parameter submits its gradient as soon as the backward pass has finished with it,
 so that reductions run while the pass goes on; step() waits for them. Every rank reduces every
 parameter in every step: one without a gradient counts as zeros.
+
+Optimizers that are alive at the same time and reduce one parameter in the same way share its
+gradient, so that they may step in turn. If their ways differ, the newer one reduces it and the
+older one may not step any more.
 """
 
 from __future__ import annotations
 
 import warnings
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Callable
+from dataclasses import dataclass
+from typing import Any, Callable, Union
 
 import torch
 
+from ._submit import Average, Sum, choose_op, synchronize
 from .compression import Compression, Compressor
-from .ops import Average, allreduce_async_, size, synchronize
-from .ops import _choose_op as choose_op
+from .ops import allreduce_async_, sparse_allreduce_async
+from .process_sets import ProcessSet, global_process_set, members_of
 
 _POST_ACCUMULATE = "post_accumulate"  # Tensor.register_post_accumulate_grad_hook, since torch 2.1
 _ACCUMULATOR = "accumulator"  # a hook on the graph node that adds to .grad
@@ -41,121 +47,184 @@ def _attach(parameter: torch.Tensor, submit: Callable[[torch.Tensor], None]) -> 
     return accumulator
 
 
+@dataclass(frozen=True)
+class _Way:
+    """How gradients are reduced."""
+
+    compression: type[Compressor]
+    op: int
+    predivide: float
+    sparse_as_dense: bool
+    process_set: ProcessSet
+
+
 class _Gradient:
     """One parameter: its name, passes to go until it is submitted, and what is out for it."""
 
-    def __init__(self, parameter: torch.Tensor, name: str, passes: int) -> None:
+    def __init__(self, parameter: torch.Tensor, name: str, way: _Way, passes: int) -> None:
         self.parameter = parameter
         self.name = name
+        self.way = way
+        self.passes = passes
         self.passes_left = passes
+        self.group: list[_Gradient] = [self]
         self.fired = False
-        self.handle: int | None = None
+        self.superseded = False
+        self.handle: int | Callable[[], torch.Tensor] | None = None
         self.sent: torch.Tensor | None = None
         self.context: Any = None
         self.hook: object = None
+        self.sparse_dims: tuple[int, int] | None = None  # of the last gradient that was sparse
+
+    def attach(self) -> None:
+        members = members_of(self.way.process_set)
+        if members.rank is None or members.size == 1:
+            return
+        if self.parameter.requires_grad and self.hook is None:
+            # A hook lives as long as its parameter; it must not keep a dropped optimizer alive.
+            weak = weakref.ref(self)
+
+            def submit(_: torch.Tensor) -> None:
+                alive = weak()
+                if alive is not None and not alive.superseded:
+                    alive.ready()
+
+            self.hook = _attach(self.parameter, submit)
+
+    def active(self) -> bool:
+        return self.hook is not None and self.parameter.requires_grad
+
+    def ready(self) -> None:
+        if self.handle is not None:
+            raise AssertionError(
+                f"{self.name}: its gradient was computed more than {self.passes} times since "
+                "the last step(); set backward_passes_per_step to the number of backward passes "
+                "in a step"
+            )
+        self.fired = True
+        self.passes_left -= 1
+        if all(one.passes_left <= 0 or not one.active() for one in self.group):
+            for one in self.group:
+                if one.handle is None and one.active():
+                    one.submit()
+
+    def submit(self) -> None:
+        parameter, way = self.parameter, self.way
+        if parameter.grad is None:
+            parameter.grad = self._nothing()
+        if parameter.grad.layout != torch.strided and way.sparse_as_dense:
+            parameter.grad = parameter.grad.to_dense()
+        if parameter.grad.layout != torch.strided:
+            if way.op not in (Average, Sum):
+                raise ValueError(
+                    f"{self.name}: sparse gradients need op Average or Sum, or sparse_as_dense=True"
+                )
+            self.sparse_dims = (parameter.grad.sparse_dim(), parameter.grad.dense_dim())
+            self.handle = sparse_allreduce_async(parameter.grad, self.name, way.op, way.process_set)
+            return
+        wire, self.context = way.compression.compress(parameter.grad.detach())
+        self.sent = wire.contiguous()
+        scaled = way.op == Average and way.predivide != 1.0
+        self.handle = allreduce_async_(
+            self.sent,
+            name=self.name,
+            op=way.op,
+            prescale_factor=1.0 / way.predivide if scaled else 1.0,
+            postscale_factor=way.predivide if scaled else 1.0,
+            process_set=way.process_set,
+        )
+
+    def _nothing(self) -> torch.Tensor:
+        """For a parameter that got no gradient: zeros, sparse if the last one was."""
+        like = self.parameter
+        if self.sparse_dims is None:
+            return torch.zeros_like(like)
+        first, rest = self.sparse_dims
+        indices = torch.empty((first, 0), dtype=torch.int64)
+        values = torch.empty((0, *like.shape[len(like.shape) - rest :]), dtype=like.dtype)
+        return torch.sparse_coo_tensor(indices, values, like.shape)
+
+    def finish(self) -> None:
+        handle = self.handle
+        sent, context = self.sent, self.context
+        self.forget()
+        if handle is None:
+            return
+        if callable(handle):
+            self.parameter.grad = handle()
+            return
+        assert sent is not None
+        result = self.way.compression.decompress(synchronize(handle), context)
+        grad = self.parameter.grad
+        if grad is not None and result.data_ptr() != grad.data_ptr():
+            with torch.no_grad():
+                grad.copy_(result)
+
+    def forget(self) -> None:
+        self.handle, self.sent, self.fired = None, None, False
+        self.passes_left = self.passes
+
+
+# By id of the parameter, which its _Gradient keeps alive.
+_gradients: weakref.WeakValueDictionary[int, _Gradient] = weakref.WeakValueDictionary()
 
 
 class _Reducer:
     """Submits and awaits the gradients of one optimizer."""
 
-    def __init__(
-        self, compression: type[Compressor], passes: int, op: int, predivide: float
-    ) -> None:
-        self.compression = compression
+    def __init__(self, way: _Way, passes: int) -> None:
+        self.way = way
         self.passes = passes
-        self.op = op
-        self.predivide = predivide
         self.gradients: dict[torch.Tensor, _Gradient] = {}
 
-    def add(self, parameter: torch.Tensor, name: str) -> None:
-        gradient = _Gradient(parameter, name, self.passes)
+    def add(self, parameter: torch.Tensor, name: str, shared: bool = True) -> None:
+        """shared: a gradient that another optimizer reduces in the same way is used with it."""
+        gradient = _gradients.get(id(parameter))
+        if gradient is not None:
+            equal = (gradient.name, gradient.way, gradient.passes) == (name, self.way, self.passes)
+            if not equal or not shared or len(gradient.group) > 1:
+                gradient.superseded = True
+                gradient = None
+        if gradient is None:
+            gradient = _Gradient(parameter, name, self.way, self.passes)
+            _gradients[id(parameter)] = gradient
         self.gradients[parameter] = gradient
-        self._hook(gradient)
+        gradient.attach()
 
-    def _hook(self, gradient: _Gradient) -> None:
-        if gradient.parameter.requires_grad and gradient.hook is None and size() > 1:
-            # A hook lives as long as its parameter; it must not keep a dropped optimizer alive.
-            reducer = weakref.ref(self)
-
-            def submit(_: torch.Tensor) -> None:
-                alive = reducer()
-                if alive is not None:
-                    alive._ready(gradient)
-
-            gradient.hook = _attach(gradient.parameter, submit)
-
-    def _ready(self, gradient: _Gradient) -> None:
-        if gradient.handle is not None:
-            raise AssertionError(
-                f"{gradient.name}: its gradient was computed more than {self.passes} times since "
-                "the last step(); set backward_passes_per_step to the number of backward passes "
-                "in a step"
-            )
-        gradient.fired = True
-        gradient.passes_left -= 1
-        if gradient.passes_left == 0:
-            self._submit(gradient)
-
-    def _submit(self, gradient: _Gradient) -> None:
-        parameter = gradient.parameter
-        if parameter.grad is None:
-            parameter.grad = torch.zeros_like(parameter)
-        if parameter.grad.layout != torch.strided:
-            raise ValueError(
-                f"{gradient.name}: sparse gradients are not supported; use sparse=False"
-            )
-        wire, gradient.context = self.compression.compress(parameter.grad.detach())
-        gradient.sent = wire.contiguous()
-        scaled = self.op == Average and self.predivide != 1.0
-        gradient.handle = allreduce_async_(
-            gradient.sent,
-            name=gradient.name,
-            op=self.op,
-            prescale_factor=1.0 / self.predivide if scaled else 1.0,
-            postscale_factor=self.predivide if scaled else 1.0,
-        )
+    def group(self, parameters: Sequence[torch.Tensor]) -> None:
+        """Submits them together, when the last of them is ready."""
+        members = [self.gradients[p] for p in parameters if p in self.gradients]
+        for gradient in members:
+            gradient.group = members
 
     def outstanding(self) -> bool:
         return any(gradient.fired for gradient in self.gradients.values())
 
     def synchronize(self) -> None:
-        # A parameter that was frozen and is not any more has no hook yet.
         for gradient in self.gradients.values():
-            self._hook(gradient)
-        active = [
-            g for g in self.gradients.values() if g.hook is not None and g.parameter.requires_grad
-        ]
+            if gradient.superseded:
+                raise RuntimeError(
+                    f"{gradient.name}: a newer DistributedOptimizer with other options reduces "
+                    "this parameter; use that one"
+                )
+            # A parameter that was frozen and is not any more has no hook yet.
+            gradient.attach()
         failure: Exception | None = None
-        for gradient in active:
-            if gradient.handle is None:
-                self._submit(gradient)
+        for gradient in self.gradients.values():
+            if gradient.handle is None and gradient.active():
+                gradient.submit()
         for gradient in self.gradients.values():
             try:
-                self._finish(gradient)
+                gradient.finish()
             except Exception as error:  # the others have to be taken back all the same
                 failure = failure or error
         if failure is not None:
             raise failure
 
-    def _finish(self, gradient: _Gradient) -> None:
-        handle, sent = gradient.handle, gradient.sent
-        self._forget(gradient)
-        if handle is None or sent is None:
-            return
-        result = self.compression.decompress(synchronize(handle), gradient.context)
-        grad = gradient.parameter.grad
-        if grad is not None and result.data_ptr() != grad.data_ptr():
-            with torch.no_grad():
-                grad.copy_(result)
-
-    def _forget(self, gradient: _Gradient) -> None:
-        gradient.handle, gradient.sent, gradient.fired = None, None, False
-        gradient.passes_left = self.passes
-
     def set_passes(self, passes: int) -> None:
         self.passes = passes
         for gradient in self.gradients.values():
-            gradient.passes_left = passes
+            gradient.passes = gradient.passes_left = passes
 
 
 class _Distributed(torch.optim.Optimizer):
@@ -229,9 +298,9 @@ class _Distributed(torch.optim.Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         super().add_param_group(param_group)
-        group = len(self.param_groups) - 1
-        for index, parameter in enumerate(self.param_groups[group]["params"]):
-            self._reducer.add(parameter, f"noname.{group}.{index}")
+        prefix = members_of(global_process_set).unnamed("optimizer")
+        for index, parameter in enumerate(self.param_groups[-1]["params"]):
+            self._reducer.add(parameter, f"{prefix}.{index}")
 
     def load_state_dict(self, *args: Any, **kwargs: Any) -> None:
         if self._reducer.outstanding():
@@ -250,8 +319,11 @@ def _names(
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None,
 ) -> list[tuple[str, torch.Tensor]]:
     """A unique name for each parameter of the optimizer."""
+    # Several optimizers without names do not meet: ranks make them in the same order.
+    members = members_of(global_process_set)
+    prefix = members.unnamed("optimizer") if named_parameters is None else "noname"
     own = [
-        (f"noname.{i}.{j}", parameter)
+        (f"{prefix}.{i}.{j}", parameter)
         for i, group in enumerate(optimizer.param_groups)
         for j, parameter in enumerate(group["params"])
     ]
@@ -277,6 +349,30 @@ def _names(
     return [(known[parameter], parameter) for _, parameter in own]
 
 
+# A number of groups, or lists of parameters.
+Groups = Union[int, list[list[torch.Tensor]], None]
+
+
+def _grouped(groups: Groups, parameters: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """The parameters of each group; those that are in none are reduced by themselves."""
+    if groups is None or groups == 0:
+        return []
+    if isinstance(groups, int) and not isinstance(groups, bool):
+        if groups < 0:
+            raise ValueError(f"groups must not be negative, it is {groups}")
+        chosen = [p for p in parameters if p.requires_grad]
+        each = -(-len(chosen) // groups)
+        return [chosen[i : i + each] for i in range(0, len(chosen), each)] if chosen else []
+    if not isinstance(groups, list) or not all(isinstance(g, (list, tuple)) for g in groups):
+        raise ValueError("groups has to be a number of groups or a list of lists of torch.Tensor")
+    listed = [parameter for group in groups for parameter in group]
+    if not all(isinstance(parameter, torch.Tensor) for parameter in listed):
+        raise ValueError("groups has to consist of torch.Tensor")
+    if len({id(parameter) for parameter in listed}) != len(listed):
+        raise ValueError("a parameter is in groups twice; it may be in one only")
+    return [list(group) for group in groups]
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
@@ -284,6 +380,10 @@ def DistributedOptimizer(
     backward_passes_per_step: int = 1,
     op: int = Average,
     gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: Groups = None,
+    sparse_as_dense: bool = False,
+    process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The optimizer, of a subclass of its own class, that reduces gradients over all ranks.
 
@@ -292,6 +392,10 @@ def DistributedOptimizer(
     compression: of what is sent. backward_passes_per_step: backward passes that add to a gradient
     before it is reduced. op: Average or another reduction. gradient_predivide_factor: with
     Average, divides gradients by it before the sum and multiplies by it over size() afterwards.
+    groups: how many groups, or lists of parameters, are submitted together (num_groups is the old
+    spelling). sparse_as_dense: a sparse gradient is reduced as a dense one; otherwise every rank
+    has to have a sparse gradient, or none, for a parameter in its first step. process_set: whose
+    gradients to reduce; ranks outside it step by themselves.
     """
     if isinstance(optimizer, _Distributed):
         raise ValueError("the optimizer is a DistributedOptimizer already")
@@ -299,14 +403,23 @@ def DistributedOptimizer(
     _check_passes(backward_passes_per_step)
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor needs op=hvd.Average")
+    if num_groups != 0:
+        warnings.warn(
+            "num_groups= is the old spelling; use groups=", DeprecationWarning, stacklevel=2
+        )
+        groups = num_groups if groups is None else groups
     names = _names(optimizer, named_parameters)
+    together = _grouped(groups, [parameter for _, parameter in names])
     base = type(optimizer)
     made: Any = object.__new__(type(base.__name__, (_Distributed, base), {}))
     # Not an attribute `step` that a learning rate scheduler put over the method: it would run
     # the user's step() and never ours.
     made.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
-    made._reducer = _Reducer(compression, backward_passes_per_step, op, gradient_predivide_factor)
+    way = _Way(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
+    made._reducer = _Reducer(way, backward_passes_per_step)
     made._synchronized, made._should_synchronize = False, True
     for name, parameter in names:
-        made._reducer.add(parameter, name)
+        made._reducer.add(parameter, name, shared=not together)
+    for group in together:
+        made._reducer.group(group)
     return made

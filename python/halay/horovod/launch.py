@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run(): a function on each rank of a job on this machine, and what each returned.
+
+The function goes to the ranks through a file, what they return comes back through one file each,
+in a folder that is gone afterwards.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Callable
+
+from . import SHIM, identity
+
+try:
+    import cloudpickle as _pickler  # type: ignore[import-untyped,unused-ignore]
+except ImportError:
+    _pickler = pickle
+
+# Each has a meaning for several machines, or for ranks that come and go; none has one here.
+_ELSEWHERE = ("min_num_proc", "max_num_proc", "slots", "reset_limit", "cooldown_range",
+              "host_discovery_script", "hostfile")  # fmt: skip
+FUNCTION = "function"
+
+
+def dumps(value: object) -> bytes:
+    """A pickle: by cloudpickle if it is there, which takes functions of a script too."""
+    return bytes(_pickler.dumps(value))
+
+
+class Arguments:
+    """What launch() is told: attributes, all with defaults."""
+
+    def __init__(self) -> None:
+        self.num_proc: int | None = None
+        self.run_func: Callable[[], Any] | None = None
+        self.command: Sequence[str] | None = None
+        self.executable: str | None = None
+        self.hosts: str | None = None
+        self.verbose: Any = None
+        self.env: Mapping[str, str] | None = None
+
+    def __getattr__(self, name: str) -> None:
+        if name.startswith("__"):
+            raise AttributeError(name)
+
+
+def find_halayrun() -> str:
+    """The launcher: HALAYRUN, next to the package, in the source tree's build folder, on PATH."""
+    chosen = os.environ.get("HALAYRUN")
+    if chosen:
+        return chosen
+    package = Path(__file__).resolve().parents[1]
+    for candidate in (package / "bin" / "halayrun", package.parents[1] / "build/bin/halayrun"):
+        if os.access(candidate, os.X_OK):
+            return str(candidate)
+    found = shutil.which("halayrun")
+    if found is None:
+        raise FileNotFoundError(
+            "horovod.run() needs halayrun, which is not on PATH: add its folder, or set HALAYRUN "
+            "to its full path"
+        )
+    return found
+
+
+def _here(hosts: str) -> bool:
+    names = [entry.split(":")[0] for entry in hosts.split(",")]
+    own = {"localhost", socket.gethostname(), socket.getfqdn()}
+    return all(name in own or name.startswith("127.") for name in names)
+
+
+def _check(arguments: Arguments) -> int:
+    for name in _ELSEWHERE:
+        if name != "min_num_proc" and getattr(arguments, name) is not None:
+            raise NotImplementedError(
+                f"horovod.run({name}=...) is not there in Halay: it runs a fixed number of ranks "
+                "on this machine; for several machines start the script with halayrun or srun"
+            )
+    if arguments.hosts is not None and not _here(arguments.hosts):
+        raise NotImplementedError(
+            f"horovod.run(hosts={arguments.hosts!r}): it runs on this machine only; for several "
+            "start the script with halayrun -H or srun"
+        )
+    nranks = arguments.num_proc or 1
+    least = arguments.min_num_proc
+    if nranks < 1 or (least is not None and least > nranks):
+        raise ValueError(f"num_proc must be at least 1 and min_num_proc, not {nranks}")
+    return nranks
+
+
+def _environment(arguments: Arguments) -> dict[str, str]:
+    env = identity.without(dict(os.environ))
+    env.update(arguments.env or {})
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [SHIM, *env.get("PYTHONPATH", "").split(os.pathsep), *sys.path, package]
+    env["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
+    return env
+
+
+def _results(folder: Path, nranks: int, status: int) -> list[Any]:
+    """By rank. RuntimeError with the traceback of the rank that failed first, if one did."""
+    failed = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
+    if failed or status != 0:
+        ranks = ", ".join(path.stem for path in failed)
+        first = f"\n{failed[0].read_text()}" if failed else ""
+        raise RuntimeError(
+            "Horovod detected that one or more processes exited with non-zero status: halayrun "
+            f"ended with {status}{f'; of rank {ranks}, the first:' if failed else ''}{first}"
+        )
+    return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(nranks)]
+
+
+def launch(arguments: Any) -> list[Any] | None:
+    """Runs arguments.run_func on arguments.num_proc ranks, or arguments.command."""
+    nranks = _check(arguments)
+    command = [find_halayrun(), "--launcher", "local", "--horovod", "-np", str(nranks)]
+    if arguments.verbose:
+        command.append("-v")
+    env = _environment(arguments)
+    if arguments.run_func is None:
+        status = subprocess.run([*command, *arguments.command], env=env).returncode
+        if status != 0:
+            _results(Path(os.devnull), 0, status)
+        return None
+    python = arguments.executable or sys.executable
+    with tempfile.TemporaryDirectory(prefix="halay-run-") as name:
+        folder = Path(name)
+        (folder / FUNCTION).write_bytes(dumps(arguments.run_func))
+        command += [python, "-m", "halay.horovod.task", name]
+        status = subprocess.run(command, env=env, stdin=subprocess.DEVNULL).returncode
+        return _results(folder, nranks, status)
+
+
+def _old(old: Any, name: str, new: Any) -> Any:
+    if old is None:
+        return new
+    warnings.warn(f"{name} is the old spelling", DeprecationWarning, stacklevel=3)
+    return old
+
+
+class _Call:
+    """func(*args, **kwargs), as something that pickle takes too."""
+
+    def __init__(self, func: Callable[..., Any], args: Any, kwargs: Any) -> None:
+        self.func, self.args, self.kwargs = func, args, kwargs
+
+    def __call__(self) -> Any:
+        return self.func(*self.args, **self.kwargs)
+
+
+def run(
+    func: Callable[..., Any],
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    num_proc: int = 1,
+    min_num_proc: int | None = None,
+    max_num_proc: int | None = None,
+    slots: int | None = None,
+    reset_limit: int | None = None,
+    cooldown_range: Any = None,
+    hosts: str | None = None,
+    hostfile: str | None = None,
+    host_discovery_script: str | None = None,
+    start_timeout: int | None = None,
+    ssh_port: int | None = None,
+    ssh_identity_file: str | None = None,
+    disable_cache: bool | None = None,
+    output_filename: str | None = None,
+    verbose: Any = None,
+    use_gloo: bool | None = None,
+    use_mpi: bool | None = None,
+    mpi_args: str | None = None,
+    network_interface: str | None = None,
+    network_interfaces: Sequence[str] | None = None,
+    executable: str | None = None,
+    np: int | None = None,
+    min_np: int | None = None,
+    max_np: int | None = None,
+) -> list[Any]:
+    """Runs func(*args, **kwargs) on num_proc ranks of this machine: what each returned, by rank.
+
+    func has to call hvd.init() itself. Needs cloudpickle for functions that are no module's own.
+    A rank that raises ends the job, and its traceback is in the RuntimeError. What concerns other
+    machines or ranks that come and go is refused; what concerns MPI, ssh and the like is ignored.
+    """
+    if use_gloo and use_mpi:
+        raise ValueError("use_gloo and use_mpi exclude each other")
+    if hosts is not None and hostfile is not None:
+        raise ValueError("hosts and hostfile exclude each other")
+    if output_filename is not None:
+        raise NotImplementedError("horovod.run(output_filename=...) is not there in Halay yet")
+    arguments = Arguments()
+    arguments.num_proc = _old(np, "np", num_proc)
+    arguments.run_func = _Call(func, tuple(args), dict(kwargs or {}))
+    arguments.hosts, arguments.executable, arguments.verbose = hosts, executable, verbose
+    given = {
+        "min_num_proc": _old(min_np, "min_np", min_num_proc),
+        "max_num_proc": _old(max_np, "max_np", max_num_proc),
+        "slots": slots,
+        "reset_limit": reset_limit,
+        "cooldown_range": cooldown_range,
+        "hostfile": hostfile,
+        "host_discovery_script": host_discovery_script,
+    }
+    for name, value in given.items():
+        setattr(arguments, name, value)
+    if use_mpi:
+        arguments.env = {"HOROVOD_CONTROLLER": "mpi"}
+    results = launch(arguments)
+    assert results is not None
+    return results

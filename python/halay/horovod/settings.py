@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each HOROVOD_* variable does under Halay.
+
+A setting is used (it is put into Halay's own, unless that is set too), read by the package itself,
+without effect for a reason, or not there yet. What a user sets that is not used is reported once a
+process, on rank 0: a job that asks for something and does not get it should know.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import MutableMapping
+from typing import Callable, NamedTuple
+
+USED, READ, NONE, LATER, BUILD = "used", "read", "no effect", "not yet", "build"
+
+
+class Setting(NamedTuple):
+    """What becomes of HOROVOD_<name>, and for USED: of which variable of Halay, with what value.
+
+    A value that `to` makes None of is one that asks for what Halay does anyway.
+    """
+
+    kind: str
+    text: str
+    variable: str = ""
+    to: Callable[[str], str | None] | None = None
+
+
+def _level(text: str) -> str | None:
+    levels = {"trace": "trace", "debug": "info", "info": "info", "warning": "warn"}
+    return levels.get(text.lower(), "error")
+
+
+def _seconds(text: str) -> str | None:
+    return text if float(text) > 0 else None
+
+
+def _same(text: str) -> str | None:
+    return text or None
+
+
+_BY_PLAN = "Halay chooses its algorithm by a table of costs; HALAY_ALGORITHM overrides it"
+_NO_CYCLE = "there is no cycle: what is submitted starts at once"
+_NO_GPU = "for GPUs, which Halay does not use yet"
+_NO_TUNER = "nothing is tuned at run time"
+_NO_MPI = "Halay uses no MPI"
+_LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
+
+SETTINGS: dict[str, Setting] = {
+    "STALL_SHUTDOWN_TIME_SECONDS": Setting(
+        USED, "how long a call may wait for other ranks; 0: 30 s", "HALAY_DEADLINE", _seconds
+    ),
+    "LOG_LEVEL": Setting(USED, "what is printed", "HALAY_DEBUG", _level),
+    "GLOO_IFACE": Setting(USED, "the interface to listen on", "HALAY_INTERFACE", _same),
+    "CONTROLLER": Setting(READ, "mpi: mpi_built() and mpi_enabled() are True"),
+    "CPU_OPERATIONS": Setting(READ, "mpi: as HOROVOD_CONTROLLER=mpi"),
+    "DYNAMIC_PROCESS_SETS": Setting(READ, "add_process_set() is allowed always"),
+    "FUSION_THRESHOLD": Setting(NONE, "buffers for small tensors have a fixed bound"),
+    "CYCLE_TIME": Setting(NONE, _NO_CYCLE),
+    "CACHE_CAPACITY": Setting(NONE, "what ranks agreed on is kept by step, not by name"),
+    "HIERARCHICAL_ALLREDUCE": Setting(NONE, _BY_PLAN),
+    "HIERARCHICAL_ALLGATHER": Setting(NONE, _BY_PLAN),
+    "TORUS_ALLREDUCE": Setting(NONE, _BY_PLAN),
+    "DISABLE_GROUP_FUSION": Setting(NONE, "groups are reduced all or none, whatever is fused"),
+    "ENABLE_ASYNC_COMPLETION": Setting(NONE, _NO_GPU),
+    "ENABLE_XLA_OPS": Setting(NONE, "for TensorFlow"),
+    "BATCH_D2D_MEMCOPIES": Setting(NONE, _NO_GPU),
+    "NUM_NCCL_STREAMS": Setting(NONE, _NO_GPU),
+    "DISABLE_NVTX_RANGES": Setting(NONE, _NO_GPU),
+    "CCL_CACHE": Setting(NONE, "Halay uses no oneCCL"),
+    "ADASUM_MPI_CHUNK_SIZE": Setting(NONE, _NO_MPI),
+    "MPI_THREADS_DISABLE": Setting(NONE, _NO_MPI),
+    "THREAD_AFFINITY": Setting(NONE, "Halay's one thread sleeps unless there is work"),
+    "GLOO_TIMEOUT_SECONDS": Setting(NONE, "HALAY_DEADLINE bounds all waits"),
+    "START_TIMEOUT": Setting(NONE, "the launcher, and HALAY_DEADLINE, bound the start"),
+    "LOG_HIDE_TIME": Setting(NONE, "messages have no time"),
+    "STALL_CHECK_DISABLE": Setting(LATER, "notices of which rank has not submitted what"),
+    "STALL_CHECK_TIME_SECONDS": Setting(LATER, "notices of which rank has not submitted what"),
+    "TIMELINE": Setting(LATER, "the timeline"),
+    "TIMELINE_MARK_CYCLES": Setting(LATER, "the timeline"),
+    "AUTOTUNE": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE_LOG": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE_WARMUP_SAMPLES": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE_STEPS_PER_SAMPLE": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE_BAYES_OPT_MAX_SAMPLES": Setting(NONE, _NO_TUNER),
+    "AUTOTUNE_GAUSSIAN_PROCESS_NOISE": Setting(NONE, _NO_TUNER),
+    "ELASTIC": Setting(LATER, "hosts that come and go; one job's ranks stay the same"),
+    "ELASTIC_TIMEOUT": Setting(LATER, "hosts that come and go"),
+    "RANK": Setting(READ, _LAUNCHER),
+    "SIZE": Setting(READ, _LAUNCHER),
+    "LOCAL_RANK": Setting(READ, _LAUNCHER),
+    "LOCAL_SIZE": Setting(READ, _LAUNCHER),
+    "CROSS_RANK": Setting(READ, _LAUNCHER),
+    "CROSS_SIZE": Setting(READ, _LAUNCHER),
+    "HOSTNAME": Setting(READ, _LAUNCHER),
+    "GLOO_RENDEZVOUS_ADDR": Setting(NONE, "ranks find each other through their launcher"),
+    "GLOO_RENDEZVOUS_PORT": Setting(NONE, "ranks find each other through their launcher"),
+    "SECRET_KEY": Setting(NONE, "ranks find each other through their launcher"),
+    "TEST_GPU": Setting(READ, "of Horovod's own tests"),
+}
+# Of its installation, and of Spark: asked for by no program at run time, and not worth a word.
+BUILD_PREFIXES = ("WITH_", "WITHOUT_", "GPU", "CUDA_", "ROCM_", "NCCL_", "BUILD_", "SPARK_")
+BUILD_NAMES = ("ALLOW_MIXED_GPU_IMPL", "CMAKE", "DEBUG")
+
+# Asked for nothing that Halay does not do anyway.
+_OFF = ("", "0")
+_INDIFFERENT = {
+    ("TIMELINE", "DYNAMIC"),
+    ("MPI_THREADS_DISABLE", "1"),
+    ("CACHE_CAPACITY", "1024"),
+    ("FUSION_THRESHOLD", "134217728"),
+}
+
+_said: set[str] = set()
+# What apply() has put into Halay's settings: taken out again when init() is called once more.
+_put: dict[str, str] = {}
+
+
+def find(name: str) -> Setting | None:
+    """The setting HOROVOD_<name>; None if there is no such one."""
+    if name in SETTINGS:
+        return SETTINGS[name]
+    if name.startswith(BUILD_PREFIXES) or name in BUILD_NAMES:
+        return Setting(BUILD, "of Horovod's installation")
+    return None
+
+
+def _use(variable: str, value: str, setting: Setting, env: MutableMapping[str, str]) -> str | None:
+    assert setting.to is not None
+    try:
+        made = setting.to(value)
+    except ValueError:
+        return f"{variable}={value} is not understood, and has no effect: {setting.text}"
+    if made is not None and setting.variable not in env:
+        env[setting.variable] = _put[setting.variable] = made
+    return None
+
+
+def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
+    """Puts what is set for Horovod into Halay's settings; returns what it has to say about it."""
+    env = os.environ if env is None else env
+    for variable, put in _put.items():
+        if env.get(variable) == put:
+            del env[variable]
+    _put.clear()
+    notes = []
+    for variable in sorted(v for v in env if v.startswith("HOROVOD_")):
+        name, value = variable[len("HOROVOD_") :], env[variable]
+        setting = find(name)
+        note: str | None = None
+        if setting is None:
+            note = f"{variable} is no setting that is known, and has no effect"
+        elif setting.kind == USED:
+            note = _use(variable, value, setting, env)
+        elif value in _OFF or (name, value) in _INDIFFERENT:
+            continue
+        elif setting.kind == NONE:
+            note = f"{variable} has no effect: {setting.text}"
+        elif setting.kind == LATER:
+            note = f"{variable} has no effect: Halay does not have this yet: {setting.text}"
+        if note is not None:
+            notes.append(note)
+    return notes
+
+
+def report(notes: list[str]) -> None:
+    """Says each note once a process, and in a job on rank 0 only."""
+    if os.environ.get("HOROVOD_RANK", "0") != "0":
+        return
+    for note in notes:
+        if note not in _said:
+            _said.add(note)
+            print(f"halay: {note}", file=sys.stderr, flush=True)
+
+
+def table() -> str:
+    """The settings as a Markdown table."""
+    rows = ["| setting | under Halay | what |", "|---|---|---|"]
+    for name, setting in SETTINGS.items():
+        kind = f"→ {setting.variable}" if setting.kind == USED else setting.kind
+        rows.append(f"| HOROVOD_{name} | {kind} | {setting.text} |")
+    return "\n".join(rows)

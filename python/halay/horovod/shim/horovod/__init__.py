@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Halay under Horovod's name (see halay.horovod)."""
+
+from halay.horovod import identity
+
+from .runner import run
+
+# Of the release whose interface this is; Halay's own is halay.__version__.
+__version__ = "0.28.1"
+
+__all__ = ["__version__", "run"]
+
+identity.export(identity.guess())

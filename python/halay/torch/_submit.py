@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hands tensors to the session: checks them, fills the C call, makes the result. No autograd.
+
+A tensor that does not lie in one piece is sent as a copy, and copied back where it is the result.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from typing import Any, Callable
+
+import torch
+
+from .. import _session
+from .._core import ffi, lib
+from .._session import Members
+from ._tensors import address, dense, describe, refuse_overlap, touched, type_of
+from .process_sets import ProcessSet, members_of
+
+# Horovod's numbers.
+Average = 0
+Sum = 1
+Adasum = 2
+Min = 3
+Max = 4
+Product = 5
+
+_OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
+_C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: lib.HALAY_PROD}
+_BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
+
+Then = Callable[[torch.Tensor], Any]
+
+
+def same(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor
+
+
+def choose_op(op: int | None, average: bool | None) -> int:
+    if average is not None:
+        if op is not None:
+            raise ValueError("give either op or average, not both; average is the old spelling")
+        warnings.warn(
+            "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return Average if average else Sum
+    if op is None:
+        return Average
+    if op == Adasum:
+        raise NotImplementedError("op=hvd.Adasum is not implemented; use hvd.Average or hvd.Sum")
+    if op not in range(len(_OP_NAMES)):
+        raise ValueError(f"op={op!r} is no reduction; use hvd.Average, Sum, Min, Max or Product")
+    return op
+
+
+@functools.cache
+def _takes(c_op: int, type_: int) -> bool:
+    return bool(lib.halay_op_takes(c_op, type_))
+
+
+def _c_reduction(
+    tensor: torch.Tensor, op: int, prescale: float, postscale: float, nranks: int
+) -> tuple[int, float, float]:
+    """Halay's operation and scales.
+
+    Average is the sum times 1/size, as in Horovod; integers without scales are divided, and
+    truncate toward zero.
+    """
+    scaled = prescale != 1.0 or postscale != 1.0
+    if tensor.dtype == torch.bool:
+        if op not in _BOOL_OPS or scaled:
+            raise TypeError(
+                "bool takes op Min, Max or Product without scale factors; convert it, "
+                "for example with tensor.int()"
+            )
+        return _BOOL_OPS[op], 1.0, 1.0
+    if op == Average:
+        inexact = tensor.is_floating_point() or tensor.is_complex()
+        if inexact or scaled:
+            return lib.HALAY_SUM, prescale, postscale / nranks
+        return lib.HALAY_AVERAGE, 1.0, 1.0
+    if scaled and op != Sum:
+        raise ValueError(
+            f"prescale_factor and postscale_factor need op Average or Sum, not {_OP_NAMES[op]}"
+        )
+    return _C_OPS[op], prescale, postscale
+
+
+def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
+    """A copy times factor, in float64, truncated toward zero: as Horovod does."""
+    return (tensor.to(torch.float64) * factor).to(tensor.dtype)
+
+
+class Reduction:
+    """What to do with a tensor in an allreduce, and among whom."""
+
+    def __init__(self, op: int, prescale: float, postscale: float, among: ProcessSet) -> None:
+        self.op, self.prescale, self.postscale, self.among = op, prescale, postscale, among
+
+    def checked(
+        self, tensor: torch.Tensor, kind: str, name: str | None
+    ) -> tuple[Members, int, int, float, float]:
+        """Whom to submit to, and the type, operation and scales of the C call."""
+        members = members_of(self.among)
+        type_ = type_of(tensor, kind, name)
+        try:
+            c_op, pre, post = _c_reduction(
+                tensor, self.op, self.prescale, self.postscale, members.size
+            )
+            if not _takes(c_op, type_):
+                raise TypeError(f"op {_OP_NAMES[self.op]} does not take this dtype")
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{describe(tensor, kind, name)}: {error}") from None
+        return members, type_, c_op, pre, post
+
+
+def submit_allreduce(
+    tensor: torch.Tensor,
+    target: torch.Tensor | None,
+    name: str | None,
+    how: Reduction,
+    kind: str = "allreduce",
+    then: Then = same,
+) -> int:
+    """The result goes to target, which may be the tensor, or to a new tensor; then(it) is told."""
+    members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
+    sent = dense(tensor)
+    if target is not None:
+        refuse_overlap(target, kind, name)
+    if target is tensor and sent.data_ptr() == tensor.data_ptr():
+        out = tensor
+    else:
+        out = torch.empty_like(sent, requires_grad=False)
+    after = 1.0
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # The trainer scales inexact types only.
+        if prescale != 1.0:
+            sent = _scaled_integers(sent, prescale)
+        prescale, postscale, after = 1.0, 1.0, postscale
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return int(
+            lib.halay_trainer_allreduce(
+                trainer,
+                encoded,
+                address(sent),
+                address(out),
+                out.numel(),
+                type_,
+                c_op,
+                prescale,
+                postscale,
+                ticket,
+            )
+        )
+
+    def finish(_members: Members, _ticket: int) -> Any:
+        if after != 1.0:
+            with torch.no_grad():
+                out.copy_(_scaled_integers(out, after))
+        if target is None:
+            return then(out)
+        if out is target:
+            touched(target)
+        else:
+            with torch.no_grad():
+                target.copy_(out)
+        return then(target)
+
+    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+
+
+# Of an allgather: the gathered tensor, and how many rows of it are each rank's.
+Gathered = Callable[[torch.Tensor, list[int]], Any]
+
+
+def check_gather(tensor: torch.Tensor, kind: str, name: str | None) -> None:
+    type_of(tensor, kind, name)
+    if tensor.dim() == 0:
+        raise ValueError(
+            f"{describe(tensor, kind, name)}: a scalar has no first dimension to gather "
+            "along; use tensor.unsqueeze(0)"
+        )
+
+
+def submit_allgather(
+    tensor: torch.Tensor, name: str | None, among: ProcessSet, then: Gathered, kind: str
+) -> int:
+    members = members_of(among)
+    check_gather(tensor, kind, name)
+    type_ = type_of(tensor, kind, name)
+    sent = dense(tensor)
+    row_shape = tuple(sent.shape[1:])
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return int(
+            lib.halay_trainer_allgather(
+                trainer,
+                encoded,
+                address(sent),
+                sent.shape[0],
+                math.prod(row_shape),
+                type_,
+                ticket,
+            )
+        )
+
+    def finish(of: Members, ticket: int) -> Any:
+        data, count, rows = of.gathered(ticket)
+        out = torch.empty((sum(rows), *row_shape), dtype=sent.dtype)
+        assert out.numel() == count
+        if count > 0:
+            ffi.memmove(address(out), data, count * out.element_size())
+        return then(out, rows)
+
+    return _session.session().submit(kind, name, start, sent, finish, members)
+
+
+def submit_broadcast(
+    tensor: torch.Tensor,
+    target: torch.Tensor | None,
+    root_rank: int,
+    name: str | None,
+    among: ProcessSet,
+) -> int:
+    """As submit_allreduce(); root_rank is a rank of the job, also in a process set."""
+    members = members_of(among)
+    type_ = type_of(tensor, "broadcast", name)
+    if root_rank not in members.ranks:
+        raise ValueError(
+            f"{describe(tensor, 'broadcast', name)}: root_rank {root_rank} is not one of the "
+            f"{members.size} ranks"
+        )
+    root = members.ranks.index(root_rank)
+    if target is None:
+        buffer = dense(tensor.detach()).clone()
+    else:
+        refuse_overlap(target, "broadcast", name)
+        buffer = dense(tensor)
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return int(
+            lib.halay_trainer_broadcast(
+                trainer, encoded, address(buffer), buffer.numel(), type_, root, ticket
+            )
+        )
+
+    def finish(_members: Members, _ticket: int) -> torch.Tensor:
+        if target is None:
+            return buffer
+        with torch.no_grad():
+            if buffer.data_ptr() != target.data_ptr():
+                target.copy_(buffer)
+            else:
+                touched(target)
+        return target
+
+    return _session.session().submit("broadcast", name, start, buffer, finish, members)
+
+
+def submit_group(
+    kind: str,
+    count: int,
+    name: str | None,
+    start: Callable[[int, str | None], int],
+    among: ProcessSet,
+) -> int:
+    """start(i, name of the i-th) for each tensor of a group; one handle for the list of results."""
+    names = [None if name is None else f"{name}.{i}" for i in range(count)]
+    return _session.session().submit_group(
+        kind, names, lambda i: start(i, names[i]), members_of(among)
+    )
+
+
+def poll(handle: int) -> bool:
+    """Whether synchronize(handle) would return at once. Never blocks."""
+    return _session.session().poll(handle)
+
+
+def synchronize(handle: int) -> Any:
+    """Waits for a handle, once, and returns its result or raises its error."""
+    return _session.session().wait(handle)

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The job: init, shutdown, who is who, and what the library was built with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import _session
+from .._session import TraceRecord
+from .process_sets import ProcessSet, add_process_set
+
+
+def _refuse_part_of_the_job(comm: Any) -> None:
+    """comm may be None, all ranks in order, or an mpi4py communicator of all ranks."""
+    if comm is None:
+        return
+    size = _session.session().size
+    found = comm.Get_size() if hasattr(comm, "Get_size") else list(comm)
+    if found not in (size, [], list(range(size))):
+        _session.shutdown()
+        raise NotImplementedError(
+            "hvd.init(comm=...) of a part of the job is not supported: leave comm out, and use "
+            "hvd.add_process_set(ranks) for a part"
+        )
+
+
+def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
+    """Joins the job that the launcher started; alone, a job of one rank. Again: does nothing.
+
+    process_sets: those to be made at once, the same on all ranks; "dynamic" changes nothing, for
+    hvd.add_process_set() may be called always.
+    """
+    if isinstance(process_sets, str) and process_sets != "dynamic":
+        raise ValueError(f'process_sets={process_sets!r}: give a list of ProcessSet or "dynamic"')
+    begun = _session.is_initialized()
+    _session.init()
+    _refuse_part_of_the_job(comm)
+    if begun or process_sets is None or isinstance(process_sets, str):
+        return
+    try:
+        for process_set in process_sets:
+            if process_set.ranks not in [
+                list(m.ranks) for m in _session.session().members.values()
+            ]:
+                add_process_set(process_set)
+    except BaseException:
+        _session.shutdown()
+        raise
+
+
+def shutdown() -> None:
+    """Leaves the job. init() may follow."""
+    _session.shutdown()
+
+
+def is_initialized() -> bool:
+    """Whether init() was called in this very process."""
+    return _session.is_initialized()
+
+
+def rank() -> int:
+    """This process's number in the job, from 0."""
+    return _session.session().rank
+
+
+def size() -> int:
+    """How many processes the job has."""
+    return _session.session().size
+
+
+def local_rank() -> int:
+    """This process's number among those of its node."""
+    return _session.session().local_rank
+
+
+def local_size() -> int:
+    """How many processes of the job run on this node."""
+    return _session.session().local_size
+
+
+def cross_rank() -> int:
+    """The number of this node."""
+    return _session.session().cross_rank
+
+
+def cross_size() -> int:
+    """How many nodes the job has."""
+    return _session.session().cross_size
+
+
+def transport() -> str:
+    """The transport in use: "shm", ...; "none" if there is one rank."""
+    return _session.session().transport
+
+
+def trace() -> list[TraceRecord]:
+    """The operations finished on this rank since the last call, oldest first."""
+    return _session.session().trace()
+
+
+def is_homogeneous() -> bool:
+    """Whether all nodes have as many ranks of the job."""
+    return _session.session().is_homogeneous
+
+
+def mpi_threads_supported() -> bool:
+    """Whether a program may call MPI from several threads. Halay has no say in that."""
+    _session.session()
+    return False
+
+
+def mpi_enabled() -> bool:
+    """Whether MPI carries the collectives: never, Halay does."""
+    return False
+
+
+def mpi_built() -> bool:
+    """Whether the library was built with MPI: it needs none."""
+    return False
+
+
+def gloo_enabled() -> bool:
+    """Whether Gloo carries the collectives: never, Halay does."""
+    return False
+
+
+def gloo_built() -> bool:
+    """Whether the library was built with Gloo: it needs none."""
+    return False
+
+
+def nccl_built() -> int:
+    """The version of NCCL as a number; 0: without."""
+    return 0
+
+
+def ddl_built() -> bool:
+    """Whether the library was built with IBM's DDL."""
+    return False
+
+
+def ccl_built() -> bool:
+    """Whether the library was built with oneCCL."""
+    return False
+
+
+def cuda_built() -> bool:
+    """Whether the library knows CUDA's memory."""
+    return False
+
+
+def rocm_built() -> bool:
+    """Whether the library knows ROCm's memory."""
+    return False

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: Apache-2.0
+"""States that can be committed, put back and made equal on all ranks; run() uses them."""
+
+from __future__ import annotations
+
+import copy
+import functools
+from collections.abc import Iterable
+from typing import Any, Callable, TypeVar
+
+import torch
+
+from ... import _session
+from ...errors import (
+    HalayBootError,
+    HalayForked,
+    HalayPeerLost,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+)
+from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from .sampler import ElasticSampler
+
+# After these, no further collective of the job can work.
+_LASTING = (HalayPeerLost, HalayBootError, HalayForked)
+
+Result = TypeVar("Result")
+
+
+class State:
+    """What training needs to go on: saved by commit(), put back by restore()."""
+
+    def __init__(self, **_: Any) -> None:
+        self._reset_callbacks: list[Callable[[], None]] = []
+        self._commits = 0
+
+    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
+        """Functions to call whenever run() begins again."""
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self) -> None:
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self) -> None:
+        """Keeps a copy of the state as it is now, in memory."""
+        self.save()
+        self._commits += 1
+        self.check_host_updates()
+
+    def check_host_updates(self) -> None:
+        """Does nothing: the ranks of a job do not change."""
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Called when run() begins again, before sync()."""
+
+
+class ObjectState(State):
+    """Python objects, given as keyword arguments and kept as attributes."""
+
+    def __init__(self, **objects: Any) -> None:
+        super().__init__()
+        self._names = list(objects)
+        for name, value in objects.items():
+            setattr(self, name, value)
+        self._saved: dict[str, Any] = {}
+        ObjectState.save(self)
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy({name: getattr(self, name) for name in self._names})
+
+    def restore(self) -> None:
+        for name, value in copy.deepcopy(self._saved).items():
+            setattr(self, name, value)
+
+    def sync(self) -> None:
+        """Gives all ranks the objects of rank 0, and commits them."""
+        if self._names:
+            mine = {name: getattr(self, name) for name in self._names}
+            self._saved = broadcast_object(mine, 0)
+            ObjectState.restore(self)
+
+
+class StateHandler:
+    """How a TorchState treats objects of one type."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def set_value(self, value: Any) -> None:
+        self.value = value
+        self.save()
+
+    def save(self) -> None:
+        raise NotImplementedError
+
+    def restore(self) -> None:
+        raise NotImplementedError
+
+    def sync(self) -> None:
+        raise NotImplementedError
+
+
+class _DictHandler(StateHandler):
+    """Of what has state_dict() and load_state_dict()."""
+
+    def __init__(self, value: Any) -> None:
+        super().__init__(value)
+        self.save()
+
+    def save(self) -> None:
+        self._saved = copy.deepcopy(self.value.state_dict())
+
+    def restore(self) -> None:
+        # A copy: an optimizer may take the very tensors that it is given.
+        self.value.load_state_dict(copy.deepcopy(self._saved))
+
+
+class ModelStateHandler(_DictHandler):
+    def sync(self) -> None:
+        broadcast_parameters(self.value.state_dict(), 0)
+        self.save()
+
+
+class OptimizerStateHandler(_DictHandler):
+    def sync(self) -> None:
+        broadcast_optimizer_state(self.value, 0)
+        self.save()
+
+
+class SamplerStateHandler(_DictHandler):
+    def sync(self) -> None:
+        self.value.load_state_dict(broadcast_object(self.value.state_dict(), 0))
+        self.save()
+
+
+Registry = list[tuple[type, type[StateHandler]]]
+
+_registry: Registry = [
+    (torch.nn.Module, ModelStateHandler),
+    (torch.optim.Optimizer, OptimizerStateHandler),
+    (ElasticSampler, SamplerStateHandler),
+]
+
+
+def get_handler_registry() -> Registry:
+    """Pairs of a type and its handler; the first that fits is taken."""
+    return _registry
+
+
+def set_handler_registry(registry: Registry) -> None:
+    global _registry
+    _registry = registry
+
+
+def _handler_of(value: Any) -> StateHandler | None:
+    for type_, handler in _registry:
+        if isinstance(value, type_):
+            return handler(value)
+    return None
+
+
+class TorchState(ObjectState):
+    """A model, an optimizer, and any other objects, as attributes.
+
+    Modules, optimizers and ElasticSamplers are kept by their state_dict, others are pickled.
+    """
+
+    _handlers: dict[str, StateHandler]
+
+    def __init__(
+        self,
+        model: torch.nn.Module | None = None,
+        optimizer: torch.optim.Optimizer | None = None,
+        **objects: Any,
+    ) -> None:
+        objects.update(model=model, optimizer=optimizer)
+        handlers = {name: _handler_of(value) for name, value in objects.items()}
+        super().__setattr__("_handlers", {n: h for n, h in handlers.items() if h is not None})
+        for name, handler in self._handlers.items():
+            super().__setattr__(name, handler.value)
+        super().__init__(**{n: v for n, v in objects.items() if n not in self._handlers})
+
+    def save(self) -> None:
+        for handler in self._handlers.values():
+            handler.save()
+        super().save()
+
+    def restore(self) -> None:
+        for handler in self._handlers.values():
+            handler.restore()
+        super().restore()
+
+    def sync(self) -> None:
+        """Gives all ranks the state of rank 0, and commits it."""
+        for handler in self._handlers.values():
+            handler.sync()
+        super().sync()
+
+    def reset(self) -> None:
+        for handler in self._handlers.values():
+            if isinstance(handler.value, ElasticSampler):
+                handler.value.reset()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._handlers:
+            self._handlers[name].set_value(value)
+        super().__setattr__(name, value)
+
+
+def run(func: Callable[..., Result]) -> Callable[..., Result]:
+    """A function that makes the state equal on all ranks, then calls func(state, ...).
+
+    A HorovodInternalError, as all HalayErrors are, puts the last commit back. If no rank was lost,
+    the ranks meet anew and func is called again, once for each commit: a second error without one
+    is raised. HostsUpdatedInterrupt calls it again with the state as it is.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state: State, *args: Any, **kwargs: Any) -> Result:
+        commits_at_error: int | None = None
+        skip_sync = False
+        while True:
+            try:
+                if not skip_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError as error:
+                state.restore()
+                if isinstance(error, _LASTING) or state._commits == commits_at_error:
+                    raise
+                commits_at_error, skip_sync = state._commits, False
+                _session.shutdown_quietly()
+                _session.init()
+            except HostsUpdatedInterrupt as request:
+                skip_sync = request.skip_sync
+            state.on_reset()
+
+    return wrapper

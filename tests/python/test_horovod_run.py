@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run(): a function on all ranks of a job on this machine."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from conftest import HALAYRUN
+
+from halay.horovod import launch
+
+
+@pytest.fixture(autouse=True)
+def built(monkeypatch, tmp_path):
+    """The build's halayrun; the folder of a run is made where it can be seen."""
+    monkeypatch.setenv("HALAYRUN", str(HALAYRUN))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def gather(offset, factor=1):
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    found = hvd.allgather(torch.tensor([hvd.rank() * factor + offset])).tolist()
+    return found if hvd.rank() == 0 else {"rank": hvd.rank()}
+
+
+def fail_on_rank_one():
+    import horovod.torch as hvd
+
+    hvd.init()
+    if hvd.rank() == 1:
+        raise LookupError("nothing to be found")
+    time.sleep(120)
+
+
+def leave_without_a_word():
+    import os
+
+    os._exit(3 if os.environ["HOROVOD_RANK"] == "1" else 0)
+
+
+def unpicklable():
+    import threading
+
+    return threading.Lock()
+
+
+def test_results_by_rank(tmp_path):
+    assert launch.run(gather, (5,), {"factor": 2}, num_proc=2) == [[5, 7], {"rank": 1}]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_function_of_no_module():
+    pytest.importorskip("cloudpickle")
+    word = "closure"
+    with pytest.warns(DeprecationWarning, match="np"):
+        assert launch.run(lambda times: word * times, (2,), np=1) == [word * 2]
+
+
+def test_a_rank_that_raises(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(RuntimeError, match="one or more processes exited") as caught:
+        launch.run(fail_on_rank_one, num_proc=2)
+    assert "LookupError: nothing to be found" in str(caught.value)
+    assert time.monotonic() - start < 60
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_that_exits():
+    with pytest.raises(RuntimeError, match="halayrun ended with 3"):
+        launch.run(leave_without_a_word, num_proc=2)
+
+
+def test_a_result_that_cannot_be_sent():
+    with pytest.raises(RuntimeError, match=r"cannot pickle"):
+        launch.run(unpicklable, num_proc=1)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"max_num_proc": 4}, {"hosts": "elsewhere:2"}, {"hostfile": "x"}, {"slots": 2},
+     {"host_discovery_script": "x"}, {"output_filename": "x"}],
+)  # fmt: skip
+def test_what_is_not_there_is_refused(more):
+    with pytest.raises(NotImplementedError, match=next(iter(more))):
+        launch.run(gather, (1,), num_proc=2, **more)
+
+
+def test_bad_arguments():
+    for more in ({"num_proc": -1}, {"num_proc": 1, "min_num_proc": 2},
+                 {"use_gloo": True, "use_mpi": True}, {"hosts": "a", "hostfile": "b"}):  # fmt: skip
+        with pytest.raises(ValueError):
+            launch.run(gather, (1,), **more)
+
+
+def test_no_halayrun(monkeypatch, tmp_path):
+    monkeypatch.delenv("HALAYRUN")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(launch, "__file__", str(tmp_path / "a/b/c/launch.py"))
+    with pytest.raises(FileNotFoundError, match="HALAYRUN"):
+        launch.find_halayrun()
