@@ -18,6 +18,7 @@ mpirun, jsrun, torchrun).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 __all__ = ["register"]
@@ -42,7 +43,8 @@ def register() -> None:
     if not dist.is_available() or "HALAY" in dist.Backend._plugins:
         return
     dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu"])
-    dist.register_rendezvous_handler("halay", _rendezvous)
+    known: Any = import_module("torch.distributed.rendezvous")
+    known.register_rendezvous_handler("halay", _rendezvous)
 
 
 register()

@@ -11,10 +11,11 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Callable, Optional
 
 import torch
-import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
 
 from . import _job
 from ._cdef import ffi, lib
@@ -25,11 +26,14 @@ Tensors = Sequence[torch.Tensor]
 Finish = Optional[Callable[[], None]]
 
 
-class HalayProcessGroup(dist.ProcessGroup):
+_Base: Any = c10d.ProcessGroup
+
+
+class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for single tensors are not ours
     """Ranks of the job, and their communicator."""
 
     def __init__(
-        self, store: dist.Store, job: _job.Job, comm: Any, timeout: datetime.timedelta
+        self, store: c10d.Store, job: _job.Job, comm: Any, timeout: datetime.timedelta
     ) -> None:
         rank, size = ffi.new("int *"), ffi.new("int *")
         job.must(lib.halay_comm_rank(comm, rank))
@@ -39,6 +43,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         self._store = store
         self._job = job
         self._comm = comm
+        self._names = ["", "undefined"]
         self._left = False
         self._bundle: HalayWork | None = None
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
@@ -57,7 +62,20 @@ class HalayProcessGroup(dist.ProcessGroup):
     def name(self) -> str:
         return "halay"
 
-    def get_group_store(self) -> dist.Store:
+    # torch's side keeps name and description in the back ends that a group has; this one has none.
+    def setGroupName(self, name: str) -> None:
+        self._names[0] = name
+
+    def getGroupName(self) -> str:
+        return self._names[0]
+
+    def setGroupDesc(self, text: str) -> None:
+        self._names[1] = text
+
+    def getGroupDesc(self) -> str:
+        return self._names[1]
+
+    def get_group_store(self) -> c10d.Store:
         return self._store
 
     def set_timeout(self, timeout: datetime.timedelta) -> None:
@@ -79,7 +97,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         comm = self._job.subset([int(rank) for rank in ranks])
         if comm is None:
             return None
-        store = dist.PrefixStore(f"{group_name}/", self._store)
+        store = c10d.PrefixStore(f"{group_name}/", self._store)
         made = HalayProcessGroup(store, _job.join(), comm, timeout)
         made._set_group_name(group_name)
         made._set_group_desc(group_desc or "undefined")
@@ -149,6 +167,10 @@ class HalayProcessGroup(dist.ProcessGroup):
         return work
 
     def _coalesced(self, calls: Sequence[Callable[[], object]]) -> HalayWork:
+        if self._bundle is not None:
+            for call in calls:
+                call()
+            return self._bundle
         self._start_coalescing()
         try:
             for call in calls:
@@ -163,7 +185,7 @@ class HalayProcessGroup(dist.ProcessGroup):
     def allreduce(self, tensors: Any, opts: Any = None, **_: Any) -> HalayWork:
         if len(tensors) > 1:
             return self.allreduce_coalesced(tensors, opts)
-        opts = opts or dist.AllreduceOptions()
+        opts = opts or c10d.AllreduceOptions()
         target = Target(_one(tensors, "all_reduce"), "all_reduce", read=True)
         data = target.buffer
         kind, op = type_of(data, "all_reduce"), op_of(opts.reduceOp, data, "all_reduce")
@@ -177,13 +199,13 @@ class HalayProcessGroup(dist.ProcessGroup):
         )
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> HalayWork:
-        single = dist.AllreduceOptions()
+        single = c10d.AllreduceOptions()
         if opts is not None:
             single.reduceOp = opts.reduceOp
-        return self._coalesced([lambda t=t: self.allreduce([t], single) for t in tensors])
+        return self._coalesced([partial(self.allreduce, [t], single) for t in tensors])
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> HalayWork:
-        opts = opts or dist.ReduceOptions()
+        opts = opts or c10d.ReduceOptions()
         tensor = _one(tensors, "reduce")[0]
         root, here = opts.rootRank, opts.rootRank == self.rank()
         target = Target([tensor], "reduce", read=True) if here else None
@@ -200,14 +222,14 @@ class HalayProcessGroup(dist.ProcessGroup):
         )
 
     def reduce_scatter(self, outputs: Tensors, inputs: Any, opts: Any = None) -> HalayWork:
-        opts = opts or dist.ReduceScatterOptions()
+        opts = opts or c10d.ReduceScatterOptions()
         blocks = _lists(inputs, self.size(), "reduce_scatter")
         return self._scattered(_one(outputs, "reduce_scatter")[0], blocks, opts)
 
     def reduce_scatter_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> HalayWork:
-        opts = opts or dist.ReduceScatterOptions()
+        opts = opts or c10d.ReduceScatterOptions()
         if input.numel() != output.numel() * self.size():
             raise ValueError(
                 f"halay reduce_scatter_tensor: an input of {input.numel()} elements for "
@@ -251,16 +273,13 @@ class HalayProcessGroup(dist.ProcessGroup):
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> HalayWork:
         return self._coalesced(
-            [
-                lambda o=o, i=i: self.reduce_scatter_single(o, i, opts)
-                for o, i in zip(outputs, inputs)
-            ]
+            [partial(self.reduce_scatter_single, o, i, opts) for o, i in zip(outputs, inputs)]
         )
 
     # ---------------------------------------------------------------- moving
 
     def broadcast(self, tensors: Tensors, opts: Any = None) -> HalayWork:
-        opts = opts or dist.BroadcastOptions()
+        opts = opts or c10d.BroadcastOptions()
         root = opts.rootRank
         target = Target(_one(tensors, "broadcast"), "broadcast", read=root == self.rank())
         data = target.buffer
@@ -274,7 +293,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         )
 
     def allgather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or c10d.AllgatherOptions()
         blocks = _lists(outputs, self.size(), "all_gather")
         data = source(_one(inputs, "all_gather")[0], "all_gather")
         counts = [t.numel() for t in blocks]
@@ -288,7 +307,7 @@ class HalayProcessGroup(dist.ProcessGroup):
     def all_gather_single(
         self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
     ) -> HalayWork:
-        opts = opts or dist.AllgatherOptions()
+        opts = opts or c10d.AllgatherOptions()
         data = source(input, "all_gather_into_tensor")
         if output.numel() != data.numel() * self.size():
             raise ValueError(
@@ -303,7 +322,8 @@ class HalayProcessGroup(dist.ProcessGroup):
         call = "all_gather"
         target = Target(outputs, call)
         _same(data, target.buffer, call)
-        kind, src, dst, comm = type_of(data, call), address(data), address(target.buffer), self._comm
+        src, dst = address(data), address(target.buffer)
+        kind, comm = type_of(data, call), self._comm
         if data.numel() and _inside(data, target.buffer, self.rank() * data.numel()):
             src = IN_PLACE
         if len(set(counts)) == 1:
@@ -322,11 +342,11 @@ class HalayProcessGroup(dist.ProcessGroup):
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> HalayWork:
         return self._coalesced(
-            [lambda o=o, i=i: self.all_gather_single(o, i, opts) for o, i in zip(outputs, inputs)]
+            [partial(self.all_gather_single, o, i, opts) for o, i in zip(outputs, inputs)]
         )
 
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
-        opts = opts or dist.GatherOptions()
+        opts = opts or c10d.GatherOptions()
         data = source(_one(inputs, "gather")[0], "gather")
         root, here = opts.rootRank, opts.rootRank == self.rank()
         blocks = _lists(outputs, self.size(), "gather", data) if here else []
@@ -342,7 +362,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         )
 
     def scatter(self, outputs: Tensors, inputs: Any, opts: Any = None) -> HalayWork:
-        opts = opts or dist.ScatterOptions()
+        opts = opts or c10d.ScatterOptions()
         output = _one(outputs, "scatter")[0]
         root, here = opts.rootRank, opts.rootRank == self.rank()
         data = flat(_lists(inputs, self.size(), "scatter", output), "scatter") if here else None
@@ -358,7 +378,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         )
 
     def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> HalayWork:
-        opts = opts or dist.AllToAllOptions()
+        opts = opts or c10d.AllToAllOptions()
         call, size = "all_to_all", self.size()
         data, target = flat(_lists([inputs], size, call), call), Target(outputs, call)
         _lists([outputs], size, call)
@@ -373,7 +393,7 @@ class HalayProcessGroup(dist.ProcessGroup):
         input_split_sizes: Sequence[int],
         opts: Any = None,
     ) -> HalayWork:
-        opts = opts or dist.AllToAllOptions()
+        opts = opts or c10d.AllToAllOptions()
         data, target = source(input, "all_to_all"), Target([output], "all_to_all")
         sent = self._splits(input, input_split_sizes, "input")
         received = self._splits(output, output_split_sizes, "output")

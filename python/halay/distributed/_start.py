@@ -6,7 +6,7 @@ from __future__ import annotations
 import datetime
 from typing import Any
 
-import torch.distributed as dist
+from torch._C._distributed_c10d import Store, TCPStore
 
 from ._cdef import ffi, lib
 from ._group import HalayProcessGroup
@@ -42,13 +42,13 @@ def _agree(options: Any, rank: int, size: int) -> None:
     )
 
 
-def rendezvous() -> tuple[dist.Store, int, int]:
+def rendezvous() -> tuple[Store, int, int]:
     """Store, rank and size: the store's address is broadcast from rank 0."""
     found = job()
     text = ffi.new("char[]", ADDRESS_BYTES)
     store = None
     if found.rank == 0:
-        store = dist.TCPStore(
+        store = TCPStore(
             found.host, 0, found.size, True, timeout=STORE_TIMEOUT, wait_for_workers=False
         )
         text[0 : len(found.host) + 6] = f"{found.host}:{store.port:05d}".encode()
@@ -59,7 +59,7 @@ def rendezvous() -> tuple[dist.Store, int, int]:
     found.must(code, found.parent)
     if store is None:
         host, port = ffi.string(text).decode().rsplit(":", 1)
-        store = dist.TCPStore(
+        store = TCPStore(
             host, int(port), found.size, False, timeout=STORE_TIMEOUT, wait_for_workers=False
         )
     return store, found.rank, found.size

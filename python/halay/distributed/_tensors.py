@@ -83,7 +83,7 @@ def type_of(tensor: torch.Tensor, call: str) -> int:
 
 
 def op_of(op: ReduceOp, tensor: torch.Tensor, call: str) -> int:
-    kind = op.op if isinstance(op, ReduceOp) else op
+    kind: Any = getattr(op, "op", op)
     found = _OPS_OF_BOOL.get(kind) if tensor.dtype == torch.bool else None
     if found is None:
         found = _OPS.get(kind)
