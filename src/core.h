@@ -26,7 +26,8 @@
 
 #include "wire.h"
 
-#define HLY_WINDOW 16 /* calls of one communicator that may be running on this rank */
+#define HLY_WORKS_KEPT 64 /* steps of plans whose work is kept for the next call */
+#define HLY_WINDOW     16 /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
 #define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
@@ -79,6 +80,11 @@ enum hly_out_kind {
     HLY_OUT_PUT,
     HLY_OUT_TAGGED,
     HLY_OUT_DEVICE
+};
+
+struct hly_places {
+    const char *in, *out, *scratch;
+    uint64_t op;
 };
 
 struct hly_segment {
@@ -227,14 +233,16 @@ struct halay_request {
     uint32_t sequence;
     int result;
     bool ran;              /* `run` is valid */
+    bool runs;             /* hly_engine_run is at it */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
-    halay_work_t *works;    /* persistent: of each step, once it was done in one piece; or NULL */
-    struct hly_span *spans; /* of each operand of the plan, for this count and type: */
+    halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
+    struct hly_places places; /* for which they hold */
+    struct hly_span *spans;   /* of each operand of the plan, for this count and type: */
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
@@ -405,6 +413,7 @@ struct halay_context {
     uint32_t norphans;
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
+    struct hly_out *device_out; /* for the next work that the device does not do at once, or NULL */
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */

@@ -22,7 +22,7 @@
 
 static void push_ready(halay_request_t *r, uint32_t step)
 {
-    r->ready[r->ready_tail++ % r->plan->plan->nsteps] = step;
+    r->ready[r->ready_tail++] = step; /* each enters once */
 }
 
 void hly_engine_step_done(halay_request_t *r, uint32_t step)
@@ -49,21 +49,20 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
 static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 {
     halay_context_t *ctx = r->context;
-    struct hly_out *out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL);
-    if (!out)
+    struct hly_out *out = ctx->device_out;
+    if (!out && !(out = ctx->device_out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL)))
         return HALAY_ENOMEM;
-    out->request = r;
-    out->step = step;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
     hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
+        out->request = r;
+        out->step = step;
         out->flying = 1;
         out->accepted = true;
         hly_link_append(&r->flying, &out->link);
         ctx->device_flying++;
-    } else {
-        hly_out_free(ctx, out);
+        ctx->device_out = NULL;
     }
     return rc;
 }
@@ -265,15 +264,19 @@ void hly_engine_prescaled(halay_request_t *r)
 
 void hly_engine_run(halay_request_t *r)
 {
+    if (r->runs)
+        return; /* a step that was done at once: the loop below goes on, however many there are */
     if (r->state == HLY_RUNNING && r->before && !prescale(r))
         return;
+    r->runs = true;
     while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
-        uint32_t step = r->ready[r->ready_head++ % r->plan->plan->nsteps];
-        if (!start_step(r, step)) {
+        if (!start_step(r, r->ready[r->ready_head++])) {
             r->ready_head--;
+            r->runs = false;
             return; /* the device is full */
         }
     }
+    r->runs = false;
     if (r->state != HLY_RUNNING ||
         (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
@@ -297,6 +300,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
         r->ready = calloc(n + 1, sizeof(*r->ready));
         r->run = calloc(n + 1, sizeof(*r->run));
         r->spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->spans));
+        if (n <= HLY_WORKS_KEPT)
+            r->works = calloc(n + 1, sizeof(*r->works));
         if (!r->ready || !r->run || !r->spans) {
             hly_request_destroy(r);
             return NULL;
@@ -333,8 +338,6 @@ void hly_request_release(halay_request_t *r)
     hly_layout_forget(r);
     free(r->early);
     r->early = NULL;
-    free(r->works);
-    r->works = NULL;
     if (r->call.user)
         r->call.user->users--;
     if (!r->plan) {
@@ -533,7 +536,7 @@ void hly_engine_go(halay_request_t *r)
     r->sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->steps_done = r->ready_head = r->ready_tail = 0;
-    r->ran = r->foreseen = false;
+    r->ran = r->foreseen = r->runs = false;
     r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
     if (comm->context->settings.level >= HLY_TRACE) {

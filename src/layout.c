@@ -8,6 +8,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "core.h"
 #include "watch.h"
@@ -152,6 +153,7 @@ static void lay_out(halay_request_t *r)
     r->slot_bytes = largest_block(r);
     if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
         r->slot_bytes = round_up(r->slot_bytes); /* else a slot is a block (plan.h) */
+    r->places = (struct hly_places){0};
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->laid_count = c->brief.count;
@@ -186,6 +188,17 @@ static void place(halay_request_t *r)
         r->out += block_offset(r, HALAY_BUFFER_IN, p->rank);
 }
 
+/* What the steps have the device do is kept for the next call with the same memory. */
+static void works_check(halay_request_t *r)
+{
+    const struct hly_places now = {r->in, r->out, r->scratch, r->call.brief.op};
+    if (!r->works)
+        return;
+    if (r->call.user || !r->laid_out || memcmp(&now, &r->places, sizeof(now)) != 0)
+        memset(r->works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->works));
+    r->places = now;
+}
+
 int hly_layout_bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
@@ -210,6 +223,7 @@ int hly_layout_bind(halay_request_t *r)
     }
     if (c->aside)
         r->out = r->scratch + slots;
+    works_check(r);
     return HALAY_OK;
 }
 

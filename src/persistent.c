@@ -36,7 +36,7 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
         halay_request_t *r = *request;
         r->persistent = true;
         if (r->plan) /* without the memory it is only slower */
-            r->works = calloc(r->plan->plan->nsteps + 1, sizeof(*r->works));
+            r->works = r->works ? r->works : calloc(r->plan->plan->nsteps + 1, sizeof(*r->works));
         comm->npersistent++;
     }
     return rc;
