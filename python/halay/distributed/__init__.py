@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Halay as a back end of torch.distributed.
+
+    import torch.distributed as dist
+    import halay.distributed            # not needed where Halay is installed, see below
+    dist.init_process_group("halay")
+
+Importing this module registers the back end "halay" for CPU tensors. An installed Halay names
+register() as an entry point of the group "torch.backends", which `import torch` (2.5 and newer)
+calls; TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns that off, and the import above is needed then. It
+loads nothing but this file: the C library is loaded when a process group is made.
+
+The default init_method, env://, wants the variables that torchrun sets. init_method="halay://"
+wants none: rank, size and the store come from Halay, whatever started the ranks (halayrun, srun,
+mpirun, jsrun, torchrun).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import Any
+
+__all__ = ["register"]
+
+
+def _make(options: Any, _: object) -> Any:
+    from ._start import make
+
+    return make(options)
+
+
+def _rendezvous(_: str, **__: object) -> Iterator[tuple[Any, int, int]]:
+    from ._start import rendezvous
+
+    yield rendezvous()
+
+
+def register() -> None:
+    """Makes the back end and halay:// known to torch.distributed. Does nothing the second time."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or "HALAY" in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu"])
+    known: Any = import_module("torch.distributed.rendezvous")
+    known.register_rendezvous_handler("halay", _rendezvous)
+
+
+register()

@@ -1,0 +1,513 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process group: c10d's calls, turned into halay.h's.
+
+Of c10d's classes only ProcessGroup can be derived from in Python (its C++ side calls back into
+overridden methods), not Backend. torch hands the default group's new_group() every request for a
+sub-group, on members and on others: what halay_comm_from_ranks() needs.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Callable, Optional
+
+import torch
+from torch._C import _distributed_c10d as c10d
+
+from . import _job
+from ._cdef import ffi, lib
+from ._tensors import IN_PLACE, Target, address, check, flat, op_of, sizes, source, type_of
+from ._work import HalayWork
+
+Tensors = Sequence[torch.Tensor]
+Finish = Optional[Callable[[], None]]
+
+
+_Base: Any = c10d.ProcessGroup
+
+
+class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for single tensors are not ours
+    """Ranks of the job, and their communicator."""
+
+    def __init__(
+        self, store: c10d.Store, job: _job.Job, comm: Any, timeout: datetime.timedelta
+    ) -> None:
+        rank, size = ffi.new("int *"), ffi.new("int *")
+        job.must(lib.halay_comm_rank(comm, rank))
+        job.must(lib.halay_comm_size(comm, size))
+        # The constructor that also takes the store makes no class that can be derived from.
+        super().__init__(int(rank[0]), int(size[0]))
+        self._store = store
+        self._job = job
+        self._comm = comm
+        self._names = ["", "undefined"]
+        self._left = False
+        self._bundle: HalayWork | None = None
+        # The library's own setting of a deadline wins over torch's default of 30 minutes.
+        if not os.environ.get("HALAY_DEADLINE"):
+            self.set_timeout(timeout)
+
+    # ---------------------------------------------------------------- what torch asks of a group
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def getBackendName(self) -> str:
+        return "halay"
+
+    def name(self) -> str:
+        return "halay"
+
+    # torch's side keeps name and description in the back ends that a group has; this one has none.
+    def setGroupName(self, name: str) -> None:
+        self._names[0] = name
+
+    def getGroupName(self) -> str:
+        return self._names[0]
+
+    def setGroupDesc(self, text: str) -> None:
+        self._names[1] = text
+
+    def getGroupDesc(self) -> str:
+        return self._names[1]
+
+    def get_group_store(self) -> c10d.Store:
+        return self._store
+
+    def set_timeout(self, timeout: datetime.timedelta) -> None:
+        nanoseconds = max(1, int(timeout.total_seconds() * 1e9))
+        self._job.must(lib.halay_comm_set_deadline(self._comm, nanoseconds))
+
+    def new_group(
+        self,
+        ranks: list[int],
+        timeout: datetime.timedelta,
+        pg_options: object = None,
+        group_name: str = "",
+        group_desc: str | None = None,
+    ) -> HalayProcessGroup | None:
+        """Collective over all ranks of the job; None on those that are not in the list."""
+        self._job.usable()
+        if self.size() != self._job.size:
+            raise ValueError("halay new_group: sub-groups are made of the default group")
+        comm = self._job.subset([int(rank) for rank in ranks])
+        if comm is None:
+            return None
+        store = c10d.PrefixStore(f"{group_name}/", self._store)
+        made = HalayProcessGroup(store, _job.join(), comm, timeout)
+        made._set_group_name(group_name)
+        made._set_group_desc(group_desc or "undefined")
+        return made
+
+    def shutdown(self) -> None:
+        """Ends the group. What is still under way on it ends with it, or with the job."""
+        if self._left:
+            return
+        self._left = True
+        if not self._job.closed and self._comm != self._job.world:
+            lib.halay_comm_free(self._comm)  # HALAY_ESTATE: calls are under way; the job frees it
+        _job.leave(self._job)
+
+    def abort(self) -> None:
+        self.shutdown()
+
+    # ---------------------------------------------------------------- one call
+
+    def _call(
+        self,
+        start: Callable[[Any], int],
+        results: Tensors,
+        keep: object,
+        finish: Finish = None,
+        block: bool = False,
+    ) -> HalayWork:
+        """start(request) makes the call. block: nobody will want to do anything meanwhile."""
+        if self._bundle is not None:
+            self._start(start)
+            self._bundle.hold(results, keep, finish)
+            return self._bundle
+        work = HalayWork(self._job, self._comm)
+        work.request = self._start(start)
+        work.hold(results, keep, finish)
+        if block:
+            work.complete(lib.halay_request_wait(work.request))
+            work.wait()
+        else:
+            self._job.watch(work)
+        return work
+
+    def _start(self, start: Callable[[Any], int]) -> Any:
+        self._usable()
+        request = ffi.new("halay_request_t **")
+        self._job.must(start(request), self._comm)
+        return request[0]
+
+    def _usable(self) -> None:
+        self._job.usable()
+        if self._left:
+            raise self._job.error(lib.HALAY_ESTATE)
+
+    # ---------------------------------------------------------------- several calls as one
+
+    def _start_coalescing(self, device: object = None) -> None:
+        self._usable()
+        self._job.must(lib.halay_group_begin(self._comm), self._comm)
+        self._bundle = HalayWork(self._job, self._comm)
+
+    def _end_coalescing(self, device: object = None) -> HalayWork:
+        work, self._bundle = self._bundle, None
+        if work is None:
+            raise RuntimeError("halay: _end_coalescing() without _start_coalescing()")
+        work.request = self._start(lambda request: lib.halay_group_end(self._comm, request))
+        self._job.watch(work)
+        return work
+
+    def _coalesced(self, calls: Sequence[Callable[[], object]]) -> HalayWork:
+        if self._bundle is not None:
+            for call in calls:
+                call()
+            return self._bundle
+        self._start_coalescing()
+        try:
+            for call in calls:
+                call()
+        except BaseException:
+            self._end_coalescing()
+            raise
+        return self._end_coalescing()
+
+    # ---------------------------------------------------------------- reductions
+
+    def allreduce(self, tensors: Any, opts: Any = None, **_: Any) -> HalayWork:
+        if len(tensors) > 1:
+            return self.allreduce_coalesced(tensors, opts)
+        opts = opts or c10d.AllreduceOptions()
+        target = Target(_one(tensors, "all_reduce"), "all_reduce", read=True)
+        data = target.buffer
+        kind, op = type_of(data, "all_reduce"), op_of(opts.reduceOp, data, "all_reduce")
+        into, count = address(data), data.numel()
+        return self._call(
+            lambda r: lib.halay_iallreduce(IN_PLACE, into, count, kind, op, self._comm, r),
+            tensors,
+            target,
+            target.finish,
+            not opts.asyncOp,
+        )
+
+    def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> HalayWork:
+        single = c10d.AllreduceOptions()
+        if opts is not None:
+            single.reduceOp = opts.reduceOp
+        return self._coalesced([partial(self.allreduce, [t], single) for t in tensors])
+
+    def reduce(self, tensors: Tensors, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.ReduceOptions()
+        tensor = _one(tensors, "reduce")[0]
+        root, here = opts.rootRank, opts.rootRank == self.rank()
+        target = Target([tensor], "reduce", read=True) if here else None
+        data = target.buffer if target else source(tensor, "reduce")
+        kind, op = type_of(data, "reduce"), op_of(opts.reduceOp, data, "reduce")
+        at, count = address(data), data.numel()
+        into, out = (IN_PLACE, at) if here else (at, ffi.NULL)
+        return self._call(
+            lambda r: lib.halay_ireduce(into, out, count, kind, op, root, self._comm, r),
+            tensors,
+            (target, data),
+            target.finish if target else None,
+            not opts.asyncOp,
+        )
+
+    def reduce_scatter(self, outputs: Tensors, inputs: Any, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.ReduceScatterOptions()
+        blocks = _lists(inputs, self.size(), "reduce_scatter")
+        return self._scattered(_one(outputs, "reduce_scatter")[0], blocks, opts)
+
+    def reduce_scatter_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+    ) -> HalayWork:
+        opts = opts or c10d.ReduceScatterOptions()
+        if input.numel() != output.numel() * self.size():
+            raise ValueError(
+                f"halay reduce_scatter_tensor: an input of {input.numel()} elements for "
+                f"{self.size()} outputs of {output.numel()}"
+            )
+        return self._scattered(output, None, opts, input)
+
+    def _scattered(
+        self,
+        output: torch.Tensor,
+        blocks: Tensors | None,
+        opts: Any,
+        whole: torch.Tensor | None = None,
+    ) -> HalayWork:
+        call = "reduce_scatter"
+        data = flat(blocks, call) if blocks is not None else source(_is(whole), call)
+        counts = [t.numel() for t in blocks] if blocks is not None else [output.numel()]
+        if blocks is not None and counts[self.rank()] != output.numel():
+            raise ValueError(
+                f"halay {call}: input {self.rank()} has {counts[self.rank()]} elements, the "
+                f"output {output.numel()}"
+            )
+        target = Target([output], call)
+        _same(data, target.buffer, call)
+        kind, op = type_of(data, call), op_of(opts.reduceOp, data, call)
+        src, dst, comm = address(data), address(target.buffer), self._comm
+        if len(set(counts)) == 1:
+
+            def start(r: Any) -> int:
+                code = lib.halay_ireduce_scatter(src, dst, counts[0], kind, op, comm, r)
+                return int(code)
+        else:
+            of_all = sizes(counts)
+
+            def start(r: Any) -> int:
+                return int(lib.halay_ireduce_scatterv(src, dst, of_all, kind, op, comm, r))
+
+        return self._call(start, [output], (data, target), target.finish, not opts.asyncOp)
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> HalayWork:
+        return self._coalesced(
+            [partial(self.reduce_scatter_single, o, i, opts) for o, i in zip(outputs, inputs)]
+        )
+
+    # ---------------------------------------------------------------- moving
+
+    def broadcast(self, tensors: Tensors, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.BroadcastOptions()
+        root = opts.rootRank
+        target = Target(_one(tensors, "broadcast"), "broadcast", read=root == self.rank())
+        data = target.buffer
+        kind, at, count = type_of(data, "broadcast"), address(data), data.numel()
+        return self._call(
+            lambda r: lib.halay_ibroadcast(at, count, kind, root, self._comm, r),
+            tensors,
+            target,
+            target.finish,
+            not opts.asyncOp,
+        )
+
+    def allgather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.AllgatherOptions()
+        blocks = _lists(outputs, self.size(), "all_gather")
+        data = source(_one(inputs, "all_gather")[0], "all_gather")
+        counts = [t.numel() for t in blocks]
+        if counts[self.rank()] != data.numel():
+            raise ValueError(
+                f"halay all_gather: output {self.rank()} has {counts[self.rank()]} elements, the "
+                f"input {data.numel()}"
+            )
+        return self._gathered(blocks, data, counts, opts)
+
+    def all_gather_single(
+        self, output: torch.Tensor, input: torch.Tensor, opts: Any = None
+    ) -> HalayWork:
+        opts = opts or c10d.AllgatherOptions()
+        data = source(input, "all_gather_into_tensor")
+        if output.numel() != data.numel() * self.size():
+            raise ValueError(
+                f"halay all_gather_into_tensor: an output of {output.numel()} elements for "
+                f"{self.size()} inputs of {data.numel()}"
+            )
+        return self._gathered([output], data, [data.numel()], opts)
+
+    def _gathered(
+        self, outputs: Tensors, data: torch.Tensor, counts: list[int], opts: Any
+    ) -> HalayWork:
+        call = "all_gather"
+        target = Target(outputs, call)
+        _same(data, target.buffer, call)
+        src, dst = address(data), address(target.buffer)
+        kind, comm = type_of(data, call), self._comm
+        if data.numel() and _inside(data, target.buffer, self.rank() * data.numel()):
+            src = IN_PLACE
+        if len(set(counts)) == 1:
+
+            def start(r: Any) -> int:
+                return int(lib.halay_iallgather(src, dst, counts[0], kind, comm, r))
+        else:
+            of_all = sizes(counts)
+
+            def start(r: Any) -> int:
+                return int(lib.halay_iallgatherv(src, dst, of_all, ffi.NULL, kind, comm, r))
+
+        return self._call(start, outputs, (data, target), target.finish, not opts.asyncOp)
+
+    def all_gather_single_coalesced(
+        self, outputs: Tensors, inputs: Tensors, opts: Any = None
+    ) -> HalayWork:
+        return self._coalesced(
+            [partial(self.all_gather_single, o, i, opts) for o, i in zip(outputs, inputs)]
+        )
+
+    def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.GatherOptions()
+        data = source(_one(inputs, "gather")[0], "gather")
+        root, here = opts.rootRank, opts.rootRank == self.rank()
+        blocks = _lists(outputs, self.size(), "gather", data) if here else []
+        target = Target(blocks, "gather") if here else None
+        kind, count, src = type_of(data, "gather"), data.numel(), address(data)
+        dst = address(target.buffer) if target else ffi.NULL
+        return self._call(
+            lambda r: lib.halay_igather(src, dst, count, kind, root, self._comm, r),
+            blocks,
+            (data, target),
+            target.finish if target else None,
+            not opts.asyncOp,
+        )
+
+    def scatter(self, outputs: Tensors, inputs: Any, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.ScatterOptions()
+        output = _one(outputs, "scatter")[0]
+        root, here = opts.rootRank, opts.rootRank == self.rank()
+        data = flat(_lists(inputs, self.size(), "scatter", output), "scatter") if here else None
+        target = Target([output], "scatter")
+        kind, count = type_of(output, "scatter"), output.numel()
+        src, dst = address(data), address(target.buffer)
+        return self._call(
+            lambda r: lib.halay_iscatter(src, dst, count, kind, root, self._comm, r),
+            outputs,
+            (data, target),
+            target.finish,
+            not opts.asyncOp,
+        )
+
+    def alltoall(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> HalayWork:
+        opts = opts or c10d.AllToAllOptions()
+        call, size = "all_to_all", self.size()
+        data, target = flat(_lists([inputs], size, call), call), Target(outputs, call)
+        _lists([outputs], size, call)
+        sent, received = [t.numel() for t in inputs], [t.numel() for t in outputs]
+        return self._exchanged(data, sent, target, received, opts)
+
+    def all_to_all_single(
+        self,
+        output: torch.Tensor,
+        input: torch.Tensor,
+        output_split_sizes: Sequence[int],
+        input_split_sizes: Sequence[int],
+        opts: Any = None,
+    ) -> HalayWork:
+        opts = opts or c10d.AllToAllOptions()
+        data, target = source(input, "all_to_all"), Target([output], "all_to_all")
+        sent = self._splits(input, input_split_sizes, "input")
+        received = self._splits(output, output_split_sizes, "output")
+        return self._exchanged(data, sent, target, received, opts)
+
+    def _splits(self, tensor: torch.Tensor, rows: Sequence[int], which: str) -> list[int]:
+        """Elements for each rank, of rows of the first dimension."""
+        first = tensor.shape[0] if tensor.dim() else 1
+        if not rows:
+            if first % self.size():
+                raise ValueError(
+                    f"halay all_to_all_single: the {which} has {first} rows, which "
+                    f"{self.size()} ranks cannot share evenly; give split sizes"
+                )
+            rows = [first // self.size()] * self.size()
+        if len(rows) != self.size() or sum(rows) != first:
+            raise ValueError(
+                f"halay all_to_all_single: {which} split sizes {list(rows)} for {first} rows and "
+                f"{self.size()} ranks"
+            )
+        width = tensor.numel() // first if first else 0
+        return [int(n) * width for n in rows]
+
+    def _exchanged(
+        self, data: torch.Tensor, sent: list[int], target: Target, received: list[int], opts: Any
+    ) -> HalayWork:
+        _same(data, target.buffer, "all_to_all")
+        kind, src, dst = type_of(data, "all_to_all"), address(data), address(target.buffer)
+        out, into, none, comm = sizes(sent), sizes(received), ffi.NULL, self._comm
+        return self._call(
+            lambda r: lib.halay_ialltoallv(src, out, none, dst, into, none, kind, comm, r),
+            target.tensors,
+            (data, target),
+            target.finish,
+            not opts.asyncOp,
+        )
+
+    def barrier(self, opts: Any = None) -> HalayWork:
+        block = opts is not None and not opts.asyncOp
+        return self._call(lambda r: lib.halay_ibarrier(self._comm, r), [], None, None, block)
+
+    # ---------------------------------------------------------------- between two ranks
+
+    def send(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
+        _no_tag(tag)
+        data = source(_one(tensors, "send")[0], "send")
+        kind, at, count = type_of(data, "send"), address(data), data.numel()
+        return self._call(
+            lambda r: lib.halay_isend(at, count, kind, peer, self._comm, r), tensors, data
+        )
+
+    def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
+        _no_tag(tag)
+        target = Target(_one(tensors, "recv"), "recv")
+        data = target.buffer
+        kind, at, count = type_of(data, "recv"), address(data), data.numel()
+        return self._call(
+            lambda r: lib.halay_irecv(at, count, kind, peer, self._comm, r),
+            tensors,
+            target,
+            target.finish,
+        )
+
+    def recv_anysource(self, tensors: Tensors, tag: int = 0) -> HalayWork:
+        raise NotImplementedError("halay recv: the sender has to be named (src=...)")
+
+    # The names that these had before torch 2.13.
+    _allgather_base = all_gather_single
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+    alltoall_base = all_to_all_single
+
+
+def _one(tensors: Tensors, call: str) -> Tensors:
+    if len(tensors) != 1:
+        raise ValueError(f"halay {call}: one tensor a rank, not {len(tensors)}")
+    check(tensors[0], call)
+    return tensors
+
+
+def _is(tensor: torch.Tensor | None) -> torch.Tensor:
+    assert tensor is not None
+    return tensor
+
+
+def _lists(lists: Any, size: int, call: str, like: torch.Tensor | None = None) -> Tensors:
+    """The one list in it, with a tensor for each rank: as large as `like`, if that is given."""
+    if len(lists) != 1 or len(lists[0]) != size:
+        raise ValueError(f"halay {call}: needs one list of {size} tensors, one for each rank")
+    found: Tensors = lists[0]
+    for tensor in found:
+        check(tensor, call)
+        if like is not None and (tensor.numel(), tensor.dtype) != (like.numel(), like.dtype):
+            raise ValueError(
+                f"halay {call}: tensors of one size and type are needed, not "
+                f"{tuple(tensor.shape)} {tensor.dtype} and {tuple(like.shape)} {like.dtype}"
+            )
+    return found
+
+
+def _same(data: torch.Tensor, result: torch.Tensor, call: str) -> None:
+    if data.dtype != result.dtype:
+        raise TypeError(f"halay {call}: the input is {data.dtype}, the output {result.dtype}")
+
+
+def _inside(data: torch.Tensor, whole: torch.Tensor, offset: int) -> bool:
+    """Whether data is the part of whole at that many elements."""
+    return bool(data.data_ptr() == whole.data_ptr() + offset * whole.element_size())
+
+
+def _no_tag(tag: int) -> None:
+    if tag != 0:
+        raise ValueError(
+            f"halay send, recv: tag {tag} is not supported: sends and receives between two ranks "
+            "meet in the order of the calls"
+        )

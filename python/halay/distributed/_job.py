@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The process's one context, shared by its process groups, and the thread that moves it on.
+
+A request is in one of three hands, and only that hand may call into the library with it: in the
+list `pending`, under `lock`; with the caller that waits for it, who has taken it out of the list;
+or nowhere, when it is done. The thread sleeps in halay_context_progress() while the list is not
+empty, and completes what it finds done; a caller in wait() takes its request out and makes
+progress itself, so that no thread has to be woken for it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from .._core import error, text_of
+from ..errors import HalayError
+from ._cdef import ffi, lib
+
+if TYPE_CHECKING:
+    from ._work import HalayWork
+
+TEXT_BYTES = 1024
+SLEEP_NS = 1_000_000_000
+
+_lock = threading.Lock()
+_current: Job | None = None
+
+
+class Job:
+    """From the first process group to the end of the last."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self.users = 0
+        self.closed = False
+        self.lock = threading.Condition()
+        self.pending: dict[int, HalayWork] = {}
+        self.context = _make_context()
+        try:
+            self._read_topology()
+            self.world = self._world()
+            # Sub-groups are made of this one, so that their making and the program's calls on the
+            # default group do not meet.
+            self.parent = self.dup(self.world)
+        except BaseException:
+            lib.halay_finalize(self.context)
+            raise
+        self._thread = threading.Thread(target=self._run, name="halay", daemon=True)
+        self._thread.start()
+
+    def _read_topology(self) -> None:
+        topology = ffi.new("halay_topology_t *")
+        topology.size = ffi.sizeof("halay_topology_t")
+        self.must(lib.halay_context_topology(self.context, topology))
+        self.rank, self.size = int(topology.rank), int(topology.nranks)
+        self.host = text_of(topology.host)
+
+    def _world(self) -> Any:
+        comm = ffi.new("halay_comm_t **")
+        self.must(lib.halay_comm_world(self.context, comm))
+        return comm[0]
+
+    def must(self, code: int, comm: Any = None) -> None:
+        if code != 0:
+            raise self.error(code, comm)
+
+    def error(self, code: int, comm: Any = None) -> HalayError:
+        """The exception for a code, with the communicator's verdict where it has one."""
+        text = ""
+        if comm is not None and not self.closed:
+            verdict = ffi.new("halay_verdict_t *")
+            verdict.size = ffi.sizeof("halay_verdict_t")
+            if lib.halay_comm_verdict(comm, verdict) == 0 and verdict.code == code:
+                text = text_of(verdict.text)
+        return error(code, text, getattr(self, "rank", None), getattr(self, "host", None))
+
+    def usable(self) -> None:
+        """Raises if this process may not use the job: it ended, or is a forked child's."""
+        if self.pid != os.getpid():
+            raise error(lib.HALAY_EFORKED, rank=self.rank, host=self.host)
+        if self.closed:
+            raise self.error(lib.HALAY_ESTATE)
+
+    def dup(self, comm: Any) -> Any:
+        made = ffi.new("halay_comm_t **")
+        self.must(lib.halay_comm_dup(comm, made), comm)
+        return made[0]
+
+    def subset(self, ranks: list[int]) -> Any:
+        """Collective over all ranks of the job. None on those that are not in the list."""
+        made = ffi.new("halay_comm_t **")
+        list_of = ffi.new("int[]", ranks)
+        code = lib.halay_comm_from_ranks(self.parent, list_of, len(ranks), made)
+        self.must(code, self.parent)
+        return made[0] if made[0] != ffi.NULL else None
+
+    def watch(self, work: HalayWork) -> None:
+        """From now on the thread completes it, unless a caller waits for it first."""
+        with self.lock:
+            self.pending[id(work)] = work
+            if len(self.pending) == 1:
+                self.lock.notify()
+        lib.halay_context_wake(self.context)
+
+    def take(self, work: HalayWork) -> bool:
+        """Whether the caller may wait for it: it is in nobody else's hands, and not done."""
+        with self.lock:
+            return self.pending.pop(id(work), None) is not None
+
+    def _run(self) -> None:
+        while True:
+            with self.lock:
+                while not self.pending and not self.closed:
+                    self.lock.wait()
+                if self.closed:
+                    return
+            lib.halay_context_progress(self.context, SLEEP_NS)
+            self.reap()
+
+    def reap(self) -> None:
+        """Completes what is done."""
+        done = []
+        with self.lock:
+            for work in list(self.pending.values()):
+                code = lib.halay_request_test(work.request)
+                if code != lib.HALAY_INPROGRESS:
+                    del self.pending[id(work)]
+                    done.append((work, code))
+        for work, code in done:
+            work.complete(code)
+
+    def close(self) -> None:
+        with self.lock:
+            self.closed = True
+            self.lock.notify_all()
+        while self._thread.is_alive():
+            lib.halay_context_wake(self.context)
+            self._thread.join(0.01)
+        lib.halay_finalize(self.context)
+        left, self.pending = list(self.pending.values()), {}
+        for work in left:
+            work.complete(lib.HALAY_ESTATE)
+
+
+def _make_context() -> Any:
+    text = ffi.new("char[]", TEXT_BYTES)
+    config = ffi.new("halay_config_t *")
+    config.size = ffi.sizeof("halay_config_t")
+    config.error, config.error_bytes = text, TEXT_BYTES
+    context = ffi.new("halay_context_t **")
+    code = lib.halay_init(config, context)
+    if code != 0:
+        raise error(code, text_of(text))
+    return context[0]
+
+
+def job() -> Job:
+    """The job of this process; finds it the first time."""
+    global _current
+    with _lock:
+        if _current is None or (_current.closed and _current.pid == os.getpid()):
+            _current = Job()
+        _current.usable()
+        return _current
+
+
+def join() -> Job:
+    """The job, with one more user; leave() ends its use."""
+    found = job()
+    with _lock:
+        found.users += 1
+    return found
+
+
+def leave(found: Job) -> None:
+    """The last user ends the job."""
+    if found.pid != os.getpid() or found.closed:
+        return
+    with _lock:
+        found.users -= 1
+        last = found.users <= 0
+    if last:
+        found.close()
+
+
+@atexit.register
+def _at_exit() -> None:
+    # A forked child leaves the job alone, whichever way it ends.
+    if _current is not None and _current.pid == os.getpid() and not _current.closed:
+        _current.close()

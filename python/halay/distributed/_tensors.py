@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From torch's types, operations and tensors to Halay's. What cannot be sent is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.distributed import ReduceOp
+
+from ._cdef import ffi, lib
+
+_TYPES: dict[torch.dtype, int] = {
+    torch.int8: lib.HALAY_INT8,
+    torch.uint8: lib.HALAY_UINT8,
+    torch.int16: lib.HALAY_INT16,
+    torch.uint16: lib.HALAY_UINT16,
+    torch.int32: lib.HALAY_INT32,
+    torch.uint32: lib.HALAY_UINT32,
+    torch.int64: lib.HALAY_INT64,
+    torch.uint64: lib.HALAY_UINT64,
+    torch.bool: lib.HALAY_BOOL,
+    torch.float16: lib.HALAY_FLOAT16,
+    torch.bfloat16: lib.HALAY_BFLOAT16,
+    torch.float32: lib.HALAY_FLOAT32,
+    torch.float64: lib.HALAY_FLOAT64,
+    torch.complex64: lib.HALAY_COMPLEX64,
+    torch.complex128: lib.HALAY_COMPLEX128,
+}
+
+_OPS: dict[Any, int] = {
+    ReduceOp.SUM: lib.HALAY_SUM,
+    ReduceOp.AVG: lib.HALAY_AVERAGE,
+    ReduceOp.PRODUCT: lib.HALAY_PROD,
+    ReduceOp.MIN: lib.HALAY_MIN,
+    ReduceOp.MAX: lib.HALAY_MAX,
+    ReduceOp.BAND: lib.HALAY_BAND,
+    ReduceOp.BOR: lib.HALAY_BOR,
+    ReduceOp.BXOR: lib.HALAY_BXOR,
+}
+
+# Of booleans, what torch's own back ends make of them: a sum is true if any is.
+_OPS_OF_BOOL: dict[Any, int] = {
+    ReduceOp.SUM: lib.HALAY_LOR,
+    ReduceOp.MAX: lib.HALAY_LOR,
+    ReduceOp.PRODUCT: lib.HALAY_LAND,
+    ReduceOp.MIN: lib.HALAY_LAND,
+}
+
+IN_PLACE = ffi.cast("void *", -1)
+
+# A valid address for a tensor without elements, whose own is zero.
+_EMPTY = ffi.new("char[]", 16)
+
+
+def check(tensor: object, call: str) -> torch.Tensor:
+    """The tensor, if its memory can be read and written by Halay."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"halay {call}: needs a torch.Tensor, not {type(tensor).__name__}")
+    if tensor.layout != torch.strided:
+        raise ValueError(
+            f"halay {call}: a tensor of layout {tensor.layout} is not supported; "
+            "use tensor.to_dense()"
+        )
+    if tensor.device.type != "cpu":
+        raise ValueError(
+            f"halay {call}: the tensor of shape {tuple(tensor.shape)}, {tensor.dtype}, is on "
+            f"device {tensor.device}; this back end moves CPU memory only: use tensor.cpu(), or "
+            "name another back end for that device ('cpu:gloo,cuda:nccl')"
+        )
+    return tensor
+
+
+def type_of(tensor: torch.Tensor, call: str) -> int:
+    found = _TYPES.get(tensor.dtype)
+    if found is None:
+        raise TypeError(
+            f"halay {call}: {tensor.dtype} is not supported; convert it, for example with "
+            "tensor.float(), or send its bytes: tensor.view(torch.uint8)"
+        )
+    return found
+
+
+def op_of(op: ReduceOp, tensor: torch.Tensor, call: str) -> int:
+    kind: Any = getattr(op, "op", op)
+    found = _OPS_OF_BOOL.get(kind) if tensor.dtype == torch.bool else None
+    if found is None:
+        found = _OPS.get(kind)
+    if found is None:
+        raise ValueError(
+            f"halay {call}: {kind} is not supported; scale the tensor, then use ReduceOp.SUM"
+        )
+    if not lib.halay_op_takes(found, type_of(tensor, call)):
+        raise ValueError(f"halay {call}: {kind} of {tensor.dtype} is not defined")
+    return found
+
+
+def address(tensor: torch.Tensor | None) -> Any:
+    """Where its bytes begin, as void *. The tensor has to outlive its use."""
+    if tensor is None:
+        return ffi.NULL
+    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() > 0 else _EMPTY
+
+
+def source(tensor: torch.Tensor, call: str) -> torch.Tensor:
+    """The values of a tensor, one after the other: itself, or a copy."""
+    tensor = check(tensor, call).detach()
+    return tensor.resolve_conj().resolve_neg().contiguous()
+
+
+def flat(tensors: Sequence[torch.Tensor], call: str) -> torch.Tensor:
+    """The values of all, one tensor after the other."""
+    same_type(tensors, call)
+    return torch.cat([source(t, call).reshape(-1) for t in tensors])
+
+
+def same_type(tensors: Sequence[torch.Tensor], call: str) -> None:
+    if len({check(t, call).dtype for t in tensors}) > 1:
+        raise TypeError(
+            f"halay {call}: tensors of different types in one call: "
+            + ", ".join(str(t.dtype) for t in tensors)
+        )
+
+
+class Target:
+    """Where a result goes: the tensor's own memory, or a buffer that is copied to it at the end."""
+
+    def __init__(self, tensors: Sequence[torch.Tensor], call: str, read: bool = False) -> None:
+        self.tensors = tensors
+        one = tensors[0]
+        same_type(tensors, call)
+        self.direct = len(tensors) == 1 and one.is_contiguous() and not one.is_conj()
+        if self.direct and not one.is_neg():
+            self.buffer = one.detach()
+        elif read:
+            self.direct, self.buffer = False, flat(tensors, call)
+        else:
+            self.direct = False
+            self.buffer = torch.empty(sum(t.numel() for t in tensors), dtype=one.dtype)
+
+    def finish(self) -> None:
+        if self.direct:
+            return
+        at = 0
+        with torch.no_grad():
+            for tensor in self.tensors:
+                tensor.detach().copy_(self.buffer[at : at + tensor.numel()].view(tensor.shape))
+                at += tensor.numel()
+
+
+def sizes(counts: Sequence[int]) -> Any:
+    return ffi.new("size_t[]", list(counts))

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One operation under way: c10d's Work, with a future for those who wait in C++ (DDP's reducer)."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections.abc import Sequence
+from typing import Any, Callable
+
+import torch
+import torch.distributed as dist
+
+from ..errors import HalayError, HalayTimeout
+from ._cdef import lib
+from ._job import Job
+
+SLICE_NS = 20_000_000
+
+
+class HalayWork(dist.Work):
+    """Completes once: by the caller that waits for it, or by the job's thread."""
+
+    def __init__(self, job: Job, comm: Any) -> None:
+        super().__init__()
+        self.job = job
+        self.comm = comm
+        self.request: Any = None
+        self.results: list[torch.Tensor] = []
+        self._keep: list[object] = []
+        self._finish: list[Callable[[], None]] = []
+        self._error: HalayError | None = None
+        self._done = False
+        self._future: torch.futures.Future[Any] | None = None
+        self._visible: torch.futures.Future[Any] | None = None
+
+    def hold(
+        self, results: Sequence[torch.Tensor], keep: object, finish: Callable[[], None] | None
+    ) -> None:
+        """What stays alive until the end, and what is done then, before anyone is told."""
+        self.results += results
+        self._keep.append(keep)
+        if finish is not None:
+            self._finish.append(finish)
+
+    def complete(self, code: int) -> None:
+        """By whoever has it in hand. The library no longer knows the request."""
+        failed = None
+        if code == 0:
+            for finish in self._finish:
+                finish()
+        else:
+            failed = self.job.error(code, self.comm)
+        with self.job.lock:
+            self._error = failed
+            self._done = True
+            future = self._future
+        self.request = None
+        self._keep, self._finish = [], []
+        if future is not None:
+            future.set_result(self.results)
+
+    def _outcome(self) -> bool:
+        if self._error is not None:
+            raise self._error
+        return True
+
+    def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
+        """Until it is complete; raises Halay's verdict if it failed."""
+        if self._done:
+            return self._outcome()
+        self.job.usable()
+        seconds = timeout.total_seconds()
+        if seconds <= 0 and self.job.take(self):
+            self.complete(lib.halay_request_wait(self.request))
+            return self._outcome()
+        end = time.monotonic() + seconds if seconds > 0 else None
+        while not self._done:
+            self.job.usable()
+            if end is not None and time.monotonic() > end:
+                raise HalayTimeout(
+                    lib.HALAY_ETIMEOUT,
+                    "HALAY_ETIMEOUT",
+                    f"Work.wait: not complete after {seconds:g} s; it is still under way",
+                    self.job.rank,
+                    self.job.host,
+                )
+            lib.halay_context_progress(self.job.context, SLICE_NS)
+            self.job.reap()
+        return self._outcome()
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        if not self._done:
+            self.job.usable()
+            self.job.reap()
+        return self._done
+
+    def is_success(self) -> bool:
+        return self._done and self._error is None
+
+    def exception(self) -> HalayError | None:
+        return self._error
+
+    def result(self) -> list[torch.Tensor]:
+        return self.results
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """Of the list of result tensors. The error in it is a real one in C++ too: a callback that
+        raises makes one, Future.set_exception() does not."""
+        with self.job.lock:
+            if self._visible is not None:
+                return self._visible
+            future: torch.futures.Future[Any] = torch.futures.Future()
+            visible = future.then(self._value)
+            self._future, self._visible = future, visible
+            done = self._done
+        if done:  # else complete() sees the future
+            future.set_result(self.results)
+        return visible
+
+    def _value(self, _: torch.futures.Future[Any]) -> list[torch.Tensor]:
+        self._outcome()
+        return self.results

@@ -1,0 +1,346 @@
+# SPDX-License-Identifier: Apache-2.0
+"""torch.distributed's calls over the back end "halay", compared with values computed here."""
+
+import datetime
+import threading
+import time
+
+import pytest
+import torch
+import torch.distributed as dist
+from distributed_job import well
+from test_cdef import preprocessed, statements
+
+from halay.distributed._cdef import CDEF
+from halay.errors import HalayTimeout
+
+TYPES = [
+    "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
+    "float16", "bfloat16", "float32", "float64",
+]  # fmt: skip
+
+
+def test_every_declaration_stands_in_the_header():
+    ours, theirs = statements(CDEF), statements(preprocessed("halay.h"))
+    assert len(ours) > 20
+    assert ours - theirs == set()
+
+
+def value(rank, count, dtype):
+    """Small whole numbers that differ by rank and place: every sum of them is exact."""
+    return ((torch.arange(count) * (rank + 2) + rank) % 7 + 1).to(getattr(torch, dtype))
+
+
+def expected(op, tensors):
+    wide = torch.stack([t.to(torch.int64) for t in tensors])
+    n = len(tensors)
+    return {
+        "SUM": lambda: wide.sum(0),
+        "AVG": lambda: wide.sum(0).double() / n,
+        "PRODUCT": lambda: wide.prod(0),
+        "MIN": lambda: wide.amin(0),
+        "MAX": lambda: wide.amax(0),
+        "BAND": lambda: fold(wide, torch.bitwise_and),
+        "BOR": lambda: fold(wide, torch.bitwise_or),
+        "BXOR": lambda: fold(wide, torch.bitwise_xor),
+    }[op]()
+
+
+def fold(rows, function):
+    result = rows[0]
+    for row in rows[1:]:
+        result = function(result, row)
+    return result
+
+
+def ops_of(dtype):
+    whole = not getattr(torch, dtype).is_floating_point
+    more = ["BAND", "BOR", "BXOR"] if whole else ["AVG"]
+    return ["SUM", "PRODUCT", "MIN", "MAX", *more]
+
+
+def same(found, wanted):
+    if found.dtype in (torch.float16, torch.bfloat16):
+        # AVG is one rounded division; the sums before it are small whole numbers.
+        assert torch.equal(found, wanted.float().to(found.dtype)), (found, wanted)
+    else:
+        assert torch.equal(found.double(), wanted.double().to(found.dtype).double()), (
+            found,
+            wanted,
+        )
+
+
+def rank_reductions():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in TYPES:
+        for op in ops_of(dtype):
+            reduce_op = getattr(dist.ReduceOp, op)
+            for count in (0, 1, 37, 4096):
+                inputs = [value(r, count, dtype) for r in range(size)]
+                wanted = expected(op, inputs)
+                data = inputs[rank].clone()
+                dist.all_reduce(data, reduce_op)
+                same(data, wanted)
+                data = inputs[rank].clone()
+                dist.reduce(data, size - 1, reduce_op)
+                same(data, wanted if rank == size - 1 else inputs[rank])
+                whole = [value(r, count * size, dtype) for r in range(size)]
+                wanted = expected(op, whole)[count * rank : count * (rank + 1)]
+                part = torch.empty(count, dtype=getattr(torch, dtype))
+                dist.reduce_scatter_tensor(part, whole[rank], reduce_op)
+                same(part, wanted)
+                part.zero_()
+                dist.reduce_scatter(part, list(whole[rank].chunk(size)), reduce_op) if count else 0
+                same(part, wanted if count else part)
+    for op, wanted in (("SUM", True), ("MAX", True), ("MIN", size == 1), ("PRODUCT", size == 1)):
+        flags = torch.tensor([rank == 0, False, True])
+        dist.all_reduce(flags, getattr(dist.ReduceOp, op))
+        assert flags.tolist() == [wanted, False, True]
+    with pytest.raises(ValueError, match="AVG"):
+        dist.all_reduce(torch.ones(3, dtype=torch.bool), dist.ReduceOp.AVG)
+    with pytest.raises(ValueError, match="BAND"):
+        dist.all_reduce(torch.ones(3), dist.ReduceOp.BAND)
+
+
+def rank_moves():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for dtype in [*TYPES, "bool", "complex64"]:
+        mine = [value(r, 11, "int64").to(getattr(torch, dtype)) for r in range(size)]
+        for root in range(size):
+            data = mine[rank].clone()
+            dist.broadcast(data, root)
+            assert torch.equal(data, mine[root])
+            out = [torch.zeros_like(data) for _ in range(size)]
+            dist.gather(mine[rank], out if rank == root else None, root)
+            assert rank != root or all(torch.equal(a, b) for a, b in zip(out, mine))
+            data = torch.zeros_like(data)
+            dist.scatter(data, mine if rank == root else None, root)
+            assert torch.equal(data, mine[rank])
+        out = [torch.zeros_like(data) for _ in range(size)]
+        dist.all_gather(out, mine[rank])
+        assert all(torch.equal(a, b) for a, b in zip(out, mine))
+        whole = torch.zeros(size, 11, dtype=data.dtype)
+        dist.all_gather_into_tensor(whole, mine[rank])
+        assert torch.equal(whole, torch.stack(mine))
+        whole = torch.zeros(size, 11, dtype=data.dtype)
+        whole[rank] = mine[rank]
+        dist.all_gather_into_tensor(whole, whole[rank])
+        assert torch.equal(whole, torch.stack(mine))
+
+
+def rank_uneven():
+    """Lists whose parts have different sizes, tensors that are not contiguous, all-to-all."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    parts = [torch.zeros(r, 2) for r in range(size)]
+    dist.all_gather(parts, torch.full((rank, 2), rank + 0.5))
+    assert all(torch.equal(p, torch.full((r, 2), r + 0.5)) for r, p in enumerate(parts))
+    mine = torch.zeros(rank + 1)
+    dist.reduce_scatter(mine, [torch.full((r + 1,), rank + r + 1.0) for r in range(size)])
+    assert mine.tolist() == [size * (size - 1) / 2 + size * (rank + 1.0)] * (rank + 1)
+    sent = [torch.full((r + 2 * rank, 3), 10 * rank + r) for r in range(size)]
+    got = [torch.zeros(rank + 2 * s, 3, dtype=torch.int64) for s in range(size)]
+    dist.all_to_all(got, sent)
+    assert all((g == 10 * s + rank).all() for s, g in enumerate(got))
+    out = torch.zeros(sum(len(g) for g in got), 3, dtype=torch.int64)
+    rows = [len(g) for g in got], [len(s) for s in sent]
+    dist.all_to_all_single(out, torch.cat(sent), *rows)
+    assert torch.equal(out, torch.cat(got))
+    out = torch.zeros(size, dtype=torch.int32)
+    dist.all_to_all_single(out, torch.arange(size, dtype=torch.int32) + 100 * rank)
+    assert out.tolist() == [100 * s + rank for s in range(size)]
+    for make in (lambda: torch.zeros(6, 4).t(), lambda: torch.zeros(2, 3, 4, 4)[:, :, ::2]):
+        strided = make()
+        strided += rank + 1
+        dist.all_reduce(strided)
+        assert (strided == size * (size + 1) / 2).all()
+        dist.broadcast(strided.mul_(rank + 1), size - 1)
+        assert (strided == size * size * (size + 1) / 2).all()
+
+
+def rank_pairs():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    right, left = (rank + 1) % size, (rank - 1) % size
+    for _ in range(20):
+        got = torch.zeros(1000)
+        ops = [
+            dist.P2POp(dist.isend, torch.full((1000,), float(rank)), right),
+            dist.P2POp(dist.irecv, got, left),
+        ]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        assert (got == left).all()
+    if rank == 0:
+        dist.send(torch.arange(5), 1)
+        with pytest.raises(ValueError, match="tag"):
+            dist.send(torch.arange(5), 1, tag=3)
+    elif rank == 1:
+        got = torch.zeros(5, dtype=torch.int64)
+        dist.recv(got, 0)
+        assert got.tolist() == [0, 1, 2, 3, 4]
+        with pytest.raises(NotImplementedError, match="sender"):
+            dist.recv(got)
+
+
+def rank_asynchronous():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = size * (size + 1) // 2
+    many = [torch.full((1 + 97 * i,), rank + 1.0) for i in range(30)]
+    works = [dist.all_reduce(t, async_op=True) for t in many]
+    for work, tensor in reversed(list(zip(works, many))):
+        assert work.wait() and work.is_completed() and work.is_success()
+        assert (tensor == total).all()
+    # Nobody waits: the thread completes it and runs the callbacks.
+    data, seen = torch.full((10,), rank + 1.0), threading.Event()
+    work = dist.all_reduce(data, async_op=True)
+    future = work.get_future().then(lambda f: f.value()[0] * 2)
+    future.add_done_callback(lambda _: seen.set())
+    assert seen.wait(30)
+    assert (future.value() == 2 * total).all() and work.is_completed()
+    assert work.get_future().wait()[0] is work.result()[0]
+    # A receive that was posted early does not keep a later call from being completed.
+    late = torch.zeros(4)
+    if rank == 1:
+        early = dist.irecv(late, 0)
+    data = torch.ones(3)
+    assert (dist.all_reduce(data, async_op=True).get_future().wait()[0] == size).all()
+    if rank == 0:
+        dist.send(torch.ones(4), 1)
+    if rank == 1:
+        early.wait()
+        assert (late == 1).all()
+    # Waited for by two threads at once.
+    work = dist.all_reduce(data, async_op=True)
+    threads = [threading.Thread(target=work.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    # A wait with a time limit ends by it, and the call goes on.
+    dist.barrier()
+    if rank == 0:
+        work = dist.barrier(async_op=True)
+        begin = time.monotonic()
+        with pytest.raises(HalayTimeout, match="still under way"):
+            work.wait(datetime.timedelta(seconds=0.3))
+        assert 0.2 < time.monotonic() - begin < 5
+    else:
+        time.sleep(1)
+        work = dist.barrier(async_op=True)
+    work.wait()
+
+
+def rank_coalesced():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    total = size * (size + 1) / 2
+    tensors = [torch.full((n,), rank + 1.0) for n in (1, 300, 5)]
+    dist.all_reduce_coalesced(tensors)
+    assert all((t == total).all() for t in tensors)
+    for device in (None, torch.device("cpu")):
+        outs = [torch.zeros(size * n) for n in (3, 4)]
+        with dist._coalescing_manager(device=device, async_ops=True) as manager:
+            for n, out in zip((3, 4), outs):
+                dist.all_gather_into_tensor(out, torch.full((n,), rank + 1.0))
+        manager.wait()
+        for n, out in zip((3, 4), outs):
+            assert torch.equal(out, torch.arange(1.0, size + 1).repeat_interleave(n))
+        outs = [torch.zeros(n) for n in (3, 4)]
+        with dist._coalescing_manager(device=device):
+            for n, out in zip((3, 4), outs):
+                dist.reduce_scatter_tensor(out, torch.full((size * n,), rank + 1.0))
+        assert all((out == total).all() for out in outs)
+
+
+def rank_groups():
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for _ in range(3):
+        groups = [(dist.new_group(ranks), ranks) for ranks in ([0], [0, size - 1], range(size))]
+        for group, ranks in groups:
+            if rank in ranks:
+                data = torch.tensor([rank + 1.0])
+                dist.all_reduce(data, group=group)
+                assert data.item() == sum(r + 1 for r in set(ranks))
+                assert dist.get_backend(group) == "halay"
+                assert dist.get_group_rank(group, rank) == list(ranks).index(rank)
+                data = torch.tensor([float(rank)])
+                dist.broadcast(data, max(ranks), group=group)
+                assert data.item() == max(ranks)
+        for group, ranks in groups[:2]:
+            if rank in ranks:
+                dist.destroy_process_group(group)
+    objects = [None] * size
+    dist.all_gather_object(objects, {"rank": rank})
+    assert objects == [{"rank": r} for r in range(size)]
+    mesh = dist.init_device_mesh("cpu", (size, 1), mesh_dim_names=("a", "b"))
+    data = torch.ones(2)
+    dist.all_reduce(data, group=mesh.get_group("a"))
+    assert data.tolist() == [size, size]
+    import torch.distributed._functional_collectives as functional
+
+    data = torch.full((2,), rank + 1.0)
+    assert (functional.all_reduce(data, "sum", mesh["a"]) == size * (size + 1) / 2).all()
+    whole = functional.all_gather_tensor(data, 0, mesh["a"])
+    assert torch.equal(whole, torch.arange(1.0, size + 1).repeat_interleave(2))
+    part = functional.reduce_scatter_tensor(torch.ones(size), "sum", 0, mesh["a"])
+    assert part.tolist() == [size]
+
+
+def rank_again(cycles):
+    """destroy_process_group() and a second init, many times."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for i in range(cycles):
+        data = torch.full((100,), rank + i + 0.0)
+        dist.all_reduce(data)
+        assert (data == size * (size - 1) / 2 + size * i).all()
+        dist.destroy_process_group()
+        assert all(t.name != "halay" for t in threading.enumerate())
+        dist.init_process_group("halay", init_method="halay://")
+    dist.barrier()
+
+
+def rank_refusals():
+    with pytest.raises(ValueError, match=r"meta.*CPU memory only"):
+        dist.all_reduce(torch.ones(3, device="meta"))
+    with pytest.raises(ValueError, match="to_dense"):
+        dist.all_reduce(torch.eye(2).to_sparse())
+    with pytest.raises(TypeError, match="float8"):
+        dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn))
+    with pytest.raises(TypeError, match=r"float32.*float64"):
+        dist.all_gather_into_tensor(
+            torch.ones(dist.get_world_size(), dtype=torch.float64), torch.ones(1)
+        )
+    with pytest.raises(ValueError, match="elements"):
+        dist.all_gather_into_tensor(torch.ones(1), torch.ones(1))
+    dist.barrier()
+
+
+BODIES = [
+    rank_reductions,
+    rank_moves,
+    rank_uneven,
+    rank_pairs,
+    rank_asynchronous,
+    rank_coalesced,
+    rank_groups,
+    rank_refusals,
+]
+
+
+def rank_bodies(names):
+    for name in names:
+        globals()[name]()
+
+
+# One job for all: most of a job's time is the import of torch.
+@pytest.mark.parametrize("nranks", [2, 3])
+def test_calls(tmp_path, nranks):
+    well(tmp_path, nranks, rank_bodies, [b.__name__ for b in BODIES])
+
+
+def test_calls_under_torchrun(tmp_path):
+    names = [b.__name__ for b in BODIES if b is not rank_reductions]
+    well(tmp_path, 3, rank_bodies, names, launcher="torchrun")
+
+
+def test_second_init(tmp_path):
+    well(tmp_path, 2, rank_again, 10)
