@@ -18,6 +18,8 @@ typedef uint64_t halay_ticket_t;
 
 #define HALAY_TENSOR_NAME_MAX 256 /* bytes, with the final zero */
 
+#define HALAY_GROUP_MAX 32768 /* tensors in one group */
+
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
  * thread, which sleeps unless there is work. Collective. comm must outlive it.
@@ -39,6 +41,17 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,
                                       double prescale, double postscale, halay_ticket_t *ticket);
+/*
+ * So many allreduces of one operation, all or nothing: none is submitted where one is refused; if
+ * one differs between ranks, or a rank does not submit them all in time, all end with that error.
+ * Same arrays and order on all ranks; at most HALAY_GROUP_MAX. tickets: one each.
+ */
+HALAY_API int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
+                                            const char *const names[], const void *const in[],
+                                            void *const out[], const size_t counts[],
+                                            const halay_type_t types[], halay_op_t op,
+                                            double prescale, double postscale,
+                                            halay_ticket_t tickets[]);
 HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
                                       size_t count, halay_type_t type, int root,
                                       halay_ticket_t *ticket);
@@ -68,6 +81,24 @@ HALAY_API int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t tick
                                    const void **data, size_t *count, const size_t **rows);
 /* Takes 0. A ticket that is not done is waited for first. */
 HALAY_API void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
+
+/*
+ * What a trainer has done so far; counters only grow. Ranks negotiate in rounds what they have not
+ * agreed on; what they have agreed on is replayed as a programme, without a round.
+ */
+typedef struct halay_trainer_counters {
+    size_t size;                            /* of this struct, set by the caller */
+    uint64_t control_rounds, control_bytes; /* rounds, and what this rank has said in them */
+    uint64_t calls;                         /* collectives that carried tensors */
+    uint64_t votes;         /* small ones ahead of those whose tensors can carry no mark */
+    uint64_t fused_calls;   /* of the calls: out of a fusion buffer */
+    uint64_t fused_tensors; /* in them */
+    uint64_t copied_bytes;  /* into and out of fusion buffers */
+    uint64_t programmes;    /* made */
+    uint64_t cycles;        /* of them, replayed from end to end */
+    uint64_t voids;         /* replays that a rank could not follow */
+} halay_trainer_counters_t;
+HALAY_API int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 
 /* One line an operation: name, monotonic times in ns of submit, start and end. Oldest
  * 65,536 kept. */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * execute.c - runs what is ready, in the order in which it became ready, which is the same on all
- * ranks; so the k-th operation on the data communicator is the same on all. An operation that
- * cannot be started here would shift that order: then no later one is started.
+ * execute.c - the calls on the data communicator. What rounds have made ready runs first, in the
+ * order in which it became ready, then the groups of the programme; both orders are the same on all
+ * ranks, so the k-th call is the same on all. Behind a vote nothing is started before its result is
+ * known, as that decides what comes next. A call that cannot be started here would shift the order:
+ * then no later one is started.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -18,7 +20,39 @@ void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t 
     snprintf(text, bytes, "%s", known ? verdict.text : halay_strerror(code));
 }
 
-static int allreduce_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
+/* All ranks see the same code, so all end the same tensors. */
+static void tensors_fail(halay_trainer_t *trainer, struct hly_list *tensors, int code)
+{
+    char text[HLY_TEXT_BYTES];
+    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
+    hly_tensor_list_end(trainer, tensors, code, text);
+}
+
+static struct hly_flight *flight_take(halay_trainer_t *trainer, enum hly_flight_kind kind)
+{
+    assert(trainer->nflights < HLY_FLIGHTS);
+    struct hly_flight *flight = &trainer->flights[trainer->nflights++];
+    *flight = (struct hly_flight){.kind = kind, .slot = -1};
+    return flight;
+}
+
+/* The call could not be made: the last flight is none, and the order is lost. */
+static void flight_fail(halay_trainer_t *trainer, int code)
+{
+    char text[HLY_TEXT_BYTES];
+    struct hly_flight *flight = &trainer->flights[--trainer->nflights];
+    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
+    tensors_fail(trainer, &flight->tensors, code);
+    if (flight->slot >= 0)
+        trainer->slots[flight->slot].used = 0;
+    trainer->data_broken = code;
+    hly_trainer_break(trainer, code, text);
+}
+
+/* ------------------------------------------------------------------ one tensor */
+
+static int allreduce_start(halay_trainer_t *trainer, const struct hly_tensor *tensor,
+                           halay_request_t **request)
 {
     const void *in = tensor->in == tensor->out ? HALAY_IN_PLACE : tensor->in;
     if (tensor->prescale != 1) {
@@ -26,7 +60,7 @@ static int allreduce_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
         in = HALAY_IN_PLACE;
     }
     return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
-                            &tensor->request);
+                            request);
 }
 
 /* All ranks know the same rows, so all come to the same counts, or to the same overflow. */
@@ -34,8 +68,7 @@ static int allgather_counts(halay_trainer_t *trainer, struct hly_tensor *tensor,
 {
     size_t total = 0;
     for (int r = 0; r < trainer->nranks; r++) {
-        if (__builtin_mul_overflow(tensor->record->rows[r], tensor->says.count,
-                                   &trainer->counts[r]) ||
+        if (__builtin_mul_overflow(tensor->rows[r], tensor->says.count, &trainer->counts[r]) ||
             __builtin_add_overflow(total, trainer->counts[r], &total))
             return HALAY_EINVAL;
     }
@@ -47,94 +80,321 @@ static int allgather_counts(halay_trainer_t *trainer, struct hly_tensor *tensor,
 }
 
 /* Without memory the call is made all the same, without a buffer: it then fails on all ranks. */
-static int allgather_start(halay_trainer_t *trainer, struct hly_tensor *tensor, size_t bytes)
+static int allgather_start(halay_trainer_t *trainer, struct hly_tensor *tensor, size_t bytes,
+                           halay_request_t **request)
 {
-    tensor->rows = malloc((size_t)trainer->nranks * sizeof(*tensor->rows));
-    tensor->result = tensor->rows ? aligned_alloc(64, (bytes + 64) / 64 * 64) : NULL;
-    for (int r = 0; tensor->rows && r < trainer->nranks; r++)
-        tensor->rows[r] = (size_t)tensor->record->rows[r];
+    tensor->result = aligned_alloc(64, (bytes + 64) / 64 * 64);
     return halay_iallgatherv(tensor->in, tensor->result, trainer->counts, NULL, tensor->type,
-                             trainer->data, &tensor->request);
+                             trainer->data, request);
 }
 
-static void failed(halay_trainer_t *trainer, struct hly_tensor *tensor, int code)
-{
-    char text[HLY_TEXT_BYTES], verdict[HLY_TEXT_BYTES - HALAY_TENSOR_NAME_MAX - 16];
-    hly_trainer_verdict(trainer->data, code, verdict, sizeof(verdict));
-    snprintf(text, sizeof(text), "tensor '%s': %s", tensor->name, verdict);
-    hly_tensor_done(trainer, tensor, code, text);
-}
-
-/* Returns 1 if it is in flight. */
-static int tensor_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
+static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     int rc;
     size_t bytes = 0;
     tensor->start_ns = hly_trainer_now_ns();
-    if (tensor->kind == HLY_KIND_ALLREDUCE) {
-        rc = allreduce_start(trainer, tensor);
-    } else if (tensor->kind == HLY_KIND_BROADCAST) {
-        rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
-                              &tensor->request);
-    } else if (allgather_counts(trainer, tensor, &bytes)) {
+    if (tensor->kind == HLY_KIND_BARRIER) { /* the vote was all of it */
+        hly_tensor_done(trainer, tensor, 0, NULL);
+        return;
+    }
+    if (tensor->kind == HLY_KIND_ALLGATHER && allgather_counts(trainer, tensor, &bytes)) {
         hly_tensor_done(trainer, tensor, HALAY_EINVAL,
                         "the gathered rows exceed the address space");
-        return 0;
-    } else {
-        rc = allgather_start(trainer, tensor, bytes);
+        return;
     }
-    if (!rc)
-        return 1;
-    tensor->request = NULL;
-    failed(trainer, tensor, rc);
-    trainer->data_broken = rc;
-    return 0;
+    struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_DIRECT);
+    hly_tensor_list_push(&flight->tensors, tensor);
+    trainer->counters.calls++;
+    if (tensor->kind == HLY_KIND_ALLREDUCE)
+        rc = allreduce_start(trainer, tensor, &flight->request);
+    else if (tensor->kind == HLY_KIND_BROADCAST)
+        rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
+                              &flight->request);
+    else
+        rc = allgather_start(trainer, tensor, bytes, &flight->request);
+    if (rc)
+        flight_fail(trainer, rc);
 }
 
-static void ready_start(halay_trainer_t *trainer)
+static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
-    struct hly_tensor *tensor;
-    while (trainer->nflights < HLY_FLIGHTS &&
-           (tensor = hly_tensor_list_pop(&trainer->ready)) != NULL) {
-        if (trainer->data_broken)
-            hly_tensor_done(trainer, tensor, trainer->data_broken,
-                            "an earlier operation could not be started on this rank");
-        else if (tensor_start(trainer, tensor))
-            trainer->flights[trainer->nflights++] = tensor;
-    }
-    if (trainer->data_broken)
-        hly_trainer_break(trainer, trainer->data_broken,
-                          "an earlier operation could not be started on this rank");
-}
-
-/* Returns 1 if it is over. */
-static int flight_test(halay_trainer_t *trainer, struct hly_tensor *tensor)
-{
-    int rc = halay_request_test(tensor->request);
-    if (rc == HALAY_INPROGRESS)
-        return 0;
-    tensor->request = NULL;
-    if (rc) {
-        failed(trainer, tensor, rc);
-        return 1;
-    }
+    struct hly_tensor *tensor = hly_tensor_list_pop(&flight->tensors);
     if (tensor->postscale != 1)
         halay_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
     hly_tensor_done(trainer, tensor, 0, NULL);
     return 1;
 }
 
+/* ------------------------------------------------------------------ fused */
+
+static void tensors_started(struct hly_list *tensors)
+{
+    uint64_t now_ns = hly_trainer_now_ns();
+    for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next)
+        tensor->start_ns = now_ns;
+}
+
+/* says: of any of them. group: with marks, or NULL. Takes the tensors. */
+static void fused_start(halay_trainer_t *trainer, const struct hly_announcement *says, size_t count,
+                        const struct hly_group *group, struct hly_list *tensors, int slot)
+{
+    halay_type_t type = hly_announcement_type(says);
+    halay_op_t op = hly_announcement_op(says);
+    char *memory = trainer->slots[slot].memory;
+    size_t marks = group ? hly_fuse_marks(trainer, type) : 0;
+    struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_FUSED);
+    tensors_started(tensors);
+    hly_fuse_pack(trainer, memory, tensors);
+    if (group)
+        hly_fuse_mark(trainer, memory + count * halay_type_bytes(type), type, op, !tensors->head);
+    flight->tensors = *tensors;
+    flight->slot = slot;
+    flight->count = count;
+    trainer->counters.calls++;
+    trainer->counters.fused_calls++;
+    int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
+                              &flight->request);
+    if (rc)
+        flight_fail(trainer, rc);
+}
+
+static void fused_unpack(halay_trainer_t *trainer, struct hly_flight *flight)
+{
+    struct hly_tensor *tensor;
+    hly_fuse_unpack(trainer, trainer->slots[flight->slot].memory, &flight->tensors);
+    while ((tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
+        trainer->counters.fused_tensors++;
+        hly_tensor_done(trainer, tensor, 0, NULL);
+    }
+}
+
+static const struct hly_announcement *group_says(const halay_trainer_t *trainer,
+                                                 const struct hly_group *group)
+{
+    return &trainer->replay.programme->script.items[group->first].says;
+}
+
+static size_t group_elements(const halay_trainer_t *trainer, const struct hly_group *group)
+{
+    size_t count = 0;
+    for (uint32_t i = group->first; i < group->first + group->count; i++)
+        count += trainer->replay.programme->script.items[i].says.count;
+    return count;
+}
+
+static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
+{
+    int empty = 0;
+    if (flight->group) {
+        const struct hly_announcement *says = group_says(trainer, flight->group);
+        halay_type_t type = hly_announcement_type(says);
+        const char *mark =
+            trainer->slots[flight->slot].memory + flight->count * halay_type_bytes(type);
+        empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
+    }
+    assert(empty || flight->tensors.head);
+    if (!empty)
+        fused_unpack(trainer, flight);
+    if (flight->group)
+        hly_replay_result(trainer, flight, empty);
+    trainer->slots[flight->slot].used = 0;
+    return 1;
+}
+
+/* ------------------------------------------------------------------ votes */
+
+/* One word, 1 of a void rank; with allgathers each rank's word, and its rows. */
+static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
+                       struct hly_list *tensors)
+{
+    struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_VOTE);
+    size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
+    uint64_t *own = trainer->votes + (group->rows ? (size_t)trainer->rank * words : 0);
+    memset(own, 0, words * sizeof(*own));
+    own[0] = !tensors->head;
+    for (const struct hly_tensor *t = tensors->head; t && group->rows; t = t->next)
+        own[at++] = t->says.rows;
+    flight->tensors = *tensors;
+    trainer->voting = 1;
+    trainer->counters.votes++;
+    int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
+                                            trainer->data, &flight->request)
+                         : halay_iallreduce(HALAY_IN_PLACE, own, 1, HALAY_UINT64, HALAY_BOR,
+                                            trainer->data, &flight->request);
+    if (rc)
+        flight_fail(trainer, rc);
+}
+
+static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
+{
+    struct hly_tensor *tensor;
+    const struct hly_group *group = flight->group;
+    size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
+    int ranks = group->rows ? trainer->nranks : 1, empty = 0;
+    for (int r = 0; r < ranks; r++)
+        empty |= trainer->votes[(size_t)r * words] != 0;
+    assert(empty || flight->tensors.head);
+    trainer->voting = 0;
+    while (!empty && (tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
+        for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
+            tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
+        at++;
+        tensor->bond = 0;
+        hly_tensor_list_push(&trainer->ready, tensor);
+    }
+    hly_replay_result(trainer, flight, empty);
+    return 1;
+}
+
+/* ------------------------------------------------------------------ what comes next */
+
+void hly_group_start(halay_trainer_t *trainer, struct hly_group *group, uint64_t sequence,
+                     struct hly_list *tensors)
+{
+    int slot = -1, before = trainer->nflights;
+    if (!group->fused) {
+        vote_start(trainer, group, tensors);
+    } else {
+        const struct hly_announcement *says = group_says(trainer, group);
+        halay_type_t type = hly_announcement_type(says);
+        size_t count = group_elements(trainer, group);
+        size_t marks = hly_fuse_marks(trainer, type);
+        int rc = hly_fuse_slot(trainer, (count + marks) * halay_type_bytes(type), &slot);
+        assert(rc != HALAY_EAGAIN); /* hly_fuse_free */
+        if (rc) {
+            flight_take(trainer, HLY_FLIGHT_FUSED)->tensors = *tensors;
+            flight_fail(trainer, rc);
+            return;
+        }
+        fused_start(trainer, says, count, group, tensors, slot);
+    }
+    if (trainer->nflights > before) {
+        trainer->flights[before].group = group;
+        trainer->flights[before].sequence = sequence;
+        trainer->flights[before].start_ns = hly_trainer_now_ns();
+    }
+}
+
+/* Returns 0 if it has to wait for a fusion buffer. */
+static int bonded_start(halay_trainer_t *trainer)
+{
+    struct hly_list tensors = {NULL, NULL};
+    const struct hly_tensor *first = trainer->ready.head;
+    size_t count = 0;
+    int slot = -1;
+    for (const struct hly_tensor *t = first; t && t->bond == first->bond; t = t->next)
+        count += t->count;
+    int rc = hly_fuse_slot(trainer, count * halay_type_bytes(first->type), &slot);
+    if (rc == HALAY_EAGAIN)
+        return 0;
+    for (uint64_t bond = first->bond; trainer->ready.head && trainer->ready.head->bond == bond;)
+        hly_tensor_list_push(&tensors, hly_tensor_list_pop(&trainer->ready));
+    if (rc) {
+        flight_take(trainer, HLY_FLIGHT_FUSED)->tensors = tensors;
+        flight_fail(trainer, rc);
+        return 0;
+    }
+    fused_start(trainer, &tensors.head->says, count, NULL, &tensors, slot);
+    return 1;
+}
+
+/* Returns 0 if nothing can be started now. */
+static int next_start(halay_trainer_t *trainer)
+{
+    if (trainer->nflights == HLY_FLIGHTS || trainer->voting)
+        return 0;
+    if (trainer->data_broken) {
+        hly_tensor_list_end(trainer, &trainer->ready, trainer->data_broken,
+                            "an earlier operation could not be started on this rank");
+        return 0;
+    }
+    if (!trainer->ready.head)
+        return hly_fuse_free(trainer) && hly_replay_next(trainer);
+    if (trainer->ready.head->bond)
+        return bonded_start(trainer);
+    direct_start(trainer, hly_tensor_list_pop(&trainer->ready));
+    return 1;
+}
+
+void hly_fresh_bond(halay_trainer_t *trainer)
+{
+    struct hly_tensor *first, *next;
+    while ((first = hly_tensor_list_pop(&trainer->fresh)) != NULL) {
+        size_t left = first->says.count, bytes = halay_type_bytes(first->type);
+        first->bond = 0;
+        hly_tensor_list_push(&trainer->ready, first);
+        if (!hly_fuse_takes(trainer, &first->says))
+            continue;
+        left = trainer->slot_bytes / bytes - left;
+        for (struct hly_tensor *t = trainer->fresh.head; t; t = next) {
+            next = t->next;
+            if (!hly_fuse_alike(&first->says, &t->says))
+                continue;
+            if (t->says.count > left)
+                break;
+            left -= t->says.count;
+            if (!first->bond)
+                first->bond = ++trainer->bonds;
+            t->bond = first->bond;
+            hly_tensor_list_remove(&trainer->fresh, t);
+            hly_tensor_list_push(&trainer->ready, t);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ results */
+
+/* An error of a programme's group is all ranks' error, and the end: the positions are lost. */
+static void flight_error(halay_trainer_t *trainer, struct hly_flight *flight, int code)
+{
+    char text[HLY_TEXT_BYTES];
+    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
+    tensors_fail(trainer, &flight->tensors, code);
+    if (flight->slot >= 0)
+        trainer->slots[flight->slot].used = 0;
+    if (flight->kind == HLY_FLIGHT_VOTE)
+        trainer->voting = 0;
+    if (flight->group)
+        hly_trainer_break(trainer, code, text);
+}
+
+/* Returns 1 if it is over. Results of a programme are taken in its order. */
+static int flight_test(halay_trainer_t *trainer, struct hly_flight *flight)
+{
+    if (flight->group && !trainer->broken && flight->sequence != trainer->replay.results)
+        return 0;
+    int rc = halay_request_test(flight->request);
+    if (rc == HALAY_INPROGRESS)
+        return 0;
+    if (!rc && trainer->broken && flight->group) /* behind one that was not good */
+        rc = trainer->broken;
+    if (rc) {
+        flight_error(trainer, flight, rc);
+        return 1;
+    }
+    switch (flight->kind) {
+    case HLY_FLIGHT_FUSED:
+        return fused_end(trainer, flight);
+    case HLY_FLIGHT_VOTE:
+        return vote_end(trainer, flight);
+    default:
+        return direct_end(trainer, flight);
+    }
+}
+
 void hly_flights_step(halay_trainer_t *trainer)
 {
     int over;
+    trainer->replay.check_ns = trainer->replay.quiet = 0;
     do {
-        ready_start(trainer);
+        while (next_start(trainer))
+            ;
         int kept = 0, tested = trainer->nflights;
         for (int i = 0; i < tested; i++) {
-            if (!flight_test(trainer, trainer->flights[i]))
+            if (!flight_test(trainer, &trainer->flights[i]))
                 trainer->flights[kept++] = trainer->flights[i];
         }
         trainer->nflights = kept;
         over = tested - kept;
-    } while (over && trainer->ready.head);
+    } while (over);
 }

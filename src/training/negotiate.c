@@ -8,7 +8,6 @@
  * in the same order and need not tell each other.
  */
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,82 +22,18 @@ uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root)
     return (uint64_t)kind | (uint64_t)type << 8 | (uint64_t)op << 16 | (uint64_t)root << 32;
 }
 
-static int kind_of(const struct hly_announcement *says)
+int hly_announcement_kind(const struct hly_announcement *says)
 {
     return (int)(says->what & 0xff);
 }
 
-/* ------------------------------------------------------------------ texts */
-
-__attribute__((format(printf, 3, 4))) static size_t append(char *text, size_t at,
-                                                           const char *format, ...)
-{
-    if (at >= HLY_TEXT_BYTES)
-        return at;
-    va_list arguments;
-    va_start(arguments, format);
-    int bytes = vsnprintf(text + at, HLY_TEXT_BYTES - at, format, arguments);
-    va_end(arguments);
-    return at + (bytes > 0 ? (size_t)bytes : 0);
-}
-
-static double double_of(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static size_t append_side(char *text, size_t at, int rank, const struct hly_announcement *says)
-{
-    unsigned long long count = says->count;
-    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
-    at = append(text, at, "rank %d: ", rank);
-    switch (kind_of(says)) {
-    case HLY_KIND_ALLREDUCE:
-        at = append(text, at, "allreduce of %llu %s, %s", count, type,
-                    halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
-        if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
-            at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),
-                        double_of(says->postscale));
-        return at;
-    case HLY_KIND_BROADCAST:
-        return append(text, at, "broadcast of %llu %s from rank %d", count, type,
-                      (int)(says->what >> 32));
-    case HLY_KIND_ALLGATHER:
-        return append(text, at, "allgather of rows of %llu %s", count, type);
-    default:
-        return append(text, at, "barrier");
-    }
-}
-
-static void mismatch_text(const struct hly_record *record, const char *name, char *text)
-{
-    int swap = record->other_rank < record->first_rank;
-    const struct hly_announcement *low = swap ? &record->other : &record->first;
-    const struct hly_announcement *high = swap ? &record->first : &record->other;
-    size_t at = append(text, 0, "tensor '%s' differs between ranks: ", name);
-    at = append_side(text, at, swap ? record->other_rank : record->first_rank, low);
-    at = append(text, at, "; ");
-    at = append_side(text, at, swap ? record->first_rank : record->other_rank, high);
-    append(text, at, ". Submit it alike on all ranks");
-}
-
-static void timeout_text(const halay_trainer_t *trainer, const struct hly_record *record, int rank,
-                         const char *name, char *text)
-{
-    size_t at = append(text, 0, "tensor '%s': rank %d has waited for %.3g s; not submitted by rank",
-                       name, rank, (double)trainer->deadline_ns * 1e-9);
-    int shown = 0, missing = trainer->nranks - record->nannounced;
-    for (int r = 0; r < trainer->nranks && shown < 8; r++)
-        if (!(record->announced[r / 64] & BIT(r)))
-            at = append(text, at, shown++ ? ", %d" : " %d", r);
-    if (missing > shown)
-        at = append(text, at, " and %d more", missing - shown);
-    append(text, at, ". Do all ranks submit the same names? Is one much slower? (HALAY_DEADLINE)");
-}
-
 /* ------------------------------------------------------------------ records */
+
+static void record_give(halay_trainer_t *trainer, struct hly_record *record)
+{
+    record->next = trainer->unused_records;
+    trainer->unused_records = record;
+}
 
 static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly_announcement *says,
                                       int rank)
@@ -109,25 +44,20 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
         trainer->unused_records = record->next;
     else if (!(record = calloc(1, sizeof(*record) + words * sizeof(uint64_t))))
         return NULL;
-    if (kind_of(says) == HLY_KIND_ALLGATHER && !record->rows &&
+    if (hly_announcement_kind(says) == HLY_KIND_ALLGATHER && !record->rows &&
         !(record->rows = calloc((size_t)trainer->nranks, sizeof(*record->rows)))) {
-        hly_round_record_give(trainer, record);
+        record_give(trainer, record);
         return NULL;
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
+    record->run = 0;
     record->first = *says;
     record->first_rank = rank;
     record->other_rank = -1;
     record->node.hash = says->name;
     hly_tensor_map_add(&trainer->records, &record->node);
     return record;
-}
-
-void hly_round_record_give(halay_trainer_t *trainer, struct hly_record *record)
-{
-    record->next = trainer->unused_records;
-    trainer->unused_records = record;
 }
 
 static void record_free(struct hly_record *record)
@@ -151,10 +81,10 @@ void hly_round_records_free(halay_trainer_t *trainer)
     }
 }
 
-static int alike(const struct hly_announcement *a, const struct hly_announcement *b)
+int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b)
 {
     return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
-           a->postscale == b->postscale;
+           a->postscale == b->postscale && a->group == b->group;
 }
 
 /* This rank's tensor of a record that it has announced. */
@@ -168,21 +98,66 @@ static struct hly_tensor *tensor_of(halay_trainer_t *trainer, const struct hly_r
     return (struct hly_tensor *)node;
 }
 
+/* Every rank's count of waits, in one word. */
+static uint64_t run_add(uint64_t run, int rank, uint64_t wait)
+{
+    uint64_t word = (wait + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)rank * 0xc2b2ae3d27d4eb4fu;
+    word = (word ^ (word >> 29)) * 0xbf58476d1ce4e5b9u;
+    return run + (word ^ (word >> 32));
+}
+
+/* From here on a programme is replayed: whatever is announced but not agreed on waits in the pool.
+ */
+static void rounds_end(halay_trainer_t *trainer, struct hly_programme *programme)
+{
+    struct hly_tensor *tensor;
+    for (size_t i = 0; i <= trainer->records.mask; i++) {
+        while (trainer->records.buckets[i]) {
+            struct hly_record *record = (struct hly_record *)trainer->records.buckets[i];
+            hly_tensor_map_remove(&trainer->records, &record->node);
+            record_give(trainer, record);
+        }
+    }
+    while ((tensor = hly_tensor_list_pop(&trainer->waiting)) != NULL)
+        hly_tensor_list_insert(&trainer->pending, tensor);
+    hly_replay_begin(trainer, programme);
+}
+
 /* All ranks have announced it, and all come to this point at the same place in the same round. */
 static void record_complete(halay_trainer_t *trainer, struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
+    struct hly_programme *programme = NULL;
+    assert(!trainer->replay.programme);
+    if (record->other_rank < 0)
+        programme = hly_programme_seen(trainer, &record->first, record->run);
+    if (programme) {
+        rounds_end(trainer, programme);
+        return;
+    }
     struct hly_tensor *tensor = tensor_of(trainer, record);
     hly_tensor_map_remove(&trainer->records, &record->node);
-    tensor->record = record;
+    if (tensor->bundle && record->other_rank < 0) {
+        tensor->bundle->agreed = 1;
+        trainer->agreed_groups[trainer->nagreed_groups++] = record->first.group;
+    }
+    for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
+        tensor->rows[r] = (size_t)record->rows[r];
     if (record->other_rank >= 0) {
-        mismatch_text(record, tensor->name, text);
+        hly_text_mismatch(text, record, tensor->name);
+        if (record->first.group || record->other.group) {
+            struct hly_unlike *unlike = &trainer->unlike[trainer->nunlike++];
+            *unlike = (struct hly_unlike){record->first.group, record->other.group};
+            snprintf(trainer->unlike_text, sizeof(trainer->unlike_text),
+                     "another tensor of the same group differs: %.900s", text);
+        }
         hly_tensor_done(trainer, tensor, HALAY_EMISMATCH, text);
     } else if (tensor->kind == HLY_KIND_BARRIER) {
         hly_tensor_done(trainer, tensor, 0, NULL); /* that all have announced it was the point */
     } else {
-        hly_tensor_list_push(&trainer->ready, tensor);
+        hly_tensor_list_push(&trainer->fresh, tensor);
     }
+    record_give(trainer, record);
 }
 
 static int announced(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
@@ -194,44 +169,110 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
     assert(!(record->announced[rank / 64] & BIT(rank)));
     record->announced[rank / 64] |= BIT(rank);
     record->nannounced++;
-    if (record->other_rank < 0 && !alike(&record->first, says)) {
+    record->run = run_add(record->run, rank, says->wait);
+    if (record->other_rank < 0 && !hly_announcement_alike(&record->first, says)) {
         record->other = *says;
         record->other_rank = rank;
     }
-    if (kind_of(&record->first) == HLY_KIND_ALLGATHER)
+    if (hly_announcement_kind(&record->first) == HLY_KIND_ALLGATHER)
         record->rows[rank] = says->rows;
     if (record->nannounced == trainer->nranks)
         record_complete(trainer, record);
     return 0;
 }
 
-/* Comes after all announcements of the round: who came in the last moment has come. */
-static void withdrawn(halay_trainer_t *trainer, int rank, uint64_t name)
+/*
+ * Ends the record, and this rank's tensor if it has announced it: then returns 1. why: of a group
+ * that differs; NULL: this rank's deadline has passed.
+ */
+static int record_end(halay_trainer_t *trainer, int rank, const char *why,
+                      struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
-    struct hly_record *record = (struct hly_record *)hly_tensor_map_find(&trainer->records, name);
-    if (!record)
-        return;
+    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
     hly_tensor_map_remove(&trainer->records, &record->node);
-    if (record->announced[trainer->rank / 64] & BIT(trainer->rank)) {
+    if (own) {
         struct hly_tensor *tensor = tensor_of(trainer, record);
-        timeout_text(trainer, record, rank, tensor->name, text);
-        hly_tensor_done(trainer, tensor, HALAY_ETIMEOUT, text);
+        if (!why)
+            hly_text_timeout(text, trainer, record, rank, tensor->name);
+        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT, why ? why : text);
     }
-    hly_round_record_give(trainer, record);
+    record_give(trainer, record);
+    return own;
+}
+
+/* All of a group: the records, and what this rank has not announced if it has announced some. */
+static void group_end(halay_trainer_t *trainer, int rank, const char *why, uint64_t group, int own)
+{
+    struct hly_tensor *tensor, *next;
+    for (size_t i = 0; i <= trainer->records.mask; i++) {
+        struct hly_node *node = trainer->records.buckets[i], *after;
+        for (; node; node = after) {
+            after = node->next;
+            if (((struct hly_record *)node)->first.group == group)
+                own |= record_end(trainer, rank, why, (struct hly_record *)node);
+        }
+    }
+    for (tensor = trainer->pending.head; own && tensor; tensor = next) {
+        next = tensor->next;
+        if (tensor->says.group != group)
+            continue;
+        hly_tensor_list_remove(&trainer->pending, tensor);
+        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT,
+                        why ? why : "others of its group have waited too long for another rank");
+    }
+}
+
+/* One was agreed on in this very round; else the rank would not have withdrawn. */
+static int group_agreed(const halay_trainer_t *trainer, uint64_t group)
+{
+    for (size_t i = 0; i < trainer->nagreed_groups; i++)
+        if (trainer->agreed_groups[i] == group)
+            return 1;
+    return 0;
+}
+
+/* Comes after all announcements of the round: who came in the last moment has come. */
+static void withdrawn(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
+{
+    struct hly_record *record =
+        (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
+    if (says->group && !group_agreed(trainer, says->group))
+        group_end(trainer, rank, NULL, says->group, 0);
+    else if (!says->group && record)
+        record_end(trainer, rank, NULL, record);
 }
 
 /* ------------------------------------------------------------------ rounds */
 
+static int begun(const halay_trainer_t *trainer)
+{
+    return trainer->replay.programme != NULL;
+}
+
+/*
+ * Where a programme begins in mid-round, the rest of the round says what waits in the pools. A rank
+ * that still replays has announced nothing, so nothing becomes complete; it keeps the records.
+ */
 static void round_read(halay_trainer_t *trainer)
 {
-    int rc = 0;
+    int rc = 0, replayed = begun(trainer);
+    trainer->nagreed_groups = trainer->nunlike = 0;
     for (int r = 0; r < trainer->nranks && !rc; r++) {
         const struct hly_block *block = &trainer->blocks[r];
         assert(block->count <= HLY_ROUND_ENTRIES);
-        for (uint64_t i = 0; i < block->count && !rc; i++)
-            if (kind_of(&block->entries[i]) != HLY_KIND_WITHDRAW)
+        if (replayed)
+            hly_replay_called(trainer, block->issued);
+        for (uint64_t i = 0; i < block->count && !rc && begun(trainer) == replayed; i++)
+            if (hly_announcement_kind(&block->entries[i]) != HLY_KIND_WITHDRAW)
                 rc = announced(trainer, r, &block->entries[i]);
+    }
+    hly_fresh_bond(trainer);
+    for (size_t i = 0; i < trainer->nunlike && begun(trainer) == replayed; i++) {
+        const uint64_t groups[2] = {trainer->unlike[i].first, trainer->unlike[i].other};
+        for (int g = 0; g < 2; g++)
+            if (groups[g])
+                group_end(trainer, -1, trainer->unlike_text, groups[g], 1);
     }
     if (rc) {
         hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
@@ -239,16 +280,34 @@ static void round_read(halay_trainer_t *trainer)
     }
     for (int r = 0; r < trainer->nranks; r++) {
         const struct hly_block *block = &trainer->blocks[r];
-        for (uint64_t i = 0; i < block->count; i++)
-            if (kind_of(&block->entries[i]) == HLY_KIND_WITHDRAW)
-                withdrawn(trainer, r, block->entries[i].name);
+        for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++)
+            if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_WITHDRAW)
+                withdrawn(trainer, r, &block->entries[i]);
     }
 }
 
-/* Tensors time out in the order in which they were announced. */
-static int expired(const halay_trainer_t *trainer, const struct hly_tensor *tensor, uint64_t now)
+/*
+ * The first, from this one on, that may be withdrawn; they time out in the order in which they were
+ * announced. What is agreed on in part comes in full: it was submitted so.
+ */
+static struct hly_tensor *withdrawable(struct hly_tensor *tensor)
 {
-    return tensor && now - tensor->submit_ns >= trainer->deadline_ns;
+    while (tensor && tensor->bundle && tensor->bundle->agreed)
+        tensor = tensor->next;
+    return tensor;
+}
+
+uint64_t hly_round_end_ns(const halay_trainer_t *trainer)
+{
+    const struct hly_tensor *oldest = withdrawable(trainer->waiting.head);
+    return oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+}
+
+static struct hly_tensor *expired(const halay_trainer_t *trainer, struct hly_tensor *from,
+                                  uint64_t now_ns)
+{
+    struct hly_tensor *tensor = withdrawable(from);
+    return tensor && now_ns - tensor->submit_ns >= trainer->deadline_ns ? tensor : NULL;
 }
 
 /* What this rank has to say; afterwards what was pending is waiting. */
@@ -258,9 +317,15 @@ static void block_write(halay_trainer_t *trainer)
     struct hly_tensor *tensor;
     uint64_t now = hly_trainer_now_ns();
     memset(block, 0, sizeof(*block));
-    for (tensor = trainer->waiting.head;
-         expired(trainer, tensor, now) && block->count < HLY_ROUND_ENTRIES; tensor = tensor->next) {
+    if (trainer->replay.programme) {
+        block->issued = trainer->replay.issued;
+        trainer->replay.alarm_ns = now; /* whoever has begun the round: it asks for this rank too */
+        return;
+    }
+    for (tensor = expired(trainer, trainer->waiting.head, now);
+         tensor && block->count < HLY_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
         block->entries[block->count].name = tensor->node.hash;
+        block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLY_KIND_WITHDRAW;
     }
     while (block->count < HLY_ROUND_ENTRIES &&
@@ -274,17 +339,13 @@ static void block_write(halay_trainer_t *trainer)
 static int round_needed(halay_trainer_t *trainer)
 {
     int called = 0;
+    if (trainer->replay.programme)
+        return hly_replay_alarm(trainer) ||
+               (!halay_comm_called(trainer->control, &called) && called == 1);
     if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
            (called == 1 || (called == 2 && trainer->waiting.head));
-}
-
-static void tensors_end(halay_trainer_t *trainer, struct hly_list *list, int code, const char *text)
-{
-    struct hly_tensor *tensor;
-    while ((tensor = hly_tensor_list_pop(list)) != NULL)
-        hly_tensor_done(trainer, tensor, code, text);
 }
 
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
@@ -316,6 +377,8 @@ static void round_start(halay_trainer_t *trainer)
 {
     char text[HLY_TEXT_BYTES];
     block_write(trainer);
+    trainer->counters.control_rounds++;
+    trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,
                               trainer->control, &trainer->round);
     if (rc) {
@@ -337,7 +400,8 @@ void hly_round_step(halay_trainer_t *trainer)
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {
-        tensors_end(trainer, &trainer->pending, code, text);
-        tensors_end(trainer, &trainer->waiting, code, text);
+        hly_tensor_list_end(trainer, &trainer->pending, code, text);
+        hly_tensor_list_end(trainer, &trainer->waiting, code, text);
+        hly_tensor_list_end(trainer, &trainer->pool, code, text);
     }
 }

@@ -4,6 +4,7 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -19,6 +20,8 @@ struct submission {
     halay_type_t type;
     halay_op_t op;
     double prescale, postscale;
+    uint64_t group, members;
+    struct hly_bundle *bundle;
 };
 
 static uint64_t bits_of(double value)
@@ -46,7 +49,8 @@ static int check(const halay_trainer_t *trainer, const char *name,
         return HALAY_EINVAL;
     if (submission->root < 0 || submission->root >= trainer->nranks)
         return HALAY_EINVAL;
-    if (submission->kind == HLY_KIND_ALLREDUCE && !halay_op_takes(submission->op, submission->type))
+    if (submission->kind == HLY_KIND_ALLREDUCE &&
+        (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
         return HALAY_EINVAL;
     if ((submission->prescale != 1 || submission->postscale != 1) &&
         (submission->op != HALAY_SUM || !scalable(submission->type) ||
@@ -79,8 +83,45 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
         .prescale = bits_of(submission->prescale),
         .postscale = bits_of(submission->postscale),
         .rows = submission->nrows,
+        .group = submission->group,
+        .members = submission->members,
     };
+    tensor->bundle = submission->bundle;
     tensor->submit_ns = hly_trainer_now_ns();
+}
+
+/* Mutex held. */
+static int admit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
+                 halay_ticket_t *ticket)
+{
+    struct hly_tensor *tensor;
+    if (trainer->closing)
+        return HALAY_ESTATE;
+    if (hly_tensor_map_find(&trainer->names, hly_tensor_hash(name)))
+        return HALAY_EINVAL;
+    if (!(tensor = hly_tensor_take(trainer)))
+        return HALAY_ENOMEM;
+    if (submission->kind == HLY_KIND_ALLGATHER &&
+        !(tensor->rows = calloc((size_t)trainer->nranks, sizeof(*tensor->rows)))) {
+        hly_tensor_give(trainer, tensor);
+        return HALAY_ENOMEM;
+    }
+    fill(tensor, name, submission);
+    trainer->looks += (uint64_t)trainer->looked;
+    trainer->looked = 0;
+    tensor->says.wait = trainer->looks;
+    hly_tensor_map_add(&trainer->names, &tensor->node);
+    hly_tensor_list_push(&trainer->submitted, tensor);
+    *ticket = hly_tensor_ticket(tensor);
+    return 0;
+}
+
+/* Mutex held. Whether somebody has to be woken for so many more tensors. */
+static int wakes(halay_trainer_t *trainer, size_t ntensors)
+{
+    int quiet = trainer->quiet >= ntensors;
+    trainer->quiet = quiet ? trainer->quiet - (uint32_t)ntensors : 0;
+    return trainer->asleep && !quiet;
 }
 
 static int submit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
@@ -90,27 +131,14 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
         return HALAY_EINVAL;
     if (trainer->pid != getpid())
         return HALAY_EFORKED;
-    int rc = check(trainer, name, submission), asleep;
+    int rc = check(trainer, name, submission), wake;
     if (rc)
         return rc;
-
     pthread_mutex_lock(&trainer->mutex);
-    struct hly_tensor *tensor = NULL;
-    if (trainer->closing)
-        rc = HALAY_ESTATE;
-    else if (hly_tensor_map_find(&trainer->names, hly_tensor_hash(name)))
-        rc = HALAY_EINVAL;
-    else if (!(tensor = hly_tensor_take(trainer)))
-        rc = HALAY_ENOMEM;
-    if (tensor) {
-        fill(tensor, name, submission);
-        hly_tensor_map_add(&trainer->names, &tensor->node);
-        hly_tensor_list_push(&trainer->submitted, tensor);
-        *ticket = hly_tensor_ticket(tensor);
-    }
-    asleep = trainer->asleep;
+    rc = admit(trainer, name, submission, ticket);
+    wake = !rc && wakes(trainer, 1);
     pthread_mutex_unlock(&trainer->mutex);
-    if (tensor && asleep)
+    if (wake)
         halay_context_wake(trainer->context);
     return rc;
 }
@@ -132,6 +160,97 @@ int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const vo
     };
     return submit(trainer, name, &submission, ticket);
 }
+
+/* ------------------------------------------------------------------ groups */
+
+/* Mutex held since the first was admitted, so that no step has seen them. The ticket says which. */
+static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], size_t admitted)
+{
+    while (admitted--) {
+        struct hly_tensor *tensor = hly_tensor_find(trainer, tickets[admitted]);
+        hly_tensor_list_remove(&trainer->submitted, tensor);
+        hly_tensor_map_remove(&trainer->names, &tensor->node);
+        tensor->bundle = NULL;
+        hly_tensor_give(trainer, tensor);
+    }
+}
+
+/* All that its members say: so that no member agrees with one of another group. */
+static uint64_t group_add(uint64_t group, const char *name, const struct submission *submission)
+{
+    const uint64_t words[] = {hly_tensor_hash(name), (uint64_t)submission->type,
+                              (uint64_t)submission->op, submission->count};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        group = (group ^ words[i]) * 0x9e3779b97f4a7c15u;
+        group ^= group >> 29;
+    }
+    return group;
+}
+
+static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *const names[],
+                        struct submission members[], halay_ticket_t tickets[])
+{
+    int rc = 0;
+    size_t admitted = 0;
+    uint64_t group = ntensors;
+    struct hly_bundle *bundle = calloc(1, sizeof(*bundle));
+    if (!bundle)
+        return HALAY_ENOMEM;
+    for (size_t i = 0; i < ntensors && !rc; i++) {
+        rc = names[i] ? check(trainer, names[i], &members[i]) : HALAY_EINVAL;
+        group = rc ? group : group_add(group, names[i], &members[i]);
+    }
+    pthread_mutex_lock(&trainer->mutex);
+    bundle->refs = ntensors;
+    for (; admitted < ntensors && !rc; admitted += !rc) {
+        members[admitted].bundle = bundle;
+        members[admitted].group = group ? group : 1;
+        members[admitted].members = ntensors;
+        rc = admit(trainer, names[admitted], &members[admitted], &tickets[admitted]);
+    }
+    if (rc)
+        retract(trainer, tickets, admitted);
+    int wake = !rc && wakes(trainer, ntensors);
+    pthread_mutex_unlock(&trainer->mutex);
+    if (wake)
+        halay_context_wake(trainer->context);
+    if (rc)
+        free(bundle);
+    return rc;
+}
+
+int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
+                                  const char *const names[], const void *const in[],
+                                  void *const out[], const size_t counts[],
+                                  const halay_type_t types[], halay_op_t op, double prescale,
+                                  double postscale, halay_ticket_t tickets[])
+{
+    if (!trainer || !ntensors || ntensors > HALAY_GROUP_MAX || !names || !in || !out || !counts ||
+        !types || !tickets)
+        return HALAY_EINVAL;
+    if (trainer->pid != getpid())
+        return HALAY_EFORKED;
+    struct submission *members = calloc(ntensors, sizeof(*members));
+    if (!members)
+        return HALAY_ENOMEM;
+    for (size_t i = 0; i < ntensors; i++)
+        members[i] = (struct submission){
+            .kind = HLY_KIND_ALLREDUCE,
+            .in = in[i] == HALAY_IN_PLACE ? out[i] : in[i],
+            .out = out[i],
+            .count = counts[i],
+            .row_count = counts[i],
+            .type = types[i],
+            .op = op,
+            .prescale = prescale,
+            .postscale = postscale,
+        };
+    int rc = group_submit(trainer, ntensors, names, members, tickets);
+    free(members);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ other kinds */
 
 int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer, size_t count,
                             halay_type_t type, int root, halay_ticket_t *ticket)

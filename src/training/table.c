@@ -128,6 +128,36 @@ struct hly_tensor *hly_tensor_list_pop(struct hly_list *list)
     return tensor;
 }
 
+void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor)
+{
+    struct hly_tensor *after = list->tail;
+    while (after && after->submit_ns > tensor->submit_ns)
+        after = after->prev;
+    if (after == list->tail) {
+        hly_tensor_list_push(list, tensor);
+        return;
+    }
+    tensor->prev = after;
+    tensor->next = after ? after->next : list->head;
+    tensor->next->prev = tensor;
+    if (after)
+        after->next = tensor;
+    else
+        list->head = tensor;
+}
+
+void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int code,
+                         const char *text)
+{
+    char whole[HLY_TEXT_BYTES + HALAY_TENSOR_NAME_MAX];
+    struct hly_tensor *tensor;
+    while ((tensor = hly_tensor_list_pop(list)) != NULL) {
+        tensor->item = NULL;
+        snprintf(whole, sizeof(whole), "tensor '%s': %s", tensor->name, text);
+        hly_tensor_done(trainer, tensor, code, whole);
+    }
+}
+
 /* ------------------------------------------------------------------ tensors */
 
 static int chunk_add(halay_trainer_t *trainer)
@@ -159,14 +189,17 @@ struct hly_tensor *hly_tensor_take(halay_trainer_t *trainer)
 
 void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
-    assert(!tensor->record && !tensor->request);
+    assert(!tensor->item);
     free(tensor->text);
     free(tensor->result);
     free(tensor->rows);
+    if (tensor->bundle && !--tensor->bundle->refs)
+        free(tensor->bundle);
+    tensor->bundle = NULL;
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
-    tensor->done = 0;
+    tensor->done = tensor->wanted = 0;
     tensor->name[0] = 0;
     tensor->generation++;
     tensor->next = trainer->unused;
@@ -228,17 +261,15 @@ static void trace_add(halay_trainer_t *trainer, const struct hly_tensor *tensor,
 void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int code,
                      const char *text)
 {
-    assert(!tensor->request && !tensor->next && !tensor->prev);
-    if (tensor->record) {
-        hly_round_record_give(trainer, tensor->record);
-        tensor->record = NULL;
-    }
+    assert(!tensor->item && !tensor->next && !tensor->prev);
     char *copy = code && text ? strdup(text) : NULL;
     uint64_t end_ns = hly_trainer_now_ns();
 
     pthread_mutex_lock(&trainer->mutex);
     assert(!tensor->done);
     trace_add(trainer, tensor, end_ns);
+    if (tensor->bundle && !code)
+        tensor->bundle->agreed = 1;
     hly_tensor_map_remove(&trainer->names, &tensor->node);
     tensor->code = code;
     tensor->text = copy;
@@ -254,6 +285,9 @@ void hly_tensors_free(halay_trainer_t *trainer)
             free(trainer->chunks[c][i].text);
             free(trainer->chunks[c][i].result);
             free(trainer->chunks[c][i].rows);
+            struct hly_bundle *bundle = trainer->chunks[c][i].bundle;
+            if (bundle && !--bundle->refs)
+                free(bundle);
         }
         free(trainer->chunks[c]);
     }

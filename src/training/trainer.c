@@ -50,18 +50,23 @@ static void step(halay_trainer_t *trainer)
     do {
         trainer->again = 0;
         trainer->leaving = trainer->closing;
+        trainer->wanting = trainer->waiters || trainer->polled;
         while ((tensor = hly_tensor_list_pop(&trainer->submitted)) != NULL)
             hly_tensor_list_push(&trainer->pending, tensor);
         pthread_mutex_unlock(&trainer->mutex);
-        hly_round_step(trainer);
-        hly_flights_step(trainer);
+        do {
+            hly_round_step(trainer);
+            hly_flights_step(trainer);
+        } while (hly_replay_step(trainer));
         pthread_mutex_lock(&trainer->mutex);
     } while (trainer->again || trainer->submitted.head);
 
-    struct hly_tensor *oldest = trainer->round ? NULL : trainer->waiting.head;
-    trainer->next_end_ns = oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+    uint64_t end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
+    trainer->next_end_ns = end_ns ? end_ns : trainer->replay.check_ns;
     trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
-                    trainer->pending.head || trainer->waiting.head;
+                    trainer->pending.head || trainer->waiting.head || trainer->pool.head;
+    trainer->quiet = trainer->replay.quiet;
+    trainer->published = trainer->counters;
     trainer->stepping = 0;
     publish(trainer);
 }
@@ -163,7 +168,12 @@ static int memory_create(halay_trainer_t *trainer)
     size_t nranks = (size_t)trainer->nranks;
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(nranks, sizeof(*trainer->counts));
-    if (!trainer->blocks || !trainer->counts || hly_tensor_map_init(&trainer->names) ||
+    trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
+    trainer->agreed_groups = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->agreed_groups));
+    trainer->unlike = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->unlike));
+    trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
+    if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
+        !trainer->unlike || !trainer->greetings || hly_tensor_map_init(&trainer->names) ||
         hly_tensor_map_init(&trainer->records))
         return HALAY_ENOMEM;
     return 0;
@@ -174,8 +184,15 @@ static void memory_free(halay_trainer_t *trainer)
     if (trainer->records.buckets)
         hly_round_records_free(trainer);
     hly_tensors_free(trainer);
+    hly_programmes_free(trainer);
     hly_tensor_map_finish(&trainer->records);
     hly_tensor_map_finish(&trainer->names);
+    for (int i = 0; i < HLY_SLOTS; i++)
+        free(trainer->slots[i].memory);
+    free(trainer->greetings);
+    free(trainer->agreed_groups);
+    free(trainer->unlike);
+    free(trainer->votes);
     free(trainer->counts);
     free(trainer->blocks);
     free(trainer);
@@ -235,7 +252,7 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
         goto free_locks;
     if ((rc = halay_comm_dup(comm, &trainer->data)) != 0)
         goto free_control;
-    if ((rc = thread_start(trainer)) != 0)
+    if ((rc = hly_trainer_greet(trainer)) != 0 || (rc = thread_start(trainer)) != 0)
         goto free_data;
     *out = trainer;
     return 0;
@@ -313,6 +330,8 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 static struct hly_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    if (tensor)
+        trainer->looked = tensor->wanted = 1;
     if (!tensor || tensor->done)
         return tensor;
     trainer->waiters++;
@@ -354,7 +373,10 @@ int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
     if (rc)
         return rc;
     struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    if (tensor)
+        trainer->looked = tensor->wanted = 1;
     if (tensor && !tensor->done) {
+        trainer->polled = 1;
         step(trainer);
         tensor = hly_tensor_find(trainer, ticket);
     }
@@ -424,4 +446,17 @@ size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_
         copied ? (trainer->trace_first + copied) % trainer->trace_room : trainer->trace_first;
     trainer->trace_count -= copied;
     return leave(trainer, (int)copied) >= 0 ? copied : 0;
+}
+
+int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters)
+{
+    if (!counters || counters->size < sizeof(*counters))
+        return HALAY_EINVAL;
+    int rc = enter(trainer);
+    if (rc)
+        return rc;
+    size_t size = counters->size;
+    *counters = trainer->published;
+    counters->size = size;
+    return leave(trainer, 0);
 }

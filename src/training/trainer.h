@@ -8,7 +8,8 @@
  * mutex. No call into Halay is made with the mutex held.
  *
  * The way of a tensor: submitted -> pending -> (announced in a round) waiting -> (announced by all)
- * ready -> (started) one of `flights` -> done. It is in one list at a time.
+ * ready -> (started) in one of `flights` -> done. While a programme is replayed: pending -> pool ->
+ * flights -> done, and back to the pool where the group was void. It is in one list at a time.
  */
 #ifndef HLY_TRAINER_H
 #define HLY_TRAINER_H
@@ -27,22 +28,28 @@ enum {
     HLY_CHUNK_TENSORS = 256, /* tensors are allocated in chunks, so that they never move */
     HLY_CHUNKS = 256,        /* 65,536 tensors out at most */
     HLY_TRACE_LINES = 65536,
+    HLY_SLOTS = 4,       /* fusion buffers, and groups of a programme ahead of the last result */
+    HLY_VOTE_ITEMS = 32, /* tensors that share a vote */
+    HLY_PROGRAMMES = 8,
+    HLY_TAPE_ITEMS = 65536,
     HLY_TEXT_BYTES = 1024
 };
 
-/* What a rank says about a tensor: all words must agree between ranks, but `rows`. */
+/* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
 struct hly_announcement {
     uint64_t name;     /* hash of it */
     uint64_t what;     /* kind, type, operation, root: see hly_tensor_what() */
     uint64_t count;    /* elements; of one row for an allgather */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows; /* allgather: of this rank */
+    uint64_t rows;           /* allgather: of this rank */
+    uint64_t wait;           /* how often this rank had waited before it submitted this */
+    uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
 };
 
 /* What a rank puts into a round. */
 struct hly_block {
-    uint64_t count;
+    uint64_t count, issued; /* issued: in a replay, the groups that it has sent out */
     struct hly_announcement entries[HLY_ROUND_ENTRIES];
 };
 
@@ -71,9 +78,16 @@ struct hly_record {
     struct hly_announcement first, other;
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
+    uint64_t run;            /* of all ranks' `wait`: equal where no rank waited in between */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
     struct hly_record *next; /* of the unused ones */
     uint64_t announced[];    /* a bit a rank */
+};
+
+/* The tensors of one group on this rank. */
+struct hly_bundle {
+    size_t refs;
+    int agreed; /* one of them was announced by all ranks: so all ranks have submitted all */
 };
 
 struct hly_tensor {
@@ -92,21 +106,91 @@ struct hly_tensor {
     double prescale, postscale;
 
     /* stepper */
-    struct hly_record *record; /* from ready until started: allgather's rows */
-    halay_request_t *request;
+    struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
+    uint64_t bond;         /* ready: those with the same are fused; 0 with none */
     uint64_t submit_ns, start_ns;
+    struct hly_bundle *bundle; /* NULL: in no group */
 
     /* mutex */
     int done, code;
+    int wanted;   /* a caller has waited or polled for it */
     char *text;   /* why; NULL without an error */
-    void *result; /* of an allgather, with its rows behind `rows` */
-    size_t *rows;
+    void *result; /* of an allgather */
+    size_t *rows; /* of an allgather, one a rank: the stepper's until it is done */
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };
 
 struct hly_list {
     struct hly_tensor *head, *tail;
+};
+
+/* A tensor's place on the tape or in a programme. */
+struct hly_item {
+    struct hly_announcement says;
+    uint64_t run;
+    struct hly_tensor *tensor; /* replayed: this rank's, once it is here */
+    uint32_t group;
+};
+
+/* Items in order, found by name. */
+struct hly_script {
+    struct hly_item *items;
+    uint32_t *index; /* open addressing: item + 1, or 0 */
+    size_t count, room, mask;
+};
+
+/* What runs as one: items [first, first + count) of a programme. */
+struct hly_group {
+    uint32_t first, count, missing;
+    int fused; /* else behind a vote */
+    int rows;  /* the vote carries rows */
+};
+
+struct hly_programme {
+    struct hly_script script;
+    struct hly_group *groups;
+    size_t ngroups;
+    uint64_t set, used; /* hash of the items in any order; number of its last use */
+    int score, begun;   /* begun: a name of it is on the tape */
+};
+
+/* Where the replay stands. Sequences count groups since it began. */
+struct hly_replay {
+    struct hly_programme *programme; /* NULL: rounds */
+    uint64_t issued, results;
+    uint64_t first_void;  /* the first result that was void, or UINT64_MAX */
+    uint64_t good_behind; /* bit i: the group i after the first void was good all the same */
+    int flushing;         /* this rank was void, or knows of a void: every group goes out at once */
+    uint32_t foreign;     /* tensors in the pool that have no place in it */
+    uint32_t quiet;       /* submissions that change nothing but the pool */
+    uint64_t called;      /* up to here another rank waits in a group */
+    uint64_t alarm_ns;    /* when this rank last asked where the others are */
+    uint64_t check_ns;    /* when to look again whether to be void; 0: no need */
+};
+
+enum hly_flight_kind { HLY_FLIGHT_DIRECT, HLY_FLIGHT_FUSED, HLY_FLIGHT_VOTE };
+
+/* A call on the data communicator. */
+struct hly_flight {
+    enum hly_flight_kind kind;
+    halay_request_t *request;
+    struct hly_list tensors; /* direct: the one. Of a group: all, or none where this rank is void */
+    struct hly_group *group; /* of a programme, or NULL */
+    uint64_t sequence;       /* with a group */
+    uint64_t start_ns;
+    int slot;     /* fused */
+    size_t count; /* fused: elements, without the marks */
+};
+
+struct hly_slot {
+    char *memory;
+    size_t bytes;
+    int used;
+};
+
+struct hly_unlike {
+    uint64_t first, other;
 };
 
 struct halay_trainer {
@@ -133,24 +217,56 @@ struct halay_trainer {
     int driver;        /* a waiting caller steps and sleeps for all */
     int asleep;        /* threads in, or just about to call, halay_context_progress() */
     int waiters, parked, callers;
+    int polled;     /* a tensor that was not done has been polled */
+    int looked;     /* a caller has waited or polled since the last submission */
+    uint64_t looks; /* counts those runs: hly_announcement.wait */
+    uint32_t quiet; /* so many submissions need wake nobody */
+    halay_trainer_counters_t published;
     uint64_t waits;       /* counts waits, so that the thread sees short ones */
     uint64_t next_end_ns; /* when the next tensor runs out of time; 0: none */
     halay_trace_t *trace;
     size_t trace_room, trace_first, trace_count;
 
     /* stepper */
-    struct hly_list pending, waiting, ready;
+    struct hly_list pending, waiting, fresh, ready, pool;
     struct hly_map records;
     struct hly_record *unused_records;
     halay_request_t *round;
+    uint64_t *agreed_groups; /* of which a tensor was agreed on in the round that is being read */
+    size_t nagreed_groups;
+    struct hly_unlike *unlike; /* groups that differ, in this round */
+    size_t nunlike;
+    char unlike_text[HLY_TEXT_BYTES];
     struct hly_block *blocks; /* one a rank, of the round in flight */
-    struct hly_tensor *flights[HLY_FLIGHTS];
-    int nflights;
-    size_t *counts;  /* one a rank, for a call */
-    int leaving;     /* closing, as seen by this step */
-    int data_broken; /* an operation could not be started, so the order is lost */
-    int broken;      /* why no round is started any more: the text */
+    struct hly_flight flights[HLY_FLIGHTS];
+    int nflights, voting;
+    struct hly_slot slots[HLY_SLOTS];
+    size_t slot_bytes; /* a fused group's most, without its marks; equal on all ranks */
+    uint64_t bonds;
+    size_t *counts;                 /* one a rank, for a call */
+    uint64_t *votes;                /* of all ranks, of the vote in flight */
+    struct hly_greeting *greetings; /* one a rank */
+    int leaving;                    /* closing, as seen by this step */
+    int wanting;                    /* a caller waits or has polled, as seen by this step */
+    int data_broken;                /* an operation could not be started, so the order is lost */
+    int broken;                     /* why no round is started any more: the text */
     char broken_text[HLY_TEXT_BYTES];
+
+    struct hly_script tape; /* what was agreed on since the last boundary */
+    struct hly_programme *programmes[HLY_PROGRAMMES];
+    int impure;    /* the tape has items of a broken-off replay, whose runs are of another cycle */
+    int switching; /* a replay broke off where a cycle begins: it may be another programme's */
+    struct hly_programme *avoid; /* broke off there, and nothing has been agreed on since */
+    uint64_t uses;
+    int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
+    struct hly_replay replay;
+    halay_trainer_counters_t counters;
+};
+
+/* What ranks tell each other once. */
+struct hly_greeting {
+    uint64_t fusion_bytes;
+    char host[56];
 };
 
 /* table.c */
@@ -175,17 +291,82 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
                      const char *text);
 void hly_tensors_free(halay_trainer_t *trainer);
 
+/* By time of submission. */
+void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor);
+void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int code,
+                         const char *text);
+
+/* greet.c: collective; fills greetings and slot_bytes. */
+int hly_trainer_greet(halay_trainer_t *trainer);
+
 /* negotiate.c; all: stepper, without the mutex */
 uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);
+int hly_announcement_kind(const struct hly_announcement *says);
+int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b);
 void hly_round_step(halay_trainer_t *trainer);
-void hly_round_record_give(halay_trainer_t *trainer, struct hly_record *record);
+/* When the next tensor that waits for other ranks runs out of time; 0: none does. */
+uint64_t hly_round_end_ns(const halay_trainer_t *trainer);
 /* The end of all negotiation: what is not agreed ends with the code, and what comes later too. */
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text);
 void hly_round_records_free(halay_trainer_t *trainer);
 
+/* text.c */
+void hly_text_mismatch(char *text, const struct hly_record *record, const char *name);
+void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
+                      int rank, const char *name);
+
+/* programme.c; stepper, without the mutex */
+struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name);
+/*
+ * All ranks have announced this. Returns the programme that begins here, with this tensor not yet
+ * run; or NULL: it is on the tape, and runs.
+ */
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer,
+                                         const struct hly_announcement *says, uint64_t run);
+void hly_programme_whole(halay_trainer_t *trainer);
+/* The replay ends; what has run in the cycle that it broke off is on the tape again. */
+void hly_programme_void(halay_trainer_t *trainer);
+void hly_programmes_free(halay_trainer_t *trainer);
+
+/* replay.c; stepper, without the mutex */
+void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme);
+/* Starts the next group if it is time; returns 1 if it did. */
+int hly_replay_next(halay_trainer_t *trainer);
+/* In the order of the sequences. tensors: good, and still in the flight's list if it was fused. */
+void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int empty);
+/* 1 if a group is out for long: a round asks the others to go as far, void if they must. */
+int hly_replay_alarm(const halay_trainer_t *trainer);
+/* What that round has said. */
+void hly_replay_called(halay_trainer_t *trainer, uint64_t issued);
+/* After all that could be started or tested: 1 if the replay has ended and rounds go on. */
+int hly_replay_step(halay_trainer_t *trainer);
+
 /* execute.c; stepper, without the mutex */
 void hly_flights_step(halay_trainer_t *trainer);
+/* A group of a programme; void where its tensors are not given. */
+void hly_group_start(halay_trainer_t *trainer, struct hly_group *group, uint64_t sequence,
+                     struct hly_list *tensors);
+/* Moves what a round has completed to `ready`, bonded where it can be fused. */
+void hly_fresh_bond(halay_trainer_t *trainer);
 /* The text of the last failed call on a communicator, or the code's own. */
 void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t bytes);
+
+/* fuse.c */
+halay_type_t hly_announcement_type(const struct hly_announcement *says);
+halay_op_t hly_announcement_op(const struct hly_announcement *says);
+/* 1 if this can be part of a fused group. */
+int hly_fuse_takes(const halay_trainer_t *trainer, const struct hly_announcement *says);
+int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announcement *b);
+/* Elements behind the tensors, which tell whether a rank was void. */
+size_t hly_fuse_marks(const halay_trainer_t *trainer, halay_type_t type);
+/* A fusion buffer that is not in use, of this many bytes: HALAY_EAGAIN, HALAY_ENOMEM. */
+int hly_fuse_free(const halay_trainer_t *trainer); /* 1 if there is one */
+int hly_fuse_slot(halay_trainer_t *trainer, size_t bytes, int *slot);
+void hly_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
+                   int empty);
+int hly_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
+                    halay_op_t op);
+void hly_fuse_pack(halay_trainer_t *trainer, char *to, const struct hly_list *tensors);
+void hly_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hly_list *tensors);
 
 #endif

@@ -6,6 +6,7 @@
  */
 #include <halay/plan.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__SSE__)
 #include <xmmintrin.h>
@@ -141,8 +142,9 @@ static void bound(struct rank *r)
               (double)out[i], sum[i], depth);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    int most = argc > 1 ? atoi(argv[1]) : 9; /* ranks */
     static const char *isa[RANKS_MAX];
     static const char *const known[] = {"scalar", "avx2", "avx512"};
     int have = 0;
@@ -159,7 +161,7 @@ int main(void)
     printf("%d instruction sets\n", have);
     for (int r = 0; r < RANKS_MAX; r++)
         isa[r] = usable[r % have];
-    for (int n = 2; n <= 9; n++)
+    for (int n = 2; n <= most; n++)
         for (int a = 0; a < (int)(sizeof(algorithms) / sizeof(algorithms[0])); a++) {
             char setting[64];
             snprintf(setting, sizeof(setting), "allreduce=%s", algorithms[a]);

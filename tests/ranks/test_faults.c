@@ -153,6 +153,8 @@ static void die(struct rank *r)
 {
     struct round *round = r->arg;
     CHECK(halay_barrier(r->world) == 0, "die: too early");
+    pthread_barrier_wait(
+        &round->barrier); /* all are out of it: nobody takes the death for its own */
     if (r->rank != round->victim) {
         survive(r, HALAY_EPEER);
         leave(r);

@@ -195,7 +195,7 @@ static void lonely(struct rank *rank)
             CHECK(rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
             CHECK(cpu < took / 4, "waiting for %.3f s took %.3f s of CPU", took, cpu);
             halay_trainer_release(rank->trainer, ticket);
-            snprintf(want, sizeof(want), "not submitted by rank %d.", last);
+            snprintf(want, sizeof(want), "not submitted by rank %d (", last);
             CHECK(strstr(text, "'lonely'") && strstr(text, want), "%s", text);
             CHECK(took > deadline * 0.5 && took < deadline + 3, "after %.3f s", took);
         }
@@ -250,6 +250,286 @@ static void patience(struct rank *rank)
     if (rank->rank == 0)
         usleep((useconds_t)(atof(deadline_s) * 0.5e6));
     still_works(rank);
+}
+
+/* ------------------------------------------------------------------ in mid-programme */
+
+enum { LAYERS = 12 };
+
+static halay_ticket_t layer(struct rank *rank, int t, int64_t *value, size_t count)
+{
+    char name[32];
+    halay_ticket_t ticket;
+    snprintf(name, sizeof(name), "layer.%d", t);
+    value[0] = rank->rank + 1 + t;
+    int rc = halay_trainer_allreduce(rank->trainer, name, value, value, count,
+                                     t % 2 ? HALAY_INT64 : HALAY_UINT64, HALAY_SUM, 1, 1, &ticket);
+    CHECK(!rc, "submit: %d", rc);
+    return ticket;
+}
+
+static void layer_check(struct rank *rank, int t, const int64_t *value)
+{
+    CHECK(value[0] == rank->nranks * (rank->nranks + 1) / 2 + rank->nranks * t, "layer %d: %lld", t,
+          (long long)value[0]);
+}
+
+/* `without` is left out. */
+static void layers(struct rank *rank, int steps, int without)
+{
+    int order[LAYERS];
+    int64_t values[LAYERS][2] = {{0}};
+    halay_ticket_t tickets[LAYERS] = {0};
+    for (int step = 0; step < steps; step++) {
+        shuffle(order, LAYERS, &rank->seed);
+        for (int i = 0; i < LAYERS; i++)
+            if (order[i] != without)
+                tickets[order[i]] = layer(rank, order[i], values[order[i]], 1);
+        for (int t = 0; t < LAYERS; t++) {
+            if (t == without)
+                continue;
+            finish(rank, tickets[t], 0);
+            layer_check(rank, t, values[t]);
+        }
+    }
+}
+
+static halay_trainer_counters_t counters(struct rank *rank)
+{
+    halay_trainer_counters_t now = {.size = sizeof(now)};
+    CHECK(!halay_trainer_counters(rank->trainer, &now) && now.cycles, "nothing is replayed");
+    return now;
+}
+
+/* One rank does in mid-programme what no other does; the others submit what they always do. */
+static void deviate(struct rank *rank, int who, char what)
+{
+    int64_t values[LAYERS][2] = {{0}}, more[2] = {rank->rank};
+    halay_ticket_t tickets[LAYERS], extra = 0;
+    char text[1024];
+    int mine = rank->rank == who;
+    if (mine && what == 'o') { /* waits for the last before it submits the first ones */
+        for (int t = LAYERS - 1; t >= 0; t--) {
+            tickets[t] = layer(rank, t, values[t], 1);
+            if (t == 9 || t == 4)
+                CHECK(!halay_trainer_wait(rank->trainer, tickets[t], NULL, 0), "wait");
+        }
+    }
+    for (int t = 0; t < LAYERS && !(mine && what == 'o'); t++) {
+        if (mine && what == 's' && t == 5)
+            usleep((useconds_t)(atof(deadline_s) * 0.5e6));
+        if (mine && what == 'm' && t == 5)
+            tickets[t] = 0;
+        else
+            tickets[t] = layer(rank, t, values[t], mine && what == 'c' && t == 5 ? 2 : 1);
+    }
+    if (mine && (what == 'a' || what == 'm'))
+        CHECK(!halay_trainer_allreduce(rank->trainer, "more", more, more, 1, HALAY_INT64, HALAY_SUM,
+                                       1, 1, &extra),
+              "submit");
+    for (int t = 0; t < LAYERS; t++) {
+        if (!tickets[t])
+            continue;
+        int rc = halay_trainer_wait(rank->trainer, tickets[t], text, sizeof(text));
+        int want = t != 5 ? 0 : what == 'c' ? HALAY_EMISMATCH : what == 'm' ? HALAY_ETIMEOUT : 0;
+        CHECK(rc == want, "'%c', layer %d: %d %s", what, t, rc, text);
+        CHECK(what != 'c' || t != 5 || (strstr(text, " 1 int64") && strstr(text, " 2 int64")), "%s",
+              text);
+        if (rc == HALAY_ETIMEOUT) {
+            char missing[32];
+            snprintf(missing, sizeof(missing), "by rank %d (inproc", who);
+            CHECK(strstr(text, "'layer.5'") && strstr(text, missing), "%s", text);
+        }
+        if (!rc)
+            layer_check(rank, t, values[t]);
+        else
+            CHECK(values[t][0] == rank->rank + 1 + t, "an input has changed");
+        halay_trainer_release(rank->trainer, tickets[t]);
+    }
+    if (extra)
+        finish(rank, extra, HALAY_ETIMEOUT);
+}
+
+/*
+ * On one rank a tensor is missing, is one more, is late, comes in an order that needs waits, or has
+ * another shape: each time the others hear it or are served, and afterwards steps are replayed.
+ */
+static void deviations(struct rank *rank)
+{
+    static const char whats[] = "somca";
+    for (int i = 0; whats[i]; i++) {
+        int who = i % rank->nranks;
+        layers(rank, 6, -1);
+        counters(rank);
+        meet(rank);
+        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        deviate(rank, who, whats[i]);
+        double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
+        CHECK(took < atof(deadline_s) + 1.5, "'%c' took %.3f s", whats[i], took);
+        meet(rank);
+        halay_trainer_counters_t before = counters(rank);
+        layers(rank, 9, -1);
+        CHECK(counters(rank).cycles > before.cycles + 2, "'%c': not replayed any more", whats[i]);
+        layers(rank, 4, 3); /* all ranks alike */
+    }
+}
+
+/* ------------------------------------------------------------------ groups */
+
+enum { MEMBERS = 40 };
+
+struct group {
+    char names[MEMBERS][32];
+    const char *name[MEMBERS];
+    const void *in[MEMBERS];
+    void *out[MEMBERS];
+    size_t counts[MEMBERS];
+    halay_type_t types[MEMBERS];
+    halay_ticket_t tickets[MEMBERS];
+    int64_t value[MEMBERS][2], sum[MEMBERS][2];
+};
+
+static void group_fill(struct rank *rank, struct group *group)
+{
+    for (int i = 0; i < MEMBERS; i++) {
+        snprintf(group->names[i], sizeof(group->names[i]), "member.%d", i);
+        group->name[i] = group->names[i];
+        group->in[i] = group->value[i];
+        group->out[i] = group->sum[i];
+        group->counts[i] = 1;
+        group->types[i] = i % 3 ? HALAY_INT64 : HALAY_UINT64;
+        group->value[i][0] = rank->rank + i;
+        group->sum[i][0] = -7;
+    }
+}
+
+static int group_submit(struct rank *rank, struct group *group)
+{
+    return halay_trainer_allreduce_group(rank->trainer, MEMBERS, group->name, group->in, group->out,
+                                         group->counts, group->types, HALAY_SUM, 1, 1,
+                                         group->tickets);
+}
+
+static void group_finish(struct rank *rank, struct group *group, int code)
+{
+    char text[1024];
+    for (int i = 0; i < MEMBERS; i++) {
+        int rc = halay_trainer_wait(rank->trainer, group->tickets[i], text, sizeof(text));
+        CHECK(rc == code, "member %d: %d, not %d: %s", i, rc, code, text);
+        CHECK(group->sum[i][0] ==
+                  (code ? -7 : rank->nranks * (rank->nranks - 1) / 2 + rank->nranks * i),
+              "member %d: %lld", i, (long long)group->sum[i][0]);
+        halay_trainer_release(rank->trainer, group->tickets[i]);
+    }
+}
+
+/*
+ * All or nothing: with a member that one rank shapes otherwise, with a rank that does not submit
+ * it, with a name that is out; negotiated, and in mid-programme.
+ */
+static void groups(struct rank *rank)
+{
+    struct group *group = calloc(1, sizeof(*group));
+    CHECK(group, "memory");
+    for (int step = 0; step < 24; step++) {
+        int odd = rank->rank == step % rank->nranks, kind = step % 8;
+        group_fill(rank, group);
+        if (kind == 5) {
+            group->counts[MEMBERS - 1] = odd ? 2 : 1;
+            CHECK(!group_submit(rank, group), "submit");
+            group_finish(rank, group, HALAY_EMISMATCH);
+        } else if (kind == 6) {
+            CHECK(odd || !group_submit(rank, group), "submit");
+            if (!odd)
+                group_finish(rank, group, HALAY_ETIMEOUT);
+        } else if (kind == 7) {
+            halay_ticket_t ticket, kept = group->tickets[1];
+            CHECK(!halay_trainer_barrier(rank->trainer, "member.20", &ticket), "submit");
+            int rc = group_submit(rank, group);
+            if (rc == 0) { /* the barrier was over already */
+                finish(rank, ticket, 0);
+                group_finish(rank, group, 0);
+            } else {
+                CHECK(rc == HALAY_EINVAL && kept, "a name that is out: %d", rc);
+                finish(rank, ticket, 0);
+                CHECK(!group_submit(rank, group), "nothing of it is left");
+                group_finish(rank, group, 0);
+            }
+        } else {
+            CHECK(!group_submit(rank, group), "submit");
+            group_finish(rank, group, 0);
+        }
+        meet(rank);
+    }
+    group->counts[3] = SIZE_MAX;
+    CHECK(group_submit(rank, group) == HALAY_EINVAL, "a count");
+    CHECK(halay_trainer_allreduce_group(rank->trainer, 0, group->name, group->in, group->out,
+                                        group->counts, group->types, HALAY_SUM, 1, 1,
+                                        group->tickets) == HALAY_EINVAL,
+          "an empty group");
+    free(group);
+    still_works(rank);
+}
+
+/* The last rank stops in mid-step: it never submits, and the others hear which tensor and who. */
+static void silent(struct rank *rank)
+{
+    int64_t values[LAYERS][2] = {{0}};
+    halay_ticket_t tickets[LAYERS];
+    char text[1024], missing[64];
+    int last = rank->nranks - 1;
+    layers(rank, 5, -1);
+    meet(rank);
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    snprintf(missing, sizeof(missing), "not submitted by rank %d (inproc", last);
+    for (int t = 0; t < LAYERS && rank->rank != last; t++)
+        tickets[t] = layer(rank, t, values[t], 1);
+    for (int t = 0; t < LAYERS && rank->rank != last; t++) {
+        int rc = halay_trainer_wait(rank->trainer, tickets[t], text, sizeof(text));
+        CHECK(rc == HALAY_ETIMEOUT && strstr(text, "'layer.") && strstr(text, missing), "%d: %s",
+              rc, text);
+        CHECK(values[t][0] == rank->rank + 1 + t, "an input has changed");
+        halay_trainer_release(rank->trainer, tickets[t]);
+    }
+    double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
+    CHECK(rank->rank == last || took < atof(deadline_s) + 1.5, "after %.3f s", took);
+    meet(rank);
+    layers(rank, 5, -1);
+}
+
+/* The last rank dies in mid-step: all others hear it, of every tensor, and at once. */
+static void dying(struct rank *rank)
+{
+    int64_t values[LAYERS][2] = {{0}};
+    halay_ticket_t tickets[LAYERS];
+    char text[1024], who[32];
+    int last = rank->nranks - 1;
+    layers(rank, 5, -1);
+    meet(rank);
+    if (rank->rank == last) {
+        for (int t = 0; t < LAYERS / 2; t++)
+            tickets[t] = layer(rank, t, values[t], 1);
+        usleep(50000);
+        halay_inproc_kill(rank->ranks->hub_rank[last].hub, last);
+        halay_trainer_destroy(rank->trainer);
+        rank->trainer = NULL;
+        return;
+    }
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    snprintf(who, sizeof(who), "rank %d", last);
+    for (int t = 0; t < LAYERS; t++)
+        tickets[t] = layer(rank, t, values[t], 1);
+    for (int t = 0; t < LAYERS; t++) {
+        int rc = halay_trainer_wait(rank->trainer, tickets[t], text, sizeof(text));
+        CHECK(rc == HALAY_EPEER && strstr(text, who) && strstr(text, "inproc"), "%d: %s", rc, text);
+        CHECK(strstr(text, "tensor 'layer."), "%s", text);
+        CHECK(values[t][0] == rank->rank + 1 + t, "an input has changed");
+        halay_trainer_release(rank->trainer, tickets[t]);
+    }
+    double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
+    CHECK(took < atof(deadline_s), "after %.3f s", took);
+    halay_trainer_destroy(rank->trainer);
+    rank->trainer = NULL;
 }
 
 /* ------------------------------------------------------------------ leaving */
@@ -362,7 +642,9 @@ int main(int argc, char **argv)
         {"arguments", "30", arguments, {1, 2, 3}}, {"lonely", "0.6", lonely, {2, 5}},
         {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {1, 3}},
         {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
-        {"forked", "30", forked, {1, 3}},
+        {"forked", "30", forked, {1, 3}},          {"deviations", "1", deviations, {2, 3, 5}},
+        {"groups", "1", groups, {2, 3, 5}},        {"silent", "1", silent, {2, 3, 5}},
+        {"dying", "10", dying, {2, 3, 5}},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
         if (argc > 1 && strcmp(argv[1], cases[c].name))

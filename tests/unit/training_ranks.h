@@ -113,13 +113,16 @@ static inline void *rank_main(void *arg)
     return NULL;
 }
 
+/* What the hub of the next run injects; NULL: nothing. */
+static const halay_inproc_faults_t *hub_faults;
+
 static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(struct rank *rank))
 {
     struct ranks *ranks = calloc(1, sizeof(*ranks));
     halay_inproc_hub_t *hub;
     pthread_t threads[RANKS_MAX];
     setenv("HALAY_DEADLINE", deadline_s, 1);
-    CHECK(ranks && !halay_inproc_hub_create(nranks, NULL, &hub), "no hub");
+    CHECK(ranks && !halay_inproc_hub_create(nranks, hub_faults, &hub), "no hub");
     pthread_barrier_init(&ranks->meet, NULL, (unsigned)nranks);
     for (int r = 0; r < nranks; r++) {
         ranks->hub_rank[r] = (struct halay_inproc_rank){.hub = hub, .rank = r};

@@ -1,0 +1,235 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * replay.c - runs a programme's groups in its order, without asking anyone; docs/decisions/0019.
+ *
+ * The rule that keeps ranks together: group s goes out only if s is less than a window ahead of
+ * the results so far, of which none was void. So no rank can have gone further than a window behind
+ * the first void one, and all ranks, once they know of it, send out exactly up to there: good where
+ * they can, void else. Then all have made the same calls, and rounds begin.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "trainer.h"
+
+#define NEVER      UINT64_MAX
+#define GRACE_NS   UINT64_C(200000)   /* others may still be submitting while one waits */
+#define FOREIGN_NS UINT64_C(50000000) /* what has no place in the programme waits no longer */
+#define ALARM_OF   16                 /* parts of the deadline: a group is out */
+#define OWN_OF     4                  /* this rank's own tensor waits, and nobody wants it */
+
+/* A name is out once at a time: more than a cycle ahead nothing can be supplied. */
+static uint64_t window(const struct hly_replay *replay)
+{
+    return replay->programme->ngroups < HLY_SLOTS ? replay->programme->ngroups : HLY_SLOTS;
+}
+
+/* ------------------------------------------------------------------ the pool */
+
+/* Its place in the programme, if it has one that is free. */
+static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
+{
+    struct hly_programme *programme = trainer->replay.programme;
+    struct hly_item *item = hly_script_find(&programme->script, tensor->says.name);
+    tensor->item = NULL;
+    int known = item && hly_announcement_alike(&item->says, &tensor->says);
+    trainer->replay.foreign += !known;
+    if (known) {
+        assert(!item->tensor);
+        item->tensor = tensor;
+        tensor->item = item;
+        programme->groups[item->group].missing--;
+    }
+    hly_tensor_list_insert(&trainer->pool, tensor);
+}
+
+static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct hly_list *tensors)
+{
+    struct hly_item *items = trainer->replay.programme->script.items + group->first;
+    for (uint32_t i = 0; i < group->count; i++) {
+        struct hly_tensor *tensor = items[i].tensor;
+        hly_tensor_list_remove(&trainer->pool, tensor);
+        tensor->item = NULL;
+        items[i].tensor = NULL;
+        hly_tensor_list_push(tensors, tensor);
+    }
+    group->missing = group->count;
+}
+
+void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
+{
+    assert(!trainer->replay.programme && !trainer->pool.head);
+    trainer->replay = (struct hly_replay){.programme = programme, .first_void = NEVER};
+    for (size_t i = 0; i < programme->ngroups; i++)
+        programme->groups[i].missing = programme->groups[i].count;
+    for (size_t i = 0; i < programme->script.count; i++)
+        programme->script.items[i].tensor = NULL;
+}
+
+static void replay_end(halay_trainer_t *trainer)
+{
+    struct hly_tensor *tensor;
+    hly_programme_void(trainer);
+    while ((tensor = hly_tensor_list_pop(&trainer->pool)) != NULL) {
+        tensor->item = NULL;
+        hly_tensor_list_push(&trainer->pending, tensor);
+    }
+    memset(&trainer->replay, 0, sizeof(trainer->replay));
+}
+
+/* ------------------------------------------------------------------ void */
+
+static void look_at(struct hly_replay *replay, uint64_t when_ns)
+{
+    if (!replay->check_ns || when_ns < replay->check_ns)
+        replay->check_ns = when_ns;
+}
+
+static int is_time(struct hly_replay *replay, uint64_t when_ns, uint64_t now_ns)
+{
+    if (when_ns <= now_ns)
+        return 1;
+    look_at(replay, when_ns);
+    return 0;
+}
+
+static int pool_wanted(halay_trainer_t *trainer)
+{
+    int wanted = 0;
+    pthread_mutex_lock(&trainer->mutex);
+    for (const struct hly_tensor *t = trainer->pool.head; t && !wanted; t = t->next)
+        wanted = t->wanted;
+    if (!wanted)
+        trainer->polled = 0;
+    pthread_mutex_unlock(&trainer->mutex);
+    return wanted;
+}
+
+/* Of what stands in the pool: the oldest that the programme does not know. There is one. */
+static const struct hly_tensor *pool_foreign(const halay_trainer_t *trainer)
+{
+    const struct hly_tensor *tensor = trainer->pool.head;
+    while (tensor->item)
+        tensor = tensor->next;
+    return tensor;
+}
+
+/* The next group cannot be supplied. Must this rank say so? */
+static int must_void(halay_trainer_t *trainer)
+{
+    struct hly_replay *replay = &trainer->replay;
+    uint64_t now_ns = hly_trainer_now_ns();
+    int called = 0;
+    if (replay->issued < replay->called)
+        return 1;
+    if (!trainer->pool.head)
+        return 0;
+    if (!halay_comm_called(trainer->data, &called) && called == 2)
+        return 1; /* the call will say why */
+    if (is_time(replay, trainer->pool.head->submit_ns + trainer->deadline_ns / OWN_OF, now_ns))
+        return 1;
+    if (replay->foreign && is_time(replay, pool_foreign(trainer)->submit_ns + FOREIGN_NS, now_ns))
+        return 1;
+    look_at(replay, now_ns + FOREIGN_NS);
+    return trainer->wanting && pool_wanted(trainer) &&
+           is_time(replay, trainer->pool.tail->submit_ns + GRACE_NS, now_ns);
+}
+
+/* The thread need not wake up for a submission that cannot complete the group. */
+static int quiet(halay_trainer_t *trainer, const struct hly_group *group)
+{
+    trainer->replay.quiet = trainer->pool.head ? group->missing - 1 : 0;
+    return 0;
+}
+
+/* ------------------------------------------------------------------ groups */
+
+int hly_replay_next(halay_trainer_t *trainer)
+{
+    struct hly_replay *replay = &trainer->replay;
+    struct hly_programme *programme = replay->programme;
+    struct hly_list tensors = {NULL, NULL};
+    struct hly_tensor *tensor;
+    if (!programme || trainer->broken || trainer->leaving)
+        return 0;
+    while ((tensor = hly_tensor_list_pop(&trainer->pending)) != NULL)
+        pool_add(trainer, tensor);
+
+    uint64_t known = replay->first_void < replay->results ? replay->first_void : replay->results;
+    if (replay->issued >= known + window(replay))
+        return 0;
+    struct hly_group *group = &programme->groups[replay->issued % programme->ngroups];
+    if (!group->missing)
+        pool_take(trainer, group, &tensors);
+    else if (replay->flushing || must_void(trainer))
+        replay->flushing = 1;
+    else
+        return quiet(trainer, group);
+    hly_group_start(trainer, group, replay->issued++, &tensors);
+    return 1;
+}
+
+/* The tensors of a void group go back; they are as they were. */
+static void group_back(halay_trainer_t *trainer, struct hly_list *tensors)
+{
+    struct hly_tensor *tensor;
+    while ((tensor = hly_tensor_list_pop(tensors)) != NULL)
+        pool_add(trainer, tensor);
+}
+
+void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int empty)
+{
+    struct hly_replay *replay = &trainer->replay;
+    assert(flight->sequence == replay->results);
+    if (empty) {
+        group_back(trainer, &flight->tensors);
+        if (replay->first_void == NEVER)
+            replay->first_void = replay->results;
+        replay->flushing = 1;
+    } else if (replay->first_void != NEVER) {
+        replay->good_behind |= UINT64_C(1) << (replay->results - replay->first_void);
+    } else if ((replay->results + 1) % replay->programme->ngroups == 0) {
+        hly_programme_whole(trainer);
+    }
+    replay->results++;
+}
+
+/* When the oldest group that is out is out for too long; 0: none is. */
+static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
+{
+    uint64_t start_ns = 0;
+    for (int i = 0; i < trainer->nflights; i++) {
+        const struct hly_flight *flight = &trainer->flights[i];
+        if (flight->group && (!start_ns || flight->start_ns < start_ns))
+            start_ns = flight->start_ns;
+    }
+    if (start_ns && start_ns < trainer->replay.alarm_ns)
+        start_ns = trainer->replay.alarm_ns;
+    return start_ns ? start_ns + trainer->deadline_ns / ALARM_OF : 0;
+}
+
+int hly_replay_alarm(const halay_trainer_t *trainer)
+{
+    uint64_t due_ns = alarm_due_ns(trainer), now_ns = due_ns ? hly_trainer_now_ns() : 0;
+    return due_ns && due_ns <= now_ns;
+}
+
+void hly_replay_called(halay_trainer_t *trainer, uint64_t issued)
+{
+    if (issued > trainer->replay.called)
+        trainer->replay.called = issued;
+}
+
+int hly_replay_step(halay_trainer_t *trainer)
+{
+    struct hly_replay *replay = &trainer->replay;
+    uint64_t due_ns = replay->programme && !trainer->round ? alarm_due_ns(trainer) : 0;
+    if (due_ns && !trainer->broken && !trainer->leaving)
+        look_at(replay, due_ns);
+    if (!replay->programme || replay->first_void == NEVER || trainer->broken ||
+        replay->results < replay->first_void + window(replay))
+        return 0;
+    assert(replay->issued == replay->results);
+    replay_end(trainer);
+    return 1;
+}
