@@ -25,7 +25,7 @@ static const struct {
 } table[] = {
     {HALAY_ALLREDUCE, UINT32_MAX, 32768, "two_level_short", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
-    {HALAY_ALLREDUCE, 2, 1048576, "recursive_doubling", APART},
+    {HALAY_ALLREDUCE, 2, 524288, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, "recursive_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, "circulant", ANYWHERE},
