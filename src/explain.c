@@ -68,6 +68,7 @@ int halay_explain(const halay_selection_t *s, const halay_question_t *q,
     halay_explanation_t *e = calloc(1, sizeof(*e) + n * sizeof(e->candidate[0]));
     if (!e)
         return HALAY_ENOMEM;
+    e->candidate = (halay_candidate_t *)(e + 1);
     struct hly_ask ask = {.collective = q->collective,
                           .nranks = q->shape->nranks,
                           .nnodes = q->shape->nnodes,

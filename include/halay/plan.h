@@ -350,7 +350,7 @@ typedef struct halay_explanation {
     uint32_t chosen; /* index into candidate[], or UINT32_MAX */
     char by[192];    /* why that one */
     uint32_t ncandidates;
-    halay_candidate_t candidate[];
+    halay_candidate_t *candidate; /* ncandidates, in one allocation with the explanation */
 } halay_explanation_t;
 
 HALAY_API int halay_explain(const halay_selection_t *selection, const halay_question_t *question,
