@@ -152,7 +152,7 @@ static void check_list(struct hly_check *c, const halay_comm_t *comm, const int 
     } else if (n < 0 || n > comm->nranks || (n && !ranks)) {
         hly_wrong(c, "there is no list of so many ranks");
     }
-    for (int i = 0; i < n && !c->code; i++) {
+    for (int i = 0; seen && ranks && i < n && !c->code; i++) {
         if (ranks[i] < 0 || ranks[i] >= comm->nranks)
             hly_wrong(c, "the list has a rank that the communicator does not have");
         else if (seen[ranks[i]])

@@ -82,7 +82,7 @@ static int start_work(halay_request_t *r, uint32_t step)
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_step_run *run = &r->run[step];
-    struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2];
+    struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2] = {0};
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
     if (kept && kept->nsrc) {

@@ -11,6 +11,7 @@
  * it is most: Patarasuk, Yuan, JPDC 69 (2009); Chan et al., CCPE 19 (2007).
  *  - Reduction: p - 1 vectors have to be added, by p ranks.
  */
+#include <assert.h>
 #include <halay/plan.h>
 
 #define TERMS_MAX 4096
@@ -28,6 +29,7 @@ static double tell_all(uint32_t nranks, const halay_link_model_t *link)
         return whole;
     }
     uint32_t delay = (uint32_t)(whole / link->overhead_ns); /* in units of o, rounded down: >= 2 */
+    assert(delay > 0);
     uint32_t t = 0;
     for (; total < nranks; t++) { /* knows[t % delay]: ranks that know at time t */
         double known_then = t >= delay ? knows[t % delay] : 0;

@@ -229,6 +229,7 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     struct hly_tensor *tensor;
     const struct hly_group *group = flight->group;
+    assert(group);
     size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
     int ranks = group->rows ? trainer->nranks : 1, empty = 0;
     for (int r = 0; r < ranks; r++)

@@ -122,11 +122,14 @@ static int parse_option(int option, struct explain *x)
         x->model = optarg;
         return 0;
     case 'i':
-        return (x->question.in_place = 1) - 1;
+        x->question.in_place = 1;
+        return 0;
     case 'v':
-        return (x->question.vector = 1) - 1;
+        x->question.vector = 1;
+        return 0;
     case 'r':
-        return (x->round_robin = 1) - 1;
+        x->round_robin = 1;
+        return 0;
     case 'j':
         return (x->json = 1) - 1;
     case 'h':
