@@ -25,6 +25,10 @@ os.environ.setdefault("HALAY_LIBRARY", str(BUILD / "lib" / "libhalay.so.0"))
 sys.path.insert(0, str(SOURCE / "python"))
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "long: run by scripts/test --all only")
+
+
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Of a subprocess: finds this source tree's package, and does not fight for the cores."""
     env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", **(extra or {}))

@@ -332,7 +332,7 @@ def rank_bodies(names):
 
 
 # One job for all: most of a job's time is the import of torch.
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_calls(tmp_path, nranks):
     well(tmp_path, nranks, rank_bodies, [b.__name__ for b in BODIES])
 

@@ -275,6 +275,6 @@ def rank_process_sets():
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=again).item() == nranks - 1
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_process_sets(job, nranks):
     job(nranks, rank_process_sets)
