@@ -28,10 +28,10 @@ def test_alone_without_a_launcher(tmp_path):
     assert len(torch.load(checkpoint)) == 8
 
 
-LONG = pytest.mark.long
+MANY = [pytest.param(n, marks=pytest.mark.long) for n in (4, 8)]
 
 
-@pytest.mark.parametrize("nranks", [1, 2, 3, pytest.param(4, marks=LONG), pytest.param(8, marks=LONG)])
+@pytest.mark.parametrize("nranks", [1, 2, 3, *MANY])
 def test_on_ranks(tmp_path, nranks):
     checkpoint, trace = tmp_path / "model.pt", tmp_path / "trace.json"
     command = [sys.executable, EXAMPLE, "--checkpoint", str(checkpoint), "--trace", str(trace)]
