@@ -607,7 +607,9 @@ static inline bool hly_call_in_place(const struct hly_call *call)
 /* ---------------------------------------------------------------- plancache.c, select.c,
  * explain_run.c */
 
-int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner);
+/* reason: why nobody serves it. */
+int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+               size_t reason_bytes);
 struct hly_ask;
 void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask);
 void hly_select_forget(halay_comm_t *comm);
@@ -625,9 +627,6 @@ int hly_plan_check(const struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- op.c */
 
-/* As hly_select, for an operation that does not commute; reason: why nobody serves it. */
-int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
-                  size_t reason_bytes);
 void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */

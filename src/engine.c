@@ -448,16 +448,12 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
-    bool ordered = call->brief.flags & HLY_BRIEF_ORDERED;
     *plan = comm->last_plan;
     if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
         (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
         return HALAY_OK;
     *plan = NULL;
-    int rc = ordered ? hly_op_select(comm, call, &planner, reason, reason_bytes)
-                     : hly_select(comm, call, &planner);
-    if (rc && !ordered)
-        snprintf(reason, reason_bytes, "no algorithm serves this call");
+    int rc = hly_select(comm, call, &planner, reason, reason_bytes);
     if (!rc)
         rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;

@@ -3,11 +3,11 @@
  * explain.c - why an algorithm serves a call: every candidate, what forbids the others, what the
  * model predicts. Asks the same functions as the choice itself.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "plan/text.h"
 #include "select.h"
 
 static void describe_row(const struct hly_row *row, char *text, size_t bytes)
@@ -115,65 +115,53 @@ void halay_explanation_free(halay_explanation_t *explanation)
 
 /* ---------------------------------------------------------------- as text */
 
-struct text { /* counts on when the room is used up */
-    char *at;
-    size_t room, used;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
-{
-    size_t left = text->used < text->room ? text->room - text->used : 0;
-    va_list args;
-    va_start(args, format);
-    int n = vsnprintf(left ? text->at + text->used : NULL, left, format, args);
-    va_end(args);
-    if (n > 0)
-        text->used += (size_t)n;
-}
-
 static const char *unpredicted(int result)
 {
     return result == HALAY_EUNSUPPORTED ? "too many steps to predict" : halay_strerror(result);
 }
 
-static void put_table(struct text *text, const halay_explanation_t *e)
+static void put_table(struct hly_text *text, const halay_explanation_t *e)
 {
     const halay_question_t *q = &e->question;
-    put(text, "%s%s of %llu bytes, %u rank%s on %u node%s%s%s\n",
-        halay_collective_name((halay_collective_t)q->collective), q->vector ? " (v)" : "",
-        (unsigned long long)e->bytes, e->nranks, e->nranks == 1 ? "" : "s", e->nnodes,
-        e->nnodes == 1 ? "" : "s", q->in_place ? ", in place" : "",
-        q->commutative ? "" : ", does not commute");
-    put(text,
+    hly_text_put(text, "%s%s of %llu bytes, %u rank%s on %u node%s%s%s\n",
+                 halay_collective_name((halay_collective_t)q->collective), q->vector ? " (v)" : "",
+                 (unsigned long long)e->bytes, e->nranks, e->nranks == 1 ? "" : "s", e->nnodes,
+                 e->nnodes == 1 ? "" : "s", q->in_place ? ", in place" : "",
+                 q->commutative ? "" : ", does not commute");
+    hly_text_put(
+        text,
         "  lower bound %.2f us: latency %.2f, bandwidth %.2f, reduction %.2f (model %016llx)\n",
         e->bound.bound_ns / 1e3, e->bound.latency_ns / 1e3, e->bound.bandwidth_ns / 1e3,
         e->bound.reduction_ns / 1e3, (unsigned long long)e->model_hash);
-    put(text, "  %-21s %13s %8s %7s %14s %9s\n", "algorithm", "predicted us", "x bound", "rounds",
-        "busiest bytes", "messages");
+    hly_text_put(text, "  %-21s %13s %8s %7s %14s %9s\n", "algorithm", "predicted us", "x bound",
+                 "rounds", "busiest bytes", "messages");
     for (uint32_t i = 0; i < e->ncandidates; i++) {
         const halay_candidate_t *c = &e->candidate[i];
-        put(text, "%c %-21s ", i == e->chosen ? '*' : ' ', halay_planner_get(c->planner)->name);
+        hly_text_put(text, "%c %-21s ", i == e->chosen ? '*' : ' ',
+                     halay_planner_get(c->planner)->name);
         if (c->refused)
-            put(text, "refused: %s\n", c->refused);
+            hly_text_put(text, "refused: %s\n", c->refused);
         else if (c->result)
-            put(text, "%s\n", unpredicted(c->result));
+            hly_text_put(text, "%s\n", unpredicted(c->result));
         else
-            put(text, "%13.2f %8.2f %7u %14llu %9llu\n", c->cost.predicted_ns / 1e3,
-                c->cost.predicted_ns / e->bound.bound_ns, c->cost.rounds,
-                (unsigned long long)c->cost.busiest_bytes, (unsigned long long)c->cost.messages);
+            hly_text_put(text, "%13.2f %8.2f %7u %14llu %9llu\n", c->cost.predicted_ns / 1e3,
+                         c->cost.predicted_ns / e->bound.bound_ns, c->cost.rounds,
+                         (unsigned long long)c->cost.busiest_bytes,
+                         (unsigned long long)c->cost.messages);
     }
     if (e->chosen == UINT32_MAX)
-        put(text, "  none can serve this call\n");
+        hly_text_put(text, "  none can serve this call\n");
     else
-        put(text, "  chosen: %s: %s\n", halay_planner_get(e->candidate[e->chosen].planner)->name,
-            e->by);
+        hly_text_put(text, "  chosen: %s: %s\n",
+                     halay_planner_get(e->candidate[e->chosen].planner)->name, e->by);
 }
 
 /* All strings are our own: none has a quote or a control character. */
-static void put_json(struct text *text, const halay_explanation_t *e)
+static void put_json(struct hly_text *text, const halay_explanation_t *e)
 {
     const halay_question_t *q = &e->question;
-    put(text,
+    hly_text_put(
+        text,
         "{\"collective\": \"%s\", \"bytes\": %llu, \"count\": %llu, \"element_bytes\": %u, "
         "\"ranks\": %u, \"nodes\": %u, \"root\": %u, \"in_place\": %s, \"vector\": %s, "
         "\"commutative\": %s,\n \"model\": \"%016llx\", \"bound_ns\": %.1f, \"latency_ns\": %.1f, "
@@ -185,28 +173,29 @@ static void put_json(struct text *text, const halay_explanation_t *e)
         e->bound.latency_ns, e->bound.bandwidth_ns, e->bound.reduction_ns);
     for (uint32_t i = 0; i < e->ncandidates; i++) {
         const halay_candidate_t *c = &e->candidate[i];
-        put(text, "%s\n  {\"algorithm\": \"%s\", ", i ? "," : "",
-            halay_planner_get(c->planner)->name);
+        hly_text_put(text, "%s\n  {\"algorithm\": \"%s\", ", i ? "," : "",
+                     halay_planner_get(c->planner)->name);
         if (c->refused || c->result)
-            put(text, "\"%s\": \"%s\"}", c->refused ? "refused" : "unpredicted",
-                c->refused ? c->refused : unpredicted(c->result));
+            hly_text_put(text, "\"%s\": \"%s\"}", c->refused ? "refused" : "unpredicted",
+                         c->refused ? c->refused : unpredicted(c->result));
         else
-            put(text,
+            hly_text_put(
+                text,
                 "\"predicted_ns\": %.1f, \"rounds\": %u, \"busiest_bytes\": %llu, \"messages\": "
                 "%llu}",
                 c->cost.predicted_ns, c->cost.rounds, (unsigned long long)c->cost.busiest_bytes,
                 (unsigned long long)c->cost.messages);
     }
     if (e->chosen == UINT32_MAX)
-        put(text, "],\n \"chosen\": null}\n");
+        hly_text_put(text, "],\n \"chosen\": null}\n");
     else
-        put(text, "],\n \"chosen\": \"%s\", \"by\": \"%s\"}\n",
-            halay_planner_get(e->candidate[e->chosen].planner)->name, e->by);
+        hly_text_put(text, "],\n \"chosen\": \"%s\", \"by\": \"%s\"}\n",
+                     halay_planner_get(e->candidate[e->chosen].planner)->name, e->by);
 }
 
 size_t halay_explanation_print(const halay_explanation_t *e, int json, char *text, size_t bytes)
 {
-    struct text out = {text, text ? bytes : 0, 0};
+    struct hly_text out = {text, text ? bytes : 0, 0};
     if (json)
         put_json(&out, e);
     else

@@ -139,6 +139,17 @@ static size_t group_of(const struct hly_call *call)
     return call->user ? call->user->group : 1;
 }
 
+/* Bytes of the result that this rank gets, where one is computed. */
+static size_t result_bytes(const halay_request_t *r)
+{
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    if (p->collective == HALAY_REDUCE && p->rank != p->root)
+        return 0;
+    if (p->collective == HALAY_REDUCE_SCATTER)
+        return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
+    return r->call.brief.count * halay_type_bytes((halay_type_t)r->call.brief.type);
+}
+
 static void lay_out(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
@@ -156,21 +167,11 @@ static void lay_out(halay_request_t *r)
     r->places = (struct hly_places){0};
     for (uint32_t i = 0; i < plan->noperands; i++)
         measure(r, &plan->operands[i], &r->spans[i]);
+    r->result_bytes = result_bytes(r);
     r->laid_count = c->brief.count;
     r->laid_type = c->brief.type;
     r->laid_group = group;
     r->laid_out = !r->tables;
-}
-
-/* Bytes of the result that this rank gets, where one is computed. */
-static size_t result_bytes(const halay_request_t *r)
-{
-    const halay_plan_params_t *p = &r->plan->plan->params;
-    if (p->collective == HALAY_REDUCE && p->rank != p->root)
-        return 0;
-    if (p->collective == HALAY_REDUCE_SCATTER)
-        return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
-    return r->call.brief.count * halay_type_bytes((halay_type_t)r->call.brief.type);
 }
 
 static void place(halay_request_t *r)
@@ -211,7 +212,6 @@ int hly_layout_bind(halay_request_t *r)
     if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
         r->in = r->out;
     r->home = r->out;
-    r->result_bytes = result_bytes(r);
     size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
     size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
     if (need > r->scratch_bytes) {

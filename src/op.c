@@ -12,7 +12,6 @@
 #include <stdlib.h>
 
 #include "api.h"
-#include "select.h"
 
 #define OPS_MAX     128
 #define SERIALS     65536
@@ -135,26 +134,4 @@ void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_
         call->brief.flags |= HLY_BRIEF_ORDERED;
     uint64_t key[2] = {(uint64_t)c->op, call->user->group};
     call->signature = hly_hash(call->signature, key, sizeof(key));
-}
-
-/* ---------------------------------------------------------------- operations that do not commute
- */
-
-int hly_op_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
-                  size_t reason_bytes)
-{
-    const char *name = halay_collective_name((halay_collective_t)call->brief.collective), *why;
-    uint32_t forced = comm->context->settings.selection->forced[call->brief.collective];
-    struct hly_ask ask;
-    hly_select_ask(comm, call, &ask);
-    if (forced != UINT32_MAX && !hly_ask_serves(&ask, forced, true, &why)) {
-        snprintf(reason, reason_bytes, "algorithm %s=%s was asked for, but %s", name,
-                 halay_planner_get(forced)->name, why);
-        return HALAY_EUNSUPPORTED;
-    }
-    int rc = hly_select(comm, call, planner);
-    if (rc != HALAY_EPLAN)
-        return rc;
-    snprintf(reason, reason_bytes, "no algorithm of %s keeps the ranks' order", name);
-    return HALAY_EUNSUPPORTED;
 }

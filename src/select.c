@@ -7,6 +7,7 @@
  * (HALAY_SELECTION) come before those of the table.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "core.h"
@@ -291,16 +292,39 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
     };
 }
 
-int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner)
+static int choose(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *planner)
 {
     const halay_selection_t *s = comm->context->settings.selection;
     const struct hly_row *row;
-    struct hly_ask ask;
-    hly_select_ask(comm, call, &ask);
-    if (s->by_model && hly_ranking_wanted(s, &ask)) {
-        int rc = predicted(comm, &ask, planner);
+    if (s->by_model && hly_ranking_wanted(s, ask)) {
+        int rc = predicted(comm, ask, planner);
         if (rc != HALAY_EPLAN)
             return rc;
     }
-    return hly_select_row(s, &ask, planner, &row);
+    return hly_select_row(s, ask, planner, &row);
+}
+
+/*
+ * Where an operation does not commute, an algorithm asked for by name that cannot serve it is an
+ * error; else the rows are used instead.
+ */
+int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+               size_t reason_bytes)
+{
+    const char *name = halay_collective_name((halay_collective_t)call->brief.collective), *why;
+    uint32_t forced = comm->context->settings.selection->forced[call->brief.collective];
+    struct hly_ask ask;
+    hly_select_ask(comm, call, &ask);
+    if (!ask.commutative && forced != UINT32_MAX && !hly_ask_serves(&ask, forced, true, &why)) {
+        snprintf(reason, reason_bytes, "algorithm %s=%s was asked for, but %s", name,
+                 halay_planner_get(forced)->name, why);
+        return HALAY_EUNSUPPORTED;
+    }
+    int rc = choose(comm, &ask, planner);
+    if (rc && ask.commutative)
+        snprintf(reason, reason_bytes, "no algorithm serves this call");
+    if (rc != HALAY_EPLAN || ask.commutative)
+        return rc;
+    snprintf(reason, reason_bytes, "no algorithm of %s keeps the ranks' order", name);
+    return HALAY_EUNSUPPORTED;
 }

@@ -24,6 +24,7 @@ from .errors import (
 )
 
 SONAME = "libhalay.so.0"
+TEXT_BYTES = 1024
 
 ffi: Any = FFI()
 ffi.cdef(CDEF)
@@ -90,6 +91,19 @@ def error(
     general = _string(lib.halay_strerror(code))
     name = general.split(":", 1)[0]
     return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host)
+
+
+def make_context() -> Any:
+    """A context of this process's job, as halay_context_t *; the caller finalizes it."""
+    text = ffi.new("char[]", TEXT_BYTES)
+    config = ffi.new("halay_config_t *")
+    config.size = ffi.sizeof("halay_config_t")
+    config.error, config.error_bytes = text, TEXT_BYTES
+    context = ffi.new("halay_context_t **")
+    code = lib.halay_init(config, context)
+    if code != 0:
+        raise error(code, text_of(text))
+    return context[0]
 
 
 def text_of(buffer: Any) -> str:

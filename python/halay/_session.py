@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Callable
 
-from ._core import error, ffi, lib, text_of
+from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
 
-TEXT_BYTES = 1024
 TRACE_CHUNK = 4096
 
 # Handles are never reused, not even by a later session: a stale one is found out.
@@ -115,7 +114,7 @@ class Session:
         self.pending: dict[int, _Pending | _Joint] = {}
         self.members: dict[int, Members] = {}
         self._numbers = itertools.count(1)
-        self._context = _make_context()
+        self._context = make_context()
         try:
             self._read_topology()
             self._open_world()
@@ -312,18 +311,6 @@ def _unknown(handle: int) -> ValueError:
     return ValueError(
         f"handle {handle!r} is not out: it was synchronized already, or is of an earlier init()"
     )
-
-
-def _make_context() -> Any:
-    text = ffi.new("char[]", TEXT_BYTES)
-    config = ffi.new("halay_config_t *")
-    config.size = ffi.sizeof("halay_config_t")
-    config.error, config.error_bytes = text, TEXT_BYTES
-    context = ffi.new("halay_context_t **")
-    code = lib.halay_init(config, context)
-    if code != 0:
-        raise error(code, text_of(text))
-    return context[0]
 
 
 def _refuse_child(of: Session) -> None:

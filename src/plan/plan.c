@@ -6,10 +6,11 @@
 #include <halay/plan.h>
 
 #include <assert.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "text.h"
 
 static_assert(sizeof(halay_plan_t) % _Alignof(halay_step_t) == 0, "steps follow the plan");
 static_assert(sizeof(halay_step_t) % _Alignof(halay_operand_t) == 0, "operands follow the steps");
@@ -80,77 +81,58 @@ uint64_t halay_plan_hash(const halay_plan_t *plan)
     return mix(h, plan->nsteps, plan->noperands);
 }
 
-/* Text that counts on when the room is used up. */
-struct text {
-    char *at;
-    size_t room;
-    size_t used;
-};
-
-__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
-{
-    size_t left = text->used < text->room ? text->room - text->used : 0;
-    va_list args;
-
-    va_start(args, format);
-    int length = vsnprintf(left ? text->at + text->used : NULL, left, format, args);
-    va_end(args);
-    if (length > 0) {
-        text->used += (size_t)length;
-    }
-}
-
-static void put_operand(struct text *text, const halay_plan_t *plan, const halay_step_t *step,
+static void put_operand(struct hly_text *text, const halay_plan_t *plan, const halay_step_t *step,
                         uint32_t i)
 {
     static const char *const buffers[] = {"in", "out", "scratch"};
 
     if ((uint64_t)step->operand + i >= plan->noperands) {
-        put(text, " ?");
+        hly_text_put(text, " ?");
         return;
     }
     const halay_operand_t *operand = &plan->operands[step->operand + i];
-    put(text, " %s[%u+%u]",
-        operand->buffer <= HALAY_BUFFER_SCRATCH ? buffers[operand->buffer] : "?", operand->first,
-        operand->count);
+    hly_text_put(text, " %s[%u+%u]",
+                 operand->buffer <= HALAY_BUFFER_SCRATCH ? buffers[operand->buffer] : "?",
+                 operand->first, operand->count);
     if (operand->buffer == HALAY_BUFFER_SCRATCH) {
-        put(text, "@%u", operand->slot);
+        hly_text_put(text, "@%u", operand->slot);
     }
 }
 
-static void put_step(struct text *text, const halay_plan_t *plan, uint32_t index)
+static void put_step(struct hly_text *text, const halay_plan_t *plan, uint32_t index)
 {
     static const char *const kinds[] = {"?", "send", "recv", "copy", "reduce", "join"};
     const halay_step_t *step = &plan->steps[index];
     const char *sign = step->kind == HALAY_STEP_REDUCE ? " op" : "";
 
-    put(text, "%6u %-6s", index, step->kind <= HALAY_STEP_JOIN ? kinds[step->kind] : "?");
+    hly_text_put(text, "%6u %-6s", index, step->kind <= HALAY_STEP_JOIN ? kinds[step->kind] : "?");
     for (uint32_t i = 0; i < step->noperands; i++) {
-        put(text, "%s", i == 1 ? " =" : i > 1 ? sign : "");
+        hly_text_put(text, "%s", i == 1 ? " =" : i > 1 ? sign : "");
         put_operand(text, plan, step, i);
     }
     if (step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) {
-        put(text, " %s %u edge %u", step->kind == HALAY_STEP_SEND ? "to" : "from", step->peer,
-            step->edge);
+        hly_text_put(text, " %s %u edge %u", step->kind == HALAY_STEP_SEND ? "to" : "from",
+                     step->peer, step->edge);
     }
     for (int i = 0; i < 2; i++) {
         if (step->dep[i] != HALAY_STEP_NONE) {
-            put(text, "%s %u", i == 0 ? " after" : ",", step->dep[i]);
+            hly_text_put(text, "%s %u", i == 0 ? " after" : ",", step->dep[i]);
         }
     }
-    put(text, "\n");
+    hly_text_put(text, "\n");
 }
 
 size_t halay_plan_print(const halay_plan_t *plan, char *text, size_t bytes)
 {
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
     const halay_plan_params_t *params = &plan->params;
-    struct text out = {.at = text, .room = text ? bytes : 0};
+    struct hly_text out = {.at = text, .room = text ? bytes : 0};
 
-    put(&out, "%s %s rank %u of %u root %u%s: %u blocks, %u scratch slots, %u steps\n",
-        halay_collective_name((halay_collective_t)params->collective), info ? info->name : "?",
-        params->rank, params->nranks, params->root, params->in_place ? " in place" : "",
-        plan->blocks, plan->scratch_slots, plan->nsteps);
+    hly_text_put(&out, "%s %s rank %u of %u root %u%s: %u blocks, %u scratch slots, %u steps\n",
+                 halay_collective_name((halay_collective_t)params->collective),
+                 info ? info->name : "?", params->rank, params->nranks, params->root,
+                 params->in_place ? " in place" : "", plan->blocks, plan->scratch_slots,
+                 plan->nsteps);
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         put_step(&out, plan, i);
     }

@@ -25,7 +25,8 @@ static const char *chosen(halay_collective_t collective, size_t count, int nrank
     comm.context = &context;
     comm.nranks = nranks;
     comm.nnodes = nnodes;
-    CHECK(hly_select(&comm, &call, &planner) == 0, "no planner");
+    char reason[192] = "";
+    CHECK(hly_select(&comm, &call, &planner, reason, sizeof(reason)) == 0, "%s", reason);
     const halay_planner_info_t *info = halay_planner_get(planner);
     CHECK(info && info->collective == collective, "planner %u", planner);
     return info ? info->name : "none";

@@ -14,20 +14,16 @@
 #include <stdlib.h>
 
 /* A message is in its room; or its receive was cancelled, because the transport closes. */
-static void arrived(hly_ucx_short_t *one, ucs_status_t status, ucp_tag_t tag, size_t bytes)
+static void on_short(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
 {
+    hly_ucx_short_t *one = arg;
     halay_transport_t *t = one->transport;
     one->request = NULL;
     one->posted = 0;
     one->next = t->spent;
     t->spent = one;
     if (status == UCS_OK)
-        hly_ucx_message(t, tag & ~HLY_UCX_SHORT_TAG, one->room, bytes, 1);
-}
-
-static void on_short(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
-{
-    arrived(arg, status, info->sender_tag, info->length);
+        hly_ucx_message(t, info->sender_tag & ~HLY_UCX_SHORT_TAG, one->room, info->length, 1);
     ucp_request_free(request);
 }
 

@@ -15,14 +15,13 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
-from .._core import error, text_of
+from .._core import error, make_context, text_of
 from ..errors import HalayError
 from ._cdef import ffi, lib
 
 if TYPE_CHECKING:
     from ._work import HalayWork
 
-TEXT_BYTES = 1024
 SLEEP_NS = 1_000_000_000
 
 _lock = threading.Lock()
@@ -38,7 +37,7 @@ class Job:
         self.closed = False
         self.lock = threading.Condition()
         self.pending: dict[int, HalayWork] = {}
-        self.context = _make_context()
+        self.context = make_context()
         try:
             self._read_topology()
             self.world = self._world()
@@ -143,18 +142,6 @@ class Job:
         left, self.pending = list(self.pending.values()), {}
         for work in left:
             work.complete(lib.HALAY_ESTATE)
-
-
-def _make_context() -> Any:
-    text = ffi.new("char[]", TEXT_BYTES)
-    config = ffi.new("halay_config_t *")
-    config.size = ffi.sizeof("halay_config_t")
-    config.error, config.error_bytes = text, TEXT_BYTES
-    context = ffi.new("halay_context_t **")
-    code = lib.halay_init(config, context)
-    if code != 0:
-        raise error(code, text_of(text))
-    return context[0]
 
 
 def job() -> Job:

@@ -9,25 +9,9 @@ from typing import Any
 import torch
 from torch.distributed import ReduceOp
 
+from .. import _tensors
+from .._tensors import TYPES
 from ._cdef import ffi, lib
-
-_TYPES: dict[torch.dtype, int] = {
-    torch.int8: lib.HALAY_INT8,
-    torch.uint8: lib.HALAY_UINT8,
-    torch.int16: lib.HALAY_INT16,
-    torch.uint16: lib.HALAY_UINT16,
-    torch.int32: lib.HALAY_INT32,
-    torch.uint32: lib.HALAY_UINT32,
-    torch.int64: lib.HALAY_INT64,
-    torch.uint64: lib.HALAY_UINT64,
-    torch.bool: lib.HALAY_BOOL,
-    torch.float16: lib.HALAY_FLOAT16,
-    torch.bfloat16: lib.HALAY_BFLOAT16,
-    torch.float32: lib.HALAY_FLOAT32,
-    torch.float64: lib.HALAY_FLOAT64,
-    torch.complex64: lib.HALAY_COMPLEX64,
-    torch.complex128: lib.HALAY_COMPLEX128,
-}
 
 _OPS: dict[Any, int] = {
     ReduceOp.SUM: lib.HALAY_SUM,
@@ -50,9 +34,6 @@ _OPS_OF_BOOL: dict[Any, int] = {
 
 IN_PLACE = ffi.cast("void *", -1)
 
-# A valid address for a tensor without elements, whose own is zero.
-_EMPTY = ffi.new("char[]", 16)
-
 
 def check(tensor: object, call: str) -> torch.Tensor:
     """The tensor, if its memory can be read and written by Halay."""
@@ -73,7 +54,7 @@ def check(tensor: object, call: str) -> torch.Tensor:
 
 
 def type_of(tensor: torch.Tensor, call: str) -> int:
-    found = _TYPES.get(tensor.dtype)
+    found = TYPES.get(tensor.dtype)
     if found is None:
         raise TypeError(
             f"halay {call}: {tensor.dtype} is not supported; convert it, for example with "
@@ -97,10 +78,8 @@ def op_of(op: ReduceOp, tensor: torch.Tensor, call: str) -> int:
 
 
 def address(tensor: torch.Tensor | None) -> Any:
-    """Where its bytes begin, as void *. The tensor has to outlive its use."""
-    if tensor is None:
-        return ffi.NULL
-    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() > 0 else _EMPTY
+    """Where its bytes begin, as void *, or NULL. The tensor has to outlive its use."""
+    return ffi.NULL if tensor is None else _tensors.address(tensor)
 
 
 def source(tensor: torch.Tensor, call: str) -> torch.Tensor:

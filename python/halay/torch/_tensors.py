@@ -3,33 +3,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
-from .._core import ffi, lib
+from .._tensors import TYPES, address
 
-_TYPES: dict[torch.dtype, int] = {
-    torch.int8: lib.HALAY_INT8,
-    torch.uint8: lib.HALAY_UINT8,
-    torch.int16: lib.HALAY_INT16,
-    torch.int32: lib.HALAY_INT32,
-    torch.int64: lib.HALAY_INT64,
-    torch.bool: lib.HALAY_BOOL,
-    torch.float16: lib.HALAY_FLOAT16,
-    torch.bfloat16: lib.HALAY_BFLOAT16,
-    torch.float32: lib.HALAY_FLOAT32,
-    torch.float64: lib.HALAY_FLOAT64,
-    torch.complex64: lib.HALAY_COMPLEX64,
-    torch.complex128: lib.HALAY_COMPLEX128,
-}
-# These came with torch 2.3.
-for _name in ("uint16", "uint32", "uint64"):
-    if hasattr(torch, _name):
-        _TYPES[getattr(torch, _name)] = getattr(lib, f"HALAY_{_name.upper()}")
-
-# A valid address for a tensor without elements, whose own is zero.
-_EMPTY = ffi.new("char[]", 16)
+__all__ = ["address", "dense", "describe", "refuse_overlap", "touched", "type_of"]
 
 
 def describe(tensor: torch.Tensor, kind: str, name: object) -> str:
@@ -53,7 +31,7 @@ def type_of(tensor: object, kind: str, name: object) -> int:
         raise ValueError(
             f"{describe(tensor, kind, name)}: only CPU memory is supported; use tensor.cpu()"
         )
-    found = _TYPES.get(tensor.dtype)
+    found = TYPES.get(tensor.dtype)
     if found is None:
         raise TypeError(
             f"{describe(tensor, kind, name)}: this dtype is not supported; convert it, "
@@ -77,11 +55,6 @@ def refuse_overlap(tensor: torch.Tensor, kind: str, name: object) -> None:
             f"{describe(tensor, kind, name)}: elements of it share memory (strides "
             f"{tuple(tensor.stride())}), so it cannot be written in place; use tensor.clone()"
         )
-
-
-def address(tensor: torch.Tensor) -> Any:
-    """Where its bytes begin, as void *. The tensor has to outlive its use."""
-    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() > 0 else _EMPTY
 
 
 def touched(tensor: torch.Tensor) -> None:
