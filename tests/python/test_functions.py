@@ -96,6 +96,20 @@ def rank_optimizer_state():
         assert flatten(optimizer.state_dict()) == flatten(trained(make, 0, 0)[1].state_dict())
 
 
+def rank_gradients_of_zeros():
+    """Left behind by broadcast_optimizer_state() where there was no state, as in Horovod."""
+    model = torch.nn.ModuleList([torch.nn.Embedding(3, 2, sparse=True), torch.nn.Linear(2, 2)])
+    model[1].bias.requires_grad_(False)
+    for make, sparse in ((torch.optim.SGD, True), (torch.optim.Adam, False)):
+        model.zero_grad(set_to_none=True)
+        optimizer = make(model.parameters(), lr=0.1)
+        hvd.broadcast_optimizer_state(optimizer, 0, model if sparse else None)
+        assert model[0].weight.grad.is_sparse == sparse
+        assert torch.equal(model[0].weight.grad.to_dense(), torch.zeros(3, 2))
+        assert torch.equal(model[1].weight.grad, torch.zeros(2, 2))
+        assert model[1].bias.grad is None
+
+
 def rank_objects():
     me, nranks = hvd.rank(), hvd.size()
     for root in range(nranks):
@@ -112,6 +126,7 @@ def rank_objects():
 def rank_functions():
     rank_parameters()
     rank_optimizer_state()
+    rank_gradients_of_zeros()
     rank_objects()
 
 

@@ -138,13 +138,15 @@ def _put_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
 
 
 def broadcast_optimizer_state(
-    optimizer: torch.optim.Optimizer, root_rank: int, model: object = None
+    optimizer: torch.optim.Optimizer, root_rank: int, model: torch.nn.Module | None = None
 ) -> None:
     """Gives all ranks the optimizer state of root_rank: tensors, scalars and options.
 
     The other ranks need no state of their own: a checkpoint may be read on root_rank alone. Hence
-    no step is faked to make one, and model, which Horovod takes for that, is not used.
+    no step is faked to make one. What is left of that step: where there was no state, parameters
+    without a gradient get zeros; sparse ones for SparseAdam and for model's sparse embeddings.
     """
+    fresh = not optimizer.state
     tensors: list[torch.Tensor] = []
     at_root = rank() == root_rank
     skeleton = _take_tensors(optimizer.state_dict(), tensors) if at_root else None
@@ -155,3 +157,17 @@ def broadcast_optimizer_state(
         synchronize(handle)
     if state is not None:
         optimizer.load_state_dict(state)
+    if fresh:
+        _zero_gradients(optimizer, model)
+
+
+def _zero_gradients(optimizer: torch.optim.Optimizer, model: torch.nn.Module | None) -> None:
+    embeddings = (torch.nn.Embedding, torch.nn.EmbeddingBag)
+    modules = [] if model is None else model.modules()
+    sparse = {id(m.weight) for m in modules if isinstance(m, embeddings) and m.sparse}
+    for parameter in (p for group in optimizer.param_groups for p in group["params"]):
+        if not parameter.requires_grad or parameter.grad is not None:
+            continue
+        parameter.grad = torch.zeros_like(parameter)
+        if isinstance(optimizer, torch.optim.SparseAdam) or id(parameter) in sparse:
+            parameter.grad = parameter.grad.to_sparse(1)

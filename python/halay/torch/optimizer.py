@@ -112,17 +112,14 @@ class _Gradient:
         parameter, way = self.parameter, self.way
         if parameter.grad is None:
             parameter.grad = self._nothing()
-        if parameter.grad.layout != torch.strided and way.sparse_as_dense:
-            parameter.grad = parameter.grad.to_dense()
-        if parameter.grad.layout != torch.strided:
-            if way.op not in (Average, Sum):
-                raise ValueError(
-                    f"{self.name}: sparse gradients need op Average or Sum, or sparse_as_dense=True"
-                )
-            self.sparse_dims = (parameter.grad.sparse_dim(), parameter.grad.dense_dim())
-            self.handle = sparse_allreduce_async(parameter.grad, self.name, way.op, way.process_set)
-            return
-        wire, self.context = way.compression.compress(parameter.grad.detach())
+        grad = parameter.grad.detach()
+        if grad.layout != torch.strided:
+            self.sparse_dims = (grad.sparse_dim(), grad.dense_dim())
+            if not way.sparse_as_dense:
+                self._submit_sparse(grad)
+                return
+            grad = grad.to_dense()
+        wire, self.context = way.compression.compress(grad)
         self.sent = wire.contiguous()
         scaled = way.op == Average and way.predivide != 1.0
         self.handle = allreduce_async_(
@@ -133,6 +130,13 @@ class _Gradient:
             postscale_factor=way.predivide if scaled else 1.0,
             process_set=way.process_set,
         )
+
+    def _submit_sparse(self, grad: torch.Tensor) -> None:
+        if self.way.op not in (Average, Sum):
+            raise ValueError(
+                f"{self.name}: sparse gradients need op Average or Sum, or sparse_as_dense=True"
+            )
+        self.handle = sparse_allreduce_async(grad, self.name, self.way.op, self.way.process_set)
 
     def _nothing(self) -> torch.Tensor:
         """For a parameter that got no gradient: zeros, sparse if the last one was."""
@@ -156,7 +160,11 @@ class _Gradient:
         assert sent is not None
         result = self.way.compression.decompress(synchronize(handle), context)
         grad = self.parameter.grad
-        if grad is not None and result.data_ptr() != grad.data_ptr():
+        if grad is None:
+            return
+        if grad.layout != torch.strided:  # it was sent as a dense one
+            self.parameter.grad = result.to_sparse(grad.sparse_dim())
+        elif result.data_ptr() != grad.data_ptr():
             with torch.no_grad():
                 grad.copy_(result)
 
@@ -235,6 +243,11 @@ class _Distributed(torch.optim.Optimizer):
     _should_synchronize: bool
 
     @property
+    def _parameter_names(self) -> dict[torch.Tensor, str]:
+        """By parameter: programs written for Horovod read it."""
+        return {parameter: gradient.name for parameter, gradient in self._reducer.gradients.items()}
+
+    @property
     def backward_passes_per_step(self) -> int:
         return self._reducer.passes
 
@@ -266,8 +279,9 @@ class _Distributed(torch.optim.Optimizer):
         if self._should_synchronize:
             if self._synchronized:
                 warnings.warn(
-                    "step() after synchronize() reduces the gradients again; "
-                    "call it inside `with optimizer.skip_synchronize():`",
+                    # Programs filter the warning by how it begins.
+                    "optimizer.step() called without optimizer.skip_synchronize() after "
+                    "optimizer.synchronize(): the gradients are reduced again",
                     stacklevel=2,
                 )
             if closure is None or self._reducer.outstanding():
@@ -393,9 +407,9 @@ def DistributedOptimizer(
     before it is reduced. op: Average or another reduction. gradient_predivide_factor: with
     Average, divides gradients by it before the sum and multiplies by it over size() afterwards.
     groups: how many groups, or lists of parameters, are submitted together (num_groups is the old
-    spelling). sparse_as_dense: a sparse gradient is reduced as a dense one; otherwise every rank
-    has to have a sparse gradient, or none, for a parameter in its first step. process_set: whose
-    gradients to reduce; ranks outside it step by themselves.
+    spelling). sparse_as_dense: a sparse gradient is reduced as a dense one, and is sparse again for
+    the step; otherwise every rank has to have a sparse gradient, or none, for a parameter in its
+    first step. process_set: whose gradients to reduce; ranks outside it step by themselves.
     """
     if isinstance(optimizer, _Distributed):
         raise ValueError("the optimizer is a DistributedOptimizer already")
