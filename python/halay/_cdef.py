@@ -94,6 +94,8 @@ typedef struct halay_config {
 
 int halay_init(const halay_config_t *config, halay_context_t **context);
 int halay_finalize(halay_context_t *context);
+int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);
+void halay_context_wake(halay_context_t *context);
 
 typedef struct halay_topology {
     size_t size;
@@ -110,11 +112,37 @@ int halay_context_topology(const halay_context_t *context, halay_topology_t *top
 int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
 int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,
                           halay_comm_t **subset);
+int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
 int halay_comm_free(halay_comm_t *comm);
+
+typedef struct halay_verdict {
+    size_t size;
+    int code;
+    int rank;
+    int other;
+    uint32_t sequence;
+    char host[64];
+    char text[512];
+} halay_verdict_t;
+
+int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
 
 int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
                     halay_op_t op, halay_comm_t *comm);
 int halay_barrier(halay_comm_t *comm);
+
+typedef struct halay_request halay_request_t;
+
+int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                     halay_comm_t *comm, halay_request_t **request);
+int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root,
+                     halay_comm_t *comm, halay_request_t **request);
+int halay_iallgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                      halay_type_t type, halay_comm_t *comm, halay_request_t **request);
+int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                     void *out, const size_t out_counts[], const size_t out_displs[],
+                     halay_type_t type, halay_comm_t *comm, halay_request_t **request);
+int halay_request_test(halay_request_t *request);
 
 typedef struct halay_trainer halay_trainer_t;
 typedef uint64_t halay_ticket_t;

@@ -16,7 +16,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Protocol
 
 from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
@@ -40,6 +40,23 @@ class TraceRecord:
     bytes: int
 
 
+class Task(Protocol):
+    """Something that is out with no ticket of the trainer."""
+
+    def poll(self) -> bool:
+        """Whether wait() would return at once."""
+
+    def wait(self) -> Any:
+        """Its result, or raises its error."""
+
+
+class Side(Protocol):
+    """What works beside the trainer, on a communicator of its own."""
+
+    def close(self) -> None:
+        """Ends its thread."""
+
+
 class Members:
     """Some ranks that submit to each other: a communicator, its trainer and the names in use.
 
@@ -54,6 +71,8 @@ class Members:
         self.comm: Any = ffi.NULL
         self.trainer: Any = ffi.NULL
         self.names: set[str] = set()
+        self.side_comm: Any = ffi.NULL
+        self.side: Side | None = None
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def unnamed(self, kind: str) -> str:
@@ -99,6 +118,13 @@ class _Pending:
 
 
 @dataclass(frozen=True)
+class _Aside:
+    members: Members
+    name: str
+    task: Task
+
+
+@dataclass(frozen=True)
 class _Joint:
     """Several handles as one; finish makes the result out of theirs."""
 
@@ -111,21 +137,21 @@ class Session:
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.pending: dict[int, _Pending | _Joint] = {}
+        self.pending: dict[int, _Pending | _Aside | _Joint] = {}
         self.members: dict[int, Members] = {}
         self._numbers = itertools.count(1)
-        self._context = make_context()
+        self.context = make_context()
         try:
             self._read_topology()
             self._open_world()
         except BaseException:
-            lib.halay_finalize(self._context)
+            lib.halay_finalize(self.context)
             raise
 
     def _read_topology(self) -> None:
         topology = ffi.new("halay_topology_t *")
         topology.size = ffi.sizeof("halay_topology_t")
-        code = lib.halay_context_topology(self._context, topology)
+        code = lib.halay_context_topology(self.context, topology)
         if code != 0:
             raise error(code)
         self.rank, self.size = int(topology.rank), int(topology.nranks)
@@ -142,7 +168,7 @@ class Session:
     def _open_world(self) -> None:
         world = Members(0, tuple(range(self.size)), self.rank)
         comm = ffi.new("halay_comm_t **")
-        self._checked(lib.halay_comm_world(self._context, comm))
+        self._checked(lib.halay_comm_world(self.context, comm))
         world.comm = comm[0]
         # Ranks of a node see its own number only: do all nodes have as many?
         sizes = ffi.new("int32_t[2]", [self.local_size, -self.local_size])
@@ -155,8 +181,11 @@ class Session:
 
     def _open_trainer(self, members: Members) -> None:
         trainer = ffi.new("halay_trainer_t **")
-        self._checked(lib.halay_trainer_create(self._context, members.comm, trainer))
+        self._checked(lib.halay_trainer_create(self.context, members.comm, trainer))
         members.trainer = trainer[0]
+        side = ffi.new("halay_comm_t **")
+        self._checked(lib.halay_comm_dup(members.comm, side))  # sends nothing
+        members.side_comm = side[0]
 
     def add_members(self, ranks: tuple[int, ...]) -> Members:
         """Of some ranks. Every rank of the job calls it, in the same order, with the same ones."""
@@ -181,6 +210,9 @@ class Session:
         self._checked(lib.halay_barrier(self.members[0].comm))
         members = self.members.pop(number)
         if members.rank is not None:
+            if members.side is not None:
+                members.side.close()
+            lib.halay_comm_free(members.side_comm)
             lib.halay_trainer_destroy(members.trainer)
             self._checked(lib.halay_comm_free(members.comm))
 
@@ -206,6 +238,26 @@ class Session:
                 self._refuse_used(members, members.full_name(kind, name)[0])
         return self.join([start(i) for i in range(len(names))], lambda results: results)
 
+    def _refuse_outside(self, among: Members, kind: str) -> None:
+        if among.rank is None:
+            raise ValueError(
+                f"{kind}: rank {self.rank} is not in process set {among.number}, which has the "
+                f"ranks {', '.join(map(str, among.ranks))}"
+            )
+
+    def submit_aside(
+        self, kind: str, name: str | None, start: Callable[[str], Task], among: Members
+    ) -> int:
+        """As submit(), of what is not the trainer's: start(full name) makes it."""
+        self._refuse_outside(among, kind)
+        full, _ = among.full_name(kind, name)
+        self._refuse_used(among, full)
+        task = start(full)
+        among.names.add(full)
+        handle = next(_handles)
+        self.pending[handle] = _Aside(among, full, task)
+        return handle
+
     def submit(
         self,
         kind: str,
@@ -221,11 +273,7 @@ class Session:
         members: whom to submit to, all ranks if left out.
         """
         among = members if members is not None else self.members[0]
-        if among.rank is None:
-            raise ValueError(
-                f"{kind}: rank {self.rank} is not in process set {among.number}, which has the "
-                f"ranks {', '.join(map(str, among.ranks))}"
-            )
+        self._refuse_outside(among, kind)
         full, encoded = among.full_name(kind, name)
         self._refuse_used(among, full)
         ticket = ffi.new("halay_ticket_t *")
@@ -251,6 +299,8 @@ class Session:
             raise _unknown(handle)
         if isinstance(entry, _Joint):
             return all(self.poll(one) for one in entry.handles)
+        if isinstance(entry, _Aside):
+            return entry.task.poll()
         code = int(lib.halay_trainer_poll(entry.members.trainer, entry.ticket))
         if code < 0:
             raise error(code, rank=self.rank, host=self.host)
@@ -262,6 +312,11 @@ class Session:
             raise _unknown(handle)
         if isinstance(entry, _Joint):
             return entry.finish(self.wait_all(entry.handles))
+        if isinstance(entry, _Aside):
+            try:
+                return entry.task.wait()
+            finally:
+                entry.members.names.discard(entry.name)
         trainer = entry.members.trainer
         code = lib.halay_trainer_wait(trainer, entry.ticket, ffi.NULL, 0)
         try:
@@ -301,8 +356,10 @@ class Session:
 
     def close(self) -> int:
         for members in reversed(list(self.members.values())):
+            if members.side is not None:
+                members.side.close()
             lib.halay_trainer_destroy(members.trainer)
-        code = int(lib.halay_finalize(self._context))
+        code = int(lib.halay_finalize(self.context))
         self.pending.clear()
         return code
 

@@ -16,6 +16,7 @@ import torch
 from .. import _session
 from .._core import ffi, lib
 from .._session import Members
+from . import _adasum
 from ._tensors import address, dense, describe, refuse_overlap, touched, type_of
 from .process_sets import ProcessSet, members_of
 
@@ -29,6 +30,7 @@ Product = 5
 
 _OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 _C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: lib.HALAY_PROD}
+_ADASUM = -1  # no operation of the library
 _BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
 
 Then = Callable[[torch.Tensor], Any]
@@ -50,10 +52,10 @@ def choose_op(op: int | None, average: bool | None) -> int:
         return Average if average else Sum
     if op is None:
         return Average
-    if op == Adasum:
-        raise NotImplementedError("op=hvd.Adasum is not implemented; use hvd.Average or hvd.Sum")
     if op not in range(len(_OP_NAMES)):
-        raise ValueError(f"op={op!r} is no reduction; use hvd.Average, Sum, Min, Max or Product")
+        raise ValueError(
+            f"op={op!r} is no reduction; use hvd.Average, Sum, Adasum, Min, Max or Product"
+        )
     return op
 
 
@@ -83,9 +85,14 @@ def _c_reduction(
         if inexact or scaled:
             return lib.HALAY_SUM, prescale, postscale / nranks
         return lib.HALAY_AVERAGE, 1.0, 1.0
+    if op == Adasum:
+        if tensor.dtype not in _adasum.DTYPES:
+            raise TypeError("op Adasum takes floating point tensors")
+        return _ADASUM, prescale, postscale
     if scaled and op != Sum:
         raise ValueError(
-            f"prescale_factor and postscale_factor need op Average or Sum, not {_OP_NAMES[op]}"
+            "prescale_factor and postscale_factor need op Average, Sum or Adasum, not "
+            f"{_OP_NAMES[op]}"
         )
     return _C_OPS[op], prescale, postscale
 
@@ -111,7 +118,7 @@ class Reduction:
             c_op, pre, post = _c_reduction(
                 tensor, self.op, self.prescale, self.postscale, members.size
             )
-            if not _takes(c_op, type_):
+            if c_op != _ADASUM and not _takes(c_op, type_):
                 raise TypeError(f"op {_OP_NAMES[self.op]} does not take this dtype")
         except (TypeError, ValueError) as error:
             raise type(error)(f"{describe(tensor, kind, name)}: {error}") from None
@@ -131,6 +138,8 @@ def submit_allreduce(
     sent = dense(tensor)
     if target is not None:
         refuse_overlap(target, kind, name)
+    if c_op == _ADASUM:
+        return _submit_adasum(sent.detach(), target, name, members, prescale * postscale, kind)
     if target is tensor and sent.data_ptr() == tensor.data_ptr():
         out = tensor
     else:
@@ -172,6 +181,29 @@ def submit_allreduce(
         return then(target)
 
     return _session.session().submit(kind, name, start, (sent, out), finish, members)
+
+
+def _submit_adasum(
+    sent: torch.Tensor,
+    target: torch.Tensor | None,
+    name: str | None,
+    members: Members,
+    factor: float,
+    kind: str,
+) -> int:
+    """Scaling before and after are one: Adasum of multiples is the multiple."""
+
+    def then(result: torch.Tensor) -> torch.Tensor:
+        if target is None:
+            return result
+        with torch.no_grad():
+            target.copy_(result)
+        return target
+
+    def start(full: str) -> _adasum.Entry:
+        return _adasum.side_of(members).submit(_adasum.Entry(full, sent, factor, then))
+
+    return _session.session().submit_aside(kind, name, start, members)
 
 
 # Of an allgather: the gathered tensor, and how many rows of it are each rank's.

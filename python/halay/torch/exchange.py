@@ -18,6 +18,7 @@ from .. import _session
 from .._core import lib
 from ..errors import InvalidArgument
 from ._submit import (
+    Adasum,
     Average,
     Reduction,
     Sum,
@@ -166,6 +167,8 @@ def _chunk(nrows: int, nranks: int, rank: int) -> tuple[int, int]:
 def _checked_reduction(
     op: int, prescale: float, postscale: float, process_set: ProcessSet
 ) -> Reduction:
+    if op == Adasum:
+        raise NotImplementedError("reducescatter: has no op Adasum; use hvd.allreduce()")
     if choose_op(op, None) not in (Average, Sum):
         raise ValueError("reducescatter: takes op Average or Sum")
     return Reduction(op, prescale, postscale, process_set)

@@ -17,6 +17,7 @@ import torch
 from .. import _session
 from .._core import lib
 from ._submit import (
+    Adasum,
     Average,
     Max,
     Min,
@@ -37,7 +38,7 @@ from .process_sets import ProcessSet, global_process_set, members_of
 
 __all__ = ["poll", "synchronize"]
 
-_NO_GRADIENT = {Min: "Min", Max: "Max", Product: "Product"}
+_NO_GRADIENT = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
 
 
 def wants_graph(tensors: Sequence[Any]) -> bool:
@@ -131,8 +132,8 @@ def allreduce(
 ) -> torch.Tensor:
     """The reduction of all ranks' tensors: shape and dtype are those of `tensor`.
 
-    op: Average (the default), Sum, Min, Max or Product. The scale factors multiply before and
-    after the sum.
+    op: Average (the default), Sum, Adasum, Min, Max or Product. The scale factors multiply before
+    and after the sum.
     """
     how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
     members_of(process_set)
