@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """op=hvd.Adasum against a serial reference in numpy, on several ranks."""
 
+import contextlib
+
 import numpy
 import pytest
 import torch
@@ -17,20 +19,22 @@ TOLERANCE = {
 }
 
 
-def pair(a, b):
+def pair(left, right):
+    """Of (vector, ranks that it stands for)."""
+    (a, m), (b, n) = left, right
     both, own, other = numpy.dot(a, b), numpy.dot(a, a), numpy.dot(b, b)
-    left = 1 - both / (2 * own) if own >= 1.5e-154 else 1.0
-    right = 1 - both / (2 * other) if other >= 1.5e-154 else 1.0
-    return left * a + right * b
+    of_a = 1 - m / (m + n) * both / own if own >= 1.5e-154 else 1.0
+    of_b = 1 - n / (m + n) * both / other if other >= 1.5e-154 else 1.0
+    return of_a * a + of_b * b, m + n
 
 
 def reference(vectors):
     """Serial; neighbours are paired, one without a neighbour goes up as it is."""
-    level = [numpy.asarray(v, dtype=numpy.float64).reshape(-1) for v in vectors]
+    level = [(numpy.asarray(v, dtype=numpy.float64).reshape(-1), 1) for v in vectors]
     while len(level) > 1:
         up = [pair(level[i], level[i + 1]) for i in range(0, len(level) - 1, 2)]
         level = up + level[len(level) & ~1 :]
-    return level[0]
+    return level[0][0]
 
 
 def inputs(shape, dtype, seed, nranks):
@@ -68,10 +72,12 @@ def rank_values():
 
 
 def rank_special():
-    """Equal vectors stay, orthogonal ones are added, a zero one counts for nothing."""
+    """Parallel vectors give their mean, orthogonal ones their sum; zeros count for nothing."""
     me, nranks = hvd.rank(), hvd.size()
     ones = torch.full((10,), 3.0)
     assert torch.equal(hvd.allreduce(ones, op=hvd.Adasum), ones)
+    multiple = hvd.allreduce((me + 1.0) * ones, op=hvd.Adasum)
+    assert torch.allclose(multiple, ones * (nranks + 1) / 2, rtol=1e-6)
     own = torch.zeros(nranks)
     own[me] = me + 1.0
     expected = torch.arange(1.0, nranks + 1)
@@ -136,12 +142,80 @@ def rank_wrong():
     assert torch.equal(hvd.synchronize(good), torch.ones(4))
 
 
+MAKES = (
+    lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9, weight_decay=1e-3),
+    lambda parameters: torch.optim.Adam(parameters, lr=0.01),
+)
+
+
+def model_of(seed):
+    torch.manual_seed(seed)
+    return torch.nn.ModuleList(
+        [torch.nn.Linear(3, 5), torch.nn.Linear(5, 2), torch.nn.Linear(3, 2)]
+    )
+
+
+def loss_of(model, step, rank):
+    """The last layer is used by rank 0 only."""
+    x = torch.randn((4, 3), generator=torch.Generator().manual_seed(10 * step + rank))
+    y = model[1](torch.tanh(model[0](x)))
+    return ((y + model[2](x) if rank == 0 else y) ** 2).mean()
+
+
+def serial_training(make, steps):
+    """All ranks' optimizers in one process: each has its own state, and steps by itself."""
+    models = [model_of(1) for _ in range(hvd.size())]
+    optimizers = [make(model.parameters()) for model in models]
+    for step in range(steps):
+        for rank, (model, optimizer) in enumerate(zip(models, optimizers)):
+            for p in model.parameters():
+                p.grad = torch.zeros_like(p)
+            loss_of(model, step, rank).backward()
+            model.starts = [p.detach().clone() for p in model.parameters()]
+            optimizer.step()
+        for i, ours in enumerate(zip(*(model.parameters() for model in models))):
+            start = models[0].starts[i]
+            change = reference([(p.detach() - start).double().numpy() for p in ours])
+            with torch.no_grad():
+                for p in ours:
+                    p.copy_(start + torch.from_numpy(change).reshape(start.shape).float())
+    return [p.detach() for p in models[0].parameters()]
+
+
+def rank_optimizer():
+    for make in MAKES:
+        for compression, near in ((hvd.Compression.none, 1e-6), (hvd.Compression.fp16, 1e-3)):
+            model = model_of(1)
+            names = list(model.named_parameters()) if compression is hvd.Compression.none else None
+            optimizer = hvd.DistributedOptimizer(
+                make(model.parameters()), names, compression, op=hvd.Adasum
+            )
+            for step in range(5):
+                optimizer.zero_grad()
+                loss_of(model, step, hvd.rank()).backward()
+                optimizer.step()
+            for p, expected in zip(model.parameters(), serial_training(make, 5)):
+                assert torch.allclose(p, expected, rtol=0, atol=near)
+                for other in hvd.allgather(p.detach().reshape(1, -1)):
+                    assert torch.equal(other, p.detach().reshape(-1))
+    assert len(set(optimizer._parameter_names.values())) == 6
+    with pytest.raises(AssertionError, match="skip_synchronize"), optimizer.skip_synchronize():
+        pass
+    with pytest.raises(ValueError, match="already"):
+        hvd.DistributedOptimizer(optimizer, op=hvd.Adasum)
+    optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(2))]})
+    before = [p.detach().clone() for p in model.parameters()]
+    loss = optimizer.step(lambda: loss_of(model, 7, hvd.rank()))  # no gradients anew: the last ones
+    assert loss > 0 and not torch.equal(before[0], model[0].weight)
+
+
 def rank_adasum():
     rank_values()
     rank_special()
     rank_order()
     rank_subset()
     rank_wrong()
+    rank_optimizer()
     for _ in range(3):  # the thread ends and begins with the job
         hvd.barrier()
         hvd.shutdown()
@@ -174,7 +248,8 @@ def rank_left_out():
     """It leaves while a tensor is out: it does not wait for the deadline, and its peer is told."""
     handle = hvd.allreduce_async(torch.ones(2), name="x", op=hvd.Adasum) if hvd.rank() == 1 else 0
     if handle:
-        hvd.shutdown()
+        with contextlib.suppress(RuntimeError):  # it may say that something was out
+            hvd.shutdown()
         return
     with pytest.raises(RuntimeError, match="rank 1"):
         hvd.allreduce(torch.ones(2), name="y", op=hvd.Adasum)

@@ -2,7 +2,9 @@
 """Adasum (arXiv 2006.02924) above the collectives; docs/decisions/0022-adasum.md has the reasons.
 
 Adasum of a and b is (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b, and of more vectors a tree of
-these: neighbours are paired, level by level. An alltoall gives each rank one chunk of all ranks'
+these: neighbours are paired, level by level. Where a stands for more ranks than b (their number is
+no power of two), the halves are their shares of the ranks: parallel vectors still give their mean,
+orthogonal ones their sum. An alltoall gives each rank one chunk of all ranks'
 vectors, so that only dot products have to be summed over ranks; an allgather puts the chunks of the
 result together. A chunk is computed by one rank, so all ranks have the same bits.
 
@@ -50,6 +52,7 @@ def combine(
     pieces: the columns of each vector, from and to; they may be none. total(x) is the sum of x over
     the ranks that have the other columns.
     """
+    weights = torch.ones(rows.shape[0], dtype=torch.float64)  # ranks that a row stands for
     while rows.shape[0] > 1:
         pairs = rows.shape[0] // 2
         left, right = rows[0 : 2 * pairs : 2], rows[1 : 2 * pairs : 2]
@@ -59,7 +62,13 @@ def combine(
             for j, (x, y) in enumerate(((a, b), (a, a), (b, b))):
                 dots[j, i] = torch.linalg.vecdot(x, y)
         both, *squares = total(dots)
-        factors = [torch.where(s >= SMALLEST, 1 - both / (2 * s), 1.0) for s in squares]
+        sums = weights[0 : 2 * pairs : 2] + weights[1 : 2 * pairs : 2]
+        shares = [weights[side : 2 * pairs : 2] / sums for side in (0, 1)]
+        factors = [
+            torch.where(square >= SMALLEST, 1 - share * both / square, 1.0)
+            for square, share in zip(squares, shares)
+        ]
+        weights = torch.cat([sums, weights[2 * pairs :]])
         for i, (begin, end) in enumerate(pieces):
             a, b = left[:, begin:end], right[:, begin:end]
             a.mul_(factors[0][i].unsqueeze(1)).add_(b * factors[1][i].unsqueeze(1))

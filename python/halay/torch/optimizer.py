@@ -21,8 +21,9 @@ from typing import Any, Callable, Union
 
 import torch
 
-from ._submit import Average, Sum, choose_op, synchronize
+from ._submit import Adasum, Average, Sum, choose_op, synchronize
 from .compression import Compression, Compressor
+from .delta import Delta
 from .ops import allreduce_async_, sparse_allreduce_async
 from .process_sets import ProcessSet, global_process_set, members_of
 
@@ -387,6 +388,16 @@ def _grouped(groups: Groups, parameters: list[torch.Tensor]) -> list[list[torch.
     return [list(group) for group in groups]
 
 
+def _made_of(optimizer: torch.optim.Optimizer, front: type) -> Any:
+    """It, of a class that has front before its own."""
+    base = type(optimizer)
+    made: Any = object.__new__(type(base.__name__, (front, base), {}))
+    # Not an attribute `step` that a learning rate scheduler put over the method: it would run
+    # the user's step() and never ours.
+    made.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+    return made
+
+
 def DistributedOptimizer(
     optimizer: torch.optim.Optimizer,
     named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
@@ -404,14 +415,16 @@ def DistributedOptimizer(
     It shares parameter groups and state with `optimizer`, which is not to be used any more.
     named_parameters: model.named_parameters(); ranks match gradients by these names.
     compression: of what is sent. backward_passes_per_step: backward passes that add to a gradient
-    before it is reduced. op: Average or another reduction. gradient_predivide_factor: with
-    Average, divides gradients by it before the sum and multiplies by it over size() afterwards.
-    groups: how many groups, or lists of parameters, are submitted together (num_groups is the old
-    spelling). sparse_as_dense: a sparse gradient is reduced as a dense one, and is sparse again for
-    the step; otherwise every rank has to have a sparse gradient, or none, for a parameter in its
-    first step. process_set: whose gradients to reduce; ranks outside it step by themselves.
+    before it is reduced. op: Average or another reduction; with Adasum each rank steps by itself
+    and the changes are reduced, so that what follows for gradients does not matter.
+    gradient_predivide_factor: with Average, divides gradients by it before the sum and multiplies
+    by it over size() afterwards. groups: how many groups, or lists of parameters, are submitted
+    together (num_groups is the old spelling). sparse_as_dense: a sparse gradient is reduced as a
+    dense one, and is sparse again for the step; otherwise every rank has to have a sparse gradient,
+    or none, for a parameter in its first step. process_set: whose gradients to reduce; ranks
+    outside it step by themselves.
     """
-    if isinstance(optimizer, _Distributed):
+    if isinstance(optimizer, (_Distributed, Delta)):
         raise ValueError("the optimizer is a DistributedOptimizer already")
     choose_op(op, None)
     _check_passes(backward_passes_per_step)
@@ -424,11 +437,13 @@ def DistributedOptimizer(
         groups = num_groups if groups is None else groups
     names = _names(optimizer, named_parameters)
     together = _grouped(groups, [parameter for _, parameter in names])
-    base = type(optimizer)
-    made: Any = object.__new__(type(base.__name__, (_Distributed, base), {}))
-    # Not an attribute `step` that a learning rate scheduler put over the method: it would run
-    # the user's step() and never ours.
-    made.__dict__.update({k: v for k, v in optimizer.__dict__.items() if k != "step"})
+    members = members_of(process_set)
+    if op == Adasum and (members.rank is not None and members.size > 1):
+        made = _made_of(optimizer, Delta)
+        made._names, made._compression, made._process_set = names, compression, process_set
+        made.backward_passes_per_step = backward_passes_per_step
+        return made
+    made = _made_of(optimizer, _Distributed)
     way = _Way(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
     made._reducer = _Reducer(way, backward_passes_per_step)
     made._synchronized, made._should_synchronize = False, True
