@@ -60,7 +60,7 @@ def combine(
         for i, (begin, end) in enumerate(pieces):
             a, b = left[:, begin:end], right[:, begin:end]
             for j, (x, y) in enumerate(((a, b), (a, a), (b, b))):
-                dots[j, i] = torch.linalg.vecdot(x, y)
+                dots[j, i] = torch.bmm(x.unsqueeze(1), y.unsqueeze(2)).reshape(-1)
         both, *squares = total(dots)
         sums = weights[0 : 2 * pairs : 2] + weights[1 : 2 * pairs : 2]
         shares = [weights[side : 2 * pairs : 2] / sums for side in (0, 1)]
@@ -71,7 +71,7 @@ def combine(
         weights = torch.cat([sums, weights[2 * pairs :]])
         for i, (begin, end) in enumerate(pieces):
             a, b = left[:, begin:end], right[:, begin:end]
-            a.mul_(factors[0][i].unsqueeze(1)).add_(b * factors[1][i].unsqueeze(1))
+            a.mul_(factors[0][i].unsqueeze(1)).addcmul_(b, factors[1][i].unsqueeze(1))
         rows = rows[::2]
     return rows[0]
 
@@ -123,6 +123,7 @@ class Side:
         self.closing = False
         self.changed = threading.Condition()
         self._held: list[Any] = []  # buffers of calls that may be in flight
+        self._scratch = torch.empty(0, dtype=torch.float64)  # kept: new pages cost most of a batch
         self._thread = threading.Thread(target=self._run, name="halay-adasum", daemon=True)
         self._thread.start()
 
@@ -325,13 +326,22 @@ class Side:
             if entry is not None:
                 entry.end(None, self._error(name, code, text))
 
+    def _wide(self, rows: torch.Tensor) -> torch.Tensor:
+        """In float64, in memory that is kept if it is of one batch of small tensors."""
+        if rows.numel() * rows.element_size() > BATCH_BYTES:
+            return rows.to(torch.float64)
+        if self._scratch.numel() < rows.numel():
+            self._scratch = torch.empty(rows.numel(), dtype=torch.float64)
+        return self._scratch[: rows.numel()].view(rows.shape).copy_(rows)
+
     def _reduce(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         nranks, me = self.members.size, self.members.rank or 0
         sizes = [tensor.numel() for tensor in tensors]
-        flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
+        flat = torch.cat([t.reshape(-1) for t in tensors]) if len(tensors) > 1 else tensors[0]
+        flat = flat.reshape(-1)
         bounds = [flat.numel() * r // nranks for r in range(nranks + 1)]
         counts = [end - begin for begin, end in zip(bounds, bounds[1:])]
-        rows = self._transpose(flat, counts).to(torch.float64)
+        rows = self._wide(self._transpose(flat, counts))
         pieces, at = [], -bounds[me]
         for size in sizes:
             pieces.append((min(max(at, 0), counts[me]), min(max(at + size, 0), counts[me])))
