@@ -124,15 +124,19 @@ def test_pth_is_in_the_wheel(tmp_path):
 def test_settings_are_put_into_halays(clean):
     clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "5")
     clean.setenv("HOROVOD_LOG_LEVEL", "DEBUG")
+    clean.setenv("HOROVOD_FUSION_THRESHOLD", "4096")
     assert settings.apply() == []
     assert os.environ["HALAY_DEADLINE"] == "5"
+    assert os.environ["HALAY_FUSION"] == "4096"
     assert os.environ["HALAY_DEBUG"] == "info"
     # A second init() sees what is set then; 0 is Horovod's way to say nothing.
     clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "0")
     clean.delenv("HOROVOD_LOG_LEVEL")
+    clean.delenv("HOROVOD_FUSION_THRESHOLD")
     assert settings.apply() == []
     assert "HALAY_DEADLINE" not in os.environ
     assert "HALAY_DEBUG" not in os.environ
+    assert "HALAY_FUSION" not in os.environ
 
 
 def test_halays_own_setting_goes_first(clean):
@@ -145,22 +149,29 @@ def test_halays_own_setting_goes_first(clean):
 def test_settings_without_effect_are_reported_once(clean, capsys):
     for name, value in (("CYCLE_TIME", "5"), ("NOSUCH", "1"), ("TIMELINE", "/x.json"),
                         ("STALL_SHUTDOWN_TIME_SECONDS", "soon"), ("RANK", "0"),
+                        ("FUSION_THRESHOLD", "-1"),
                         ("AUTOTUNE", "0"), ("WITH_PYTORCH", "1"), ("GPU_OPERATIONS", "NCCL"),
                         ("TORUS_ALLREDUCE", "")):  # fmt: skip
         clean.setenv(f"HOROVOD_{name}", value)
     notes = settings.apply()
     assert [note.split()[0] for note in notes] == [
         "HOROVOD_CYCLE_TIME",
+        "HOROVOD_FUSION_THRESHOLD=-1",
         "HOROVOD_NOSUCH",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=soon",
         "HOROVOD_TIMELINE",
     ]
     settings.report(notes)
     settings.report(notes)
-    assert len(capsys.readouterr().err.splitlines()) == 4
+    assert len(capsys.readouterr().err.splitlines()) == 5
     clean.setenv("HOROVOD_RANK", "1")
     settings.report([*notes, "another"])
     assert capsys.readouterr().err == ""
+
+
+def test_the_pages_have_the_tables():
+    assert settings.table() in (SOURCE / "docs/migrating-from-horovod.md").read_text()
+    assert probes.table() in (SOURCE / "docs/horovod-table.md").read_text()
 
 
 def test_probes(clean):

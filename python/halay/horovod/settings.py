@@ -37,6 +37,13 @@ def _seconds(text: str) -> str | None:
     return text if float(text) > 0 else None
 
 
+def _bytes(text: str) -> str | None:
+    count = int(text)
+    if count < 0:
+        raise ValueError("a negative size")
+    return str(count)
+
+
 def _same(text: str) -> str | None:
     return text or None
 
@@ -57,7 +64,9 @@ SETTINGS: dict[str, Setting] = {
     "CONTROLLER": Setting(READ, "mpi: mpi_built() and mpi_enabled() are True"),
     "CPU_OPERATIONS": Setting(READ, "mpi: as HOROVOD_CONTROLLER=mpi"),
     "DYNAMIC_PROCESS_SETS": Setting(READ, "add_process_set() is allowed always"),
-    "FUSION_THRESHOLD": Setting(NONE, "buffers for small tensors have a fixed bound"),
+    "FUSION_THRESHOLD": Setting(
+        USED, "bytes of the buffers for small tensors; 0: none", "HALAY_FUSION", _bytes
+    ),
     "CYCLE_TIME": Setting(NONE, _NO_CYCLE),
     "CACHE_CAPACITY": Setting(NONE, "what ranks agreed on is kept by step, not by name"),
     "HIERARCHICAL_ALLREDUCE": Setting(NONE, _BY_PLAN),
@@ -110,7 +119,6 @@ _INDIFFERENT = {
     ("TIMELINE", "DYNAMIC"),
     ("MPI_THREADS_DISABLE", "1"),
     ("CACHE_CAPACITY", "1024"),
-    ("FUSION_THRESHOLD", "134217728"),
 }
 
 _said: set[str] = set()
