@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Callable, Protocol
 
+from . import _words
 from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
 
@@ -392,6 +393,7 @@ def init() -> None:
     with _lock:
         if _current is None:
             _current = Session()
+            _words.listen(_current.rank, _current.host)
 
 
 def shutdown() -> None:

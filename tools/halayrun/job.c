@@ -26,6 +26,7 @@
 
 #include "note.h"
 #include "output.h"
+#include "words.h"
 
 enum { GRACE_MS = 1000, QUIET_MS = 250, GIVE_UP_MS = 5000 };
 
@@ -426,6 +427,7 @@ int hly_job_run(struct hly_job *job)
         hly_note("out of memory");
         goto out;
     }
+    int words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
     if (job->options->timeout_s)
         job->timeout_ms = hly_now_ms() + (int64_t)job->options->timeout_s * 1000;
     start_ranks(job);
@@ -433,6 +435,7 @@ int hly_job_run(struct hly_job *job)
     end_orphans(job);
     drain(job);
     status = job->exit_status;
+    hly_words_close(words, status != 0 && !job->interrupted);
 out:
     if (job->report_fd >= 0)
         close(job->report_fd);

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Last words: an uncaught exception that is this rank's own is told to halayrun too.
+
+The other ranks then fail because this one is lost, and print that after it; halayrun shows what was
+told first at the very end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from types import TracebackType
+
+from .errors import HalayError
+
+VARIABLE = "HALAY_LAST_WORDS"
+MOST_BYTES = 16000
+
+_who: tuple[int, int, str] | None = None  # pid, rank, host
+
+
+def _own(error: BaseException) -> bool:
+    """Whether it does not come of an error that Halay has told this rank."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        if isinstance(one, HalayError) and not isinstance(one, ValueError):
+            return False  # those that are ValueErrors are this rank's own arguments
+        seen.add(id(one))
+        one = one.__cause__ or one.__context__
+    return True
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if _who is None or _who[0] != os.getpid() or not isinstance(error, Exception):
+        return
+    if not _own(error):
+        return
+    text = "".join(traceback.format_exception(kind, error, trace)).encode(errors="replace")
+    head = f"rank {_who[1]} (pid {_who[0]} on {_who[2]}):\n".encode()
+    text = head + text.replace(b"\0", b"?")[-MOST_BYTES:] + b"\0"
+    with contextlib.suppress(OSError):
+        file = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+        try:
+            os.write(file, text)
+        finally:
+            os.close(file)
+
+
+def listen(rank: int, host: str) -> None:
+    """From now on; whatever else hears of uncaught exceptions goes on hearing of them."""
+    global _who
+    if VARIABLE not in os.environ:
+        return
+    begun, _who = _who is not None, (os.getpid(), rank, host)
+    if begun:
+        return
+    previous = sys.excepthook
+
+    def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        _tell(kind, error, trace)
+        previous(kind, error, trace)
+
+    sys.excepthook = hook
