@@ -47,7 +47,7 @@ build() {
     cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2"
 }
 
-# ctests FOLDER LABEL...
+# ctests FOLDER LABEL...  $places tests at a time, or one a processor
 ctests() {
     local folder=$1 labels fixed
     shift
@@ -56,7 +56,7 @@ ctests() {
     fixed=(setarch "$(uname -m)" -R)
     "${fixed[@]}" true 2>/dev/null || fixed=()
     suite "$folder: $labels" "$results/$folder-$1.xml" "${fixed[@]}" \
-        ctest --test-dir "$folder" -j "$(nproc)" -L "^($labels)\$" --no-tests=error \
+        ctest --test-dir "$folder" -j "${places:-$(nproc)}" -L "^($labels)\$" --no-tests=error \
         --output-on-failure --output-junit "$results/$folder-$1.xml"
 }
 
