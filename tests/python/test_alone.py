@@ -178,7 +178,7 @@ def test_wrong_arguments(alone):
         alone.allreduce(tensor, op=9)
     with pytest.raises(TypeError, match="Adasum takes floating point"):
         alone.allreduce(tensor.int(), op=hvd.Adasum)
-    with pytest.raises(ValueError, match="need op Average or Sum"):
+    with pytest.raises(ValueError, match="need op Average, Sum or Adasum"):
         alone.allreduce(tensor, op=hvd.Max, prescale_factor=2.0)
     with pytest.raises(TypeError, match="bool takes"):
         alone.allreduce(torch.ones(2, dtype=torch.bool))
