@@ -193,10 +193,10 @@ static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
         empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
     }
     assert(empty || flight->tensors.head);
-    if (!empty)
-        fused_unpack(trainer, flight);
     if (flight->group)
         hly_replay_result(trainer, flight, empty);
+    if (!empty)
+        fused_unpack(trainer, flight);
     trainer->slots[flight->slot].used = 0;
     return 1;
 }
@@ -236,6 +236,7 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         empty |= trainer->votes[(size_t)r * words] != 0;
     assert(empty || flight->tensors.head);
     trainer->voting = 0;
+    hly_replay_result(trainer, flight, empty);
     while (!empty && (tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
         for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
             tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
@@ -243,7 +244,6 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         tensor->bond = 0;
         hly_tensor_list_push(&trainer->ready, tensor);
     }
-    hly_replay_result(trainer, flight, empty);
     return 1;
 }
 

@@ -52,6 +52,7 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
     record->run = 0;
+    record->torn = 0;
     record->first = *says;
     record->first_rank = rank;
     record->other_rank = -1;
@@ -130,7 +131,7 @@ static void record_complete(halay_trainer_t *trainer, struct hly_record *record)
     struct hly_programme *programme = NULL;
     assert(!trainer->replay.programme);
     if (record->other_rank < 0)
-        programme = hly_programme_seen(trainer, &record->first, record->run);
+        programme = hly_programme_seen(trainer, record);
     if (programme) {
         rounds_end(trainer, programme);
         return;
@@ -169,7 +170,8 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
     assert(!(record->announced[rank / 64] & BIT(rank)));
     record->announced[rank / 64] |= BIT(rank);
     record->nannounced++;
-    record->run = run_add(record->run, rank, says->wait);
+    record->run = run_add(record->run, rank, says->wait / 2);
+    record->torn |= says->wait & 1;
     if (record->other_rank < 0 && !hly_announcement_alike(&record->first, says)) {
         record->other = *says;
         record->other_rank = rank;
@@ -330,7 +332,9 @@ static void block_write(halay_trainer_t *trainer)
     }
     while (block->count < HLY_ROUND_ENTRIES &&
            (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
-        block->entries[block->count++] = tensor->says;
+        block->entries[block->count] = tensor->says;
+        block->entries[block->count++].wait =
+            2 * tensor->says.wait + (tensor->says.wait < trainer->served);
         hly_tensor_list_push(&trainer->waiting, tensor);
     }
 }

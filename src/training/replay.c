@@ -181,6 +181,9 @@ void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int 
 {
     struct hly_replay *replay = &trainer->replay;
     assert(flight->sequence == replay->results);
+    for (const struct hly_tensor *t = flight->tensors.head; t && !empty; t = t->next)
+        if (t->says.wait >= trainer->served)
+            trainer->served = t->says.wait + 1;
     if (empty) {
         group_back(trainer, &flight->tensors);
         if (replay->first_void == NEVER)

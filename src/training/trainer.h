@@ -43,7 +43,8 @@ struct hly_announcement {
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
     uint64_t rows;           /* allgather: of this rank */
-    uint64_t wait;           /* how often this rank had waited before it submitted this */
+    uint64_t wait;           /* how often this rank had waited before it submitted this; in a block
+                                times two, and one more where a replay has run some of its run */
     uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
 };
 
@@ -79,6 +80,7 @@ struct hly_record {
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
     uint64_t run;            /* of all ranks' `wait`: equal where no rank waited in between */
+    int torn;                /* on some rank a replay has run a part of the run */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
     struct hly_record *next; /* of the unused ones */
     uint64_t announced[];    /* a bit a rank */
@@ -258,6 +260,7 @@ struct halay_trainer {
     int switching; /* a replay broke off where a cycle begins: it may be another programme's */
     struct hly_programme *avoid; /* broke off there, and nothing has been agreed on since */
     uint64_t uses;
+    uint64_t served;    /* above the `wait` of all that replays have run */
     int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
     struct hly_replay replay;
     halay_trainer_counters_t counters;
@@ -321,8 +324,7 @@ struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name)
  * All ranks have announced this. Returns the programme that begins here, with this tensor not yet
  * run; or NULL: it is on the tape, and runs.
  */
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer,
-                                         const struct hly_announcement *says, uint64_t run);
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record);
 void hly_programme_whole(halay_trainer_t *trainer);
 /* The replay ends; what has run in the cycle that it broke off is on the tape again. */
 void hly_programme_void(halay_trainer_t *trainer);

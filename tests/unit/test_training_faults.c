@@ -219,24 +219,38 @@ static void lonely(struct rank *rank)
  */
 static void races(struct rank *rank)
 {
-    for (int round = 0; round < 10; round++) {
-        int64_t value = rank->rank + 1;
-        halay_ticket_t ticket;
+    enum { RACES = 8 };
+    for (int round = 0; round < 3; round++) {
+        int64_t values[RACES];
+        halay_ticket_t tickets[RACES];
+        char name[16];
+        int late = rank->rank != round % rank->nranks, good = 0;
         meet(rank);
-        if (rank->rank != round % rank->nranks)
-            usleep((useconds_t)(380000 + draw(&rank->seed) % 40000));
-        CHECK(!halay_trainer_allreduce(rank->trainer, "race", &value, &value, 1, HALAY_INT64,
-                                       HALAY_SUM, 1, 1, &ticket),
-              "submit");
-        int rc = halay_trainer_wait(rank->trainer, ticket, rank->ranks->texts[rank->rank], 1024);
-        rank->ranks->codes[rank->rank] = rc;
-        halay_trainer_release(rank->trainer, ticket);
-        CHECK(rc == 0 || rc == HALAY_ETIMEOUT, "%d: %s", rc, rank->ranks->texts[rank->rank]);
-        CHECK(rc || value == rank->nranks * (rank->nranks + 1) / 2, "sum %lld", (long long)value);
+        if (late)
+            usleep(375000);
+        for (int i = 0; i < RACES; i++) {
+            if (late)
+                usleep((useconds_t)(draw(&rank->seed) % (50000 / RACES)));
+            values[i] = rank->rank + 1;
+            snprintf(name, sizeof(name), "race.%d", i);
+            CHECK(!halay_trainer_allreduce(rank->trainer, name, &values[i], &values[i], 1,
+                                           HALAY_INT64, HALAY_SUM, 1, 1, &tickets[i]),
+                  "submit");
+        }
+        for (int i = 0; i < RACES; i++) {
+            char *text = rank->ranks->texts[rank->rank];
+            int rc = halay_trainer_wait(rank->trainer, tickets[i], text, 1024);
+            halay_trainer_release(rank->trainer, tickets[i]);
+            CHECK(rc == 0 || rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
+            CHECK(rc || values[i] == rank->nranks * (rank->nranks + 1) / 2, "sum %lld",
+                  (long long)values[i]);
+            good |= !rc << i;
+        }
+        rank->ranks->codes[rank->rank] = good;
         meet(rank);
         for (int r = 0; r < rank->nranks; r++)
-            CHECK(!rc == !rank->ranks->codes[r], "%d here, on rank %d: %s", rc, r,
-                  rank->ranks->texts[r]);
+            CHECK(good == rank->ranks->codes[r], "%#x here, on rank %d %#x: %s", good, r,
+                  rank->ranks->codes[r], rank->ranks->texts[r]);
     }
 }
 
@@ -244,7 +258,7 @@ static void races(struct rank *rank)
 static void patience(struct rank *rank)
 {
     still_works(rank);
-    usleep((useconds_t)(atof(deadline_s) * 2.5e6));
+    usleep((useconds_t)(atof(deadline_s) * 1.3e6));
     still_works(rank);
     /* Not even where one rank alone computes, as long as the others wait for less than it. */
     if (rank->rank == 0)
@@ -369,7 +383,8 @@ static void deviations(struct rank *rank)
         meet(rank);
         halay_trainer_counters_t before = counters(rank);
         layers(rank, 9, -1);
-        CHECK(counters(rank).cycles > before.cycles + 2, "'%c': not replayed any more", whats[i]);
+        uint64_t cycles = counters(rank).cycles - before.cycles;
+        CHECK(cycles >= 7, "'%c': of 9 steps %d are replayed", whats[i], (int)cycles);
         layers(rank, 4, 3); /* all ranks alike */
     }
 }
@@ -431,8 +446,8 @@ static void groups(struct rank *rank)
 {
     struct group *group = calloc(1, sizeof(*group));
     CHECK(group, "memory");
-    for (int step = 0; step < 24; step++) {
-        int odd = rank->rank == step % rank->nranks, kind = step % 8;
+    for (int step = 0; step < 16; step++) {
+        int odd = rank->rank == (step + step / 8) % rank->nranks, kind = step % 8;
         group_fill(rank, group);
         if (kind == 5) {
             group->counts[MEMBERS - 1] = odd ? 2 : 1;
@@ -640,10 +655,10 @@ int main(int argc, char **argv)
     } cases[] = {
         {"mismatch", "30", mismatch, {2, 3, 5}},   {"duplicates", "30", duplicates, {2, 3, 5}},
         {"arguments", "30", arguments, {1, 2, 3}}, {"lonely", "0.6", lonely, {2, 5}},
-        {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {1, 3}},
+        {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {3}},
         {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
         {"forked", "30", forked, {1, 3}},          {"deviations", "1", deviations, {2, 3, 5}},
-        {"groups", "1", groups, {2, 3, 5}},        {"silent", "1", silent, {2, 3, 5}},
+        {"groups", "1", groups, {2, 5}},           {"silent", "1", silent, {2, 5}},
         {"dying", "10", dying, {2, 3, 5}},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
