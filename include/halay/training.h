@@ -20,6 +20,13 @@ typedef uint64_t halay_ticket_t;
 
 #define HALAY_GROUP_MAX 32768 /* tensors in one group */
 
+#define HALAY_DIMS_MAX 7
+
+typedef struct halay_shape {
+    int ndims; /* 0: one element */
+    size_t dims[HALAY_DIMS_MAX];
+} halay_shape_t;
+
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
  * thread, which sleeps unless there is work. Collective. comm must outlive it.
@@ -63,6 +70,21 @@ HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name
 HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
                                       size_t nrows, size_t row_count, halay_type_t type,
                                       halay_ticket_t *ticket);
+/*
+ * As those without: the shape takes the place of the count, and has to be the same on all ranks,
+ * but for an allgather's first dimension, of which there must be one. A tensor with a shape does
+ * not go with one that has none.
+ */
+HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
+                                             const void *in, void *out, const halay_shape_t *shape,
+                                             halay_type_t type, halay_op_t op, double prescale,
+                                             double postscale, halay_ticket_t *ticket);
+HALAY_API int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
+                                             void *buffer, const halay_shape_t *shape,
+                                             halay_type_t type, int root, halay_ticket_t *ticket);
+HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
+                                             const void *in, const halay_shape_t *shape,
+                                             halay_type_t type, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 

@@ -6,6 +6,7 @@ tests/python/test_cdef.py compares each with the headers, so that they cannot dr
 
 CDEF = """
 #define HALAY_TENSOR_NAME_MAX 256
+#define HALAY_DIMS_MAX 7
 
 enum {
     HALAY_OK = 0,
@@ -123,15 +124,21 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
                          halay_trainer_t **trainer);
 void halay_trainer_destroy(halay_trainer_t *trainer);
 
-int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
-                            void *out, size_t count, halay_type_t type, halay_op_t op,
-                            double prescale, double postscale, halay_ticket_t *ticket);
-int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
-                            size_t count, halay_type_t type, int root,
-                            halay_ticket_t *ticket);
-int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
-                            size_t nrows, size_t row_count, halay_type_t type,
-                            halay_ticket_t *ticket);
+typedef struct halay_shape {
+    int ndims;
+    size_t dims[7];
+} halay_shape_t;
+
+int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
+                                   const void *in, void *out, const halay_shape_t *shape,
+                                   halay_type_t type, halay_op_t op, double prescale,
+                                   double postscale, halay_ticket_t *ticket);
+int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
+                                   void *buffer, const halay_shape_t *shape,
+                                   halay_type_t type, int root, halay_ticket_t *ticket);
+int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
+                                   const void *in, const halay_shape_t *shape,
+                                   halay_type_t type, halay_ticket_t *ticket);
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 

@@ -85,7 +85,8 @@ void hly_round_records_free(halay_trainer_t *trainer)
 int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b)
 {
     return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
-           a->postscale == b->postscale && a->group == b->group;
+           a->postscale == b->postscale && a->group == b->group &&
+           !memcmp(a->shape, b->shape, sizeof(a->shape));
 }
 
 /* This rank's tensor of a record that it has announced. */

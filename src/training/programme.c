@@ -153,9 +153,11 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
 /* The items' hash in any order. */
 static uint64_t set_add(uint64_t set, const struct hly_announcement *says)
 {
-    const uint64_t words[] = {says->name,     says->what,      says->count,
-                              says->prescale, says->postscale, says->group};
+    uint64_t words[10] = {says->name,     says->what,      says->count,
+                          says->prescale, says->postscale, says->group};
     uint64_t hash = 0;
+    static_assert(sizeof(words) == 6 * sizeof(words[0]) + sizeof(says->shape), "no word is left");
+    memcpy(&words[6], says->shape, sizeof(says->shape));
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 31;

@@ -29,24 +29,38 @@ static double double_of(uint64_t bits)
     return value;
 }
 
+/* " of [2, 3] float32", or " of 6 float32" without a shape. */
+static size_t append_size(char *text, size_t at, const struct hly_announcement *says)
+{
+    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
+    if (!says->shape[0])
+        return append(text, at, " of %llu %s", (unsigned long long)says->count, type);
+    at = append(text, at, " of [");
+    for (uint32_t d = 1; d < says->shape[0]; d++) {
+        at = append(text, at, d > 1 ? ", " : "");
+        at = says->shape[d] == HLY_DIM_LARGE ? append(text, at, "2^32 or more")
+                                             : append(text, at, "%u", (unsigned)says->shape[d]);
+    }
+    return append(text, at, "] %s", type);
+}
+
 static size_t append_side(char *text, size_t at, int rank, const struct hly_announcement *says)
 {
-    unsigned long long count = says->count, members = says->members;
-    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
+    unsigned long long members = says->members;
     at = append(text, at, "rank %d: ", rank);
     switch (hly_announcement_kind(says)) {
     case HLY_KIND_ALLREDUCE:
-        at = append(text, at, "allreduce of %llu %s, %s", count, type,
-                    halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
+        at = append_size(text, append(text, at, "allreduce"), says);
+        at = append(text, at, ", %s", halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
         if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
             at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),
                         double_of(says->postscale));
         return members ? append(text, at, ", in a group of %llu", members) : at;
     case HLY_KIND_BROADCAST:
-        return append(text, at, "broadcast of %llu %s from rank %d", count, type,
-                      (int)(says->what >> 32));
+        at = append_size(text, append(text, at, "broadcast"), says);
+        return append(text, at, " from rank %d", (int)(says->what >> 32));
     case HLY_KIND_ALLGATHER:
-        return append(text, at, "allgather of rows of %llu %s", count, type);
+        return append_size(text, append(text, at, "allgather of rows"), says);
     default:
         return append(text, at, "barrier");
     }

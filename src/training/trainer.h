@@ -35,6 +35,8 @@ enum {
     HLY_TEXT_BYTES = 1024
 };
 
+#define HLY_DIM_LARGE UINT32_MAX
+
 /* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
 struct hly_announcement {
     uint64_t name;     /* hash of it */
@@ -46,6 +48,9 @@ struct hly_announcement {
     uint64_t wait;           /* how often this rank had waited before it submitted this; in a block
                                 times two, and one more where a replay has run some of its run */
     uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
+    uint32_t shape[1 + HALAY_DIMS_MAX]; /* dimensions and one more, or 0 if it has no shape; the
+                                           dimensions, of which what is too large is HLY_DIM_LARGE:
+                                           one at most, and the count tells them apart */
 };
 
 /* What a rank puts into a round. */

@@ -25,12 +25,13 @@ static void still_works(struct rank *rank)
 
 struct variant {
     const char *says; /* how the text shows it */
-    int kind;         /* 'r'educe, 'b'roadcast, 'g'ather, '|' */
+    int kind;         /* 'r'educe, 'b'roadcast, 'g'ather, '|'; with a shape: 'R', 'B', 'G' */
     size_t count;
     halay_type_t type;
     halay_op_t op;
     int root;
     double prescale, postscale;
+    halay_shape_t shape;
 };
 
 /* The first is what all ranks but one submit. */
@@ -49,6 +50,56 @@ static const struct variant variants[] = {
     {"allgather of rows of 12 float32", 'g', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
     {"allgather of rows of 11 float32", 'g', 11, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
     {"barrier", '|', 0, HALAY_UINT8, HALAY_SUM, 0, 1, 1},
+    {"allreduce of [3, 4] float32, sum", 'R', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {2, {3, 4}}},
+    {"allreduce of [12] float32, sum", 'R', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {1, {12}}},
+    {"allreduce of [3, 1, 4] float32, sum, scaled by 0.5 and 1",
+     'R',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     .5,
+     1,
+     {3, {3, 1, 4}}},
+    {"allreduce of [] float32, sum", 'R', 1, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {0, {0}}},
+    {"allreduce of [0, 2^32 or more] float32, sum",
+     'R',
+     0,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {0, SIZE_MAX}}},
+    {"broadcast of [4, 3] float32 from rank 0",
+     'B',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {4, 3}}},
+    {"broadcast of [1, 1, 1, 1, 1, 2, 6] float32 from rank 0",
+     'B',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {7, {1, 1, 1, 1, 1, 2, 6}}},
+    {"allgather of rows of [3, 4] float32",
+     'G',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {3, {2, 3, 4}}},
+    {"allgather of rows of [12] float32", 'G', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {2, {1, 12}}},
+    {"allgather of rows of [] float32", 'G', 1, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {1, {5}}},
 };
 
 enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
@@ -63,6 +114,14 @@ static halay_ticket_t submit_variant(struct rank *rank, const struct variant *v,
                                      v->prescale, v->postscale, &ticket);
     else if (v->kind == 'b')
         rc = halay_trainer_broadcast(rank->trainer, "it", in, v->count, v->type, v->root, &ticket);
+    else if (v->kind == 'R')
+        rc = halay_trainer_allreduce_shaped(rank->trainer, "it", in, out, &v->shape, v->type, v->op,
+                                            v->prescale, v->postscale, &ticket);
+    else if (v->kind == 'B')
+        rc = halay_trainer_broadcast_shaped(rank->trainer, "it", in, &v->shape, v->type, v->root,
+                                            &ticket);
+    else if (v->kind == 'G')
+        rc = halay_trainer_allgather_shaped(rank->trainer, "it", in, &v->shape, v->type, &ticket);
     else if (v->kind == 'g')
         rc = halay_trainer_allgather(rank->trainer, "it", in, 1, v->count, v->type, &ticket);
     else
@@ -135,6 +194,47 @@ static void duplicates(struct rank *rank)
     finish(rank, first, 0);
 }
 
+/* What agrees in shapes runs, and is replayed; an allgather's first dimension may differ. */
+static void shapes(struct rank *rank)
+{
+    const halay_shape_t shape = {3, {2, 1, 3}}, rows = {3, {(size_t)rank->rank, 2, 1}};
+    int n = rank->nranks;
+    halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    for (int step = 0; step < 12; step++) {
+        int32_t sum[6], sent[6], row[2 * RANKS_MAX];
+        halay_ticket_t tickets[3];
+        const void *data;
+        size_t count;
+        for (int i = 0; i < 6; i++)
+            sum[i] = sent[i] = rank->rank + i + step;
+        for (int i = 0; i < 2 * n; i++)
+            row[i] = rank->rank;
+        if (step == 4)
+            halay_trainer_counters(rank->trainer, &before);
+        CHECK(!halay_trainer_allreduce_shaped(rank->trainer, "sum", sum, sum, &shape, HALAY_INT32,
+                                              HALAY_SUM, 1, 1, &tickets[0]),
+              "submit");
+        CHECK(!halay_trainer_broadcast_shaped(rank->trainer, "sent", sent, &shape, HALAY_INT32,
+                                              n - 1, &tickets[1]),
+              "submit");
+        CHECK(!halay_trainer_allgather_shaped(rank->trainer, "rows", row, &rows, HALAY_INT32,
+                                              &tickets[2]),
+              "submit");
+        CHECK(!halay_trainer_wait(rank->trainer, tickets[2], NULL, 0) &&
+                  !halay_trainer_result(rank->trainer, tickets[2], &data, &count, NULL),
+              "gather");
+        CHECK(count == (size_t)(n * (n - 1)) && (n == 1 || ((const int32_t *)data)[1] == 1),
+              "gathered %zu", count);
+        for (int i = 0; i < 3; i++)
+            finish(rank, tickets[i], 0);
+        for (int i = 0; i < 6; i++)
+            CHECK(sum[i] == n * (n - 1) / 2 + n * (i + step) && sent[i] == n - 1 + i + step,
+                  "step %d, element %d: %d, %d", step, i, sum[i], sent[i]);
+    }
+    halay_trainer_counters(rank->trainer, &after);
+    CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
+}
+
 static void arguments(struct rank *rank)
 {
     char name[HALAY_TENSOR_NAME_MAX + 1];
@@ -165,6 +265,16 @@ static void arguments(struct rank *rank)
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_MAX, 2, 1, &k));
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_AVERAGE, 1, 2, &k));
     REFUSED(halay_trainer_allreduce(t, "a", n, n, 4, HALAY_INT32, HALAY_SUM, 1, 2, &k));
+    const halay_shape_t many = {HALAY_DIMS_MAX + 1, {1}}, none = {-1, {1}}, scalar = {0, {1}},
+                        vast = {3, {SIZE_MAX / 8, 2, 8}}, rows = {2, {SIZE_MAX / 2, 3}};
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, NULL, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &many, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &none, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &vast, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_allgather_shaped(t, "a", f, &scalar, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_allgather_shaped(t, "a", f, &rows, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_allreduce_shaped(t, "a", NULL, f, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
+                                           &k));
 #undef REFUSED
     halay_trainer_destroy(NULL);
     halay_trainer_release(NULL, 1);
@@ -653,12 +763,19 @@ int main(int argc, char **argv)
         void (*body)(struct rank *rank);
         int sizes[4];
     } cases[] = {
-        {"mismatch", "30", mismatch, {2, 3, 5}},   {"duplicates", "30", duplicates, {2, 3, 5}},
-        {"arguments", "30", arguments, {1, 2, 3}}, {"lonely", "0.6", lonely, {2, 5}},
-        {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {3}},
-        {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
-        {"forked", "30", forked, {1, 3}},          {"deviations", "1", deviations, {2, 3, 5}},
-        {"groups", "1", groups, {2, 5}},           {"silent", "1", silent, {2, 5}},
+        {"mismatch", "30", mismatch, {2, 3, 5}},
+        {"duplicates", "30", duplicates, {2, 3, 5}},
+        {"shapes", "30", shapes, {1, 2, 5}},
+        {"arguments", "30", arguments, {1, 2, 3}},
+        {"lonely", "0.6", lonely, {2, 5}},
+        {"races", "0.4", races, {2, 3}},
+        {"patience", "1", patience, {3}},
+        {"leaving", "10", leaving, {2, 3, 5}},
+        {"too many", "30", too_many, {2, 3}},
+        {"forked", "30", forked, {1, 3}},
+        {"deviations", "1", deviations, {2, 3, 5}},
+        {"groups", "1", groups, {2, 5}},
+        {"silent", "1", silent, {2, 5}},
         {"dying", "10", dying, {2, 3, 5}},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {

@@ -95,6 +95,14 @@ def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     return (tensor.to(torch.float64) * factor).to(tensor.dtype)
 
 
+@functools.lru_cache(maxsize=4096)
+def c_shape(shape: torch.Size) -> Any:
+    """A halay_shape_t; the dimensions for which it has no room are one with the last."""
+    most: int = lib.HALAY_DIMS_MAX
+    dims = [*shape[: most - 1], math.prod(shape[most - 1 :])] if len(shape) > most else [*shape]
+    return ffi.new("halay_shape_t *", (len(dims), dims))
+
+
 class Reduction:
     """What to do with a tensor in an allreduce, and among whom."""
 
@@ -141,15 +149,16 @@ def submit_allreduce(
         if prescale != 1.0:
             sent = _scaled_integers(sent, prescale)
         prescale, postscale, after = 1.0, 1.0, postscale
+    shape = c_shape(tensor.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_allreduce(
+            lib.halay_trainer_allreduce_shaped(
                 trainer,
                 encoded,
                 address(sent),
                 address(out),
-                out.numel(),
+                shape,
                 type_,
                 c_op,
                 prescale,
@@ -195,17 +204,12 @@ def submit_allgather(
     type_ = type_of(tensor, kind, name)
     sent = dense(tensor)
     row_shape = tuple(sent.shape[1:])
+    shape = c_shape(sent.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_allgather(
-                trainer,
-                encoded,
-                address(sent),
-                sent.shape[0],
-                math.prod(row_shape),
-                type_,
-                ticket,
+            lib.halay_trainer_allgather_shaped(
+                trainer, encoded, address(sent), shape, type_, ticket
             )
         )
 
@@ -241,11 +245,12 @@ def submit_broadcast(
     else:
         refuse_overlap(target, "broadcast", name)
         buffer = dense(tensor)
+    shape = c_shape(buffer.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_broadcast(
-                trainer, encoded, address(buffer), buffer.numel(), type_, root, ticket
+            lib.halay_trainer_broadcast_shaped(
+                trainer, encoded, address(buffer), shape, type_, root, ticket
             )
         )
 
