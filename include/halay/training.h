@@ -88,6 +88,15 @@ HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const cha
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 
+/*
+ * This rank has no more data. Until all ranks have joined it gives zeros to the allreduces that it
+ * does not submit, with SUM and AVERAGE, and counts in the divisor; it need not submit barriers
+ * either; all else ends on the others with HALAY_EUNSUPPORTED. The ticket is done when all have
+ * joined, or with HALAY_ETIMEOUT when nothing was agreed on for the deadline; the count of its
+ * result is the rank that joined last. One at a time, under the name "join".
+ */
+HALAY_API int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
+
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */
 HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);

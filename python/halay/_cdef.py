@@ -142,6 +142,8 @@ int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 
+int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
+
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes);

@@ -376,6 +376,14 @@ struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct 
     return best;
 }
 
+void hly_programme_forget(halay_trainer_t *trainer)
+{
+    tape_cut(trainer, 0);
+    trainer->impure = 0;
+    trainer->switching = 1;
+    trainer->avoid = NULL;
+}
+
 void hly_programme_whole(halay_trainer_t *trainer)
 {
     struct hly_programme *programme = trainer->replay.programme;

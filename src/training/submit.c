@@ -366,6 +366,17 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
     return submit(trainer, name, &submission, ticket);
 }
 
+int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_JOIN,
+        .type = HALAY_UINT8,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    return submit(trainer, "join", &submission, ticket);
+}
+
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name, halay_ticket_t *ticket)
 {
     struct submission submission = {

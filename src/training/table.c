@@ -199,7 +199,7 @@ void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
-    tensor->done = tensor->wanted = 0;
+    tensor->done = tensor->wanted = tensor->ghost = 0;
     tensor->name[0] = 0;
     tensor->generation++;
     tensor->next = trainer->unused;
@@ -262,6 +262,12 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
                      const char *text)
 {
     assert(!tensor->item && !tensor->next && !tensor->prev);
+    if (tensor->ghost) {
+        pthread_mutex_lock(&trainer->mutex);
+        hly_tensor_give(trainer, tensor);
+        pthread_mutex_unlock(&trainer->mutex);
+        return;
+    }
     char *copy = code && text ? strdup(text) : NULL;
     uint64_t end_ns = hly_trainer_now_ns();
 

@@ -79,15 +79,42 @@ void hly_text_mismatch(char *text, const struct hly_record *record, const char *
            record->first.members || record->other.members ? ", and all of its group," : "");
 }
 
+void hly_text_unsupported(char *text, const halay_trainer_t *trainer,
+                          const struct hly_record *record, int rank)
+{
+    size_t at =
+        append(text, 0, "rank %d (%s) has joined, and cannot be part of what others have: ", rank,
+               trainer->greetings[rank].host);
+    at = append_side(text, at, record->first_rank, &record->first);
+    append(text, at,
+           ". While a rank has joined only allreduces with sum or average, and barriers, go on");
+}
+
+void hly_text_join(char *text, const halay_trainer_t *trainer)
+{
+    size_t at = append(text, 0, "join: nothing was agreed on for %.3g s; not joined:",
+                       (double)trainer->deadline_ns * 1e-9);
+    int shown = 0;
+    for (int r = 0; r < trainer->nranks && shown < 8; r++)
+        if (!(trainer->joined[r / 64] & BIT(r)))
+            at = append(text, at, "%s rank %d (%s)", shown++ ? "," : "", r,
+                        trainer->greetings[r].host);
+    if (trainer->nranks - trainer->njoined > shown)
+        at = append(text, at, " and %d more", trainer->nranks - trainer->njoined - shown);
+    append(text, at, ". Do all ranks join? Is one much slower? (HALAY_DEADLINE)");
+}
+
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
                       int rank, const char *name)
 {
     size_t at = append(text, 0, "tensor '%s': rank %d has waited for %.3g s; not submitted by rank",
                        name, rank, (double)trainer->deadline_ns * 1e-9);
-    int shown = 0, missing = trainer->nranks - record->nannounced;
-    for (int r = 0; r < trainer->nranks && shown < 8; r++)
-        if (!(record->announced[r / 64] & BIT(r)))
+    int shown = 0, missing = 0;
+    for (int r = 0; r < trainer->nranks; r++) {
+        missing += hly_join_missing(trainer, record, r);
+        if (hly_join_missing(trainer, record, r) && shown < 8)
             at = append(text, at, "%s %d (%s)", shown++ ? "," : "", r, trainer->greetings[r].host);
+    }
     if (missing > shown)
         at = append(text, at, " and %d more", missing - shown);
     append(text, at, ". Do all ranks submit the same names? Is one much slower? (HALAY_DEADLINE)");

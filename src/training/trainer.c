@@ -64,7 +64,8 @@ static void step(halay_trainer_t *trainer)
     uint64_t end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
     trainer->next_end_ns = end_ns ? end_ns : trainer->replay.check_ns;
     trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
-                    trainer->pending.head || trainer->waiting.head || trainer->pool.head;
+                    trainer->pending.head || trainer->waiting.head || trainer->pool.head ||
+                    trainer->joining.head;
     trainer->quiet = trainer->replay.quiet;
     trainer->published = trainer->counters;
     trainer->stepping = 0;
@@ -169,12 +170,14 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(nranks, sizeof(*trainer->counts));
     trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
-    trainer->agreed_groups = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->agreed_groups));
-    trainer->unlike = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->unlike));
+    trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
+    trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
+    trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
+    trainer->joined = calloc((nranks + 63) / 64, sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
-        !trainer->unlike || !trainer->greetings || hly_tensor_map_init(&trainer->names) ||
-        hly_tensor_map_init(&trainer->records))
+        !trainer->unlike || !trainer->greetings || !trainer->joined ||
+        hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -190,6 +193,7 @@ static void memory_free(halay_trainer_t *trainer)
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
     free(trainer->greetings);
+    free(trainer->joined);
     free(trainer->agreed_groups);
     free(trainer->unlike);
     free(trainer->votes);
@@ -415,11 +419,11 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const 
         return leave(trainer, HALAY_ESTATE);
     if (tensor->code)
         return leave(trainer, tensor->code);
-    int gathered = tensor->kind == HLY_KIND_ALLGATHER;
+    int gathered = tensor->kind == HLY_KIND_ALLGATHER, joined = tensor->kind == HLY_KIND_JOIN;
     if (data)
         *data = gathered ? tensor->result : tensor->out;
     if (count)
-        *count = gathered ? tensor->result_count : tensor->count;
+        *count = gathered || joined ? tensor->result_count : tensor->count;
     if (rows)
         *rows = tensor->rows;
     return leave(trainer, 0);

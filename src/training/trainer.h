@@ -64,7 +64,9 @@ enum hly_kind {
     HLY_KIND_BROADCAST,
     HLY_KIND_ALLGATHER,
     HLY_KIND_BARRIER,
-    HLY_KIND_WITHDRAW /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_JOIN,
+    HLY_KIND_WITHDRAW, /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_UNJOIN    /* and for its join */
 };
 
 /* A map from 64-bit hashes to what contains the node. Chained; grows, never shrinks. */
@@ -84,9 +86,10 @@ struct hly_record {
     struct hly_announcement first, other;
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
-    uint64_t run;            /* of all ranks' `wait`: equal where no rank waited in between */
-    int torn;                /* on some rank a replay has run a part of the run */
-    uint64_t *rows;          /* of each rank; allocated for allgathers only */
+    uint64_t run;   /* of all ranks' `wait`: equal where no rank waited in between */
+    int torn;       /* on some rank a replay has run a part of the run */
+    uint64_t *rows; /* of each rank; allocated for allgathers only */
+    uint64_t sequence;
     struct hly_record *next; /* of the unused ones */
     uint64_t announced[];    /* a bit a rank */
 };
@@ -117,6 +120,7 @@ struct hly_tensor {
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
     uint64_t submit_ns, start_ns;
     struct hly_bundle *bundle; /* NULL: in no group */
+    int ghost;                 /* a joined rank's zeros: of no caller */
 
     /* mutex */
     int done, code;
@@ -236,11 +240,16 @@ struct halay_trainer {
 
     /* stepper */
     struct hly_list pending, waiting, fresh, ready, pool;
+    struct hly_list joining; /* this rank's join, announced */
+    uint64_t *joined;        /* a bit a rank, as the rounds have said */
+    int njoined;
+    uint64_t agreed_ns; /* when something was agreed on last */
+    uint64_t sequence;  /* counts records */
     struct hly_map records;
     struct hly_record *unused_records;
     halay_request_t *round;
     uint64_t *agreed_groups; /* of which a tensor was agreed on in the round that is being read */
-    size_t nagreed_groups;
+    size_t nagreed_groups, groups_room;
     struct hly_unlike *unlike; /* groups that differ, in this round */
     size_t nunlike;
     char unlike_text[HLY_TEXT_BYTES];
@@ -318,8 +327,31 @@ uint64_t hly_round_end_ns(const halay_trainer_t *trainer);
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text);
 void hly_round_records_free(halay_trainer_t *trainer);
 
+/* All ranks have announced it or joined, and come to this at the same place in the same round. */
+void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record);
+/* Room for what so many completions more in this round say of groups. */
+int hly_round_reserve(halay_trainer_t *trainer, size_t more);
+
+/* join.c; stepper, without the mutex */
+/* Neither announced nor joined. */
+int hly_join_missing(const halay_trainer_t *trainer, const struct hly_record *record, int rank);
+int hly_join_complete(const halay_trainer_t *trainer, const struct hly_record *record);
+/* A joined rank that has not announced it, or -1. */
+int hly_join_absent(const halay_trainer_t *trainer, const struct hly_record *record);
+/* Whether it goes on without the joined ranks. */
+int hly_join_takes(const struct hly_announcement *says);
+/* This rank's part of what it has not submitted. NULL: no memory. */
+struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_record *record);
+int hly_join_said(halay_trainer_t *trainer, int rank);
+void hly_join_unsaid(halay_trainer_t *trainer, int rank);
+/* When this rank takes its join back; 0: it has none. */
+uint64_t hly_join_end_ns(const halay_trainer_t *trainer);
+
 /* text.c */
 void hly_text_mismatch(char *text, const struct hly_record *record, const char *name);
+void hly_text_unsupported(char *text, const halay_trainer_t *trainer,
+                          const struct hly_record *record, int rank);
+void hly_text_join(char *text, const halay_trainer_t *trainer);
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
                       int rank, const char *name);
 
@@ -330,6 +362,8 @@ struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name)
  * run; or NULL: it is on the tape, and runs.
  */
 struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record);
+/* What was agreed on is no part of a cycle; what comes now may begin a known programme. */
+void hly_programme_forget(halay_trainer_t *trainer);
 void hly_programme_whole(halay_trainer_t *trainer);
 /* The replay ends; what has run in the cycle that it broke off is on the tape again. */
 void hly_programme_void(halay_trainer_t *trainer);
