@@ -51,13 +51,25 @@ static void flight_fail(halay_trainer_t *trainer, int code)
 
 /* ------------------------------------------------------------------ one tensor */
 
-static int allreduce_start(halay_trainer_t *trainer, const struct hly_tensor *tensor,
+/*
+ * All ranks make the same call: in place if it is so on any, or scaled before. A rank of which that
+ * is not true copies; one that was told of no other in place and is now so too.
+ */
+static int allreduce_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
                            halay_request_t **request)
 {
-    const void *in = tensor->in == tensor->out ? HALAY_IN_PLACE : tensor->in;
+    size_t bytes = tensor->count * halay_type_bytes(tensor->type);
+    int placed = tensor->placed || tensor->prescale != 1;
+    const void *in = placed ? HALAY_IN_PLACE : tensor->in;
     if (tensor->prescale != 1) {
         halay_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
-        in = HALAY_IN_PLACE;
+    } else if (placed && tensor->in != tensor->out && bytes) {
+        memcpy(tensor->out, tensor->in, bytes);
+    } else if (!placed && tensor->in == tensor->out && bytes) {
+        assert(!tensor->result);
+        if (!(tensor->result = malloc(bytes)))
+            return HALAY_ENOMEM;
+        in = memcpy(tensor->result, tensor->in, bytes);
     }
     return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
                             request);

@@ -50,7 +50,8 @@ struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_rec
 {
     const struct hly_announcement *says = &record->first;
     halay_type_t type = hly_announcement_type(says);
-    void *zeros = calloc(says->count ? says->count : 1, halay_type_bytes(type));
+    size_t bytes = says->count * halay_type_bytes(type);
+    char *zeros = calloc(2, bytes ? bytes : 1);
     pthread_mutex_lock(&trainer->mutex);
     struct hly_tensor *tensor = zeros ? hly_tensor_take(trainer) : NULL;
     pthread_mutex_unlock(&trainer->mutex);
@@ -61,7 +62,8 @@ struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_rec
     assert(hly_announcement_kind(says) == HLY_KIND_ALLREDUCE);
     tensor->says = *says;
     tensor->result = zeros;
-    tensor->in = tensor->out = zeros;
+    tensor->in = zeros;
+    tensor->out = record->marks & HLY_PLACED ? zeros : zeros + bytes;
     tensor->count = says->count;
     tensor->type = type;
     tensor->op = hly_announcement_op(says);

@@ -52,7 +52,7 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
     record->run = 0;
-    record->torn = 0;
+    record->marks = 0;
     record->first = *says;
     record->first_rank = rank;
     record->other_rank = -1;
@@ -158,6 +158,7 @@ static void record_run(halay_trainer_t *trainer, const struct hly_record *record
         hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for the zeros of a rank that joined");
         return;
     }
+    tensor->placed = (record->marks & HLY_PLACED) != 0;
     if (tensor->bundle)
         tensor->bundle->agreed = 1;
     for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
@@ -220,8 +221,8 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
     assert(!(record->announced[rank / 64] & BIT(rank)));
     record->announced[rank / 64] |= BIT(rank);
     record->nannounced++;
-    record->run = run_add(record->run, rank, says->wait / 2);
-    record->torn |= says->wait & 1;
+    record->run = run_add(record->run, rank, says->wait >> HLY_MARK_BITS);
+    record->marks |= says->wait & (HLY_TORN | HLY_PLACED);
     if (record->other_rank < 0 && !hly_announcement_alike(&record->first, says)) {
         record->other = *says;
         record->other_rank = rank;
@@ -396,8 +397,9 @@ static void block_write(halay_trainer_t *trainer)
     while (block->count < HLY_ROUND_ENTRIES &&
            (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
         block->entries[block->count] = tensor->says;
-        block->entries[block->count++].wait =
-            2 * tensor->says.wait + (tensor->says.wait < trainer->served);
+        block->entries[block->count++].wait = tensor->says.wait << HLY_MARK_BITS |
+                                              (tensor->says.wait < trainer->served ? HLY_TORN : 0) |
+                                              (tensor->in == tensor->out ? HLY_PLACED : 0);
         hly_tensor_list_push(tensor->kind == HLY_KIND_JOIN ? &trainer->joining : &trainer->waiting,
                              tensor);
     }

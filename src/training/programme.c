@@ -350,15 +350,16 @@ static void programme_short(halay_trainer_t *trainer)
  */
 struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record)
 {
-    const struct hly_announcement *says = &record->first;
+    struct hly_announcement says = record->first;
     struct hly_programme *best = NULL, *made = NULL;
-    if (record->torn && trainer->switching)
+    says.wait = record->marks & HLY_PLACED;
+    if ((record->marks & HLY_TORN) && trainer->switching)
         programme_short(trainer);
-    const struct hly_item *again = hly_script_find(&trainer->tape, says->name);
+    const struct hly_item *again = hly_script_find(&trainer->tape, says.name);
     size_t before = tape_run(trainer, record->run);
-    if (record->torn) {
+    if (record->marks & HLY_TORN) {
         if (!again)
-            tape_add(trainer, says, record->run);
+            tape_add(trainer, &says, record->run);
         return NULL;
     }
     if (again) {
@@ -368,9 +369,9 @@ struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct 
     if (trainer->skip)
         trainer->skip -= again != NULL;
     else if (again ? !before : trainer->switching)
-        best = made ? made : programme_best(trainer, says, again != NULL);
+        best = made ? made : programme_best(trainer, &says, again != NULL);
     if (!best)
-        tape_add(trainer, says, record->run);
+        tape_add(trainer, &says, record->run);
     else
         best->used = ++trainer->uses;
     return best;

@@ -38,6 +38,7 @@ static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
         assert(!item->tensor);
         item->tensor = tensor;
         tensor->item = item;
+        tensor->placed = (item->says.wait & HLY_PLACED) != 0;
         programme->groups[item->group].missing--;
     }
     hly_tensor_list_insert(&trainer->pool, tensor);

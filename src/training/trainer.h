@@ -37,6 +37,11 @@ enum {
 
 #define HLY_DIM_LARGE UINT32_MAX
 
+/* Lowest bits of `wait` in a block; in a programme's item it is HLY_PLACED or 0. */
+#define HLY_TORN      UINT64_C(1) /* a replay has run a part of the run */
+#define HLY_PLACED    UINT64_C(2) /* in place */
+#define HLY_MARK_BITS 2
+
 /* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
 struct hly_announcement {
     uint64_t name;     /* hash of it */
@@ -46,7 +51,7 @@ struct hly_announcement {
     uint64_t postscale;
     uint64_t rows;           /* allgather: of this rank */
     uint64_t wait;           /* how often this rank had waited before it submitted this; in a block
-                                times two, and one more where a replay has run some of its run */
+                                in its upper bits, with HLY_TORN and HLY_PLACED */
     uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
     uint32_t shape[1 + HALAY_DIMS_MAX]; /* dimensions and one more, or 0 if it has no shape; the
                                            dimensions, of which what is too large is HLY_DIM_LARGE:
@@ -87,7 +92,7 @@ struct hly_record {
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
     uint64_t run;   /* of all ranks' `wait`: equal where no rank waited in between */
-    int torn;       /* on some rank a replay has run a part of the run */
+    uint64_t marks; /* HLY_TORN, HLY_PLACED: of any rank */
     uint64_t *rows; /* of each rank; allocated for allgathers only */
     uint64_t sequence;
     struct hly_record *next; /* of the unused ones */
@@ -118,6 +123,7 @@ struct hly_tensor {
     /* stepper */
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
+    int placed;            /* on some rank it is in place, so on all the call is */
     uint64_t submit_ns, start_ns;
     struct hly_bundle *bundle; /* NULL: in no group */
     int ghost;                 /* a joined rank's zeros: of no caller */

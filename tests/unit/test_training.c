@@ -349,6 +349,81 @@ static void idle(struct rank *rank)
     meet(rank);
 }
 
+/* What agrees in shapes runs, and is replayed; an allgather's first dimension may differ. */
+static void shapes(struct rank *rank)
+{
+    const halay_shape_t shape = {3, {2, 1, 3}}, rows = {3, {(size_t)rank->rank, 2, 1}};
+    int n = rank->nranks;
+    halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    for (int step = 0; step < 12; step++) {
+        int32_t sum[6], sent[6], row[2 * RANKS_MAX];
+        halay_ticket_t tickets[3];
+        const void *data;
+        size_t count;
+        for (int i = 0; i < 6; i++)
+            sum[i] = sent[i] = rank->rank + i + step;
+        for (int i = 0; i < 2 * n; i++)
+            row[i] = rank->rank;
+        if (step == 4)
+            halay_trainer_counters(rank->trainer, &before);
+        CHECK(!halay_trainer_allreduce_shaped(rank->trainer, "sum", sum, sum, &shape, HALAY_INT32,
+                                              HALAY_SUM, 1, 1, &tickets[0]),
+              "submit");
+        CHECK(!halay_trainer_broadcast_shaped(rank->trainer, "sent", sent, &shape, HALAY_INT32,
+                                              n - 1, &tickets[1]),
+              "submit");
+        CHECK(!halay_trainer_allgather_shaped(rank->trainer, "rows", row, &rows, HALAY_INT32,
+                                              &tickets[2]),
+              "submit");
+        CHECK(!halay_trainer_wait(rank->trainer, tickets[2], NULL, 0) &&
+                  !halay_trainer_result(rank->trainer, tickets[2], &data, &count, NULL),
+              "gather");
+        CHECK(count == (size_t)(n * (n - 1)) && (n == 1 || ((const int32_t *)data)[1] == 1),
+              "gathered %zu", count);
+        for (int i = 0; i < 3; i++)
+            finish(rank, tickets[i], 0);
+        for (int i = 0; i < 6; i++)
+            CHECK(sum[i] == n * (n - 1) / 2 + n * (i + step) && sent[i] == n - 1 + i + step,
+                  "step %d, element %d: %d, %d", step, i, sum[i], sent[i]);
+    }
+    halay_trainer_counters(rank->trainer, &after);
+    CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
+}
+
+/* A tensor is in place on some ranks, not on others, and changes: small, and larger than a group.
+ */
+static void places(struct rank *rank)
+{
+    enum { LARGE = 50000 };
+    const size_t counts[3] = {3, LARGE, 5};
+    const char *const names[3] = {"small", "large", "alone"};
+    int64_t *in = calloc(LARGE, sizeof(*in)), *out = calloc(LARGE, sizeof(*out));
+    CHECK(in && out, "memory");
+    for (int step = 0; step < 18; step++) {
+        int placed = step < 6 ? rank->rank % 2 : step < 12 ? 0 : (step + rank->rank) % 2;
+        for (int t = 0; t < 3; t++) {
+            halay_ticket_t ticket;
+            int64_t *from = placed ? out : in;
+            for (size_t i = 0; i < counts[t]; i++)
+                from[i] = rank->rank + step + (int64_t)i;
+            CHECK(!halay_trainer_allreduce(rank->trainer, names[t], from, out, counts[t],
+                                           HALAY_INT64, t == 2 ? HALAY_AVERAGE : HALAY_SUM, 1, 1,
+                                           &ticket),
+                  "submit");
+            finish(rank, ticket, 0);
+            int n = rank->nranks;
+            for (size_t i = 0; i < counts[t]; i++) {
+                int64_t sum = n * (n - 1) / 2 + n * (step + (int64_t)i);
+                CHECK(out[i] == (t == 2 ? sum / n : sum), "step %d, tensor %d, element %zu", step,
+                      t, i);
+                CHECK(placed || from[i] == rank->rank + step + (int64_t)i, "the input changed");
+            }
+        }
+    }
+    free(in);
+    free(out);
+}
+
 /* Runs all cases, or the one that is named. */
 int main(int argc, char **argv)
 {
@@ -360,6 +435,8 @@ int main(int argc, char **argv)
         {"allgather", allgather},
         {"broadcast", broadcast},
         {"barrier", barrier},
+        {"shapes", shapes},
+        {"places", places},
         {"poll and tickets", poll_and_tickets},
         {"several threads", several_threads},
         {"thread alone", thread_alone},
