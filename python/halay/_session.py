@@ -55,10 +55,16 @@ class Members:
         self.trainer: Any = ffi.NULL
         self.names: set[str] = set()
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._since = ""
 
     def unnamed(self, kind: str) -> str:
         """The next name for one that has none: ranks that call in the same order get the same."""
-        return f"noname.{next(self._unnamed[kind])}"
+        return f"noname.{self._since}{next(self._unnamed[kind])}"
+
+    def recount(self, times: int) -> None:
+        """All ranks have joined, so many times: who had joined earlier has counted less."""
+        self._unnamed.clear()
+        self._since = f"{times}."
 
     def full_name(self, kind: str, name: str | None) -> tuple[str, bytes]:
         if name is None:
@@ -114,6 +120,7 @@ class Session:
         self.pending: dict[int, _Pending | _Joint] = {}
         self.members: dict[int, Members] = {}
         self._numbers = itertools.count(1)
+        self._joins = itertools.count(1)
         self._context = make_context()
         try:
             self._read_topology()
@@ -238,6 +245,22 @@ class Session:
         handle = next(_handles)
         self.pending[handle] = _Pending(among, int(ticket[0]), full, keep, finish)
         return handle
+
+    def join_all(self) -> int:
+        """Waits until all ranks have no more data. Returns the last one."""
+
+        def finish(world: Members, ticket: int) -> int:
+            count = ffi.new("size_t *")
+            code = lib.halay_trainer_result(world.trainer, ticket, ffi.NULL, count, ffi.NULL)
+            self._checked(code)
+            world.recount(next(self._joins))
+            return int(count[0])
+
+        def start(trainer: Any, _name: bytes, ticket: Any) -> int:
+            return int(lib.halay_trainer_join(trainer, ticket))
+
+        last: int = self.wait(self.submit("join", "", start, None, finish))
+        return last
 
     def join(self, handles: list[int], finish: Callable[[list[Any]], Any]) -> int:
         """One handle for several, which are not to be used by themselves any more."""

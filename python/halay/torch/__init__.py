@@ -74,6 +74,7 @@ from .ops import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    join,
     sparse_allreduce_async,
 )
 from .optimizer import DistributedOptimizer
@@ -141,6 +142,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
     "mpi_built",
