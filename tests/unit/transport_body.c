@@ -536,7 +536,7 @@ static int run_cases(struct world *world, const struct test_case *test, const ch
             continue;
         }
         if (!strcmp(test->name, "secret") && !(world->body->flags & TRANSPORT_BODY_SECRET)) {
-            printf("skip %s: secrets are not checked\n", test->name);
+            printf("skip %s: secrets are not looked at here\n", test->name);
             continue;
         }
         failures = run_case(world, test);
