@@ -66,6 +66,14 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 
+/*
+ * Where the program submits this name, as file:line, for notices of who has not submitted what; to
+ * be called before the first submission. lasting: 0 for a name that will be used once. Of too many
+ * places the later ones, or of names used once the earlier ones, are forgotten.
+ */
+HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                                  int lasting);
+
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */
 HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);

@@ -135,6 +135,9 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 
+int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                        int lasting);
+
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes);

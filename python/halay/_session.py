@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import itertools
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,11 +23,26 @@ from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
 
 TRACE_CHUNK = 4096
+PLACES = 65536  # names of which the library remembers where they were submitted
 
 # Handles are never reused, not even by a later session: a stale one is found out.
 _handles = itertools.count(1)
 _lock = threading.Lock()
 _current: Session | None = None
+
+
+# Whose lines are of no interest to who looks for a tensor that was not submitted.
+_NOT_THE_PROGRAM = frozenset({"halay", "horovod", "torch"})
+
+
+def _place() -> bytes:
+    """file:line of the program that called into this package; empty if it is not on the stack."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_PROGRAM:
+            return os.fsencode(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return b""
 
 
 @dataclass(frozen=True)
@@ -54,6 +70,7 @@ class Members:
         self.comm: Any = ffi.NULL
         self.trainer: Any = ffi.NULL
         self.names: set[str] = set()
+        self._placed: set[str] = set()
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
 
     def unnamed(self, kind: str) -> str:
@@ -71,6 +88,16 @@ class Members:
                 f"{lib.HALAY_TENSOR_NAME_MAX - 1} are allowed, and no zero byte: shorten it"
             )
         return full, encoded
+
+    def place(self, name: str | None, full: str, encoded: bytes) -> None:
+        """Tells the library where a name is submitted, the first time. None: a name of our own."""
+        if full in self._placed:
+            return
+        place = _place()
+        if place:
+            lib.halay_trainer_place(self.trainer, encoded, place, name is not None)
+        if name is not None and len(self._placed) < PLACES:
+            self._placed.add(full)
 
     def gathered(self, ticket: int) -> tuple[Any, int, list[int]]:
         """Of a finished allgather: address, elements in all, rows of each rank."""
@@ -228,6 +255,7 @@ class Session:
             )
         full, encoded = among.full_name(kind, name)
         self._refuse_used(among, full)
+        among.place(name, full, encoded)
         ticket = ffi.new("halay_ticket_t *")
         code = start(among.trainer, encoded, ticket)
         if code != 0:

@@ -51,7 +51,7 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
-    record->run = 0;
+    record->run = record->told = 0;
     record->first = *says;
     record->first_rank = rank;
     record->other_rank = -1;
@@ -264,7 +264,7 @@ static void round_read(halay_trainer_t *trainer)
         if (replayed)
             hly_replay_called(trainer, block->issued);
         for (uint64_t i = 0; i < block->count && !rc && begun(trainer) == replayed; i++)
-            if (hly_announcement_kind(&block->entries[i]) != HLY_KIND_WITHDRAW)
+            if (hly_announcement_kind(&block->entries[i]) < HLY_KIND_WITHDRAW)
                 rc = announced(trainer, r, &block->entries[i]);
     }
     hly_fresh_bond(trainer);
@@ -278,6 +278,8 @@ static void round_read(halay_trainer_t *trainer)
         hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
         return;
     }
+    if (!begun(trainer))
+        hly_stall_read(trainer);
     for (int r = 0; r < trainer->nranks; r++) {
         const struct hly_block *block = &trainer->blocks[r];
         for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++)
@@ -328,6 +330,7 @@ static void block_write(halay_trainer_t *trainer)
         block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLY_KIND_WITHDRAW;
     }
+    hly_stall_write(trainer, block);
     while (block->count < HLY_ROUND_ENTRIES &&
            (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
         block->entries[block->count++] = tensor->says;
@@ -342,7 +345,8 @@ static int round_needed(halay_trainer_t *trainer)
     if (trainer->replay.programme)
         return hly_replay_alarm(trainer) ||
                (!halay_comm_called(trainer->control, &called) && called == 1);
-    if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()))
+    if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()) ||
+        hly_stall_due(trainer))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
            (called == 1 || (called == 2 && trainer->waiting.head));
@@ -377,6 +381,7 @@ static void round_start(halay_trainer_t *trainer)
 {
     char text[HLY_TEXT_BYTES];
     block_write(trainer);
+    hly_stall_round(trainer);
     trainer->counters.control_rounds++;
     trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,
@@ -395,8 +400,10 @@ void hly_round_step(halay_trainer_t *trainer)
             round_start(trainer);
     } while (trainer->round && round_test(trainer));
 
-    if (trainer->round)
+    if (trainer->round) {
+        hly_stall_silence(trainer);
         return;
+    }
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {

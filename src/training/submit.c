@@ -71,6 +71,7 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->prescale = submission->prescale;
     tensor->postscale = submission->postscale;
     tensor->start_ns = 0;
+    tensor->notices = 0;
     tensor->result_count = 0;
     tensor->code = 0;
     strcpy(tensor->name, name);

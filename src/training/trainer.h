@@ -32,7 +32,10 @@ enum {
     HLY_VOTE_ITEMS = 32, /* tensors that share a vote */
     HLY_PROGRAMMES = 8,
     HLY_TAPE_ITEMS = 65536,
-    HLY_TEXT_BYTES = 1024
+    HLY_TEXT_BYTES = 1024,
+    HLY_PLACE_BYTES = 80, /* file and line of a submission; the end of a longer path */
+    HLY_PLACES = 65536,   /* remembered */
+    HLY_PLACES_ONCE = 256 /* and so many of names that are used once */
 };
 
 /* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
@@ -58,7 +61,8 @@ enum hly_kind {
     HLY_KIND_BROADCAST,
     HLY_KIND_ALLGATHER,
     HLY_KIND_BARRIER,
-    HLY_KIND_WITHDRAW /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_WITHDRAW, /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_QUESTION  /* only in a round: this rank has waited for long; see stall.c */
 };
 
 /* A map from 64-bit hashes to what contains the node. Chained; grows, never shrinks. */
@@ -79,6 +83,7 @@ struct hly_record {
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
     uint64_t run;            /* of all ranks' `wait`: equal where no rank waited in between */
+    uint64_t told;           /* the round whose notice has spoken of it */
     uint64_t *rows;          /* of each rank; allocated for allgathers only */
     struct hly_record *next; /* of the unused ones */
     uint64_t announced[];    /* a bit a rank */
@@ -108,6 +113,7 @@ struct hly_tensor {
     /* stepper */
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
+    int notices;           /* doublings of the time after which it is due for a notice */
     uint64_t submit_ns, start_ns;
     struct hly_bundle *bundle; /* NULL: in no group */
 
@@ -193,6 +199,27 @@ struct hly_unlike {
     uint64_t first, other;
 };
 
+/* Where the program submits a name. */
+struct hly_place {
+    struct hly_node node; /* first */
+    char text[HLY_PLACE_BYTES];
+};
+
+struct hly_stall {
+    uint64_t notice_ns; /* 0: no notices */
+    int mute;           /* they are not printed */
+
+    /* mutex */
+    struct hly_map places;
+    struct hly_place *once[HLY_PLACES_ONCE];
+    size_t nlasting, nonce;
+
+    /* stepper */
+    uint64_t check_ns;   /* when to look at what waits */
+    uint64_t silence_ns; /* when the round in flight is late */
+    int silences, lines;
+};
+
 struct halay_trainer {
     halay_context_t *context;
     halay_comm_t *control, *data;
@@ -260,6 +287,7 @@ struct halay_trainer {
     uint64_t uses;
     int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
     struct hly_replay replay;
+    struct hly_stall stall;
     halay_trainer_counters_t counters;
 };
 
@@ -310,7 +338,36 @@ uint64_t hly_round_end_ns(const halay_trainer_t *trainer);
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text);
 void hly_round_records_free(halay_trainer_t *trainer);
 
+/* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
+int hly_trainer_enter(halay_trainer_t *trainer);
+int hly_trainer_leave(halay_trainer_t *trainer, int result);
+
+/* stall.c; stepper, without the mutex */
+void hly_stall_init(halay_trainer_t *trainer);
+void hly_stall_free(halay_trainer_t *trainer);
+/* What this rank waits for and has to ask about; NULL: nothing. */
+struct hly_tensor *hly_stall_due(halay_trainer_t *trainer);
+void hly_stall_write(halay_trainer_t *trainer, struct hly_block *block);
+/* The questions of a round, behind its announcements. */
+void hly_stall_read(halay_trainer_t *trainer);
+/* A round begins; it is still out. */
+void hly_stall_round(halay_trainer_t *trainer);
+void hly_stall_silence(halay_trainer_t *trainer);
+/* When to look again; 0: no need. */
+uint64_t hly_stall_check_ns(const halay_trainer_t *trainer);
+/* text: HLY_PLACE_BYTES; empty if it is not known. */
+void hly_stall_place(halay_trainer_t *trainer, uint64_t name, char *text);
+
+/* Who has waited for what, in the words of that rank. */
+struct hly_notice {
+    int rank, others; /* others: more tensors that wait for the same ranks */
+    double waited_s;
+    const char *name, *place;
+};
+
 /* text.c */
+void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
+                     const struct hly_notice *notice);
 void hly_text_mismatch(char *text, const struct hly_record *record, const char *name);
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
                       int rank, const char *name);

@@ -135,6 +135,18 @@ def test_settings_are_put_into_halays(clean):
     assert "HALAY_DEBUG" not in os.environ
 
 
+def test_stall_settings(clean):
+    clean.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "2"
+    clean.setenv("HOROVOD_STALL_CHECK_DISABLE", "1")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "0"
+    clean.setenv("HOROVOD_STALL_CHECK_DISABLE", "0")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "2"
+
+
 def test_halays_own_setting_goes_first(clean):
     clean.setenv("HALAY_DEADLINE", "7")
     clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "5")
