@@ -372,6 +372,7 @@ static int round_test(halay_trainer_t *trainer)
         hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
         hly_trainer_break(trainer, rc, text);
     } else {
+        hly_timeline_round(trainer);
         round_read(trainer);
     }
     return 1;
@@ -382,6 +383,8 @@ static void round_start(halay_trainer_t *trainer)
     char text[HLY_TEXT_BYTES];
     block_write(trainer);
     hly_stall_round(trainer);
+    hly_timeline_cycle(trainer);
+    trainer->round_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.control_rounds++;
     trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,

@@ -70,6 +70,7 @@ static void replay_end(halay_trainer_t *trainer)
 {
     struct hly_tensor *tensor;
     hly_programme_void(trainer);
+    hly_timeline_void(trainer);
     while ((tensor = hly_tensor_list_pop(&trainer->pool)) != NULL) {
         tensor->item = NULL;
         hly_tensor_list_push(&trainer->pending, tensor);
@@ -165,6 +166,8 @@ int hly_replay_next(halay_trainer_t *trainer)
         replay->flushing = 1;
     else
         return quiet(trainer, group);
+    if (group == programme->groups)
+        hly_timeline_cycle(trainer);
     hly_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }

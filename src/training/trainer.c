@@ -58,6 +58,7 @@ static void step(halay_trainer_t *trainer)
         trainer->again = 0;
         trainer->leaving = trainer->closing;
         trainer->wanting = trainer->waiters || trainer->polled;
+        trainer->recording = hly_timeline_recording(trainer->timeline);
         while ((tensor = hly_tensor_list_pop(&trainer->submitted)) != NULL)
             hly_tensor_list_push(&trainer->pending, tensor);
         pthread_mutex_unlock(&trainer->mutex);
@@ -307,6 +308,7 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
     while (trainer->callers)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
     pthread_mutex_unlock(&trainer->mutex);
+    halay_trainer_timeline_stop(trainer, NULL);
 
     halay_comm_free(trainer->data);
     halay_comm_free(trainer->control);
@@ -443,19 +445,6 @@ void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket)
     if (tensor)
         hly_tensor_give(trainer, tensor);
     hly_trainer_leave(trainer, 0);
-}
-
-size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max)
-{
-    if (!trace || hly_trainer_enter(trainer))
-        return 0;
-    size_t copied = max < trainer->trace_count ? max : trainer->trace_count;
-    for (size_t i = 0; i < copied; i++)
-        trace[i] = trainer->trace[(trainer->trace_first + i) % trainer->trace_room];
-    trainer->trace_first =
-        copied ? (trainer->trace_first + copied) % trainer->trace_room : trainer->trace_first;
-    trainer->trace_count -= copied;
-    return hly_trainer_leave(trainer, (int)copied) >= 0 ? copied : 0;
 }
 
 int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters)

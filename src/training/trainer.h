@@ -27,15 +27,15 @@ enum {
     HLY_FLIGHTS = 12,        /* operations in flight; below the core's window of 16 */
     HLY_CHUNK_TENSORS = 256, /* tensors are allocated in chunks, so that they never move */
     HLY_CHUNKS = 256,        /* 65,536 tensors out at most */
-    HLY_TRACE_LINES = 65536,
     HLY_SLOTS = 4,       /* fusion buffers, and groups of a programme ahead of the last result */
     HLY_VOTE_ITEMS = 32, /* tensors that share a vote */
     HLY_PROGRAMMES = 8,
     HLY_TAPE_ITEMS = 65536,
     HLY_TEXT_BYTES = 1024,
-    HLY_PLACE_BYTES = 80, /* file and line of a submission; the end of a longer path */
-    HLY_PLACES = 65536,   /* remembered */
-    HLY_PLACES_ONCE = 256 /* and so many of names that are used once */
+    HLY_RECORDING_CYCLES = 2, /* halay_trainer.recording: the cycles' beginnings as well */
+    HLY_PLACE_BYTES = 80,     /* file and line of a submission; the end of a longer path */
+    HLY_PLACES = 65536,       /* remembered */
+    HLY_PLACES_ONCE = 256     /* and so many of names that are used once */
 };
 
 /* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
@@ -114,8 +114,9 @@ struct hly_tensor {
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
     int notices;           /* doublings of the time after which it is due for a notice */
-    uint64_t submit_ns, start_ns;
-    struct hly_bundle *bundle; /* NULL: in no group */
+    uint64_t submit_ns, ready_ns, start_ns; /* ready: by a round; 0 if it was replayed */
+    int buffer;                             /* fusion buffer; HLY_SLOTS: none */
+    struct hly_bundle *bundle;              /* NULL: in no group */
 
     /* mutex */
     int done, code;
@@ -185,8 +186,9 @@ struct hly_flight {
     struct hly_group *group; /* of a programme, or NULL */
     uint64_t sequence;       /* with a group */
     uint64_t start_ns;
-    int slot;     /* fused */
-    size_t count; /* fused: elements, without the marks */
+    uint64_t begin_ns, packed_ns; /* while a timeline is on */
+    int slot;                     /* fused */
+    size_t count;                 /* fused: elements, without the marks */
 };
 
 struct hly_slot {
@@ -194,6 +196,14 @@ struct hly_slot {
     size_t bytes;
     int used;
 };
+
+/* What to add to the clock of this node to have that of rank 0's, and how wrong that may be. */
+struct hly_clock {
+    int64_t offset_ns;
+    uint64_t error_ns;
+};
+
+struct hly_timeline;
 
 struct hly_unlike {
     uint64_t first, other;
@@ -249,10 +259,11 @@ struct halay_trainer {
     uint64_t looks; /* counts those runs: hly_announcement.wait */
     uint32_t quiet; /* so many submissions need wake nobody */
     halay_trainer_counters_t published;
-    uint64_t waits;       /* counts waits, so that the thread sees short ones */
-    uint64_t next_end_ns; /* when the next tensor runs out of time; 0: none */
-    halay_trace_t *trace;
-    size_t trace_room, trace_first, trace_count;
+    uint64_t waits;                /* counts waits, so that the thread sees short ones */
+    uint64_t next_end_ns;          /* when the next tensor runs out of time; 0: none */
+    struct hly_timeline *timeline; /* NULL: none is on */
+    char label[32];                /* before names in a timeline that is shared */
+    uint64_t label_hash;
 
     /* stepper */
     struct hly_list pending, waiting, fresh, ready, pool;
@@ -273,8 +284,11 @@ struct halay_trainer {
     size_t *counts;                 /* one a rank, for a call */
     uint64_t *votes;                /* of all ranks, of the vote in flight */
     struct hly_greeting *greetings; /* one a rank */
+    struct hly_clock clock;         /* of this node */
     int leaving;                    /* closing, as seen by this step */
     int wanting;                    /* a caller waits or has polled, as seen by this step */
+    int recording;                  /* a timeline is on, as seen by this step */
+    uint64_t round_ns;              /* when the round in flight began, while one is on */
     int data_broken;                /* an operation could not be started, so the order is lost */
     int broken;                     /* why no round is started any more: the text */
     char broken_text[HLY_TEXT_BYTES];
@@ -364,6 +378,18 @@ struct hly_notice {
     double waited_s;
     const char *name, *place;
 };
+
+/* timeline.c. Stepper, without the mutex; they do nothing while no timeline is on. */
+void hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight, int kind,
+                        uint64_t reduced_ns, uint32_t tensors, uint64_t bytes);
+void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight);
+void hly_timeline_round(halay_trainer_t *trainer);
+void hly_timeline_cycle(halay_trainer_t *trainer);
+void hly_timeline_void(halay_trainer_t *trainer);
+int hly_timeline_recording(const struct hly_timeline *timeline);
+/* Mutex held, and a timeline is on. */
+void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tensor, int code,
+                         uint64_t end_ns);
 
 /* text.c */
 void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
