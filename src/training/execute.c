@@ -33,7 +33,6 @@ static struct hly_flight *flight_take(halay_trainer_t *trainer, enum hly_flight_
     assert(trainer->nflights < HLY_FLIGHTS);
     struct hly_flight *flight = &trainer->flights[trainer->nflights++];
     *flight = (struct hly_flight){.kind = kind, .slot = -1};
-    flight->begin_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     return flight;
 }
 
@@ -128,13 +127,14 @@ static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 
 /* ------------------------------------------------------------------ fused */
 
-static void tensors_started(struct hly_list *tensors, int slot)
+static uint64_t tensors_started(struct hly_list *tensors, int slot)
 {
     uint64_t now_ns = hly_trainer_now_ns();
     for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
         tensor->start_ns = now_ns;
         tensor->buffer = slot;
     }
+    return now_ns;
 }
 
 /* says: of any of them. group: with marks, or NULL. Takes the tensors. */
@@ -146,14 +146,14 @@ static void fused_start(halay_trainer_t *trainer, const struct hly_announcement 
     char *memory = trainer->slots[slot].memory;
     size_t marks = group ? hly_fuse_marks(trainer, type) : 0;
     struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_FUSED);
-    tensors_started(tensors, slot);
+    flight->begin_ns = tensors_started(tensors, slot);
     hly_fuse_pack(trainer, memory, tensors);
     if (group)
         hly_fuse_mark(trainer, memory + count * halay_type_bytes(type), type, op, !tensors->head);
     flight->tensors = *tensors;
     flight->slot = slot;
     flight->count = count;
-    flight->packed_ns = flight->begin_ns ? hly_trainer_now_ns() : 0;
+    flight->packed_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
     int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
@@ -226,6 +226,7 @@ static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
         own[at++] = t->says.rows;
     flight->tensors = *tensors;
     trainer->voting = 1;
+    flight->begin_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.votes++;
     int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
                                             trainer->data, &flight->request)

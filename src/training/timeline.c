@@ -10,11 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "timeline.h"
 
 #define TICK_NS 50000000 /* the writer looks so often */
+#define NICE    10       /* and gives way to the program */
 
 /* ------------------------------------------------------------------ records; lock held */
 
@@ -33,8 +36,10 @@ static struct hly_timed *next(struct hly_timeline *timeline)
 
 static void put(struct hly_timeline *timeline)
 {
+    uint64_t head = atomic_load_explicit(&timeline->head, memory_order_relaxed);
     timeline->recorded++;
-    atomic_fetch_add_explicit(&timeline->head, 1, memory_order_release);
+    /* Pairs with the writer's acquire: the record is whole. */
+    atomic_store_explicit(&timeline->head, head + 1, memory_order_release);
 }
 
 static char *labelled(const halay_trainer_t *trainer, const struct hly_tensor *tensor)
@@ -49,10 +54,15 @@ static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *
 {
     struct hly_timeline *timeline = trainer->timeline;
     uint64_t hash = tensor->node.hash ^ trainer->label_hash;
-    struct hly_row *row = (struct hly_row *)hly_tensor_map_find(&timeline->rows, hash);
+    struct hly_known *known = &timeline->known[hash % HLY_TIMELINE_KNOWN];
     *text = NULL;
-    if (row)
+    if (known->hash == hash)
+        return (uint32_t)known->row;
+    struct hly_row *row = (struct hly_row *)hly_tensor_map_find(&timeline->rows, hash);
+    if (row) {
+        *known = (struct hly_known){hash, row->number};
         return row->number;
+    }
     if (timeline->nrows == HLY_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row))))
         return HLY_TIMELINE_ROWS;
     row->node.hash = hash;
@@ -170,6 +180,7 @@ static void *write_all(void *arg)
     struct hly_timeline *timeline = arg;
     struct timespec until;
     pthread_setname_np(pthread_self(), "halay-timeline");
+    setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* on Linux: of this thread */
     pthread_mutex_lock(&timeline->lock);
     while (!timeline->stop) {
         clock_gettime(CLOCK_MONOTONIC, &until);

@@ -19,6 +19,7 @@
 enum {
     HLY_TIMELINE_RECORDS = 65536, /* in the ring; a power of two */
     HLY_TIMELINE_ROWS = 65536,    /* names with a row of their own; the others share the last */
+    HLY_TIMELINE_KNOWN = 4096,
     HLY_TIMELINE_BUFFER = 65536,
     HLY_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
 };
@@ -49,6 +50,11 @@ struct hly_row {
     uint32_t number;
 };
 
+struct hly_known {
+    uint64_t hash;
+    uint64_t row;
+};
+
 struct hly_timeline {
     struct hly_timed *ring;
     _Atomic uint64_t head, tail; /* put in, taken out; the stores are releases */
@@ -59,6 +65,8 @@ struct hly_timeline {
     pthread_cond_t ended;
     uint64_t lost, recorded; /* lock, as all up to `writer` */
     struct hly_map rows;
+    struct hly_known
+        known[HLY_TIMELINE_KNOWN]; /* before the map: one cache line instead of three */
     uint32_t nrows;
     int stop, refs;
 

@@ -30,33 +30,53 @@ static void flush(struct hly_timeline *timeline)
     timeline->used = 0;
 }
 
-static void put_bytes(struct hly_timeline *timeline, const char *text, size_t bytes)
+static inline void put_bytes(struct hly_timeline *timeline, const char *text, size_t bytes)
 {
     memcpy(timeline->buffer + timeline->used, text, bytes);
     timeline->used += bytes;
 }
 
-static void put_text(struct hly_timeline *timeline, const char *text)
+/* Inlined, so that the length of a constant is one, and short ones are a move or two. */
+static inline __attribute__((always_inline)) void put_text(struct hly_timeline *timeline,
+                                                           const char *text)
 {
     put_bytes(timeline, text, strlen(text));
 }
 
+/* Two digits at a time. Returns where they begin: they end before `end`. */
+static char *digits_before(char *end, uint32_t number)
+{
+    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
+                                "25262728293031323334353637383940414243444546474849"
+                                "50515253545556575859606162636465666768697071727374"
+                                "75767778798081828384858687888990919293949596979899";
+    for (; number >= 100; number /= 100)
+        memcpy(end -= 2, pairs + number % 100 * 2, 2);
+    if (number >= 10)
+        return memcpy(end - 2, pairs + number * 2, 2);
+    *--end = (char)('0' + number);
+    return end;
+}
+
 static void put_number(struct hly_timeline *timeline, uint64_t number)
 {
-    char digits[20];
-    size_t at = sizeof(digits);
-    do {
-        digits[--at] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number);
-    put_bytes(timeline, digits + at, sizeof(digits) - at);
+    enum { PART = 100000000 };
+    char text[24], *end = text + sizeof(text), *at = end;
+    for (; number >= PART; number /= PART) {
+        char *part = digits_before(at, (uint32_t)(number % PART));
+        at -= 8;
+        memset(at, '0', (size_t)(part - at));
+    }
+    at = digits_before(at, (uint32_t)number);
+    put_bytes(timeline, at, (size_t)(end - at));
 }
 
 /* Microseconds, with three places. */
 static void put_time(struct hly_timeline *timeline, uint64_t ns)
 {
-    char places[4] = {'.', (char)('0' + ns / 100 % 10), (char)('0' + ns / 10 % 10),
-                      (char)('0' + ns % 10)};
+    uint32_t rest = (uint32_t)(ns % 1000);
+    char places[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
+                      (char)('0' + rest % 10)};
     put_number(timeline, ns / 1000);
     put_bytes(timeline, places, sizeof(places));
 }
@@ -81,13 +101,14 @@ static void put_quoted(struct hly_timeline *timeline, const char *text)
 
 /* ------------------------------------------------------------------ events */
 
-/* Up to its arguments: a line before which all lines before it have ended. */
-static void begin(struct hly_timeline *timeline, const char *phase, uint64_t row)
+/* Up to its row: a line before which all lines before it have ended. */
+static void begin(struct hly_timeline *timeline, char phase, uint64_t row)
 {
     if (timeline->used + HLY_TIMELINE_EVENT > sizeof(timeline->buffer))
         flush(timeline);
-    put_text(timeline, timeline->written++ ? ",\n{\"ph\":\"" : "[\n{\"ph\":\"");
-    put_text(timeline, phase);
+    put_text(timeline, timeline->written++ ? ",\n" : "[\n");
+    put_text(timeline, "{\"ph\":\"");
+    timeline->buffer[timeline->used++] = phase;
     put_text(timeline, "\",\"pid\":");
     put_number(timeline, (uint64_t)timeline->rank);
     put_text(timeline, ",\"tid\":");
@@ -96,7 +117,7 @@ static void begin(struct hly_timeline *timeline, const char *phase, uint64_t row
 
 static void named(struct hly_timeline *timeline, const char *what, uint64_t row, const char *name)
 {
-    begin(timeline, "M", row);
+    begin(timeline, 'M', row);
     put_text(timeline, ",\"name\":\"");
     put_text(timeline, what);
     put_text(timeline, "\",\"args\":{\"name\":");
@@ -112,7 +133,7 @@ static uint64_t aligned(const struct hly_timeline *timeline, uint64_t ns)
 /* An event of some duration; its name and its end follow. */
 static void span(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns, uint64_t to_ns)
 {
-    begin(timeline, "X", row);
+    begin(timeline, 'X', row);
     put_text(timeline, ",\"ts\":");
     put_time(timeline, aligned(timeline, from_ns));
     put_text(timeline, ",\"dur\":");
@@ -128,7 +149,7 @@ static void argument(struct hly_timeline *timeline, const char *before, uint64_t
 
 static void instant(struct hly_timeline *timeline, const char *name, uint64_t ns)
 {
-    begin(timeline, "i", ROW_CYCLES);
+    begin(timeline, 'i', ROW_CYCLES);
     put_text(timeline, ",\"s\":\"t\",\"ts\":");
     put_time(timeline, aligned(timeline, ns));
     put_text(timeline, ",\"name\":\"");
@@ -240,12 +261,12 @@ void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_
     char text[128];
     snprintf(text, sizeof(text), "rank %d (%s)", timeline->rank, host);
     named(timeline, "process_name", 0, text);
-    begin(timeline, "M", 0);
+    begin(timeline, 'M', 0);
     snprintf(text, sizeof(text),
              ",\"name\":\"halay_clock\",\"args\":{\"offset_ns\":%lld,\"error_ns\":%llu}}",
              (long long)timeline->offset_ns, (unsigned long long)error_ns);
     put_text(timeline, text);
-    begin(timeline, "M", 0);
+    begin(timeline, 'M', 0);
     put_text(timeline, ",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":");
     put_number(timeline, (uint64_t)timeline->rank);
     put_text(timeline, "}}");
@@ -273,7 +294,7 @@ void hly_timeline_drain(struct hly_timeline *timeline)
 
 void hly_timeline_end(struct hly_timeline *timeline)
 {
-    begin(timeline, "i", ROW_CYCLES);
+    begin(timeline, 'i', ROW_CYCLES);
     put_text(timeline, ",\"s\":\"p\",\"ts\":");
     put_time(timeline, aligned(timeline, timeline->stopped_ns));
     argument(timeline, ",\"name\":\"END\",\"args\":{\"recorded\":", timeline->recorded);
