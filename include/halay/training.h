@@ -97,6 +97,14 @@ HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
  */
 HALAY_API int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
 
+/*
+ * Where the program submits this name, as file:line, for notices of who has not submitted what; to
+ * be called before the first submission. lasting: 0 for a name that will be used once. Of too many
+ * places the later ones, or of names used once the earlier ones, are forgotten.
+ */
+HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                                  int lasting);
+
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */
 HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
@@ -131,14 +139,32 @@ typedef struct halay_trainer_counters {
 } halay_trainer_counters_t;
 HALAY_API int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 
-/* One line an operation: name, monotonic times in ns of submit, start and end. Oldest
- * 65,536 kept. */
-typedef struct halay_trace {
-    char name[64];
-    uint64_t submit_ns, start_ns, end_ns, bytes;
-} halay_trace_t;
-/* Copies up to max of them, oldest first, and forgets them. Returns how many. */
-HALAY_API size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+/*
+ * Records what the trainer does from now on, into a file in Chrome's trace format, which a thread
+ * of its own writes; see docs/timeline.md for its events. HALAY_EINVAL: the file cannot be made
+ * (errno says why). HALAY_ESTATE: a timeline is on. mark_cycles: also a mark where a round or a
+ * programme begins.
+ */
+HALAY_API int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path,
+                                           int mark_cycles);
+/* Into the same file, of a trainer of the same context; label, up to 31 bytes, stands before the
+ * names. */
+HALAY_API int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
+                                           const char *label);
+/* What the program did, in a row of its own; in ns of CLOCK_MONOTONIC. Nothing while none is on. */
+HALAY_API int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name,
+                                          uint64_t begin_ns, uint64_t end_ns);
+typedef struct halay_timeline_result {
+    size_t size;             /* of this struct, set by the caller */
+    uint64_t recorded, lost; /* lost: 65,536 were not written yet */
+    int error;               /* errno of the file, or 0 */
+} halay_timeline_result_t;
+/*
+ * The last trainer that stops ends the file. result may be NULL. HALAY_ESTATE: no timeline is on.
+ * halay_trainer_destroy() stops it too.
+ */
+HALAY_API int halay_trainer_timeline_stop(halay_trainer_t *trainer,
+                                          halay_timeline_result_t *result);
 
 #ifdef __cplusplus
 }

@@ -143,6 +143,8 @@ int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
+int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                        int lasting);
 
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
@@ -151,10 +153,17 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
                          const void **data, size_t *count, const size_t **rows);
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
-typedef struct halay_trace {
-    char name[64];
-    uint64_t submit_ns, start_ns, end_ns, bytes;
-} halay_trace_t;
+int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles);
+int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
+                                 const char *label);
+int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint64_t begin_ns,
+                                uint64_t end_ns);
 
-size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+typedef struct halay_timeline_result {
+    size_t size;
+    uint64_t recorded, lost;
+    int error;
+} halay_timeline_result_t;
+
+int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_t *result);
 """

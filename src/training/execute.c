@@ -139,11 +139,14 @@ static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 
 /* ------------------------------------------------------------------ fused */
 
-static void tensors_started(struct hly_list *tensors)
+static uint64_t tensors_started(struct hly_list *tensors, int slot)
 {
     uint64_t now_ns = hly_trainer_now_ns();
-    for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next)
+    for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
         tensor->start_ns = now_ns;
+        tensor->buffer = slot;
+    }
+    return now_ns;
 }
 
 /* says: of any of them. group: with marks, or NULL. Takes the tensors. */
@@ -155,13 +158,14 @@ static void fused_start(halay_trainer_t *trainer, const struct hly_announcement 
     char *memory = trainer->slots[slot].memory;
     size_t marks = group ? hly_fuse_marks(trainer, type) : 0;
     struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_FUSED);
-    tensors_started(tensors);
+    flight->begin_ns = tensors_started(tensors, slot);
     hly_fuse_pack(trainer, memory, tensors);
     if (group)
         hly_fuse_mark(trainer, memory + count * halay_type_bytes(type), type, op, !tensors->head);
     flight->tensors = *tensors;
     flight->slot = slot;
     flight->count = count;
+    flight->packed_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
     int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
@@ -197,9 +201,12 @@ static size_t group_elements(const halay_trainer_t *trainer, const struct hly_gr
 static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     int empty = 0;
+    uint64_t reduced_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    uint64_t before = trainer->counters.fused_tensors;
+    const struct hly_announcement *says =
+        flight->group ? group_says(trainer, flight->group) : &flight->tensors.head->says;
+    halay_type_t type = hly_announcement_type(says);
     if (flight->group) {
-        const struct hly_announcement *says = group_says(trainer, flight->group);
-        halay_type_t type = hly_announcement_type(says);
         const char *mark =
             trainer->slots[flight->slot].memory + flight->count * halay_type_bytes(type);
         empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
@@ -209,6 +216,9 @@ static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
         hly_replay_result(trainer, flight, empty);
     if (!empty)
         fused_unpack(trainer, flight);
+    hly_timeline_fused(trainer, flight, HLY_KIND_ALLREDUCE, reduced_ns,
+                       (uint32_t)(trainer->counters.fused_tensors - before),
+                       flight->count * halay_type_bytes(type));
     trainer->slots[flight->slot].used = 0;
     return 1;
 }
@@ -228,6 +238,7 @@ static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
         own[at++] = t->says.rows;
     flight->tensors = *tensors;
     trainer->voting = 1;
+    flight->begin_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.votes++;
     int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
                                             trainer->data, &flight->request)
@@ -248,6 +259,7 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         empty |= trainer->votes[(size_t)r * words] != 0;
     assert(empty || flight->tensors.head);
     trainer->voting = 0;
+    hly_timeline_vote(trainer, flight);
     hly_replay_result(trainer, flight, empty);
     while (!empty && (tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
         for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
@@ -332,6 +344,9 @@ static int next_start(halay_trainer_t *trainer)
 void hly_fresh_bond(halay_trainer_t *trainer)
 {
     struct hly_tensor *first, *next;
+    uint64_t now_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    for (first = trainer->fresh.head; first; first = first->next)
+        first->ready_ns = now_ns;
     while ((first = hly_tensor_list_pop(&trainer->fresh)) != NULL) {
         size_t left = first->says.count, bytes = halay_type_bytes(first->type);
         first->bond = 0;

@@ -70,7 +70,9 @@ struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_rec
     tensor->kind = HLY_KIND_ALLREDUCE;
     memcpy(&tensor->prescale, &says->prescale, sizeof(tensor->prescale));
     memcpy(&tensor->postscale, &says->postscale, sizeof(tensor->postscale));
-    tensor->bond = tensor->start_ns = 0;
+    tensor->bond = tensor->start_ns = tensor->ready_ns = 0;
+    tensor->buffer = HLY_SLOTS;
+    tensor->notices = 0;
     tensor->submit_ns = hly_trainer_now_ns();
     tensor->code = 0;
     tensor->ghost = 1;

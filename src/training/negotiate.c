@@ -51,7 +51,7 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
-    record->run = 0;
+    record->run = record->told = 0;
     record->marks = 0;
     record->first = *says;
     record->first_rank = rank;
@@ -331,6 +331,8 @@ static void round_read(halay_trainer_t *trainer)
         hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
         return;
     }
+    if (!begun(trainer))
+        hly_stall_read(trainer);
     for (int r = 0; r < trainer->nranks; r++) {
         const struct hly_block *block = &trainer->blocks[r];
         for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++) {
@@ -394,6 +396,7 @@ static void block_write(halay_trainer_t *trainer)
         block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLY_KIND_WITHDRAW;
     }
+    hly_stall_write(trainer, block);
     while (block->count < HLY_ROUND_ENTRIES &&
            (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
         block->entries[block->count] = tensor->says;
@@ -414,7 +417,7 @@ static int round_needed(halay_trainer_t *trainer)
                (!halay_comm_called(trainer->control, &called) && called == 1);
     uint64_t now_ns = hly_trainer_now_ns();
     if (trainer->pending.head || expired(trainer, trainer->waiting.head, now_ns) ||
-        join_expired(trainer, now_ns))
+        join_expired(trainer, now_ns) || hly_stall_due(trainer))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
            (called == 1 || (called == 2 && (trainer->waiting.head || trainer->joining.head)));
@@ -440,6 +443,7 @@ static int round_test(halay_trainer_t *trainer)
         hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
         hly_trainer_break(trainer, rc, text);
     } else {
+        hly_timeline_round(trainer);
         round_read(trainer);
     }
     return 1;
@@ -449,6 +453,9 @@ static void round_start(halay_trainer_t *trainer)
 {
     char text[HLY_TEXT_BYTES];
     block_write(trainer);
+    hly_stall_round(trainer);
+    hly_timeline_cycle(trainer);
+    trainer->round_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.control_rounds++;
     trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,
@@ -467,8 +474,10 @@ void hly_round_step(halay_trainer_t *trainer)
             round_start(trainer);
     } while (trainer->round && round_test(trainer));
 
-    if (trainer->round)
+    if (trainer->round) {
+        hly_stall_silence(trainer);
         return;
+    }
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {

@@ -15,8 +15,8 @@
 #define NEVER      UINT64_MAX
 #define GRACE_NS   UINT64_C(200000)   /* others may still be submitting while one waits */
 #define FOREIGN_NS UINT64_C(50000000) /* what has no place in the programme waits no longer */
-#define ALARM_OF   16                 /* parts of the deadline: a group is out */
-#define OWN_OF     4                  /* this rank's own tensor waits, and nobody wants it */
+#define ALARM_OF   16 /* parts of the deadline, or a notice's time: a group is out */
+#define OWN_OF     4  /* this rank's own tensor waits, and nobody wants it */
 
 /* A name is out once at a time: more than a cycle ahead nothing can be supplied. */
 static uint64_t window(const struct hly_replay *replay)
@@ -71,6 +71,7 @@ static void replay_end(halay_trainer_t *trainer)
 {
     struct hly_tensor *tensor;
     hly_programme_void(trainer);
+    hly_timeline_void(trainer);
     while ((tensor = hly_tensor_list_pop(&trainer->pool)) != NULL) {
         tensor->item = NULL;
         hly_tensor_list_push(&trainer->pending, tensor);
@@ -166,6 +167,8 @@ int hly_replay_next(halay_trainer_t *trainer)
         replay->flushing = 1;
     else
         return quiet(trainer, group);
+    if (group == programme->groups)
+        hly_timeline_cycle(trainer);
     hly_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }
@@ -209,7 +212,10 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     }
     if (start_ns && start_ns < trainer->replay.alarm_ns)
         start_ns = trainer->replay.alarm_ns;
-    return start_ns ? start_ns + trainer->deadline_ns / ALARM_OF : 0;
+    uint64_t wait_ns = trainer->deadline_ns / ALARM_OF, notice_ns = trainer->stall.notice_ns;
+    if (notice_ns && notice_ns < wait_ns)
+        wait_ns = notice_ns;
+    return start_ns ? start_ns + wait_ns : 0;
 }
 
 int hly_replay_alarm(const halay_trainer_t *trainer)

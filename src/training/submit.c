@@ -71,7 +71,9 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->root = submission->root;
     tensor->prescale = submission->prescale;
     tensor->postscale = submission->postscale;
-    tensor->start_ns = 0;
+    tensor->start_ns = tensor->ready_ns = 0;
+    tensor->buffer = HLY_SLOTS;
+    tensor->notices = 0;
     tensor->result_count = 0;
     tensor->code = 0;
     strcpy(tensor->name, name);

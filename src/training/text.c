@@ -104,18 +104,56 @@ void hly_text_join(char *text, const halay_trainer_t *trainer)
     append(text, at, ". Do all ranks join? Is one much slower? (HALAY_DEADLINE)");
 }
 
-void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
-                      int rank, const char *name)
+static size_t append_ranks(char *text, size_t at, const halay_trainer_t *trainer,
+                           const struct hly_record *record)
 {
-    size_t at = append(text, 0, "tensor '%s': rank %d has waited for %.3g s; not submitted by rank",
-                       name, rank, (double)trainer->deadline_ns * 1e-9);
     int shown = 0, missing = 0;
     for (int r = 0; r < trainer->nranks; r++) {
         missing += hly_join_missing(trainer, record, r);
         if (hly_join_missing(trainer, record, r) && shown < 8)
             at = append(text, at, "%s %d (%s)", shown++ ? "," : "", r, trainer->greetings[r].host);
     }
-    if (missing > shown)
-        at = append(text, at, " and %d more", missing - shown);
+    return missing > shown ? append(text, at, " and %d more", missing - shown) : at;
+}
+
+/* What a rank that is missing knows of itself. */
+static void append_self(char *text, size_t at, halay_trainer_t *trainer,
+                        const struct hly_record *record)
+{
+    char place[HLY_PLACE_BYTES];
+    const struct hly_tensor *waits = trainer->waiting.head;
+    hly_stall_place(trainer, record->node.hash, place);
+    if (place[0])
+        at = append(text, at, ". This rank has submitted it before, first at %s", place);
+    if (!waits)
+        return;
+    hly_stall_place(trainer, waits->node.hash, place);
+    at = append(text, at, ". This rank waits for '%s'", waits->name);
+    if (place[0])
+        append(text, at, " (%s)", place);
+}
+
+void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
+                     const struct hly_notice *notice)
+{
+    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
+    size_t at = append(text, 0, "'%s'", notice->name);
+    if (notice->others)
+        at = append(text, at, " and %d more", notice->others);
+    at = append(text, at, " not submitted by rank");
+    at = append_ranks(text, at, trainer, record);
+    at = append(text, at, "; rank %d has waited for it for %.3g s", notice->rank, notice->waited_s);
+    if (notice->place[0])
+        at = append(text, at, " (%s)", notice->place);
+    if (!own)
+        append_self(text, at, trainer, record);
+}
+
+void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
+                      int rank, const char *name)
+{
+    size_t at = append(text, 0, "tensor '%s': rank %d has waited for %.3g s; not submitted by rank",
+                       name, rank, (double)trainer->deadline_ns * 1e-9);
+    at = append_ranks(text, at, trainer, record);
     append(text, at, ". Do all ranks submit the same names? Is one much slower? (HALAY_DEADLINE)");
 }

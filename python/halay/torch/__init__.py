@@ -37,7 +37,9 @@ from .basics import (
     rocm_built,
     shutdown,
     size,
-    trace,
+    start_timeline,
+    stop_timeline,
+    timeline_span,
     transport,
 )
 from .compression import Compression
@@ -158,7 +160,9 @@ __all__ = [
     "shutdown",
     "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
-    "trace",
+    "timeline_span",
     "transport",
 ]
