@@ -85,6 +85,15 @@ HALAY_API int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const cha
 HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
                                              const void *in, const halay_shape_t *shape,
                                              halay_type_t type, halay_ticket_t *ticket);
+/*
+ * Reduces as an allreduce does, and gives each rank its rows of the result: the rows (the first
+ * dimension, of which there must be one) are dealt out in order, the first ranks get one more.
+ * in: the shape, the same on all ranks; out: this rank's rows.
+ */
+HALAY_API int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
+                                           const void *in, void *out, const halay_shape_t *shape,
+                                           halay_type_t type, halay_op_t op, double prescale,
+                                           double postscale, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 

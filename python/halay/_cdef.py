@@ -139,6 +139,10 @@ int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
 int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
                                    const void *in, const halay_shape_t *shape,
                                    halay_type_t type, halay_ticket_t *ticket);
+int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
+                                 const void *in, void *out, const halay_shape_t *shape,
+                                 halay_type_t type, halay_op_t op, double prescale,
+                                 double postscale, halay_ticket_t *ticket);
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 

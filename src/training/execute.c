@@ -100,6 +100,23 @@ static int allgather_start(halay_trainer_t *trainer, struct hly_tensor *tensor, 
                              trainer->data, request);
 }
 
+static int scatter_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
+                         halay_request_t **request)
+{
+    const void *in = tensor->in;
+    for (int r = 0; r < trainer->nranks; r++)
+        trainer->counts[r] = hly_tensor_share(trainer, &tensor->says, r);
+    tensor->result_count = trainer->counts[trainer->rank];
+    if (tensor->prescale != 1 && tensor->count) {
+        if (!(tensor->result = malloc(tensor->count * halay_type_bytes(tensor->type))))
+            return HALAY_ENOMEM;
+        halay_scale(tensor->result, in, tensor->count, tensor->type, tensor->prescale);
+        in = tensor->result;
+    }
+    return halay_ireduce_scatterv(in, tensor->out, trainer->counts, tensor->type, tensor->op,
+                                  trainer->data, request);
+}
+
 static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     int rc;
@@ -119,6 +136,8 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
     trainer->counters.calls++;
     if (tensor->kind == HLY_KIND_ALLREDUCE)
         rc = allreduce_start(trainer, tensor, &flight->request);
+    else if (tensor->kind == HLY_KIND_REDUCE_SCATTER)
+        rc = scatter_start(trainer, tensor, &flight->request);
     else if (tensor->kind == HLY_KIND_BROADCAST)
         rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
                               &flight->request);
@@ -131,8 +150,9 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     struct hly_tensor *tensor = hly_tensor_list_pop(&flight->tensors);
+    size_t count = tensor->kind == HLY_KIND_REDUCE_SCATTER ? tensor->result_count : tensor->count;
     if (tensor->postscale != 1)
-        halay_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
+        halay_scale(tensor->out, tensor->out, count, tensor->type, tensor->postscale);
     hly_tensor_done(trainer, tensor, 0, NULL);
     return 1;
 }

@@ -50,7 +50,7 @@ static int check(const halay_trainer_t *trainer, const char *name,
         return HALAY_EINVAL;
     if (submission->root < 0 || submission->root >= trainer->nranks)
         return HALAY_EINVAL;
-    if (submission->kind == HLY_KIND_ALLREDUCE &&
+    if ((submission->kind == HLY_KIND_ALLREDUCE || submission->kind == HLY_KIND_REDUCE_SCATTER) &&
         (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
         return HALAY_EINVAL;
     if ((submission->prescale != 1 || submission->postscale != 1) &&
@@ -365,6 +365,27 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
     };
     if (__builtin_mul_overflow(nrows, row_count, &submission.count))
         return HALAY_EINVAL;
+    return submit(trainer, name, &submission, ticket);
+}
+
+int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, const void *in,
+                                 void *out, const halay_shape_t *shape, halay_type_t type,
+                                 halay_op_t op, double prescale, double postscale,
+                                 halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_REDUCE_SCATTER,
+        .in = in,
+        .out = out,
+        .type = type,
+        .op = op,
+        .prescale = prescale,
+        .postscale = postscale,
+    };
+    int rc = shape && shape->ndims < 1 ? HALAY_EINVAL : shape_read(&submission, shape, 0);
+    if (rc || in == HALAY_IN_PLACE || (submission.count && in == out))
+        return HALAY_EINVAL;
+    submission.nrows = shape->dims[0];
     return submit(trainer, name, &submission, ticket);
 }
 

@@ -30,6 +30,14 @@ uint64_t hly_tensor_hash(const char *name)
     return hash ^ (hash >> 33);
 }
 
+size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
+                        int rank)
+{
+    uint64_t nranks = (uint64_t)trainer->nranks;
+    uint64_t rows = says->rows / nranks + ((uint64_t)rank < says->rows % nranks);
+    return rows ? (size_t)(rows * (says->count / says->rows)) : 0;
+}
+
 /* ------------------------------------------------------------------ map */
 
 int hly_tensor_map_init(struct hly_map *map)

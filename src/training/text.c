@@ -50,7 +50,11 @@ static size_t append_side(char *text, size_t at, int rank, const struct hly_anno
     at = append(text, at, "rank %d: ", rank);
     switch (hly_announcement_kind(says)) {
     case HLY_KIND_ALLREDUCE:
-        at = append_size(text, append(text, at, "allreduce"), says);
+    case HLY_KIND_REDUCE_SCATTER:
+        at = append(text, at,
+                    hly_announcement_kind(says) == HLY_KIND_ALLREDUCE ? "allreduce"
+                                                                      : "reduce_scatter");
+        at = append_size(text, at, says);
         at = append(text, at, ", %s", halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
         if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
             at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),

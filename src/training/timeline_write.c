@@ -168,6 +168,8 @@ static const char *kind_name(int kind)
         return "ALLGATHER";
     case HLY_KIND_BARRIER:
         return "BARRIER";
+    case HLY_KIND_REDUCE_SCATTER:
+        return "REDUCESCATTER";
     case HLY_KIND_JOIN:
         return "JOIN";
     default:

@@ -432,11 +432,12 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const 
         return hly_trainer_leave(trainer, HALAY_ESTATE);
     if (tensor->code)
         return hly_trainer_leave(trainer, tensor->code);
-    int gathered = tensor->kind == HLY_KIND_ALLGATHER, joined = tensor->kind == HLY_KIND_JOIN;
+    int gathered = tensor->kind == HLY_KIND_ALLGATHER;
+    int other = tensor->kind == HLY_KIND_JOIN || tensor->kind == HLY_KIND_REDUCE_SCATTER;
     if (data)
         *data = gathered ? tensor->result : tensor->out;
     if (count)
-        *count = gathered || joined ? tensor->result_count : tensor->count;
+        *count = gathered || other ? tensor->result_count : tensor->count;
     if (rows)
         *rows = tensor->rows;
     return hly_trainer_leave(trainer, 0);

@@ -52,7 +52,7 @@ struct hly_announcement {
     uint64_t count;    /* elements; of one row for an allgather */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows;           /* allgather: of this rank */
+    uint64_t rows;           /* allgather: of this rank; reduce_scatter: of all */
     uint64_t wait;           /* how often this rank had waited before it submitted this; in a block
                                 in its upper bits, with HLY_TORN and HLY_PLACED */
     uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
@@ -72,6 +72,7 @@ enum hly_kind {
     HLY_KIND_BROADCAST,
     HLY_KIND_ALLGATHER,
     HLY_KIND_BARRIER,
+    HLY_KIND_REDUCE_SCATTER,
     HLY_KIND_JOIN,
     HLY_KIND_WITHDRAW, /* only in a round: this rank's deadline for the name has passed */
     HLY_KIND_UNJOIN,   /* and for its join */
@@ -363,6 +364,10 @@ void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int co
 
 /* greet.c: collective; fills greetings and slot_bytes. */
 int hly_trainer_greet(halay_trainer_t *trainer);
+
+/* Of a reduce_scatter: elements of a rank. */
+size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
+                        int rank);
 
 /* negotiate.c; all: stepper, without the mutex */
 uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);

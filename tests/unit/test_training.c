@@ -346,6 +346,55 @@ static void shapes(struct rank *rank)
     CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
 }
 
+/* Rows dealt out, fewer than ranks too; scaled, averaged, none; replayed without rounds. */
+static void scatters(struct rank *rank)
+{
+    static const size_t rows[4] = {7, 1, 0, 10};
+    int n = rank->nranks;
+    halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    for (int step = 0; step < 12; step++) {
+        float in[4][30], out[4][30];
+        halay_ticket_t tickets[4];
+        if (step == 4)
+            halay_trainer_counters(rank->trainer, &before);
+        for (int t = 0; t < 4; t++) {
+            const halay_shape_t shape = {2, {rows[t], 3}};
+            char name[16];
+            snprintf(name, sizeof(name), "t.%d", t);
+            for (int i = 0; i < 30; i++) {
+                in[t][i] = (float)(8 * (rank->rank + i + step));
+                out[t][i] = -1;
+            }
+            CHECK(!halay_trainer_reduce_scatter(rank->trainer, name, in[t], out[t], &shape,
+                                                HALAY_FLOAT32, HALAY_SUM, t == 3 ? .5 : 1,
+                                                t ? .25 : 1, &tickets[t]),
+                  "submit");
+        }
+        for (int t = 0; t < 4; t++) {
+            size_t each = rows[t] / (size_t)n, more = rows[t] % (size_t)n, r = (size_t)rank->rank;
+            size_t first = 3 * (r * each + (r < more ? r : more)), count;
+            size_t own = 3 * (each + (r < more));
+            double scale = (t == 3 ? .5 : 1) * (t ? .25 : 1);
+            const void *data;
+            CHECK(!halay_trainer_wait(rank->trainer, tickets[t], NULL, 0) &&
+                      !halay_trainer_result(rank->trainer, tickets[t], &data, &count, NULL),
+                  "wait");
+            CHECK(data == out[t] && count == own, "tensor %d has %zu elements, not %zu", t, count,
+                  own);
+            for (size_t i = 0; i < 30; i++) {
+                int64_t sum = 8 * (n * (n - 1) / 2 + n * ((int64_t)(first + i) + step));
+                float want = i < own ? (float)((double)sum * scale) : -1;
+                CHECK(out[t][i] == want, "step %d, tensor %d, element %zu: %g, not %g", step, t, i,
+                      (double)out[t][i], (double)want);
+                CHECK(in[t][i] == (float)(8 * (rank->rank + (int)i + step)), "the input changed");
+            }
+            finish(rank, tickets[t], 0);
+        }
+    }
+    halay_trainer_counters(rank->trainer, &after);
+    CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
+}
+
 /* A tensor is in place on some ranks, not on others, and changes: small, and larger than a group.
  */
 static void places(struct rank *rank)
@@ -393,6 +442,7 @@ int main(int argc, char **argv)
         {"barrier", barrier},
         {"shapes", shapes},
         {"places", places},
+        {"scatters", scatters},
         {"poll and tickets", poll_and_tickets},
         {"several threads", several_threads},
         {"thread alone", thread_alone},

@@ -25,7 +25,7 @@ static void still_works(struct rank *rank)
 
 struct variant {
     const char *says; /* how the text shows it */
-    int kind;         /* 'r'educe, 'b'roadcast, 'g'ather, '|'; with a shape: 'R', 'B', 'G' */
+    int kind; /* 'r'educe, 'b'roadcast, 'g'ather, '|'; with a shape: 'R', 'B', 'G', 'S'catter */
     size_t count;
     halay_type_t type;
     halay_op_t op;
@@ -99,6 +99,15 @@ static const struct variant variants[] = {
      1,
      {3, {2, 3, 4}}},
     {"allgather of rows of [12] float32", 'G', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {2, {1, 12}}},
+    {"reduce_scatter of [3, 4] float32, sum",
+     'S',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {3, 4}}},
     {"allgather of rows of [] float32", 'G', 1, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {1, {5}}},
 };
 
@@ -120,6 +129,9 @@ static halay_ticket_t submit_variant(struct rank *rank, const struct variant *v,
     else if (v->kind == 'B')
         rc = halay_trainer_broadcast_shaped(rank->trainer, "it", in, &v->shape, v->type, v->root,
                                             &ticket);
+    else if (v->kind == 'S')
+        rc = halay_trainer_reduce_scatter(rank->trainer, "it", in, out, &v->shape, v->type, v->op,
+                                          v->prescale, v->postscale, &ticket);
     else if (v->kind == 'G')
         rc = halay_trainer_allgather_shaped(rank->trainer, "it", in, &v->shape, v->type, &ticket);
     else if (v->kind == 'g')
@@ -231,6 +243,10 @@ static void arguments(struct rank *rank)
     REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &none, HALAY_FLOAT32, 0, &k));
     REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &vast, HALAY_FLOAT32, 0, &k));
     REFUSED(halay_trainer_allgather_shaped(t, "a", f, &scalar, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f + 1, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
+                                         &k));
+    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f, &(halay_shape_t){1, {2}}, HALAY_FLOAT32,
+                                         HALAY_SUM, 1, 1, &k));
     REFUSED(halay_trainer_allgather_shaped(t, "a", f, &rows, HALAY_FLOAT32, &k));
     REFUSED(halay_trainer_allreduce_shaped(t, "a", NULL, f, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
                                            &k));

@@ -183,6 +183,43 @@ def submit_allreduce(
     return _session.session().submit(kind, name, start, (sent, out), finish, members)
 
 
+def submit_reducescatter(
+    tensor: torch.Tensor, nrows: int, name: str | None, how: Reduction, kind: str
+) -> int:
+    """The result is a new tensor: this rank's rows, so many, of the reduction."""
+    members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
+    sent = dense(tensor)
+    out = torch.empty((nrows, *sent.shape[1:]), dtype=sent.dtype)
+    after = 1.0
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # The trainer scales inexact types only.
+        if prescale != 1.0:
+            sent = _scaled_integers(sent, prescale)
+        prescale, postscale, after = 1.0, 1.0, postscale
+    shape = c_shape(sent.shape)
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return int(
+            lib.halay_trainer_reduce_scatter(
+                trainer,
+                encoded,
+                address(sent),
+                address(out),
+                shape,
+                type_,
+                c_op,
+                prescale,
+                postscale,
+                ticket,
+            )
+        )
+
+    def finish(_members: Members, _ticket: int) -> torch.Tensor:
+        return out if after == 1.0 else _scaled_integers(out, after)
+
+    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+
+
 # Of an allgather: the gathered tensor, and how many rows of it are each rank's.
 Gathered = Callable[[torch.Tensor, list[int]], Any]
 
