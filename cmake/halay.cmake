@@ -16,9 +16,10 @@ function(halay_plugin kind name)
   install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
 endfunction()
 
-# halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [LABELS x] [TIMEOUT s]): one program, one ctest.
+# halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [WAITS] [TIMEOUT s]): one program, one
+# ctest. It takes two places of ctest -j, one if it WAITS most of its time: scripts/test gives two a processor.
 function(halay_test group name)
-  cmake_parse_arguments(T "" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
+  cmake_parse_arguments(T "WAITS" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
   add_executable(test_${group}_${name} ${T_SOURCES})
   target_link_libraries(test_${group}_${name} PRIVATE ${T_LIBS} pthread m)
   target_include_directories(test_${group}_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
@@ -29,4 +30,7 @@ function(halay_test group name)
   endif()
   set_tests_properties(${group}/${name} PROPERTIES LABELS ${group} TIMEOUT ${T_TIMEOUT}
     SKIP_RETURN_CODE 77)
+  if(NOT T_WAITS)
+    set_tests_properties(${group}/${name} PROPERTIES PROCESSORS 2)
+  endif()
 endfunction()

@@ -47,16 +47,18 @@ build() {
     cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2"
 }
 
-# ctests FOLDER LABEL...
+# ctests FOLDER LABEL...  Those of unit, plan and ranks say how many places of two a processor they take.
 ctests() {
-    local folder=$1 labels fixed
+    local folder=$1 labels fixed places
     shift
+    places=$(nproc)
+    case $1 in unit | ranks) places=$((2 * places)) ;; esac
     labels=$(IFS='|' && echo "$*")
     # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
     fixed=(setarch "$(uname -m)" -R)
     "${fixed[@]}" true 2>/dev/null || fixed=()
     suite "$folder: $labels" "$results/$folder-$1.xml" "${fixed[@]}" \
-        ctest --test-dir "$folder" -j "$(nproc)" -L "^($labels)\$" --no-tests=error \
+        ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" --no-tests=error \
         --output-on-failure --output-junit "$results/$folder-$1.xml"
 }
 

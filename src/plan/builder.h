@@ -150,6 +150,7 @@ void hly_two_level_broadcast(struct hly_builder *b);
 void hly_two_level_allgather(struct hly_builder *b);
 void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
+void hly_two_level_alltoall(struct hly_builder *b);
 
 void hly_binomial_reduce(struct hly_builder *b);
 void hly_linear_gather(struct hly_builder *b);

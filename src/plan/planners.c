@@ -35,6 +35,9 @@ struct row {
 #define NODES_SOURCE                                                                               \
     "two levels: Luo et al., HAN: hierarchical autotuned collectives, CLUSTER (2020)"
 
+#define STEPS_SOURCE                                                                               \
+    "Traeff, Rougier: MPI collectives and datatypes for hierarchical all-to-all, EuroMPI (2014)"
+
 #define SHORT       HALAY_PLANNER_SHORT
 #define RUNS        HALAY_PLANNER_RUNS
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
@@ -96,6 +99,7 @@ static const struct row rows[] = {
     {{"dissemination_by_four", HALAY_BARRIER, 1, 0, FOUR_SOURCE},
      hly_dissemination_by_four_barrier},
     {{"pairwise_checked", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_checked_alltoall},
+    {{"two_level", HALAY_ALLTOALL, 1, SHAPE | PACKS, STEPS_SOURCE}, hly_two_level_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

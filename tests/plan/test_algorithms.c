@@ -230,6 +230,19 @@ static int names_a_run(const halay_plan_t *plan)
     return 0;
 }
 
+/* Nodes of two ranks each. */
+static halay_shape_t *by_two(uint32_t p)
+{
+    uint32_t node[16];
+    halay_shape_t *shape = NULL;
+
+    for (uint32_t rank = 0; rank < p; rank++) {
+        node[rank] = rank / 2;
+    }
+    CHECK(halay_shape_make(node, p, &shape) == 0, "a shape of %u ranks", p);
+    return shape;
+}
+
 /* Blocks of these are the caller's, and may lie anywhere: HALAY_PLANNER_RUNS says who cannot. */
 static void test_runs(void)
 {
@@ -245,13 +258,15 @@ static void test_runs(void)
         for (uint32_t p = 2; p <= 16; p++) {
             for (uint32_t in_place = 0; in_place < 2; in_place++) {
                 struct plans all = {0};
+                halay_shape_t *shape = by_two(p);
                 if (planner_takes(planner, p, in_place)) {
-                    make_plans(&all, planner, p, 0, in_place);
+                    make_plans_on(&all, planner, p, 0, in_place, shape);
                 }
                 for (uint32_t rank = 0; rank < all.nranks; rank++) {
                     runs |= names_a_run(all.plan[rank]);
                 }
                 free_plans(&all);
+                halay_shape_free(shape);
             }
         }
         int says = (info->restrictions & HALAY_PLANNER_RUNS) != 0;

@@ -63,6 +63,10 @@ static const struct {
     {HALAY_REDUCE_SCATTER, 256, 3, 1, false, "two_level"},
     {HALAY_REDUCE_SCATTER, 257, 3, 1, false, "circulant"},
     {HALAY_BARRIER, 8, 3, 0, false, "two_level"},
+    {HALAY_ALLTOALL, 8, 3, 2048, false, "two_level"}, /* 65,536 bytes together */
+    {HALAY_ALLTOALL, 8, 3, 2049, false, "pairwise"},
+    {HALAY_ALLTOALL, 8, 3, 1, true, "pairwise_checked"},
+    {HALAY_ALLTOALL, 64, 3, 1, false, "bruck"},
     {HALAY_BARRIER, 8, 1, 0, false, "dissemination"},
 };
 

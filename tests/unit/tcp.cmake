@@ -3,5 +3,5 @@
 if(TARGET halay_transport_tcp)
   halay_test(unit transport_tcp SOURCES test_transport_tcp.c transport_epochs.c
              test_transport_tcp_stream.c net_rank.c
-             LIBS halay_transport_body halay_transport_tcp TIMEOUT 300)
+             LIBS halay_transport_body halay_transport_tcp TIMEOUT 300 WAITS)
 endif()

@@ -7,6 +7,6 @@ target_include_directories(halay_transport_body PUBLIC ${PROJECT_SOURCE_DIR}/inc
 target_link_libraries(halay_transport_body PUBLIC pthread)
 if(TARGET halay_transport_inproc)
   halay_test(unit transport_inproc SOURCES test_transport_inproc.c
-             LIBS halay_transport_body halay_transport_inproc TIMEOUT 300)
+             LIBS halay_transport_body halay_transport_inproc TIMEOUT 300 WAITS)
   halay_test(unit inproc_faults SOURCES test_inproc_faults.c LIBS halay_transport_inproc)
 endif()

@@ -106,6 +106,9 @@ void end_connect_all(struct end *end);
 
 /* One poll; handles SENT, PUT and FAILED, and gives the rest to on_event. Returns how many
  * events. */
+int end_poll(struct end *end);
+/* As end_poll; where nothing has come, others get the processor. By a sleep: a yield beside busy
+ * processes costs a time slice each. */
 int end_step(struct end *end);
 /* Polls for so long. */
 void end_linger(struct end *end, unsigned ms);

@@ -200,14 +200,14 @@ static void step_or_sleep(struct end *end, uint32_t *sleeps)
     struct pollfd waiter = {.fd = -1, .events = POLLIN};
     int result;
 
-    if (end_step(end) != 0) {
+    if (end_poll(end) != 0) {
         return;
     }
     result = end->ops->arm(end->transport, &waiter.fd);
     EXPECT(end, result == HALAY_OK || result == HALAY_EAGAIN, "arm is %d", result);
     if (result == HALAY_OK) {
-        result = poll(&waiter, 1, 5000);
-        EXPECT(end, result == 1, "no wake-up within 5 s");
+        result = poll(&waiter, 1, 20000);
+        EXPECT(end, result == 1, "no wake-up within 20 s");
         ++*sleeps;
     }
 }
@@ -217,7 +217,6 @@ static void run_ping_pong(struct end *end)
     int other = end->rank ^ 1;
     uint32_t many = rounds(end, 2000), sleeps = 0;
     struct tally *tally = start(end);
-    uint64_t began;
 
     if (other >= end->world->n) {
         end_meet(end);
@@ -231,7 +230,6 @@ static void run_ping_pong(struct end *end)
     }
     end_flush(end);
     end_meet(end);
-    began = now_ns();
     for (uint32_t i = 0; i < many; i++) {
         if (end->rank & 1) {
             end_message_now(end, other, i, 16 + i % 100, 16);
@@ -239,13 +237,12 @@ static void run_ping_pong(struct end *end)
         while (tally->total < i + 2 && alive(end, "a pong")) {
             step_or_sleep(end, &sleeps);
         }
-        for (uint32_t spin = end_random(end, 200); spin-- > 0;) {
-            sched_yield();
+        /* No yield: beside busy processes it would cost a time slice. */
+        for (uint64_t until = now_ns() + end_random(end, 40000); now_ns() < until;) {
         }
         if (!(end->rank & 1)) {
             end_message_now(end, other, i, 16 + i % 100, 0);
         }
-        EXPECT(end, now_ns() - began < 100000 * MS, "%u rounds took more than 100 s", i);
         if (!alive(end, "ping-pong")) {
             break;
         }

@@ -2,7 +2,7 @@
 # The transport over UCX, by loopback TCP: the contract, then deaths and bad peers.
 if(TARGET halay_transport_ucx)
   halay_test(unit transport_ucx SOURCES test_transport_ucx.c transport_epochs.c net_rank.c
-             LIBS halay_transport_body halay_transport_ucx TIMEOUT 300)
+             LIBS halay_transport_body halay_transport_ucx TIMEOUT 300 WAITS)
   # UCX patches madvise when it is loaded; a thread that ends calls it after the thread sanitizer
   # has taken the thread's state away, which crashes inside the sanitizer.
   if(HALAY_SANITIZE MATCHES thread)

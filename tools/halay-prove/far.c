@@ -72,6 +72,10 @@ static void check_message(far_row_t *row, const hly_case_t *from, const halay_pl
     uint32_t rank = plan->params.rank;
     halay_plan_t *peer = NULL;
     int rc = make(from, step->peer, &peer);
+    if (rc == HALAY_EUNSUPPORTED) { /* a leader's plan is longer than its members' */
+        row->too_long++;
+        return;
+    }
     if (rc != 0) {
         complain(row, from, step->peer, halay_strerror(rc));
         return;
