@@ -66,10 +66,12 @@ def train_epoch(model, optimizer, loader) -> float:
     total, batches = 0.0, 0
     for images, labels in loader:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
+        with hvd.timeline_span("forward"):
+            loss = F.cross_entropy(model(images), labels)
         with hvd.timeline_span("backward"):
             loss.backward()
-        optimizer.step()
+        with hvd.timeline_span("step"):
+            optimizer.step()
         total += loss.item()
         batches += 1
     return hvd.allreduce(torch.tensor(total / batches), name="mean_loss").item()
