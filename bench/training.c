@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * training.c - what a training step costs: T named float32 tensors of B bytes, submitted and waited
- * for, on each rank of a job. Prints the counts of a step first, then its time.
+ * for, on each rank of a job. Prints the counts of a step first, then its time. With a file, steps
+ * with a timeline and steps without one take turns, and what the timeline costs is printed: each
+ * pair of turns is compared in itself.
  *
  *   cc -O2 -Iinclude bench/training.c -o training -Lbuild/lib -lhalay
- *   LD_LIBRARY_PATH=build/lib build/bin/halayrun -np 2 ./training [tensors [bytes [steps]]]
+ *   LD_LIBRARY_PATH=build/lib build/bin/halayrun -np 2 ./training [tensors [bytes [steps [FILE]]]]
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +15,8 @@
 
 #include <halay/halay.h>
 #include <halay/training.h>
+
+#define TURN 40 /* steps */
 
 static void must(int rc, const char *what)
 {
@@ -74,6 +78,52 @@ static void report(halay_context_t *context, halay_trainer_t *trainer, int steps
     said = says;
 }
 
+/* Milliseconds of a step: their mean, without the quarter that took longest. */
+static double turn(halay_trainer_t *trainer, float **tensors, size_t count, size_t bytes,
+                   halay_ticket_t *tickets)
+{
+    double times[TURN], sum = 0;
+    for (int s = -2; s < TURN; s++) { /* two at first: a timeline starts on ranks one by one */
+        double start = now_ms();
+        step(trainer, tensors, count, bytes, tickets);
+        if (s >= 0)
+            times[s] = now_ms() - start;
+    }
+    qsort(times, TURN, sizeof(*times), compare);
+    for (int s = 0; s < TURN * 3 / 4; s++)
+        sum += times[s];
+    return sum / (TURN * 3 / 4);
+}
+
+/* Which of a pair comes first changes from pair to pair. */
+static void timeline_cost(halay_trainer_t *trainer, float **tensors, size_t count, size_t bytes,
+                          halay_ticket_t *tickets, int pairs, const char *path)
+{
+    double *costs = calloc((size_t)pairs, sizeof(*costs)), ms[2], sums[2] = {0, 0};
+    halay_timeline_result_t result = {.size = sizeof(result)};
+    uint64_t recorded = 0, lost = 0;
+    for (int p = 0; p < pairs; p++) {
+        for (int i = 0; i < 2; i++) {
+            int on = (p + i) % 2;
+            if (on)
+                must(halay_trainer_timeline_start(trainer, path, 1), path);
+            ms[on] = turn(trainer, tensors, count, bytes, tickets);
+            if (on)
+                must(halay_trainer_timeline_stop(trainer, &result), path);
+            sums[on] += ms[on];
+            recorded += on ? result.recorded : 0;
+            lost += on ? result.lost : 0;
+        }
+        costs[p] = 100 * (ms[1] / ms[0] - 1);
+    }
+    qsort(costs, (size_t)pairs, sizeof(*costs), compare);
+    printf("timeline: %.3f ms a step without, %.3f with; it costs %+.2f %% (median of %d pairs; "
+           "quartiles %+.2f, %+.2f); %llu records, %llu lost\n",
+           sums[0] / pairs, sums[1] / pairs, costs[pairs / 2], pairs, costs[pairs / 4],
+           costs[pairs * 3 / 4], (unsigned long long)recorded, (unsigned long long)lost);
+    free(costs);
+}
+
 int main(int argc, char **argv)
 {
     size_t count = argc > 1 ? strtoul(argv[1], NULL, 10) : 200;
@@ -106,6 +156,11 @@ int main(int argc, char **argv)
     if (rank == 0)
         printf("%zu tensors of %zu B: median %.3f ms, least %.3f ms, 90 %% %.3f ms\n", count, bytes,
                times[steps / 2], times[0], times[steps * 9 / 10]);
+    if (argc > 4) {
+        char path[4096];
+        snprintf(path, sizeof(path), rank ? "%s.rank%d" : "%s", argv[4], rank);
+        timeline_cost(trainer, tensors, count, bytes, tickets, steps / TURN + 1, path);
+    }
     halay_trainer_destroy(trainer);
     must(halay_finalize(context), "finalize");
     for (size_t t = 0; t < count; t++)

@@ -8,7 +8,6 @@ of ranks, so more ranks each do less.
 
 import argparse
 import hashlib
-import json
 import time
 
 import torch
@@ -18,6 +17,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
 import halay.torch as hvd
+from halay import timeline
 
 
 class Net(torch.nn.Module):
@@ -42,7 +42,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--checkpoint", default="digits.pt", help="written by rank 0")
-    parser.add_argument("--trace", help="write a Chrome trace of the last epoch to this file")
+    parser.add_argument("--timeline", help="write a timeline of the last epoch to FILE.all")
     args = parser.parse_args()
     if args.epochs < 1 or args.batch_size < 1:
         parser.error("--epochs and --batch-size have to be positive")
@@ -60,17 +60,18 @@ def load_data(seed: int) -> tuple[TensorDataset, TensorDataset]:
     return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
 
 
-def train_epoch(model, optimizer, loader, spans) -> float:
-    """Returns the mean loss over all ranks. spans gets (begin, end) of each backward pass."""
+def train_epoch(model, optimizer, loader) -> float:
+    """Returns the mean loss over all ranks."""
     model.train()
     total, batches = 0.0, 0
     for images, labels in loader:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(images), labels)
-        begin_ns = time.monotonic_ns()
-        loss.backward()
-        spans.append((begin_ns, time.monotonic_ns()))
-        optimizer.step()
+        with hvd.timeline_span("forward"):
+            loss = F.cross_entropy(model(images), labels)
+        with hvd.timeline_span("backward"):
+            loss.backward()
+        with hvd.timeline_span("step"):
+            optimizer.step()
         total += loss.item()
         batches += 1
     return hvd.allreduce(torch.tensor(total / batches), name="mean_loss").item()
@@ -95,36 +96,20 @@ def fingerprint(model) -> str:
     return digest.hexdigest()
 
 
-def write_trace(path: str, spans, records) -> str:
-    """Writes all ranks' backward passes and allreduces. Returns a line on how they overlap."""
-    begin_ns = spans[0][0]
-    events, overlapping = [], 0
-    for begin, end in spans:
-        events.append(("backward", 0, begin, end))
-        overlapping += any(begin < r.start_ns < end for r in records)
-    for r in records:
-        if r.submit_ns >= begin_ns and r.name.startswith("allreduce."):
-            events.append((r.name, 1, r.start_ns, r.end_ns))
-    gathered = hvd.allgather_object(events, name="trace")
-    if hvd.rank() == 0:
-        zero = min(event[2] for events in gathered for event in events)
-        chrome = [
-            {
-                "name": name,
-                "ph": "X",
-                "pid": rank,
-                "tid": ("backward", "allreduce")[row],
-                "ts": (begin - zero) / 1000,
-                "dur": (end - begin) / 1000,
-            }
-            for rank, events in enumerate(gathered)
-            for name, row, begin, end in events
-        ]
-        with open(path, "w") as file:
-            json.dump({"traceEvents": chrome, "displayTimeUnit": "ns"}, file)
-    return (
-        f"in {overlapping} of {len(spans)} steps an allreduce started before the backward pass "
-        f"of rank {hvd.rank()} ended; see {path}"
+def merge_timelines(path: str) -> None:
+    """Rank 0 makes one file of all, and prints how backward passes and allreduces overlap."""
+    hvd.barrier()  # all ranks have ended theirs
+    if hvd.rank() != 0:
+        return
+    parts = [path, *(f"{path}.rank{rank}" for rank in range(1, hvd.size()))]
+    timeline.merge(path + ".all", parts)
+    spans = [e for e in timeline.read(path) if e["ph"] == "X"]
+    passes = [(e["ts"], e["ts"] + e["dur"]) for e in spans if e["name"] == "backward"]
+    starts = [e["ts"] + e["dur"] for e in spans if e["name"] == "QUEUE"]
+    overlapping = sum(any(begin < ts < end for ts in starts) for begin, end in passes)
+    print(
+        f"overlap:     in {overlapping} of {len(passes)} steps an allreduce started before the "
+        f"backward pass of rank 0 ended; open {path}.all in ui.perfetto.dev"
     )
 
 
@@ -169,9 +154,10 @@ def main() -> None:
     begin = time.monotonic()
     for epoch in range(args.epochs):
         sampler.set_epoch(epoch)
-        spans = []
-        hvd.trace()  # forget what was before this epoch
-        loss = train_epoch(model, optimizer, loader, spans)
+        if args.timeline and epoch == args.epochs - 1:
+            hvd.start_timeline(args.timeline)
+        loss = train_epoch(model, optimizer, loader)
+        hvd.stop_timeline()
         accuracy = evaluate(model, test)
         if hvd.rank() == 0:
             print(f"epoch {epoch + 1:2d}: loss {loss:.4f}, accuracy {accuracy:.2%}", flush=True)
@@ -180,10 +166,8 @@ def main() -> None:
     if hvd.rank() == 0:
         torch.save(model.state_dict(), args.checkpoint)
     report(model, seconds, args.epochs * len(train), accuracy)
-    if args.trace:
-        line = write_trace(args.trace, spans, hvd.trace())
-        if hvd.rank() == 0:
-            print(f"overlap:     {line}")
+    if args.timeline:
+        merge_timelines(args.timeline)
     hvd.shutdown()
 
 

@@ -20,6 +20,13 @@ typedef uint64_t halay_ticket_t;
 
 #define HALAY_GROUP_MAX 32768 /* tensors in one group */
 
+#define HALAY_DIMS_MAX 7
+
+typedef struct halay_shape {
+    int ndims; /* 0: one element */
+    size_t dims[HALAY_DIMS_MAX];
+} halay_shape_t;
+
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
  * thread, which sleeps unless there is work. Collective. comm must outlive it.
@@ -63,8 +70,49 @@ HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name
 HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
                                       size_t nrows, size_t row_count, halay_type_t type,
                                       halay_ticket_t *ticket);
+/*
+ * As those without: the shape takes the place of the count, and has to be the same on all ranks,
+ * but for an allgather's first dimension, of which there must be one. A tensor with a shape does
+ * not go with one that has none.
+ */
+HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
+                                             const void *in, void *out, const halay_shape_t *shape,
+                                             halay_type_t type, halay_op_t op, double prescale,
+                                             double postscale, halay_ticket_t *ticket);
+HALAY_API int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
+                                             void *buffer, const halay_shape_t *shape,
+                                             halay_type_t type, int root, halay_ticket_t *ticket);
+HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
+                                             const void *in, const halay_shape_t *shape,
+                                             halay_type_t type, halay_ticket_t *ticket);
+/*
+ * Reduces as an allreduce does, and gives each rank its rows of the result: the rows (the first
+ * dimension, of which there must be one) are dealt out in order, the first ranks get one more.
+ * in: the shape, the same on all ranks; out: this rank's rows.
+ */
+HALAY_API int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
+                                           const void *in, void *out, const halay_shape_t *shape,
+                                           halay_type_t type, halay_op_t op, double prescale,
+                                           double postscale, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
+
+/*
+ * This rank has no more data. Until all ranks have joined it gives zeros to the allreduces that it
+ * does not submit, with SUM and AVERAGE, and counts in the divisor; it need not submit barriers
+ * either; all else ends on the others with HALAY_EUNSUPPORTED. The ticket is done when all have
+ * joined, or with HALAY_ETIMEOUT when nothing was agreed on for the deadline; the count of its
+ * result is the rank that joined last. One at a time, under the name "join".
+ */
+HALAY_API int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
+
+/*
+ * Where the program submits this name, as file:line, for notices of who has not submitted what; to
+ * be called before the first submission. lasting: 0 for a name that will be used once. Of too many
+ * places the later ones, or of names used once the earlier ones, are forgotten.
+ */
+HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                                  int lasting);
 
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */
@@ -100,14 +148,32 @@ typedef struct halay_trainer_counters {
 } halay_trainer_counters_t;
 HALAY_API int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 
-/* One line an operation: name, monotonic times in ns of submit, start and end. Oldest
- * 65,536 kept. */
-typedef struct halay_trace {
-    char name[64];
-    uint64_t submit_ns, start_ns, end_ns, bytes;
-} halay_trace_t;
-/* Copies up to max of them, oldest first, and forgets them. Returns how many. */
-HALAY_API size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+/*
+ * Records what the trainer does from now on, into a file in Chrome's trace format, which a thread
+ * of its own writes; see docs/timeline.md for its events. HALAY_EINVAL: the file cannot be made
+ * (errno says why). HALAY_ESTATE: a timeline is on. mark_cycles: also a mark where a round or a
+ * programme begins.
+ */
+HALAY_API int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path,
+                                           int mark_cycles);
+/* Into the same file, of a trainer of the same context; label, up to 31 bytes, stands before the
+ * names. */
+HALAY_API int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
+                                           const char *label);
+/* What the program did, in a row of its own; in ns of CLOCK_MONOTONIC. Nothing while none is on. */
+HALAY_API int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name,
+                                          uint64_t begin_ns, uint64_t end_ns);
+typedef struct halay_timeline_result {
+    size_t size;             /* of this struct, set by the caller */
+    uint64_t recorded, lost; /* lost: 65,536 were not written yet */
+    int error;               /* errno of the file, or 0 */
+} halay_timeline_result_t;
+/*
+ * The last trainer that stops ends the file. result may be NULL. HALAY_ESTATE: no timeline is on.
+ * halay_trainer_destroy() stops it too.
+ */
+HALAY_API int halay_trainer_timeline_stop(halay_trainer_t *trainer,
+                                          halay_timeline_result_t *result);
 
 #ifdef __cplusplus
 }

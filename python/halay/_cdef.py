@@ -6,6 +6,7 @@ tests/python/test_cdef.py compares each with the headers, so that they cannot dr
 
 CDEF = """
 #define HALAY_TENSOR_NAME_MAX 256
+#define HALAY_DIMS_MAX 7
 
 enum {
     HALAY_OK = 0,
@@ -151,17 +152,31 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
                          halay_trainer_t **trainer);
 void halay_trainer_destroy(halay_trainer_t *trainer);
 
-int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
-                            void *out, size_t count, halay_type_t type, halay_op_t op,
-                            double prescale, double postscale, halay_ticket_t *ticket);
-int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
-                            size_t count, halay_type_t type, int root,
-                            halay_ticket_t *ticket);
-int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
-                            size_t nrows, size_t row_count, halay_type_t type,
-                            halay_ticket_t *ticket);
+typedef struct halay_shape {
+    int ndims;
+    size_t dims[7];
+} halay_shape_t;
+
+int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
+                                   const void *in, void *out, const halay_shape_t *shape,
+                                   halay_type_t type, halay_op_t op, double prescale,
+                                   double postscale, halay_ticket_t *ticket);
+int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
+                                   void *buffer, const halay_shape_t *shape,
+                                   halay_type_t type, int root, halay_ticket_t *ticket);
+int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
+                                   const void *in, const halay_shape_t *shape,
+                                   halay_type_t type, halay_ticket_t *ticket);
+int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
+                                 const void *in, void *out, const halay_shape_t *shape,
+                                 halay_type_t type, halay_op_t op, double prescale,
+                                 double postscale, halay_ticket_t *ticket);
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
+
+int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
+int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
+                        int lasting);
 
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
@@ -170,10 +185,17 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
                          const void **data, size_t *count, const size_t **rows);
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
-typedef struct halay_trace {
-    char name[64];
-    uint64_t submit_ns, start_ns, end_ns, bytes;
-} halay_trace_t;
+int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles);
+int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
+                                 const char *label);
+int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint64_t begin_ns,
+                                uint64_t end_ns);
 
-size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max);
+typedef struct halay_timeline_result {
+    size_t size;
+    uint64_t recorded, lost;
+    int error;
+} halay_timeline_result_t;
+
+int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_t *result);
 """

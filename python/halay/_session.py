@@ -12,6 +12,7 @@ import atexit
 import contextlib
 import itertools
 import os
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,7 +23,7 @@ from . import _words
 from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
 
-TRACE_CHUNK = 4096
+PLACES = 65536  # names of which the library remembers where they were submitted
 
 # Handles are never reused, not even by a later session: a stale one is found out.
 _handles = itertools.count(1)
@@ -30,15 +31,18 @@ _lock = threading.Lock()
 _current: Session | None = None
 
 
-@dataclass(frozen=True)
-class TraceRecord:
-    """One finished operation. Times are time.monotonic_ns() of this rank's node."""
+# Whose lines are of no interest to who looks for a tensor that was not submitted.
+_NOT_THE_PROGRAM = frozenset({"halay", "horovod", "torch"})
 
-    name: str
-    submit_ns: int
-    start_ns: int
-    end_ns: int
-    bytes: int
+
+def _place() -> bytes:
+    """file:line of the program that called into this package; empty if it is not on the stack."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_globals.get("__name__", "").partition(".")[0] not in _NOT_THE_PROGRAM:
+            return os.fsencode(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back  # type: ignore[assignment]
+    return b""
 
 
 class Task(Protocol):
@@ -74,11 +78,18 @@ class Members:
         self.names: set[str] = set()
         self.side_comm: Any = ffi.NULL
         self.side: Side | None = None
+        self._placed: set[str] = set()
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
+        self._since = ""
 
     def unnamed(self, kind: str) -> str:
         """The next name for one that has none: ranks that call in the same order get the same."""
-        return f"noname.{next(self._unnamed[kind])}"
+        return f"noname.{self._since}{next(self._unnamed[kind])}"
+
+    def recount(self, times: int) -> None:
+        """All ranks have joined, so many times: who had joined earlier has counted less."""
+        self._unnamed.clear()
+        self._since = f"{times}."
 
     def full_name(self, kind: str, name: str | None) -> tuple[str, bytes]:
         if name is None:
@@ -91,6 +102,16 @@ class Members:
                 f"{lib.HALAY_TENSOR_NAME_MAX - 1} are allowed, and no zero byte: shorten it"
             )
         return full, encoded
+
+    def place(self, name: str | None, full: str, encoded: bytes) -> None:
+        """Tells the library where a name is submitted, the first time. None: a name of our own."""
+        if full in self._placed:
+            return
+        place = _place()
+        if place:
+            lib.halay_trainer_place(self.trainer, encoded, place, name is not None)
+        if name is not None and len(self._placed) < PLACES:
+            self._placed.add(full)
 
     def gathered(self, ticket: int) -> tuple[Any, int, list[int]]:
         """Of a finished allgather: address, elements in all, rows of each rank."""
@@ -140,11 +161,16 @@ class Session:
         self.pid = os.getpid()
         self.pending: dict[int, _Pending | _Aside | _Joint] = {}
         self.members: dict[int, Members] = {}
+        self.timeline: str | None = None
         self._numbers = itertools.count(1)
+        self._joins = itertools.count(1)
         self.context = make_context()
         try:
             self._read_topology()
             self._open_world()
+            path = os.environ.get("HALAY_TIMELINE")
+            if path:
+                self.start_timeline(path, os.environ.get("HALAY_TIMELINE_MARK_CYCLES") == "1")
         except BaseException:
             lib.halay_finalize(self.context)
             raise
@@ -204,6 +230,7 @@ class Session:
                 lib.halay_comm_free(members.comm)
                 raise
         self.members[members.number] = members
+        self._share_timeline(members)
         return members
 
     def remove_members(self, number: int) -> None:
@@ -277,6 +304,7 @@ class Session:
         self._refuse_outside(among, kind)
         full, encoded = among.full_name(kind, name)
         self._refuse_used(among, full)
+        among.place(name, full, encoded)
         ticket = ffi.new("halay_ticket_t *")
         code = start(among.trainer, encoded, ticket)
         if code != 0:
@@ -287,6 +315,22 @@ class Session:
         handle = next(_handles)
         self.pending[handle] = _Pending(among, int(ticket[0]), full, keep, finish)
         return handle
+
+    def join_all(self) -> int:
+        """Waits until all ranks have no more data. Returns the last one."""
+
+        def finish(world: Members, ticket: int) -> int:
+            count = ffi.new("size_t *")
+            code = lib.halay_trainer_result(world.trainer, ticket, ffi.NULL, count, ffi.NULL)
+            self._checked(code)
+            world.recount(next(self._joins))
+            return int(count[0])
+
+        def start(trainer: Any, _name: bytes, ticket: Any) -> int:
+            return int(lib.halay_trainer_join(trainer, ticket))
+
+        last: int = self.wait(self.submit("join", "", start, None, finish))
+        return last
 
     def join(self, handles: list[int], finish: Callable[[list[Any]], Any]) -> int:
         """One handle for several, which are not to be used by themselves any more."""
@@ -342,20 +386,52 @@ class Session:
             raise failure
         return results
 
-    def trace(self) -> list[TraceRecord]:
-        records: list[TraceRecord] = []
-        chunk = ffi.new("halay_trace_t[]", TRACE_CHUNK)
-        while True:
-            trainer = self.members[0].trainer
-            found = int(lib.halay_trainer_trace(trainer, chunk, TRACE_CHUNK))
-            records += [
-                TraceRecord(text_of(t.name), t.submit_ns, t.start_ns, t.end_ns, t.bytes)
-                for t in chunk[0:found]
-            ]
-            if found < TRACE_CHUNK:
-                return records
+    def start_timeline(self, path: str, mark_cycles: bool) -> None:
+        """Rank 0 writes path itself, the others path.rank1 and so on."""
+        if self.timeline is not None:
+            raise ValueError(f"a timeline is written to {self.timeline}: stop_timeline() first")
+        own = path if self.rank == 0 else f"{path}.rank{self.rank}"
+        with open(own, "wb"):  # or the reason why it cannot be written
+            pass
+        world = self.members[0].trainer
+        self._checked(lib.halay_trainer_timeline_start(world, os.fsencode(own), mark_cycles))
+        self.timeline = own
+        for members in self.members.values():
+            self._share_timeline(members)
+
+    def _share_timeline(self, members: Members) -> None:
+        if self.timeline is not None and members.number != 0 and members.rank is not None:
+            label = f"set {members.number} ".encode()
+            world = self.members[0].trainer
+            self._checked(lib.halay_trainer_timeline_share(members.trainer, world, label))
+
+    def timeline_span(self, name: str, begin_ns: int, end_ns: int) -> None:
+        world = self.members[0].trainer
+        self._checked(lib.halay_trainer_timeline_span(world, name.encode(), begin_ns, end_ns))
+
+    def stop_timeline(self) -> None:
+        """Ends the file. Does nothing if no timeline is on."""
+        path, self.timeline = self.timeline, None
+        if path is None:
+            return
+        result = ffi.new("halay_timeline_result_t *")
+        result.size = ffi.sizeof("halay_timeline_result_t")
+        for members in reversed(list(self.members.values())):
+            if members.rank is not None:
+                self._checked(lib.halay_trainer_timeline_stop(members.trainer, result))
+        if result.lost:
+            print(
+                f"halay: the timeline {path} lacks {result.lost} records: its file system did not "
+                "keep up",
+                file=sys.stderr,
+                flush=True,
+            )
+        if result.error:
+            raise OSError(result.error, os.strerror(result.error), path)
 
     def close(self) -> int:
+        with contextlib.suppress(OSError):
+            self.stop_timeline()
         for members in reversed(list(self.members.values())):
             if members.side is not None:
                 members.side.close()

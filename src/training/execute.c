@@ -51,13 +51,25 @@ static void flight_fail(halay_trainer_t *trainer, int code)
 
 /* ------------------------------------------------------------------ one tensor */
 
-static int allreduce_start(halay_trainer_t *trainer, const struct hly_tensor *tensor,
+/*
+ * All ranks make the same call: in place if it is so on any, or scaled before. A rank of which that
+ * is not true copies; one that was told of no other in place and is now so too.
+ */
+static int allreduce_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
                            halay_request_t **request)
 {
-    const void *in = tensor->in == tensor->out ? HALAY_IN_PLACE : tensor->in;
+    size_t bytes = tensor->count * halay_type_bytes(tensor->type);
+    int placed = tensor->placed || tensor->prescale != 1;
+    const void *in = placed ? HALAY_IN_PLACE : tensor->in;
     if (tensor->prescale != 1) {
         halay_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
-        in = HALAY_IN_PLACE;
+    } else if (placed && tensor->in != tensor->out && bytes) {
+        memcpy(tensor->out, tensor->in, bytes);
+    } else if (!placed && tensor->in == tensor->out && bytes) {
+        assert(!tensor->result);
+        if (!(tensor->result = malloc(bytes)))
+            return HALAY_ENOMEM;
+        in = memcpy(tensor->result, tensor->in, bytes);
     }
     return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
                             request);
@@ -88,6 +100,23 @@ static int allgather_start(halay_trainer_t *trainer, struct hly_tensor *tensor, 
                              trainer->data, request);
 }
 
+static int scatter_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
+                         halay_request_t **request)
+{
+    const void *in = tensor->in;
+    for (int r = 0; r < trainer->nranks; r++)
+        trainer->counts[r] = hly_tensor_share(trainer, &tensor->says, r);
+    tensor->result_count = trainer->counts[trainer->rank];
+    if (tensor->prescale != 1 && tensor->count) {
+        if (!(tensor->result = malloc(tensor->count * halay_type_bytes(tensor->type))))
+            return HALAY_ENOMEM;
+        halay_scale(tensor->result, in, tensor->count, tensor->type, tensor->prescale);
+        in = tensor->result;
+    }
+    return halay_ireduce_scatterv(in, tensor->out, trainer->counts, tensor->type, tensor->op,
+                                  trainer->data, request);
+}
+
 static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     int rc;
@@ -107,6 +136,8 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
     trainer->counters.calls++;
     if (tensor->kind == HLY_KIND_ALLREDUCE)
         rc = allreduce_start(trainer, tensor, &flight->request);
+    else if (tensor->kind == HLY_KIND_REDUCE_SCATTER)
+        rc = scatter_start(trainer, tensor, &flight->request);
     else if (tensor->kind == HLY_KIND_BROADCAST)
         rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
                               &flight->request);
@@ -119,19 +150,23 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 static int direct_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     struct hly_tensor *tensor = hly_tensor_list_pop(&flight->tensors);
+    size_t count = tensor->kind == HLY_KIND_REDUCE_SCATTER ? tensor->result_count : tensor->count;
     if (tensor->postscale != 1)
-        halay_scale(tensor->out, tensor->out, tensor->count, tensor->type, tensor->postscale);
+        halay_scale(tensor->out, tensor->out, count, tensor->type, tensor->postscale);
     hly_tensor_done(trainer, tensor, 0, NULL);
     return 1;
 }
 
 /* ------------------------------------------------------------------ fused */
 
-static void tensors_started(struct hly_list *tensors)
+static uint64_t tensors_started(struct hly_list *tensors, int slot)
 {
     uint64_t now_ns = hly_trainer_now_ns();
-    for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next)
+    for (struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
         tensor->start_ns = now_ns;
+        tensor->buffer = slot;
+    }
+    return now_ns;
 }
 
 /* says: of any of them. group: with marks, or NULL. Takes the tensors. */
@@ -143,13 +178,14 @@ static void fused_start(halay_trainer_t *trainer, const struct hly_announcement 
     char *memory = trainer->slots[slot].memory;
     size_t marks = group ? hly_fuse_marks(trainer, type) : 0;
     struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_FUSED);
-    tensors_started(tensors);
+    flight->begin_ns = tensors_started(tensors, slot);
     hly_fuse_pack(trainer, memory, tensors);
     if (group)
         hly_fuse_mark(trainer, memory + count * halay_type_bytes(type), type, op, !tensors->head);
     flight->tensors = *tensors;
     flight->slot = slot;
     flight->count = count;
+    flight->packed_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
     int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
@@ -185,18 +221,24 @@ static size_t group_elements(const halay_trainer_t *trainer, const struct hly_gr
 static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     int empty = 0;
+    uint64_t reduced_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    uint64_t before = trainer->counters.fused_tensors;
+    const struct hly_announcement *says =
+        flight->group ? group_says(trainer, flight->group) : &flight->tensors.head->says;
+    halay_type_t type = hly_announcement_type(says);
     if (flight->group) {
-        const struct hly_announcement *says = group_says(trainer, flight->group);
-        halay_type_t type = hly_announcement_type(says);
         const char *mark =
             trainer->slots[flight->slot].memory + flight->count * halay_type_bytes(type);
         empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
     }
     assert(empty || flight->tensors.head);
-    if (!empty)
-        fused_unpack(trainer, flight);
     if (flight->group)
         hly_replay_result(trainer, flight, empty);
+    if (!empty)
+        fused_unpack(trainer, flight);
+    hly_timeline_fused(trainer, flight, HLY_KIND_ALLREDUCE, reduced_ns,
+                       (uint32_t)(trainer->counters.fused_tensors - before),
+                       flight->count * halay_type_bytes(type));
     trainer->slots[flight->slot].used = 0;
     return 1;
 }
@@ -216,6 +258,7 @@ static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
         own[at++] = t->says.rows;
     flight->tensors = *tensors;
     trainer->voting = 1;
+    flight->begin_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.votes++;
     int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
                                             trainer->data, &flight->request)
@@ -236,6 +279,8 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         empty |= trainer->votes[(size_t)r * words] != 0;
     assert(empty || flight->tensors.head);
     trainer->voting = 0;
+    hly_timeline_vote(trainer, flight);
+    hly_replay_result(trainer, flight, empty);
     while (!empty && (tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
         for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
             tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
@@ -243,7 +288,6 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
         tensor->bond = 0;
         hly_tensor_list_push(&trainer->ready, tensor);
     }
-    hly_replay_result(trainer, flight, empty);
     return 1;
 }
 
@@ -320,6 +364,9 @@ static int next_start(halay_trainer_t *trainer)
 void hly_fresh_bond(halay_trainer_t *trainer)
 {
     struct hly_tensor *first, *next;
+    uint64_t now_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    for (first = trainer->fresh.head; first; first = first->next)
+        first->ready_ns = now_ns;
     while ((first = hly_tensor_list_pop(&trainer->fresh)) != NULL) {
         size_t left = first->says.count, bytes = halay_type_bytes(first->type);
         first->bond = 0;

@@ -1,17 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * greet.c - what ranks tell each other once, when the trainer is made: where they are, for the
- * texts of errors, and HALAY_FUSION, of which the least counts for all.
+ * texts of errors, HALAY_FUSION, of which the least counts for all, and what time it is on their
+ * nodes.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "trainer.h"
 
-#define FUSION_BYTES (UINT64_C(64) << 20)
-#define FUSION_MAX   (UINT64_C(1) << 40)
-#define GROUP_BYTES  (UINT64_C(64) << 10) /* a rank: more does not pay, and leaves the caches */
-#define WORDS        (sizeof(struct hly_greeting) / sizeof(uint64_t))
+#define FUSION_BYTES   (UINT64_C(64) << 20)
+#define FUSION_MAX     (UINT64_C(1) << 40)
+#define GROUP_BYTES    (UINT64_C(64) << 10) /* a rank: more does not pay, and leaves the caches */
+#define CLOCK_BARRIERS 8
+#define WORDS          (sizeof(struct hly_greeting) / sizeof(uint64_t))
 
 /* Bytes; 0 fuses nothing. What is no number is as if it were not set, and said. */
 static uint64_t fusion_bytes(int rank)
@@ -28,6 +31,40 @@ static uint64_t fusion_bytes(int rank)
                 "halay: HALAY_FUSION=%s is not a number of bytes up to 2^40; %llu is used\n", text,
                 (unsigned long long)FUSION_BYTES);
     return FUSION_BYTES;
+}
+
+/*
+ * Nobody leaves a barrier before the last has come, so of a rank's times around one and rank 0's
+ * follow bounds on how far their clocks are apart: docs/decisions/0021. One node has one clock, and
+ * needs no message; only in a trainer of all ranks rank 0 is the job's.
+ */
+static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topology)
+{
+    uint64_t own[CLOCK_BARRIERS + 1][2], zero[CLOCK_BARRIERS + 1][2]; /* the last: the node */
+    int64_t least = INT64_MIN, most = INT64_MAX;
+    int rc = 0;
+    if (topology->nnodes < 2 || topology->nranks != trainer->nranks)
+        return 0;
+    for (int i = 0; i < CLOCK_BARRIERS && !rc; i++) {
+        own[i][0] = hly_trainer_now_ns();
+        rc = halay_barrier(trainer->control);
+        own[i][1] = hly_trainer_now_ns();
+    }
+    own[CLOCK_BARRIERS][0] = own[CLOCK_BARRIERS][1] = (uint64_t)topology->node;
+    memcpy(zero, own, sizeof(zero));
+    if (rc || (rc = halay_broadcast(zero, sizeof(zero) / sizeof(uint64_t), HALAY_UINT64, 0,
+                                    trainer->control)) != 0)
+        return rc;
+    for (int i = 0; i < CLOCK_BARRIERS; i++) {
+        int64_t low = (int64_t)(zero[i][0] - own[i][1]), high = (int64_t)(zero[i][1] - own[i][0]);
+        least = low > least ? low : least;
+        most = high < most ? high : most;
+    }
+    if (zero[CLOCK_BARRIERS][0] == own[CLOCK_BARRIERS][0])
+        return 0;
+    trainer->clock.offset_ns = least + (most - least) / 2;
+    trainer->clock.error_ns = (uint64_t)(most - least) / 2;
+    return 0;
 }
 
 int hly_trainer_greet(halay_trainer_t *trainer)
@@ -49,5 +86,5 @@ int hly_trainer_greet(halay_trainer_t *trainer)
     if (least > GROUP_BYTES * (uint64_t)trainer->nranks)
         least = GROUP_BYTES * (uint64_t)trainer->nranks;
     trainer->slot_bytes = (size_t)least;
-    return 0;
+    return clock_measure(trainer, &topology);
 }

@@ -51,10 +51,12 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     }
     memset(record->announced, 0, words * sizeof(uint64_t));
     record->nannounced = 0;
-    record->run = 0;
+    record->run = record->told = 0;
+    record->marks = 0;
     record->first = *says;
     record->first_rank = rank;
     record->other_rank = -1;
+    record->sequence = trainer->sequence++;
     record->node.hash = says->name;
     hly_tensor_map_add(&trainer->records, &record->node);
     return record;
@@ -84,7 +86,8 @@ void hly_round_records_free(halay_trainer_t *trainer)
 int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b)
 {
     return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
-           a->postscale == b->postscale && a->group == b->group;
+           a->postscale == b->postscale && a->group == b->group &&
+           !memcmp(a->shape, b->shape, sizeof(a->shape));
 }
 
 /* This rank's tensor of a record that it has announced. */
@@ -120,48 +123,97 @@ static void rounds_end(halay_trainer_t *trainer, struct hly_programme *programme
     }
     while ((tensor = hly_tensor_list_pop(&trainer->waiting)) != NULL)
         hly_tensor_list_insert(&trainer->pending, tensor);
+    while ((tensor = hly_tensor_list_pop(&trainer->joining)) != NULL)
+        hly_tensor_list_insert(&trainer->pending, tensor); /* it was not read any more */
     hly_replay_begin(trainer, programme);
 }
 
-/* All ranks have announced it, and all come to this point at the same place in the same round. */
-static void record_complete(halay_trainer_t *trainer, struct hly_record *record)
+static void record_fail(halay_trainer_t *trainer, const struct hly_record *record,
+                        struct hly_tensor *tensor, int code, const char *text)
+{
+    uint64_t other = record->other_rank >= 0 ? record->other.group : 0;
+    if (record->first.group || other) {
+        struct hly_unlike *unlike = &trainer->unlike[trainer->nunlike++];
+        *unlike = (struct hly_unlike){record->first.group, other};
+        snprintf(trainer->unlike_text, sizeof(trainer->unlike_text),
+                 "another tensor of the same group differs: %.900s", text);
+    }
+    if (tensor)
+        hly_tensor_done(trainer, tensor, code, text);
+}
+
+/* It can run, and all ranks will run it. */
+static void record_run(halay_trainer_t *trainer, const struct hly_record *record,
+                       struct hly_tensor *tensor)
+{
+    if (record->first.group)
+        trainer->agreed_groups[trainer->nagreed_groups++] = record->first.group;
+    if (hly_announcement_kind(&record->first) == HLY_KIND_BARRIER) {
+        if (tensor) /* that all have announced it was the point */
+            hly_tensor_done(trainer, tensor, 0, NULL);
+        return;
+    }
+    if (!tensor && !(tensor = hly_join_ghost(trainer, record))) {
+        trainer->data_broken = HALAY_ENOMEM;
+        hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for the zeros of a rank that joined");
+        return;
+    }
+    tensor->placed = (record->marks & HLY_PLACED) != 0;
+    if (tensor->bundle)
+        tensor->bundle->agreed = 1;
+    for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
+        tensor->rows[r] = (size_t)record->rows[r];
+    hly_tensor_list_push(&trainer->fresh, tensor);
+}
+
+void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
     struct hly_programme *programme = NULL;
+    struct hly_tensor *tensor = NULL;
+    int absent = hly_join_absent(trainer, record);
     assert(!trainer->replay.programme);
-    if (record->other_rank < 0)
-        programme = hly_programme_seen(trainer, &record->first, record->run);
+    if (record->other_rank < 0 && !trainer->njoined)
+        programme = hly_programme_seen(trainer, record);
     if (programme) {
         rounds_end(trainer, programme);
         return;
     }
-    struct hly_tensor *tensor = tensor_of(trainer, record);
+    trainer->agreed_ns = hly_trainer_now_ns();
+    if (record->announced[trainer->rank / 64] & BIT(trainer->rank))
+        tensor = tensor_of(trainer, record);
     hly_tensor_map_remove(&trainer->records, &record->node);
-    if (tensor->bundle && record->other_rank < 0) {
-        tensor->bundle->agreed = 1;
-        trainer->agreed_groups[trainer->nagreed_groups++] = record->first.group;
-    }
-    for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
-        tensor->rows[r] = (size_t)record->rows[r];
     if (record->other_rank >= 0) {
-        hly_text_mismatch(text, record, tensor->name);
-        if (record->first.group || record->other.group) {
-            struct hly_unlike *unlike = &trainer->unlike[trainer->nunlike++];
-            *unlike = (struct hly_unlike){record->first.group, record->other.group};
-            snprintf(trainer->unlike_text, sizeof(trainer->unlike_text),
-                     "another tensor of the same group differs: %.900s", text);
-        }
-        hly_tensor_done(trainer, tensor, HALAY_EMISMATCH, text);
-    } else if (tensor->kind == HLY_KIND_BARRIER) {
-        hly_tensor_done(trainer, tensor, 0, NULL); /* that all have announced it was the point */
+        hly_text_mismatch(text, record, tensor ? tensor->name : "?");
+        record_fail(trainer, record, tensor, HALAY_EMISMATCH, text);
+    } else if (absent >= 0 && !hly_join_takes(&record->first)) {
+        hly_text_unsupported(text, trainer, record, absent);
+        record_fail(trainer, record, tensor, HALAY_EUNSUPPORTED, text);
     } else {
-        hly_tensor_list_push(&trainer->fresh, tensor);
+        record_run(trainer, record, tensor);
     }
     record_give(trainer, record);
 }
 
+int hly_round_reserve(halay_trainer_t *trainer, size_t more)
+{
+    size_t room = trainer->groups_room + more;
+    uint64_t *groups = realloc(trainer->agreed_groups, room * sizeof(*groups));
+    if (!groups)
+        return HALAY_ENOMEM;
+    trainer->agreed_groups = groups;
+    struct hly_unlike *unlike = realloc(trainer->unlike, room * sizeof(*unlike));
+    if (!unlike)
+        return HALAY_ENOMEM;
+    trainer->unlike = unlike;
+    trainer->groups_room = room;
+    return 0;
+}
+
 static int announced(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
 {
+    if (hly_announcement_kind(says) == HLY_KIND_JOIN)
+        return hly_join_said(trainer, rank);
     struct hly_record *record =
         (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
     if (!record && !(record = record_take(trainer, says, rank)))
@@ -169,15 +221,16 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
     assert(!(record->announced[rank / 64] & BIT(rank)));
     record->announced[rank / 64] |= BIT(rank);
     record->nannounced++;
-    record->run = run_add(record->run, rank, says->wait);
+    record->run = run_add(record->run, rank, says->wait >> HLY_MARK_BITS);
+    record->marks |= says->wait & (HLY_TORN | HLY_PLACED);
     if (record->other_rank < 0 && !hly_announcement_alike(&record->first, says)) {
         record->other = *says;
         record->other_rank = rank;
     }
     if (hly_announcement_kind(&record->first) == HLY_KIND_ALLGATHER)
         record->rows[rank] = says->rows;
-    if (record->nannounced == trainer->nranks)
-        record_complete(trainer, record);
+    if (hly_join_complete(trainer, record))
+        hly_record_complete(trainer, record);
     return 0;
 }
 
@@ -264,7 +317,7 @@ static void round_read(halay_trainer_t *trainer)
         if (replayed)
             hly_replay_called(trainer, block->issued);
         for (uint64_t i = 0; i < block->count && !rc && begun(trainer) == replayed; i++)
-            if (hly_announcement_kind(&block->entries[i]) != HLY_KIND_WITHDRAW)
+            if (hly_announcement_kind(&block->entries[i]) < HLY_KIND_WITHDRAW)
                 rc = announced(trainer, r, &block->entries[i]);
     }
     hly_fresh_bond(trainer);
@@ -278,11 +331,16 @@ static void round_read(halay_trainer_t *trainer)
         hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
         return;
     }
+    if (!begun(trainer))
+        hly_stall_read(trainer);
     for (int r = 0; r < trainer->nranks; r++) {
         const struct hly_block *block = &trainer->blocks[r];
-        for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++)
+        for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++) {
             if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_WITHDRAW)
                 withdrawn(trainer, r, &block->entries[i]);
+            else if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_UNJOIN)
+                hly_join_unsaid(trainer, r);
+        }
     }
 }
 
@@ -300,7 +358,9 @@ static struct hly_tensor *withdrawable(struct hly_tensor *tensor)
 uint64_t hly_round_end_ns(const halay_trainer_t *trainer)
 {
     const struct hly_tensor *oldest = withdrawable(trainer->waiting.head);
-    return oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+    uint64_t join_ns = hly_join_end_ns(trainer);
+    uint64_t oldest_ns = oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
+    return oldest_ns && (!join_ns || oldest_ns < join_ns) ? oldest_ns : join_ns;
 }
 
 static struct hly_tensor *expired(const halay_trainer_t *trainer, struct hly_tensor *from,
@@ -308,6 +368,12 @@ static struct hly_tensor *expired(const halay_trainer_t *trainer, struct hly_ten
 {
     struct hly_tensor *tensor = withdrawable(from);
     return tensor && now_ns - tensor->submit_ns >= trainer->deadline_ns ? tensor : NULL;
+}
+
+static int join_expired(const halay_trainer_t *trainer, uint64_t now_ns)
+{
+    uint64_t end_ns = hly_join_end_ns(trainer);
+    return end_ns && end_ns <= now_ns;
 }
 
 /* What this rank has to say; afterwards what was pending is waiting. */
@@ -322,16 +388,23 @@ static void block_write(halay_trainer_t *trainer)
         trainer->replay.alarm_ns = now; /* whoever has begun the round: it asks for this rank too */
         return;
     }
+    if (join_expired(trainer, now))
+        block->entries[block->count++].what = HLY_KIND_UNJOIN;
     for (tensor = expired(trainer, trainer->waiting.head, now);
          tensor && block->count < HLY_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
         block->entries[block->count].name = tensor->node.hash;
         block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLY_KIND_WITHDRAW;
     }
+    hly_stall_write(trainer, block);
     while (block->count < HLY_ROUND_ENTRIES &&
            (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
-        block->entries[block->count++] = tensor->says;
-        hly_tensor_list_push(&trainer->waiting, tensor);
+        block->entries[block->count] = tensor->says;
+        block->entries[block->count++].wait = tensor->says.wait << HLY_MARK_BITS |
+                                              (tensor->says.wait < trainer->served ? HLY_TORN : 0) |
+                                              (tensor->in == tensor->out ? HLY_PLACED : 0);
+        hly_tensor_list_push(tensor->kind == HLY_KIND_JOIN ? &trainer->joining : &trainer->waiting,
+                             tensor);
     }
 }
 
@@ -342,10 +415,12 @@ static int round_needed(halay_trainer_t *trainer)
     if (trainer->replay.programme)
         return hly_replay_alarm(trainer) ||
                (!halay_comm_called(trainer->control, &called) && called == 1);
-    if (trainer->pending.head || expired(trainer, trainer->waiting.head, hly_trainer_now_ns()))
+    uint64_t now_ns = hly_trainer_now_ns();
+    if (trainer->pending.head || expired(trainer, trainer->waiting.head, now_ns) ||
+        join_expired(trainer, now_ns) || hly_stall_due(trainer))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
-           (called == 1 || (called == 2 && trainer->waiting.head));
+           (called == 1 || (called == 2 && (trainer->waiting.head || trainer->joining.head)));
 }
 
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
@@ -368,6 +443,7 @@ static int round_test(halay_trainer_t *trainer)
         hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
         hly_trainer_break(trainer, rc, text);
     } else {
+        hly_timeline_round(trainer);
         round_read(trainer);
     }
     return 1;
@@ -377,6 +453,9 @@ static void round_start(halay_trainer_t *trainer)
 {
     char text[HLY_TEXT_BYTES];
     block_write(trainer);
+    hly_stall_round(trainer);
+    hly_timeline_cycle(trainer);
+    trainer->round_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.control_rounds++;
     trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,
@@ -395,13 +474,16 @@ void hly_round_step(halay_trainer_t *trainer)
             round_start(trainer);
     } while (trainer->round && round_test(trainer));
 
-    if (trainer->round)
+    if (trainer->round) {
+        hly_stall_silence(trainer);
         return;
+    }
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {
         hly_tensor_list_end(trainer, &trainer->pending, code, text);
         hly_tensor_list_end(trainer, &trainer->waiting, code, text);
         hly_tensor_list_end(trainer, &trainer->pool, code, text);
+        hly_tensor_list_end(trainer, &trainer->joining, code, text);
     }
 }

@@ -153,9 +153,11 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
 /* The items' hash in any order. */
 static uint64_t set_add(uint64_t set, const struct hly_announcement *says)
 {
-    const uint64_t words[] = {says->name,     says->what,      says->count,
-                              says->prescale, says->postscale, says->group};
+    uint64_t words[10] = {says->name,     says->what,      says->count,
+                          says->prescale, says->postscale, says->group};
     uint64_t hash = 0;
+    static_assert(sizeof(words) == 6 * sizeof(words[0]) + sizeof(says->shape), "no word is left");
+    memcpy(&words[6], says->shape, sizeof(says->shape));
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 31;
@@ -181,11 +183,11 @@ void hly_programmes_free(halay_trainer_t *trainer)
     script_free(&trainer->tape);
 }
 
-/* From the tape's items on, to its end. */
-static struct hly_programme *programme_make(const halay_trainer_t *trainer, size_t from)
+/* So many of the tape's items. */
+static struct hly_programme *programme_make(const halay_trainer_t *trainer, size_t from,
+                                            size_t count)
 {
     const struct hly_script *tape = &trainer->tape;
-    size_t count = tape->count - from;
     struct hly_programme *programme = calloc(1, sizeof(*programme));
     char *taken = calloc(count, 1);
     int rc = HALAY_ENOMEM;
@@ -233,18 +235,22 @@ static void programme_keep(halay_trainer_t *trainer, struct hly_programme *progr
     *place = programme;
 }
 
-/* Among those that know this tensor: the one that has served best, and then the latest. */
+/*
+ * Among those whose first run has this tensor: the one that has served best, and then the latest.
+ * One that has lost its score has to be learnt anew.
+ */
 static struct hly_programme *programme_best(halay_trainer_t *trainer,
                                             const struct hly_announcement *says, int boundary)
 {
     struct hly_programme *best = NULL;
     for (int i = 0; i < HLY_PROGRAMMES; i++) {
         struct hly_programme *programme = trainer->programmes[i];
-        if (!programme ||
-            (!boundary && (programme->begun || !programme->score || programme == trainer->avoid)))
+        if (!programme || !programme->score ||
+            (!boundary && (programme->begun || programme == trainer->avoid)))
             continue;
         const struct hly_item *item = hly_script_find(&programme->script, says->name);
-        if (!item || !hly_announcement_alike(&item->says, says))
+        if (!item || item->run != programme->script.items[0].run ||
+            !hly_announcement_alike(&item->says, says))
             continue;
         if (!best || programme->score > best->score ||
             (programme->score == best->score && programme->used > best->used))
@@ -255,19 +261,32 @@ static struct hly_programme *programme_best(halay_trainer_t *trainer,
 
 /* ------------------------------------------------------------------ the tape */
 
-static void tape_clear(halay_trainer_t *trainer)
+/* Keeps so many of the last items. */
+static void tape_cut(halay_trainer_t *trainer, size_t kept)
 {
-    script_clear(&trainer->tape);
-    for (int i = 0; i < HLY_PROGRAMMES; i++)
-        if (trainer->programmes[i])
-            trainer->programmes[i]->begun = 0;
+    struct hly_script *tape = &trainer->tape;
+    size_t from = tape->count - kept;
+    script_clear(tape);
+    for (size_t i = 0; i < kept; i++) {
+        tape->items[i] = tape->items[from + i];
+        script_index(tape, tape->count++);
+    }
+    for (int i = 0; i < HLY_PROGRAMMES; i++) {
+        struct hly_programme *programme = trainer->programmes[i];
+        if (!programme)
+            continue;
+        programme->begun = 0;
+        for (size_t t = 0; t < kept && !programme->begun; t++)
+            programme->begun =
+                hly_script_find(&programme->script, tape->items[t].says.name) != NULL;
+    }
 }
 
 static void tape_add(halay_trainer_t *trainer, const struct hly_announcement *says, uint64_t run)
 {
     struct hly_item item = {.says = *says, .run = run};
     if (trainer->tape.count == HLY_TAPE_ITEMS || hly_script_find(&trainer->tape, says->name))
-        tape_clear(trainer);
+        tape_cut(trainer, 0);
     if (script_add(&trainer->tape, &item)) {
         hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for what the ranks have agreed on");
         return;
@@ -278,46 +297,92 @@ static void tape_add(halay_trainer_t *trainer, const struct hly_announcement *sa
     trainer->avoid = NULL;
 }
 
-/* The cycle begins with the run of the name that is here again. Half a cycle teaches nothing. */
-static int cycle_end(halay_trainer_t *trainer, const struct hly_item *again)
+/* Items of this run at the tape's end. */
+static size_t tape_run(const halay_trainer_t *trainer, uint64_t run)
 {
-    size_t from = (size_t)(again - trainer->tape.items);
-    while (from && trainer->tape.items[from - 1].run == trainer->tape.items[from].run)
-        from--;
-    struct hly_programme *programme = trainer->impure ? NULL : programme_make(trainer, from);
-    if (trainer->impure) {
-        trainer->impure = 0;
-        tape_clear(trainer);
-        return 0;
-    }
-    if (!programme) {
-        hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for a programme");
-        return HALAY_ENOMEM;
-    }
-    programme_keep(trainer, programme);
-    tape_clear(trainer);
-    return 0;
+    const struct hly_script *tape = &trainer->tape;
+    size_t count = 0;
+    while (count < tape->count && tape->items[tape->count - 1 - count].run == run)
+        count++;
+    return count;
 }
 
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer,
-                                         const struct hly_announcement *says, uint64_t run)
+/*
+ * A name is here again. Its run begins the next cycle, with what of it is on the tape already; the
+ * one that is over began with the run of the name's first time. Half a cycle teaches nothing.
+ */
+static struct hly_programme *cycle_end(halay_trainer_t *trainer, const struct hly_item *again,
+                                       size_t next)
 {
-    const struct hly_item *again = hly_script_find(&trainer->tape, says->name);
+    const struct hly_script *tape = &trainer->tape;
+    size_t from = (size_t)(again - tape->items), to = tape->count - next;
+    struct hly_programme *programme = NULL;
+    if (!trainer->impure && from < to) {
+        while (from && tape->items[from - 1].run == tape->items[from].run)
+            from--;
+        programme = programme_make(trainer, from, to - from);
+        if (!programme)
+            hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for a programme");
+        else
+            programme_keep(trainer, programme);
+    }
+    trainer->impure = 0;
+    tape_cut(trainer, next);
+    return programme;
+}
+
+/* A whole cycle, and then more in the same step: it was the programme of another one. */
+static void programme_short(halay_trainer_t *trainer)
+{
+    struct hly_programme *programme = trainer->avoid;
+    trainer->switching = 0;
+    if (!programme)
+        return;
+    for (size_t i = 0; i < programme->script.count; i++)
+        tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
+    trainer->impure = 1;
+    programme->score = 0;
+}
+
+/*
+ * Where a round is cut follows from time, so it decides nothing here: a programme begins only with
+ * the first of a run, and of a run that a replay has begun the rest is no beginning.
+ */
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record)
+{
+    struct hly_announcement says = record->first;
+    struct hly_programme *best = NULL, *made = NULL;
+    says.wait = record->marks & HLY_PLACED;
+    if ((record->marks & HLY_TORN) && trainer->switching)
+        programme_short(trainer);
+    const struct hly_item *again = hly_script_find(&trainer->tape, says.name);
+    size_t before = tape_run(trainer, record->run);
+    if (record->marks & HLY_TORN) {
+        if (!again)
+            tape_add(trainer, &says, record->run);
+        return NULL;
+    }
     if (again) {
         trainer->switching = 0;
-        if (cycle_end(trainer, again))
-            return NULL;
+        made = cycle_end(trainer, again, before);
     }
-    struct hly_programme *best = NULL;
     if (trainer->skip)
         trainer->skip -= again != NULL;
-    else if (again || trainer->switching)
-        best = programme_best(trainer, says, again != NULL);
+    else if (again ? !before : trainer->switching)
+        best = made ? made : programme_best(trainer, &says, again != NULL);
     if (!best)
-        tape_add(trainer, says, run);
+        tape_add(trainer, &says, record->run);
     else
         best->used = ++trainer->uses;
     return best;
+}
+
+void hly_programme_forget(halay_trainer_t *trainer)
+{
+    tape_cut(trainer, 0);
+    trainer->impure = 0;
+    trainer->switching = 1;
+    trainer->avoid = NULL;
 }
 
 void hly_programme_whole(halay_trainer_t *trainer)
@@ -335,7 +400,7 @@ void hly_programme_void(halay_trainer_t *trainer)
     struct hly_programme *programme = replay->programme;
     uint64_t begin = replay->first_void - replay->first_void % programme->ngroups;
     if (begin) { /* else the tape goes on from where the replay began */
-        tape_clear(trainer);
+        tape_cut(trainer, 0);
         trainer->impure = 0;
     }
     for (uint64_t s = begin; s < replay->results; s++) {
@@ -346,7 +411,7 @@ void hly_programme_void(halay_trainer_t *trainer)
             tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
         trainer->impure = 1;
     }
-    trainer->switching = replay->first_void == begin;
+    trainer->switching = replay->first_void == begin && !replay->good_behind;
     if (trainer->switching)
         trainer->avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;

@@ -15,8 +15,8 @@
 #define NEVER      UINT64_MAX
 #define GRACE_NS   UINT64_C(200000)   /* others may still be submitting while one waits */
 #define FOREIGN_NS UINT64_C(50000000) /* what has no place in the programme waits no longer */
-#define ALARM_OF   16                 /* parts of the deadline: a group is out */
-#define OWN_OF     4                  /* this rank's own tensor waits, and nobody wants it */
+#define ALARM_OF   16 /* parts of the deadline, or a notice's time: a group is out */
+#define OWN_OF     4  /* this rank's own tensor waits, and nobody wants it */
 
 /* A name is out once at a time: more than a cycle ahead nothing can be supplied. */
 static uint64_t window(const struct hly_replay *replay)
@@ -38,6 +38,7 @@ static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
         assert(!item->tensor);
         item->tensor = tensor;
         tensor->item = item;
+        tensor->placed = (item->says.wait & HLY_PLACED) != 0;
         programme->groups[item->group].missing--;
     }
     hly_tensor_list_insert(&trainer->pool, tensor);
@@ -70,6 +71,7 @@ static void replay_end(halay_trainer_t *trainer)
 {
     struct hly_tensor *tensor;
     hly_programme_void(trainer);
+    hly_timeline_void(trainer);
     while ((tensor = hly_tensor_list_pop(&trainer->pool)) != NULL) {
         tensor->item = NULL;
         hly_tensor_list_push(&trainer->pending, tensor);
@@ -165,6 +167,8 @@ int hly_replay_next(halay_trainer_t *trainer)
         replay->flushing = 1;
     else
         return quiet(trainer, group);
+    if (group == programme->groups)
+        hly_timeline_cycle(trainer);
     hly_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }
@@ -181,6 +185,9 @@ void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int 
 {
     struct hly_replay *replay = &trainer->replay;
     assert(flight->sequence == replay->results);
+    for (const struct hly_tensor *t = flight->tensors.head; t && !empty; t = t->next)
+        if (t->says.wait >= trainer->served)
+            trainer->served = t->says.wait + 1;
     if (empty) {
         group_back(trainer, &flight->tensors);
         if (replay->first_void == NEVER)
@@ -205,7 +212,10 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     }
     if (start_ns && start_ns < trainer->replay.alarm_ns)
         start_ns = trainer->replay.alarm_ns;
-    return start_ns ? start_ns + trainer->deadline_ns / ALARM_OF : 0;
+    uint64_t wait_ns = trainer->deadline_ns / ALARM_OF, notice_ns = trainer->stall.notice_ns;
+    if (notice_ns && notice_ns < wait_ns)
+        wait_ns = notice_ns;
+    return start_ns ? start_ns + wait_ns : 0;
 }
 
 int hly_replay_alarm(const halay_trainer_t *trainer)

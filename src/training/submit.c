@@ -17,6 +17,7 @@ struct submission {
     void *out;
     size_t count; /* elements in the caller's buffer */
     size_t row_count, nrows;
+    uint32_t shape[1 + HALAY_DIMS_MAX]; /* as in the announcement */
     halay_type_t type;
     halay_op_t op;
     double prescale, postscale;
@@ -49,7 +50,7 @@ static int check(const halay_trainer_t *trainer, const char *name,
         return HALAY_EINVAL;
     if (submission->root < 0 || submission->root >= trainer->nranks)
         return HALAY_EINVAL;
-    if (submission->kind == HLY_KIND_ALLREDUCE &&
+    if ((submission->kind == HLY_KIND_ALLREDUCE || submission->kind == HLY_KIND_REDUCE_SCATTER) &&
         (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
         return HALAY_EINVAL;
     if ((submission->prescale != 1 || submission->postscale != 1) &&
@@ -70,7 +71,9 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->root = submission->root;
     tensor->prescale = submission->prescale;
     tensor->postscale = submission->postscale;
-    tensor->start_ns = 0;
+    tensor->start_ns = tensor->ready_ns = 0;
+    tensor->buffer = HLY_SLOTS;
+    tensor->notices = 0;
     tensor->result_count = 0;
     tensor->code = 0;
     strcpy(tensor->name, name);
@@ -86,6 +89,7 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
         .group = submission->group,
         .members = submission->members,
     };
+    memcpy(tensor->says.shape, submission->shape, sizeof(submission->shape));
     tensor->bundle = submission->bundle;
     tensor->submit_ns = hly_trainer_now_ns();
 }
@@ -159,6 +163,49 @@ int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const vo
         .postscale = postscale,
     };
     return submit(trainer, name, &submission, ticket);
+}
+
+/*
+ * Fills the count, and the shape without its first dimensions: an allgather's first one may differ.
+ * There is more than one large dimension only where the count is 0 or refused.
+ */
+static int shape_read(struct submission *submission, const halay_shape_t *shape, int first)
+{
+    size_t count = 1;
+    if (!shape || shape->ndims < first || shape->ndims > HALAY_DIMS_MAX)
+        return HALAY_EINVAL;
+    submission->shape[0] = 1 + (uint32_t)(shape->ndims - first);
+    for (int d = first; d < shape->ndims; d++) {
+        size_t dim = shape->dims[d];
+        submission->shape[1 + d - first] = dim < HLY_DIM_LARGE ? (uint32_t)dim : HLY_DIM_LARGE;
+        if (dim && __builtin_mul_overflow(count, dim, &count))
+            return HALAY_EINVAL;
+    }
+    for (int d = first; d < shape->ndims; d++)
+        count = shape->dims[d] ? count : 0;
+    submission->nrows = first ? shape->dims[0] : 0;
+    submission->count = submission->row_count = count;
+    if (first && __builtin_mul_overflow(submission->nrows, count, &submission->count))
+        return HALAY_EINVAL;
+    return 0;
+}
+
+int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, const void *in,
+                                   void *out, const halay_shape_t *shape, halay_type_t type,
+                                   halay_op_t op, double prescale, double postscale,
+                                   halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_ALLREDUCE,
+        .in = in == HALAY_IN_PLACE ? out : in,
+        .out = out,
+        .type = type,
+        .op = op,
+        .prescale = prescale,
+        .postscale = postscale,
+    };
+    int rc = shape_read(&submission, shape, 0);
+    return rc ? rc : submit(trainer, name, &submission, ticket);
 }
 
 /* ------------------------------------------------------------------ groups */
@@ -269,6 +316,39 @@ int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *bu
     return submit(trainer, name, &submission, ticket);
 }
 
+int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, void *buffer,
+                                   const halay_shape_t *shape, halay_type_t type, int root,
+                                   halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_BROADCAST,
+        .in = buffer,
+        .out = buffer,
+        .type = type,
+        .root = root,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    int rc = shape_read(&submission, shape, 0);
+    return rc ? rc : submit(trainer, name, &submission, ticket);
+}
+
+int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, const void *in,
+                                   const halay_shape_t *shape, halay_type_t type,
+                                   halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_ALLGATHER,
+        .in = in,
+        .out = (void *)in, /* nothing is written there: the result is the trainer's */
+        .type = type,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    int rc = shape_read(&submission, shape, 1);
+    return rc ? rc : submit(trainer, name, &submission, ticket);
+}
+
 int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
                             size_t nrows, size_t row_count, halay_type_t type,
                             halay_ticket_t *ticket)
@@ -286,6 +366,38 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
     if (__builtin_mul_overflow(nrows, row_count, &submission.count))
         return HALAY_EINVAL;
     return submit(trainer, name, &submission, ticket);
+}
+
+int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, const void *in,
+                                 void *out, const halay_shape_t *shape, halay_type_t type,
+                                 halay_op_t op, double prescale, double postscale,
+                                 halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_REDUCE_SCATTER,
+        .in = in,
+        .out = out,
+        .type = type,
+        .op = op,
+        .prescale = prescale,
+        .postscale = postscale,
+    };
+    int rc = shape && shape->ndims < 1 ? HALAY_EINVAL : shape_read(&submission, shape, 0);
+    if (rc || in == HALAY_IN_PLACE || (submission.count && in == out))
+        return HALAY_EINVAL;
+    submission.nrows = shape->dims[0];
+    return submit(trainer, name, &submission, ticket);
+}
+
+int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
+{
+    struct submission submission = {
+        .kind = HLY_KIND_JOIN,
+        .type = HALAY_UINT8,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    return submit(trainer, "join", &submission, ticket);
 }
 
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name, halay_ticket_t *ticket)

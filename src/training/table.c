@@ -30,6 +30,14 @@ uint64_t hly_tensor_hash(const char *name)
     return hash ^ (hash >> 33);
 }
 
+size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
+                        int rank)
+{
+    uint64_t nranks = (uint64_t)trainer->nranks;
+    uint64_t rows = says->rows / nranks + ((uint64_t)rank < says->rows % nranks);
+    return rows ? (size_t)(rows * (says->count / says->rows)) : 0;
+}
+
 /* ------------------------------------------------------------------ map */
 
 int hly_tensor_map_init(struct hly_map *map)
@@ -199,7 +207,7 @@ void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
-    tensor->done = tensor->wanted = 0;
+    tensor->done = tensor->wanted = tensor->ghost = 0;
     tensor->name[0] = 0;
     tensor->generation++;
     tensor->next = trainer->unused;
@@ -222,52 +230,23 @@ struct hly_tensor *hly_tensor_find(halay_trainer_t *trainer, halay_ticket_t tick
     return tensor->name[0] && tensor->generation == ticket >> 16 ? tensor : NULL;
 }
 
-/* Doubles the ring until it holds all that the contract promises. Without memory it forgets
- * more. */
-static void trace_grow(halay_trainer_t *trainer)
-{
-    size_t room = trainer->trace_room ? trainer->trace_room * 2 : 256;
-    halay_trace_t *trace = malloc(room * sizeof(*trace));
-    if (!trace)
-        return;
-    for (size_t i = 0; i < trainer->trace_count; i++)
-        trace[i] = trainer->trace[(trainer->trace_first + i) % trainer->trace_room];
-    free(trainer->trace);
-    trainer->trace = trace;
-    trainer->trace_room = room;
-    trainer->trace_first = 0;
-}
-
-static void trace_add(halay_trainer_t *trainer, const struct hly_tensor *tensor, uint64_t end_ns)
-{
-    if (trainer->trace_count == trainer->trace_room && trainer->trace_room < HLY_TRACE_LINES)
-        trace_grow(trainer);
-    if (!trainer->trace_room)
-        return;
-    if (trainer->trace_count == trainer->trace_room) {
-        trainer->trace_first = (trainer->trace_first + 1) % trainer->trace_room;
-        trainer->trace_count--;
-    }
-    halay_trace_t *line =
-        &trainer->trace[(trainer->trace_first + trainer->trace_count++) % trainer->trace_room];
-    memset(line, 0, sizeof(*line));
-    snprintf(line->name, sizeof(line->name), "%.63s", tensor->name);
-    line->submit_ns = tensor->submit_ns;
-    line->start_ns = tensor->start_ns ? tensor->start_ns : end_ns;
-    line->end_ns = end_ns;
-    line->bytes = tensor->count * halay_type_bytes(tensor->type);
-}
-
 void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int code,
                      const char *text)
 {
     assert(!tensor->item && !tensor->next && !tensor->prev);
+    if (tensor->ghost) {
+        pthread_mutex_lock(&trainer->mutex);
+        hly_tensor_give(trainer, tensor);
+        pthread_mutex_unlock(&trainer->mutex);
+        return;
+    }
     char *copy = code && text ? strdup(text) : NULL;
-    uint64_t end_ns = hly_trainer_now_ns();
+    uint64_t end_ns = trainer->recording ? hly_trainer_now_ns() : 0;
 
     pthread_mutex_lock(&trainer->mutex);
     assert(!tensor->done);
-    trace_add(trainer, tensor, end_ns);
+    if (trainer->timeline && end_ns)
+        hly_timeline_tensor(trainer, tensor, code, end_ns);
     if (tensor->bundle && !code)
         tensor->bundle->agreed = 1;
     hly_tensor_map_remove(&trainer->names, &tensor->node);
@@ -291,5 +270,4 @@ void hly_tensors_free(halay_trainer_t *trainer)
         }
         free(trainer->chunks[c]);
     }
-    free(trainer->trace);
 }

@@ -29,24 +29,42 @@ static double double_of(uint64_t bits)
     return value;
 }
 
+/* " of [2, 3] float32", or " of 6 float32" without a shape. */
+static size_t append_size(char *text, size_t at, const struct hly_announcement *says)
+{
+    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
+    if (!says->shape[0])
+        return append(text, at, " of %llu %s", (unsigned long long)says->count, type);
+    at = append(text, at, " of [");
+    for (uint32_t d = 1; d < says->shape[0]; d++) {
+        at = append(text, at, d > 1 ? ", " : "");
+        at = says->shape[d] == HLY_DIM_LARGE ? append(text, at, "2^32 or more")
+                                             : append(text, at, "%u", (unsigned)says->shape[d]);
+    }
+    return append(text, at, "] %s", type);
+}
+
 static size_t append_side(char *text, size_t at, int rank, const struct hly_announcement *says)
 {
-    unsigned long long count = says->count, members = says->members;
-    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
+    unsigned long long members = says->members;
     at = append(text, at, "rank %d: ", rank);
     switch (hly_announcement_kind(says)) {
     case HLY_KIND_ALLREDUCE:
-        at = append(text, at, "allreduce of %llu %s, %s", count, type,
-                    halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
+    case HLY_KIND_REDUCE_SCATTER:
+        at = append(text, at,
+                    hly_announcement_kind(says) == HLY_KIND_ALLREDUCE ? "allreduce"
+                                                                      : "reduce_scatter");
+        at = append_size(text, at, says);
+        at = append(text, at, ", %s", halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
         if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
             at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),
                         double_of(says->postscale));
         return members ? append(text, at, ", in a group of %llu", members) : at;
     case HLY_KIND_BROADCAST:
-        return append(text, at, "broadcast of %llu %s from rank %d", count, type,
-                      (int)(says->what >> 32));
+        at = append_size(text, append(text, at, "broadcast"), says);
+        return append(text, at, " from rank %d", (int)(says->what >> 32));
     case HLY_KIND_ALLGATHER:
-        return append(text, at, "allgather of rows of %llu %s", count, type);
+        return append_size(text, append(text, at, "allgather of rows"), says);
     default:
         return append(text, at, "barrier");
     }
@@ -65,16 +83,81 @@ void hly_text_mismatch(char *text, const struct hly_record *record, const char *
            record->first.members || record->other.members ? ", and all of its group," : "");
 }
 
+void hly_text_unsupported(char *text, const halay_trainer_t *trainer,
+                          const struct hly_record *record, int rank)
+{
+    size_t at =
+        append(text, 0, "rank %d (%s) has joined, and cannot be part of what others have: ", rank,
+               trainer->greetings[rank].host);
+    at = append_side(text, at, record->first_rank, &record->first);
+    append(text, at,
+           ". While a rank has joined only allreduces with sum or average, and barriers, go on");
+}
+
+void hly_text_join(char *text, const halay_trainer_t *trainer)
+{
+    size_t at = append(text, 0, "join: nothing was agreed on for %.3g s; not joined:",
+                       (double)trainer->deadline_ns * 1e-9);
+    int shown = 0;
+    for (int r = 0; r < trainer->nranks && shown < 8; r++)
+        if (!(trainer->joined[r / 64] & BIT(r)))
+            at = append(text, at, "%s rank %d (%s)", shown++ ? "," : "", r,
+                        trainer->greetings[r].host);
+    if (trainer->nranks - trainer->njoined > shown)
+        at = append(text, at, " and %d more", trainer->nranks - trainer->njoined - shown);
+    append(text, at, ". Do all ranks join? Is one much slower? (HALAY_DEADLINE)");
+}
+
+static size_t append_ranks(char *text, size_t at, const halay_trainer_t *trainer,
+                           const struct hly_record *record)
+{
+    int shown = 0, missing = 0;
+    for (int r = 0; r < trainer->nranks; r++) {
+        missing += hly_join_missing(trainer, record, r);
+        if (hly_join_missing(trainer, record, r) && shown < 8)
+            at = append(text, at, "%s %d (%s)", shown++ ? "," : "", r, trainer->greetings[r].host);
+    }
+    return missing > shown ? append(text, at, " and %d more", missing - shown) : at;
+}
+
+/* What a rank that is missing knows of itself. */
+static void append_self(char *text, size_t at, halay_trainer_t *trainer,
+                        const struct hly_record *record)
+{
+    char place[HLY_PLACE_BYTES];
+    const struct hly_tensor *waits = trainer->waiting.head;
+    hly_stall_place(trainer, record->node.hash, place);
+    if (place[0])
+        at = append(text, at, ". This rank has submitted it before, first at %s", place);
+    if (!waits)
+        return;
+    hly_stall_place(trainer, waits->node.hash, place);
+    at = append(text, at, ". This rank waits for '%s'", waits->name);
+    if (place[0])
+        append(text, at, " (%s)", place);
+}
+
+void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
+                     const struct hly_notice *notice)
+{
+    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
+    size_t at = append(text, 0, "'%s'", notice->name);
+    if (notice->others)
+        at = append(text, at, " and %d more", notice->others);
+    at = append(text, at, " not submitted by rank");
+    at = append_ranks(text, at, trainer, record);
+    at = append(text, at, "; rank %d has waited for it for %.3g s", notice->rank, notice->waited_s);
+    if (notice->place[0])
+        at = append(text, at, " (%s)", notice->place);
+    if (!own)
+        append_self(text, at, trainer, record);
+}
+
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
                       int rank, const char *name)
 {
     size_t at = append(text, 0, "tensor '%s': rank %d has waited for %.3g s; not submitted by rank",
                        name, rank, (double)trainer->deadline_ns * 1e-9);
-    int shown = 0, missing = trainer->nranks - record->nannounced;
-    for (int r = 0; r < trainer->nranks && shown < 8; r++)
-        if (!(record->announced[r / 64] & BIT(r)))
-            at = append(text, at, "%s %d (%s)", shown++ ? "," : "", r, trainer->greetings[r].host);
-    if (missing > shown)
-        at = append(text, at, " and %d more", missing - shown);
+    at = append_ranks(text, at, trainer, record);
     append(text, at, ". Do all ranks submit the same names? Is one much slower? (HALAY_DEADLINE)");
 }

@@ -38,6 +38,13 @@ static void publish(halay_trainer_t *trainer)
     pthread_mutex_lock(&trainer->mutex);
 }
 
+/* when_ns: 0 is never. */
+static void end_earlier(halay_trainer_t *trainer, uint64_t when_ns)
+{
+    if (when_ns && (!trainer->next_end_ns || when_ns < trainer->next_end_ns))
+        trainer->next_end_ns = when_ns;
+}
+
 /* Mutex held, but for the work itself. Never blocks. Does nothing where another thread steps. */
 static void step(halay_trainer_t *trainer)
 {
@@ -51,6 +58,7 @@ static void step(halay_trainer_t *trainer)
         trainer->again = 0;
         trainer->leaving = trainer->closing;
         trainer->wanting = trainer->waiters || trainer->polled;
+        trainer->recording = hly_timeline_recording(trainer->timeline);
         while ((tensor = hly_tensor_list_pop(&trainer->submitted)) != NULL)
             hly_tensor_list_push(&trainer->pending, tensor);
         pthread_mutex_unlock(&trainer->mutex);
@@ -61,10 +69,12 @@ static void step(halay_trainer_t *trainer)
         pthread_mutex_lock(&trainer->mutex);
     } while (trainer->again || trainer->submitted.head);
 
-    uint64_t end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
-    trainer->next_end_ns = end_ns ? end_ns : trainer->replay.check_ns;
+    trainer->next_end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
+    end_earlier(trainer, trainer->replay.check_ns);
+    end_earlier(trainer, hly_stall_check_ns(trainer));
     trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
-                    trainer->pending.head || trainer->waiting.head || trainer->pool.head;
+                    trainer->pending.head || trainer->waiting.head || trainer->pool.head ||
+                    trainer->joining.head;
     trainer->quiet = trainer->replay.quiet;
     trainer->published = trainer->counters;
     trainer->stepping = 0;
@@ -169,12 +179,15 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(nranks, sizeof(*trainer->counts));
     trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
-    trainer->agreed_groups = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->agreed_groups));
-    trainer->unlike = calloc(nranks * HLY_ROUND_ENTRIES, sizeof(*trainer->unlike));
+    trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
+    trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
+    trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
+    trainer->joined = calloc((nranks + 63) / 64, sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
-        !trainer->unlike || !trainer->greetings || hly_tensor_map_init(&trainer->names) ||
-        hly_tensor_map_init(&trainer->records))
+        !trainer->unlike || !trainer->greetings || !trainer->joined ||
+        hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records) ||
+        hly_tensor_map_init(&trainer->stall.places))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -185,11 +198,13 @@ static void memory_free(halay_trainer_t *trainer)
         hly_round_records_free(trainer);
     hly_tensors_free(trainer);
     hly_programmes_free(trainer);
+    hly_stall_free(trainer);
     hly_tensor_map_finish(&trainer->records);
     hly_tensor_map_finish(&trainer->names);
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
     free(trainer->greetings);
+    free(trainer->joined);
     free(trainer->agreed_groups);
     free(trainer->unlike);
     free(trainer->votes);
@@ -244,6 +259,7 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
         rc = halay_comm_size(comm, &trainer->nranks);
     if (!rc)
         rc = memory_create(trainer);
+    hly_stall_init(trainer);
     if (!rc)
         rc = locks_create(trainer);
     if (rc)
@@ -297,6 +313,7 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
     while (trainer->callers)
         pthread_cond_wait(&trainer->changed, &trainer->mutex);
     pthread_mutex_unlock(&trainer->mutex);
+    halay_trainer_timeline_stop(trainer, NULL);
 
     halay_comm_free(trainer->data);
     halay_comm_free(trainer->control);
@@ -348,7 +365,7 @@ static struct hly_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
 }
 
 /* What every call of a user begins and ends with; destroy waits for those who are inside. */
-static int enter(halay_trainer_t *trainer)
+int hly_trainer_enter(halay_trainer_t *trainer)
 {
     if (!trainer)
         return HALAY_EINVAL;
@@ -359,7 +376,7 @@ static int enter(halay_trainer_t *trainer)
     return 0;
 }
 
-static int leave(halay_trainer_t *trainer, int result)
+int hly_trainer_leave(halay_trainer_t *trainer, int result)
 {
     if (--trainer->callers == 0 && trainer->closing)
         pthread_cond_broadcast(&trainer->changed);
@@ -369,7 +386,7 @@ static int leave(halay_trainer_t *trainer, int result)
 
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    int rc = enter(trainer);
+    int rc = hly_trainer_enter(trainer);
     if (rc)
         return rc;
     struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
@@ -380,13 +397,13 @@ int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
         step(trainer);
         tensor = hly_tensor_find(trainer, ticket);
     }
-    return leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
+    return hly_trainer_leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
 }
 
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes)
 {
-    int rc = enter(trainer);
+    int rc = hly_trainer_enter(trainer);
     const char *reason = "the ticket is not out";
     if (!rc) {
         const struct hly_tensor *tensor = await(trainer, ticket);
@@ -395,7 +412,7 @@ int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *te
             reason = !rc ? "" : tensor->text ? tensor->text : halay_strerror(rc);
         if (text && text_bytes)
             snprintf(text, text_bytes, "%s", reason);
-        return leave(trainer, rc);
+        return hly_trainer_leave(trainer, rc);
     }
     if (text && text_bytes)
         snprintf(text, text_bytes, "%s", halay_strerror(rc));
@@ -405,58 +422,46 @@ int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *te
 int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const void **data,
                          size_t *count, const size_t **rows)
 {
-    int rc = enter(trainer);
+    int rc = hly_trainer_enter(trainer);
     if (rc)
         return rc;
     const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
     if (!tensor)
-        return leave(trainer, HALAY_EINVAL);
+        return hly_trainer_leave(trainer, HALAY_EINVAL);
     if (!tensor->done)
-        return leave(trainer, HALAY_ESTATE);
+        return hly_trainer_leave(trainer, HALAY_ESTATE);
     if (tensor->code)
-        return leave(trainer, tensor->code);
+        return hly_trainer_leave(trainer, tensor->code);
     int gathered = tensor->kind == HLY_KIND_ALLGATHER;
+    int other = tensor->kind == HLY_KIND_JOIN || tensor->kind == HLY_KIND_REDUCE_SCATTER;
     if (data)
         *data = gathered ? tensor->result : tensor->out;
     if (count)
-        *count = gathered ? tensor->result_count : tensor->count;
+        *count = gathered || other ? tensor->result_count : tensor->count;
     if (rows)
         *rows = tensor->rows;
-    return leave(trainer, 0);
+    return hly_trainer_leave(trainer, 0);
 }
 
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    if (!ticket || enter(trainer))
+    if (!ticket || hly_trainer_enter(trainer))
         return;
     struct hly_tensor *tensor = await(trainer, ticket);
     if (tensor)
         hly_tensor_give(trainer, tensor);
-    leave(trainer, 0);
-}
-
-size_t halay_trainer_trace(halay_trainer_t *trainer, halay_trace_t *trace, size_t max)
-{
-    if (!trace || enter(trainer))
-        return 0;
-    size_t copied = max < trainer->trace_count ? max : trainer->trace_count;
-    for (size_t i = 0; i < copied; i++)
-        trace[i] = trainer->trace[(trainer->trace_first + i) % trainer->trace_room];
-    trainer->trace_first =
-        copied ? (trainer->trace_first + copied) % trainer->trace_room : trainer->trace_first;
-    trainer->trace_count -= copied;
-    return leave(trainer, (int)copied) >= 0 ? copied : 0;
+    hly_trainer_leave(trainer, 0);
 }
 
 int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters)
 {
     if (!counters || counters->size < sizeof(*counters))
         return HALAY_EINVAL;
-    int rc = enter(trainer);
+    int rc = hly_trainer_enter(trainer);
     if (rc)
         return rc;
     size_t size = counters->size;
     *counters = trainer->published;
     counters->size = size;
-    return leave(trainer, 0);
+    return hly_trainer_leave(trainer, 0);
 }

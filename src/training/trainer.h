@@ -27,13 +27,23 @@ enum {
     HLY_FLIGHTS = 12,        /* operations in flight; below the core's window of 16 */
     HLY_CHUNK_TENSORS = 256, /* tensors are allocated in chunks, so that they never move */
     HLY_CHUNKS = 256,        /* 65,536 tensors out at most */
-    HLY_TRACE_LINES = 65536,
     HLY_SLOTS = 4,       /* fusion buffers, and groups of a programme ahead of the last result */
     HLY_VOTE_ITEMS = 32, /* tensors that share a vote */
     HLY_PROGRAMMES = 8,
     HLY_TAPE_ITEMS = 65536,
-    HLY_TEXT_BYTES = 1024
+    HLY_TEXT_BYTES = 1024,
+    HLY_RECORDING_CYCLES = 2, /* halay_trainer.recording: the cycles' beginnings as well */
+    HLY_PLACE_BYTES = 80,     /* file and line of a submission; the end of a longer path */
+    HLY_PLACES = 65536,       /* remembered */
+    HLY_PLACES_ONCE = 256     /* and so many of names that are used once */
 };
+
+#define HLY_DIM_LARGE UINT32_MAX
+
+/* Lowest bits of `wait` in a block; in a programme's item it is HLY_PLACED or 0. */
+#define HLY_TORN      UINT64_C(1) /* a replay has run a part of the run */
+#define HLY_PLACED    UINT64_C(2) /* in place */
+#define HLY_MARK_BITS 2
 
 /* What a rank says about a tensor: all words must agree between ranks, but `rows` and `wait`. */
 struct hly_announcement {
@@ -42,9 +52,13 @@ struct hly_announcement {
     uint64_t count;    /* elements; of one row for an allgather */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
-    uint64_t rows;           /* allgather: of this rank */
-    uint64_t wait;           /* how often this rank had waited before it submitted this */
+    uint64_t rows;           /* allgather: of this rank; reduce_scatter: of all */
+    uint64_t wait;           /* how often this rank had waited before it submitted this; in a block
+                                in its upper bits, with HLY_TORN and HLY_PLACED */
     uint64_t group, members; /* all or nothing: a hash of all that they say, and how many; or 0 */
+    uint32_t shape[1 + HALAY_DIMS_MAX]; /* dimensions and one more, or 0 if it has no shape; the
+                                           dimensions, of which what is too large is HLY_DIM_LARGE:
+                                           one at most, and the count tells them apart */
 };
 
 /* What a rank puts into a round. */
@@ -58,7 +72,11 @@ enum hly_kind {
     HLY_KIND_BROADCAST,
     HLY_KIND_ALLGATHER,
     HLY_KIND_BARRIER,
-    HLY_KIND_WITHDRAW /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_REDUCE_SCATTER,
+    HLY_KIND_JOIN,
+    HLY_KIND_WITHDRAW, /* only in a round: this rank's deadline for the name has passed */
+    HLY_KIND_UNJOIN,   /* and for its join */
+    HLY_KIND_QUESTION  /* only in a round: this rank has waited for long; see stall.c */
 };
 
 /* A map from 64-bit hashes to what contains the node. Chained; grows, never shrinks. */
@@ -78,8 +96,11 @@ struct hly_record {
     struct hly_announcement first, other;
     int first_rank, other_rank; /* other: the first that differs, -1 while none does */
     int nannounced;
-    uint64_t run;            /* of all ranks' `wait`: equal where no rank waited in between */
-    uint64_t *rows;          /* of each rank; allocated for allgathers only */
+    uint64_t run;   /* of all ranks' `wait`: equal where no rank waited in between */
+    uint64_t marks; /* HLY_TORN, HLY_PLACED: of any rank */
+    uint64_t told;  /* the round whose notice has spoken of it */
+    uint64_t *rows; /* of each rank; allocated for allgathers only */
+    uint64_t sequence;
     struct hly_record *next; /* of the unused ones */
     uint64_t announced[];    /* a bit a rank */
 };
@@ -108,8 +129,12 @@ struct hly_tensor {
     /* stepper */
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
-    uint64_t submit_ns, start_ns;
-    struct hly_bundle *bundle; /* NULL: in no group */
+    int placed;            /* on some rank it is in place, so on all the call is */
+    int notices;           /* doublings of the time after which it is due for a notice */
+    uint64_t submit_ns, ready_ns, start_ns; /* ready: by a round; 0 if it was replayed */
+    int buffer;                             /* fusion buffer; HLY_SLOTS: none */
+    struct hly_bundle *bundle;              /* NULL: in no group */
+    int ghost;                              /* a joined rank's zeros: of no caller */
 
     /* mutex */
     int done, code;
@@ -179,8 +204,9 @@ struct hly_flight {
     struct hly_group *group; /* of a programme, or NULL */
     uint64_t sequence;       /* with a group */
     uint64_t start_ns;
-    int slot;     /* fused */
-    size_t count; /* fused: elements, without the marks */
+    uint64_t begin_ns, packed_ns; /* while a timeline is on */
+    int slot;                     /* fused */
+    size_t count;                 /* fused: elements, without the marks */
 };
 
 struct hly_slot {
@@ -189,8 +215,37 @@ struct hly_slot {
     int used;
 };
 
+/* What to add to the clock of this node to have that of rank 0's, and how wrong that may be. */
+struct hly_clock {
+    int64_t offset_ns;
+    uint64_t error_ns;
+};
+
+struct hly_timeline;
+
 struct hly_unlike {
     uint64_t first, other;
+};
+
+/* Where the program submits a name. */
+struct hly_place {
+    struct hly_node node; /* first */
+    char text[HLY_PLACE_BYTES];
+};
+
+struct hly_stall {
+    uint64_t notice_ns; /* 0: no notices */
+    int mute;           /* they are not printed */
+
+    /* mutex */
+    struct hly_map places;
+    struct hly_place *once[HLY_PLACES_ONCE];
+    size_t nlasting, nonce;
+
+    /* stepper */
+    uint64_t check_ns;   /* when to look at what waits */
+    uint64_t silence_ns; /* when the round in flight is late */
+    int silences, lines;
 };
 
 struct halay_trainer {
@@ -222,18 +277,24 @@ struct halay_trainer {
     uint64_t looks; /* counts those runs: hly_announcement.wait */
     uint32_t quiet; /* so many submissions need wake nobody */
     halay_trainer_counters_t published;
-    uint64_t waits;       /* counts waits, so that the thread sees short ones */
-    uint64_t next_end_ns; /* when the next tensor runs out of time; 0: none */
-    halay_trace_t *trace;
-    size_t trace_room, trace_first, trace_count;
+    uint64_t waits;                /* counts waits, so that the thread sees short ones */
+    uint64_t next_end_ns;          /* when the next tensor runs out of time; 0: none */
+    struct hly_timeline *timeline; /* NULL: none is on */
+    char label[32];                /* before names in a timeline that is shared */
+    uint64_t label_hash;
 
     /* stepper */
     struct hly_list pending, waiting, fresh, ready, pool;
+    struct hly_list joining; /* this rank's join, announced */
+    uint64_t *joined;        /* a bit a rank, as the rounds have said */
+    int njoined;
+    uint64_t agreed_ns; /* when something was agreed on last */
+    uint64_t sequence;  /* counts records */
     struct hly_map records;
     struct hly_record *unused_records;
     halay_request_t *round;
     uint64_t *agreed_groups; /* of which a tensor was agreed on in the round that is being read */
-    size_t nagreed_groups;
+    size_t nagreed_groups, groups_room;
     struct hly_unlike *unlike; /* groups that differ, in this round */
     size_t nunlike;
     char unlike_text[HLY_TEXT_BYTES];
@@ -246,8 +307,11 @@ struct halay_trainer {
     size_t *counts;                 /* one a rank, for a call */
     uint64_t *votes;                /* of all ranks, of the vote in flight */
     struct hly_greeting *greetings; /* one a rank */
+    struct hly_clock clock;         /* of this node */
     int leaving;                    /* closing, as seen by this step */
     int wanting;                    /* a caller waits or has polled, as seen by this step */
+    int recording;                  /* a timeline is on, as seen by this step */
+    uint64_t round_ns;              /* when the round in flight began, while one is on */
     int data_broken;                /* an operation could not be started, so the order is lost */
     int broken;                     /* why no round is started any more: the text */
     char broken_text[HLY_TEXT_BYTES];
@@ -258,8 +322,10 @@ struct halay_trainer {
     int switching; /* a replay broke off where a cycle begins: it may be another programme's */
     struct hly_programme *avoid; /* broke off there, and nothing has been agreed on since */
     uint64_t uses;
+    uint64_t served;    /* above the `wait` of all that replays have run */
     int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
     struct hly_replay replay;
+    struct hly_stall stall;
     halay_trainer_counters_t counters;
 };
 
@@ -299,6 +365,10 @@ void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int co
 /* greet.c: collective; fills greetings and slot_bytes. */
 int hly_trainer_greet(halay_trainer_t *trainer);
 
+/* Of a reduce_scatter: elements of a rank. */
+size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
+                        int rank);
+
 /* negotiate.c; all: stepper, without the mutex */
 uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);
 int hly_announcement_kind(const struct hly_announcement *says);
@@ -310,8 +380,71 @@ uint64_t hly_round_end_ns(const halay_trainer_t *trainer);
 void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text);
 void hly_round_records_free(halay_trainer_t *trainer);
 
+/* All ranks have announced it or joined, and come to this at the same place in the same round. */
+void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record);
+/* Room for what so many completions more in this round say of groups. */
+int hly_round_reserve(halay_trainer_t *trainer, size_t more);
+
+/* join.c; stepper, without the mutex */
+/* Neither announced nor joined. */
+int hly_join_missing(const halay_trainer_t *trainer, const struct hly_record *record, int rank);
+int hly_join_complete(const halay_trainer_t *trainer, const struct hly_record *record);
+/* A joined rank that has not announced it, or -1. */
+int hly_join_absent(const halay_trainer_t *trainer, const struct hly_record *record);
+/* Whether it goes on without the joined ranks. */
+int hly_join_takes(const struct hly_announcement *says);
+/* This rank's part of what it has not submitted. NULL: no memory. */
+struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_record *record);
+int hly_join_said(halay_trainer_t *trainer, int rank);
+void hly_join_unsaid(halay_trainer_t *trainer, int rank);
+/* When this rank takes its join back; 0: it has none. */
+uint64_t hly_join_end_ns(const halay_trainer_t *trainer);
+/* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
+int hly_trainer_enter(halay_trainer_t *trainer);
+int hly_trainer_leave(halay_trainer_t *trainer, int result);
+
+/* stall.c; stepper, without the mutex */
+void hly_stall_init(halay_trainer_t *trainer);
+void hly_stall_free(halay_trainer_t *trainer);
+/* What this rank waits for and has to ask about; NULL: nothing. */
+struct hly_tensor *hly_stall_due(halay_trainer_t *trainer);
+void hly_stall_write(halay_trainer_t *trainer, struct hly_block *block);
+/* The questions of a round, behind its announcements. */
+void hly_stall_read(halay_trainer_t *trainer);
+/* A round begins; it is still out. */
+void hly_stall_round(halay_trainer_t *trainer);
+void hly_stall_silence(halay_trainer_t *trainer);
+/* When to look again; 0: no need. */
+uint64_t hly_stall_check_ns(const halay_trainer_t *trainer);
+/* text: HLY_PLACE_BYTES; empty if it is not known. */
+void hly_stall_place(halay_trainer_t *trainer, uint64_t name, char *text);
+
+/* Who has waited for what, in the words of that rank. */
+struct hly_notice {
+    int rank, others; /* others: more tensors that wait for the same ranks */
+    double waited_s;
+    const char *name, *place;
+};
+
+/* timeline.c. Stepper, without the mutex; they do nothing while no timeline is on. */
+void hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight, int kind,
+                        uint64_t reduced_ns, uint32_t tensors, uint64_t bytes);
+void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight);
+void hly_timeline_round(halay_trainer_t *trainer);
+void hly_timeline_cycle(halay_trainer_t *trainer);
+void hly_timeline_void(halay_trainer_t *trainer);
+int hly_timeline_recording(const struct hly_timeline *timeline);
+/* Mutex held, and a timeline is on. */
+void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tensor, int code,
+                         uint64_t end_ns);
+
 /* text.c */
+void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
+                     const struct hly_notice *notice);
 void hly_text_mismatch(char *text, const struct hly_record *record, const char *name);
+void hly_text_unsupported(char *text, const halay_trainer_t *trainer,
+                          const struct hly_record *record, int rank);
+void hly_text_join(char *text, const halay_trainer_t *trainer);
 void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct hly_record *record,
                       int rank, const char *name);
 
@@ -321,8 +454,9 @@ struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name)
  * All ranks have announced this. Returns the programme that begins here, with this tensor not yet
  * run; or NULL: it is on the tape, and runs.
  */
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer,
-                                         const struct hly_announcement *says, uint64_t run);
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record);
+/* What was agreed on is no part of a cycle; what comes now may begin a known programme. */
+void hly_programme_forget(halay_trainer_t *trainer);
 void hly_programme_whole(halay_trainer_t *trainer);
 /* The replay ends; what has run in the cycle that it broke off is on the tape again. */
 void hly_programme_void(halay_trainer_t *trainer);

@@ -33,18 +33,20 @@ MANY = [pytest.param(n, marks=pytest.mark.long) for n in (4, 8)]
 
 @pytest.mark.parametrize("nranks", [1, 2, 3, *MANY])
 def test_on_ranks(tmp_path, nranks):
-    checkpoint, trace = tmp_path / "model.pt", tmp_path / "trace.json"
-    command = [sys.executable, EXAMPLE, "--checkpoint", str(checkpoint), "--trace", str(trace)]
+    checkpoint, timeline = tmp_path / "model.pt", tmp_path / "timeline.json"
+    command = [sys.executable, EXAMPLE, "--checkpoint", str(checkpoint)]
+    command += ["--timeline", str(timeline)]
     status, text = halayrun(nranks, command, timeout=500)
     assert status == 0, text
     assert accuracy_of(text) >= 95
     assert re.search(rf"^ranks: +{nranks}$", text, flags=re.M)
     assert "bit-identical on all ranks" in text
     assert checkpoint.exists()
-    events = json.loads(trace.read_text())["traceEvents"]
+    events = json.loads((tmp_path / "timeline.json.all").read_text())["traceEvents"]
     assert {event["pid"] for event in events} == set(range(nranks))
     if nranks > 1:
-        assert any(event["name"] == "allreduce.fc2.weight" for event in events)
+        rows = {e["args"]["name"] for e in events if e["name"] == "thread_name"}
+        assert "allreduce.fc2.weight" in rows
         overlapping = int(re.search(r"in (\d+) of \d+ steps", text)[1])
         assert overlapping > 0
 

@@ -15,6 +15,16 @@ DEVIATIONS = {
         ["float32", "float64"],
     ),
     "count": (lambda odd: hvd.allreduce(torch.ones((17, 19)[odd])), ["17", "19"]),
+    "shape": (
+        lambda odd: hvd.allreduce(torch.ones(((17, 1311), (17, 23, 57))[odd])),
+        ["[17, 1311]", "[17, 23, 57]"],
+    ),
+    "eight dimensions": (
+        lambda odd: hvd.allreduce(
+            torch.ones(((1, 2, 3, 1, 1, 1, 1, 2), (6, 1, 1, 1, 1, 1, 1, 2))[odd])
+        ),
+        ["[1, 2, 3, 1, 1, 1, 2]", "[6, 1, 1, 1, 1, 1, 2]"],
+    ),
     "op": (lambda odd: hvd.allreduce(torch.ones(5), op=(hvd.Sum, hvd.Min)[odd]), ["sum", "min"]),
     "scale": (
         lambda odd: hvd.allreduce(torch.ones(5), op=hvd.Sum, prescale_factor=(2.0, 4.0)[odd]),
@@ -22,6 +32,14 @@ DEVIATIONS = {
     ),
     "root": (lambda odd: hvd.broadcast(torch.ones(5), (0, 1)[odd]), ["rank 0", "rank 1"]),
     "broadcast count": (lambda odd: hvd.broadcast_(torch.ones((23, 29)[odd]), 0), ["23", "29"]),
+    "broadcast shape": (
+        lambda odd: hvd.broadcast_(torch.ones(((4, 6), (6, 4))[odd]), 0),
+        ["[4, 6]", "[6, 4]"],
+    ),
+    "row shape": (
+        lambda odd: hvd.allgather(torch.ones((1 + odd, *((2, 6), (12,))[odd]))),
+        ["rows of [2, 6]", "rows of [12]"],
+    ),
     "row": (lambda odd: hvd.allgather(torch.ones(2, (31, 37)[odd])), ["31", "37"]),
     "gather dtype": (
         lambda odd: hvd.allgather(torch.ones(2, dtype=(torch.int32, torch.uint8)[odd])),

@@ -45,12 +45,14 @@ def script(tmp_path):
 
 @pytest.fixture
 def clean(monkeypatch):
-    """No HOROVOD_* variables, nothing said or put yet."""
+    """No HOROVOD_* variables, nothing said or put yet; and nothing that was put stays behind."""
     for variable in [v for v in os.environ if v.startswith(("HOROVOD_", "HALAY_D"))]:
         monkeypatch.delenv(variable)
     monkeypatch.setattr(settings, "_said", set())
     monkeypatch.setattr(settings, "_put", {})
-    return monkeypatch
+    yield monkeypatch
+    for variable in settings._put:
+        os.environ.pop(variable, None)
 
 
 def test_not_there_unless_asked_for():
@@ -139,6 +141,31 @@ def test_settings_are_put_into_halays(clean):
     assert "HALAY_FUSION" not in os.environ
 
 
+def test_stall_settings(clean):
+    clean.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "2"
+    clean.setenv("HOROVOD_STALL_CHECK_DISABLE", "1")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "0"
+    clean.setenv("HOROVOD_STALL_CHECK_DISABLE", "0")
+    assert settings.apply() == []
+    assert os.environ["HALAY_STALL"] == "2"
+
+
+def test_timeline_settings(clean):
+    clean.setenv("HOROVOD_TIMELINE", "DYNAMIC")
+    clean.setenv("HOROVOD_TIMELINE_MARK_CYCLES", "0")
+    assert settings.apply() == []
+    assert "HALAY_TIMELINE" not in os.environ
+    assert "HALAY_TIMELINE_MARK_CYCLES" not in os.environ
+    clean.setenv("HOROVOD_TIMELINE", "/x.json")
+    clean.setenv("HOROVOD_TIMELINE_MARK_CYCLES", "1")
+    assert settings.apply() == []
+    assert os.environ["HALAY_TIMELINE"] == "/x.json"
+    assert os.environ["HALAY_TIMELINE_MARK_CYCLES"] == "1"
+
+
 def test_halays_own_setting_goes_first(clean):
     clean.setenv("HALAY_DEADLINE", "7")
     clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "5")
@@ -147,7 +174,7 @@ def test_halays_own_setting_goes_first(clean):
 
 
 def test_settings_without_effect_are_reported_once(clean, capsys):
-    for name, value in (("CYCLE_TIME", "5"), ("NOSUCH", "1"), ("TIMELINE", "/x.json"),
+    for name, value in (("CYCLE_TIME", "5"), ("NOSUCH", "1"), ("XCCL", "/x.json"),
                         ("STALL_SHUTDOWN_TIME_SECONDS", "soon"), ("RANK", "0"),
                         ("FUSION_THRESHOLD", "-1"),
                         ("AUTOTUNE", "0"), ("WITH_PYTORCH", "1"), ("GPU_OPERATIONS", "NCCL"),
@@ -159,7 +186,7 @@ def test_settings_without_effect_are_reported_once(clean, capsys):
         "HOROVOD_FUSION_THRESHOLD=-1",
         "HOROVOD_NOSUCH",
         "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=soon",
-        "HOROVOD_TIMELINE",
+        "HOROVOD_XCCL",
     ]
     settings.report(notes)
     settings.report(notes)

@@ -264,7 +264,6 @@ static void thread_alone(struct rank *rank)
 {
     int64_t in[2][6], out[2][6];
     halay_ticket_t tickets[2];
-    halay_trace_t lines[4];
     uint64_t took_ns = 0;
     for (int round = 0; round < 4; round++) {
         usleep(20000);
@@ -272,62 +271,19 @@ static void thread_alone(struct rank *rank)
         uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
         for (int t = 0; t < 2; t++)
             tickets[t] = submit_sum(rank, t, in[t], out[t], 6);
-        size_t found = 0;
+        int found = 0; /* asking for a result neither steps nor counts as waiting */
         for (int i = 0; i < 5000 && found < 2; i++) {
             usleep(1000);
-            found += halay_trainer_trace(rank->trainer, lines + found, 4 - found);
+            found = 0;
+            for (int t = 0; t < 2; t++)
+                found += !halay_trainer_result(rank->trainer, tickets[t], NULL, NULL, NULL);
         }
         took_ns += clock_ns(CLOCK_MONOTONIC) - start_ns;
-        CHECK(found == 2, "%zu tensors were done without help", found);
+        CHECK(found == 2, "%d tensors were done without help", found);
         for (int t = 0; t < 2; t++)
             finish(rank, tickets[t], 0);
     }
     CHECK(took_ns < 1000000000, "four times two tensors took %.3f s", (double)took_ns * 1e-9);
-}
-
-static void run_named(struct rank *rank, int first, int count)
-{
-    int64_t in, out;
-    for (int t = first; t < first + count; t++)
-        finish(rank, submit_sum(rank, t, &in, &out, 1), 0);
-}
-
-/* The ring grows while it is wrapped around; what was read is forgotten. */
-static void trace(struct rank *rank)
-{
-    enum { TENSORS = 700 };
-    halay_trace_t *lines = calloc(TENSORS + 1, sizeof(*lines));
-    char name[HALAY_TENSOR_NAME_MAX];
-    run_named(rank, 0, 200);
-    CHECK(halay_trainer_trace(rank->trainer, lines, 100) == 100, "the first lines");
-    run_named(rank, 200, TENSORS - 200);
-    size_t rest = halay_trainer_trace(rank->trainer, lines + 100, TENSORS + 1 - 100);
-    CHECK(rest == TENSORS - 100, "%zu lines", rest);
-    for (int t = 0; t < TENSORS; t++) {
-        snprintf(name, sizeof(name), "tensor.%d", t);
-        CHECK(!strcmp(lines[t].name, name) && lines[t].bytes == 8, "line %d: %s", t, lines[t].name);
-        CHECK(lines[t].submit_ns && lines[t].submit_ns <= lines[t].start_ns &&
-                  lines[t].start_ns <= lines[t].end_ns &&
-                  (!t || lines[t - 1].end_ns <= lines[t].submit_ns),
-              "line %d: times", t);
-    }
-    memset(name, 'n', sizeof(name) - 1);
-    name[sizeof(name) - 1] = 0;
-    halay_ticket_t ticket;
-    CHECK(!halay_trainer_barrier(rank->trainer, name, &ticket), "the longest name");
-    finish(rank, ticket, 0);
-    CHECK(halay_trainer_trace(rank->trainer, lines, 9) == 1 && strlen(lines[0].name) == 63, "cut");
-    CHECK(halay_trainer_trace(rank->trainer, lines, 9) == 0, "forgotten");
-    free(lines);
-    if (rank->nranks > 1)
-        return;
-    run_named(rank, 0, 65536 + 100);
-    lines = calloc(65536 + 1, sizeof(*lines));
-    rest = halay_trainer_trace(rank->trainer, lines, 65536 + 1);
-    CHECK(rest == 65536 && !strcmp(lines[0].name, "tensor.100") &&
-              !strcmp(lines[65535].name, "tensor.65635"),
-          "%zu lines from %s", rest, lines[0].name);
-    free(lines);
 }
 
 /* A trainer with nothing to do sleeps, and costs nothing. */
@@ -349,6 +305,130 @@ static void idle(struct rank *rank)
     meet(rank);
 }
 
+/* What agrees in shapes runs, and is replayed; an allgather's first dimension may differ. */
+static void shapes(struct rank *rank)
+{
+    const halay_shape_t shape = {3, {2, 1, 3}}, rows = {3, {(size_t)rank->rank, 2, 1}};
+    int n = rank->nranks;
+    halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    for (int step = 0; step < 12; step++) {
+        int32_t sum[6], sent[6], row[2 * RANKS_MAX];
+        halay_ticket_t tickets[3];
+        const void *data;
+        size_t count;
+        for (int i = 0; i < 6; i++)
+            sum[i] = sent[i] = rank->rank + i + step;
+        for (int i = 0; i < 2 * n; i++)
+            row[i] = rank->rank;
+        if (step == 4)
+            halay_trainer_counters(rank->trainer, &before);
+        CHECK(!halay_trainer_allreduce_shaped(rank->trainer, "sum", sum, sum, &shape, HALAY_INT32,
+                                              HALAY_SUM, 1, 1, &tickets[0]),
+              "submit");
+        CHECK(!halay_trainer_broadcast_shaped(rank->trainer, "sent", sent, &shape, HALAY_INT32,
+                                              n - 1, &tickets[1]),
+              "submit");
+        CHECK(!halay_trainer_allgather_shaped(rank->trainer, "rows", row, &rows, HALAY_INT32,
+                                              &tickets[2]),
+              "submit");
+        CHECK(!halay_trainer_wait(rank->trainer, tickets[2], NULL, 0) &&
+                  !halay_trainer_result(rank->trainer, tickets[2], &data, &count, NULL),
+              "gather");
+        CHECK(count == (size_t)(n * (n - 1)) && (n == 1 || ((const int32_t *)data)[1] == 1),
+              "gathered %zu", count);
+        for (int i = 0; i < 3; i++)
+            finish(rank, tickets[i], 0);
+        for (int i = 0; i < 6; i++)
+            CHECK(sum[i] == n * (n - 1) / 2 + n * (i + step) && sent[i] == n - 1 + i + step,
+                  "step %d, element %d: %d, %d", step, i, sum[i], sent[i]);
+    }
+    halay_trainer_counters(rank->trainer, &after);
+    CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
+}
+
+/* Rows dealt out, fewer than ranks too; scaled, averaged, none; replayed without rounds. */
+static void scatters(struct rank *rank)
+{
+    static const size_t rows[4] = {7, 1, 0, 10};
+    int n = rank->nranks;
+    halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
+    for (int step = 0; step < 12; step++) {
+        float in[4][30], out[4][30];
+        halay_ticket_t tickets[4];
+        if (step == 4)
+            halay_trainer_counters(rank->trainer, &before);
+        for (int t = 0; t < 4; t++) {
+            const halay_shape_t shape = {2, {rows[t], 3}};
+            char name[16];
+            snprintf(name, sizeof(name), "t.%d", t);
+            for (int i = 0; i < 30; i++) {
+                in[t][i] = (float)(8 * (rank->rank + i + step));
+                out[t][i] = -1;
+            }
+            CHECK(!halay_trainer_reduce_scatter(rank->trainer, name, in[t], out[t], &shape,
+                                                HALAY_FLOAT32, HALAY_SUM, t == 3 ? .5 : 1,
+                                                t ? .25 : 1, &tickets[t]),
+                  "submit");
+        }
+        for (int t = 0; t < 4; t++) {
+            size_t each = rows[t] / (size_t)n, more = rows[t] % (size_t)n, r = (size_t)rank->rank;
+            size_t first = 3 * (r * each + (r < more ? r : more)), count;
+            size_t own = 3 * (each + (r < more));
+            double scale = (t == 3 ? .5 : 1) * (t ? .25 : 1);
+            const void *data;
+            CHECK(!halay_trainer_wait(rank->trainer, tickets[t], NULL, 0) &&
+                      !halay_trainer_result(rank->trainer, tickets[t], &data, &count, NULL),
+                  "wait");
+            CHECK(data == out[t] && count == own, "tensor %d has %zu elements, not %zu", t, count,
+                  own);
+            for (size_t i = 0; i < 30; i++) {
+                int64_t sum = 8 * (n * (n - 1) / 2 + n * ((int64_t)(first + i) + step));
+                float want = i < own ? (float)((double)sum * scale) : -1;
+                CHECK(out[t][i] == want, "step %d, tensor %d, element %zu: %g, not %g", step, t, i,
+                      (double)out[t][i], (double)want);
+                CHECK(in[t][i] == (float)(8 * (rank->rank + (int)i + step)), "the input changed");
+            }
+            finish(rank, tickets[t], 0);
+        }
+    }
+    halay_trainer_counters(rank->trainer, &after);
+    CHECK(after.control_rounds == before.control_rounds, "rounds in the steady state");
+}
+
+/* A tensor is in place on some ranks, not on others, and changes: small, and larger than a group.
+ */
+static void places(struct rank *rank)
+{
+    enum { LARGE = 50000 };
+    const size_t counts[3] = {3, LARGE, 5};
+    const char *const names[3] = {"small", "large", "alone"};
+    int64_t *in = calloc(LARGE, sizeof(*in)), *out = calloc(LARGE, sizeof(*out));
+    CHECK(in && out, "memory");
+    for (int step = 0; step < 18; step++) {
+        int placed = step < 6 ? rank->rank % 2 : step < 12 ? 0 : (step + rank->rank) % 2;
+        for (int t = 0; t < 3; t++) {
+            halay_ticket_t ticket;
+            int64_t *from = placed ? out : in;
+            for (size_t i = 0; i < counts[t]; i++)
+                from[i] = rank->rank + step + (int64_t)i;
+            CHECK(!halay_trainer_allreduce(rank->trainer, names[t], from, out, counts[t],
+                                           HALAY_INT64, t == 2 ? HALAY_AVERAGE : HALAY_SUM, 1, 1,
+                                           &ticket),
+                  "submit");
+            finish(rank, ticket, 0);
+            int n = rank->nranks;
+            for (size_t i = 0; i < counts[t]; i++) {
+                int64_t sum = n * (n - 1) / 2 + n * (step + (int64_t)i);
+                CHECK(out[i] == (t == 2 ? sum / n : sum), "step %d, tensor %d, element %zu", step,
+                      t, i);
+                CHECK(placed || from[i] == rank->rank + step + (int64_t)i, "the input changed");
+            }
+        }
+    }
+    free(in);
+    free(out);
+}
+
 /* Runs all cases, or the one that is named. */
 int main(int argc, char **argv)
 {
@@ -360,11 +440,13 @@ int main(int argc, char **argv)
         {"allgather", allgather},
         {"broadcast", broadcast},
         {"barrier", barrier},
+        {"shapes", shapes},
+        {"places", places},
+        {"scatters", scatters},
         {"poll and tickets", poll_and_tickets},
         {"several threads", several_threads},
         {"thread alone", thread_alone},
         {"thousand", thousand},
-        {"trace", trace},
         {"idle", idle},
     };
     static const int sizes[] = {1, 2, 3, 5};

@@ -25,12 +25,13 @@ static void still_works(struct rank *rank)
 
 struct variant {
     const char *says; /* how the text shows it */
-    int kind;         /* 'r'educe, 'b'roadcast, 'g'ather, '|' */
+    int kind; /* 'r'educe, 'b'roadcast, 'g'ather, '|'; with a shape: 'R', 'B', 'G', 'S'catter */
     size_t count;
     halay_type_t type;
     halay_op_t op;
     int root;
     double prescale, postscale;
+    halay_shape_t shape;
 };
 
 /* The first is what all ranks but one submit. */
@@ -49,6 +50,65 @@ static const struct variant variants[] = {
     {"allgather of rows of 12 float32", 'g', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
     {"allgather of rows of 11 float32", 'g', 11, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1},
     {"barrier", '|', 0, HALAY_UINT8, HALAY_SUM, 0, 1, 1},
+    {"allreduce of [3, 4] float32, sum", 'R', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {2, {3, 4}}},
+    {"allreduce of [12] float32, sum", 'R', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {1, {12}}},
+    {"allreduce of [3, 1, 4] float32, sum, scaled by 0.5 and 1",
+     'R',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     .5,
+     1,
+     {3, {3, 1, 4}}},
+    {"allreduce of [] float32, sum", 'R', 1, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {0, {0}}},
+    {"allreduce of [0, 2^32 or more] float32, sum",
+     'R',
+     0,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {0, SIZE_MAX}}},
+    {"broadcast of [4, 3] float32 from rank 0",
+     'B',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {4, 3}}},
+    {"broadcast of [1, 1, 1, 1, 1, 2, 6] float32 from rank 0",
+     'B',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {7, {1, 1, 1, 1, 1, 2, 6}}},
+    {"allgather of rows of [3, 4] float32",
+     'G',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {3, {2, 3, 4}}},
+    {"allgather of rows of [12] float32", 'G', 12, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {2, {1, 12}}},
+    {"reduce_scatter of [3, 4] float32, sum",
+     'S',
+     12,
+     HALAY_FLOAT32,
+     HALAY_SUM,
+     0,
+     1,
+     1,
+     {2, {3, 4}}},
+    {"allgather of rows of [] float32", 'G', 1, HALAY_FLOAT32, HALAY_SUM, 0, 1, 1, {1, {5}}},
 };
 
 enum { VARIANTS = sizeof(variants) / sizeof(variants[0]) };
@@ -63,6 +123,17 @@ static halay_ticket_t submit_variant(struct rank *rank, const struct variant *v,
                                      v->prescale, v->postscale, &ticket);
     else if (v->kind == 'b')
         rc = halay_trainer_broadcast(rank->trainer, "it", in, v->count, v->type, v->root, &ticket);
+    else if (v->kind == 'R')
+        rc = halay_trainer_allreduce_shaped(rank->trainer, "it", in, out, &v->shape, v->type, v->op,
+                                            v->prescale, v->postscale, &ticket);
+    else if (v->kind == 'B')
+        rc = halay_trainer_broadcast_shaped(rank->trainer, "it", in, &v->shape, v->type, v->root,
+                                            &ticket);
+    else if (v->kind == 'S')
+        rc = halay_trainer_reduce_scatter(rank->trainer, "it", in, out, &v->shape, v->type, v->op,
+                                          v->prescale, v->postscale, &ticket);
+    else if (v->kind == 'G')
+        rc = halay_trainer_allgather_shaped(rank->trainer, "it", in, &v->shape, v->type, &ticket);
     else if (v->kind == 'g')
         rc = halay_trainer_allgather(rank->trainer, "it", in, 1, v->count, v->type, &ticket);
     else
@@ -165,6 +236,20 @@ static void arguments(struct rank *rank)
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_MAX, 2, 1, &k));
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_AVERAGE, 1, 2, &k));
     REFUSED(halay_trainer_allreduce(t, "a", n, n, 4, HALAY_INT32, HALAY_SUM, 1, 2, &k));
+    const halay_shape_t many = {HALAY_DIMS_MAX + 1, {1}}, none = {-1, {1}}, scalar = {0, {1}},
+                        vast = {3, {SIZE_MAX / 8, 2, 8}}, rows = {2, {SIZE_MAX / 2, 3}};
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, NULL, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &many, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &none, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &vast, HALAY_FLOAT32, 0, &k));
+    REFUSED(halay_trainer_allgather_shaped(t, "a", f, &scalar, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f + 1, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
+                                         &k));
+    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f, &(halay_shape_t){1, {2}}, HALAY_FLOAT32,
+                                         HALAY_SUM, 1, 1, &k));
+    REFUSED(halay_trainer_allgather_shaped(t, "a", f, &rows, HALAY_FLOAT32, &k));
+    REFUSED(halay_trainer_allreduce_shaped(t, "a", NULL, f, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
+                                           &k));
 #undef REFUSED
     halay_trainer_destroy(NULL);
     halay_trainer_release(NULL, 1);
@@ -219,24 +304,38 @@ static void lonely(struct rank *rank)
  */
 static void races(struct rank *rank)
 {
-    for (int round = 0; round < 10; round++) {
-        int64_t value = rank->rank + 1;
-        halay_ticket_t ticket;
+    enum { RACES = 8 };
+    for (int round = 0; round < 3; round++) {
+        int64_t values[RACES];
+        halay_ticket_t tickets[RACES];
+        char name[16];
+        int late = rank->rank != round % rank->nranks, good = 0;
         meet(rank);
-        if (rank->rank != round % rank->nranks)
-            usleep((useconds_t)(380000 + draw(&rank->seed) % 40000));
-        CHECK(!halay_trainer_allreduce(rank->trainer, "race", &value, &value, 1, HALAY_INT64,
-                                       HALAY_SUM, 1, 1, &ticket),
-              "submit");
-        int rc = halay_trainer_wait(rank->trainer, ticket, rank->ranks->texts[rank->rank], 1024);
-        rank->ranks->codes[rank->rank] = rc;
-        halay_trainer_release(rank->trainer, ticket);
-        CHECK(rc == 0 || rc == HALAY_ETIMEOUT, "%d: %s", rc, rank->ranks->texts[rank->rank]);
-        CHECK(rc || value == rank->nranks * (rank->nranks + 1) / 2, "sum %lld", (long long)value);
+        if (late)
+            usleep(375000);
+        for (int i = 0; i < RACES; i++) {
+            if (late)
+                usleep((useconds_t)(draw(&rank->seed) % (50000 / RACES)));
+            values[i] = rank->rank + 1;
+            snprintf(name, sizeof(name), "race.%d", i);
+            CHECK(!halay_trainer_allreduce(rank->trainer, name, &values[i], &values[i], 1,
+                                           HALAY_INT64, HALAY_SUM, 1, 1, &tickets[i]),
+                  "submit");
+        }
+        for (int i = 0; i < RACES; i++) {
+            char *text = rank->ranks->texts[rank->rank];
+            int rc = halay_trainer_wait(rank->trainer, tickets[i], text, 1024);
+            halay_trainer_release(rank->trainer, tickets[i]);
+            CHECK(rc == 0 || rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
+            CHECK(rc || values[i] == rank->nranks * (rank->nranks + 1) / 2, "sum %lld",
+                  (long long)values[i]);
+            good |= !rc << i;
+        }
+        rank->ranks->codes[rank->rank] = good;
         meet(rank);
         for (int r = 0; r < rank->nranks; r++)
-            CHECK(!rc == !rank->ranks->codes[r], "%d here, on rank %d: %s", rc, r,
-                  rank->ranks->texts[r]);
+            CHECK(good == rank->ranks->codes[r], "%#x here, on rank %d %#x: %s", good, r,
+                  rank->ranks->codes[r], rank->ranks->texts[r]);
     }
 }
 
@@ -244,7 +343,7 @@ static void races(struct rank *rank)
 static void patience(struct rank *rank)
 {
     still_works(rank);
-    usleep((useconds_t)(atof(deadline_s) * 2.5e6));
+    usleep((useconds_t)(atof(deadline_s) * 1.3e6));
     still_works(rank);
     /* Not even where one rank alone computes, as long as the others wait for less than it. */
     if (rank->rank == 0)
@@ -369,7 +468,8 @@ static void deviations(struct rank *rank)
         meet(rank);
         halay_trainer_counters_t before = counters(rank);
         layers(rank, 9, -1);
-        CHECK(counters(rank).cycles > before.cycles + 2, "'%c': not replayed any more", whats[i]);
+        uint64_t cycles = counters(rank).cycles - before.cycles;
+        CHECK(cycles >= 7, "'%c': of 9 steps %d are replayed", whats[i], (int)cycles);
         layers(rank, 4, 3); /* all ranks alike */
     }
 }
@@ -431,8 +531,8 @@ static void groups(struct rank *rank)
 {
     struct group *group = calloc(1, sizeof(*group));
     CHECK(group, "memory");
-    for (int step = 0; step < 24; step++) {
-        int odd = rank->rank == step % rank->nranks, kind = step % 8;
+    for (int step = 0; step < 16; step++) {
+        int odd = rank->rank == (step + step / 8) % rank->nranks, kind = step % 8;
         group_fill(rank, group);
         if (kind == 5) {
             group->counts[MEMBERS - 1] = odd ? 2 : 1;
@@ -639,11 +739,12 @@ int main(int argc, char **argv)
         int sizes[4];
     } cases[] = {
         {"mismatch", "30", mismatch, {2, 3, 5}},   {"duplicates", "30", duplicates, {2, 3, 5}},
+
         {"arguments", "30", arguments, {1, 2, 3}}, {"lonely", "0.6", lonely, {2, 5}},
-        {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {1, 3}},
+        {"races", "0.4", races, {2, 3}},           {"patience", "1", patience, {3}},
         {"leaving", "10", leaving, {2, 3, 5}},     {"too many", "30", too_many, {2, 3}},
         {"forked", "30", forked, {1, 3}},          {"deviations", "1", deviations, {2, 3, 5}},
-        {"groups", "1", groups, {2, 3, 5}},        {"silent", "1", silent, {2, 3, 5}},
+        {"groups", "1", groups, {2, 5}},           {"silent", "1", silent, {2, 5}},
         {"dying", "10", dying, {2, 3, 5}},
     };
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {

@@ -115,6 +115,8 @@ static inline void *rank_main(void *arg)
 
 /* What the hub of the next run injects; NULL: nothing. */
 static const halay_inproc_faults_t *hub_faults;
+/* Of each rank of the next run; NULL: all on one. */
+static const int *hub_nodes;
 
 static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(struct rank *rank))
 {
@@ -123,6 +125,7 @@ static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(st
     pthread_t threads[RANKS_MAX];
     setenv("HALAY_DEADLINE", deadline_s, 1);
     CHECK(ranks && !halay_inproc_hub_create(nranks, hub_faults, &hub), "no hub");
+    CHECK(!hub_nodes || !halay_inproc_hub_nodes(hub, hub_nodes), "no nodes");
     pthread_barrier_init(&ranks->meet, NULL, (unsigned)nranks);
     for (int r = 0; r < nranks; r++) {
         ranks->hub_rank[r] = (struct halay_inproc_rank){.hub = hub, .rank = r};

@@ -44,6 +44,18 @@ def _bytes(text: str) -> str | None:
     return str(count)
 
 
+def _never(text: str) -> str | None:
+    return "0" if text not in _OFF else None
+
+
+def _timeline(text: str) -> str | None:
+    return text if text and text != "DYNAMIC" else None
+
+
+def _flag(text: str) -> str | None:
+    return "1" if text not in _OFF else None
+
+
 def _same(text: str) -> str | None:
     return text or None
 
@@ -58,6 +70,19 @@ _LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
 SETTINGS: dict[str, Setting] = {
     "STALL_SHUTDOWN_TIME_SECONDS": Setting(
         USED, "how long a call may wait for other ranks; 0: 30 s", "HALAY_DEADLINE", _seconds
+    ),
+    # In the order of the alphabet: the first that is set counts.
+    "STALL_CHECK_DISABLE": Setting(
+        USED, "no notices of which rank has not submitted what", "HALAY_STALL", _never
+    ),
+    "STALL_CHECK_TIME_SECONDS": Setting(
+        USED, "the seconds before such a notice; not set: 1", "HALAY_STALL", _seconds
+    ),
+    "TIMELINE": Setting(
+        USED, "a file for the timeline; DYNAMIC: none yet", "HALAY_TIMELINE", _timeline
+    ),
+    "TIMELINE_MARK_CYCLES": Setting(
+        USED, "marks where a round or a programme begins", "HALAY_TIMELINE_MARK_CYCLES", _flag
     ),
     "LOG_LEVEL": Setting(USED, "what is printed", "HALAY_DEBUG", _level),
     "GLOO_IFACE": Setting(USED, "the interface to listen on", "HALAY_INTERFACE", _same),
@@ -85,10 +110,6 @@ SETTINGS: dict[str, Setting] = {
     "GLOO_TIMEOUT_SECONDS": Setting(NONE, "HALAY_DEADLINE bounds all waits"),
     "START_TIMEOUT": Setting(NONE, "the launcher, and HALAY_DEADLINE, bound the start"),
     "LOG_HIDE_TIME": Setting(NONE, "messages have no time"),
-    "STALL_CHECK_DISABLE": Setting(LATER, "notices of which rank has not submitted what"),
-    "STALL_CHECK_TIME_SECONDS": Setting(LATER, "notices of which rank has not submitted what"),
-    "TIMELINE": Setting(LATER, "the timeline"),
-    "TIMELINE_MARK_CYCLES": Setting(LATER, "the timeline"),
     "AUTOTUNE": Setting(NONE, _NO_TUNER),
     "AUTOTUNE_LOG": Setting(NONE, _NO_TUNER),
     "AUTOTUNE_WARMUP_SAMPLES": Setting(NONE, _NO_TUNER),
@@ -116,7 +137,6 @@ BUILD_NAMES = ("ALLOW_MIXED_GPU_IMPL", "CMAKE", "DEBUG")
 # Asked for nothing that Halay does not do anyway.
 _OFF = ("", "0")
 _INDIFFERENT = {
-    ("TIMELINE", "DYNAMIC"),
     ("MPI_THREADS_DISABLE", "1"),
     ("CACHE_CAPACITY", "1024"),
 }

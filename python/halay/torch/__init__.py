@@ -37,7 +37,9 @@ from .basics import (
     rocm_built,
     shutdown,
     size,
-    trace,
+    start_timeline,
+    stop_timeline,
+    timeline_span,
     transport,
 )
 from .compression import Compression
@@ -74,6 +76,7 @@ from .ops import (
     grouped_allreduce_,
     grouped_allreduce_async,
     grouped_allreduce_async_,
+    join,
     sparse_allreduce_async,
 )
 from .optimizer import DistributedOptimizer
@@ -141,6 +144,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_size",
     "mpi_built",
@@ -156,7 +160,9 @@ __all__ = [
     "shutdown",
     "size",
     "sparse_allreduce_async",
+    "start_timeline",
+    "stop_timeline",
     "synchronize",
-    "trace",
+    "timeline_span",
     "transport",
 ]

@@ -33,13 +33,6 @@ _C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: l
 _ADASUM = -1  # no operation of the library
 _BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
 
-Then = Callable[[torch.Tensor], Any]
-
-
-def same(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
 def choose_op(op: int | None, average: bool | None) -> int:
     if average is not None:
         if op is not None:
@@ -102,6 +95,14 @@ def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     return (tensor.to(torch.float64) * factor).to(tensor.dtype)
 
 
+@functools.lru_cache(maxsize=4096)
+def c_shape(shape: torch.Size) -> Any:
+    """A halay_shape_t; the dimensions for which it has no room are one with the last."""
+    most: int = lib.HALAY_DIMS_MAX
+    dims = [*shape[: most - 1], math.prod(shape[most - 1 :])] if len(shape) > most else [*shape]
+    return ffi.new("halay_shape_t *", (len(dims), dims))
+
+
 class Reduction:
     """What to do with a tensor in an allreduce, and among whom."""
 
@@ -131,9 +132,8 @@ def submit_allreduce(
     name: str | None,
     how: Reduction,
     kind: str = "allreduce",
-    then: Then = same,
 ) -> int:
-    """The result goes to target, which may be the tensor, or to a new tensor; then(it) is told."""
+    """The result goes to target, which may be the tensor, or to a new tensor."""
     members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
     sent = dense(tensor)
     if target is not None:
@@ -150,15 +150,16 @@ def submit_allreduce(
         if prescale != 1.0:
             sent = _scaled_integers(sent, prescale)
         prescale, postscale, after = 1.0, 1.0, postscale
+    shape = c_shape(tensor.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_allreduce(
+            lib.halay_trainer_allreduce_shaped(
                 trainer,
                 encoded,
                 address(sent),
                 address(out),
-                out.numel(),
+                shape,
                 type_,
                 c_op,
                 prescale,
@@ -172,13 +173,13 @@ def submit_allreduce(
             with torch.no_grad():
                 out.copy_(_scaled_integers(out, after))
         if target is None:
-            return then(out)
+            return out
         if out is target:
             touched(target)
         else:
             with torch.no_grad():
                 target.copy_(out)
-        return then(target)
+        return target
 
     return _session.session().submit(kind, name, start, (sent, out), finish, members)
 
@@ -206,6 +207,43 @@ def _submit_adasum(
     return _session.session().submit_aside(kind, name, start, members)
 
 
+def submit_reducescatter(
+    tensor: torch.Tensor, nrows: int, name: str | None, how: Reduction, kind: str
+) -> int:
+    """The result is a new tensor: this rank's rows, so many, of the reduction."""
+    members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
+    sent = dense(tensor)
+    out = torch.empty((nrows, *sent.shape[1:]), dtype=sent.dtype)
+    after = 1.0
+    if not (tensor.is_floating_point() or tensor.is_complex()):
+        # The trainer scales inexact types only.
+        if prescale != 1.0:
+            sent = _scaled_integers(sent, prescale)
+        prescale, postscale, after = 1.0, 1.0, postscale
+    shape = c_shape(sent.shape)
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return int(
+            lib.halay_trainer_reduce_scatter(
+                trainer,
+                encoded,
+                address(sent),
+                address(out),
+                shape,
+                type_,
+                c_op,
+                prescale,
+                postscale,
+                ticket,
+            )
+        )
+
+    def finish(_members: Members, _ticket: int) -> torch.Tensor:
+        return out if after == 1.0 else _scaled_integers(out, after)
+
+    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+
+
 # Of an allgather: the gathered tensor, and how many rows of it are each rank's.
 Gathered = Callable[[torch.Tensor, list[int]], Any]
 
@@ -227,17 +265,12 @@ def submit_allgather(
     type_ = type_of(tensor, kind, name)
     sent = dense(tensor)
     row_shape = tuple(sent.shape[1:])
+    shape = c_shape(sent.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_allgather(
-                trainer,
-                encoded,
-                address(sent),
-                sent.shape[0],
-                math.prod(row_shape),
-                type_,
-                ticket,
+            lib.halay_trainer_allgather_shaped(
+                trainer, encoded, address(sent), shape, type_, ticket
             )
         )
 
@@ -273,11 +306,12 @@ def submit_broadcast(
     else:
         refuse_overlap(target, "broadcast", name)
         buffer = dense(tensor)
+    shape = c_shape(buffer.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
         return int(
-            lib.halay_trainer_broadcast(
-                trainer, encoded, address(buffer), buffer.numel(), type_, root, ticket
+            lib.halay_trainer_broadcast_shaped(
+                trainer, encoded, address(buffer), shape, type_, root, ticket
             )
         )
 

@@ -3,11 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from .. import _session
-from .._session import TraceRecord
 from .process_sets import ProcessSet, add_process_set
 
 
@@ -94,9 +96,28 @@ def transport() -> str:
     return _session.session().transport
 
 
-def trace() -> list[TraceRecord]:
-    """The operations finished on this rank since the last call, oldest first."""
-    return _session.session().trace()
+def start_timeline(file_path: str | os.PathLike[str], mark_cycles: bool = False) -> None:
+    """Records what is done from now on, in Chrome's trace format: docs/timeline.md.
+
+    Rank 0 writes file_path, the others file_path.rank1 and so on; ``python -m halay.timeline
+    merge`` makes one file of them. mark_cycles: also marks where a round or a programme begins.
+    """
+    _session.session().start_timeline(os.fspath(file_path), mark_cycles)
+
+
+def stop_timeline() -> None:
+    """Ends the timeline, and its file. Does nothing if none is on."""
+    _session.session().stop_timeline()
+
+
+@contextlib.contextmanager
+def timeline_span(name: str) -> Iterator[None]:
+    """Shows what the program does in the with statement, in a row of its own of the timeline."""
+    begin_ns = time.monotonic_ns()
+    try:
+        yield
+    finally:
+        _session.session().timeline_span(name, begin_ns, time.monotonic_ns())
 
 
 def is_homogeneous() -> bool:

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """alltoall and reducescatter, by name, in any order on different ranks.
 
-The trainer has no such kinds yet. An alltoall is an allgather of which each rank keeps what is
-meant for it; a reducescatter is an allreduce of which each rank keeps its chunk. So the results,
-names, errors and gradients are right, and more bytes move than would have to: size() times as
-many for an alltoall, twice for a reducescatter.
+The trainer has no alltoall yet: it is an allgather of which each rank keeps what is meant for it.
+So the results, names, errors and gradients are right, and size() times as many bytes move as would
+have to.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from ._submit import (
     check_gather,
     choose_op,
     submit_allgather,
-    submit_allreduce,
     submit_group,
+    submit_reducescatter,
     synchronize,
 )
 from ._tensors import describe
@@ -158,10 +157,10 @@ def alltoall(
 # ---------------------------------------------------------------------------- reducescatter
 
 
-def _chunk(nrows: int, nranks: int, rank: int) -> tuple[int, int]:
-    """First row and number of rows of a rank: the first ones have one more."""
+def _chunk(nrows: int, nranks: int, rank: int) -> int:
+    """Rows of a rank: the first ones have one more."""
     each, more = divmod(nrows, nranks)
-    return rank * each + min(rank, more), each + (rank < more)
+    return each + (rank < more)
 
 
 def _checked_reduction(
@@ -185,12 +184,8 @@ def _check_rows(tensor: torch.Tensor, how: Reduction, kind: str, name: str | Non
 def _submit_scatter(tensor: torch.Tensor, name: str | None, how: Reduction, kind: str) -> int:
     members = members_of(how.among)
     _check_rows(tensor, how, kind, name)
-    begin, count = _chunk(tensor.shape[0], members.size, members.rank or 0)
-
-    def own(reduced: torch.Tensor) -> torch.Tensor:
-        return reduced[begin : begin + count].clone()
-
-    return submit_allreduce(tensor, None, name, how, kind, own)
+    nrows = _chunk(tensor.shape[0], members.size, members.rank or 0)
+    return submit_reducescatter(tensor, nrows, name, how, kind)
 
 
 def _submit_group_scatter(tensors: list[torch.Tensor], name: str | None, how: Reduction) -> int:

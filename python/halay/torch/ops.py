@@ -443,6 +443,16 @@ def broadcast_(
     return result
 
 
+def join(device: int = -1) -> int:
+    """Says that this rank has no more data, waits for all to say so, and returns the last to.
+
+    Meanwhile this rank gives zeros to the others' allreduces with op Average and Sum, and counts
+    in the average; their barriers go on too. Any other operation raises an error on them. device
+    is Horovod's, and changes nothing.
+    """
+    return _session.session().join_all()
+
+
 def barrier(process_set: ProcessSet = global_process_set) -> None:
     """Returns when all ranks have called it."""
     members = members_of(process_set)

@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * stall.c - notices of which ranks have not submitted what; docs/decisions/0021. A notice decides
+ * nothing: it changes neither records nor lists, but for when the next one is due.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer.h"
+
+#define NOTICE_S      1.0
+#define NOTICE_S_MAX  1e6
+#define LEVELS        12  /* after so many doublings a tensor is not due any more */
+#define LINES         100 /* of one trainer */
+#define PARTS         4   /* entries of a block that one question takes */
+#define PART_BYTES    (sizeof(struct hly_announcement) - 2 * sizeof(uint64_t))
+#define QUESTION_BYTE (PARTS * PART_BYTES)
+#define NAME_SHOWN    120
+#define BIT(rank)     (UINT64_C(1) << ((rank) % 64))
+
+/* An entry of a block: a part of "name, zero, place, zero". */
+struct part {
+    uint64_t name;
+    uint64_t what; /* kind, part << 8, milliseconds waited << 16 */
+    char text[PART_BYTES];
+};
+
+_Static_assert(sizeof(struct part) == sizeof(struct hly_announcement), "one is read as the other");
+
+/* ------------------------------------------------------------------ settings */
+
+/* HALAY_STALL in seconds; 0: no notices. What is no number is as if it were not set, and said. */
+void hly_stall_init(halay_trainer_t *trainer)
+{
+    const char *text = getenv("HALAY_STALL"), *level = getenv("HALAY_DEBUG");
+    char *end = NULL;
+    double seconds = text && *text ? strtod(text, &end) : NOTICE_S;
+    if (end && (end == text || *end || !(seconds >= 0) || seconds > NOTICE_S_MAX)) {
+        if (trainer->rank == 0)
+            fprintf(stderr,
+                    "halay: HALAY_STALL=%s is not a number of seconds up to %g; %g is used\n", text,
+                    NOTICE_S_MAX, NOTICE_S);
+        seconds = NOTICE_S;
+    }
+    trainer->stall.notice_ns = (uint64_t)(seconds * 1e9);
+    trainer->stall.mute = level && !strcmp(level, "error");
+}
+
+/* ------------------------------------------------------------------ places */
+
+void hly_stall_free(halay_trainer_t *trainer)
+{
+    struct hly_stall *stall = &trainer->stall;
+    for (size_t i = 0; stall->places.buckets && i <= stall->places.mask; i++) {
+        for (struct hly_node *node = stall->places.buckets[i], *next; node; node = next) {
+            next = node->next;
+            free(node);
+        }
+    }
+    hly_tensor_map_finish(&stall->places);
+}
+
+/* Mutex held. Names that are used once push each other out. */
+static void place_keep(struct hly_stall *stall, struct hly_place *place, int lasting)
+{
+    if (!lasting) {
+        size_t at = stall->nonce++ % HLY_PLACES_ONCE;
+        if (stall->once[at]) {
+            hly_tensor_map_remove(&stall->places, &stall->once[at]->node);
+            free(stall->once[at]);
+        }
+        stall->once[at] = place;
+    } else {
+        stall->nlasting++;
+    }
+    hly_tensor_map_add(&stall->places, &place->node);
+}
+
+/* Of a long path the end is kept. */
+int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place, int lasting)
+{
+    if (!trainer || !name || !name[0] || !place)
+        return HALAY_EINVAL;
+    size_t bytes = strlen(place);
+    if (bytes >= HLY_PLACE_BYTES)
+        place += bytes - (HLY_PLACE_BYTES - 1);
+    struct hly_place *added = calloc(1, sizeof(*added));
+    if (!added)
+        return HALAY_ENOMEM;
+    added->node.hash = hly_tensor_hash(name);
+    strcpy(added->text, place);
+    int rc = hly_trainer_enter(trainer);
+    if (rc) {
+        free(added);
+        return rc;
+    }
+    struct hly_stall *stall = &trainer->stall;
+    int known = hly_tensor_map_find(&stall->places, added->node.hash) != NULL;
+    if (known || (lasting && stall->nlasting == HLY_PLACES))
+        free(added);
+    else
+        place_keep(stall, added, lasting);
+    return hly_trainer_leave(trainer, 0);
+}
+
+void hly_stall_place(halay_trainer_t *trainer, uint64_t name, char *text)
+{
+    pthread_mutex_lock(&trainer->mutex);
+    const struct hly_place *place =
+        (const struct hly_place *)hly_tensor_map_find(&trainer->stall.places, name);
+    strcpy(text, place ? place->text : "");
+    pthread_mutex_unlock(&trainer->mutex);
+}
+
+/* ------------------------------------------------------------------ when */
+
+static uint64_t due_ns(const struct hly_stall *stall, const struct hly_tensor *tensor)
+{
+    return tensor->notices >= LEVELS ? UINT64_MAX
+                                     : tensor->submit_ns + (stall->notice_ns << tensor->notices);
+}
+
+/* The list is walked once in a notice's time, and when one is due. */
+struct hly_tensor *hly_stall_due(halay_trainer_t *trainer)
+{
+    struct hly_stall *stall = &trainer->stall;
+    struct hly_tensor *due = NULL;
+    if (!stall->notice_ns || !trainer->waiting.head)
+        return NULL;
+    uint64_t now_ns = hly_trainer_now_ns();
+    if (now_ns < stall->check_ns)
+        return NULL;
+    uint64_t next_ns = now_ns + stall->notice_ns;
+    for (struct hly_tensor *t = trainer->waiting.head; t; t = t->next) {
+        uint64_t t_ns = due_ns(stall, t);
+        if (t_ns <= now_ns && (!due || t_ns < due_ns(stall, due)))
+            due = t;
+        else if (t_ns > now_ns && t_ns < next_ns)
+            next_ns = t_ns;
+    }
+    if (!due)
+        stall->check_ns = next_ns;
+    return due;
+}
+
+uint64_t hly_stall_check_ns(const halay_trainer_t *trainer)
+{
+    const struct hly_stall *stall = &trainer->stall;
+    if (!stall->notice_ns)
+        return 0;
+    if (trainer->round)
+        return stall->silence_ns;
+    return trainer->waiting.head ? stall->check_ns : 0;
+}
+
+/* Not due again before the doubled time. */
+static void told(const struct hly_stall *stall, struct hly_tensor *tensor, uint64_t now_ns)
+{
+    while (tensor->notices < LEVELS && due_ns(stall, tensor) <= now_ns + stall->notice_ns / 2)
+        tensor->notices++;
+}
+
+/* ------------------------------------------------------------------ questions */
+
+void hly_stall_write(halay_trainer_t *trainer, struct hly_block *block)
+{
+    char text[QUESTION_BYTE] = "", place[HLY_PLACE_BYTES];
+    struct hly_tensor *tensor = hly_stall_due(trainer);
+    if (!tensor || block->count + PARTS > HLY_ROUND_ENTRIES)
+        return;
+    uint64_t now_ns = hly_trainer_now_ns();
+    uint64_t waited_ms = (now_ns - tensor->submit_ns) / 1000000;
+    hly_stall_place(trainer, tensor->node.hash, place);
+    int bytes = snprintf(text, sizeof(text), "%.*s", NAME_SHOWN, tensor->name) + 1;
+    assert((size_t)bytes + HLY_PLACE_BYTES <= sizeof(text));
+    strcpy(text + bytes, place);
+    for (uint64_t i = 0; i < PARTS; i++) {
+        struct part *part = (struct part *)&block->entries[block->count++];
+        part->name = tensor->node.hash;
+        part->what = HLY_KIND_QUESTION | i << 8 | waited_ms << 16;
+        memcpy(part->text, text + i * PART_BYTES, PART_BYTES);
+    }
+}
+
+static int alike(const struct hly_record *a, const struct hly_record *b, int nranks)
+{
+    return !memcmp(a->announced, b->announced, ((size_t)nranks + 63) / 64 * sizeof(uint64_t));
+}
+
+/* A rank with a full block may have more to say: then it is asked again in the next round. */
+static int all_said(const halay_trainer_t *trainer)
+{
+    for (int r = 0; r < trainer->nranks; r++)
+        if (trainer->blocks[r].count == HLY_ROUND_ENTRIES)
+            return 0;
+    return 1;
+}
+
+/* All that wait for the same ranks are told with it. Returns how many records these are. */
+static int tell(halay_trainer_t *trainer, const struct hly_record *record)
+{
+    int count = 0;
+    uint64_t now_ns = hly_trainer_now_ns();
+    for (size_t i = 0; i <= trainer->records.mask; i++) {
+        for (struct hly_node *node = trainer->records.buckets[i]; node; node = node->next) {
+            struct hly_record *other = (struct hly_record *)node;
+            if (!alike(record, other, trainer->nranks))
+                continue;
+            other->told = trainer->counters.control_rounds;
+            count++;
+        }
+    }
+    for (struct hly_tensor *t = trainer->waiting.head; t; t = t->next) {
+        struct hly_node *node = hly_tensor_map_find(&trainer->records, t->node.hash);
+        if (node && ((struct hly_record *)node)->told == trainer->counters.control_rounds)
+            told(&trainer->stall, t, now_ns);
+    }
+    return count;
+}
+
+static void say(halay_trainer_t *trainer, const char *text)
+{
+    struct hly_stall *stall = &trainer->stall;
+    if (!stall->notice_ns || stall->mute || stall->lines > LINES)
+        return;
+    fprintf(stderr, "halay: rank %d: %s%s\n", trainer->rank, text,
+            stall->lines == LINES ? " (no more notices from this rank)" : "");
+    stall->lines++;
+}
+
+static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
+{
+    char question[QUESTION_BYTE], text[HLY_TEXT_BYTES];
+    struct hly_record *record =
+        (struct hly_record *)hly_tensor_map_find(&trainer->records, parts->name);
+    if (!record || record->told == trainer->counters.control_rounds || !all_said(trainer))
+        return;
+    for (size_t i = 0; i < PARTS; i++)
+        memcpy(question + i * PART_BYTES, parts[i].text, PART_BYTES);
+    question[QUESTION_BYTE - 1] = 0;
+    struct hly_notice notice = {
+        .rank = rank,
+        .waited_s = (double)(parts->what >> 16) * 1e-3,
+        .name = question,
+        .place = question + strlen(question) + 1,
+        .others = tell(trainer, record) - 1,
+    };
+    hly_text_notice(text, trainer, record, &notice);
+    say(trainer, text);
+}
+
+void hly_stall_read(halay_trainer_t *trainer)
+{
+    for (int r = 0; r < trainer->nranks; r++) {
+        const struct hly_block *block = &trainer->blocks[r];
+        for (uint64_t i = 0; i + PARTS <= block->count; i++) {
+            const struct hly_announcement *says = &block->entries[i];
+            if (hly_announcement_kind(says) == HLY_KIND_QUESTION && !(says->what >> 8 & 0xff))
+                asked(trainer, r, (const struct part *)says);
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ no answer */
+
+void hly_stall_round(halay_trainer_t *trainer)
+{
+    struct hly_stall *stall = &trainer->stall;
+    stall->silences = 0;
+    stall->silence_ns = stall->notice_ns ? hly_trainer_now_ns() + stall->notice_ns : 0;
+}
+
+void hly_stall_silence(halay_trainer_t *trainer)
+{
+    char text[HLY_TEXT_BYTES];
+    struct hly_stall *stall = &trainer->stall;
+    if (!stall->silence_ns || stall->silences >= LEVELS || hly_trainer_now_ns() < stall->silence_ns)
+        return;
+    uint64_t waited_ns = stall->notice_ns << stall->silences++;
+    stall->silence_ns += waited_ns;
+    snprintf(text, sizeof(text),
+             "not all ranks have answered for %.3g s: is one stopped, or its node out of reach? "
+             "All that is submitted waits; after %.3g s it ends with an error (HALAY_DEADLINE)",
+             (double)waited_ns * 1e-9, (double)trainer->deadline_ns * 1e-9);
+    say(trainer, text);
+}
