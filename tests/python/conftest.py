@@ -21,6 +21,11 @@ SOURCE = HERE.parents[1]
 BUILD = Path(os.environ.get("HALAY_BUILD_DIR", SOURCE / "build")).resolve()
 HALAYRUN = BUILD / "bin" / "halayrun"
 
+# Numbers of ranks for a test whose cases differ little between them: an even one, or an odd one, is
+# enough for CI.
+RANKS = [2, pytest.param(3, marks=pytest.mark.long)]
+ODD_RANKS = [pytest.param(2, marks=pytest.mark.long), 3]
+
 os.environ.setdefault("HALAY_LIBRARY", str(BUILD / "lib" / "libhalay.so.0"))
 sys.path.insert(0, str(SOURCE / "python"))
 

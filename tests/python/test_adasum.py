@@ -6,6 +6,7 @@ import contextlib
 import numpy
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 from halay.errors import HalayMismatch, HalayTimeout
@@ -223,7 +224,7 @@ def rank_adasum():
         assert torch.equal(hvd.allreduce(torch.ones(5), op=hvd.Adasum), torch.ones(5))
 
 
-@pytest.mark.parametrize("nranks", [2, 3, 5])
+@pytest.mark.parametrize("nranks", [*ODD_RANKS, pytest.param(5, marks=pytest.mark.long)])
 def test_adasum(job, nranks):
     job(nranks, rank_adasum)
 

@@ -290,7 +290,6 @@ def test_threads(alone):
     assert failures == []
 
 
-
 def test_failed_init_tells_why(monkeypatch):
     monkeypatch.setenv("HALAY_DEADLINE", "soon")
     with pytest.raises(hvd.HalayError, match="HALAY_DEADLINE") as caught:

@@ -8,6 +8,7 @@ import time
 
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
@@ -15,7 +16,6 @@ FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
 COMPLEX = [torch.complex64, torch.complex128]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 WIDE = [getattr(torch, n) for n in ("uint16", "uint32", "uint64") if hasattr(torch, n)]
-SIZES = [2, 3]
 
 
 def small(rank, dtype, shape=(5, 7)):
@@ -154,7 +154,7 @@ def rank_reductions():
     rank_compression()
 
 
-@pytest.mark.parametrize("nranks", SIZES)
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_allreduce(job, nranks):
     job(nranks, rank_reductions)
 
@@ -259,7 +259,7 @@ def rank_handles():
     rank_gil()
 
 
-@pytest.mark.parametrize("nranks", SIZES)
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_names(job, nranks):
     job(nranks, rank_names)
 
@@ -314,6 +314,6 @@ def rank_gather_and_broadcast():
     rank_broadcast()
 
 
-@pytest.mark.parametrize("nranks", SIZES)
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_gather_and_broadcast(job, nranks):
     job(nranks, rank_gather_and_broadcast)

@@ -8,6 +8,7 @@ import time
 import pytest
 import torch
 import torch.distributed as dist
+from conftest import ODD_RANKS
 from distributed_job import well
 from test_cdef import preprocessed, statements
 
@@ -22,7 +23,7 @@ TYPES = [
 
 def test_every_declaration_stands_in_the_header():
     ours, theirs = statements(CDEF), statements(preprocessed("halay.h"))
-    assert len(ours) > 20
+    assert len(ours) > 10
     assert ours - theirs == set()
 
 
@@ -332,7 +333,7 @@ def rank_bodies(names):
 
 
 # One job for all: most of a job's time is the import of torch.
-@pytest.mark.parametrize("nranks", [pytest.param(2, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_calls(tmp_path, nranks):
     well(tmp_path, nranks, rank_bodies, [b.__name__ for b in BODIES])
 

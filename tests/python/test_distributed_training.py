@@ -125,9 +125,7 @@ def rank_fsdp():
 
     def without_norm():
         torch.manual_seed(5)
-        return torch.nn.Sequential(
-            torch.nn.Linear(20, 33), torch.nn.ReLU(), torch.nn.Linear(33, 3)
-        )
+        return torch.nn.Sequential(torch.nn.Linear(20, 33), torch.nn.ReLU(), torch.nn.Linear(33, 3))
 
     mesh = dist.init_device_mesh("cpu", (dist.get_world_size(),))
     module = without_norm()

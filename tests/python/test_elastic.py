@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from conftest import RANKS
 
 import halay.torch as hvd
 
@@ -124,7 +125,7 @@ def rank_elastic():
     rank_sampler()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 def test_elastic(job, nranks):
     job(nranks, rank_elastic)
 

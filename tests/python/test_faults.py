@@ -5,6 +5,7 @@ import time
 
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
@@ -64,7 +65,7 @@ def rank_mismatch():
             assert hvd.allreduce(torch.ones(2), op=hvd.Sum).tolist() == [hvd.size()] * 2
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_mismatch(job, nranks):
     job(nranks, rank_mismatch)
 

@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from conftest import RANKS
 
 import halay.torch as hvd
 
@@ -130,7 +131,7 @@ def rank_functions():
     rank_objects()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 def test_functions(job, nranks):
     job(nranks, rank_functions)
 

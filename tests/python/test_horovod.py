@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE, environment, halayrun
+from conftest import RANKS, SOURCE, environment, halayrun
 
 from halay.horovod import SHIM, identity, probes, settings, surface
 
@@ -258,7 +258,7 @@ for _ in range(2):
 """
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 def test_a_program_under_halayrun(script, nranks):
     env = {"EXPECTED": SHIM, "HOROVOD_CYCLE_TIME": "3", "HOROVOD_RANK": "9"}
     status, text = halayrun(nranks, ["--horovod", sys.executable, script(RANK)], env=env)

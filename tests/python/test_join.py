@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
@@ -52,7 +53,7 @@ def rank_epochs():
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_uneven_data(job, nranks):
     job(nranks, rank_epochs)
 
@@ -80,7 +81,7 @@ def rank_refused():
     assert hvd.allgather(torch.ones(1)).tolist() == [1] * hvd.size()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_refused(job, nranks):
     job(nranks, rank_refused)
 

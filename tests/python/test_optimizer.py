@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import RANKS
 
 import halay.torch as hvd
 import halay.torch.optimizer as implementation
@@ -372,7 +373,7 @@ def rank_optimizer(style):
         body()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 @pytest.mark.parametrize("style", STYLES)
 def test_optimizer(job, nranks, style):
     if style == STYLES[0] and not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):

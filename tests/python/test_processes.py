@@ -7,6 +7,7 @@ import sys
 
 import pytest
 import torch
+from conftest import RANKS
 from torch.utils.data import DataLoader, Dataset
 
 import halay.torch as hvd
@@ -109,7 +110,7 @@ def rank_cycles(cycles):
     return counts
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 def test_init_and_shutdown_cycles(job, nranks):
     for counts in job(nranks, rank_cycles, 20):
         assert counts[-1] == counts[4], counts

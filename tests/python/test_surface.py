@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
@@ -137,7 +138,7 @@ def rank_collectives():
     rank_reducescatter()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_collectives(job, nranks):
     job(nranks, rank_collectives)
 
@@ -200,7 +201,7 @@ def rank_autograd():
     same(weight.grad, torch.full_like(own, 2.0 * nranks * nranks))
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_autograd(job, nranks):
     job(nranks, rank_autograd)
 
@@ -275,6 +276,6 @@ def rank_process_sets():
         assert hvd.allreduce(torch.ones(1), op=hvd.Sum, process_set=again).item() == nranks - 1
 
 
-@pytest.mark.parametrize("nranks", [pytest.param(2, marks=pytest.mark.long), 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_process_sets(job, nranks):
     job(nranks, rank_process_sets)

@@ -3,6 +3,7 @@
 
 import pytest
 import torch
+from conftest import ODD_RANKS
 
 import halay.torch as hvd
 
@@ -61,7 +62,7 @@ def rank_batch_norm():
         half(torch.randn(3, 5))
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", ODD_RANKS)
 def test_batch_norm(job, nranks):
     job(nranks, rank_batch_norm)
 

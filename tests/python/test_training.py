@@ -10,6 +10,7 @@ import gc
 import pytest
 import torch
 import torch.nn.functional as F
+from conftest import RANKS
 from test_optimizer import Net, adam, check_near, sgd, shards
 
 import halay.torch as hvd
@@ -298,6 +299,6 @@ def rank_training():
     rank_superseded()
 
 
-@pytest.mark.parametrize("nranks", [2, 3])
+@pytest.mark.parametrize("nranks", RANKS)
 def test_training(job, nranks):
     job(nranks, rank_training)
