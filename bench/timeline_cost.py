@@ -19,7 +19,7 @@ LAYERS, WIDTH, BATCH, STEPS = 12, 256, 32, 30
 
 
 def turn(model, optimizer, x, y):
-    """Milliseconds of a step: the mean of the faster half, as other programs disturb the slower one."""
+    """Milliseconds of the median step."""
     times = []
     for _ in range(STEPS):
         begin = time.perf_counter()
@@ -27,7 +27,7 @@ def turn(model, optimizer, x, y):
         F.mse_loss(model(x), y).backward()
         optimizer.step()
         times.append(1e3 * (time.perf_counter() - begin))
-    return statistics.mean(sorted(times)[: STEPS // 2])
+    return statistics.median(times)
 
 
 def main(path, pairs):

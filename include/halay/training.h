@@ -22,10 +22,10 @@ typedef uint64_t halay_ticket_t;
 
 #define HALAY_DIMS_MAX 7
 
-typedef struct halay_shape {
+typedef struct halay_dims {
     int ndims; /* 0: one element */
     size_t dims[HALAY_DIMS_MAX];
-} halay_shape_t;
+} halay_dims_t;
 
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
@@ -76,14 +76,14 @@ HALAY_API int halay_trainer_allgather(halay_trainer_t *trainer, const char *name
  * not go with one that has none.
  */
 HALAY_API int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
-                                             const void *in, void *out, const halay_shape_t *shape,
+                                             const void *in, void *out, const halay_dims_t *shape,
                                              halay_type_t type, halay_op_t op, double prescale,
                                              double postscale, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
-                                             void *buffer, const halay_shape_t *shape,
+                                             void *buffer, const halay_dims_t *shape,
                                              halay_type_t type, int root, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
-                                             const void *in, const halay_shape_t *shape,
+                                             const void *in, const halay_dims_t *shape,
                                              halay_type_t type, halay_ticket_t *ticket);
 /*
  * Reduces as an allreduce does, and gives each rank its rows of the result: the rows (the first
@@ -91,7 +91,7 @@ HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const cha
  * in: the shape, the same on all ranks; out: this rank's rows.
  */
 HALAY_API int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
-                                           const void *in, void *out, const halay_shape_t *shape,
+                                           const void *in, void *out, const halay_dims_t *shape,
                                            halay_type_t type, halay_op_t op, double prescale,
                                            double postscale, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,

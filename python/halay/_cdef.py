@@ -152,23 +152,23 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
                          halay_trainer_t **trainer);
 void halay_trainer_destroy(halay_trainer_t *trainer);
 
-typedef struct halay_shape {
+typedef struct halay_dims {
     int ndims;
     size_t dims[7];
-} halay_shape_t;
+} halay_dims_t;
 
 int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
-                                   const void *in, void *out, const halay_shape_t *shape,
+                                   const void *in, void *out, const halay_dims_t *shape,
                                    halay_type_t type, halay_op_t op, double prescale,
                                    double postscale, halay_ticket_t *ticket);
 int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
-                                   void *buffer, const halay_shape_t *shape,
+                                   void *buffer, const halay_dims_t *shape,
                                    halay_type_t type, int root, halay_ticket_t *ticket);
 int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
-                                   const void *in, const halay_shape_t *shape,
+                                   const void *in, const halay_dims_t *shape,
                                    halay_type_t type, halay_ticket_t *ticket);
 int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
-                                 const void *in, void *out, const halay_shape_t *shape,
+                                 const void *in, void *out, const halay_dims_t *shape,
                                  halay_type_t type, halay_op_t op, double prescale,
                                  double postscale, halay_ticket_t *ticket);
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,

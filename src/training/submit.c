@@ -169,7 +169,7 @@ int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const vo
  * Fills the count, and the shape without its first dimensions: an allgather's first one may differ.
  * There is more than one large dimension only where the count is 0 or refused.
  */
-static int shape_read(struct submission *submission, const halay_shape_t *shape, int first)
+static int shape_read(struct submission *submission, const halay_dims_t *shape, int first)
 {
     size_t count = 1;
     if (!shape || shape->ndims < first || shape->ndims > HALAY_DIMS_MAX)
@@ -191,7 +191,7 @@ static int shape_read(struct submission *submission, const halay_shape_t *shape,
 }
 
 int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, const void *in,
-                                   void *out, const halay_shape_t *shape, halay_type_t type,
+                                   void *out, const halay_dims_t *shape, halay_type_t type,
                                    halay_op_t op, double prescale, double postscale,
                                    halay_ticket_t *ticket)
 {
@@ -317,7 +317,7 @@ int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *bu
 }
 
 int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, void *buffer,
-                                   const halay_shape_t *shape, halay_type_t type, int root,
+                                   const halay_dims_t *shape, halay_type_t type, int root,
                                    halay_ticket_t *ticket)
 {
     struct submission submission = {
@@ -334,7 +334,7 @@ int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, v
 }
 
 int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, const void *in,
-                                   const halay_shape_t *shape, halay_type_t type,
+                                   const halay_dims_t *shape, halay_type_t type,
                                    halay_ticket_t *ticket)
 {
     struct submission submission = {
@@ -369,7 +369,7 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
 }
 
 int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, const void *in,
-                                 void *out, const halay_shape_t *shape, halay_type_t type,
+                                 void *out, const halay_dims_t *shape, halay_type_t type,
                                  halay_op_t op, double prescale, double postscale,
                                  halay_ticket_t *ticket)
 {

@@ -279,7 +279,7 @@ void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_
     named(timeline, "thread_name", ROW_VOTES, "votes");
     for (int i = 0; i < HLY_SLOTS; i++) {
         snprintf(text, sizeof(text), "fusion buffer %d", i);
-        named(timeline, "thread_name", (uint64_t)(ROW_BUFFERS + i), text);
+        named(timeline, "thread_name", ROW_BUFFERS + (uint64_t)i, text);
     }
     flush(timeline);
 }

@@ -308,7 +308,7 @@ static void idle(struct rank *rank)
 /* What agrees in shapes runs, and is replayed; an allgather's first dimension may differ. */
 static void shapes(struct rank *rank)
 {
-    const halay_shape_t shape = {3, {2, 1, 3}}, rows = {3, {(size_t)rank->rank, 2, 1}};
+    const halay_dims_t shape = {3, {2, 1, 3}}, rows = {3, {(size_t)rank->rank, 2, 1}};
     int n = rank->nranks;
     halay_trainer_counters_t before = {.size = sizeof(before)}, after = {.size = sizeof(after)};
     for (int step = 0; step < 12; step++) {
@@ -358,7 +358,7 @@ static void scatters(struct rank *rank)
         if (step == 4)
             halay_trainer_counters(rank->trainer, &before);
         for (int t = 0; t < 4; t++) {
-            const halay_shape_t shape = {2, {rows[t], 3}};
+            const halay_dims_t shape = {2, {rows[t], 3}};
             char name[16];
             snprintf(name, sizeof(name), "t.%d", t);
             for (int i = 0; i < 30; i++) {

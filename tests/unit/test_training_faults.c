@@ -31,7 +31,7 @@ struct variant {
     halay_op_t op;
     int root;
     double prescale, postscale;
-    halay_shape_t shape;
+    halay_dims_t shape;
 };
 
 /* The first is what all ranks but one submit. */
@@ -236,8 +236,8 @@ static void arguments(struct rank *rank)
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_MAX, 2, 1, &k));
     REFUSED(halay_trainer_allreduce(t, "a", f, f, 4, HALAY_FLOAT32, HALAY_AVERAGE, 1, 2, &k));
     REFUSED(halay_trainer_allreduce(t, "a", n, n, 4, HALAY_INT32, HALAY_SUM, 1, 2, &k));
-    const halay_shape_t many = {HALAY_DIMS_MAX + 1, {1}}, none = {-1, {1}}, scalar = {0, {1}},
-                        vast = {3, {SIZE_MAX / 8, 2, 8}}, rows = {2, {SIZE_MAX / 2, 3}};
+    const halay_dims_t many = {HALAY_DIMS_MAX + 1, {1}}, none = {-1, {1}}, scalar = {0, {1}},
+                       vast = {3, {SIZE_MAX / 8, 2, 8}}, rows = {2, {SIZE_MAX / 2, 3}};
     REFUSED(halay_trainer_broadcast_shaped(t, "a", f, NULL, HALAY_FLOAT32, 0, &k));
     REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &many, HALAY_FLOAT32, 0, &k));
     REFUSED(halay_trainer_broadcast_shaped(t, "a", f, &none, HALAY_FLOAT32, 0, &k));
@@ -245,7 +245,7 @@ static void arguments(struct rank *rank)
     REFUSED(halay_trainer_allgather_shaped(t, "a", f, &scalar, HALAY_FLOAT32, &k));
     REFUSED(halay_trainer_reduce_scatter(t, "a", f, f + 1, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,
                                          &k));
-    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f, &(halay_shape_t){1, {2}}, HALAY_FLOAT32,
+    REFUSED(halay_trainer_reduce_scatter(t, "a", f, f, &(halay_dims_t){1, {2}}, HALAY_FLOAT32,
                                          HALAY_SUM, 1, 1, &k));
     REFUSED(halay_trainer_allgather_shaped(t, "a", f, &rows, HALAY_FLOAT32, &k));
     REFUSED(halay_trainer_allreduce_shaped(t, "a", NULL, f, &scalar, HALAY_FLOAT32, HALAY_SUM, 1, 1,

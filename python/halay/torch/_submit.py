@@ -97,10 +97,10 @@ def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
 
 @functools.lru_cache(maxsize=4096)
 def c_shape(shape: torch.Size) -> Any:
-    """A halay_shape_t; the dimensions for which it has no room are one with the last."""
+    """A halay_dims_t; the dimensions for which it has no room are one with the last."""
     most: int = lib.HALAY_DIMS_MAX
     dims = [*shape[: most - 1], math.prod(shape[most - 1 :])] if len(shape) > most else [*shape]
-    return ffi.new("halay_shape_t *", (len(dims), dims))
+    return ffi.new("halay_dims_t *", (len(dims), dims))
 
 
 class Reduction:
