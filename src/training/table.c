@@ -19,6 +19,12 @@ uint64_t hly_trainer_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+struct timespec hly_trainer_until(uint64_t ns)
+{
+    ns += hly_trainer_now_ns();
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
 /* FNV-1a, then the finalizer of MurmurHash3 (both in the public domain). */
 uint64_t hly_tensor_hash(const char *name)
 {

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "halay/halay.h"
 #include "halay/training.h"
@@ -337,6 +338,8 @@ struct hly_greeting {
 
 /* table.c */
 uint64_t hly_trainer_now_ns(void);
+/* So long from now, as pthread_cond_timedwait() wants it. */
+struct timespec hly_trainer_until(uint64_t ns);
 uint64_t hly_tensor_hash(const char *name);
 int hly_tensor_map_init(struct hly_map *map);
 void hly_tensor_map_finish(struct hly_map *map);
@@ -402,6 +405,10 @@ uint64_t hly_join_end_ns(const halay_trainer_t *trainer);
 /* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
 int hly_trainer_enter(halay_trainer_t *trainer);
 int hly_trainer_leave(halay_trainer_t *trainer, int result);
+/* For times of CLOCK_MONOTONIC. */
+int hly_cond_create(pthread_cond_t *cond);
+/* With all signals blocked: they belong to the program's threads. */
+int hly_thread_start(pthread_t *thread, void *(*body)(void *), void *arg);
 
 /* stall.c; stepper, without the mutex */
 void hly_stall_init(halay_trainer_t *trainer);
