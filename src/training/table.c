@@ -54,8 +54,19 @@ int hly_tensor_map_init(struct hly_map *map)
     return map->buckets ? 0 : HALAY_ENOMEM;
 }
 
-void hly_tensor_map_finish(struct hly_map *map)
+void hly_node_free(struct hly_node *node)
 {
+    free(node);
+}
+
+void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *node))
+{
+    for (size_t i = 0; drop && map->buckets && i <= map->mask; i++) {
+        for (struct hly_node *node = map->buckets[i], *next; node; node = next) {
+            next = node->next;
+            drop(node);
+        }
+    }
     free(map->buckets);
     map->buckets = NULL;
 }

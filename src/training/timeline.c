@@ -191,17 +191,6 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-static void rows_free(struct hly_timeline *timeline)
-{
-    for (size_t i = 0; i <= timeline->rows.mask; i++) {
-        for (struct hly_node *node = timeline->rows.buckets[i], *after; node; node = after) {
-            after = node->next;
-            free(node);
-        }
-    }
-    hly_tensor_map_finish(&timeline->rows);
-}
-
 static int timeline_create(const char *path, struct hly_timeline **out)
 {
     struct hly_timeline *timeline = calloc(1, sizeof(*timeline));
@@ -223,8 +212,7 @@ static int timeline_create(const char *path, struct hly_timeline **out)
     pthread_cond_destroy(&timeline->ended);
 
 free_ring:
-    if (timeline->rows.buckets)
-        rows_free(timeline);
+    hly_tensor_map_finish(&timeline->rows, hly_node_free);
     free(timeline->ring);
 free_timeline:
     free(timeline);
@@ -236,7 +224,7 @@ static void timeline_free(struct hly_timeline *timeline)
     close(timeline->fd);
     pthread_mutex_destroy(&timeline->lock);
     pthread_cond_destroy(&timeline->ended);
-    rows_free(timeline);
+    hly_tensor_map_finish(&timeline->rows, hly_node_free);
     free(timeline->ring);
     free(timeline);
 }

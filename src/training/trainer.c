@@ -176,7 +176,7 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
     trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
     trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
-    trainer->joined = calloc((nranks + 63) / 64, sizeof(*trainer->joined));
+    trainer->joined = calloc(hly_rank_words(trainer->nranks), sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
         !trainer->unlike || !trainer->greetings || !trainer->joined ||
@@ -188,13 +188,11 @@ static int memory_create(halay_trainer_t *trainer)
 
 static void memory_free(halay_trainer_t *trainer)
 {
-    if (trainer->records.buckets)
-        hly_round_records_free(trainer);
+    hly_round_records_free(trainer);
     hly_tensors_free(trainer);
     hly_programmes_free(trainer);
     hly_stall_free(trainer);
-    hly_tensor_map_finish(&trainer->records);
-    hly_tensor_map_finish(&trainer->names);
+    hly_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
     free(trainer->greetings);
