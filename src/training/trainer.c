@@ -18,10 +18,12 @@
 
 #include "trainer.h"
 
-#define SLEEP_NS   UINT64_C(1000000000) /* at most, at a time */
-#define PARK_NS    UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
-#define SHARED_NS  UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
-#define DEADLINE_S 30.0
+#define SLEEP_NS    UINT64_C(1000000000) /* at most, at a time */
+#define PARK_NS     UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
+#define SHARED_NS   UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
+#define DEADLINE_S  30.0
+#define SPIN_MAX_NS UINT64_C(50000) /* a waiting caller polls no longer than a sleep costs */
+#define SPIN_TRIES  32 /* so often it polls as long as that, whether it has paid or not */
 
 /* ------------------------------------------------------------------ steps and sleep */
 
@@ -325,20 +327,47 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ waiting */
 
+/* Mutex held. Released meanwhile, by another thread: nobody has to wait for it either. */
+static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    return !tensor || tensor->done;
+}
+
+/*
+ * Mutex held. Steps for as long as that has lately spared a sleep, which costs tens of microseconds
+ * to end; now and then for longer, to see. A rank that shares its processor with the one that it
+ * waits for soon does not poll any more. Returns whether it is over.
+ */
+static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    uint64_t begin_ns = hly_trainer_now_ns(), took_ns = 0;
+    uint64_t limit_ns = trainer->spins++ % SPIN_TRIES ? trainer->spin_ns : SPIN_MAX_NS;
+    int over = 0;
+    while (!over && took_ns < limit_ns) {
+        step_or_wait(trainer);
+        over = is_over(trainer, ticket);
+        took_ns = hly_trainer_now_ns() - begin_ns;
+    }
+    if (!over || took_ns > SPIN_MAX_NS)
+        trainer->spin_ns /= 2;
+    else if (trainer->spin_ns < 2 * took_ns)
+        trainer->spin_ns = 2 * took_ns < SPIN_MAX_NS ? 2 * took_ns : SPIN_MAX_NS;
+    return over;
+}
+
 /* Mutex held. Steps and sleeps for all who wait, until this ticket is done. */
 static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    struct hly_tensor *tensor;
     trainer->driver = 1;
     if (trainer->asleep) { /* the thread: so that it parks, and does not wake for every message */
         pthread_mutex_unlock(&trainer->mutex);
         halay_context_wake(trainer->context);
         pthread_mutex_lock(&trainer->mutex);
     }
-    while ((tensor = hly_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+    while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);
-        tensor = hly_tensor_find(trainer, ticket);
-        if (tensor && !tensor->done)
+        if (!is_over(trainer, ticket) && !spin(trainer, ticket))
             doze(trainer);
     }
     trainer->driver = 0;

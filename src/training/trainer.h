@@ -279,6 +279,7 @@ struct halay_trainer {
     uint32_t quiet; /* so many submissions need wake nobody */
     halay_trainer_counters_t published;
     uint64_t waits;                /* counts waits, so that the thread sees short ones */
+    uint64_t spins, spin_ns;       /* how often a caller has polled, and how long it is worth it */
     uint64_t next_end_ns;          /* when the next tensor runs out of time; 0: none */
     struct hly_timeline *timeline; /* NULL: none is on */
     char label[32];                /* before names in a timeline that is shared */
