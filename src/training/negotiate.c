@@ -425,17 +425,22 @@ void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
     snprintf(trainer->broken_text, sizeof(trainer->broken_text), "%s", text);
 }
 
+static void round_fail(halay_trainer_t *trainer, int code)
+{
+    char text[HLY_TEXT_BYTES];
+    hly_trainer_verdict(trainer->control, code, text, sizeof(text));
+    hly_trainer_break(trainer, code, text);
+}
+
 /* Returns 1 when a round has come to its end. */
 static int round_test(halay_trainer_t *trainer)
 {
-    char text[HLY_TEXT_BYTES];
     int rc = halay_request_test(trainer->round);
     if (rc == HALAY_INPROGRESS)
         return 0;
     trainer->round = NULL;
     if (rc) {
-        hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
-        hly_trainer_break(trainer, rc, text);
+        round_fail(trainer, rc);
     } else {
         hly_timeline_round(trainer);
         round_read(trainer);
@@ -445,7 +450,6 @@ static int round_test(halay_trainer_t *trainer)
 
 static void round_start(halay_trainer_t *trainer)
 {
-    char text[HLY_TEXT_BYTES];
     block_write(trainer);
     hly_stall_round(trainer);
     hly_timeline_cycle(trainer);
@@ -456,8 +460,7 @@ static void round_start(halay_trainer_t *trainer)
                               trainer->control, &trainer->round);
     if (rc) {
         trainer->round = NULL;
-        hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
-        hly_trainer_break(trainer, rc, text);
+        round_fail(trainer, rc);
     }
 }
 

@@ -36,6 +36,15 @@ uint64_t hly_tensor_hash(const char *name)
     return hash ^ (hash >> 33);
 }
 
+uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords)
+{
+    for (size_t i = 0; i < nwords; i++) {
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 31;
+    }
+    return hash;
+}
+
 size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
                         int rank)
 {

@@ -363,6 +363,8 @@ uint64_t hly_trainer_now_ns(void);
 /* So long from now, as pthread_cond_timedwait() wants it. */
 struct timespec hly_trainer_until(uint64_t ns);
 uint64_t hly_tensor_hash(const char *name);
+/* Goes on from a hash. */
+uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords);
 int hly_tensor_map_init(struct hly_map *map);
 /* Ends the map, and what is in it with drop(); NULL: it is others'. Takes one that is not begun. */
 void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *node));
