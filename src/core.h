@@ -279,6 +279,7 @@ struct hly_fault {
     uint32_t heard;       /* bits: rounds that came */
     uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
     uint64_t deadline_ns; /* when the agreement ends anyway */
+    uint32_t looks;       /* at the clock, after that */
     uint64_t absent_ns;   /* when silent neighbours are called absent */
     struct hly_verdict_wire verdict;
 };
