@@ -313,9 +313,10 @@ struct halay_trainer {
     int leaving;                    /* closing, as seen by this step */
     int wanting;                    /* a caller waits or has polled, as seen by this step */
     int recording;                  /* a timeline is on, as seen by this step */
-    uint64_t round_ns;              /* when the round in flight began, while one is on */
-    int data_broken;                /* an operation could not be started, so the order is lost */
-    int broken;                     /* why no round is started any more: the text */
+    uint64_t end_ns;   /* of the tensors that end together now, else 0: while one is on */
+    uint64_t round_ns; /* when the round in flight began, while one is on */
+    int data_broken;   /* an operation could not be started, so the order is lost */
+    int broken;        /* why no round is started any more: the text */
     char broken_text[HLY_TEXT_BYTES];
 
     struct hly_script tape; /* what was agreed on since the last boundary */
