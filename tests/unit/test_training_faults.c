@@ -485,7 +485,7 @@ static void deviations(struct rank *rank)
         uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
         deviate(rank, who, whats[i]);
         double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
-        CHECK(took < deadline_s() + 1.5, "'%c' took %.3f s", whats[i], took);
+        CHECK(took < deadline_s() + 5, "'%c' took %.3f s", whats[i], took);
         meet(rank);
         halay_trainer_counters_t before = replayed(rank);
         layers(rank, 9, -1);
@@ -613,7 +613,7 @@ static void silent(struct rank *rank)
         halay_trainer_release(rank->trainer, tickets[t]);
     }
     double took = (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9;
-    CHECK(rank->rank == last || took < deadline_s() + 1.5, "after %.3f s", took);
+    CHECK(rank->rank == last || took < deadline_s() + 5, "after %.3f s", took);
     meet(rank);
     layers(rank, 5, -1);
 }
