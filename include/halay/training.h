@@ -110,6 +110,15 @@ HALAY_API int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char 
                                            const void *in, void *out, const halay_dims_t *shape,
                                            halay_type_t type, halay_op_t op, double prescale,
                                            double postscale, halay_ticket_t *ticket);
+/*
+ * Of in's rows (the first dimension, of which there must be one) rows[0] go to rank 0, the next
+ * rows[1] to rank 1, and so on; what is left goes to nobody. The result is as an allgather's, of
+ * the rows that the ranks had for this one. A row has the same shape on all ranks; rows is read
+ * before the call returns, may differ between ranks, and change from time to time.
+ */
+HALAY_API int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const void *in,
+                                     const size_t rows[], const halay_dims_t *shape,
+                                     halay_type_t type, halay_ticket_t *ticket);
 HALAY_API int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                                     halay_ticket_t *ticket);
 
@@ -161,6 +170,7 @@ typedef struct halay_trainer_counters {
     uint64_t programmes;    /* made */
     uint64_t cycles;        /* of them, replayed from end to end */
     uint64_t voids;         /* replays that a rank could not follow */
+    uint64_t deals;         /* ahead of alltoalls: ranks told each other how many rows go where */
 } halay_trainer_counters_t;
 HALAY_API int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 

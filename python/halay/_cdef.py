@@ -182,6 +182,9 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
                                  const void *in, void *out, const halay_dims_t *shape,
                                  halay_type_t type, halay_op_t op, double prescale,
                                  double postscale, halay_ticket_t *ticket);
+int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const void *in,
+                           const size_t rows[], const halay_dims_t *shape, halay_type_t type,
+                           halay_ticket_t *ticket);
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
                           halay_ticket_t *ticket);
 

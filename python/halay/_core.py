@@ -6,6 +6,7 @@ Every call into `lib` releases the GIL.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,24 @@ SONAME = "libhalay.so.0"
 TEXT_BYTES = 1024
 
 ffi: Any = FFI()
-ffi.cdef(CDEF)
+
+
+def declare(text: str) -> None:
+    """Takes in C declarations.
+
+    The garbage collector rests meanwhile: the parser makes many objects, and behind `import torch`
+    the collections that they cause take ten times as long as the parsing.
+    """
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        ffi.cdef(text)
+    finally:
+        if collects:
+            gc.enable()
+
+
+declare(CDEF)
 
 
 def _candidates() -> list[str]:

@@ -121,6 +121,63 @@ static int scatter_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
                                   trainer->data, request);
 }
 
+/* ------------------------------------------------------------------ alltoalls */
+
+/* What a call that goes before others has carried is known, or it was not made. */
+static void voting_end(halay_trainer_t *trainer)
+{
+    assert(trainer->voting);
+    trainer->voting = 0;
+}
+
+/* Each rank tells each other how many rows it has for it. Behind this comes the alltoall itself. */
+static void deal_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
+{
+    _Static_assert(sizeof(size_t) == sizeof(uint64_t), "rows are sent as they are");
+    struct hly_flight *flight = flight_take(trainer, HLY_FLIGHT_DEAL);
+    hly_tensor_list_push(&flight->tensors, tensor);
+    trainer->counters.deals++;
+    int rc = halay_ialltoall(tensor->rows + trainer->nranks, tensor->rows, 1, HALAY_UINT64,
+                             trainer->data, &flight->request);
+    trainer->voting = !rc;
+    if (rc)
+        flight_fail(trainer, rc);
+}
+
+static int deal_end(halay_trainer_t *trainer, struct hly_flight *flight)
+{
+    struct hly_tensor *tensor = hly_tensor_list_pop(&flight->tensors);
+    voting_end(trainer);
+    tensor->dealt = 1;
+    hly_deal_keep(trainer, tensor);
+    hly_tensor_list_push_first(&trainer->ready, tensor);
+    return 1;
+}
+
+/*
+ * What there is too much of, or no memory for, is called for all the same, without a buffer: it
+ * then fails on all ranks.
+ */
+static int alltoall_start(halay_trainer_t *trainer, struct hly_tensor *tensor,
+                          halay_request_t **request)
+{
+    size_t nranks = (size_t)trainer->nranks, row = tensor->says.count, total = 0, bytes;
+    int over = 0;
+    for (size_t r = 0; r < nranks; r++) {
+        over |= __builtin_mul_overflow(tensor->rows[r], row, &trainer->counts[r]);
+        over |= __builtin_add_overflow(total, trainer->counts[r], &total);
+        trainer->counts[nranks + r] = tensor->rows[nranks + r] * row;
+    }
+    over |= __builtin_mul_overflow(total, halay_type_bytes(tensor->type), &bytes);
+    tensor->result_count = total;
+    if (!over && bytes <= PTRDIFF_MAX - 64)
+        tensor->result = aligned_alloc(64, (bytes + 64) / 64 * 64);
+    return halay_ialltoallv(tensor->in, trainer->counts + nranks, NULL, tensor->result,
+                            trainer->counts, NULL, tensor->type, trainer->data, request);
+}
+
+/* ------------------------------------------------------------------ any one */
+
 static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     int rc;
@@ -128,6 +185,10 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
     tensor->start_ns = hly_trainer_now_ns();
     if (tensor->kind == HLY_KIND_BARRIER) { /* the vote was all of it */
         hly_tensor_done(trainer, tensor, 0, NULL);
+        return;
+    }
+    if (tensor->kind == HLY_KIND_ALLTOALL && !tensor->dealt) {
+        deal_start(trainer, tensor);
         return;
     }
     if (tensor->kind == HLY_KIND_ALLGATHER && allgather_counts(trainer, tensor, &bytes)) {
@@ -142,6 +203,8 @@ static void direct_start(halay_trainer_t *trainer, struct hly_tensor *tensor)
         rc = allreduce_start(trainer, tensor, &flight->request);
     else if (tensor->kind == HLY_KIND_REDUCE_SCATTER)
         rc = scatter_start(trainer, tensor, &flight->request);
+    else if (tensor->kind == HLY_KIND_ALLTOALL)
+        rc = alltoall_start(trainer, tensor, &flight->request);
     else if (tensor->kind == HLY_KIND_BROADCAST)
         rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
                               &flight->request);
@@ -251,7 +314,12 @@ static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
 
 /* ------------------------------------------------------------------ votes */
 
-/* One word, 1 of a void rank; with allgathers each rank's word, and its rows. */
+/* Bits of a vote's word. */
+#define VOID_BIT UINT64_C(1)
+#define DEAL_BIT UINT64_C(2) /* of the first tensor, and so on: its rows are dealt out anew */
+_Static_assert(HLY_VOTE_ITEMS < 63, "one bit each");
+
+/* One word of all ranks; with allgathers each rank's word, and its rows. */
 static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
                        struct hly_list *tensors)
 {
@@ -259,17 +327,21 @@ static void vote_start(halay_trainer_t *trainer, const struct hly_group *group,
     size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
     uint64_t *own = trainer->votes + (group->rows ? (size_t)trainer->rank * words : 0);
     memset(own, 0, words * sizeof(*own));
-    own[0] = !tensors->head;
-    for (const struct hly_tensor *t = tensors->head; t && group->rows; t = t->next)
-        own[at++] = t->says.rows;
+    own[0] = tensors->head ? 0 : VOID_BIT;
+    for (const struct hly_tensor *t = tensors->head; t; t = t->next, at++) {
+        if (t->kind == HLY_KIND_ALLTOALL && hly_deal_new(trainer, t))
+            own[0] |= DEAL_BIT << (at - 1);
+        if (group->rows)
+            own[at] = t->says.rows;
+    }
     flight->tensors = *tensors;
-    trainer->voting = 1;
     flight->begin_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.votes++;
     int rc = group->rows ? halay_iallgather(HALAY_IN_PLACE, trainer->votes, words, HALAY_UINT64,
                                             trainer->data, &flight->request)
                          : halay_iallreduce(HALAY_IN_PLACE, own, 1, HALAY_UINT64, HALAY_BOR,
                                             trainer->data, &flight->request);
+    trainer->voting = !rc;
     if (rc)
         flight_fail(trainer, rc);
 }
@@ -280,16 +352,21 @@ static int vote_end(halay_trainer_t *trainer, struct hly_flight *flight)
     const struct hly_group *group = flight->group;
     assert(group);
     size_t words = group->rows ? 1 + (size_t)group->count : 1, at = 1;
-    int ranks = group->rows ? trainer->nranks : 1, empty = 0;
+    int ranks = group->rows ? trainer->nranks : 1;
+    uint64_t bits = 0;
     for (int r = 0; r < ranks; r++)
-        empty |= trainer->votes[(size_t)r * words] != 0;
+        bits |= trainer->votes[(size_t)r * words];
+    int empty = (bits & VOID_BIT) != 0;
     assert(empty || flight->tensors.head);
-    trainer->voting = 0;
+    voting_end(trainer);
     hly_timeline_vote(trainer, flight);
     hly_replay_result(trainer, flight, empty);
     while (!empty && (tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
         for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && r < ranks; r++)
             tensor->rows[r] = (size_t)trainer->votes[(size_t)r * words + at];
+        tensor->voted = 1;
+        if (tensor->kind == HLY_KIND_ALLTOALL && !(bits & DEAL_BIT << (at - 1)))
+            hly_deal_recall(trainer, tensor);
         at++;
         tensor->bond = 0;
         hly_tensor_list_push(&trainer->ready, tensor);
@@ -401,8 +478,8 @@ static void flight_error(halay_trainer_t *trainer, struct hly_flight *flight, in
 {
     char text[HLY_TEXT_BYTES];
     flight_drop(trainer, flight, code, text);
-    if (flight->kind == HLY_FLIGHT_VOTE)
-        trainer->voting = 0;
+    if (flight->kind == HLY_FLIGHT_VOTE || flight->kind == HLY_FLIGHT_DEAL)
+        voting_end(trainer);
     if (flight->group)
         hly_trainer_break(trainer, code, text);
 }
@@ -426,6 +503,8 @@ static int flight_test(halay_trainer_t *trainer, struct hly_flight *flight)
         return fused_end(trainer, flight);
     case HLY_FLIGHT_VOTE:
         return vote_end(trainer, flight);
+    case HLY_FLIGHT_DEAL:
+        return deal_end(trainer, flight);
     default:
         return direct_end(trainer, flight);
     }

@@ -16,6 +16,7 @@ struct submission {
     void *out;
     size_t count; /* elements in the caller's buffer */
     size_t row_count, nrows;
+    const size_t *rows;                 /* alltoall: to each rank */
     uint32_t shape[1 + HALAY_DIMS_MAX]; /* as in the announcement */
     halay_type_t type;
     halay_op_t op;
@@ -72,7 +73,7 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->postscale = submission->postscale;
     tensor->start_ns = tensor->ready_ns = 0;
     tensor->buffer = HLY_SLOTS;
-    tensor->notices = 0;
+    tensor->notices = tensor->voted = tensor->dealt = 0;
     tensor->result_count = 0;
     tensor->code = 0;
     strcpy(tensor->name, name);
@@ -116,6 +117,19 @@ static struct submission reduction(int kind, const void *in, void *out, halay_ty
     return submission;
 }
 
+static int rows_take(const halay_trainer_t *trainer, struct hly_tensor *tensor,
+                     const struct submission *submission)
+{
+    size_t nranks = (size_t)trainer->nranks;
+    if (submission->kind != HLY_KIND_ALLGATHER && submission->kind != HLY_KIND_ALLTOALL)
+        return 0;
+    if (!(tensor->rows = calloc(2 * nranks, sizeof(*tensor->rows))))
+        return HALAY_ENOMEM;
+    if (submission->rows)
+        memcpy(tensor->rows + nranks, submission->rows, nranks * sizeof(*tensor->rows));
+    return 0;
+}
+
 /* Mutex held. */
 static int admit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
                  halay_ticket_t *ticket)
@@ -127,8 +141,7 @@ static int admit(halay_trainer_t *trainer, const char *name, const struct submis
         return HALAY_EINVAL;
     if (!(tensor = hly_tensor_take(trainer)))
         return HALAY_ENOMEM;
-    if (submission->kind == HLY_KIND_ALLGATHER &&
-        !(tensor->rows = calloc((size_t)trainer->nranks, sizeof(*tensor->rows)))) {
+    if (rows_take(trainer, tensor, submission)) {
         hly_tensor_give(trainer, tensor);
         return HALAY_ENOMEM;
     }
@@ -362,16 +375,16 @@ int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, v
 }
 
 /* Nothing is written to `out`: the result is the trainer's. */
-static struct submission gathering(const void *in, halay_type_t type)
+static struct submission gathering(int kind, const void *in, halay_type_t type)
 {
-    return plain(HLY_KIND_ALLGATHER, in, (void *)in, type);
+    return plain(kind, in, (void *)in, type);
 }
 
 int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, const void *in,
                                    const halay_dims_t *shape, halay_type_t type,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = gathering(in, type);
+    struct submission submission = gathering(HLY_KIND_ALLGATHER, in, type);
     return submit_shaped(trainer, name, &submission, shape, 1, ticket);
 }
 
@@ -379,12 +392,27 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
                             size_t nrows, size_t row_count, halay_type_t type,
                             halay_ticket_t *ticket)
 {
-    struct submission submission = gathering(in, type);
+    struct submission submission = gathering(HLY_KIND_ALLGATHER, in, type);
     submission.row_count = row_count;
     submission.nrows = nrows;
     if (__builtin_mul_overflow(nrows, row_count, &submission.count))
         return HALAY_EINVAL;
     return submit(trainer, name, &submission, ticket);
+}
+
+int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const void *in,
+                           const size_t rows[], const halay_dims_t *shape, halay_type_t type,
+                           halay_ticket_t *ticket)
+{
+    struct submission submission = gathering(HLY_KIND_ALLTOALL, in, type);
+    size_t left = shape && shape->ndims ? shape->dims[0] : 0;
+    if (!trainer || !rows)
+        return HALAY_EINVAL;
+    for (int r = 0; r < trainer->nranks; left -= rows[r++])
+        if (rows[r] > left)
+            return HALAY_EINVAL;
+    submission.rows = rows;
+    return submit_shaped(trainer, name, &submission, shape, 1, ticket);
 }
 
 int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, const void *in,

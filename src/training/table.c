@@ -141,6 +141,17 @@ void hly_tensor_list_push(struct hly_list *list, struct hly_tensor *tensor)
     list->tail = tensor;
 }
 
+void hly_tensor_list_push_first(struct hly_list *list, struct hly_tensor *tensor)
+{
+    tensor->prev = NULL;
+    tensor->next = list->head;
+    if (list->head)
+        list->head->prev = tensor;
+    else
+        list->tail = tensor;
+    list->head = tensor;
+}
+
 void hly_tensor_list_remove(struct hly_list *list, struct hly_tensor *tensor)
 {
     if (tensor->prev)

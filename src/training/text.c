@@ -63,6 +63,8 @@ static size_t append_side(char *text, size_t at, int rank, const struct hly_anno
         return append(text, at, " from rank %d", (int)(says->what >> 32));
     case HLY_KIND_ALLGATHER:
         return append_size(text, append(text, at, "allgather of rows"), says);
+    case HLY_KIND_ALLTOALL:
+        return append_size(text, append(text, at, "alltoall of rows"), says);
     default:
         return append(text, at, "barrier");
     }

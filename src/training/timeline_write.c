@@ -170,6 +170,8 @@ static const char *kind_name(int kind)
         return "BARRIER";
     case HLY_KIND_REDUCE_SCATTER:
         return "REDUCESCATTER";
+    case HLY_KIND_ALLTOALL:
+        return "ALLTOALL";
     case HLY_KIND_JOIN:
         return "JOIN";
     default:

@@ -188,7 +188,7 @@ static int memory_create(halay_trainer_t *trainer)
 {
     size_t nranks = (size_t)trainer->nranks;
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
-    trainer->counts = calloc(nranks, sizeof(*trainer->counts));
+    trainer->counts = calloc(2 * nranks, sizeof(*trainer->counts));
     trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
     trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
     trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
@@ -198,7 +198,7 @@ static int memory_create(halay_trainer_t *trainer)
     if (alive_create(trainer) || !trainer->blocks || !trainer->counts || !trainer->votes ||
         !trainer->agreed_groups || !trainer->unlike || !trainer->greetings || !trainer->joined ||
         hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records) ||
-        hly_tensor_map_init(&trainer->stall.places))
+        hly_tensor_map_init(&trainer->stall.places) || hly_tensor_map_init(&trainer->deals))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -209,6 +209,7 @@ static void memory_free(halay_trainer_t *trainer)
     hly_tensors_free(trainer);
     hly_programmes_free(trainer);
     hly_stall_free(trainer);
+    hly_deals_free(trainer);
     hly_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
@@ -484,7 +485,7 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const 
         return hly_trainer_leave(trainer, HALAY_ESTATE);
     if (tensor->code)
         return hly_trainer_leave(trainer, tensor->code);
-    int gathered = tensor->kind == HLY_KIND_ALLGATHER;
+    int gathered = tensor->kind == HLY_KIND_ALLGATHER || tensor->kind == HLY_KIND_ALLTOALL;
     int other = tensor->kind == HLY_KIND_JOIN || tensor->kind == HLY_KIND_REDUCE_SCATTER;
     if (data)
         *data = gathered ? tensor->result : tensor->out;

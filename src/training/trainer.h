@@ -36,7 +36,8 @@ enum {
     HLY_RECORDING_CYCLES = 2, /* halay_trainer.recording: the cycles' beginnings as well */
     HLY_PLACE_BYTES = 80,     /* file and line of a submission; the end of a longer path */
     HLY_PLACES = 65536,       /* remembered */
-    HLY_PLACES_ONCE = 256     /* and so many of names that are used once */
+    HLY_PLACES_ONCE = 256,    /* and so many of names that are used once */
+    HLY_DEALS = 1024          /* alltoalls of which the rows are remembered */
 };
 
 #define HLY_DIM_LARGE UINT32_MAX
@@ -50,7 +51,7 @@ enum {
 struct hly_announcement {
     uint64_t name;     /* hash of it */
     uint64_t what;     /* kind, type, operation, root: see hly_tensor_what() */
-    uint64_t count;    /* elements; of one row for an allgather */
+    uint64_t count;    /* elements; of one row for an allgather, an alltoall */
     uint64_t prescale; /* bits of the double */
     uint64_t postscale;
     uint64_t rows;           /* allgather: of this rank; reduce_scatter: of all */
@@ -74,6 +75,7 @@ enum hly_kind {
     HLY_KIND_ALLGATHER,
     HLY_KIND_BARRIER,
     HLY_KIND_REDUCE_SCATTER,
+    HLY_KIND_ALLTOALL,
     HLY_KIND_JOIN,
     HLY_KIND_WITHDRAW, /* only in a round: this rank's deadline for the name has passed */
     HLY_KIND_UNJOIN,   /* and for its join */
@@ -121,7 +123,7 @@ struct hly_tensor {
     struct hly_announcement says;
     const void *in;
     void *out;
-    size_t count; /* elements here: rows * elements of a row for an allgather */
+    size_t count; /* elements here: rows * elements of a row for an allgather, an alltoall */
     halay_type_t type;
     halay_op_t op;
     int kind, root;
@@ -136,13 +138,15 @@ struct hly_tensor {
     int buffer;                             /* fusion buffer; HLY_SLOTS: none */
     struct hly_bundle *bundle;              /* NULL: in no group */
     int ghost;                              /* a joined rank's zeros: of no caller */
+    int voted, dealt; /* alltoall: behind a vote; it is known what each rank has for this one */
 
     /* mutex */
     int done, code;
     int wanted;   /* a caller has waited or polled for it */
     char *text;   /* why; NULL without an error */
-    void *result; /* of an allgather */
-    size_t *rows; /* of an allgather, one a rank: the stepper's until it is done */
+    void *result; /* of an allgather, an alltoall */
+    size_t *rows; /* of an allgather, one a rank: the stepper's until it is done; of an alltoall,
+                     from each rank, and then to each rank */
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };
@@ -195,7 +199,7 @@ struct hly_replay {
     uint64_t check_ns;    /* when to look again whether to be void; 0: no need */
 };
 
-enum hly_flight_kind { HLY_FLIGHT_DIRECT, HLY_FLIGHT_FUSED, HLY_FLIGHT_VOTE };
+enum hly_flight_kind { HLY_FLIGHT_DIRECT, HLY_FLIGHT_FUSED, HLY_FLIGHT_VOTE, HLY_FLIGHT_DEAL };
 
 /* A call on the data communicator. */
 struct hly_flight {
@@ -232,6 +236,12 @@ struct hly_unlike {
 struct hly_place {
     struct hly_node node; /* first */
     char text[HLY_PLACE_BYTES];
+};
+
+/* How many rows of an alltoall went where when its ranks last told each other; see deal.c. */
+struct hly_deal {
+    struct hly_node node; /* first */
+    size_t rows[];        /* as of the tensor */
 };
 
 struct hly_stall {
@@ -304,12 +314,15 @@ struct halay_trainer {
     char unlike_text[HLY_TEXT_BYTES];
     struct hly_block *blocks; /* one a rank, of the round in flight */
     struct hly_flight flights[HLY_FLIGHTS];
-    int nflights, voting;
+    int nflights, voting; /* voting: nothing is started before the result is known */
     struct hly_slot slots[HLY_SLOTS];
     size_t slot_bytes; /* a fused group's most, without its marks; equal on all ranks */
     uint64_t bonds;
-    size_t *counts;                 /* one a rank, for a call */
-    uint64_t *votes;                /* of all ranks, of the vote in flight */
+    size_t *counts;                    /* two a rank, for a call */
+    uint64_t *votes;                   /* of all ranks, of the vote in flight */
+    struct hly_map deals;              /* by name */
+    struct hly_deal *dealt[HLY_DEALS]; /* in the order in which they came */
+    size_t ndealt;
     struct hly_greeting *greetings; /* one a rank */
     struct hly_clock clock;         /* of this node */
     int leaving;                    /* closing, as seen by this step */
@@ -377,6 +390,7 @@ struct hly_node *hly_tensor_map_find(const struct hly_map *map, uint64_t hash);
 void hly_tensor_map_add(struct hly_map *map, struct hly_node *node);
 void hly_tensor_map_remove(struct hly_map *map, struct hly_node *node);
 void hly_tensor_list_push(struct hly_list *list, struct hly_tensor *tensor);
+void hly_tensor_list_push_first(struct hly_list *list, struct hly_tensor *tensor);
 void hly_tensor_list_remove(struct hly_list *list, struct hly_tensor *tensor);
 struct hly_tensor *hly_tensor_list_pop(struct hly_list *list);
 /* Mutex held. NULL: 65,536 are out, or no memory. */
@@ -529,6 +543,15 @@ void hly_group_start(halay_trainer_t *trainer, struct hly_group *group, uint64_t
 void hly_fresh_bond(halay_trainer_t *trainer);
 /* The text of the last failed call on a communicator, or the code's own. */
 void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t bytes);
+
+/* deal.c; stepper, without the mutex */
+/* 1 if this rank has no rows for the name, or others than now. */
+int hly_deal_new(const halay_trainer_t *trainer, const struct hly_tensor *tensor);
+/* No rank has: what they told each other is so. */
+void hly_deal_recall(const halay_trainer_t *trainer, struct hly_tensor *tensor);
+/* All have told each other. */
+void hly_deal_keep(halay_trainer_t *trainer, const struct hly_tensor *tensor);
+void hly_deals_free(halay_trainer_t *trainer);
 
 /* fuse.c */
 halay_type_t hly_announcement_type(const struct hly_announcement *says);

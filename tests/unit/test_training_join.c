@@ -216,7 +216,7 @@ int main(int argc, char **argv)
         {"epochs", epochs},
         {"refused", refused, {2, 3, 5}},
         {"groups", groups, {2, 3, 5}},
-        {"alone", alone, {2, 3}, "1"},
+        {"alone", alone, {2, 3}, "3"},
         {"leaving", leaving, {2, 3}},
         {NULL},
     };

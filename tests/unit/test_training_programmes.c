@@ -11,11 +11,12 @@ enum { TENSORS = 40, COUNT_MAX = 300 };
 
 struct tensor {
     char name[32];
-    int kind; /* 'r'educe, 'b'roadcast, 'g'ather, '|' */
+    int kind; /* 'r'educe, 'b'roadcast, 'g'ather, 'a'lltoall, '|' */
     halay_type_t type;
     halay_op_t op;
-    size_t count; /* a row's for a gather */
+    size_t count; /* a row's for a gather, an alltoall */
     int root, step;
+    int deal, dealer; /* alltoall: so many rows more, but on that rank only */
     double prescale, postscale;
     halay_ticket_t ticket;
     unsigned char in[COUNT_MAX * 16], out[COUNT_MAX * 16];
@@ -80,6 +81,35 @@ static size_t rows_of(int rank, int step)
     return (size_t)(rank + step) % 3;
 }
 
+/* Rows of an alltoall. */
+static size_t split_of(const struct tensor *t, int from, int to)
+{
+    return (size_t)(from + 2 * to + (from == t->dealer ? t->deal : 0)) % 3;
+}
+
+static int submit_alltoall(struct rank *rank, struct tensor *t)
+{
+    size_t rows[RANKS_MAX];
+    halay_dims_t shape = {2, {1, t->count}}; /* a row more, for nobody */
+    for (int r = 0; r < rank->nranks; r++)
+        shape.dims[0] += rows[r] = split_of(t, rank->rank, r);
+    for (size_t i = 0; i < shape.dims[0] * t->count; i++)
+        put(t->in, t->type, i, value_of(rank->rank, t->step, i));
+    int rc =
+        halay_trainer_alltoall(rank->trainer, t->name, t->in, rows, &shape, t->type, &t->ticket);
+    memset(rows, 0xee, sizeof(rows));
+    return rc;
+}
+
+/* Elements of rank `from` before those that it has for rank `to`. */
+static size_t elements_before(const struct tensor *t, int from, int to)
+{
+    size_t rows = 0;
+    for (int r = 0; r < to; r++)
+        rows += split_of(t, from, r);
+    return rows * t->count;
+}
+
 static int reduced(int nranks, int step, size_t i, halay_type_t type, halay_op_t op)
 {
     int result = value_of(0, step, i), truth = result != 0;
@@ -118,6 +148,8 @@ static void submit(struct rank *rank, struct tensor *t, int step)
     else if (t->kind == 'g')
         rc = halay_trainer_allgather(rank->trainer, t->name, t->in, rows_of(rank->rank, step),
                                      t->count, t->type, &t->ticket);
+    else if (t->kind == 'a')
+        rc = submit_alltoall(rank, t);
     else
         rc = halay_trainer_barrier(rank->trainer, t->name, &t->ticket);
     CHECK(!rc, "submit %s: %d", t->name, rc);
@@ -134,13 +166,17 @@ static void collect(struct rank *rank, struct tensor *t)
     int rc = halay_trainer_wait(rank->trainer, t->ticket, text, sizeof(text));
     CHECK(!rc, "rank %d: %s: %d %s", rank->rank, t->name, rc, text);
     CHECK(!halay_trainer_result(rank->trainer, t->ticket, &data, &count, &rows), "result");
-    for (int r = 0; t->kind == 'g' && r < rank->nranks; r++) {
-        CHECK(rows[r] == rows_of(r, t->step), "rows of %d", r);
+    int dealt = t->kind == 'a';
+    for (int r = 0; (dealt || t->kind == 'g') && r < rank->nranks; r++) {
+        size_t from = dealt ? elements_before(t, r, rank->rank) : 0;
+        size_t nrows = dealt ? split_of(t, r, rank->rank) : rows_of(r, t->step);
+        CHECK(rows[r] == nrows, "%s: %zu rows of %d, not %zu", t->name, rows[r], r, nrows);
         for (size_t i = 0; i < rows[r] * t->count; i++, at++) {
-            put(want, t->type, 0, value_of(r, t->step, i));
+            put(want, t->type, 0, value_of(r, t->step, from + i));
             CHECK(!memcmp((const char *)data + at * bytes, want, bytes), "%s [%zu]", t->name, at);
         }
     }
+    CHECK(at == count || (!dealt && t->kind != 'g'), "%s: %zu elements", t->name, count);
     for (size_t i = 0; (t->kind == 'r' || t->kind == 'b') && i < t->count; i++) {
         int value = t->kind == 'b' ? value_of(t->root, t->step, i)
                                    : reduced(rank->nranks, t->step, i, t->type, t->op);
@@ -272,26 +308,72 @@ static void sequential(struct rank *rank)
     free(tensors);
 }
 
-/* Broadcasts, allgathers whose rows change at every step, and barriers: votes, but no rounds. */
+/*
+ * Broadcasts, allgathers whose rows change at every step, alltoalls, and barriers: votes, but no
+ * rounds.
+ */
 static void kinds(struct rank *rank)
 {
-    struct tensor *tensors = make(12, "kind");
+    struct tensor *tensors = make(15, "kind");
     halay_trainer_counters_t before = {0}, after;
-    for (int t = 0; t < 12; t++) {
-        tensors[t].kind = "rbg|"[t % 4];
+    for (int t = 0; t < 15; t++) {
+        tensors[t].kind = "rbga|"[t % 5];
         tensors[t].root = t % rank->nranks;
-        tensors[t].count = (size_t)(t * 9);
+        tensors[t].count = (size_t)(tensors[t].kind == 'a' ? t : t * 9);
         tensors[t].op = HALAY_SUM;
         tensors[t].prescale = tensors[t].postscale = 1;
     }
     for (int step = 0; step < 20; step++) {
         if (step == 2)
             before = counters(rank);
-        step_all(rank, tensors, 12, step);
+        step_all(rank, tensors, 15, step);
     }
     after = counters(rank);
     CHECK(after.control_rounds == before.control_rounds && !after.voids, "rounds, voids");
     CHECK(after.votes - before.votes == 18, "%d votes", (int)(after.votes - before.votes));
+    CHECK(after.deals == before.deals, "%d deals", (int)(after.deals - before.deals));
+    free(tensors);
+}
+
+/*
+ * Alltoalls whose rows stay as they were: a vote and a call each, nothing else. Where one rank has
+ * others, ranks tell each other once; that is no reason for a round, and nothing is void.
+ */
+static void deals(struct rank *rank)
+{
+    enum { COUNT = 3 };
+    struct tensor *tensors = make(COUNT, "deal");
+    halay_counters_t at[2] = {{.size = sizeof(at[0])}, {.size = sizeof(at[0])}};
+    for (int t = 0; t < COUNT; t++) {
+        tensors[t].kind = 'a';
+        tensors[t].count = (size_t)(7 * t);
+    }
+    for (int step = 0; step < 3; step++)
+        step_all(rank, tensors, COUNT, step);
+    for (int change = 0; change < 9; change++) {
+        halay_trainer_counters_t before = counters(rank), after;
+        tensors[change % COUNT].deal = (1 + change / COUNT) % 3;
+        tensors[change % COUNT].dealer = change % rank->nranks;
+        step_all(rank, tensors, COUNT, change);
+        after = counters(rank);
+        CHECK(after.deals == before.deals + 1, "change %d: %d deals", change,
+              (int)(after.deals - before.deals));
+        meet(rank);
+        CHECK(!halay_context_counters(rank->context, &at[0]), "counters");
+        for (int step = 0; step < 5; step++)
+            step_all(rank, tensors, COUNT, step);
+        CHECK(!halay_context_counters(rank->context, &at[1]), "counters");
+        CHECK(at[1].operations - at[0].operations == 5 * (1 + COUNT), "%d operations",
+              (int)(at[1].operations - at[0].operations));
+        CHECK(counters(rank).deals == after.deals, "dealt out anew");
+        after = counters(rank);
+        CHECK(after.control_rounds == before.control_rounds &&
+                  after.control_bytes == before.control_bytes && !after.voids,
+              "change %d: rounds, voids", change);
+        CHECK(after.votes - before.votes == 6 && after.calls - before.calls == 6 * COUNT,
+              "votes, calls");
+        meet(rank);
+    }
     free(tensors);
 }
 
@@ -349,13 +431,22 @@ static void changes(struct rank *rank)
 {
     struct tensor *tensors = make(TENSORS, "change");
     uint64_t common = 12345;
+    for (int t = 5; t < TENSORS; t += 13) {
+        tensors[t].kind = 'a';
+        tensors[t].op = HALAY_SUM;
+        tensors[t].count = (size_t)t;
+        tensors[t].prescale = tensors[t].postscale = 1;
+    }
     for (int step = 0; step < 96; step++) {
         int chosen[TENSORS], count = 0, order[TENSORS], phases = 1 + (int)(draw(&common) % 3);
         int change = step % 16 == 15;
         for (int t = 0; t < TENSORS; t++) {
             uint64_t dice = draw(&common);
             if (change && dice % 16 == 0)
-                tensors[t].count = (size_t)(dice >> 8) % COUNT_MAX;
+                tensors[t].count = (size_t)(dice >> 8) % (tensors[t].kind == 'a' ? 25 : COUNT_MAX);
+            if (dice % 16 == 3)
+                tensors[t].deal = (int)(dice >> 8 & 0xff) % 3,
+                tensors[t].dealer = (int)(dice >> 16 & 0xff) % rank->nranks;
             if (change && dice % 16 == 1)
                 tensors[t].type = HALAY_INT32, tensors[t].prescale = tensors[t].postscale = 1;
             if (change && dice % 16 == 2)
@@ -423,6 +514,7 @@ int main(int argc, char **argv)
         {"messages", messages},
         {"sequential", sequential},
         {"kinds", kinds},
+        {"deals", deals},
         {"marks", marks},
         {"changes", changes},
         {"changes, small buffers", changes, .fusion = "16000"},

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from .._core import ffi, lib
+from .._core import declare, ffi, lib
 
 CDEF = """
 int halay_comm_rank(const halay_comm_t *comm, int *rank);
@@ -35,6 +35,6 @@ int halay_group_end(halay_comm_t *comm, halay_request_t **request);
 int halay_request_wait(halay_request_t *request);
 """
 
-ffi.cdef(CDEF)
+declare(CDEF)
 
 __all__ = ["CDEF", "ffi", "lib"]

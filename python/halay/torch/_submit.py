@@ -247,7 +247,7 @@ def submit_reducescatter(
     return _submit_reduction(call, kind, name, sent, out, checked, lambda: out)
 
 
-# Of an allgather: the gathered tensor, and how many rows of it are each rank's.
+# Of an allgather or an alltoall: the gathered tensor, and how many rows of it are each rank's.
 Gathered = Callable[[torch.Tensor, list[int]], Any]
 
 
@@ -260,10 +260,15 @@ def check_gather(tensor: torch.Tensor, kind: str, name: str | None) -> None:
         )
 
 
-def submit_allgather(
-    tensor: torch.Tensor, name: str | None, among: ProcessSet, then: Gathered, kind: str
+def _submit_gather(
+    call: Callable[..., int],
+    kind: str,
+    name: str | None,
+    tensor: torch.Tensor,
+    members: Members,
+    then: Gathered,
 ) -> int:
-    members = members_of(among)
+    """Of an operation whose result is the trainer's. call: with the input, shape and type left."""
     check_gather(tensor, kind, name)
     type_ = type_of(tensor, kind, name)
     sent = dense(tensor)
@@ -271,11 +276,7 @@ def submit_allgather(
     shape = c_shape(sent.shape)
 
     def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_allgather_shaped(
-                trainer, encoded, address(sent), shape, type_, ticket
-            )
-        )
+        return call(trainer, encoded, address(sent), shape, type_, ticket)
 
     def finish(of: Members, ticket: int) -> Any:
         data, count, rows = of.gathered(ticket)
@@ -286,6 +287,24 @@ def submit_allgather(
         return then(out, rows)
 
     return _session.session().submit(kind, name, start, sent, finish, members)
+
+
+def submit_allgather(
+    tensor: torch.Tensor, name: str | None, among: ProcessSet, then: Gathered, kind: str
+) -> int:
+    call = lib.halay_trainer_allgather_shaped
+    return _submit_gather(call, kind, name, tensor, members_of(among), then)
+
+
+def submit_alltoall(
+    tensor: torch.Tensor, splits: list[int], name: str | None, among: ProcessSet, then: Gathered
+) -> int:
+    """splits: how many rows go to each rank."""
+
+    def call(trainer: Any, encoded: bytes, sent: Any, *what: Any) -> int:
+        return int(lib.halay_trainer_alltoall(trainer, encoded, sent, splits, *what))
+
+    return _submit_gather(call, "alltoall", name, tensor, members_of(among), then)
 
 
 def submit_broadcast(

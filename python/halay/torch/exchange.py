@@ -1,10 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""alltoall and reducescatter, by name, in any order on different ranks.
-
-The trainer has no alltoall yet: it is an allgather of which each rank keeps what is meant for it.
-So the results, names, errors and gradients are right, and size() times as many bytes move as would
-have to.
-"""
+"""alltoall and reducescatter, by name, in any order on different ranks."""
 
 from __future__ import annotations
 
@@ -23,7 +18,7 @@ from ._submit import (
     Sum,
     check_gather,
     choose_op,
-    submit_allgather,
+    submit_alltoall,
     submit_group,
     submit_reducescatter,
     synchronize,
@@ -74,28 +69,11 @@ def _submit_alltoall(
     check_gather(tensor, "alltoall", name)
     what = describe(tensor, "alltoall", name)
     own = _checked_splits(tensor, splits, members.size, what)
-    if name is None:
-        name = members.unnamed("alltoall")
-    nranks, me = members.size, members.rank
 
-    def deal(found: list[Any]) -> tuple[torch.Tensor, torch.Tensor]:
-        table, (rows_of_all, rows) = found
-        mine, received, begin = [], [], 0
-        for source in range(nranks):
-            sent = table[source * nranks : (source + 1) * nranks].tolist()
-            at = begin + sum(sent[:me])
-            received.append(sent[me])
-            mine.append(rows_of_all[at : at + sent[me]])
-            begin += rows[source]
-        return torch.cat(mine), torch.tensor(received, dtype=torch.int32)
+    def received(out: torch.Tensor, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        return out, torch.tensor(rows, dtype=torch.int32)
 
-    handles = [
-        submit_allgather(
-            torch.tensor(own), f"{name}.splits", among, lambda out, _rows: out, "alltoall"
-        ),
-        submit_allgather(tensor, name, among, lambda out, rows: (out, rows), "alltoall"),
-    ]
-    return _session.session().join(handles, deal)
+    return submit_alltoall(tensor, own, name, among, received)
 
 
 class _Alltoall(torch.autograd.Function):
