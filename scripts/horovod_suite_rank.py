@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of horovod-suite: horovod_suite_rank.py FOLDER ONLY WITHOUT pytest's arguments...
-ONLY and WITHOUT are names of tests, with commas between; an empty ONLY is all."""
+"""One rank of horovod-suite: horovod_suite_rank.py FOLDER WITHOUT pytest's arguments...
+WITHOUT: names of tests that are not to be run, with commas between."""
 
 import json
 import os
@@ -14,14 +14,15 @@ import pytest
 class Log:
     """A pytest plug-in: a line for each test as soon as it has ended; a hang loses no others."""
 
-    def __init__(self, path, only, without):
+    def __init__(self, path, without):
         self.file = open(path, "a", buffering=1)  # noqa: SIM115
-        self.only, self.without = only, without
+        self.without = without
 
     def pytest_collection_modifyitems(self, items):
-        if self.only:
-            items[:] = [item for item in items if item.name in self.only]
         items[:] = [item for item in items if item.name not in self.without]
+
+    def pytest_runtest_logstart(self, nodeid):
+        self.file.write(json.dumps([nodeid, "lost", "a rank did not end it"]) + "\n")
 
     def pytest_runtest_logreport(self, report):
         if report.when != "call" and report.passed:
@@ -32,10 +33,14 @@ class Log:
         self.file.write(json.dumps([report.nodeid, report.outcome, reason]) + "\n")
 
 
-def main(folder, only, without, *arguments):
-    chosen = [set(filter(None, names.split(","))) for names in (only, without)]
-    log = Log(Path(folder) / f"{os.environ['PMIX_RANK']}.log", *chosen)
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", *arguments], plugins=[log]) > 1)
+def main(folder, without, *arguments):
+    log = Log(Path(folder) / f"{os.environ['PMIX_RANK']}.log", without.split(","))
+    ended = pytest.main(["-q", "-x", "-p", "no:cacheprovider", *arguments], plugins=[log])
+    return ended not in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
 
 
 if __name__ == "__main__":
