@@ -23,14 +23,7 @@ static void call(halay_comm_t *comm[], char *in[], char *out[], size_t count)
                                    &request[r]),
                   "halay_iallreduce");
     }
-    for (int r = 0, left = RANKS; left; r = (r + 1) % RANKS) {
-        int rc = request[r] ? halay_request_test(request[r]) : HALAY_INPROGRESS;
-        if (rc == HALAY_INPROGRESS)
-            continue;
-        check(rc, "halay_request_test");
-        request[r] = NULL;
-        left--;
-    }
+    two_ranks_wait(request);
 }
 
 int main(int argc, char **argv)

@@ -56,14 +56,7 @@ static double halay_count_one(double in[RANKS])
     for (int r = 0; r < RANKS; r++)
         check(halay_iallreduce(&in[r], &out[r], 1, HALAY_FLOAT64, HALAY_SUM, comm[r], &request[r]),
               "halay_iallreduce");
-    for (int r = 0, left = RANKS; left; r = !r) {
-        int rc = request[r] ? halay_request_test(request[r]) : HALAY_INPROGRESS;
-        if (rc == HALAY_INPROGRESS)
-            continue;
-        check(rc, "halay_request_test");
-        request[r] = NULL;
-        left--;
-    }
+    two_ranks_wait(request);
     return out[0] == out[1] ? out[0] : -1;
 }
 

@@ -91,4 +91,17 @@ static void two_ranks_init(halay_context_t *context[RANKS], halay_comm_t *comm[R
     }
 }
 
+/* Plays both until both are over. */
+static inline void two_ranks_wait(halay_request_t *request[RANKS])
+{
+    for (int r = 0, left = RANKS; left; r = !r) {
+        int rc = request[r] ? halay_request_test(request[r]) : HALAY_INPROGRESS;
+        if (rc == HALAY_INPROGRESS)
+            continue;
+        check(rc, "halay_request_test");
+        request[r] = NULL;
+        left--;
+    }
+}
+
 #endif

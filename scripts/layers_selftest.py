@@ -19,8 +19,8 @@ TREE = {
     "transports/a/a.h": '#include "halay/transport.h"\n',
     "transports/a/a.c": '#include "a.h"\n#include "../common/meet.h"\n',
     "transports/common/meet.h": '#include "halay/transport.h"\n',
-    "transports/b/b.h": "", "tools/t/t.h": "",
-    "tools/t/t.c": '#include "t.h"\n#include <halay/plan.h>\n',
+    "transports/b/b.h": "", "tools/t/t.h": "", "tools/common/size.h": "",
+    "tools/t/t.c": '#include "t.h"\n#include "../common/size.h"\n#include <halay/plan.h>\n',
     "boot/common/claim.h": "#include <halay/halay.h>\n",
     "boot/a/a.c": '#include "../common/claim.h"\n',
     "pmix/boot.c": "#include <pmix.h>\n#include <halay/halay.h>\n"

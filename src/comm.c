@@ -47,7 +47,7 @@ struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence)
     if (slot->sequence != sequence) {
         assert(!slot->request && !slot->fault && hly_link_empty(&slot->stash));
         slot->sequence = sequence;
-        slot->complete = false;
+        slot->complete = slot->settled = false;
     }
     return slot;
 }

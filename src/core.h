@@ -68,6 +68,7 @@ struct hly_peer { /* lives as long as the context */
     halay_ep_t *ep;      /* on that transport, or NULL */
     bool greeted;        /* the hello is on its way */
     bool dead;
+    uint64_t alarm;          /* number of the failure that it was last told of */
     struct hly_link queue;   /* of hly_out that the transport did not take yet */
     struct hly_link waiting; /* in context->busy_peers while queue is not empty */
     char evidence[256];      /* why it is dead */
@@ -278,6 +279,7 @@ struct hly_fault {
     uint32_t heard;       /* bits: rounds that came */
     uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
     uint64_t deadline_ns; /* when the agreement ends anyway */
+    uint32_t looks;       /* at the clock, after that */
     uint64_t absent_ns;   /* when silent neighbours are called absent */
     struct hly_verdict_wire verdict;
 };
@@ -286,6 +288,7 @@ struct hly_slot {
     uint32_t sequence;
     halay_request_t *request; /* NULL: not made yet */
     bool complete;            /* and forgotten once all older ones are */
+    bool settled;             /* has failed here, or those who fail know that it has not */
     struct hly_link stash;
     struct hly_fault *fault; /* NULL: all is well */
 };
@@ -411,6 +414,7 @@ struct halay_context {
     bool lost;               /* the transport itself has failed: every call ends at once */
     struct hly_link orphans; /* stashed messages of communicators not made yet */
     uint32_t norphans;
+    uint64_t alarms;       /* failures that this rank has entered */
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
     struct hly_out *device_out; /* for the next work that the device does not do at once, or NULL */
@@ -643,6 +647,8 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
 void hly_fault_entered(halay_request_t *request);
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
+void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
+                        const struct hly_verdict_wire *verdict);
 void hly_fault_timers(halay_context_t *context);
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills other_host */

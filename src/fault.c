@@ -11,6 +11,10 @@
  * buffers are withdrawn, so nobody leaves while it is asked to withdraw. Someone dead is not waited
  * for. Someone absent (has not made the call, or hangs) is named after a quarter of the grace time,
  * and the agreement ends with it: then by time, improvements being passed on.
+ *
+ * A rank may fail after others have all they need of it and have completed the call. It alarms
+ * those to whom its plan still owes a message, too; and who has completed answers the first alarm
+ * with all of its rounds, so that those who fail do not wait for it.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -18,6 +22,10 @@
 #include <string.h>
 
 #include "core.h"
+
+/* A rank that was not scheduled for long reads what came meanwhile before it says that it is late:
+ * it polls between two looks at the clock. */
+#define LATE_LOOKS 8
 
 /* ---------------------------------------------------------------- verdicts */
 
@@ -235,16 +243,35 @@ static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
 }
 
 /*
+ * Those who wait for a message that will not come now. Where they are no control neighbours, and
+ * the ranks between have completed the call, nobody else would tell them.
+ */
+static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    const halay_request_t *r = slot->request;
+    uint64_t mark = ++comm->context->alarms;
+    for (uint32_t i = 0; r->ran && i < r->plan->plan->nsteps; i++) {
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        struct hly_peer *peer = r->plan->peers[i];
+        if (s->kind != HALAY_STEP_SEND || r->run[i].state == HLY_DONE || peer->alarm == mark)
+            continue;
+        peer->alarm = mark;
+        hly_control_send(comm, (int)s->peer, HLY_ALARM, slot->sequence, 0, 0, &r->call,
+                         &slot->fault->verdict, sizeof(slot->fault->verdict));
+    }
+}
+
+/*
  * After a death or an absence the rounds may never be complete: the clock ends them. Of a death all
  * ranks say the same by themselves; who is absent has to be passed on, so that takes longer.
  */
-static void by_time(const halay_comm_t *comm, struct hly_fault *f, const struct hly_verdict_wire *v)
+static void by_time(const halay_comm_t *comm, struct hly_fault *f, enum hly_cause cause)
 {
-    bool slow = v->cause == HLY_CAUSE_PEER || v->cause >= HLY_CAUSE_ABSENT;
+    bool slow = cause == HLY_CAUSE_PEER || cause >= HLY_CAUSE_ABSENT;
     if (!slow || f->slow)
         return;
     uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
-    if (v->cause != HLY_CAUSE_PEER && share > grace)
+    if (cause != HLY_CAUSE_PEER && share > grace)
         grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
     f->slow = true;
     if (f->deadline_ns > now + grace || !f->deadline_ns)
@@ -262,9 +289,11 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
     f->absent_ns = r->deadline_ns;
     f->slow = false;
-    by_time(comm, f, &f->verdict);
+    slot->settled = true;
+    by_time(comm, f, f->verdict.cause);
     comm->context->timer_ns = 0;
     alarm_all(comm, slot);
+    alarm_expectant(comm, slot);
     hly_channel_withdraw(r);
     hly_fault_progress(comm, slot);
 }
@@ -320,9 +349,11 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
+    if (f->verdict.rank >= 0 && is_dead(comm, f->verdict.rank))
+        by_time(comm, f, HLY_CAUSE_PEER);
     uint32_t rounds = rounds_of(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->landings;
-    bool late = hly_now_ns() >= f->deadline_ns || comm->context->lost;
+    bool late = f->looks >= LATE_LOOKS || comm->context->lost;
     if (late && !quiet) {
         hly_channel_force(r);
         quiet = hly_link_empty(&r->flying) && !r->landings;
@@ -394,7 +425,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         f->heard |= 1u << h->edge;
     bool better = adopt(f, v);
     if (f->entered && better) {
-        by_time(comm, f, v);
+        by_time(comm, f, v->cause);
         if (f->slow)
             alarm_all(comm, slot);
     }
@@ -402,6 +433,18 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         enter(comm, slot);
     else
         hly_fault_progress(comm, slot);
+}
+
+/* This rank had completed the call before: those who fail in it need not wait for its rounds. */
+void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
+                        const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
+    if (slot->sequence != h->sequence || slot->settled)
+        return;
+    slot->settled = true;
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        hly_control_send(comm, to_of(comm, k), HLY_ROUND, h->sequence, k, 0, NULL, v, sizeof(*v));
 }
 
 /* ---------------------------------------------------------------- time */
@@ -457,6 +500,7 @@ void hly_fault_timers(halay_context_t *context)
                 f->absent_ns = UINT64_MAX;
                 name_the_absent(r->comm, slot);
             }
+            f->looks += now >= f->deadline_ns;
             hly_fault_progress(r->comm, slot);
         } else if (now >= r->deadline_ns) {
             struct hly_verdict_wire v;

@@ -207,6 +207,8 @@ static void match_verdict(halay_comm_t *comm, struct hly_slot *slot, const struc
     halay_request_t *r = slot ? slot->request : NULL;
     if (slot && !slot->complete)
         hly_fault_heard(comm, h, &v);
+    else
+        hly_fault_outlived(comm, h, &v);
     if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile, but not been released */
         hly_channel_revoke(comm, slot && slot->request == r ? r : NULL, h);
 }

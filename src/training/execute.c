@@ -20,14 +20,6 @@ void hly_trainer_verdict(const halay_comm_t *comm, int code, char *text, size_t 
     snprintf(text, bytes, "%s", known ? verdict.text : halay_strerror(code));
 }
 
-/* All ranks see the same code, so all end the same tensors. */
-static void tensors_fail(halay_trainer_t *trainer, struct hly_list *tensors, int code)
-{
-    char text[HLY_TEXT_BYTES];
-    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
-    hly_tensor_list_end(trainer, tensors, code, text);
-}
-
 static struct hly_flight *flight_take(halay_trainer_t *trainer, enum hly_flight_kind kind)
 {
     assert(trainer->nflights < HLY_FLIGHTS);
@@ -36,17 +28,29 @@ static struct hly_flight *flight_take(halay_trainer_t *trainer, enum hly_flight_
     return flight;
 }
 
+/* All ranks see the same code, so all end the same tensors. text: HLY_TEXT_BYTES. */
+static void flight_drop(halay_trainer_t *trainer, struct hly_flight *flight, int code, char *text)
+{
+    hly_trainer_verdict(trainer->data, code, text, HLY_TEXT_BYTES);
+    hly_tensor_list_end(trainer, &flight->tensors, code, text);
+    if (flight->slot >= 0)
+        trainer->slots[flight->slot].used = 0;
+}
+
 /* The call could not be made: the last flight is none, and the order is lost. */
 static void flight_fail(halay_trainer_t *trainer, int code)
 {
     char text[HLY_TEXT_BYTES];
-    struct hly_flight *flight = &trainer->flights[--trainer->nflights];
-    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
-    tensors_fail(trainer, &flight->tensors, code);
-    if (flight->slot >= 0)
-        trainer->slots[flight->slot].used = 0;
+    flight_drop(trainer, &trainer->flights[--trainer->nflights], code, text);
     trainer->data_broken = code;
     hly_trainer_break(trainer, code, text);
+}
+
+/* For want of a fusion buffer. */
+static void fused_fail(halay_trainer_t *trainer, const struct hly_list *tensors, int code)
+{
+    flight_take(trainer, HLY_FLIGHT_FUSED)->tensors = *tensors;
+    flight_fail(trainer, code);
 }
 
 /* ------------------------------------------------------------------ one tensor */
@@ -307,8 +311,7 @@ void hly_group_start(halay_trainer_t *trainer, struct hly_group *group, uint64_t
         int rc = hly_fuse_slot(trainer, (count + marks) * halay_type_bytes(type), &slot);
         assert(rc != HALAY_EAGAIN); /* hly_fuse_free */
         if (rc) {
-            flight_take(trainer, HLY_FLIGHT_FUSED)->tensors = *tensors;
-            flight_fail(trainer, rc);
+            fused_fail(trainer, tensors, rc);
             return;
         }
         fused_start(trainer, says, count, group, tensors, slot);
@@ -335,8 +338,7 @@ static int bonded_start(halay_trainer_t *trainer)
     for (uint64_t bond = first->bond; trainer->ready.head && trainer->ready.head->bond == bond;)
         hly_tensor_list_push(&tensors, hly_tensor_list_pop(&trainer->ready));
     if (rc) {
-        flight_take(trainer, HLY_FLIGHT_FUSED)->tensors = tensors;
-        flight_fail(trainer, rc);
+        fused_fail(trainer, &tensors, rc);
         return 0;
     }
     fused_start(trainer, &tensors.head->says, count, NULL, &tensors, slot);
@@ -396,10 +398,7 @@ void hly_fresh_bond(halay_trainer_t *trainer)
 static void flight_error(halay_trainer_t *trainer, struct hly_flight *flight, int code)
 {
     char text[HLY_TEXT_BYTES];
-    hly_trainer_verdict(trainer->data, code, text, sizeof(text));
-    tensors_fail(trainer, &flight->tensors, code);
-    if (flight->slot >= 0)
-        trainer->slots[flight->slot].used = 0;
+    flight_drop(trainer, flight, code, text);
     if (flight->kind == HLY_FLIGHT_VOTE)
         trainer->voting = 0;
     if (flight->group)

@@ -9,30 +9,28 @@
 
 #include "trainer.h"
 
-#define BIT(rank) (UINT64_C(1) << ((rank) % 64))
-
 static int has_joined(const halay_trainer_t *trainer, int rank)
 {
-    return (trainer->joined[rank / 64] & BIT(rank)) != 0;
+    return hly_rank_in(trainer->joined, rank);
 }
 
 int hly_join_missing(const halay_trainer_t *trainer, const struct hly_record *record, int rank)
 {
-    return !(record->announced[rank / 64] & BIT(rank)) && !has_joined(trainer, rank);
+    return !hly_rank_in(record->announced, rank) && !has_joined(trainer, rank);
 }
 
 int hly_join_complete(const halay_trainer_t *trainer, const struct hly_record *record)
 {
     int present = record->nannounced;
     for (int r = 0; trainer->njoined && r < trainer->nranks; r++)
-        present += has_joined(trainer, r) && !(record->announced[r / 64] & BIT(r));
+        present += has_joined(trainer, r) && !hly_rank_in(record->announced, r);
     return present == trainer->nranks;
 }
 
 int hly_join_absent(const halay_trainer_t *trainer, const struct hly_record *record)
 {
     for (int r = 0; trainer->njoined && r < trainer->nranks; r++)
-        if (has_joined(trainer, r) && !(record->announced[r / 64] & BIT(r)))
+        if (has_joined(trainer, r) && !hly_rank_in(record->announced, r))
             return r;
     return -1;
 }
@@ -110,13 +108,13 @@ int hly_join_said(halay_trainer_t *trainer, int rank)
 {
     assert(!has_joined(trainer, rank));
     trainer->njoined++;
-    trainer->joined[rank / 64] |= BIT(rank);
+    hly_rank_add(trainer->joined, rank);
     trainer->agreed_ns = hly_trainer_now_ns();
     if (records_complete(trainer))
         return HALAY_ENOMEM;
     if (trainer->njoined < trainer->nranks)
         return 0;
-    memset(trainer->joined, 0, ((size_t)trainer->nranks + 63) / 64 * sizeof(*trainer->joined));
+    memset(trainer->joined, 0, hly_rank_words(trainer->nranks) * sizeof(*trainer->joined));
     trainer->njoined = 0;
     hly_programme_forget(trainer);
     struct hly_tensor *own = hly_tensor_list_pop(&trainer->joining);
@@ -135,7 +133,7 @@ void hly_join_unsaid(halay_trainer_t *trainer, int rank)
         hly_text_join(text, trainer);
         hly_tensor_done(trainer, hly_tensor_list_pop(&trainer->joining), HALAY_ETIMEOUT, text);
     }
-    trainer->joined[rank / 64] &= ~BIT(rank);
+    hly_rank_remove(trainer->joined, rank);
     trainer->njoined--;
 }
 

@@ -15,7 +15,6 @@
 #include "trainer.h"
 
 #define BLOCK_WORDS (sizeof(struct hly_block) / sizeof(uint64_t))
-#define BIT(rank)   (UINT64_C(1) << ((rank) % 64))
 
 uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root)
 {
@@ -38,7 +37,7 @@ static void record_give(halay_trainer_t *trainer, struct hly_record *record)
 static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly_announcement *says,
                                       int rank)
 {
-    size_t words = ((size_t)trainer->nranks + 63) / 64;
+    size_t words = hly_rank_words(trainer->nranks);
     struct hly_record *record = trainer->unused_records;
     if (record)
         trainer->unused_records = record->next;
@@ -62,24 +61,19 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     return record;
 }
 
-static void record_free(struct hly_record *record)
+static void record_free(struct hly_node *record)
 {
-    free(record->rows);
+    free(((struct hly_record *)record)->rows);
     free(record);
 }
 
 void hly_round_records_free(halay_trainer_t *trainer)
 {
-    for (size_t i = 0; i <= trainer->records.mask; i++) {
-        for (struct hly_node *node = trainer->records.buckets[i], *next; node; node = next) {
-            next = node->next;
-            record_free((struct hly_record *)node);
-        }
-    }
+    hly_tensor_map_finish(&trainer->records, record_free);
     while (trainer->unused_records) {
         struct hly_record *record = trainer->unused_records;
         trainer->unused_records = record->next;
-        record_free(record);
+        record_free(&record->node);
     }
 }
 
@@ -180,7 +174,7 @@ void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
         return;
     }
     trainer->agreed_ns = hly_trainer_now_ns();
-    if (record->announced[trainer->rank / 64] & BIT(trainer->rank))
+    if (hly_rank_in(record->announced, trainer->rank))
         tensor = tensor_of(trainer, record);
     hly_tensor_map_remove(&trainer->records, &record->node);
     if (record->other_rank >= 0) {
@@ -218,8 +212,8 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hly_announ
         (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
     if (!record && !(record = record_take(trainer, says, rank)))
         return HALAY_ENOMEM;
-    assert(!(record->announced[rank / 64] & BIT(rank)));
-    record->announced[rank / 64] |= BIT(rank);
+    assert(!hly_rank_in(record->announced, rank));
+    hly_rank_add(record->announced, rank);
     record->nannounced++;
     record->run = run_add(record->run, rank, says->wait >> HLY_MARK_BITS);
     record->marks |= says->wait & (HLY_TORN | HLY_PLACED);
@@ -242,7 +236,7 @@ static int record_end(halay_trainer_t *trainer, int rank, const char *why,
                       struct hly_record *record)
 {
     char text[HLY_TEXT_BYTES];
-    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
+    int own = hly_rank_in(record->announced, trainer->rank);
     hly_tensor_map_remove(&trainer->records, &record->node);
     if (own) {
         struct hly_tensor *tensor = tensor_of(trainer, record);
@@ -431,17 +425,22 @@ void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
     snprintf(trainer->broken_text, sizeof(trainer->broken_text), "%s", text);
 }
 
+static void round_fail(halay_trainer_t *trainer, int code)
+{
+    char text[HLY_TEXT_BYTES];
+    hly_trainer_verdict(trainer->control, code, text, sizeof(text));
+    hly_trainer_break(trainer, code, text);
+}
+
 /* Returns 1 when a round has come to its end. */
 static int round_test(halay_trainer_t *trainer)
 {
-    char text[HLY_TEXT_BYTES];
     int rc = halay_request_test(trainer->round);
     if (rc == HALAY_INPROGRESS)
         return 0;
     trainer->round = NULL;
     if (rc) {
-        hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
-        hly_trainer_break(trainer, rc, text);
+        round_fail(trainer, rc);
     } else {
         hly_timeline_round(trainer);
         round_read(trainer);
@@ -451,7 +450,6 @@ static int round_test(halay_trainer_t *trainer)
 
 static void round_start(halay_trainer_t *trainer)
 {
-    char text[HLY_TEXT_BYTES];
     block_write(trainer);
     hly_stall_round(trainer);
     hly_timeline_cycle(trainer);
@@ -462,8 +460,7 @@ static void round_start(halay_trainer_t *trainer)
                               trainer->control, &trainer->round);
     if (rc) {
         trainer->round = NULL;
-        hly_trainer_verdict(trainer->control, rc, text, sizeof(text));
-        hly_trainer_break(trainer, rc, text);
+        round_fail(trainer, rc);
     }
 }
 

@@ -155,14 +155,9 @@ static uint64_t set_add(uint64_t set, const struct hly_announcement *says)
 {
     uint64_t words[10] = {says->name,     says->what,      says->count,
                           says->prescale, says->postscale, says->group};
-    uint64_t hash = 0;
     static_assert(sizeof(words) == 6 * sizeof(words[0]) + sizeof(says->shape), "no word is left");
     memcpy(&words[6], says->shape, sizeof(says->shape));
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
-        hash ^= hash >> 31;
-    }
-    return set + hash;
+    return set + hly_hash_words(0, words, sizeof(words) / sizeof(words[0]));
 }
 
 /* ------------------------------------------------------------------ programmes */

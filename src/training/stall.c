@@ -19,7 +19,6 @@
 #define PART_BYTES    (sizeof(struct hly_announcement) - 2 * sizeof(uint64_t))
 #define QUESTION_BYTE (PARTS * PART_BYTES)
 #define NAME_SHOWN    120
-#define BIT(rank)     (UINT64_C(1) << ((rank) % 64))
 
 /* An entry of a block: a part of "name, zero, place, zero". */
 struct part {
@@ -53,14 +52,7 @@ void hly_stall_init(halay_trainer_t *trainer)
 
 void hly_stall_free(halay_trainer_t *trainer)
 {
-    struct hly_stall *stall = &trainer->stall;
-    for (size_t i = 0; stall->places.buckets && i <= stall->places.mask; i++) {
-        for (struct hly_node *node = stall->places.buckets[i], *next; node; node = next) {
-            next = node->next;
-            free(node);
-        }
-    }
-    hly_tensor_map_finish(&stall->places);
+    hly_tensor_map_finish(&trainer->stall.places, hly_node_free);
 }
 
 /* Mutex held. Names that are used once push each other out. */
@@ -187,7 +179,7 @@ void hly_stall_write(halay_trainer_t *trainer, struct hly_block *block)
 
 static int alike(const struct hly_record *a, const struct hly_record *b, int nranks)
 {
-    return !memcmp(a->announced, b->announced, ((size_t)nranks + 63) / 64 * sizeof(uint64_t));
+    return !memcmp(a->announced, b->announced, hly_rank_words(nranks) * sizeof(uint64_t));
 }
 
 /* A rank with a full block may have more to say: then it is asked again in the next round. */

@@ -94,6 +94,29 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->submit_ns = hly_trainer_now_ns();
 }
 
+/* Without a size. */
+static struct submission plain(int kind, const void *in, void *out, halay_type_t type)
+{
+    return (struct submission){
+        .kind = kind,
+        .in = in == HALAY_IN_PLACE ? out : in,
+        .out = out,
+        .type = type,
+        .prescale = 1,
+        .postscale = 1,
+    };
+}
+
+static struct submission reduction(int kind, const void *in, void *out, halay_type_t type,
+                                   halay_op_t op, double prescale, double postscale)
+{
+    struct submission submission = plain(kind, in, out, type);
+    submission.op = op;
+    submission.prescale = prescale;
+    submission.postscale = postscale;
+    return submission;
+}
+
 /* Mutex held. */
 static int admit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
                  halay_ticket_t *ticket)
@@ -147,24 +170,6 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
     return rc;
 }
 
-int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in, void *out,
-                            size_t count, halay_type_t type, halay_op_t op, double prescale,
-                            double postscale, halay_ticket_t *ticket)
-{
-    struct submission submission = {
-        .kind = HLY_KIND_ALLREDUCE,
-        .in = in == HALAY_IN_PLACE ? out : in,
-        .out = out,
-        .count = count,
-        .row_count = count,
-        .type = type,
-        .op = op,
-        .prescale = prescale,
-        .postscale = postscale,
-    };
-    return submit(trainer, name, &submission, ticket);
-}
-
 /*
  * Fills the count, and the shape without its first dimensions: an allgather's first one may differ.
  * There is more than one large dimension only where the count is 0 or refused.
@@ -190,22 +195,38 @@ static int shape_read(struct submission *submission, const halay_dims_t *shape, 
     return 0;
 }
 
+/* With no shape. */
+static int submit_counted(halay_trainer_t *trainer, const char *name, struct submission *submission,
+                          size_t count, halay_ticket_t *ticket)
+{
+    submission->count = submission->row_count = count;
+    return submit(trainer, name, submission, ticket);
+}
+
+static int submit_shaped(halay_trainer_t *trainer, const char *name, struct submission *submission,
+                         const halay_dims_t *shape, int first, halay_ticket_t *ticket)
+{
+    int rc = shape_read(submission, shape, first);
+    return rc ? rc : submit(trainer, name, submission, ticket);
+}
+
+int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in, void *out,
+                            size_t count, halay_type_t type, halay_op_t op, double prescale,
+                            double postscale, halay_ticket_t *ticket)
+{
+    struct submission submission =
+        reduction(HLY_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
+    return submit_counted(trainer, name, &submission, count, ticket);
+}
+
 int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, const void *in,
                                    void *out, const halay_dims_t *shape, halay_type_t type,
                                    halay_op_t op, double prescale, double postscale,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_ALLREDUCE,
-        .in = in == HALAY_IN_PLACE ? out : in,
-        .out = out,
-        .type = type,
-        .op = op,
-        .prescale = prescale,
-        .postscale = postscale,
-    };
-    int rc = shape_read(&submission, shape, 0);
-    return rc ? rc : submit(trainer, name, &submission, ticket);
+    struct submission submission =
+        reduction(HLY_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
+    return submit_shaped(trainer, name, &submission, shape, 0, ticket);
 }
 
 /* ------------------------------------------------------------------ groups */
@@ -227,11 +248,7 @@ static uint64_t group_add(uint64_t group, const char *name, const struct submiss
 {
     const uint64_t words[] = {hly_tensor_hash(name), (uint64_t)submission->type,
                               (uint64_t)submission->op, submission->count};
-    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        group = (group ^ words[i]) * 0x9e3779b97f4a7c15u;
-        group ^= group >> 29;
-    }
-    return group;
+    return hly_hash_words(group, words, sizeof(words) / sizeof(words[0]));
 }
 
 static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *const names[],
@@ -280,18 +297,11 @@ int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
     struct submission *members = calloc(ntensors, sizeof(*members));
     if (!members)
         return HALAY_ENOMEM;
-    for (size_t i = 0; i < ntensors; i++)
-        members[i] = (struct submission){
-            .kind = HLY_KIND_ALLREDUCE,
-            .in = in[i] == HALAY_IN_PLACE ? out[i] : in[i],
-            .out = out[i],
-            .count = counts[i],
-            .row_count = counts[i],
-            .type = types[i],
-            .op = op,
-            .prescale = prescale,
-            .postscale = postscale,
-        };
+    for (size_t i = 0; i < ntensors; i++) {
+        members[i] =
+            reduction(HLY_KIND_ALLREDUCE, in[i], out[i], types[i], op, prescale, postscale);
+        members[i].count = members[i].row_count = counts[i];
+    }
     int rc = group_submit(trainer, ntensors, names, members, tickets);
     free(members);
     return rc;
@@ -302,67 +312,41 @@ int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
 int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer, size_t count,
                             halay_type_t type, int root, halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_BROADCAST,
-        .in = buffer,
-        .out = buffer,
-        .count = count,
-        .row_count = count,
-        .type = type,
-        .root = root,
-        .prescale = 1,
-        .postscale = 1,
-    };
-    return submit(trainer, name, &submission, ticket);
+    struct submission submission = plain(HLY_KIND_BROADCAST, buffer, buffer, type);
+    submission.root = root;
+    return submit_counted(trainer, name, &submission, count, ticket);
 }
 
 int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, void *buffer,
                                    const halay_dims_t *shape, halay_type_t type, int root,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_BROADCAST,
-        .in = buffer,
-        .out = buffer,
-        .type = type,
-        .root = root,
-        .prescale = 1,
-        .postscale = 1,
-    };
-    int rc = shape_read(&submission, shape, 0);
-    return rc ? rc : submit(trainer, name, &submission, ticket);
+    struct submission submission = plain(HLY_KIND_BROADCAST, buffer, buffer, type);
+    submission.root = root;
+    return submit_shaped(trainer, name, &submission, shape, 0, ticket);
+}
+
+/* Nothing is written to `out`: the result is the trainer's. */
+static struct submission gathering(const void *in, halay_type_t type)
+{
+    return plain(HLY_KIND_ALLGATHER, in, (void *)in, type);
 }
 
 int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, const void *in,
                                    const halay_dims_t *shape, halay_type_t type,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_ALLGATHER,
-        .in = in,
-        .out = (void *)in, /* nothing is written there: the result is the trainer's */
-        .type = type,
-        .prescale = 1,
-        .postscale = 1,
-    };
-    int rc = shape_read(&submission, shape, 1);
-    return rc ? rc : submit(trainer, name, &submission, ticket);
+    struct submission submission = gathering(in, type);
+    return submit_shaped(trainer, name, &submission, shape, 1, ticket);
 }
 
 int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const void *in,
                             size_t nrows, size_t row_count, halay_type_t type,
                             halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_ALLGATHER,
-        .in = in,
-        .out = (void *)in, /* nothing is written there: the result is the trainer's */
-        .row_count = row_count,
-        .nrows = nrows,
-        .type = type,
-        .prescale = 1,
-        .postscale = 1,
-    };
+    struct submission submission = gathering(in, type);
+    submission.row_count = row_count;
+    submission.nrows = nrows;
     if (__builtin_mul_overflow(nrows, row_count, &submission.count))
         return HALAY_EINVAL;
     return submit(trainer, name, &submission, ticket);
@@ -373,15 +357,8 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
                                  halay_op_t op, double prescale, double postscale,
                                  halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_REDUCE_SCATTER,
-        .in = in,
-        .out = out,
-        .type = type,
-        .op = op,
-        .prescale = prescale,
-        .postscale = postscale,
-    };
+    struct submission submission =
+        reduction(HLY_KIND_REDUCE_SCATTER, in, out, type, op, prescale, postscale);
     int rc = shape && shape->ndims < 1 ? HALAY_EINVAL : shape_read(&submission, shape, 0);
     if (rc || in == HALAY_IN_PLACE || (submission.count && in == out))
         return HALAY_EINVAL;
@@ -391,22 +368,12 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
 
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_JOIN,
-        .type = HALAY_UINT8,
-        .prescale = 1,
-        .postscale = 1,
-    };
+    struct submission submission = plain(HLY_KIND_JOIN, NULL, NULL, HALAY_UINT8);
     return submit(trainer, "join", &submission, ticket);
 }
 
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name, halay_ticket_t *ticket)
 {
-    struct submission submission = {
-        .kind = HLY_KIND_BARRIER,
-        .type = HALAY_UINT8,
-        .prescale = 1,
-        .postscale = 1,
-    };
+    struct submission submission = plain(HLY_KIND_BARRIER, NULL, NULL, HALAY_UINT8);
     return submit(trainer, name, &submission, ticket);
 }

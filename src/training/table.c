@@ -19,6 +19,12 @@ uint64_t hly_trainer_now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+struct timespec hly_trainer_until(uint64_t ns)
+{
+    ns += hly_trainer_now_ns();
+    return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+}
+
 /* FNV-1a, then the finalizer of MurmurHash3 (both in the public domain). */
 uint64_t hly_tensor_hash(const char *name)
 {
@@ -28,6 +34,15 @@ uint64_t hly_tensor_hash(const char *name)
     hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
     hash = (hash ^ (hash >> 33)) * 0xc4ceb9fe1a85ec53u;
     return hash ^ (hash >> 33);
+}
+
+uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords)
+{
+    for (size_t i = 0; i < nwords; i++) {
+        hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 31;
+    }
+    return hash;
 }
 
 size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
@@ -48,8 +63,19 @@ int hly_tensor_map_init(struct hly_map *map)
     return map->buckets ? 0 : HALAY_ENOMEM;
 }
 
-void hly_tensor_map_finish(struct hly_map *map)
+void hly_node_free(struct hly_node *node)
 {
+    free(node);
+}
+
+void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *node))
+{
+    for (size_t i = 0; drop && map->buckets && i <= map->mask; i++) {
+        for (struct hly_node *node = map->buckets[i], *next; node; node = next) {
+            next = node->next;
+            drop(node);
+        }
+    }
     free(map->buckets);
     map->buckets = NULL;
 }

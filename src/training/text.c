@@ -8,8 +8,6 @@
 
 #include "trainer.h"
 
-#define BIT(rank) (UINT64_C(1) << ((rank) % 64))
-
 __attribute__((format(printf, 3, 4))) static size_t append(char *text, size_t at,
                                                            const char *format, ...)
 {
@@ -32,7 +30,7 @@ static double double_of(uint64_t bits)
 /* " of [2, 3] float32", or " of 6 float32" without a shape. */
 static size_t append_size(char *text, size_t at, const struct hly_announcement *says)
 {
-    const char *type = halay_type_name((halay_type_t)(says->what >> 8 & 0xff));
+    const char *type = halay_type_name(hly_announcement_type(says));
     if (!says->shape[0])
         return append(text, at, " of %llu %s", (unsigned long long)says->count, type);
     at = append(text, at, " of [");
@@ -55,7 +53,7 @@ static size_t append_side(char *text, size_t at, int rank, const struct hly_anno
                     hly_announcement_kind(says) == HLY_KIND_ALLREDUCE ? "allreduce"
                                                                       : "reduce_scatter");
         at = append_size(text, at, says);
-        at = append(text, at, ", %s", halay_op_name((halay_op_t)(says->what >> 16 & 0xff)));
+        at = append(text, at, ", %s", halay_op_name(hly_announcement_op(says)));
         if (double_of(says->prescale) != 1 || double_of(says->postscale) != 1)
             at = append(text, at, ", scaled by %.17g and %.17g", double_of(says->prescale),
                         double_of(says->postscale));
@@ -100,7 +98,7 @@ void hly_text_join(char *text, const halay_trainer_t *trainer)
                        (double)trainer->deadline_ns * 1e-9);
     int shown = 0;
     for (int r = 0; r < trainer->nranks && shown < 8; r++)
-        if (!(trainer->joined[r / 64] & BIT(r)))
+        if (!hly_rank_in(trainer->joined, r))
             at = append(text, at, "%s rank %d (%s)", shown++ ? "," : "", r,
                         trainer->greetings[r].host);
     if (trainer->nranks - trainer->njoined > shown)
@@ -140,7 +138,7 @@ static void append_self(char *text, size_t at, halay_trainer_t *trainer,
 void hly_text_notice(char *text, halay_trainer_t *trainer, const struct hly_record *record,
                      const struct hly_notice *notice)
 {
-    int own = (record->announced[trainer->rank / 64] & BIT(trainer->rank)) != 0;
+    int own = hly_rank_in(record->announced, trainer->rank);
     size_t at = append(text, 0, "'%s'", notice->name);
     if (notice->others)
         at = append(text, at, " and %d more", notice->others);

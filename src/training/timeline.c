@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,8 +15,8 @@
 
 #include "timeline.h"
 
-#define TICK_NS 50000000 /* the writer looks so often */
-#define NICE    10       /* and gives way to the program */
+#define TICK_NS UINT64_C(50000000) /* the writer looks so often */
+#define NICE    10                 /* and gives way to the program */
 
 /* ------------------------------------------------------------------ records; lock held */
 
@@ -178,17 +177,11 @@ void hly_timeline_void(halay_trainer_t *trainer)
 static void *write_all(void *arg)
 {
     struct hly_timeline *timeline = arg;
-    struct timespec until;
     pthread_setname_np(pthread_self(), "halay-timeline");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* on Linux: of this thread */
     pthread_mutex_lock(&timeline->lock);
     while (!timeline->stop) {
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TICK_NS;
-        if (until.tv_nsec >= 1000000000) {
-            until.tv_nsec -= 1000000000;
-            until.tv_sec++;
-        }
+        struct timespec until = hly_trainer_until(TICK_NS);
         pthread_cond_timedwait(&timeline->ended, &timeline->lock, &until);
         pthread_mutex_unlock(&timeline->lock);
         hly_timeline_drain(timeline);
@@ -198,41 +191,16 @@ static void *write_all(void *arg)
     return NULL;
 }
 
-static int start_writer(struct hly_timeline *timeline)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&timeline->thread, NULL, write_all, timeline);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return rc ? HALAY_ENOMEM : 0;
-}
-
-static void rows_free(struct hly_timeline *timeline)
-{
-    for (size_t i = 0; i <= timeline->rows.mask; i++) {
-        for (struct hly_node *node = timeline->rows.buckets[i], *after; node; node = after) {
-            after = node->next;
-            free(node);
-        }
-    }
-    hly_tensor_map_finish(&timeline->rows);
-}
-
 static int timeline_create(const char *path, struct hly_timeline **out)
 {
-    pthread_condattr_t attr;
     struct hly_timeline *timeline = calloc(1, sizeof(*timeline));
     if (!timeline)
         return HALAY_ENOMEM;
     int rc = HALAY_ENOMEM;
     if (!(timeline->ring = malloc(HLY_TIMELINE_RECORDS * sizeof(*timeline->ring))))
         goto free_timeline;
-    if (hly_tensor_map_init(&timeline->rows) || pthread_condattr_init(&attr))
+    if (hly_tensor_map_init(&timeline->rows) || hly_cond_create(&timeline->ended))
         goto free_ring;
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&timeline->ended, &attr);
-    pthread_condattr_destroy(&attr);
     pthread_mutex_init(&timeline->lock, NULL);
     timeline->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (timeline->fd >= 0) {
@@ -244,8 +212,7 @@ static int timeline_create(const char *path, struct hly_timeline **out)
     pthread_cond_destroy(&timeline->ended);
 
 free_ring:
-    if (timeline->rows.buckets)
-        rows_free(timeline);
+    hly_tensor_map_finish(&timeline->rows, hly_node_free);
     free(timeline->ring);
 free_timeline:
     free(timeline);
@@ -257,7 +224,7 @@ static void timeline_free(struct hly_timeline *timeline)
     close(timeline->fd);
     pthread_mutex_destroy(&timeline->lock);
     pthread_cond_destroy(&timeline->ended);
-    rows_free(timeline);
+    hly_tensor_map_finish(&timeline->rows, hly_node_free);
     free(timeline->ring);
     free(timeline);
 }
@@ -306,7 +273,7 @@ int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int
     timeline->mark_cycles = mark_cycles;
     timeline->refs = 1;
     hly_timeline_begin(timeline, trainer->greetings[trainer->rank].host, trainer->clock.error_ns);
-    if ((rc = start_writer(timeline)) != 0)
+    if ((rc = hly_thread_start(&timeline->thread, write_all, timeline)) != 0)
         timeline_free(timeline);
     else
         trainer->timeline = timeline;

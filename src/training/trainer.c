@@ -125,14 +125,8 @@ static void doze(halay_trainer_t *trainer)
  */
 static void park(halay_trainer_t *trainer)
 {
-    struct timespec until;
+    struct timespec until = hly_trainer_until(PARK_NS);
     uint64_t waits = trainer->waits;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PARK_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
     pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
     if (trainer->waiters && trainer->waits == waits && !trainer->stop) {
         trainer->parked = 1;
@@ -182,7 +176,7 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
     trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
     trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
-    trainer->joined = calloc((nranks + 63) / 64, sizeof(*trainer->joined));
+    trainer->joined = calloc(hly_rank_words(trainer->nranks), sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
         !trainer->unlike || !trainer->greetings || !trainer->joined ||
@@ -194,13 +188,11 @@ static int memory_create(halay_trainer_t *trainer)
 
 static void memory_free(halay_trainer_t *trainer)
 {
-    if (trainer->records.buckets)
-        hly_round_records_free(trainer);
+    hly_round_records_free(trainer);
     hly_tensors_free(trainer);
     hly_programmes_free(trainer);
     hly_stall_free(trainer);
-    hly_tensor_map_finish(&trainer->records);
-    hly_tensor_map_finish(&trainer->names);
+    hly_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
     free(trainer->greetings);
@@ -213,16 +205,26 @@ static void memory_free(halay_trainer_t *trainer)
     free(trainer);
 }
 
-static int locks_create(halay_trainer_t *trainer)
+int hly_cond_create(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr))
         return HALAY_ENOMEM;
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&trainer->mutex, NULL);
-    pthread_cond_init(&trainer->changed, &attr);
-    pthread_cond_init(&trainer->handback, &attr);
+    int rc = pthread_cond_init(cond, &attr);
     pthread_condattr_destroy(&attr);
+    return rc ? HALAY_ENOMEM : 0;
+}
+
+static int locks_create(halay_trainer_t *trainer)
+{
+    if (hly_cond_create(&trainer->changed))
+        return HALAY_ENOMEM;
+    if (hly_cond_create(&trainer->handback)) {
+        pthread_cond_destroy(&trainer->changed);
+        return HALAY_ENOMEM;
+    }
+    pthread_mutex_init(&trainer->mutex, NULL);
     return 0;
 }
 
@@ -233,13 +235,12 @@ static void locks_free(halay_trainer_t *trainer)
     pthread_mutex_destroy(&trainer->mutex);
 }
 
-/* Signals belong to the program's threads. */
-static int thread_start(halay_trainer_t *trainer)
+int hly_thread_start(pthread_t *thread, void *(*body)(void *), void *arg)
 {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&trainer->thread, NULL, run, trainer);
+    int rc = pthread_create(thread, NULL, body, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc ? HALAY_ENOMEM : 0;
 }
@@ -268,7 +269,8 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
         goto free_locks;
     if ((rc = halay_comm_dup(comm, &trainer->data)) != 0)
         goto free_control;
-    if ((rc = hly_trainer_greet(trainer)) != 0 || (rc = thread_start(trainer)) != 0)
+    if ((rc = hly_trainer_greet(trainer)) != 0 ||
+        (rc = hly_thread_start(&trainer->thread, run, trainer)) != 0)
         goto free_data;
     *out = trainer;
     return 0;

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
+#include <time.h>
 
 #include "halay/halay.h"
 #include "halay/training.h"
@@ -335,11 +336,39 @@ struct hly_greeting {
     char host[56];
 };
 
+/* A bit a rank, in words. */
+static inline size_t hly_rank_words(int nranks)
+{
+    return ((size_t)nranks + 63) / 64;
+}
+
+static inline int hly_rank_in(const uint64_t *ranks, int rank)
+{
+    return (int)(ranks[rank / 64] >> (rank % 64) & 1);
+}
+
+static inline void hly_rank_add(uint64_t *ranks, int rank)
+{
+    ranks[rank / 64] |= UINT64_C(1) << (rank % 64);
+}
+
+static inline void hly_rank_remove(uint64_t *ranks, int rank)
+{
+    ranks[rank / 64] &= ~(UINT64_C(1) << (rank % 64));
+}
+
 /* table.c */
 uint64_t hly_trainer_now_ns(void);
+/* So long from now, as pthread_cond_timedwait() wants it. */
+struct timespec hly_trainer_until(uint64_t ns);
 uint64_t hly_tensor_hash(const char *name);
+/* Goes on from a hash. */
+uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords);
 int hly_tensor_map_init(struct hly_map *map);
-void hly_tensor_map_finish(struct hly_map *map);
+/* Ends the map, and what is in it with drop(); NULL: it is others'. Takes one that is not begun. */
+void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *node));
+/* For nodes that are the beginning of what was allocated. */
+void hly_node_free(struct hly_node *node);
 struct hly_node *hly_tensor_map_find(const struct hly_map *map, uint64_t hash);
 void hly_tensor_map_add(struct hly_map *map, struct hly_node *node);
 void hly_tensor_map_remove(struct hly_map *map, struct hly_node *node);
@@ -402,6 +431,10 @@ uint64_t hly_join_end_ns(const halay_trainer_t *trainer);
 /* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
 int hly_trainer_enter(halay_trainer_t *trainer);
 int hly_trainer_leave(halay_trainer_t *trainer, int result);
+/* For times of CLOCK_MONOTONIC. */
+int hly_cond_create(pthread_cond_t *cond);
+/* With all signals blocked: they belong to the program's threads. */
+int hly_thread_start(pthread_t *thread, void *(*body)(void *), void *arg);
 
 /* stall.c; stepper, without the mutex */
 void hly_stall_init(halay_trainer_t *trainer);

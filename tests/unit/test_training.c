@@ -429,13 +429,9 @@ static void places(struct rank *rank)
     free(out);
 }
 
-/* Runs all cases, or the one that is named. */
 int main(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        void (*body)(struct rank *rank);
-    } cases[] = {
+    static const struct test_case cases[] = {
         {"orders", orders},
         {"allgather", allgather},
         {"broadcast", broadcast},
@@ -448,17 +444,7 @@ int main(int argc, char **argv)
         {"thread alone", thread_alone},
         {"thousand", thousand},
         {"idle", idle},
+        {NULL},
     };
-    static const int sizes[] = {1, 2, 3, 5};
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        if (argc > 1 && strcmp(argv[1], cases[c].name))
-            continue;
-        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
-        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
-            run_ranks(sizes[s], "30", cases[c].body);
-        printf("%s: ok, 1, 2, 3, 5 ranks, %.2f s\n", cases[c].name,
-               (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9);
-        fflush(stdout);
-    }
-    return 0;
+    return run_cases(cases, argc, argv);
 }

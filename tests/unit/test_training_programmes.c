@@ -7,13 +7,6 @@
 
 enum { TENSORS = 40, COUNT_MAX = 300 };
 
-static halay_trainer_counters_t counters(struct rank *rank)
-{
-    halay_trainer_counters_t now = {.size = sizeof(now)};
-    CHECK(!halay_trainer_counters(rank->trainer, &now), "counters");
-    return now;
-}
-
 /* ------------------------------------------------------------------ tensors of every kind */
 
 struct tensor {
@@ -416,7 +409,6 @@ static void alternate(struct rank *rank)
     free(a);
 }
 
-/* Runs all cases, or the one that is named. */
 int main(int argc, char **argv)
 {
     static const halay_inproc_faults_t faults = {.seed = 6,
@@ -426,38 +418,19 @@ int main(int argc, char **argv)
                                                  .queue_slots = 4,
                                                  .again_percent = 20,
                                                  .connect_polls = 3};
-    static const struct {
-        const char *name, *fusion;
-        void (*body)(struct rank *rank);
-        const halay_inproc_faults_t *faults;
-    } cases[] = {
-        {"steady", NULL, steady},
-        {"messages", NULL, messages},
-        {"sequential", NULL, sequential},
-        {"kinds", NULL, kinds},
-        {"marks", NULL, marks},
-        {"changes", NULL, changes},
-        {"changes, small buffers", "16000", changes},
-        {"changes, unfused", "0", changes},
-        {"alternate", NULL, alternate},
-        {"changes, faults", "16000", changes, &faults},
-        {"marks, faults", NULL, marks, &faults},
+    static const struct test_case cases[] = {
+        {"steady", steady},
+        {"messages", messages},
+        {"sequential", sequential},
+        {"kinds", kinds},
+        {"marks", marks},
+        {"changes", changes},
+        {"changes, small buffers", changes, .fusion = "16000"},
+        {"changes, unfused", changes, .fusion = "0"},
+        {"alternate", alternate},
+        {"changes, faults", changes, .fusion = "16000", .faults = &faults},
+        {"marks, faults", marks, .faults = &faults},
+        {NULL},
     };
-    static const int sizes[] = {1, 2, 3, 5};
-    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++) {
-        if (argc > 1 && strcmp(argv[1], cases[c].name))
-            continue;
-        if (cases[c].fusion)
-            setenv("HALAY_FUSION", cases[c].fusion, 1);
-        else
-            unsetenv("HALAY_FUSION");
-        hub_faults = cases[c].faults;
-        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
-        for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
-            run_ranks(sizes[s], "30", cases[c].body);
-        printf("%s: ok, 1, 2, 3, 5 ranks, %.2f s\n", cases[c].name,
-               (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9);
-        fflush(stdout);
-    }
-    return 0;
+    return run_cases(cases, argc, argv);
 }

@@ -127,15 +127,13 @@ static void prescale(struct rank *rank)
         CHECK(isnan(out[i]) && !signbit(out[i]), "[%d] is %a", i, out[i]);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
-    static const int sizes[] = {1, 2, 3, 5};
-    run_ranks(1, "30", halves);
-    printf("halves: ok\n");
-    for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-        run_ranks(sizes[s], "30", floats);
-        run_ranks(sizes[s], "30", prescale);
-    }
-    printf("floats: ok, 1, 2, 3, 5 ranks\n");
-    return 0;
+    static const struct test_case cases[] = {
+        {"halves", halves, {1}},
+        {"floats", floats},
+        {"prescale", prescale},
+        {NULL},
+    };
+    return run_cases(cases, argc, argv);
 }

@@ -82,6 +82,13 @@ static inline uint64_t clock_ns(clockid_t clock)
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static inline halay_trainer_counters_t counters(struct rank *rank)
+{
+    halay_trainer_counters_t now = {.size = sizeof(now)};
+    CHECK(!halay_trainer_counters(rank->trainer, &now), "counters");
+    return now;
+}
+
 /* Waits, releases, and wants this code. */
 static inline void finish(struct rank *rank, halay_ticket_t ticket, int code)
 {
@@ -141,6 +148,48 @@ static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(st
     halay_inproc_hub_destroy(hub);
     pthread_barrier_destroy(&ranks->meet);
     free(ranks);
+}
+
+struct test_case {
+    const char *name;
+    void (*body)(struct rank *rank);
+    int sizes[4];           /* numbers of ranks; none: 1, 2, 3 and 5 */
+    const char *deadline_s; /* NULL: 30 */
+    const char *fusion;     /* HALAY_FUSION */
+    const halay_inproc_faults_t *faults;
+};
+
+static inline void run_case(const struct test_case *test)
+{
+    static const int usual[4] = {1, 2, 3, 5};
+    const int *sizes = test->sizes[0] ? test->sizes : usual;
+    uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+    if (test->fusion)
+        setenv("HALAY_FUSION", test->fusion, 1);
+    else
+        unsetenv("HALAY_FUSION");
+    hub_faults = test->faults;
+    printf("%s:", test->name);
+    for (int s = 0; s < 4 && sizes[s]; s++) {
+        run_ranks(sizes[s], test->deadline_s ? test->deadline_s : "30", test->body);
+        printf(" %d,", sizes[s]);
+    }
+    printf(" %.2f s\n", (double)(clock_ns(CLOCK_MONOTONIC) - start_ns) * 1e-9);
+    fflush(stdout);
+}
+
+/* All, or the one that is named. Ends with one that has no name. */
+static inline int run_cases(const struct test_case *cases, int argc, char **argv)
+{
+    int count = 0;
+    for (; cases->name; cases++) {
+        if (argc > 1 && strcmp(argv[1], cases->name))
+            continue;
+        run_case(cases);
+        count++;
+    }
+    CHECK(count, "no such case");
+    return 0;
 }
 
 #endif

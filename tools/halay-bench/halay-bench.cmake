@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-bench: an osu-style table of one collective.
 set(halay_bench_sources halay-bench/main.c halay-bench/options.c halay-bench/data.c
-  halay-bench/measure.c halay-bench/calibrate.c)
+  halay-bench/measure.c halay-bench/calibrate.c common/size.c)
 add_executable(halay-bench ${halay_bench_sources})
 target_link_libraries(halay-bench PRIVATE halay m)
 install(TARGETS halay-bench RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

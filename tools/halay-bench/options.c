@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../common/size.h"
 #include "bench.h"
 
 #define BYTES_MAX (1ull << 40)
@@ -23,11 +24,10 @@ static const char help[] =
     "scatter,\n"
     "alltoall, scan, exscan; the root is rank 0\n"
     "\n"
-    "  --min BYTES, --max BYTES  sizes (4, 256M); K, M and G are powers of 1024. The size is that "
-    "of\n"
-    "                            one rank's input: of allgather and gather one rank's block, "
-    "of\n"
-    "                            reduce_scatter, scatter and alltoall all blocks\n"
+    "  --min BYTES, --max BYTES  sizes (4, 256M); K, M and G, also KiB, MiB and GiB, are powers\n"
+    "                            of 1024. The size is that of one rank's input: of allgather and\n"
+    "                            gather one rank's block, of reduce_scatter, scatter and alltoall\n"
+    "                            all blocks\n"
     "  --type T                  float32; float16, bfloat16, float64, int32, int64\n"
     "  --op OP                   sum; min, max\n"
     "  --in-place                the input is in the output's memory (at the root)\n"
@@ -55,15 +55,10 @@ static int complain(const char *what, const char *value)
 
 static bool parse_bytes(const char *text, size_t *bytes)
 {
-    static const char units[] = "KMG";
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
-    if (errno || *text < '0' || *text > '9' || end[unit != NULL] || !n || n > BYTES_MAX >> shift)
+    uint64_t n;
+    if (hly_size_read(text, BYTES_MAX, &n) || !n)
         return false;
-    *bytes = (size_t)n << shift;
+    *bytes = (size_t)n;
     return true;
 }
 

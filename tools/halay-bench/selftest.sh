@@ -8,7 +8,7 @@ here=$(mktemp -d) || exit 1
 trap 'rm -rf "$here"' EXIT
 cd "$here" || exit 1
 all="allreduce broadcast allgather reduce_scatter reduce gather scatter alltoall scan exscan"
-quick=(--max 64K --seconds 0.0005)
+quick=(--max 64KiB --seconds 0.0005)
 
 fail() {
     echo "FAILED: $*" >&2
@@ -58,7 +58,7 @@ expect 2 "$BENCH" allreduce -o machine.model
 expect 2 "$BENCH"
 expect 2 "$BENCH" alltoallw
 expect 2 "$BENCH" allreduce broadcast
-for wrong in "--min 0" "--min 8K --max 4K" "--max 1T" "--max -1" "--type float80" "--op prod" "--max 1 --type int32" \
+for wrong in "--min 0" "--min 8KiB --max 4K" "--max 1T" "--max 4KB" "--max -1" "--type float80" "--op prod" "--max 1 --type int32" \
     "--iterations 0" "--seconds nan" "--seconds 0" "--csv" "--frob"; do
     # shellcheck disable=SC2086
     expect 2 "$BENCH" allreduce $wrong

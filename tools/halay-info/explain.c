@@ -9,6 +9,7 @@
 
 #include <halay/plan.h>
 
+#include "../common/size.h"
 #include "info.h"
 
 #define RANKS_MAX 65536
@@ -61,18 +62,7 @@ static int parse_number(const char *text, uint32_t least, uint32_t most, uint32_
 
 static int parse_bytes(const char *text, uint64_t *bytes)
 {
-    static const char units[] = "KMG";
-    char *end;
-    errno = 0;
-    unsigned long long n = strtoull(text, &end, 10);
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    unsigned shift = unit ? 10u * (unsigned)(unit - units + 1) : 0;
-    if (unit)
-        end += strcmp(end + 1, "iB") ? 1 : 3;
-    if (errno || *text < '0' || *text > '9' || *end || n > BYTES_MAX >> shift)
-        return complain("no such size: ", text);
-    *bytes = (uint64_t)n << shift;
-    return 0;
+    return hly_size_read(text, BYTES_MAX, bytes) ? complain("no such size: ", text) : 0;
 }
 
 static int parse_type(const char *text, halay_type_t *type)

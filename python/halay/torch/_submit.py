@@ -33,6 +33,7 @@ _C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: l
 _ADASUM = -1  # no operation of the library
 _BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
 
+
 def choose_op(op: int | None, average: bool | None) -> int:
     if average is not None:
         if op is not None:
@@ -95,6 +96,20 @@ def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
     return (tensor.to(torch.float64) * factor).to(tensor.dtype)
 
 
+def _integer_scales(
+    sent: torch.Tensor, prescale: float, postscale: float
+) -> tuple[torch.Tensor, float, float, float]:
+    """What to send, the trainer's scales, and by what to scale its result.
+
+    The trainer scales inexact types only.
+    """
+    if sent.is_floating_point() or sent.is_complex():
+        return sent, prescale, postscale, 1.0
+    if prescale != 1.0:
+        sent = _scaled_integers(sent, prescale)
+    return sent, 1.0, 1.0, postscale
+
+
 @functools.lru_cache(maxsize=4096)
 def c_shape(shape: torch.Size) -> Any:
     """A halay_dims_t; the dimensions for which it has no room are one with the last."""
@@ -103,16 +118,17 @@ def c_shape(shape: torch.Size) -> Any:
     return ffi.new("halay_dims_t *", (len(dims), dims))
 
 
+# Whom to submit to, and the type, operation and scales of the C call.
+Checked = tuple[Members, int, int, float, float]
+
+
 class Reduction:
     """What to do with a tensor in an allreduce, and among whom."""
 
     def __init__(self, op: int, prescale: float, postscale: float, among: ProcessSet) -> None:
         self.op, self.prescale, self.postscale, self.among = op, prescale, postscale, among
 
-    def checked(
-        self, tensor: torch.Tensor, kind: str, name: str | None
-    ) -> tuple[Members, int, int, float, float]:
-        """Whom to submit to, and the type, operation and scales of the C call."""
+    def checked(self, tensor: torch.Tensor, kind: str, name: str | None) -> Checked:
         members = members_of(self.among)
         type_ = type_of(tensor, kind, name)
         try:
@@ -126,6 +142,43 @@ class Reduction:
         return members, type_, c_op, pre, post
 
 
+def _submit_reduction(
+    call: Callable[..., int],
+    kind: str,
+    name: str | None,
+    sent: torch.Tensor,
+    out: torch.Tensor,
+    checked: Checked,
+    then: Callable[[], torch.Tensor],
+) -> int:
+    """Reduces into out, of which then() makes the caller's result."""
+    members, type_, c_op, prescale, postscale = checked
+    sent, prescale, postscale, after = _integer_scales(sent, prescale, postscale)
+    shape = c_shape(sent.shape)
+
+    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        return call(
+            trainer,
+            encoded,
+            address(sent),
+            address(out),
+            shape,
+            type_,
+            c_op,
+            prescale,
+            postscale,
+            ticket,
+        )
+
+    def finish(_members: Members, _ticket: int) -> torch.Tensor:
+        if after != 1.0:
+            with torch.no_grad():
+                out.copy_(_scaled_integers(out, after))
+        return then()
+
+    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+
+
 def submit_allreduce(
     tensor: torch.Tensor,
     target: torch.Tensor | None,
@@ -134,44 +187,19 @@ def submit_allreduce(
     kind: str = "allreduce",
 ) -> int:
     """The result goes to target, which may be the tensor, or to a new tensor."""
-    members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
+    checked = how.checked(tensor, kind, name)
     sent = dense(tensor)
     if target is not None:
         refuse_overlap(target, kind, name)
+    members, _, c_op, prescale, postscale = checked
     if c_op == _ADASUM:
         return _submit_adasum(sent.detach(), target, name, members, prescale * postscale, kind)
     if target is tensor and sent.data_ptr() == tensor.data_ptr():
         out = tensor
     else:
         out = torch.empty_like(sent, requires_grad=False)
-    after = 1.0
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        # The trainer scales inexact types only.
-        if prescale != 1.0:
-            sent = _scaled_integers(sent, prescale)
-        prescale, postscale, after = 1.0, 1.0, postscale
-    shape = c_shape(tensor.shape)
 
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_allreduce_shaped(
-                trainer,
-                encoded,
-                address(sent),
-                address(out),
-                shape,
-                type_,
-                c_op,
-                prescale,
-                postscale,
-                ticket,
-            )
-        )
-
-    def finish(_members: Members, _ticket: int) -> Any:
-        if after != 1.0:
-            with torch.no_grad():
-                out.copy_(_scaled_integers(out, after))
+    def then() -> torch.Tensor:
         if target is None:
             return out
         if out is target:
@@ -181,7 +209,8 @@ def submit_allreduce(
                 target.copy_(out)
         return target
 
-    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+    call = lib.halay_trainer_allreduce_shaped
+    return _submit_reduction(call, kind, name, sent, out, checked, then)
 
 
 def _submit_adasum(
@@ -211,37 +240,11 @@ def submit_reducescatter(
     tensor: torch.Tensor, nrows: int, name: str | None, how: Reduction, kind: str
 ) -> int:
     """The result is a new tensor: this rank's rows, so many, of the reduction."""
-    members, type_, c_op, prescale, postscale = how.checked(tensor, kind, name)
+    checked = how.checked(tensor, kind, name)
     sent = dense(tensor)
     out = torch.empty((nrows, *sent.shape[1:]), dtype=sent.dtype)
-    after = 1.0
-    if not (tensor.is_floating_point() or tensor.is_complex()):
-        # The trainer scales inexact types only.
-        if prescale != 1.0:
-            sent = _scaled_integers(sent, prescale)
-        prescale, postscale, after = 1.0, 1.0, postscale
-    shape = c_shape(sent.shape)
-
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(
-            lib.halay_trainer_reduce_scatter(
-                trainer,
-                encoded,
-                address(sent),
-                address(out),
-                shape,
-                type_,
-                c_op,
-                prescale,
-                postscale,
-                ticket,
-            )
-        )
-
-    def finish(_members: Members, _ticket: int) -> torch.Tensor:
-        return out if after == 1.0 else _scaled_integers(out, after)
-
-    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+    call = lib.halay_trainer_reduce_scatter
+    return _submit_reduction(call, kind, name, sent, out, checked, lambda: out)
 
 
 # Of an allgather: the gathered tensor, and how many rows of it are each rank's.
