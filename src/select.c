@@ -16,6 +16,7 @@
 #define ANYWHERE HLY_ANYWHERE
 #define SHARED   HLY_SHARED
 #define APART    HLY_APART
+#define TOGETHER HLY_TOGETHER
 
 static const struct {
     uint32_t collective;
@@ -36,6 +37,10 @@ static const struct {
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", ANYWHERE}, /* does not commute */
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, "halving_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "double_tree", ANYWHERE},
+    {HALAY_BROADCAST, 8, 262144, "two_level", TOGETHER},
+    {HALAY_BROADCAST, 8, UINT64_MAX, "chain", TOGETHER},
+    {HALAY_BROADCAST, UINT32_MAX, 1048576, "two_level", SHARED},
+    {HALAY_BROADCAST, 128, UINT64_MAX, "chain", TOGETHER},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
     {HALAY_BROADCAST, 4, 1048576, "binomial", APART},
     {HALAY_BROADCAST, UINT32_MAX, 131072, "binomial", APART},
@@ -56,13 +61,21 @@ static const struct {
     {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, "pairwise", ANYWHERE}, /* does not commute */
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "dissemination", ANYWHERE},
+    {HALAY_REDUCE, UINT32_MAX, 65536, "binomial", TOGETHER},
+    {HALAY_REDUCE, 32, UINT64_MAX, "chain", TOGETHER},
+    {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, "binomial", TOGETHER},
     {HALAY_REDUCE, UINT32_MAX, 131072, "binomial", APART},
     {HALAY_REDUCE, UINT32_MAX, 8192, "binomial", ANYWHERE},
     {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
     {HALAY_REDUCE, UINT32_MAX, UINT64_MAX, "binomial", ANYWHERE}, /* does not commute */
+    {HALAY_GATHER, 16, 131072, "binomial", SHARED},
+    {HALAY_GATHER, UINT32_MAX, 1048576, "binomial", SHARED},
     {HALAY_GATHER, 7, UINT64_MAX, "linear", ANYWHERE},
     {HALAY_GATHER, UINT32_MAX, 16384, "binomial", APART},
     {HALAY_GATHER, UINT32_MAX, UINT64_MAX, "linear", ANYWHERE},
+    {HALAY_SCATTER, 4, UINT64_MAX, "linear", SHARED},
+    {HALAY_SCATTER, 16, 65536, "binomial", SHARED},
+    {HALAY_SCATTER, UINT32_MAX, 524288, "binomial", SHARED},
     {HALAY_SCATTER, 7, UINT64_MAX, "linear", ANYWHERE},
     {HALAY_SCATTER, UINT32_MAX, 131072, "binomial", APART},
     {HALAY_SCATTER, UINT32_MAX, UINT64_MAX, "linear", ANYWHERE},
@@ -76,9 +89,13 @@ static const struct {
     {HALAY_ALLTOALL, UINT32_MAX, 65536, "bruck", APART},
     {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, "pairwise", ANYWHERE},
     {HALAY_ALLTOALL, UINT32_MAX, UINT64_MAX, "pairwise_checked", ANYWHERE}, /* alltoallv */
+    {HALAY_SCAN, UINT32_MAX, 16384, "recursive_doubling", TOGETHER},
+    {HALAY_SCAN, 128, UINT64_MAX, "chain", TOGETHER},
     {HALAY_SCAN, UINT32_MAX, 131072, "recursive_doubling", ANYWHERE},
     {HALAY_SCAN, 24, UINT64_MAX, "chain", ANYWHERE},
     {HALAY_SCAN, UINT32_MAX, UINT64_MAX, "recursive_doubling", ANYWHERE},
+    {HALAY_EXSCAN, UINT32_MAX, 16384, "recursive_doubling", TOGETHER},
+    {HALAY_EXSCAN, 128, UINT64_MAX, "chain", TOGETHER},
     {HALAY_EXSCAN, UINT32_MAX, 131072, "recursive_doubling", ANYWHERE},
     {HALAY_EXSCAN, 24, UINT64_MAX, "chain", ANYWHERE},
     {HALAY_EXSCAN, UINT32_MAX, UINT64_MAX, "recursive_doubling", ANYWHERE},
@@ -146,8 +163,10 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
 static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum hly_where where,
                      uint64_t bytes)
 {
-    return (row->where == HLY_ANYWHERE || row->where == where) && bytes <= row->max_bytes &&
-           ask->nranks <= row->max_ranks && hly_ask_serves(ask, row->planner, false, NULL);
+    bool there = row->where == HLY_ANYWHERE || row->where == where ||
+                 (row->where == HLY_SHARED && where == HLY_TOGETHER);
+    return there && bytes <= row->max_bytes && ask->nranks <= row->max_ranks &&
+           hly_ask_serves(ask, row->planner, false, NULL);
 }
 
 int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32_t *planner,
@@ -160,9 +179,10 @@ int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32
         return HALAY_OK;
     }
     uint64_t bytes = hly_ask_bytes(ask);
-    enum hly_where where = ask->nnodes < 2             ? HLY_ANYWHERE
-                           : ask->nnodes < ask->nranks ? HLY_SHARED
-                                                       : HLY_APART;
+    enum hly_where where = ask->nnodes < 2              ? HLY_ANYWHERE
+                           : ask->nnodes == ask->nranks ? HLY_APART
+                           : ask->scattered             ? HLY_SHARED
+                                                        : HLY_TOGETHER;
     for (uint32_t i = s->first[ask->collective]; i < s->first[ask->collective + 1]; i++)
         if (row_fits(&s->rows[i], ask, where, bytes)) {
             *which = &s->rows[i];

@@ -19,8 +19,9 @@
 /* Of the communicators that a row serves. */
 enum hly_where {
     HLY_ANYWHERE = 0,
-    HLY_SHARED, /* several nodes, one of them with several ranks */
-    HLY_APART   /* each rank on a node of its own: a message costs more than the memory's work */
+    HLY_SHARED,  /* several nodes, one of them with several ranks */
+    HLY_APART,   /* each rank on a node of its own: a message costs more than the memory's work */
+    HLY_TOGETHER /* shared, and the ranks of each node follow one another */
 };
 
 struct hly_row {

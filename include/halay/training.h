@@ -85,6 +85,22 @@ HALAY_API int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const cha
 HALAY_API int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
                                              const void *in, const halay_dims_t *shape,
                                              halay_type_t type, halay_ticket_t *ticket);
+/* What an allreduce says, each time that it is called. */
+typedef struct halay_reduction {
+    size_t size; /* of this struct, set by the caller */
+    const char *name;
+    halay_dims_t shape;
+    halay_type_t type;
+    halay_op_t op;
+    double prescale, postscale;
+} halay_reduction_t;
+/*
+ * halay_trainer_allreduce_shaped(), halay_trainer_wait() and halay_trainer_release() in one call,
+ * which needs no other thread: the result is that of the wait, or why nothing was submitted.
+ */
+HALAY_API int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *says,
+                                           const void *in, void *out, char *text,
+                                           size_t text_bytes);
 /*
  * Reduces as an allreduce does, and gives each rank its rows of the result: the rows (the first
  * dimension, of which there must be one) are dealt out in order, the first ranks get one more.

@@ -161,6 +161,17 @@ int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
                                    const void *in, void *out, const halay_dims_t *shape,
                                    halay_type_t type, halay_op_t op, double prescale,
                                    double postscale, halay_ticket_t *ticket);
+typedef struct halay_reduction {
+    size_t size;
+    const char *name;
+    halay_dims_t shape;
+    halay_type_t type;
+    halay_op_t op;
+    double prescale, postscale;
+} halay_reduction_t;
+
+int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *says,
+                                 const void *in, void *out, char *text, size_t text_bytes);
 int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
                                    void *buffer, const halay_dims_t *shape,
                                    halay_type_t type, int root, halay_ticket_t *ticket);

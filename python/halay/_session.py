@@ -78,6 +78,7 @@ class Members:
         self.names: set[str] = set()
         self.side_comm: Any = ffi.NULL
         self.side: Side | None = None
+        self.said: dict[tuple[Any, ...], Any] = {}  # what a framework's layer says again and again
         self._placed: set[str] = set()
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._since = ""
@@ -450,6 +451,11 @@ def _unknown(handle: int) -> ValueError:
 def _refuse_child(of: Session) -> None:
     if of.pid != os.getpid():
         raise error(lib.HALAY_EFORKED, rank=of.rank, host=of.host)
+
+
+def current() -> Session | None:
+    """The session, which may be that of the parent process: the library refuses it then."""
+    return _current
 
 
 def session() -> Session:

@@ -202,10 +202,12 @@ static void fused_unpack(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     struct hly_tensor *tensor;
     hly_fuse_unpack(trainer, trainer->slots[flight->slot].memory, &flight->tensors);
+    trainer->end_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     while ((tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
         trainer->counters.fused_tensors++;
         hly_tensor_done(trainer, tensor, 0, NULL);
     }
+    trainer->end_ns = 0;
 }
 
 static const struct hly_announcement *group_says(const halay_trainer_t *trainer,

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "trainer.h"
 
@@ -156,7 +155,7 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
 {
     if (!trainer || !name || !ticket)
         return HALAY_EINVAL;
-    if (trainer->pid != getpid())
+    if (hly_trainer_forked(trainer))
         return HALAY_EFORKED;
     int rc = check(trainer, name, submission), wake;
     if (rc)
@@ -229,6 +228,42 @@ int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, c
     return submit_shaped(trainer, name, &submission, shape, 0, ticket);
 }
 
+/*
+ * Mutex held. The caller is going to wait, and will step itself unless another caller does so
+ * already: only that one has to be woken. Where it has left meanwhile, the wake is too much.
+ */
+static void call_driver(halay_trainer_t *trainer)
+{
+    if (!wakes(trainer, 1) || !trainer->driver)
+        return;
+    pthread_mutex_unlock(&trainer->mutex);
+    halay_context_wake(trainer->context);
+    pthread_mutex_lock(&trainer->mutex);
+}
+
+int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *says,
+                                 const void *in, void *out, char *text, size_t text_bytes)
+{
+    halay_ticket_t ticket = 0;
+    struct hly_tensor *tensor;
+    if (!says || says->size < sizeof(*says) || !says->name)
+        return hly_trainer_tell(HALAY_EINVAL, NULL, text, text_bytes);
+    struct submission submission = reduction(HLY_KIND_ALLREDUCE, in, out, says->type, says->op,
+                                             says->prescale, says->postscale);
+    int rc = shape_read(&submission, &says->shape, 0);
+    if (!rc && !(rc = hly_trainer_enter(trainer))) {
+        if (!(rc = check(trainer, says->name, &submission)) &&
+            !(rc = admit(trainer, says->name, &submission, &ticket))) {
+            call_driver(trainer);
+            rc = hly_trainer_await(trainer, ticket, text, text_bytes);
+            if ((tensor = hly_tensor_find(trainer, ticket)) != NULL)
+                hly_tensor_give(trainer, tensor);
+        }
+        hly_trainer_leave(trainer, rc);
+    }
+    return ticket ? rc : hly_trainer_tell(rc, NULL, text, text_bytes);
+}
+
 /* ------------------------------------------------------------------ groups */
 
 /* Mutex held since the first was admitted, so that no step has seen them. The ticket says which. */
@@ -292,7 +327,7 @@ int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
     if (!trainer || !ntensors || ntensors > HALAY_GROUP_MAX || !names || !in || !out || !counts ||
         !types || !tickets)
         return HALAY_EINVAL;
-    if (trainer->pid != getpid())
+    if (hly_trainer_forked(trainer))
         return HALAY_EFORKED;
     struct submission *members = calloc(ntensors, sizeof(*members));
     if (!members)

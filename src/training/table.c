@@ -267,7 +267,9 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
         return;
     }
     char *copy = code && text ? strdup(text) : NULL;
-    uint64_t end_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    uint64_t end_ns = trainer->end_ns;
+    if (!end_ns && trainer->recording)
+        end_ns = hly_trainer_now_ns();
 
     pthread_mutex_lock(&trainer->mutex);
     assert(!tensor->done);

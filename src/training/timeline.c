@@ -16,7 +16,7 @@
 #include "timeline.h"
 
 #define TICK_NS UINT64_C(50000000) /* the writer looks so often */
-#define NICE    10                 /* and gives way to the program */
+#define NICE    19                 /* and gives way to the program */
 
 /* ------------------------------------------------------------------ records; lock held */
 
@@ -197,7 +197,8 @@ static int timeline_create(const char *path, struct hly_timeline **out)
     if (!timeline)
         return HALAY_ENOMEM;
     int rc = HALAY_ENOMEM;
-    if (!(timeline->ring = malloc(HLY_TIMELINE_RECORDS * sizeof(*timeline->ring))))
+    if (!(timeline->ring = aligned_alloc(sizeof(*timeline->ring),
+                                         HLY_TIMELINE_RECORDS * sizeof(*timeline->ring))))
         goto free_timeline;
     if (hly_tensor_map_init(&timeline->rows) || hly_cond_create(&timeline->ended))
         goto free_ring;

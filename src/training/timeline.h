@@ -8,6 +8,7 @@
 #ifndef HLY_TIMELINE_H
 #define HLY_TIMELINE_H
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -44,6 +45,7 @@ struct hly_timed {
     int32_t code;
     uint32_t count; /* tensors, or entries */
 };
+static_assert(sizeof(struct hly_timed) == 64, "a record is a cache line");
 
 struct hly_row {
     struct hly_node node; /* first */

@@ -14,14 +14,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "trainer.h"
 
-#define SLEEP_NS   UINT64_C(1000000000) /* at most, at a time */
-#define PARK_NS    UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
-#define SHARED_NS  UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
-#define DEADLINE_S 30.0
+#define SLEEP_NS    UINT64_C(1000000000) /* at most, at a time */
+#define PARK_NS     UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
+#define SHARED_NS   UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
+#define DEADLINE_S  30.0
+#define SPIN_MAX_NS UINT64_C(50000) /* a waiting caller polls no longer than a sleep costs */
+#define SPIN_TRIES  32 /* so often it polls as long as that, whether it has paid or not */
 
 /* ------------------------------------------------------------------ steps and sleep */
 
@@ -167,6 +170,20 @@ static uint64_t deadline_ns(void)
     return (uint64_t)(seconds * 1e9);
 }
 
+/* A byte that the kernel clears in a forked child: to ask it for the process costs a call. Kernels
+ * before 4.14 do not: there the process is asked for. */
+static int alive_create(halay_trainer_t *trainer)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (alive == MAP_FAILED)
+        return HALAY_ENOMEM;
+    trainer->alive = alive;
+    *alive = 1;
+    trainer->pid = madvise(alive, page, MADV_WIPEONFORK) ? getpid() : 0;
+    return 0;
+}
+
 static int memory_create(halay_trainer_t *trainer)
 {
     size_t nranks = (size_t)trainer->nranks;
@@ -178,8 +195,8 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
     trainer->joined = calloc(hly_rank_words(trainer->nranks), sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
-    if (!trainer->blocks || !trainer->counts || !trainer->votes || !trainer->agreed_groups ||
-        !trainer->unlike || !trainer->greetings || !trainer->joined ||
+    if (alive_create(trainer) || !trainer->blocks || !trainer->counts || !trainer->votes ||
+        !trainer->agreed_groups || !trainer->unlike || !trainer->greetings || !trainer->joined ||
         hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records) ||
         hly_tensor_map_init(&trainer->stall.places))
         return HALAY_ENOMEM;
@@ -195,6 +212,8 @@ static void memory_free(halay_trainer_t *trainer)
     hly_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLY_SLOTS; i++)
         free(trainer->slots[i].memory);
+    if (trainer->alive)
+        munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(trainer->greetings);
     free(trainer->joined);
     free(trainer->agreed_groups);
@@ -253,7 +272,6 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
     if (!trainer)
         return HALAY_ENOMEM;
     trainer->context = context;
-    trainer->pid = getpid();
     trainer->deadline_ns = deadline_ns();
     int rc = halay_comm_rank(comm, &trainer->rank);
     if (!rc)
@@ -301,7 +319,7 @@ static void drain(halay_trainer_t *trainer)
 
 void halay_trainer_destroy(halay_trainer_t *trainer)
 {
-    if (!trainer || trainer->pid != getpid())
+    if (!trainer || hly_trainer_forked(trainer))
         return;
     pthread_mutex_lock(&trainer->mutex);
     trainer->stop = trainer->closing = 1;
@@ -325,20 +343,47 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ waiting */
 
+/* Mutex held. Released meanwhile, by another thread: nobody has to wait for it either. */
+static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    return !tensor || tensor->done;
+}
+
+/*
+ * Mutex held. Steps for as long as that has lately spared a sleep, which costs tens of microseconds
+ * to end; now and then for longer, to see. A rank that shares its processor with the one that it
+ * waits for soon does not poll any more. Returns whether it is over.
+ */
+static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
+{
+    uint64_t begin_ns = hly_trainer_now_ns(), took_ns = 0;
+    uint64_t limit_ns = trainer->spins++ % SPIN_TRIES ? trainer->spin_ns : SPIN_MAX_NS;
+    int over = 0;
+    while (!over && took_ns < limit_ns) {
+        step_or_wait(trainer);
+        over = is_over(trainer, ticket);
+        took_ns = hly_trainer_now_ns() - begin_ns;
+    }
+    if (!over || took_ns > SPIN_MAX_NS)
+        trainer->spin_ns /= 2;
+    else if (trainer->spin_ns < 2 * took_ns)
+        trainer->spin_ns = 2 * took_ns < SPIN_MAX_NS ? 2 * took_ns : SPIN_MAX_NS;
+    return over;
+}
+
 /* Mutex held. Steps and sleeps for all who wait, until this ticket is done. */
 static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    struct hly_tensor *tensor;
     trainer->driver = 1;
     if (trainer->asleep) { /* the thread: so that it parks, and does not wake for every message */
         pthread_mutex_unlock(&trainer->mutex);
         halay_context_wake(trainer->context);
         pthread_mutex_lock(&trainer->mutex);
     }
-    while ((tensor = hly_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+    while (!is_over(trainer, ticket)) {
         step_or_wait(trainer);
-        tensor = hly_tensor_find(trainer, ticket);
-        if (tensor && !tensor->done)
+        if (!is_over(trainer, ticket) && !spin(trainer, ticket))
             doze(trainer);
     }
     trainer->driver = 0;
@@ -371,7 +416,7 @@ int hly_trainer_enter(halay_trainer_t *trainer)
 {
     if (!trainer)
         return HALAY_EINVAL;
-    if (trainer->pid != getpid())
+    if (hly_trainer_forked(trainer))
         return HALAY_EFORKED;
     pthread_mutex_lock(&trainer->mutex);
     trainer->callers++;
@@ -402,23 +447,28 @@ int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
     return hly_trainer_leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
 }
 
+int hly_trainer_tell(int code, const char *reason, char *text, size_t bytes)
+{
+    if (text && bytes)
+        snprintf(text, bytes, "%s", !code ? "" : reason ? reason : halay_strerror(code));
+    return code;
+}
+
+int hly_trainer_await(halay_trainer_t *trainer, halay_ticket_t ticket, char *text, size_t bytes)
+{
+    const struct hly_tensor *tensor = await(trainer, ticket);
+    if (!tensor)
+        return hly_trainer_tell(HALAY_EINVAL, "the ticket is not out", text, bytes);
+    return hly_trainer_tell(tensor->code, tensor->text, text, bytes);
+}
+
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes)
 {
     int rc = hly_trainer_enter(trainer);
-    const char *reason = "the ticket is not out";
-    if (!rc) {
-        const struct hly_tensor *tensor = await(trainer, ticket);
-        rc = tensor ? tensor->code : HALAY_EINVAL;
-        if (tensor)
-            reason = !rc ? "" : tensor->text ? tensor->text : halay_strerror(rc);
-        if (text && text_bytes)
-            snprintf(text, text_bytes, "%s", reason);
-        return hly_trainer_leave(trainer, rc);
-    }
-    if (text && text_bytes)
-        snprintf(text, text_bytes, "%s", halay_strerror(rc));
-    return rc;
+    if (rc)
+        return hly_trainer_tell(rc, NULL, text, text_bytes);
+    return hly_trainer_leave(trainer, hly_trainer_await(trainer, ticket, text, text_bytes));
 }
 
 int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const void **data,

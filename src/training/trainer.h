@@ -17,8 +17,8 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "halay/halay.h"
 #include "halay/training.h"
@@ -253,7 +253,9 @@ struct halay_trainer {
     halay_context_t *context;
     halay_comm_t *control, *data;
     int rank, nranks;
-    pid_t pid; /* a forked child has no thread and may find the mutex locked: it is refused */
+    /* A forked child has no thread and may find the mutex locked: it is refused. */
+    char *alive; /* 0 there */
+    pid_t pid;   /* where the kernel cannot do that, else 0 */
     uint64_t deadline_ns;
     pthread_t thread;
 
@@ -279,6 +281,7 @@ struct halay_trainer {
     uint32_t quiet; /* so many submissions need wake nobody */
     halay_trainer_counters_t published;
     uint64_t waits;                /* counts waits, so that the thread sees short ones */
+    uint64_t spins, spin_ns;       /* how often a caller has polled, and how long it is worth it */
     uint64_t next_end_ns;          /* when the next tensor runs out of time; 0: none */
     struct hly_timeline *timeline; /* NULL: none is on */
     char label[32];                /* before names in a timeline that is shared */
@@ -312,9 +315,10 @@ struct halay_trainer {
     int leaving;                    /* closing, as seen by this step */
     int wanting;                    /* a caller waits or has polled, as seen by this step */
     int recording;                  /* a timeline is on, as seen by this step */
-    uint64_t round_ns;              /* when the round in flight began, while one is on */
-    int data_broken;                /* an operation could not be started, so the order is lost */
-    int broken;                     /* why no round is started any more: the text */
+    uint64_t end_ns;   /* of the tensors that end together now, else 0: while one is on */
+    uint64_t round_ns; /* when the round in flight began, while one is on */
+    int data_broken;   /* an operation could not be started, so the order is lost */
+    int broken;        /* why no round is started any more: the text */
     char broken_text[HLY_TEXT_BYTES];
 
     struct hly_script tape; /* what was agreed on since the last boundary */
@@ -431,6 +435,14 @@ uint64_t hly_join_end_ns(const halay_trainer_t *trainer);
 /* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
 int hly_trainer_enter(halay_trainer_t *trainer);
 int hly_trainer_leave(halay_trainer_t *trainer, int result);
+static inline int hly_trainer_forked(const halay_trainer_t *trainer)
+{
+    return !*trainer->alive || (trainer->pid && trainer->pid != getpid());
+}
+/* Mutex held. Waits for the ticket, and tells why it has failed; text may be NULL. */
+int hly_trainer_await(halay_trainer_t *trainer, halay_ticket_t ticket, char *text, size_t bytes);
+/* Returns the code. text: gets the reason, that of the code itself if it is NULL. */
+int hly_trainer_tell(int code, const char *reason, char *text, size_t bytes);
 /* For times of CLOCK_MONOTONIC. */
 int hly_cond_create(pthread_cond_t *cond);
 /* With all signals blocked: they belong to the program's threads. */

@@ -229,6 +229,73 @@ static void test_model(void)
           "%s", error);
 }
 
+static const char *for_broadcast(uint32_t nnodes, bool scattered)
+{
+    struct hly_ask ask = {.collective = HALAY_BROADCAST,
+                          .nranks = 8,
+                          .nnodes = nnodes,
+                          .commutative = true,
+                          .scattered = scattered,
+                          .count = 1u << 20,
+                          .element_bytes = 4};
+    const struct hly_row *row;
+    uint32_t planner;
+    CHECK(!hly_select_row(context.settings.selection, &ask, &planner, &row), "none serves");
+    return halay_planner_get(planner)->name;
+}
+
+/* A chain crosses the network once a node only where each node's ranks follow one another. */
+static void test_together(void)
+{
+    use(NULL, NULL, NULL);
+    CHECK(strcmp(for_broadcast(1, false), "binomial") == 0, "one node");
+    CHECK(strcmp(for_broadcast(2, false), "chain") == 0, "together");
+    CHECK(strcmp(for_broadcast(2, true), "two_level") == 0, "scattered");
+    CHECK(strcmp(for_broadcast(8, false), "scatter_allgather") == 0, "apart");
+    write_file("broadcast - - together knomial\n");
+    use(NULL, file_path, NULL);
+    CHECK(strcmp(for_broadcast(1, false), "binomial") == 0, "one node, with a file");
+    CHECK(strcmp(for_broadcast(2, false), "knomial") == 0, "together, with a file");
+    CHECK(strcmp(for_broadcast(2, true), "two_level") == 0, "scattered, with a file");
+}
+
+/*
+ * Rows against the model, on nodes with several ranks: what they choose may not take twice the time
+ * of the best. So a shape without rows of its own is found, not a row that is a little off.
+ */
+static void test_rows_by_model(void)
+{
+    static const uint32_t shapes[][2] = {{4, 2}, {8, 2}, {16, 4}, {32, 4}};
+    use(NULL, NULL, NULL);
+    for (uint32_t i = 0; i < HALAY_COLLECTIVE_COUNT * 4 * 4; i++) {
+        uint32_t nranks = shapes[i % 4][0], nnodes = shapes[i % 4][1], node_of_rank[32];
+        uint64_t count = (uint64_t)16 << 6 * (i / 4 % 4);
+        halay_shape_t *shape;
+        halay_explanation_t *e;
+        double best = -1;
+        for (uint32_t r = 0; r < nranks; r++)
+            node_of_rank[r] = r / (nranks / nnodes);
+        CHECK(!halay_shape_make(node_of_rank, nranks, &shape), "shape");
+        halay_question_t q = {.collective = i / 16,
+                              .commutative = 1,
+                              .element_bytes = 4,
+                              .count = i / 16 == HALAY_BARRIER ? 0 : count,
+                              .shape = shape};
+        CHECK(!halay_explain(context.settings.selection, &q, &e), "explain");
+        for (uint32_t c = 0; c < e->ncandidates; c++)
+            if (!e->candidate[c].refused && !e->candidate[c].result &&
+                (best < 0 || e->candidate[c].cost.predicted_ns < best))
+                best = e->candidate[c].cost.predicted_ns;
+        CHECK(best > 0 && e->candidate[e->chosen].cost.predicted_ns <= 2 * best,
+              "%s of %llu x 4, %u ranks on %u nodes: %s takes %.2f times the best",
+              halay_collective_name((halay_collective_t)q.collective), (unsigned long long)q.count,
+              nranks, nnodes, halay_planner_get(e->candidate[e->chosen].planner)->name,
+              e->candidate[e->chosen].cost.predicted_ns / best);
+        halay_explanation_free(e);
+        halay_shape_free(shape);
+    }
+}
+
 int main(void)
 {
     use(NULL, NULL, NULL);
@@ -242,6 +309,8 @@ int main(void)
     test_wrong_rows();
     test_restrictions();
     test_model();
+    test_together();
+    test_rows_by_model();
     unlink(file_path);
     halay_selection_free(context.settings.selection);
     hly_select_forget(&comm);

@@ -57,8 +57,10 @@ def refuse_overlap(tensor: torch.Tensor, kind: str, name: object) -> None:
         )
 
 
+_bump = getattr(torch.autograd.graph, "increment_version", None)  # since torch 2.1
+
+
 def touched(tensor: torch.Tensor) -> None:
     """Tells autograd that the tensor was written to: a saved copy of it is stale now."""
-    bump = getattr(torch.autograd.graph, "increment_version", None)  # since torch 2.1
-    if bump is not None and not tensor.is_inference():
-        bump(tensor)
+    if _bump is not None and not tensor.is_inference():
+        _bump(tensor)

@@ -16,6 +16,7 @@ import torch
 
 from .. import _session
 from .._core import lib
+from ._at_once import allreduce_at_once
 from ._submit import (
     Adasum,
     Average,
@@ -135,7 +136,14 @@ def allreduce(
     op: Average (the default), Sum, Adasum, Min, Max or Product. The scale factors multiply before
     and after the sum.
     """
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    chosen = choose_op(op, average)
+    if compression is Compression.none:
+        found = allreduce_at_once(
+            tensor, False, name, chosen, prescale_factor, postscale_factor, process_set
+        )
+        if found is not None:
+            return found
+    how = Reduction(chosen, prescale_factor, postscale_factor, process_set)
     members_of(process_set)
     compressed, context = compression.compress(tensor)
     (reduced,) = _reduced([compressed], name, how, grouped=False)
@@ -166,7 +174,13 @@ def allreduce_(
     process_set: ProcessSet = global_process_set,
 ) -> torch.Tensor:
     """As allreduce(), in place. Returns `tensor`."""
-    how = Reduction(choose_op(op, average), prescale_factor, postscale_factor, process_set)
+    chosen = choose_op(op, average)
+    found = allreduce_at_once(
+        tensor, True, name, chosen, prescale_factor, postscale_factor, process_set
+    )
+    if found is not None:
+        return found
+    how = Reduction(chosen, prescale_factor, postscale_factor, process_set)
     result: torch.Tensor = synchronize(submit_allreduce(tensor, tensor, name, how))
     return result
 
