@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with other libraries share: interleaved rounds, of which the quiet ones count, quartiles and
 tables. A plan of runs is {name: command}. The name "halay" is ours; so are "halay bound", which is only shown, and,
-where args.same names a peer, "halay " and that name, which is judged beside it."""
+where args.same names a peer, "halay " and that name, which is judged beside it. Where args.file is set, these write
+args.out/halay.csv; all others print their rows."""
 
 import argparse
 import csv
@@ -56,7 +57,7 @@ def run(name, command, args):
     cores = (args.others() - others) / (time.monotonic() - start)
     if done.returncode:
         sys.exit(f"{args.prog}: {' '.join(command)} failed with status {done.returncode}")
-    text = (args.out / "halay.csv").read_text() if name.startswith("halay") else done.stdout
+    text = (args.out / "halay.csv").read_text() if args.file and name.startswith("halay") else done.stdout
     rows = list(csv.DictReader(text.splitlines()))
     if not rows or any(row["valid"] != "1" for row in rows):
         sys.exit(f"{args.prog}: {name}: wrong data")
@@ -190,7 +191,7 @@ def options(doc, variants):
     parser.add_argument("--pause", type=float, default=2, help="seconds before the next try (2)")
     parser.add_argument("--statistic", choices=("avg", "median", "min"), default="avg", help="over calls (avg)")
     parser.add_argument("--variants", default=",".join(variants), help="peers (%(default)s)")
-    parser.set_defaults(prog=parser.prog, others=seconds_of_others, same=None, where=f" on {PROCESSORS} processors")
+    parser.set_defaults(prog=parser.prog, others=seconds_of_others, same=None, file=True, where=f" on {PROCESSORS} processors")
     return parser
 
 

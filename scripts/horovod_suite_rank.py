@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of horovod-suite: horovod_suite_rank.py FOLDER pytest's arguments..."""
+"""One rank of horovod-suite: horovod_suite_rank.py FOLDER WITHOUT pytest's arguments...
+WITHOUT: names of tests that are not to be run, with commas between."""
 
 import json
 import os
@@ -13,8 +14,15 @@ import pytest
 class Log:
     """A pytest plug-in: a line for each test as soon as it has ended; a hang loses no others."""
 
-    def __init__(self, path):
+    def __init__(self, path, without):
         self.file = open(path, "a", buffering=1)  # noqa: SIM115
+        self.without = without
+
+    def pytest_collection_modifyitems(self, items):
+        items[:] = [item for item in items if item.name not in self.without]
+
+    def pytest_runtest_logstart(self, nodeid):
+        self.file.write(json.dumps([nodeid, "lost", "a rank did not end it"]) + "\n")
 
     def pytest_runtest_logreport(self, report):
         if report.when != "call" and report.passed:
@@ -25,9 +33,14 @@ class Log:
         self.file.write(json.dumps([report.nodeid, report.outcome, reason]) + "\n")
 
 
-def main(folder, *arguments):
-    log = Log(Path(folder) / f"{os.environ['PMIX_RANK']}.log")
-    return int(pytest.main(["-q", "-p", "no:cacheprovider", *arguments], plugins=[log]) > 1)
+def main(folder, without, *arguments):
+    log = Log(Path(folder) / f"{os.environ['PMIX_RANK']}.log", without.split(","))
+    ended = pytest.main(["-q", "-x", "-p", "no:cacheprovider", *arguments], plugins=[log])
+    return ended not in (
+        pytest.ExitCode.OK,
+        pytest.ExitCode.TESTS_FAILED,
+        pytest.ExitCode.NO_TESTS_COLLECTED,
+    )
 
 
 if __name__ == "__main__":

@@ -380,7 +380,8 @@ struct halay_context {
     pthread_cond_t cond; /* followers: see progress.c */
     atomic_int want;     /* threads that wait for the mutex */
     bool watcher;        /* a thread sleeps on the descriptors */
-    bool kicked;         /* and has been woken, because another thread polled */
+    bool kicked;         /* and has been woken, because another thread polled: it arms anew */
+    bool roused;         /* and something was said to all who sleep: it goes back to its caller */
     int pollers;         /* threads that poll in a loop */
     int followers;
     bool woken; /* halay_context_wake() was called: the next sleep is skipped */

@@ -71,11 +71,18 @@ static void look_at_clock(halay_context_t *context)
     hly_fault_timers(context);
 }
 
+static void wake_watcher(halay_context_t *context)
+{
+    uint64_t one = 1;
+    if (context->watcher && write(context->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
+        hly_log(context, HLY_ERROR, "a sleeping thread could not be woken");
+}
+
 int hly_progress(halay_context_t *context)
 {
     if (context->watcher && !context->kicked) {
         context->kicked = true;
-        hly_wake(context);
+        wake_watcher(context);
     }
     int n = hly_channel_poll(context);
     if (context->device_flying)
@@ -87,11 +94,10 @@ int hly_progress(halay_context_t *context)
 
 void hly_wake(halay_context_t *context)
 {
-    uint64_t one = 1;
+    context->roused = true;
     if (context->followers)
         pthread_cond_broadcast(&context->cond);
-    if (context->watcher && write(context->wake_fd, &one, sizeof(one)) < 0 && errno != EAGAIN)
-        hly_log(context, HLY_ERROR, "a sleeping thread could not be woken");
+    wake_watcher(context);
 }
 
 static void follow(halay_context_t *context, uint64_t timeout_ns)
@@ -106,7 +112,8 @@ static void follow(halay_context_t *context, uint64_t timeout_ns)
     context->followers--;
 }
 
-static void watch(halay_context_t *context, uint64_t timeout_ns)
+/* Has it slept until what it watches has something, or is there something already? */
+static bool watch_once(halay_context_t *context, uint64_t timeout_ns)
 {
     struct pollfd fds[1 + HLY_WAYS] = {{.fd = context->wake_fd, .events = POLLIN}};
     nfds_t nfds = 1;
@@ -115,22 +122,21 @@ static void watch(halay_context_t *context, uint64_t timeout_ns)
         if (!(way->attr.capabilities & HALAY_CAN_SLEEP))
             continue;
         if (way->ops->arm(way->transport, &fds[nfds].fd))
-            return; /* something is there already */
+            return true;
         fds[nfds++].events = POLLIN;
     }
     context->watcher = true;
-    context->kicked = false;
+    context->kicked = context->roused = false;
     context->counters.sleeps++;
     hly_unlock(context);
     struct timespec ts = {(time_t)(timeout_ns / 1000000000ull), (long)(timeout_ns % 1000000000ull)};
-    ppoll(fds, nfds, &ts, NULL);
+    int ready = ppoll(fds, nfds, &ts, NULL);
     hly_lock(context);
     context->watcher = false;
     uint64_t drain;
     while (read(context->wake_fd, &drain, sizeof(drain)) > 0)
         ;
-    if (context->followers)
-        pthread_cond_broadcast(&context->cond);
+    return ready != 1 || !fds[0].revents;
 }
 
 /* Must something be looked after by polling soon? Then no long sleep. */
@@ -151,6 +157,26 @@ static uint64_t longest_sleep(const halay_context_t *context)
             most = left;
     }
     return most;
+}
+
+/*
+ * A thread that only polled before its own sleep may have taken in what was armed, and no more: the
+ * watcher arms anew and sleeps on. Would it go back to its caller, who polls, the next watcher
+ * would be kicked in turn, and so on for ever.
+ */
+static void watch(halay_context_t *context, uint64_t timeout_ns)
+{
+    uint64_t end_ns = hly_now_ns() + timeout_ns;
+    while (!watch_once(context, timeout_ns) && context->kicked && !context->roused &&
+           !context->pollers) {
+        look_at_clock(context);
+        if (context->now_ns >= end_ns)
+            break;
+        uint64_t most = longest_sleep(context);
+        timeout_ns = end_ns - context->now_ns < most ? end_ns - context->now_ns : most;
+    }
+    if (context->followers)
+        pthread_cond_broadcast(&context->cond);
 }
 
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns)

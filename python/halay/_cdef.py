@@ -199,6 +199,20 @@ int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
                          const void **data, size_t *count, const size_t **rows);
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
+typedef struct halay_trainer_counters {
+    size_t size;
+    uint64_t control_rounds, control_bytes;
+    uint64_t calls;
+    uint64_t votes;
+    uint64_t fused_calls;
+    uint64_t fused_tensors;
+    uint64_t copied_bytes;
+    uint64_t programmes;
+    uint64_t cycles;
+    uint64_t voids;
+} halay_trainer_counters_t;
+int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
+
 int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles);
 int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
                                  const char *label);

@@ -110,11 +110,35 @@ static void idle(struct rank *r)
     CHECK(!halay_barrier(r->world), "barrier");
 }
 
+static double cpu_seconds(void)
+{
+    struct timespec cpu;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu);
+    return (double)cpu.tv_sec + (double)cpu.tv_nsec * 1e-9;
+}
+
+/* Threads that share a context and have nothing to do let each other sleep. */
+static void idle_trainers(struct rank *r)
+{
+    halay_trainer_t *trainer[3];
+    for (int k = 0; k < 3; k++)
+        CHECK(!halay_trainer_create(r->context, r->world, &trainer[k]), "trainer");
+    CHECK(!halay_barrier(r->world), "barrier");
+    double before = cpu_seconds();
+    nanosleep(&(struct timespec){2, 0}, NULL);
+    double spent = cpu_seconds() - before;
+    CHECK(spent < 0.2, "2 s of idling cost %.3f s of processor time", spent);
+    CHECK(!halay_barrier(r->world), "barrier");
+    for (int k = 0; k < 3; k++)
+        halay_trainer_destroy(trainer[k]);
+}
+
 int main(void)
 {
     for (int shm = 0; shm < 2; shm++) {
         struct ranks_options o = {.nranks = 3, .shm = shm};
         ranks_run(&o, idle, NULL);
+        ranks_run(&o, idle_trainers, NULL);
     }
     for (int n = 2; n <= 4; n++)
         for (int shm = 0; shm < 2; shm++) {
