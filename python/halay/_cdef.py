@@ -210,6 +210,7 @@ typedef struct halay_trainer_counters {
     uint64_t programmes;
     uint64_t cycles;
     uint64_t voids;
+    uint64_t deals;
 } halay_trainer_counters_t;
 int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 
