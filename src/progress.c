@@ -170,7 +170,7 @@ static void watch(halay_context_t *context, uint64_t timeout_ns)
     while (!watch_once(context, timeout_ns) && context->kicked && !context->roused &&
            !context->pollers) {
         look_at_clock(context);
-        if (context->now_ns >= end_ns)
+        if (context->roused || context->now_ns >= end_ns) /* a deadline has passed: say so */
             break;
         uint64_t most = longest_sleep(context);
         timeout_ns = end_ns - context->now_ns < most ? end_ns - context->now_ns : most;
