@@ -255,18 +255,23 @@ void end_linger(struct end *end, unsigned ms)
     }
 }
 
-void end_meet(struct end *end)
+static void meet(struct end *end, bool polls)
 {
     unsigned all = ++end->meetings * (unsigned)end->world->n;
 
     atomic_fetch_add(&end->world->meetings, 1);
     while (atomic_load(&end->world->meetings) < all && alive(end, "to meet the others")) {
-        if (end->transport) {
+        if (polls) {
             end_step(end);
         } else {
             sleep_ms(1);
         }
     }
+}
+
+void end_meet(struct end *end)
+{
+    meet(end, end->transport != NULL);
 }
 
 void end_flush(struct end *end)
@@ -433,7 +438,7 @@ static void *end_thread(void *arg)
     if (!test->opens) {
         end_open(end, NULL);
     }
-    end_meet(end);
+    meet(end, false); /* who has met the others may send: what a poll finds then is the case's */
     if (alive(end, "to open")) {
         test->run(end);
     }
