@@ -22,7 +22,7 @@ class Log:
         items[:] = [item for item in items if item.name not in self.without]
 
     def pytest_runtest_logstart(self, nodeid):
-        self.file.write(json.dumps([nodeid, "lost", "a rank did not end it"]) + "\n")
+        self.file.write(json.dumps([nodeid, "lost", "some ranks did not end it"]) + "\n")
 
     def pytest_runtest_logreport(self, report):
         if report.when != "call" and report.passed:
