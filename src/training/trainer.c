@@ -170,8 +170,7 @@ static uint64_t deadline_ns(void)
     return (uint64_t)(seconds * 1e9);
 }
 
-/* A byte that the kernel clears in a forked child: to ask it for the process costs a call. Kernels
- * before 4.14 do not: there the process is asked for. */
+/* A byte that the kernel clears in a forked child: to ask it for the process costs a call. */
 static int alive_create(halay_trainer_t *trainer)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -180,8 +179,7 @@ static int alive_create(halay_trainer_t *trainer)
         return HALAY_ENOMEM;
     trainer->alive = alive;
     *alive = 1;
-    trainer->pid = madvise(alive, page, MADV_WIPEONFORK) ? getpid() : 0;
-    return 0;
+    return madvise(alive, page, MADV_WIPEONFORK) ? HALAY_ENOMEM : 0;
 }
 
 static int memory_create(halay_trainer_t *trainer)

@@ -18,7 +18,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "halay/halay.h"
 #include "halay/training.h"
@@ -265,7 +264,6 @@ struct halay_trainer {
     int rank, nranks;
     /* A forked child has no thread and may find the mutex locked: it is refused. */
     char *alive; /* 0 there */
-    pid_t pid;   /* where the kernel cannot do that, else 0 */
     uint64_t deadline_ns;
     pthread_t thread;
 
@@ -451,7 +449,7 @@ int hly_trainer_enter(halay_trainer_t *trainer);
 int hly_trainer_leave(halay_trainer_t *trainer, int result);
 static inline int hly_trainer_forked(const halay_trainer_t *trainer)
 {
-    return !*trainer->alive || (trainer->pid && trainer->pid != getpid());
+    return !*trainer->alive;
 }
 /* Mutex held. Waits for the ticket, and tells why it has failed; text may be NULL. */
 int hly_trainer_await(halay_trainer_t *trainer, halay_ticket_t ticket, char *text, size_t bytes);
