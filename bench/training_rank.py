@@ -24,6 +24,9 @@ class Horovod:
         handle = self.hvd.allreduce_async_(tensor, op=self.hvd.Max, name=name)
         return lambda: self.hvd.synchronize(handle)
 
+    def reduce(self, tensor, name):
+        self.hvd.allreduce_(tensor, op=self.hvd.Max, name=name)
+
     def trainer(self, model):
         plain = torch.optim.SGD(model.parameters(), lr=1e-4)
         return model, self.hvd.DistributedOptimizer(plain, named_parameters=model.named_parameters())
@@ -54,6 +57,9 @@ class Gloo:
     def start(self, tensor, _name):
         return self.dist.all_reduce(tensor, self.dist.ReduceOp.MAX, async_op=True).wait
 
+    def reduce(self, tensor, _name):
+        self.dist.all_reduce(tensor, self.dist.ReduceOp.MAX)
+
     def trainer(self, model):
         ddp = torch.nn.parallel.DistributedDataParallel(model)
         return ddp, torch.optim.SGD(ddp.parameters(), lr=1e-4)
@@ -76,11 +82,14 @@ def cnn():
 
 
 def maxima(library, count, elements):
-    """(a step, whether the tensors are right) of count tensors, all submitted, then all waited for; maxima, so that
-    the values stay as they are from the first step on."""
+    """(a step, whether the tensors are right) of count tensors, all submitted, then all waited for, or of one by
+    the call that does both; maxima, so that the values stay as they are from the first step on."""
     tensors = [torch.full((elements,), float(library.rank)) for _ in range(count)]
 
     def step():
+        if count == 1:
+            library.reduce(tensors[0], "one")
+            return
         for wait in [library.start(t, f"t{count}.{i}") for i, t in enumerate(tensors)]:
             wait()
 
