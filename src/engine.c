@@ -112,8 +112,10 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .group = group};
         for (uint32_t i = 1; i < s->noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
-        if (kept && to - from == total)
+        if (kept && to - from == total) {
             *kept = work;
+            r->context->device_ops->bind(r->context->device, kept); /* where it can be */
+        }
         if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
             hly_swap_sources(&work);
         work.count -= HLY_SEEDED(SHORT_WORK, r, step);
