@@ -124,12 +124,6 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
     return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
 }
 
-static uint64_t signature(const struct hly_call *call, uint64_t seed)
-{
-    uint64_t s = hly_hash(seed, &call->brief, sizeof(call->brief));
-    return s ? s : 1;
-}
-
 /* A persistent request has its own start, and the two ranks of a message are not all. */
 static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
 {
@@ -147,7 +141,7 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
     hly_lock(ctx);
     hly_op_resolve(comm, call, c);
-    call->signature = signature(call, call->signature);
+    call->signature = hly_signature(comm, &call->brief, call->signature);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");

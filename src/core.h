@@ -93,9 +93,11 @@ struct hly_segment {
     size_t bytes;
 };
 
-/* Where an operand is in its buffer; `tail` bytes of it, where it wraps, at the buffer's start. */
+/* Where an operand is: `offset` bytes into its buffer; where it wraps, the second segment has the
+ * rest, at the buffer's start. */
 struct hly_span {
-    size_t offset, bytes, tail;
+    size_t offset;
+    struct hly_segment segment[2];
 };
 
 /* Something under way: a message not accepted or not complete yet, or work of a device. */
@@ -107,7 +109,6 @@ struct hly_out {
     uint32_t step;
     struct hly_header header;
     struct hly_segment segment[2];
-    uint32_t nsegments;
     uint64_t sent_bytes; /* STAGED, EAGER: accepted so far */
     uint32_t flying;     /* transport completions to come */
     int status;          /* first failure of those */
@@ -226,6 +227,7 @@ struct halay_request {
     bool given;                /* the program has a handle */
     bool persistent;           /* lives until halay_request_free() */
     bool refused;              /* `early` was there from the beginning */
+    bool bound;                /* places, spans and works are those of `call` */
     struct hly_bundle *bundle; /* it is a part of this group */
     struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
@@ -242,8 +244,8 @@ struct halay_request {
     size_t slot_bytes;
     size_t element_bytes;
     halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
-    struct hly_places places; /* for which they hold */
-    struct hly_span *spans;   /* of each operand of the plan, for this count and type: */
+    struct hly_span *spans;   /* of each operand of the plan */
+    struct hly_places places; /* for which both hold; and the spans' sizes: */
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
@@ -336,6 +338,7 @@ struct halay_comm {
     uint32_t nplans;
     struct hly_brief last_brief;     /* of the last call, which ran this plan */
     struct hly_plan *last_plan;      /* or NULL */
+    uint64_t last_signature;         /* of that brief alone, or 0 */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
@@ -548,6 +551,8 @@ void hly_match_forget(halay_context_t *context, struct hly_link *stash);
 
 /* ---------------------------------------------------------------- engine.c */
 
+/* Of a call; part: hash of what is not in the brief, or 0. Never 0. */
+uint64_t hly_signature(const halay_comm_t *comm, const struct hly_brief *brief, uint64_t part);
 /* A request for the call, IDLE, with all bound that can be; an argument error is kept in it. */
 int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
@@ -598,10 +603,19 @@ int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 /* The addresses behind the plan's symbols, and scratch. */
 int hly_layout_bind(halay_request_t *request);
 void hly_layout_forget(halay_request_t *request);
-uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
-                              struct hly_segment segment[2]);
-size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+/* Two of them, by the operand's number in the plan; the second one may be empty. */
+static inline const struct hly_segment *hly_operand_segments(const halay_request_t *request,
+                                                             uint32_t operand)
+{
+    return request->spans[operand].segment;
+}
+static inline size_t hly_operand_bytes(const halay_request_t *request, uint32_t operand)
+{
+    const struct hly_segment *segment = hly_operand_segments(request, operand);
+    return segment[0].bytes + segment[1].bytes;
+}
 
 /* The plan works in place. */
 static inline bool hly_call_in_place(const struct hly_call *call)

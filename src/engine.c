@@ -68,7 +68,7 @@ static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 }
 
 /* Byte `at` of an operand in up to two segments. */
-static char *address_of(const struct hly_segment seg[2], size_t at)
+static char *address_of(const struct hly_segment *seg, size_t at)
 {
     return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
 }
@@ -80,18 +80,17 @@ static char *address_of(const struct hly_segment seg[2], size_t at)
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_step_run *run = &r->run[step];
-    struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2] = {0};
+    const struct hly_segment *seg[1 + HALAY_REDUCE_SOURCES];
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
     if (kept && kept->nsrc) {
         run->arrived = 1;
         return device_launch(r, step, kept);
     }
-    size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
+    size_t total = hly_operand_bytes(r, s->operand), to, group = user ? user->group : 1;
     for (uint32_t i = 0; i < s->noperands; i++)
-        hly_operand_segments(r, &o[i], seg[i]);
+        seg[i] = hly_operand_segments(r, s->operand + i);
     if (!run->pieces)
         run->arrived = 1; /* so that it is not done before all pieces are launched */
     uint32_t piece = 0;
@@ -316,7 +315,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->landings = 0;
     r->persistent = r->refused = false;
     r->bundle = r->group = NULL;
-    r->call.user = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -445,13 +443,26 @@ void hly_engine_finish(halay_request_t *r, int result)
     start_queued(comm);
 }
 
+static bool is_last(const halay_comm_t *comm, const struct hly_brief *brief)
+{
+    return memcmp(brief, &comm->last_brief, sizeof(*brief)) == 0;
+}
+
+uint64_t hly_signature(const halay_comm_t *comm, const struct hly_brief *brief, uint64_t part)
+{
+    if (!part && comm->last_signature && is_last(comm, brief))
+        return comm->last_signature;
+    uint64_t s = hly_hash(part, brief, sizeof(*brief));
+    return s ? s : 1;
+}
+
 /* What would make this rank's call fail before it is compared with the others'. */
 static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_plan **plan,
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
     *plan = comm->last_plan;
-    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
+    if (*plan && is_last(comm, &call->brief) &&
         (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
         return HALAY_OK;
     *plan = NULL;
@@ -459,7 +470,35 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
     if (!rc)
         rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
+    comm->last_signature = hly_signature(comm, &call->brief, 0);
     comm->last_brief = call->brief;
+    return rc;
+}
+
+/* The same call, with the same memory. */
+static bool is_again(const halay_request_t *r, const struct hly_call *call)
+{
+    const struct hly_call *was = &r->call;
+    return r->bound && was->signature == call->signature && was->in == call->in &&
+           was->out == call->out && was->local_in_place == call->local_in_place &&
+           was->aside == call->aside && memcmp(&was->brief, &call->brief, sizeof(was->brief)) == 0;
+}
+
+static void take_call(halay_request_t *r, const struct hly_call *call)
+{
+    r->bound = false;
+    r->call = *call;
+    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
+    if (call->user)
+        call->user->users++;
+}
+
+static int bind(halay_request_t *r, const struct hly_call *call)
+{
+    int rc = hly_layout_tables(r, call);
+    if (!rc)
+        rc = hly_layout_bind(r);
+    r->bound = !rc && !r->tables && !call->user;
     return rc;
 }
 
@@ -508,12 +547,11 @@ int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argumen
         return HALAY_ENOMEM;
     if (plan)
         plan->running++;
-    r->call = *call;
-    if (call->user)
-        call->user->users++;
-    if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
+    bool again = !rc && is_again(r, call); /* on the request that the call before had, perhaps */
+    if (!again)
+        take_call(r, call);
+    if (!rc && !again && (rc = bind(r, call)))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
-    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     r->refused = rc != HALAY_OK;
     r->early = rc ? calloc(1, sizeof(*r->early)) : NULL;
     if (rc && !r->early) {

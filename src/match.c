@@ -133,7 +133,7 @@ static void mismatch(halay_request_t *r, const struct hly_header *h)
 static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t theirs)
 {
     const halay_plan_t *plan = r->plan->plan;
-    uint64_t mine = hly_operand_bytes(r, &plan->operands[plan->steps[step].operand]);
+    uint64_t mine = hly_operand_bytes(r, plan->steps[step].operand);
     if (mine == theirs)
         return true;
     bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
@@ -332,8 +332,7 @@ void hly_match_stashed(halay_request_t *r, uint32_t step)
             continue;
         hly_link_remove(&m->link);
         uint64_t offset = m->header.offset;
-        bool last = r->run[step].arrived + m->bytes ==
-                    hly_operand_bytes(r, &r->plan->plan->operands[s->operand]);
+        bool last = r->run[step].arrived + m->bytes == hly_operand_bytes(r, s->operand);
         hly_channel_land(r, step, offset, m->data, m->bytes);
         free(m);
         if (last)

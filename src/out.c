@@ -28,7 +28,6 @@ struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, st
     out->kind = kind;
     out->peer = peer;
     out->request = NULL;
-    out->nsegments = 0;
     out->sent_bytes = 0;
     out->flying = 0;
     out->status = 0;
@@ -101,7 +100,7 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
     size_t most = out->kind == HLY_OUT_EAGER ? way->attr.eager_bytes : way->attr.piece_bytes;
     size_t total = out->segment[0].bytes + out->segment[1].bytes;
     do {
-        bool second = out->nsegments == 2 && out->sent_bytes >= out->segment[0].bytes;
+        bool second = out->segment[1].bytes && out->sent_bytes >= out->segment[0].bytes;
         const struct hly_segment *seg = &out->segment[second];
         size_t at = out->sent_bytes - (second ? out->segment[0].bytes : 0);
         size_t bytes = seg->bytes - at < most ? seg->bytes - at : most;
