@@ -214,6 +214,10 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
                              &r->call, NULL, 0);
         return; /* till the receiver announces itself */
     }
+    r->header.edge = s->edge + HLY_SEEDED(WRONG_EDGE, r, step);
+    r->header.cookie = bytes;
+    if (!out && hly_out_at_once(r, step, seg))
+        return;
     if (!out)
         out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
     if (!out) {
@@ -222,10 +226,12 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
         hly_fault_raise(r->comm, r->sequence, &v);
         return;
     }
-    uint64_t cookie = eager ? bytes : out->header.cookie;
-    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence,
-                    s->edge + HLY_SEEDED(WRONG_EDGE, r, step), &r->call);
-    out->header.cookie = cookie;
+    uint64_t landing = out->header.cookie;
+    out->header = r->header;
+    if (!eager) {
+        out->header.kind = HLY_PIECE;
+        out->header.cookie = landing;
+    }
     out->request = r;
     out->step = step;
     out->segment[0] = seg[0];

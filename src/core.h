@@ -233,6 +233,7 @@ struct halay_request {
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
+    struct hly_header header; /* of its eager messages, but for edge and cookie */
     uint32_t sequence;
     int result;
     bool ran;              /* `run` is valid */
@@ -421,7 +422,6 @@ struct halay_context {
     uint64_t alarms;       /* failures that this rank has entered */
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
-    struct hly_out *device_out; /* for the next work that the device does not do at once, or NULL */
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
@@ -506,6 +506,13 @@ void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *t
 
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
                             struct hly_peer *peer);
+/* The one that hly_out_new() gives next, whose address can be a cookie already. */
+struct hly_out *hly_out_next(halay_context_t *context);
+/*
+ * An eager message with the request's header, without a struct hly_out unless the transport holds
+ * the memory: the step is done, or flying. false: nothing was sent, it has to be submitted.
+ */
+bool hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
 void hly_out_cancel(halay_context_t *context, struct hly_out *out);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,

@@ -49,20 +49,20 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
 static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 {
     halay_context_t *ctx = r->context;
-    struct hly_out *out = ctx->device_out;
-    if (!out && !(out = ctx->device_out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL)))
+    struct hly_out *out = hly_out_next(ctx);
+    if (!out)
         return HALAY_ENOMEM;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
     hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
+        out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL); /* the same */
         out->request = r;
         out->step = step;
         out->flying = 1;
         out->accepted = true;
         hly_link_append(&r->flying, &out->link);
         ctx->device_flying++;
-        ctx->device_out = NULL;
     }
     return rc;
 }
@@ -491,6 +491,7 @@ static void take_call(halay_request_t *r, const struct hly_call *call)
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     if (call->user)
         call->user->users++;
+    hly_header_fill(&r->header, r->comm, HLY_EAGER, 0, 0, call);
 }
 
 static int bind(halay_request_t *r, const struct hly_call *call)
@@ -569,7 +570,7 @@ void hly_engine_go(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     assert(r->state == HLY_IDLE);
-    r->sequence = comm->next_sequence++;
+    r->sequence = r->header.sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->steps_done = r->ready_head = r->ready_tail = 0;
     r->ran = r->foreseen = r->runs = false;
