@@ -287,7 +287,7 @@ static void landing_abandon(halay_context_t *context, struct hly_landing *l)
 {
     halay_request_t *r = l->request;
     landing_close(context, l);
-    hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+    hly_fault_progress(r->comm, hly_request_slot(r));
 }
 
 /* Takes a tagged landing back from the transport; false if its bytes are still to come. */
@@ -338,8 +338,7 @@ void hly_channel_withdraw(halay_request_t *r)
         if (!l->peer->dead)
             hly_control_send(r->comm, (int)s->peer, HLY_REVOKE, r->sequence, s->edge,
                              landing_cookie(run->landing - 1, l), &r->call,
-                             &hly_comm_slot(r->comm, r->sequence)->fault->verdict,
-                             sizeof(struct hly_verdict_wire));
+                             &hly_request_slot(r)->fault->verdict, sizeof(struct hly_verdict_wire));
     }
 }
 
@@ -398,7 +397,7 @@ static void lost(halay_context_t *context, const struct hly_way *way)
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
         snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", way->ops->name);
         if (r->state == HLY_FAILING)
-            hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+            hly_fault_progress(r->comm, hly_request_slot(r));
         else
             hly_fault_raise(r->comm, r->sequence, &v);
     }

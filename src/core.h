@@ -693,6 +693,12 @@ int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
 
+/* Of one that has started. */
+static inline struct hly_slot *hly_request_slot(const halay_request_t *request)
+{
+    return &request->comm->slots[request->sequence % HLY_SLOTS];
+}
+
 /* ---------------------------------------------------------------- group.c */
 
 int hly_group_make(const int world_ranks[], int nranks, struct hly_group **group);

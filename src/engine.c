@@ -416,7 +416,7 @@ static void start_queued(halay_comm_t *comm)
 void hly_engine_finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = &comm->slots[r->sequence % HLY_SLOTS];
+    struct hly_slot *slot = hly_request_slot(r);
     assert(slot->request == r && slot->sequence == r->sequence && r->state != HLY_COMPLETE);
     assert(hly_link_empty(&r->flying) && !r->landings);
     r->state = HLY_COMPLETE;

@@ -198,7 +198,7 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
-        hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+        hly_fault_progress(r->comm, hly_request_slot(r));
     } else if (r->state == HLY_SCALING) {
         hly_engine_result(r);
     } else if (device && step == HALAY_STEP_NONE) {
