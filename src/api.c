@@ -124,6 +124,17 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
     return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
 }
 
+/* Reads the result of a complete one. */
+static int end(halay_request_t *request)
+{
+    int rc = request->result;
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_request_release(request);
+    return rc;
+}
+
 /* A persistent request has its own start, and the two ranks of a message are not all. */
 static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
 {
@@ -147,15 +158,20 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
     halay_comm_t *named = comm->parent ? comm->parent : comm;
+    halay_request_t *r;
     int rc;
     if (named->bundle)
-        rc = hly_group_add(named, call, c, is_groupable(comm, call), request);
+        rc = hly_group_add(named, call, c, is_groupable(comm, call), &r);
     else if (named->persists)
-        rc = hly_persistent_make(comm, call, c, request);
+        rc = hly_persistent_make(comm, call, c, &r);
     else
-        rc = hly_engine_post(comm, call, c->code, c->text, request);
-    if (!rc && *request)
-        *request = hly_request_handle(*request);
+        rc = hly_engine_post(comm, call, c->code, c->text, &r);
+    if (!rc && request != &named->blocking) {
+        *request = r ? hly_request_handle(r) : NULL;
+    } else if (!rc && r) {
+        hly_wait(r);
+        rc = end(r);
+    }
     hly_unlock(ctx);
     return rc;
 }
@@ -167,17 +183,6 @@ bool hly_usable(const halay_comm_t *comm, const void *request)
 
 /* ---------------------------------------------------------------- waiting */
 
-/* Reads the result of a complete one. */
-static int end(halay_request_t *request)
-{
-    int rc = request->result;
-    if (request->persistent)
-        request->state = HLY_IDLE;
-    else
-        hly_request_release(request);
-    return rc;
-}
-
 static int not_started(halay_context_t *context)
 {
     hly_log(context, HLY_ERROR, "a persistent request was waited for that was not started");
@@ -185,22 +190,19 @@ static int not_started(halay_context_t *context)
     return HALAY_ESTATE;
 }
 
-static int wait_locked(halay_request_t *request)
-{
-    halay_context_t *ctx = request->context;
-    if (request->state == HLY_IDLE)
-        return not_started(ctx);
-    hly_wait(request);
-    int rc = end(request);
-    hly_unlock(ctx);
-    return rc;
-}
-
 int halay_request_wait(halay_request_t *handle)
 {
     halay_request_t *request;
     int rc = hly_request_lock(handle, &request);
-    return rc ? rc : wait_locked(request);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
+    hly_wait(request);
+    rc = end(request);
+    hly_unlock(ctx);
+    return rc;
 }
 
 int halay_request_test(halay_request_t *handle)
@@ -219,17 +221,4 @@ int halay_request_test(halay_request_t *handle)
         rc = end(request);
     hly_unlock(ctx);
     return rc;
-}
-
-int hly_complete(int rc, halay_request_t *handle)
-{
-    halay_request_t *request;
-    if (!rc && !handle)
-        return HALAY_OK; /* taken into a group */
-    if (!rc)
-        rc = hly_request_lock(handle, &request);
-    if (rc)
-        return rc;
-    request->given = false; /* the program has not seen this handle: it need not be retired */
-    return wait_locked(request);
 }

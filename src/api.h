@@ -37,6 +37,11 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
 
 /* The handles can be used, if only to say what is wrong with them. */
 bool hly_usable(const halay_comm_t *comm, const void *request);
+/* As the place of a handle: there is none, hly_post() waits. */
+static inline halay_request_t **hly_blocking(halay_comm_t *comm)
+{
+    return comm ? &comm->blocking : NULL;
+}
 /* The part that all calls share. call->signature: of what is not in the brief. */
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request);
@@ -46,7 +51,4 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct 
 /* Instead of posting it: the request is IDLE. */
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request);
-/* A blocking call is its non-blocking form and a wait. */
-int hly_complete(int rc, halay_request_t *request);
-
 #endif

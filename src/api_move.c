@@ -174,78 +174,58 @@ int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 
 int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ibroadcast(buffer, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ibroadcast(buffer, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_allgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallgather(in, out, count, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallgather(in, out, count, type, comm, hly_blocking(comm));
 }
 
 int halay_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                      halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallgatherv(in, out, counts, displs, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallgatherv(in, out, counts, displs, type, comm, hly_blocking(comm));
 }
 
 int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
                  halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_igather(in, out, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_igather(in, out, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                   halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_igatherv(in, out, counts, displs, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_igatherv(in, out, counts, displs, type, root, comm, hly_blocking(comm));
 }
 
 int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                   halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iscatter(in, out, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iscatter(in, out, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_scatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
                    halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iscatterv(in, out, counts, displs, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iscatterv(in, out, counts, displs, type, root, comm, hly_blocking(comm));
 }
 
 int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ialltoall(in, out, count, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ialltoall(in, out, count, type, comm, hly_blocking(comm));
 }
 
 int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
                     const size_t out_counts[], const size_t out_displs[], halay_type_t type,
                     halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ialltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm,
-                              &request);
-    return hly_complete(rc, request);
+    return halay_ialltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm,
+                            hly_blocking(comm));
 }
 
 int halay_barrier(halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ibarrier(comm, &request);
-    return hly_complete(rc, request);
+    return halay_ibarrier(comm, hly_blocking(comm));
 }

@@ -83,14 +83,10 @@ int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer, halay_c
 
 int halay_send(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_isend(buffer, count, type, peer, comm, &request);
-    return hly_complete(rc, request);
+    return halay_isend(buffer, count, type, peer, comm, hly_blocking(comm));
 }
 
 int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_irecv(buffer, count, type, peer, comm, &request);
-    return hly_complete(rc, request);
+    return halay_irecv(buffer, count, type, peer, comm, hly_blocking(comm));
 }

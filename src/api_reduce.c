@@ -103,47 +103,35 @@ int halay_iexscan(const void *in, void *out, size_t count, halay_type_t type, ha
 int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                     halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallreduce(in, out, count, type, op, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallreduce(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
 int halay_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                  int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ireduce(in, out, count, type, op, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ireduce(in, out, count, type, op, root, comm, hly_blocking(comm));
 }
 
 int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                          halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ireduce_scatter(in, out, count, type, op, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ireduce_scatter(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
 int halay_reduce_scatterv(const void *in, void *out, const size_t counts[], halay_type_t type,
                           halay_op_t op, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ireduce_scatterv(in, out, counts, type, op, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ireduce_scatterv(in, out, counts, type, op, comm, hly_blocking(comm));
 }
 
 int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iscan(in, out, count, type, op, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iscan(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
 int halay_exscan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                  halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iexscan(in, out, count, type, op, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iexscan(in, out, count, type, op, comm, hly_blocking(comm));
 }

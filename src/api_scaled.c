@@ -46,7 +46,6 @@ int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_
 int halay_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
                            halay_op_t op, double prescale, double postscale, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallreduce_scaled(in, out, count, type, op, prescale, postscale, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallreduce_scaled(in, out, count, type, op, prescale, postscale, comm,
+                                   hly_blocking(comm));
 }

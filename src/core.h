@@ -328,7 +328,8 @@ struct halay_comm {
     bool scattered;    /* some node's ranks are not consecutive. Constant */
     uint32_t children; /* made of it so far */
     bool persists;     /* the next call makes a persistent request: persistent.c */
-    uint32_t npersistent; /* such requests */
+    halay_request_t *blocking; /* its address alone has a meaning: api.h */
+    uint32_t npersistent;      /* such requests */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
