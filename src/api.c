@@ -8,6 +8,41 @@
 
 #include "api.h"
 
+static bool is_brief(const struct hly_brief *a, const struct hly_brief *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collective_t collective,
+                     const halay_comm_t *comm)
+{
+    const struct hly_checked *was = &comm->checked;
+    c->code = HALAY_OK;
+    c->op = HALAY_SUM;
+    c->text[0] = 0;
+    call->brief.collective = (uint8_t)collective;
+    if (call->in == HALAY_IN_PLACE)
+        call->brief.flags |= HLY_BRIEF_IN_PLACE;
+    c->again = was->in == call->in && was->out == call->out && was->signature &&
+               is_brief(&was->brief, &call->brief);
+    return !c->again;
+}
+
+/* What ranks compare; call->signature is that of what is not in the brief, or 0. */
+static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c)
+{
+    struct hly_checked *was = &comm->checked;
+    bool plain = !call->signature && !c->code && !call->user;
+    if (c->again || (plain && was->signature && is_brief(&was->brief, &call->brief))) {
+        call->signature = was->signature;
+    } else {
+        uint64_t s = hly_hash(call->signature, &call->brief, sizeof(call->brief));
+        call->signature = s ? s : 1;
+    }
+    if (plain && !c->again)
+        *was = (struct hly_checked){call->brief, call->in, call->out, call->signature};
+}
+
 void hly_wrong(struct hly_check *c, const char *text)
 {
     if (c->code)
@@ -151,8 +186,9 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
     hly_lock(ctx);
-    hly_op_resolve(comm, call, c);
-    call->signature = hly_signature(comm, &call->brief, call->signature);
+    if (!c->again)
+        hly_op_resolve(comm, call, c);
+    sign(comm, call, c);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");

@@ -10,10 +10,21 @@
 
 struct hly_check { /* of one call's arguments: the first thing found wrong */
     int code;
-    char text[128];
     halay_op_t op; /* of a call that reduces */
+    bool again;    /* the call is the one that was checked last */
+    char text[128];
 };
 
+/*
+ * The first thing of a call. false: the arguments are those that were checked last on this
+ * communicator, and right. What is wrong must not look like anything right in the brief.
+ */
+bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collective_t collective,
+                     const halay_comm_t *comm);
+static inline uint8_t hly_brief_byte(unsigned number)
+{
+    return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
+}
 void hly_wrong(struct hly_check *c, const char *text);
 /* count * nblocks elements of this type must be addressable. */
 void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);

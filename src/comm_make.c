@@ -187,7 +187,7 @@ static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_com
 
 int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     struct hly_call call = {0};
     if (!hly_usable(comm, subset))
         return HALAY_EINVAL;

@@ -176,6 +176,13 @@ struct hly_call {
     double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
+struct hly_checked { /* they were right, and nothing but the brief is signed; signature 0: none */
+    struct hly_brief brief;
+    const void *in;
+    void *out;
+    uint64_t signature;
+};
+
 struct hly_step_run;
 
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
@@ -340,7 +347,7 @@ struct halay_comm {
     uint32_t nplans;
     struct hly_brief last_brief;     /* of the last call, which ran this plan */
     struct hly_plan *last_plan;      /* or NULL */
-    uint64_t last_signature;         /* of that brief alone, or 0 */
+    struct hly_checked checked;      /* the last call whose arguments were looked at: api.c */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
@@ -559,8 +566,6 @@ void hly_match_forget(halay_context_t *context, struct hly_link *stash);
 
 /* ---------------------------------------------------------------- engine.c */
 
-/* Of a call; part: hash of what is not in the brief, or 0. Never 0. */
-uint64_t hly_signature(const halay_comm_t *comm, const struct hly_brief *brief, uint64_t part);
 /* A request for the call, IDLE, with all bound that can be; an argument error is kept in it. */
 int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);

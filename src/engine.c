@@ -448,14 +448,6 @@ static bool is_last(const halay_comm_t *comm, const struct hly_brief *brief)
     return memcmp(brief, &comm->last_brief, sizeof(*brief)) == 0;
 }
 
-uint64_t hly_signature(const halay_comm_t *comm, const struct hly_brief *brief, uint64_t part)
-{
-    if (!part && comm->last_signature && is_last(comm, brief))
-        return comm->last_signature;
-    uint64_t s = hly_hash(part, brief, sizeof(*brief));
-    return s ? s : 1;
-}
-
 /* What would make this rank's call fail before it is compared with the others'. */
 static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_plan **plan,
                    char *reason, size_t reason_bytes)
@@ -470,7 +462,6 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
     if (!rc)
         rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
-    comm->last_signature = hly_signature(comm, &call->brief, 0);
     comm->last_brief = call->brief;
     return rc;
 }
