@@ -212,11 +212,6 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     return rc;
 }
 
-bool hly_usable(const halay_comm_t *comm, const void *request)
-{
-    return comm && request && (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
-}
-
 /* ---------------------------------------------------------------- waiting */
 
 static int not_started(halay_context_t *context)

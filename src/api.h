@@ -47,7 +47,10 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
                         const halay_comm_t *comm);
 
 /* The handles can be used, if only to say what is wrong with them. */
-bool hly_usable(const halay_comm_t *comm, const void *request);
+static inline bool hly_usable(const halay_comm_t *comm, const void *request)
+{
+    return comm && request && (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
+}
 /* As the place of a handle: there is none, hly_post() waits. */
 static inline halay_request_t **hly_blocking(halay_comm_t *comm)
 {

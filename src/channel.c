@@ -121,7 +121,8 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     halay_context_t *ctx = r->context;
     const halay_step_t *s = &r->plan->plan->steps[step];
     if (hly_operand_bytes(r, s->operand) <= r->plan->peers[step]->way->attr.eager_bytes) {
-        hly_match_stashed(r, step);
+        if (!hly_link_empty(&hly_request_slot(r)->stash))
+            hly_match_stashed(r, step);
         return;
     }
     uint32_t index;

@@ -454,7 +454,10 @@ uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
 void hly_log(halay_context_t *context, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hly_log_text(void *context, int level, const char *text); /* a halay_log_fn */
-bool hly_forked(const halay_context_t *context);
+static inline bool hly_forked(const halay_context_t *context)
+{
+    return *context->alive == 0;
+}
 
 static inline void hly_link_init(struct hly_link *l)
 {
@@ -512,10 +515,16 @@ halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
 
+int hly_out_more(halay_context_t *context);
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
                             struct hly_peer *peer);
-/* The one that hly_out_new() gives next, whose address can be a cookie already. */
-struct hly_out *hly_out_next(halay_context_t *context);
+/* The one that hly_out_new() gives next, whose address can be a cookie already. NULL: no memory. */
+static inline struct hly_out *hly_out_next(halay_context_t *context)
+{
+    if (hly_link_empty(&context->outs_free) && hly_out_more(context))
+        return NULL;
+    return HLY_OF(context->outs_free.next, struct hly_out, link);
+}
 /*
  * An eager message with the request's header, without a struct hly_out unless the transport holds
  * the memory: the step is done, or flying. false: nothing was sent, it has to be submitted.

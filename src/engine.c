@@ -225,10 +225,9 @@ void hly_engine_result(halay_request_t *r)
     hly_engine_finish(r, HALAY_OK);
 }
 
-/* The steps that wait for no other. */
+/* The steps that wait for no other: they always stand first in the queue. */
 static void release_first(halay_request_t *r)
 {
-    memcpy(r->ready, r->plan->ready, r->plan->nready * sizeof(*r->ready));
     r->ready_tail = r->plan->nready;
 }
 
@@ -283,7 +282,10 @@ void hly_engine_run(halay_request_t *r)
         return;
     if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->after = 0;
-    hly_engine_result(r);
+    if (r->after)
+        hly_engine_result(r);
+    else
+        hly_engine_finish(r, HALAY_OK);
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -307,6 +309,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
             hly_request_destroy(r);
             return NULL;
         }
+        if (plan)
+            memcpy(r->ready, plan->ready, plan->nready * sizeof(*r->ready));
     }
     r->comm = comm;
     r->next = NULL;
@@ -395,7 +399,8 @@ static void start(halay_request_t *r)
     if (!r->before)
         release_first(r);
     hly_seed_dependencies(r);
-    hly_match_posted(r);
+    if (!hly_link_empty(&slot->stash))
+        hly_match_posted(r);
     hly_engine_run(r);
 }
 
@@ -520,10 +525,11 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
 int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    char reason[192] = "";
+    char reason[192];
     struct hly_plan *plan = NULL;
     enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
+    reason[0] = 0;
     if (comm->context->lost) {
         cause = HLY_CAUSE_LOCAL;
         rc = HALAY_ETRANSPORT;

@@ -135,12 +135,10 @@ static void mismatch(halay_request_t *r, const struct hly_header *h)
  * Plans say that a message is as long here as there, and the signature that counts are equal; but
  * in an alltoallv each rank knows its own counts alone.
  */
-static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t theirs)
+static void misfit(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t mine,
+                   uint64_t theirs)
 {
     const halay_plan_t *plan = r->plan->plan;
-    uint64_t mine = hly_operand_bytes(r, plan->steps[step].operand);
-    if (mine == theirs)
-        return true;
     bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
     int me = r->comm->rank, from = (int)h->from;
     struct hly_verdict_wire v;
@@ -153,7 +151,15 @@ static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, 
         sending ? me : from, (unsigned long long)((sending ? mine : theirs) / r->element_bytes),
         sending ? from : me, (unsigned long long)((sending ? theirs : mine) / r->element_bytes));
     hly_fault_raise(r->comm, r->sequence, &v);
-    return false;
+}
+
+static inline bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h,
+                        uint64_t theirs)
+{
+    uint64_t mine = hly_operand_bytes(r, r->plan->plan->steps[step].operand);
+    if (mine != theirs)
+        misfit(r, step, h, mine, theirs);
+    return mine == theirs;
 }
 
 /* The step of a running call that an EAGER part or a READY is for. */

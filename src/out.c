@@ -13,15 +13,13 @@
 #include "core.h"
 #include "watch.h"
 
-struct hly_out *hly_out_next(halay_context_t *context)
+int hly_out_more(halay_context_t *context)
 {
-    if (hly_link_empty(&context->outs_free)) {
-        struct hly_out *out = calloc(1, sizeof(*out));
-        if (!out)
-            return NULL;
-        hly_link_append(&context->outs_free, &out->link);
-    }
-    return HLY_OF(context->outs_free.next, struct hly_out, link);
+    struct hly_out *out = calloc(1, sizeof(*out));
+    if (!out)
+        return HALAY_ENOMEM;
+    hly_link_append(&context->outs_free, &out->link);
+    return HALAY_OK;
 }
 
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, struct hly_peer *peer)
