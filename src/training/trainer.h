@@ -160,6 +160,7 @@ struct hly_item {
     uint64_t run;
     struct hly_tensor *tensor; /* replayed: this rank's, once it is here */
     uint32_t group;
+    uint32_t row; /* in the timeline; see hly_group.timelines */
 };
 
 /* Items in order, found by name. */
@@ -172,8 +173,9 @@ struct hly_script {
 /* What runs as one: items [first, first + count) of a programme. */
 struct hly_group {
     uint32_t first, count, missing;
-    int fused; /* else behind a vote */
-    int rows;  /* the vote carries rows */
+    int fused;          /* else behind a vote */
+    int rows;           /* the vote carries rows */
+    uint64_t timelines; /* as of the trainer, when the items' rows were asked for */
 };
 
 struct hly_programme {
@@ -294,6 +296,7 @@ struct halay_trainer {
     struct hly_timeline *timeline; /* NULL: none is on */
     char label[32];                /* before names in a timeline that is shared */
     uint64_t label_hash;
+    uint64_t timelines; /* so many have been begun or shared */
 
     /* stepper */
     struct hly_list pending, waiting, fresh, ready, pool;
@@ -327,6 +330,7 @@ struct halay_trainer {
     int wanting;                    /* a caller waits or has polled, as seen by this step */
     int recording;                  /* a timeline is on, as seen by this step */
     uint64_t end_ns;   /* of the tensors that end together now, else 0: while one is on */
+    int listed;        /* they are in it already */
     uint64_t round_ns; /* when the round in flight began, while one is on */
     int data_broken;   /* an operation could not be started, so the order is lost */
     int broken;        /* why no round is started any more: the text */
@@ -484,8 +488,10 @@ struct hly_notice {
 };
 
 /* timeline.c. Stepper, without the mutex; they do nothing while no timeline is on. */
-void hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight, int kind,
-                        uint64_t reduced_ns, uint32_t tensors, uint64_t bytes);
+/* A fused call. Unpacked, at end_ns; the tensors are in the flight's list. Returns 1 if they are
+ * recorded too. */
+int hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight,
+                       uint64_t reduced_ns, uint64_t end_ns);
 void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight);
 void hly_timeline_round(halay_trainer_t *trainer);
 void hly_timeline_cycle(halay_trainer_t *trainer);
