@@ -423,7 +423,7 @@ class Session:
         if result.lost:
             print(
                 f"halay: the timeline {path} lacks {result.lost} records: its file system did not "
-                "keep up",
+                "keep up, or no processor was idle",
                 file=sys.stderr,
                 flush=True,
             )

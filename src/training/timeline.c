@@ -41,11 +41,12 @@ static void put(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
     atomic_store_explicit(&timeline->head, head + cells, memory_order_release);
 }
 
-static void put_timed(struct hly_timeline *timeline, const struct hly_timed *timed)
+static void put_timed(struct hly_timeline *timeline, const struct hly_timed *timed,
+                      uint64_t records)
 {
     hly_timeline_cell(timeline, atomic_load_explicit(&timeline->head, memory_order_relaxed))
         ->timed = *timed;
-    put(timeline, 1, 1);
+    put(timeline, 1, records);
 }
 
 /* The row of a name. *text: the name if it is new. */
@@ -92,7 +93,7 @@ void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tens
             .code = (int16_t)code,
         };
         timed.row = row_of(trainer, tensor, &timed.name);
-        put_timed(timeline, &timed);
+        put_timed(timeline, &timed, 1);
     }
     pthread_mutex_unlock(&timeline->lock);
 }
@@ -135,7 +136,7 @@ static void rows_read(halay_trainer_t *trainer, const struct hly_flight *flight)
         struct hly_timed timed = {.kind = HLY_RECORD_NAME};
         item->row = timed.row = row_of(trainer, t, &timed.name);
         if (timed.name)
-            put_timed(trainer->timeline, &timed);
+            put_timed(trainer->timeline, &timed, 0);
     }
     flight->group->timelines = trainer->timelines;
 }
