@@ -26,22 +26,64 @@ static uint64_t window(const struct hly_replay *replay)
 
 /* ------------------------------------------------------------------ the pool */
 
-/* Its place in the programme, if it has one that is free. */
+/* Its place in the programme; NULL: none. Of a series: in this cycle or in any other. */
+static struct hly_item *place_of(const struct hly_programme *programme,
+                                 const struct hly_tensor *tensor)
+{
+    uint64_t name = tensor->says.name;
+    const struct hly_share *share = programme->shares, *end = share + programme->nshares;
+    while (tensor->series && share < end && share->series != tensor->series)
+        share++;
+    if (tensor->series && share < end && tensor->number >= share->base)
+        name = hly_series_name(share->series, ~((tensor->number - share->base) % share->count));
+    struct hly_item *item = hly_script_find(&programme->script, name);
+    return item && hly_announcement_alike(&item->says, &tensor->says) ? item : NULL;
+}
+
+static void pool_place(struct hly_programme *programme, struct hly_item *item,
+                       struct hly_tensor *tensor)
+{
+    assert(!item->tensor);
+    item->tensor = tensor;
+    tensor->placed = (item->says.wait & HLY_PLACED) != 0;
+    tensor->known = item->says.name;
+    programme->groups[item->group].missing--;
+}
+
 static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     struct hly_programme *programme = trainer->replay.programme;
-    struct hly_item *item = hly_script_find(&programme->script, tensor->says.name);
-    tensor->item = NULL;
-    int known = item && hly_announcement_alike(&item->says, &tensor->says);
-    trainer->replay.foreign += !known;
-    if (known) {
-        assert(!item->tensor);
-        item->tensor = tensor;
-        tensor->item = item;
-        tensor->placed = (item->says.wait & HLY_PLACED) != 0;
-        programme->groups[item->group].missing--;
-    }
+    struct hly_item *item = place_of(programme, tensor);
+    if (item && item->series && tensor->number < item->due)
+        item = NULL; /* of a void group: no replay takes it any more */
+    tensor->item = item;
+    trainer->replay.foreign += !item;
+    if (item && (!item->series || tensor->number == item->due))
+        pool_place(programme, item, tensor);
+    else if (item)
+        trainer->replay.early++;
     hly_tensor_list_insert(&trainer->pool, tensor);
+}
+
+/* The items of a series wait for the next number each, which may be here already. */
+static void pool_advance(halay_trainer_t *trainer, const struct hly_group *group)
+{
+    struct hly_programme *programme = trainer->replay.programme;
+    struct hly_item *items = programme->script.items + group->first;
+    for (uint32_t i = 0; i < group->count && programme->nshares; i++) {
+        const struct hly_share *share = programme->shares;
+        while (items[i].series && share->series != items[i].series)
+            share++;
+        items[i].due += items[i].series ? share->count : 0;
+        struct hly_tensor *tensor =
+            items[i].series && trainer->replay.early ? trainer->pool.head : NULL;
+        while (tensor && (tensor->item != &items[i] || tensor->number != items[i].due))
+            tensor = tensor->next;
+        if (tensor) {
+            pool_place(programme, &items[i], tensor);
+            trainer->replay.early--;
+        }
+    }
 }
 
 static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct hly_list *tensors)
@@ -55,6 +97,19 @@ static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct 
         hly_tensor_list_push(tensors, tensor);
     }
     group->missing = group->count;
+    pool_advance(trainer, group);
+}
+
+/* The series go on where rounds, or the replay before, have left them. */
+static void shares_begin(halay_trainer_t *trainer, struct hly_programme *programme)
+{
+    for (size_t s = 0; s < programme->nshares; s++) {
+        struct hly_share *share = &programme->shares[s];
+        share->base = hly_series_find(trainer, share->series)->next;
+        for (size_t i = 0; i < programme->script.count; i++)
+            if (programme->script.items[i].series == share->series)
+                programme->script.items[i].due = share->base + programme->script.items[i].number;
+    }
 }
 
 void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
@@ -65,6 +120,7 @@ void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
         programme->groups[i].missing = programme->groups[i].count;
     for (size_t i = 0; i < programme->script.count; i++)
         programme->script.items[i].tensor = NULL;
+    shares_begin(trainer, programme);
 }
 
 static void replay_end(halay_trainer_t *trainer)
