@@ -86,7 +86,7 @@ static void script_free(struct hly_script *script)
 
 /* ------------------------------------------------------------------ series */
 
-static struct hly_share *share_of(struct hly_programme *programme, uint64_t series)
+struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t series)
 {
     struct hly_share *share = programme->shares, *end = share + programme->nshares;
     while (share < end && share->series != series)
@@ -99,7 +99,7 @@ static int shares_read(struct hly_programme *programme, const struct hly_item *i
 {
     uint64_t most[HLY_PROGRAMME_SERIES];
     for (size_t i = 0; i < count; i++) {
-        struct hly_share *share = items[i].series ? share_of(programme, items[i].series) : NULL;
+        struct hly_share *share = hly_programme_share(programme, items[i].series);
         uint64_t number = items[i].number;
         if (!items[i].series)
             continue;
@@ -135,7 +135,7 @@ static struct hly_item item_from(const struct hly_announcement *says, uint64_t r
 static struct hly_item item_run(struct hly_programme *programme, const struct hly_item *item,
                                 uint64_t cycle)
 {
-    const struct hly_share *share = item->series ? share_of(programme, item->series) : NULL;
+    const struct hly_share *share = hly_programme_share(programme, item->series);
     uint64_t number = share ? share->base + cycle * share->count + item->number : 0;
     return item_from(&item->says, item->run, item->series, number);
 }
@@ -145,7 +145,7 @@ static int placed_add(struct hly_programme *programme, const struct hly_item *it
 {
     struct hly_item placed = *item;
     if (item->series) {
-        placed.number -= share_of(programme, item->series)->base;
+        placed.number -= hly_programme_share(programme, item->series)->base;
         placed.says.name = hly_series_name(item->series, ~placed.number);
     }
     return script_add(&programme->script, &placed);

@@ -27,14 +27,11 @@ static uint64_t window(const struct hly_replay *replay)
 /* ------------------------------------------------------------------ the pool */
 
 /* Its place in the programme; NULL: none. Of a series: in this cycle or in any other. */
-static struct hly_item *place_of(const struct hly_programme *programme,
-                                 const struct hly_tensor *tensor)
+static struct hly_item *place_of(struct hly_programme *programme, const struct hly_tensor *tensor)
 {
     uint64_t name = tensor->says.name;
-    const struct hly_share *share = programme->shares, *end = share + programme->nshares;
-    while (tensor->series && share < end && share->series != tensor->series)
-        share++;
-    if (tensor->series && share < end && tensor->number >= share->base)
+    const struct hly_share *share = hly_programme_share(programme, tensor->series);
+    if (share && tensor->number >= share->base)
         name = hly_series_name(share->series, ~((tensor->number - share->base) % share->count));
     struct hly_item *item = hly_script_find(&programme->script, name);
     return item && hly_announcement_alike(&item->says, &tensor->says) ? item : NULL;
@@ -65,24 +62,17 @@ static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
     hly_tensor_list_insert(&trainer->pool, tensor);
 }
 
-/* The items of a series wait for the next number each, which may be here already. */
-static void pool_advance(halay_trainer_t *trainer, const struct hly_group *group)
+/* It waits for the next number of its series, which may be here already. */
+static void pool_advance(halay_trainer_t *trainer, struct hly_item *item)
 {
     struct hly_programme *programme = trainer->replay.programme;
-    struct hly_item *items = programme->script.items + group->first;
-    for (uint32_t i = 0; i < group->count && programme->nshares; i++) {
-        const struct hly_share *share = programme->shares;
-        while (items[i].series && share->series != items[i].series)
-            share++;
-        items[i].due += items[i].series ? share->count : 0;
-        struct hly_tensor *tensor =
-            items[i].series && trainer->replay.early ? trainer->pool.head : NULL;
-        while (tensor && (tensor->item != &items[i] || tensor->number != items[i].due))
-            tensor = tensor->next;
-        if (tensor) {
-            pool_place(programme, &items[i], tensor);
-            trainer->replay.early--;
-        }
+    struct hly_tensor *tensor = trainer->replay.early ? trainer->pool.head : NULL;
+    item->due += hly_programme_share(programme, item->series)->count;
+    while (tensor && (tensor->item != item || tensor->number != item->due))
+        tensor = tensor->next;
+    if (tensor) {
+        pool_place(programme, item, tensor);
+        trainer->replay.early--;
     }
 }
 
@@ -97,7 +87,9 @@ static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct 
         hly_tensor_list_push(tensors, tensor);
     }
     group->missing = group->count;
-    pool_advance(trainer, group);
+    for (uint32_t i = 0; i < group->count; i++)
+        if (items[i].series)
+            pool_advance(trainer, &items[i]);
 }
 
 /* The series go on where rounds, or the replay before, have left them. */

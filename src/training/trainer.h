@@ -559,6 +559,8 @@ struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name)
  */
 struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record,
                                          const struct hly_tensor *tensor);
+/* NULL: it has none of the series, or that is 0. */
+struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t series);
 /* What was agreed on is no part of a cycle; what comes now may begin a known programme. */
 void hly_programme_forget(halay_trainer_t *trainer);
 void hly_programme_whole(halay_trainer_t *trainer);

@@ -21,7 +21,7 @@ static int64_t value_of(int64_t number, size_t i)
     return number * 1009 + (int64_t)i;
 }
 
-/* name: with a number of its own, or a whole one where it is negative. */
+/* As number such of the series, or of names that are used again. */
 static void submit(struct rank *rank, struct call *call, const char *series, int64_t number,
                    size_t count)
 {
@@ -125,11 +125,11 @@ static void chaos(struct rank *rank)
 {
     struct call call;
     uint64_t common = 77;
-    for (int64_t n = 0; n < 1500; n++) {
+    for (int64_t n = 0; n < 600; n++) {
         submit(rank, &call, "a.noname", n, draw(&common) % 3);
         collect(rank, &call);
     }
-    CHECK(counters(rank).voids < 40, "%d voids", (int)counters(rank).voids);
+    CHECK(counters(rank).voids < 30, "%d voids", (int)counters(rank).voids);
 }
 
 /* So many are out at once, and are waited for in another order on each rank. */
@@ -262,7 +262,7 @@ static void missing(struct rank *rank)
 {
     struct call call;
     for (int64_t n = 0; n < 40; n++) {
-        int odd = n == 15 || n == 16 || n == 30;
+        int odd = n == 15 || n == 30;
         if (odd && rank->rank == 1) {
             meet(rank);
             continue;
@@ -397,7 +397,7 @@ int main(int argc, char **argv)
         {"branches, unfused", branches, .fusion = "0"},
         {"threads", threads},
         {"mismatch", mismatch},
-        {"missing", missing, .sizes = {2, 3}, .deadline_s = "1"},
+        {"missing", missing, .sizes = {3}, .deadline_s = "1"},
         {"join", join},
         {"kinds", kinds},
         {"lookalikes", lookalikes},
