@@ -179,7 +179,6 @@ static void say_here(const struct hly_options *o, const struct hly_job *job, int
                     job->topology.host, hly_severity_names[f->severity], f->check, f->where,
                     f->what);
     }
-    return 1;
 }
 
 static int work(const struct hly_options *o, struct hly_job *job)
