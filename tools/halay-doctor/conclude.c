@@ -82,7 +82,8 @@ static void tell_failures(struct hly_job *job)
         hly_find(&job->across, HLY_ERROR, "pairs.reach", "",
                  "%d more pairs do not reach each other (--json has all)", failed - PAIRS_TOLD);
     else if (!failed && n > 1)
-        hly_find(&job->across, HLY_GOOD, "pairs.reach", "", "all %d pairs reach each other",
+        hly_find(&job->across, HLY_GOOD, "pairs.reach", "",
+                 n == 2 ? "the two reach each other" : "all %d pairs reach each other",
                  n * (n - 1) / 2);
 }
 
@@ -92,21 +93,21 @@ static int compare(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool counts(const struct hly_job *job, int a, int b, bool far)
+static bool counts(const struct hly_job *job, int a, int b)
 {
     const struct hly_cell *cell = hly_cell(job, a, b);
     return a != b && cell->code == HALAY_OK && cell->latency_us > 0 && cell->bandwidth_mbs > 0 &&
-           (job->seats[a].node != job->seats[b].node) == far;
+           job->seats[a].node != job->seats[b].node;
 }
 
-/* Of the ways of one kind; false: too few to say what is usual. */
-static bool medians(const struct hly_job *job, bool far, double *latency, double *bandwidth)
+/* Of all ways that count; false: too few to say what is usual. */
+static bool medians(const struct hly_job *job, double *latency, double *bandwidth)
 {
     int n = job->matrix.n, found = 0;
     double *l = calloc((size_t)n * (size_t)n + 1, sizeof *l);
     double *w = calloc((size_t)n * (size_t)n + 1, sizeof *w);
     for (int i = 0; i < n * n && l && w; i++)
-        if (counts(job, i / n, i % n, far)) {
+        if (counts(job, i / n, i % n)) {
             l[found] = job->matrix.cells[i].latency_us;
             w[found++] = job->matrix.cells[i].bandwidth_mbs;
         }
@@ -121,16 +122,17 @@ static bool medians(const struct hly_job *job, bool far, double *latency, double
     return found >= 6;
 }
 
-static void tell_slow(struct hly_job *job, bool far)
+/* Between nodes: inside one, pairs that are timed at once may share processors. */
+static void tell_slow(struct hly_job *job)
 {
     double latency = 0, bandwidth = 0;
     int n = job->matrix.n, told = 0;
-    if (!medians(job, far, &latency, &bandwidth))
+    if (!medians(job, &latency, &bandwidth))
         return;
     for (int i = 0; i < n * n; i++) {
         int a = i / n, b = i % n;
         const struct hly_cell *cell = hly_cell(job, a, b);
-        if (!counts(job, a, b, far) ||
+        if (!counts(job, a, b) ||
             (cell->latency_us <= SLOW * latency && cell->bandwidth_mbs >= bandwidth / SLOW) ||
             told++ >= PAIRS_TOLD)
             continue;
@@ -186,6 +188,5 @@ void hly_conclude(struct hly_job *job)
     if (job->matrix.n < 2)
         return;
     tell_failures(job);
-    tell_slow(job, false);
-    tell_slow(job, true);
+    tell_slow(job);
 }

@@ -10,3 +10,11 @@ install(TARGETS halay-doctor RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 configure_file(halay-doctor/halay-doctor-picture ${CMAKE_BINARY_DIR}/lib/halay/halay-doctor-picture
   COPYONLY)
 install(PROGRAMS halay-doctor/halay-doctor-picture DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
+
+if(HALAY_TESTS AND TARGET halay_boot_pmix)
+  add_executable(halay-doctor-deny halay-doctor/deny.c)
+  add_test(NAME job/halay-doctor
+    COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/halay-doctor/selftest.sh)
+  set_tests_properties(job/halay-doctor PROPERTIES LABELS job TIMEOUT 240 ENVIRONMENT
+    "HALAYRUN=$<TARGET_FILE:halayrun>;DOCTOR=$<TARGET_FILE:halay-doctor>;DENY=$<TARGET_FILE:halay-doctor-deny>;LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/job/lsan.supp:print_suppressions=0;TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/job/tsan.supp:print_suppressions=0:atexit_sleep_ms=0")
+endif()

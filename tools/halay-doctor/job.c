@@ -10,7 +10,7 @@
 #include "doctor.h"
 
 #define RANKS_MAX 4096
-#define PATIENCE  6 /* deadlines that a follower waits for rank 0 */
+#define PATIENCE  12 /* deadlines that a follower waits for rank 0 */
 
 struct command {
     int32_t partner; /* a seat; -1: none in this round; -2: the end */
@@ -163,7 +163,7 @@ static int give_roles(struct lead *l, struct hly_seat *all, int n)
             role.ranks[role_of[i]] = all[i].rank;
     for (int i = 1; i < n && role_of; i++) {
         role.seat = role_of[i];
-        int rc = hly_say(&l->table, all[i].rank, &role, sizeof role, 1);
+        int rc = hly_say(&l->table, all[i].rank, &role, sizeof role, 3);
         if (rc)
             lose(l, &all[i], rc, "when it was given its part");
     }
@@ -181,7 +181,7 @@ static void hear_reports(struct lead *l)
     for (int s = 1; s < l->job->nseats; s++) {
         struct hly_report *report = &l->job->reports[s];
         const struct hly_seat *seat = &l->job->seats[s];
-        int rc = hly_hear(&l->table, seat->rank, report, sizeof *report, 2);
+        int rc = hly_hear(&l->table, seat->rank, report, sizeof *report, 3);
         if (rc) {
             lose(l, seat, rc, "when it should have sent its findings");
             l->lost[s] = true;
@@ -209,7 +209,7 @@ static int reach_all(struct lead *l)
         struct hly_cell *row = hly_cell(job, s, 0);
         int failed = l->lost[s]
                          ? HALAY_OK
-                         : hly_hear(&l->table, job->seats[s].rank, row, (size_t)n * sizeof *row, 3);
+                         : hly_hear(&l->table, job->seats[s].rank, row, (size_t)n * sizeof *row, 4);
         if (failed) {
             lose(l, &job->seats[s], failed, "when the pairs had been tried");
             l->lost[s] = true;
@@ -260,7 +260,7 @@ static void give_turns(struct lead *l, int round, struct turn *turns)
         struct command command = {turn->partner, s < turn->partner};
         int rank = job->seats[s].rank, rc = HALAY_OK;
         if (!l->lost[s])
-            rc = hly_say(&l->table, rank, &command, sizeof command, 1);
+            rc = hly_say(&l->table, rank, &command, sizeof command, 3);
         if (rc) {
             lose(l, &job->seats[s], rc, "when a pair was to be timed");
             l->lost[s] = true; /* its partner finds out by the deadline */
