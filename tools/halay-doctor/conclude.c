@@ -131,16 +131,19 @@ static void tell_slow(struct hly_job *job)
         return;
     for (int i = 0; i < n * n; i++) {
         int a = i / n, b = i % n;
-        const struct hly_cell *cell = hly_cell(job, a, b);
-        if (!counts(job, a, b) ||
-            (cell->latency_us <= SLOW * latency && cell->bandwidth_mbs >= bandwidth / SLOW) ||
+        if (a >= b || !counts(job, a, b) || !counts(job, b, a))
+            continue;
+        const struct hly_cell *there = hly_cell(job, a, b), *back = hly_cell(job, b, a);
+        double least =
+            there->bandwidth_mbs < back->bandwidth_mbs ? there->bandwidth_mbs : back->bandwidth_mbs;
+        if ((there->latency_us <= SLOW * latency && least >= bandwidth / SLOW) ||
             told++ >= PAIRS_TOLD)
             continue;
         char where[64];
-        snprintf(where, sizeof where, "%.28s > %.28s", job->seats[a].host, job->seats[b].host);
+        snprintf(where, sizeof where, "%.28s - %.28s", job->seats[a].host, job->seats[b].host);
         struct hly_finding *f = hly_find(&job->across, HLY_WARNING, "pairs.slow", where,
                                          "%.1f us and %.0f MB/s; usual here: %.1f us and %.0f MB/s",
-                                         cell->latency_us, cell->bandwidth_mbs, latency, bandwidth);
+                                         there->latency_us, least, latency, bandwidth);
         hly_advise(f, "A collective is as fast as its slowest pair.",
                    "is the same host in all slow pairs? Then its cable, its slot, its frequency or "
                    "other work on it; else the path between the switches");

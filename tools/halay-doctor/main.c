@@ -163,7 +163,8 @@ static int alone(const struct hly_options *o, struct hly_job *job, const char *e
 {
     struct hly_finding *f = hly_find(&job->across, HLY_ERROR, "job", "", "%s", error);
     hly_advise(f, "No program of Halay can run in this way.",
-               "what the message says; findings above may be the cause");
+               "read the first line that starts with \"halay error\", and the launcher's own; then "
+               "halay-doctor on each host alone; can the hosts reach each other at all (ping)?");
     return is_first() ? report(o, job) : 0; /* a launcher may end the job at the first failure */
 }
 

@@ -46,11 +46,14 @@ int hly_hear(const struct hly_table *table, int rank, void *message, size_t byte
     return request ? halay_request_wait(request) : HALAY_ENOMEM;
 }
 
+/* The verdict's first sentence is the evidence; what follows is advice for programs. */
 void hly_reason(const struct hly_table *table, int rank, int code, char *text, size_t bytes)
 {
     halay_verdict_t v = {.size = sizeof v};
-    if (!halay_comm_verdict(table->world, &v) && v.code == code && v.rank == rank)
-        snprintf(text, bytes, "%.190s", v.text);
+    bool known = !halay_comm_verdict(table->world, &v) && v.code == code && v.rank == rank;
+    const char *end = known ? strstr(v.text, ". ") : NULL;
+    if (known)
+        snprintf(text, bytes, "%.*s", end ? (int)(end - v.text) : (int)strlen(v.text), v.text);
     else
         snprintf(text, bytes, "%s", halay_strerror(code));
 }
