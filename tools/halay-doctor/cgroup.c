@@ -88,12 +88,10 @@ static uint64_t least(const struct hly_probe *p, const char *controller, const c
 static void tell_memory(const struct hly_probe *p)
 {
     static const char *files[2] = {"memory.max", "memory.limit_in_bytes"};
-    char text[4096], total[64], used[64] = "0", limit_text[32], left_text[32];
+    char used[64] = "0", limit_text[32], left_text[32];
     struct place where;
     uint64_t limit = least(p, "memory", files, &where);
-    hly_read(p, text, sizeof text, "/proc/meminfo");
-    hly_line(text, "MemTotal", total, sizeof total);
-    if (limit >= strtoull(total, NULL, 10) * 1024) {
+    if (limit >= hly_memory_bytes(p)) {
         hly_find(p->report, HLY_GOOD, "cgroup.memory", "", "no limit below the host's memory");
         return;
     }

@@ -59,7 +59,7 @@ static void tell_pair(struct hly_job *job, int a, int b, const struct hly_cell *
     snprintf(where, sizeof where, "%.28s - %.28s", job->seats[a].host, job->seats[b].host);
     struct hly_finding *f =
         hly_find(&job->across, HLY_ERROR, "pairs.reach", where,
-                 "ranks %d and %d do not reach each other over %s: %.120s", job->seats[a].rank,
+                 "ranks %d and %d do not reach each other over %s: %.180s", job->seats[a].rank,
                  job->seats[b].rank, hly_transport(job, a, b), cell->reason);
     hly_advise(
         f, "Any job in which these two exchange data ends with an error.",
@@ -144,9 +144,17 @@ static void tell_slow(struct hly_job *job)
         struct hly_finding *f = hly_find(&job->across, HLY_WARNING, "pairs.slow", where,
                                          "%.1f us and %.0f MB/s; usual here: %.1f us and %.0f MB/s",
                                          there->latency_us, least, latency, bandwidth);
-        hly_advise(f, "A collective is as fast as its slowest pair.",
-                   "is the same host in all slow pairs? Then its cable, its slot, its frequency or "
-                   "other work on it; else the path between the switches");
+        static const char why[] = "Any job in which these two exchange data ends with an error.";
+        if (job->seats[a].node == job->seats[b].node)
+            hly_advise(f, why,
+                       "see those ranks' own output; ranks of one node meet by Unix sockets and "
+                       "memfd, which containers may keep apart");
+        else
+            hly_advise(f, why, "on %.60s: ping %.60s; firewalls; routes; HALAY_INTERFACE%s",
+                       job->seats[a].host, job->seats[b].host,
+                       strcmp(job->matrix.far, "tcp")
+                           ? "; HALAY_TRANSPORT=shm+tcp shows whether it is RDMA alone"
+                           : "");
     }
 }
 

@@ -17,8 +17,8 @@ enum {
     HLY_EXIT_USAGE = 2,
     HLY_FINDINGS = 96, /* of one host */
     HLY_FACTS = 16,
-    HLY_MOST = 256, /* ranks in the matrix */
-    HLY_NAMES = 256 /* entries of one folder */
+    HLY_MOST = 256,  /* ranks in the matrix */
+    HLY_NAMES = 1024 /* entries of one folder */
 };
 
 enum hly_severity { HLY_GOOD, HLY_NOTE, HLY_WARNING, HLY_ERROR, HLY_SEVERITIES };
@@ -81,6 +81,8 @@ bool hly_usable(const struct hly_probe *p, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* The rest of the line that begins with `key`, less blanks and colons before it. */
 bool hly_line(const char *text, const char *key, char *value, size_t bytes);
+/* Of the host, as /proc/meminfo has it. */
+uint64_t hly_memory_bytes(const struct hly_probe *p);
 /* "64 KiB" */
 const char *hly_bytes_text(uint64_t bytes, char text[32]);
 

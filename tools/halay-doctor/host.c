@@ -8,14 +8,12 @@
 
 void hly_probe_host(const struct hly_probe *p)
 {
-    char release[96], text[4096], total[64], cpus[128], room[32];
+    char release[96], text[4096], cpus[128], room[32];
     hly_read(p, release, sizeof release, "/proc/sys/kernel/osrelease");
-    hly_read(p, text, sizeof text, "/proc/meminfo");
-    hly_line(text, "MemTotal", total, sizeof total);
     hly_read(p, text, sizeof text, "/proc/self/status");
     hly_line(text, "Cpus_allowed_list", cpus, sizeof cpus);
     hly_find(p->report, HLY_GOOD, "host", "", "Linux %s, %s of memory, processors %s",
-             *release ? release : "?", hly_bytes_text(strtoull(total, NULL, 10) * 1024, room),
+             *release ? release : "?", hly_bytes_text(hly_memory_bytes(p), room),
              *cpus ? cpus : "?");
     hly_fact(p->report, "Halay", "%s", halay_version());
 }

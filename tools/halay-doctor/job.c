@@ -10,7 +10,8 @@
 #include "doctor.h"
 
 #define RANKS_MAX 4096
-#define PATIENCE  12 /* deadlines that a follower waits for rank 0 */
+#define PATIENCE  24 /* deadlines that a follower waits for rank 0 */
+#define MEASURING 12 /* ... that rank 0 waits for a pair's result */
 
 struct command {
     int32_t partner; /* a seat; -1: none in this round; -2: the end */
@@ -267,7 +268,8 @@ static void give_turns(struct lead *l, int round, struct turn *turns)
             turn->partner = -1;
         }
         if (turn->partner > 0) /* rank 0's own partner first talks about other things */
-            turn->request = hly_hear_later(&l->table, rank, &turn->cell, sizeof turn->cell, 4);
+            turn->request =
+                hly_hear_later(&l->table, rank, &turn->cell, sizeof turn->cell, MEASURING);
     }
 }
 
@@ -280,7 +282,7 @@ static void play_round(struct lead *l, int round, struct turn *turns)
         keep(l, 0, turns[0].partner, &turns[0].cell);
         struct turn *turn = &turns[turns[0].partner];
         turn->request = hly_hear_later(&l->table, job->seats[turns[0].partner].rank, &turn->cell,
-                                       sizeof turn->cell, 4);
+                                       sizeof turn->cell, MEASURING);
     }
     for (int s = 1; s < job->nseats; s++) {
         struct turn *turn = &turns[s];

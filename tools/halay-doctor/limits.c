@@ -77,7 +77,7 @@ static void tell_files(const struct hly_probe *p, const char *limits)
 static uint64_t shm_bytes(const struct hly_probe *p)
 {
     static const char units[] = "kmg";
-    char mounts[65536], memory[4096], total[64];
+    char mounts[65536];
     hly_read(p, mounts, sizeof mounts, "/proc/mounts");
     const char *line = NULL, *at = mounts;
     while ((at = strstr(at, " /dev/shm "))) /* the last one lies on top */
@@ -91,9 +91,7 @@ static uint64_t shm_bytes(const struct hly_probe *p)
         const char *found = *unit ? strchr(units, *unit) : NULL;
         return found ? bytes << 10 * (found - units + 1) : bytes;
     }
-    hly_read(p, memory, sizeof memory, "/proc/meminfo");
-    hly_line(memory, "MemTotal", total, sizeof total);
-    return strtoull(total, NULL, 10) * 512;
+    return hly_memory_bytes(p) / 2;
 }
 
 static void tell_shm(const struct hly_probe *p)
@@ -106,7 +104,8 @@ static void tell_shm(const struct hly_probe *p)
         left = (uint64_t)fs.f_bavail * fs.f_frsize;
         snprintf(rest, sizeof rest, ", %s free", hly_bytes_text(left, room));
     }
-    if (bytes >= SHM_LEAST && left >= SHM_LEAST / 4) {
+    uint64_t memory = hly_memory_bytes(p), least = memory / 4 < SHM_LEAST ? memory / 4 : SHM_LEAST;
+    if (bytes && bytes >= least && left >= least / 4) {
         hly_find(p->report, HLY_GOOD, "shm", "/dev/shm", "%s%s", size, rest);
         return;
     }

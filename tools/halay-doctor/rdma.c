@@ -88,13 +88,10 @@ static struct gid gid_read(const struct hly_probe *p, const struct port *port, i
 static struct gid gid_choose(const struct hly_probe *p, const struct port *port)
 {
     char listens[64];
-    struct hly_names entries;
     struct gid best = {.kind = GID_NONE};
     hly_interface(p, listens);
-    int n =
-        hly_list(p, &entries, "/sys/class/infiniband/%s/ports/%d/gids", port->device, port->number);
-    for (int i = 0; i < n && i < GIDS_MAX; i++) {
-        struct gid gid = gid_read(p, port, (int)strtol(entries.name[i], NULL, 10), listens);
+    for (int i = 0; i < GIDS_MAX; i++) { /* the folder may have a thousand, nearly all empty */
+        struct gid gid = gid_read(p, port, i, listens);
         if (gid.kind < best.kind)
             best = gid;
     }

@@ -90,6 +90,14 @@ bool hly_line(const char *text, const char *key, char *value, size_t bytes)
     return false;
 }
 
+uint64_t hly_memory_bytes(const struct hly_probe *p)
+{
+    char memory[4096], total[64];
+    hly_read(p, memory, sizeof memory, "/proc/meminfo");
+    hly_line(memory, "MemTotal", total, sizeof total);
+    return strtoull(total, NULL, 10) * 1024;
+}
+
 const char *hly_bytes_text(uint64_t bytes, char text[32])
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB", "TiB"};
