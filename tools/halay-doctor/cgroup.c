@@ -89,7 +89,7 @@ static void tell_memory(const struct hly_probe *p)
 {
     static const char *files[2] = {"memory.max", "memory.limit_in_bytes"};
     char used[64] = "0", limit_text[32], left_text[32];
-    struct place where;
+    struct place where = {"", ""};
     uint64_t limit = least(p, "memory", files, &where);
     if (limit >= hly_memory_bytes(p)) {
         hly_find(p->report, HLY_GOOD, "cgroup.memory", "", "no limit below the host's memory");
@@ -144,7 +144,7 @@ static void tell_processors(const struct hly_probe *p)
 static void tell_processes(const struct hly_probe *p)
 {
     static const char *files[2] = {"pids.max", "pids.max"};
-    struct place where;
+    struct place where = {"", ""};
     uint64_t limit = least(p, "pids", files, &where);
     if (limit >= 1024)
         return;

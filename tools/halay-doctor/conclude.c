@@ -21,7 +21,11 @@ static const char *value_of(const struct hly_report *report, const char *name)
 
 static void advise_fact(struct hly_finding *f, const char *name)
 {
-    if (strstr(name, "MTU") || strstr(name, "packets"))
+    if (strstr(name, "RDMA"))
+        hly_advise(f,
+                   "Both ends take the smaller size; what is between them has to carry the larger.",
+                   "the same MTU on all nodes, and on the switches: ip link set IFACE mtu ...");
+    else if (strstr(name, "MTU"))
         hly_advise(f,
                    "Connections come about, and large messages vanish or crawl: a packet that one "
                    "side may send is too large for the other.",
@@ -46,7 +50,7 @@ static void compare_fact(struct hly_job *job, const char *name, const char *valu
         return;
     struct hly_finding *f = hly_find(
         &job->across, HLY_WARNING, "hosts.differ", "",
-        "%s: %s on %s, %s on %s; %d of %d are not as the first", name, value, job->seats[0].host,
+        "%s: %s on %s, %s on %s; not as the first: %d of %d", name, value, job->seats[0].host,
         value_of(&job->reports[first], name), job->seats[first].host, others, job->nseats);
     advise_fact(f, name);
 }

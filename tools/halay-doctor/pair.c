@@ -129,7 +129,8 @@ static int ping(const struct hly_table *table, int rank, double *us)
     }
     if (!rc) {
         qsort(took + LATENCY_WARM, n - LATENCY_WARM, sizeof *took, compare);
-        *us = (double)took[LATENCY_WARM + (n - LATENCY_WARM) / 2] / 2e3;
+        size_t middle = LATENCY_WARM + (n - LATENCY_WARM) / 2;
+        *us = (double)took[middle] / 2e3;
     }
     free(took);
     return rc;

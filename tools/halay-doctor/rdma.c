@@ -162,6 +162,16 @@ static void tell_mtu(const struct hly_probe *p, struct port *port)
     hly_fact(p->report, "RDMA packets", "%d bytes", port->mtu);
 }
 
+/* A port that is down has no address that would name its interface. */
+static void interface_of(const struct hly_probe *p, const char *device, char name[64])
+{
+    struct hly_names all;
+    if (hly_read(p, name, 64, "/sys/class/infiniband/%s/parent", device)) /* Soft-RoCE */
+        return;
+    hly_list(p, &all, "/sys/class/infiniband/%s/device/net", device);
+    snprintf(name, 64, "%s", all.n == 1 ? all.name[0] : "IFACE");
+}
+
 static void tell_state(const struct hly_probe *p, const struct ports *all, const struct port *port)
 {
     if (port->active) {
@@ -170,6 +180,8 @@ static void tell_state(const struct hly_probe *p, const struct ports *all, const
         return;
     }
     bool init = strstr(port->state, "INIT") != NULL;
+    char interface[64];
+    interface_of(p, port->device, interface);
     struct hly_finding *f = hly_find(p->report, all->nactive ? HLY_WARNING : HLY_ERROR, "rdma.port",
                                      port->name, "%s, %s: the port is not active%s", port->state,
                                      port->link, all->nactive ? "" : ", nor is any other");
@@ -179,9 +191,7 @@ static void tell_state(const struct hly_probe *p, const struct ports *all, const
         hly_advise(f, why,
                    "the port waits for a subnet manager: start one in this fabric (opensm)");
     else if (port->ethernet)
-        hly_advise(f, why,
-                   "ip link set IFACE up (rdma link tells which); then cable, and the "
-                   "switch's port");
+        hly_advise(f, why, "ip link set %s up; then cable, and the switch's port", interface);
     else
         hly_advise(f, why, "look at cable and switch: ibstat %s; iblinkinfo", port->device);
 }

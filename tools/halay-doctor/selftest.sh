@@ -95,7 +95,8 @@ silent "^(ok|note)"
 
 seeded 0 'rm -r tree/sys/class/infiniband*'
 says "^warning +rdma.device +there is no RDMA device"
-seeded 1 'put $port/state "1: DOWN"'
+seeded 1 'put $port/state "1: DOWN"; put sys/class/infiniband/mlx5_0/device/net/eth1/mtu 9000'
+says "do:  ip link set eth1 up"
 says "^error +rdma.port +mlx5_0/1: DOWN, Ethernet: the port is not active, nor is any other"
 silent rdma.choice
 seeded 0 'cp -r tree/sys/class/infiniband/mlx5_{0,1}; put ${port/_0/_1}/state "1: DOWN"
@@ -229,7 +230,7 @@ expect 0 "$HALAYRUN" -np 3 bash -c 'if [ $PMIX_RANK = 1 ]; then root=other; else
     exec "$DOCTOR" --root $root --no-pairs'
 says "^note +ptrace +kernel.yama.ptrace_scope is 1$"
 says "^ +on:  1 of 3: [^ ]+ \(rank 1\)$"
-says "^warning +hosts.differ +RDMA packets: 4096 bytes on .*, 1024 bytes on .*; 1 of 3 are not as the first"
+says "^warning +hosts.differ +RDMA packets: 4096 bytes on .*, 1024 bytes on .*; not as the first: 1 of 3"
 says "^warning +hosts.differ +the interface's MTU: 9000 on .*, 1500 on"
 [ "$(grep -c "^ok *rdma.gid" out)" = 1 ] || fail "what is well is told more than once"
 silent latency

@@ -17,10 +17,13 @@ static void version_in(const char *text, char version[32])
     snprintf(version, 32, "%.*s", (int)strspn(text, "0123456789."), text);
 }
 
+/* They set up things of their own when they are loaded, which unloading would lose. */
+#define OPEN (RTLD_LAZY | RTLD_LOCAL | RTLD_NODELETE)
+
 /* What `function` of a library says; false: no such library, or it is not that. */
 static bool library_says(const char *library, const char *function, char *text, size_t bytes)
 {
-    void *handle = dlopen(library, RTLD_LAZY | RTLD_LOCAL);
+    void *handle = dlopen(library, OPEN);
     void *symbol = handle ? dlsym(handle, function) : NULL;
     const char *(*says)(void) = NULL;
     if (symbol)
@@ -162,7 +165,7 @@ static bool transports_of_ucx(const struct hly_probe *p, char *list, size_t byte
     char folder[1024] = "";
     size_t used = 0;
     bool ib = false;
-    void *handle = dlopen("libucp.so.0", RTLD_LAZY | RTLD_LOCAL);
+    void *handle = dlopen("libucp.so.0", OPEN);
     void *symbol = handle ? dlsym(handle, "ucp_get_version_string") : NULL;
     if (symbol && dladdr(symbol, &where)) {
         char *real = realpath(where.dli_fname, NULL);
