@@ -139,7 +139,7 @@ static int choose(const struct lead *l, struct hly_seat *all, int n, int32_t rol
     bool every = o->all_ranks || l->job->topology.nnodes == 1;
     int seats = 0, left = 0;
     for (int i = 0; i < n; i++) {
-        bool fits = every || all[i].local_rank == 0;
+        bool fits = every || all[i].local_rank == 0 || i == 0; /* rank 0 has the first seat */
         role_of[i] = fits && seats < o->most ? seats++ : -1;
         left += fits && role_of[i] < 0;
     }
