@@ -120,7 +120,7 @@ static void tell_processors(const struct hly_probe *p)
         return;
     struct place again = at;
     if (read_up(p, &at, "cpu.max", text, sizeof text)) {
-        char *end;
+        char *end = text;
         quota = *text == 'm' ? -1 : strtod(text, &end);
         period = quota < 0 ? period : strtod(end, NULL);
     } else if (read_up(p, &again, "cpu.cfs_quota_us", text, sizeof text)) {

@@ -241,6 +241,7 @@ expect 1 "$HALAYRUN" -np 4 bash -c 'if [ $PMIX_RANK = 2 ]; then more=--no-pairs;
     exec "$DOCTOR" --root healthy --seconds 8 $more'
 says "^error +pairs.reach .* ranks 0 and 2 do not reach each other over shm: "
 says "^error +pairs.reach .* ranks 2 and 3 do not reach each other over shm: |ranks 1 and 2 do not reach"
+says "do:  see those ranks' own output; ranks of one node meet by"
 says "^ +1 [^ ]+ +[0-9.]+ +- +(FAILED|\?) +[0-9.]+$"
 
 expect 0 "$HALAYRUN" -np 3 "$DOCTOR" --root healthy --most 2 --brief
