@@ -27,7 +27,7 @@ struct hly_finding {
     int32_t severity;
     char check[24]; /* "rdma.gid" */
     char where[64]; /* "mlx5_0/1"; may be empty */
-    char what[256], why[256], remedy[256];
+    char what[400], why[256], remedy[256];
 };
 
 /* What has to be the same on all hosts. */

@@ -145,8 +145,8 @@ static int choose(const struct lead *l, struct hly_seat *all, int n, int32_t rol
     }
     if (left) {
         struct hly_finding *f = hly_find(&l->job->across, HLY_NOTE, "job.most", "",
-                                         "%d %s are left out: %d is the most", left,
-                                         every ? "ranks" : "nodes", o->most);
+                                         "left out: %d of %d %s; %d is the most", left,
+                                         seats + left, every ? "ranks" : "nodes", o->most);
         hly_advise(f, "Each pair takes about half a second.", "--most %d takes all of them",
                    seats + left < HLY_MOST ? seats + left : HLY_MOST);
     }

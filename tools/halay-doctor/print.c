@@ -205,10 +205,12 @@ void hly_print(const struct hly_options *options, const struct hly_job *job)
     if (t->nranks > 1)
         printf("%d ranks on %d node%s, started by %s; %d of them look\n", t->nranks, t->nnodes,
                t->nnodes == 1 ? "" : "s", t->launcher, job->nseats);
-    else
+    else if (t->nranks == 1)
         printf("%s alone (halayrun or srun --mpi=pmix halay-doctor tries the way between hosts, "
                "too)\n",
                job->reports[0].host);
+    else
+        printf("%s; no job came about\n", job->reports[0].host);
     if (*options->root)
         printf("of the files below %s\n", options->root);
     print_findings(options, job, counts);

@@ -245,10 +245,17 @@ says "do:  see those ranks' own output; ranks of one node meet by"
 says "^ +1 [^ ]+ +[0-9.]+ +- +(FAILED|\?) +[0-9.]+$"
 
 expect 0 "$HALAYRUN" -np 3 "$DOCTOR" --root healthy --most 2 --brief
-says "^note +job.most +1 ranks are left out: 2 is the most"
+says "^note +job.most +left out: 1 of 3 ranks; 2 is the most"
 says "pairs: 1 inside a node over shm"
 expect 0 "$HALAYRUN" -np 2 "$DOCTOR" --root healthy --seconds 20.5 --all-ranks
 says "^ok +pairs.reach +the two reach each other$"
+
+# No job: told with the findings of the first rank's host.
+expect 1 env SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=2 "$DOCTOR" --root healthy
+says "^halay-doctor .*; no job came about$"
+says "^error +job +Slurm's srun announced 2 ranks, .* start it with srun --mpi=pmix"
+expect 0 env SLURM_STEP_ID=1 SLURM_STEP_NUM_TASKS=2 SLURM_PROCID=1 "$DOCTOR" --root healthy
+[ ! -s out ] || fail "a second rank prints, too"
 
 # ---------------------------------------------------------------- a picture, where matplotlib is
 "$HALAYRUN" -np 3 "$DOCTOR" --root healthy --picture pairs.png >out 2>err
