@@ -108,7 +108,6 @@ void hly_verbs_peer_meet(halay_transport_t *t, hly_meet_peer_t *base, const uint
 
 /* ------------------------------------------------------------------ trying */
 
-/* They are the first two requests of a queue pair. */
 void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer)
 {
     struct ibv_sge sge[2] = {
@@ -123,14 +122,18 @@ void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer)
         wr[i].wr.rdma.remote_addr = peer->its.page;
         wr[i].wr.rdma.rkey = peer->its.rkey;
     }
-    assert(peer->tried == TRIED_NOT && peer->posted == 0);
+    assert(peer->tried == TRIED_NOT);
     peer->tried = TRYING_SMALL;
+    peer->trial = peer->posted; /* credits may have been given back before */
     hly_verbs_post(t, peer, wr, 2, nothing);
 }
 
 void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer)
 {
-    peer->tried++;
+    const int32_t done = (int32_t)(peer->done - peer->trial);
+    if (peer->tried == TRIED_NOT || done <= 0)
+        return;
+    peer->tried = done == 1 ? TRYING_LARGE : TRIED;
     if (peer->tried < TRIED)
         return;
     t->roused = 1; /* who could not send yet tries again before it sleeps */

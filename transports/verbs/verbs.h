@@ -118,6 +118,7 @@ struct halay_ep {
     uint32_t grant, credits, owed; /* what it was granted; what this end may spend; to give back */
     uint32_t posted, done;         /* work requests: in all */
     uint32_t quiet;                /* the last ones, unsignalled */
+    uint32_t trial;                /* the first of two requests that try the peer */
     uint32_t inline_bytes;
     int tried, refused; /* refused: somebody waits for room */
     int gid, its_gid, mtu;
@@ -211,6 +212,7 @@ void hly_verbs_peer_meet(halay_transport_t *t, hly_meet_peer_t *base, const uint
 halay_ep_t *hly_verbs_peer_of(const halay_transport_t *t, uint32_t qpn);
 /* Writes into a page of the peer's, when both queue pairs are ready. */
 void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer);
+/* More requests are done. */
 void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer);
 /* A completion with an error. */
 void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *wc);
