@@ -6,11 +6,12 @@
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
 
+# TEXT: what one of them says, at least; who hears it second may hear that the first has ended.
 both() { # MODE [TEXT]: verbs_put on both machines, in a folder of their own
     local mode=$1 status
     export NODE_DIR=$shared/$1$((++turn))
     mkdir -p "$NODE_DIR"
-    "$put" "$@" >"$NODE_DIR/out.$NODE_ID" 2>&1
+    "$put" "$mode" >"$NODE_DIR/out.$NODE_ID" 2>&1
     status=$?
     cat "$NODE_DIR/out.$NODE_ID"
     [ "$status" = 0 ] || [ "$status-$NODE_ID-${mode%-*}" = 137-1-kill ] ||
@@ -56,6 +57,23 @@ networks() {
     tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms
     HALAY_VERBS=mtu=1024 both late
 }
+job_dies() { # a rank of a job is killed in the middle of its calls, over what is chosen by itself
+    ranks_are_nodes
+    unset HALAY_TRANSPORT
+    if [ "$NODE_ID" = 1 ]; then
+        timeout -s KILL 15 "$build/bin/cluster_rank" loop
+        [ $? = 137 ] || fail "it was not killed"
+    else
+        HALAY_DEBUG=info "$build/bin/cluster_rank" loop >"$NODE_DIR/loop" 2>&1
+        [ $? = 4 ] || fail "loop: $(cat "$NODE_DIR/loop")"
+        grep -E "transport verbs|took|told|counters" "$NODE_DIR/loop"
+        grep -q "told .* about rank 1 " "$NODE_DIR/loop" || fail "not told: $(cat "$NODE_DIR/loop")"
+        [ "$(sed -n 's/.*call that failed took \([0-9]*\) ms/\1/p' "$NODE_DIR/loop")" -lt 15000 ] ||
+            fail "told too late"
+        grep -q "transport verbs" "$NODE_DIR/loop" || fail "verbs was not chosen"
+    fi
+    "$NODE_BARRIER" job
+}
 limits() {
     opens_not "locked memory (ulimit -l) is 64 KiB, and [0-9]* KiB are needed" locks 65536
     opens_not "rxe0/1 has no such GID" env HALAY_VERBS=gid=77
@@ -77,5 +95,6 @@ limits() {
 [ "${1:-}" = machine ] || on_machines verbs_faults.sh
 shared=$NODE_DIR turn=0
 deaths
+job_dies
 networks
 limits
