@@ -152,6 +152,9 @@ def main(kind, folder, seconds):
     if library.rank == 0:
         with open(os.path.join(folder, "rows"), "w", newline="") as file:
             csv.writer(file).writerows([["case", "us", "control_bytes", "valid"], *rows])
+    if kind == "gloo":
+        # torch 1.13 now and then never ends: DDP's destructor, which has the GIL, waits for Gloo's thread, which wants it.
+        os._exit(0)
 
 
 if __name__ == "__main__":

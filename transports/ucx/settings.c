@@ -79,6 +79,16 @@ static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
         name[0] = 0;
 }
 
+/* Is there a number in the file, above 0? */
+static int number_read(const char *file, int *number)
+{
+    FILE *f = fopen(file, "r");
+    int n = f ? fscanf(f, "%9d", number) : 0; /* what is not known is -1 there, or an error */
+    if (f)
+        fclose(f);
+    return n == 1 && *number > 0;
+}
+
 /* A wish, where the user has not set it. prefix: of the variable, after "UCX_". */
 static void wish(ucp_config_t *config, const char *prefix, const char *name, const char *value)
 {
@@ -95,27 +105,50 @@ static void wish(ucp_config_t *config, const char *prefix, const char *name, con
 }
 
 /*
+ * What a link carries in 100 us, as a power of two, 128 KiB at least. A kernel that takes more from
+ * us lets data leave the cache before they are sent (0007). 0: the speed is not known, or the
+ * kernel would not give so much: then its own tuning is better.
+ */
+static int send_room(const char *interface)
+{
+    char file[IF_NAMESIZE + 32];
+    int mbit = 0, most = 0, room = 128 << 10;
+    snprintf(file, sizeof(file), "/sys/class/net/%s/speed", interface);
+    if (!number_read(file, &mbit) || !number_read("/proc/sys/net/core/wmem_max", &most))
+        return 0;
+    while (room <= most / 2 && room / 100 < mbit / 8)
+        room *= 2;
+    return room <= most && room / 100 >= mbit / 8 ? room : 0;
+}
+
+/*
  * Where TCP is all there is, UCX is kept to the interface that the bootstrap has found: it would
  * also try those that lead nowhere (bridges of containers with the same address on each host).
  */
 ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config)
 {
     int rdma = rdma_here();
-    char interface[IF_NAMESIZE];
+    char interface[IF_NAMESIZE], room[16];
     ucs_status_t status = ucp_config_read(NULL, NULL, config);
     if (status != UCS_OK)
         return status;
     wish(*config, "", "HANDLE_ERRORS", "none");
     wish(*config, "", "LOG_LEVEL", "fatal"); /* errors come back as a status, and are told by us */
     if (!rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
-        wish(*config, "TCP_", "RX_SEG_SIZE", "512K");
+        wish(*config, "TCP_", "RX_SEG_SIZE", "640K");
         wish(*config, "TCP_", "CONN_NB", "y"); /* a connect that blocks is none for poll */
     }
     if (rdma)
         return UCS_OK;
-    wish(*config, "", "RNDV_THRESH", "300K"); /* below it one segment holds a landing */
+    wish(*config, "", "RNDV_THRESH", "600K"); /* below it one segment holds a landing */
     interface_find(where, interface);
-    if (interface[0])
-        wish(*config, "", "NET_DEVICES", interface);
+    if (!interface[0])
+        return UCS_OK;
+    wish(*config, "", "NET_DEVICES", interface);
+    int bytes = send_room(interface);
+    if (bytes) {
+        snprintf(room, sizeof(room), "%d", bytes);
+        wish(*config, "TCP_", "SNDBUF", room);
+    }
     return UCS_OK;
 }
