@@ -56,7 +56,7 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
-/* verbs where every node has RDMA, else plain TCP: the same on all ranks, for all know all nodes. */
+/* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
 static const char *usual(const halay_context_t *ctx)
 {
     halay_place_t place = {.size = sizeof(place)};

@@ -79,7 +79,7 @@ limits() {
     opens_not "rxe0/1 has no such GID" env HALAY_VERBS=gid=77
     opens_not "none has the name" env HALAY_VERBS=device=mlx9
     ip link set eth0 down
-    opens_not "rxe0/1 PORT_DOWN" env
+    opens_not "rxe0/1 is down" env
     ip link set eth0 up
     HALAY_VERBS=mtu=1500 "$put" open | grep -q "'mtu=1500' is not understood" || fail "mtu=1500"
     "$NODE_BARRIER" up

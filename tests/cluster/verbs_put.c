@@ -243,7 +243,7 @@ static void open_here(int listens)
     halay_transport_params_t params = {.size = sizeof(params),
                                        .self = {7, (uint64_t)end.me},
                                        .secret = "between us",
-                                       .deadline_ns = 30000000000,
+                                       .deadline_ns = 15000000000,
                                        .log = on_log};
     params.self.lo = (uint64_t)end.me;
     if (listens)

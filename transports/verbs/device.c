@@ -109,7 +109,7 @@ static int port_look(hly_verbs_choice_t *choice, struct ibv_context *device, int
         ibv_query_port(device, (uint8_t)port, &attr))
         return 0;
     if (attr.state != IBV_PORT_ACTIVE) {
-        seen_add(choice, name, port, ibv_port_state_str(attr.state));
+        seen_add(choice, name, port, attr.state == IBV_PORT_DOWN ? "is down" : "is not active yet");
         return 0;
     }
     int n = gids_read(choice, device, port, attr.gid_tbl_len, gids);
@@ -178,11 +178,10 @@ static int choose(halay_transport_t *t)
                               "shows what there is, /dev/infiniband/uverbs* has to be readable); "
                               "HALAY_TRANSPORT=shm+tcp does without");
     return hly_meet_error(&t->meet, HALAY_ETRANSPORT,
-                          "no RDMA port here can be used (%s)%s; ibv_devinfo -v shows ports and "
+                          "no RDMA port here can be used (%s): ibv_devinfo -v shows ports and "
                           "GIDs, HALAY_VERBS=device=NAME:PORT,gid=INDEX names them, "
                           "HALAY_TRANSPORT=shm+tcp does without",
-                          *choice.seen ? choice.seen : "none has the name that was set",
-                          *t->settings.device || t->settings.gid >= 0 ? ", of what was set" : "");
+                          *choice.seen ? choice.seen : "none has the name that was set");
 }
 
 /* Queues: one of completions and one of receive requests. */

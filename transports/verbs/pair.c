@@ -86,6 +86,20 @@ static int move(halay_ep_t *peer, struct ibv_qp_attr *attr, enum ibv_qp_state st
     return ibv_modify_qp(peer->qp, attr, masks[state]);
 }
 
+/* After how long a peer is given up: what the device says that it took. */
+static void patience_say(const halay_transport_t *t, const halay_ep_t *peer)
+{
+    struct ibv_qp_init_attr init;
+    struct ibv_qp_attr attr;
+    if (ibv_query_qp(peer->qp, &attr, IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_PATH_MTU, &init))
+        return;
+    hly_meet_log(
+        &t->meet, 3,
+        "queue pair %u to %s: MTU %d, time-out %d and %d retries: it gives up after %.1f s",
+        peer->qp->qp_num, peer->base.name, hly_verbs_mtu_bytes((int)attr.path_mtu), attr.timeout,
+        attr.retry_cnt, 4.096e-6 * (double)(1ull << attr.timeout) * (1 + attr.retry_cnt));
+}
+
 int hly_verbs_pair_ready(halay_transport_t *t, halay_ep_t *peer)
 {
     struct ibv_qp_attr attr = {.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
@@ -109,7 +123,11 @@ int hly_verbs_pair_ready(halay_transport_t *t, halay_ep_t *peer)
     int rc = move(peer, &attr, IBV_QPS_INIT);
     if (rc == 0)
         rc = move(peer, &attr, IBV_QPS_RTR);
-    return rc ? rc : move(peer, &attr, IBV_QPS_RTS);
+    if (rc == 0)
+        rc = move(peer, &attr, IBV_QPS_RTS);
+    if (rc == 0)
+        patience_say(t, peer);
+    return rc;
 }
 
 void hly_verbs_pair_stop(halay_ep_t *peer)

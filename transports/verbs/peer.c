@@ -124,6 +124,7 @@ void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer)
     }
     assert(peer->tried == TRIED_NOT);
     peer->tried = TRYING_SMALL;
+    peer->base.look_ns = hly_meet_now_ns() + t->meet.deadline_ns;
     peer->trial = peer->posted; /* credits may have been given back before */
     hly_verbs_post(t, peer, wr, 2, nothing);
 }
@@ -136,11 +137,12 @@ void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer)
     peer->tried = done == 1 ? TRYING_LARGE : TRIED;
     if (peer->tried < TRIED)
         return;
+    peer->base.look_ns = 0;
     t->roused = 1; /* who could not send yet tries again before it sleeps */
     t->n.connections++;
 }
 
-void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *wc)
+void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const char *why)
 {
     char text[HLY_VERBS_TEXT];
     const char *what = peer->tried == TRIED          ? "RDMA stopped to"
@@ -153,7 +155,7 @@ void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const struct 
         return;
     hly_verbs_pair_text(t, peer, text, sizeof(text));
     hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s %s (%s): %.150s%s", what,
-                       peer->base.name, ibv_wc_status_str(wc->status), text, remedy);
+                       peer->base.name, why, text, remedy);
 }
 
 /* ------------------------------------------------------------------ going */

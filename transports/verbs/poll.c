@@ -40,7 +40,7 @@ static int on_sent(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *
     }
     t->n.sent++;
     if (wc->status)
-        hly_verbs_peer_broken(t, peer, wc);
+        hly_verbs_peer_broken(t, peer, ibv_wc_status_str(wc->status));
     else if (peer->tried < TRIED)
         hly_verbs_peer_tried(t, peer);
     hly_verbs_credits_return(t, peer);
@@ -60,7 +60,7 @@ static int on_received(halay_transport_t *t, halay_ep_t *peer, const struct ibv_
     if (!peer || wc->status) {
         hly_verbs_buffer_give(&t->idle, buffer);
         if (peer)
-            hly_verbs_peer_broken(t, peer, wc);
+            hly_verbs_peer_broken(t, peer, ibv_wc_status_str(wc->status));
         return 0;
     }
     if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
@@ -138,14 +138,17 @@ static int failure_tell(halay_transport_t *t, halay_event_t *event, int quiet)
 
 static void attend(halay_transport_t *t)
 {
+    const uint64_t now = hly_meet_now_ns();
     halay_ep_t *next;
     t->meet.attention = 0;
     hly_verbs_device_look(t);
-    hly_meet_attend(&t->meet, hly_meet_now_ns());
+    hly_meet_attend(&t->meet, now);
     for (halay_ep_t *peer = hly_verbs_first(t); peer; peer = next) {
         next = hly_verbs_next(peer);
         if (peer->base.state == PEER_WELL && peer->base.heard && peer->tried == TRIED_NOT)
             hly_verbs_peer_try(t, peer);
+        else if (peer->base.look_ns && now >= peer->base.look_ns) /* a driver may try for ever */
+            hly_verbs_peer_broken(t, peer, "no answer by the deadline");
         else if (hly_meet_peer_over(&peer->base) && !peer->qp)
             hly_verbs_peer_free(t, peer);
     }

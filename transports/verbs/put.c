@@ -82,7 +82,7 @@ int hly_verbs_put(halay_transport_t *t, halay_ep_t *peer, const void *payload, s
     if (key_bytes != sizeof(k) || offset > k[1] || bytes > k[1] - offset)
         return hly_meet_error(&t->meet, HALAY_EINVAL,
                               "a put of %zu bytes has a key that is none, or ends beyond", bytes);
-    int rc = hly_verbs_may(t, peer, 1);
+    int rc = hly_verbs_may(peer, 1);
     if (rc == 0 && peer->put_end - peer->put_first == HLY_VERBS_PUTS) {
         peer->refused = 1;
         rc = HALAY_EAGAIN;

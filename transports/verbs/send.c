@@ -13,9 +13,8 @@
 _Static_assert(HLY_VERBS_SLOTS >= 2 * HLY_VERBS_QUIET, "a full queue will tell");
 _Static_assert(HLY_VERBS_CHAIN + HLY_VERBS_SPARE <= HLY_VERBS_SLOTS, "a chain fits");
 
-int hly_verbs_may(halay_transport_t *t, halay_ep_t *peer, uint32_t slots)
+int hly_verbs_may(halay_ep_t *peer, uint32_t slots)
 {
-    (void)t;
     if (peer->base.state != PEER_WELL)
         return HALAY_EPEER;
     if (peer->tried == TRIED && peer->credits > 0 &&
@@ -80,7 +79,7 @@ int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const v
     (void)cookie; /* all is copied */
     if (tag || header_bytes > HLY_VERBS_MESSAGE || bytes > HLY_VERBS_MESSAGE - header_bytes)
         return tag ? HALAY_EUNSUPPORTED : HALAY_EINVAL;
-    int rc = hly_verbs_may(t, peer, 1);
+    int rc = hly_verbs_may(peer, 1);
     if (rc)
         return rc;
     sge.length = (uint32_t)(header_bytes + bytes);

@@ -214,8 +214,8 @@ halay_ep_t *hly_verbs_peer_of(const halay_transport_t *t, uint32_t qpn);
 void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer);
 /* More requests are done. */
 void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer);
-/* A completion with an error. */
-void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *wc);
+/* It cannot be reached by RDMA, or not any more. */
+void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const char *why);
 /* Lets go of what peers hold that have failed. Returns 1 if some have to be looked at again. */
 int hly_verbs_peers_tidy(halay_transport_t *t);
 void hly_verbs_peer_free(halay_transport_t *t, halay_ep_t *peer);
@@ -224,7 +224,7 @@ void hly_verbs_peer_free(halay_transport_t *t, halay_ep_t *peer);
 int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const void *header,
                    size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie);
 /* HALAY_OK, _EAGAIN or _EPEER; slots beside those that are kept for credits. */
-int hly_verbs_may(halay_transport_t *t, halay_ep_t *peer, uint32_t slots);
+int hly_verbs_may(halay_ep_t *peer, uint32_t slots);
 /* Posts n requests with one doorbell; wr[i].num_sge is set, and work[i] what it holds. */
 int hly_verbs_post(halay_transport_t *t, halay_ep_t *peer, struct ibv_send_wr wr[], int n,
                    const hly_verbs_work_t work[]);
