@@ -309,6 +309,13 @@ static void tell_choice(const struct hly_probe *p, const struct ports *all)
     }
     if (!best)
         return;
+    const char *named = getenv("HALAY_VERBS");
+    if (named && *named) {
+        struct hly_finding *f =
+            hly_find(p->report, HLY_NOTE, "rdma.choice", "", "HALAY_VERBS is set: %.200s", named);
+        hly_advise(f, "What it names is used in place of what would be chosen.",
+                   "unset HALAY_VERBS, unless it was set for a reason");
+    }
     if (best->ethernet)
         hly_find(p->report, HLY_GOOD, "rdma.choice", best->name,
                  "would be used, with GID index %d (%s), the best of %d port%s", best->gid.index,

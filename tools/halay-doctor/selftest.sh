@@ -113,6 +113,9 @@ seeded 0 'rm tree/$port/gids/{2,3,10}'
 says "^warning +rdma.gid +mlx5_0/1: there are link-local GIDs only \(fe80::e42:a1ff:fe00:1 at index 1\)"
 seeded 0 'rm tree/$port/gids/10'
 says "^ok +rdma.gid .*index 2, RoCE v2, 2001:db8::1 .*a global IPv6"
+healthy
+expect 0 env HALAY_VERBS=device=mlx5_0:1,gid=3 "$DOCTOR" --root tree
+says "^note +rdma.choice +HALAY_VERBS is set: device=mlx5_0:1,gid=3$"
 # A folder may have a thousand entries, most of them empty, in any order.
 seeded 0 'for i in {11..1023}; do echo 0000:0000:0000:0000:0000:0000:0000:0000 >tree/$port/gids/$i; done'
 says "^ok +rdma.gid .*index 10, RoCE v2, 10.0.0.1"

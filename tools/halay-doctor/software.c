@@ -198,8 +198,7 @@ static void tell_ucx(const struct hly_probe *p)
     if (*p->root)
         return;
     if (!library_says("libucp.so.0", "ucp_get_version_string", version, sizeof version)) {
-        f = hly_find(p->report, hly_has_rdma(p) ? HLY_WARNING : HLY_NOTE, "ucx", "",
-                     "libucp.so.0 is not found");
+        f = hly_find(p->report, HLY_NOTE, "ucx", "", "libucp.so.0 is not found");
         hly_advise(f,
                    "HALAY_TRANSPORT=shm+ucx cannot be used; what is chosen without it: halay-info.",
                    "install it (Debian: libucx0)");
@@ -215,7 +214,7 @@ static void tell_ucx(const struct hly_probe *p)
     }
     f = hly_find(p->report, HLY_WARNING, "ucx", "", "UCX %s has no module for RDMA; it has:%s",
                  version, *list ? list : " none");
-    hly_advise(f, "UCX uses TCP although there is an RDMA device.",
+    hly_advise(f, "HALAY_TRANSPORT=shm+ucx takes TCP although there is an RDMA device.",
                "build UCX --with-verbs, or install its module (ucx-ib)");
 }
 
