@@ -81,22 +81,25 @@ static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     struct hly_step_run *run = &r->run[step];
-    const struct hly_segment *seg[1 + HALAY_REDUCE_SOURCES];
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
     if (kept && kept->nsrc) {
         run->arrived = 1;
         return device_launch(r, step, kept);
     }
+    const struct hly_segment *seg[1 + HALAY_REDUCE_SOURCES];
+    const uint32_t noperands = s->noperands;
+    assert(noperands >= 2 && noperands <= 1 + HALAY_REDUCE_SOURCES);
     size_t total = hly_operand_bytes(r, s->operand), to, group = user ? user->group : 1;
-    for (uint32_t i = 0; i < s->noperands; i++)
+    seg[0] = hly_operand_segments(r, s->operand);
+    for (uint32_t i = 1; i < noperands; i++)
         seg[i] = hly_operand_segments(r, s->operand + i);
     if (!run->pieces)
         run->arrived = 1; /* so that it is not done before all pieces are launched */
     uint32_t piece = 0;
     for (size_t from = 0; from < total; from = to, piece++) {
         to = total;
-        for (uint32_t i = 0; i < s->noperands; i++)
+        for (uint32_t i = 0; i < noperands; i++)
             if (seg[i][0].bytes > from && seg[i][0].bytes < to)
                 to = seg[i][0].bytes;
         if (piece < run->pieces)
@@ -105,11 +108,11 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
                              .op = user ? user->number : (halay_op_t)r->call.brief.op,
-                             .nsrc = s->noperands - 1u,
+                             .nsrc = noperands - 1u,
                              .fn = user ? user->fn : NULL,
                              .fn_arg = user ? user->arg : NULL,
                              .group = group};
-        for (uint32_t i = 1; i < s->noperands; i++)
+        for (uint32_t i = 1; i < noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
         if (kept && to - from == total) {
             *kept = work;

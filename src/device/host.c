@@ -240,7 +240,9 @@ static int host_launch(halay_device_t *device, const halay_work_t *work)
     hly_combine_fn *const *combine;
     int rc;
     assert(host);
-    if (work && work->bound) {
+    if (!work)
+        return HALAY_EINVAL;
+    if (work->bound) {
         combine = work->bound;
         combine_two(*combine, work);
         return HALAY_OK;
