@@ -168,14 +168,15 @@ void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
     assert(!trainer->replay.programme);
     if (hly_rank_in(record->announced, trainer->rank))
         tensor = tensor_of(trainer, record);
-    if (record->other_rank < 0 && !trainer->njoined)
+    int all = tensor && !trainer->njoined; /* else some have not seen it */
+    if (record->other_rank < 0 && all)
         programme = hly_programme_seen(trainer, record, tensor);
     if (programme) {
         rounds_end(trainer, programme);
         return;
     }
     trainer->agreed_ns = hly_trainer_now_ns();
-    if (!trainer->njoined && tensor->series)
+    if (all && tensor->series)
         hly_series_done(trainer, tensor->series, tensor->number);
     if (tensor)
         hly_tensor_list_remove(&trainer->waiting, tensor);

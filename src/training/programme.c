@@ -97,7 +97,7 @@ struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t 
 /* base: the least number, until a replay begins. Returns 0 if some are missing between them. */
 static int shares_read(struct hly_programme *programme, const struct hly_item *items, size_t count)
 {
-    uint64_t most[HLY_PROGRAMME_SERIES];
+    uint64_t most[HLY_PROGRAMME_SERIES] = {0};
     for (size_t i = 0; i < count; i++) {
         struct hly_share *share = hly_programme_share(programme, items[i].series);
         uint64_t number = items[i].number;
