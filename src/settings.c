@@ -118,7 +118,7 @@ void hly_settings_show(halay_context_t *context)
     static const char *const variables[] = {
         "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
         "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG"};
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS"};
     const halay_boot_info_t *i = &context->info;
     char transports[64];
     hly_ways_text(context, transports, sizeof(transports));

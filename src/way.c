@@ -56,7 +56,7 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
-/* ucx where every node has RDMA, else plain TCP: the same on all ranks, for all know all nodes. */
+/* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
 static const char *usual(const halay_context_t *ctx)
 {
     halay_place_t place = {.size = sizeof(place)};
@@ -64,7 +64,7 @@ static const char *usual(const halay_context_t *ctx)
         if (ctx->boot_ops->get(ctx->boot, r, &place) ||
             !(place.address.fabrics & HALAY_FABRIC_RDMA))
             return "shm+tcp";
-    return "shm+ucx";
+    return "shm+verbs";
 }
 
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
@@ -90,7 +90,7 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
     if (!far && i->nnodes > 1) {
         snprintf(why, why_bytes,
                  "HALAY_TRANSPORT is shm, which reaches the ranks of one node, and there are %d: "
-                 "take it away, or name one between nodes too, as in shm+ucx",
+                 "take it away, or name one between nodes too, as in shm+tcp",
                  i->nnodes);
         return HALAY_EUNSUPPORTED;
     }

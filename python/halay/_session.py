@@ -84,8 +84,11 @@ class Members:
         self._since = ""
 
     def unnamed(self, kind: str) -> str:
-        """The next name for one that has none: ranks that call in the same order get the same."""
-        return f"noname.{self._since}{next(self._unnamed[kind])}"
+        """The next name for one that has none: ranks that call in the same order get the same.
+
+        By its end the library knows that it is used once, and what it follows.
+        """
+        return f"{self._since}noname.{next(self._unnamed[kind])}"
 
     def recount(self, times: int) -> None:
         """All ranks have joined, so many times: who had joined earlier has counted less."""
@@ -283,7 +286,9 @@ class Session:
     ) -> int:
         """As submit(), of what is not the trainer's: start(full name) makes it."""
         self._refuse_outside(among, kind)
-        full, _ = among.full_name(kind, name)
+        # Their numbers are their own: the trainer's go on without a gap.
+        own = f"aside.{among.unnamed('aside')}" if name is None else name
+        full, _ = among.full_name(kind, own)
         self._refuse_used(among, full)
         task = start(full)
         among.names.add(full)
@@ -435,7 +440,7 @@ class Session:
         if result.lost:
             print(
                 f"halay: the timeline {path} lacks {result.lost} records: its file system did not "
-                "keep up",
+                "keep up, or no processor was idle",
                 file=sys.stderr,
                 flush=True,
             )

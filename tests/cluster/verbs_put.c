@@ -7,8 +7,11 @@
  *   verbs_put kill-target          node 1, the target of puts, is killed in the middle of them
  *   verbs_put kill-source          node 1, which puts, is killed
  *   verbs_put cut                  node 1's network loses all from some moment on
+ *   verbs_put late                 node 1 takes its memory back while node 0 puts into it
+ *   verbs_put refused              the other cannot be reached: FAILED says why
+ *   verbs_put open                 opens and closes; exit status 1: it cannot
  *
- * In the last three node 0 must be told within 10 s, once, and no operation may be left hanging.
+ * With kill and cut node 0 must be told within 10 s, once, and no operation may be left hanging.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -24,7 +27,8 @@
 
 #include <halay/transport.h>
 
-enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 400, STREAM = 32, MESSAGES = 400 };
+enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES = 400 };
+enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10 }; /* of the transport, on Soft-RoCE */
 #define CHECK(condition, ...)                                                                      \
     do {                                                                                           \
         if (!(condition)) {                                                                        \
@@ -52,7 +56,13 @@ static struct {
     uint32_t immediate;
     int checks; /* messages are numbered: they are checked */
     char text[256];
+    char counters[512]; /* what the transport said of itself */
 } end;
+
+/* What was asked of the transport, and what that has to cost. */
+static struct {
+    uint64_t messages, puts, put_bytes, apart, bounced_bytes;
+} did;
 
 static double now_us(void)
 {
@@ -65,6 +75,8 @@ static void on_log(void *arg, int level, const char *text)
 {
     (void)arg;
     printf("log %d: %s\n", level, text);
+    if (strstr(text, " counters: "))
+        snprintf(end.counters, sizeof(end.counters), "%s", text);
 }
 
 static uint8_t content(unsigned seed, size_t i)
@@ -150,6 +162,7 @@ static void say(const void *payload, size_t bytes)
     while ((rc = ops->send(end.transport, end.ep, 0, NULL, 0, payload, bytes, 0)) == HALAY_EAGAIN)
         step_or_sleep();
     CHECK(rc == HALAY_OK, "send is %d: %s", rc, end.text);
+    did.messages++;
 }
 
 static int put(const void *payload, size_t bytes, uint32_t immediate)
@@ -158,6 +171,12 @@ static int put(const void *payload, size_t bytes, uint32_t immediate)
     while ((rc = ops->put(end.transport, end.ep, payload, bytes, end.key, end.key_bytes, 0,
                           immediate, immediate)) == HALAY_EAGAIN)
         step();
+    if (rc != HALAY_INPROGRESS)
+        return rc;
+    did.puts++;
+    did.put_bytes += bytes;
+    did.apart += bytes > APART;
+    did.bounced_bytes += bytes > INLINE && bytes <= BOUNCE ? bytes : 0;
     return rc;
 }
 
@@ -199,13 +218,15 @@ static size_t exchange(const void *mine, size_t bytes, void *other, size_t room)
     return got;
 }
 
-/* Node 1 listens itself, as a bootstrap does; node 0 lets the transport do it. */
+/* As a bootstrap does. */
 static void listen_here(halay_transport_params_t *params)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t length = sizeof(at);
-    const char *second = strchr(variable("NODE_ADDRS"), ' ');
-    CHECK(second && inet_pton(AF_INET, second + 1, &at.sin_addr) == 1, "NODE_ADDRS");
+    char name[2][64];
+    CHECK(sscanf(variable("NODE_ADDRS"), "%63s %63s", name[0], name[1]) == 2 &&
+              inet_pton(AF_INET, name[end.me], &at.sin_addr) == 1,
+          "NODE_ADDRS");
     params->listen_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     CHECK(bind(params->listen_fd, (struct sockaddr *)&at, length) == 0 &&
               listen(params->listen_fd, 8) == 0 &&
@@ -216,32 +237,41 @@ static void listen_here(halay_transport_params_t *params)
     memcpy(params->listen_address.ip, &at.sin_addr, 4);
 }
 
-static void open_and_meet(void)
+/* listens: else the transport has to. */
+static void open_here(int listens)
 {
     halay_transport_params_t params = {.size = sizeof(params),
                                        .self = {7, (uint64_t)end.me},
                                        .secret = "between us",
-                                       .deadline_ns = 30000000000,
+                                       .deadline_ns = 15000000000,
                                        .log = on_log};
-    uint8_t mine[64], other[64];
-    size_t bytes = sizeof(mine), key_bytes = sizeof(end.key);
-    end.me = atoi(variable("NODE_ID"));
     params.self.lo = (uint64_t)end.me;
-    if (end.me == 1)
+    if (listens)
         listen_here(&params);
     CHECK(ops->open(&params, &end.transport) == HALAY_OK, "open");
     end.attr.size = sizeof(end.attr);
     CHECK(ops->query(end.transport, &end.attr) == HALAY_OK, "query");
+}
+
+static void connect_there(void)
+{
+    uint8_t mine[64], other[64];
+    size_t bytes = sizeof(mine);
     CHECK(ops->address(end.transport, mine, &bytes) == HALAY_OK, "address");
     bytes = exchange(mine, bytes, other, sizeof(other));
     CHECK(ops->connect(end.transport, (halay_peer_id_t){7, !end.me}, other, bytes, &end.ep) == 0,
           "connect");
+}
+
+static void meet_there(void)
+{
+    uint8_t mine[64];
+    size_t key_bytes = sizeof(end.key);
+    connect_there();
     end.memory = malloc(MIB + 2 * GUARD);
     memset(end.memory, 0xa5, MIB + 2 * GUARD);
     CHECK(ops->register_mem(end.transport, end.memory + GUARD, MIB, &end.mem) == 0, "register");
     CHECK(ops->key(end.transport, end.mem, mine, &key_bytes) == 0 && key_bytes <= 48, "key");
-    printf("address %zu bytes, key %zu bytes, message at most %zu bytes\n", bytes, key_bytes,
-           end.attr.message_bytes);
     say(mine, key_bytes);
     wait_for(&end.messages, 1);
     CHECK(end.key_bytes == key_bytes, "a key of %zu bytes", end.key_bytes);
@@ -376,11 +406,11 @@ static void check(void)
         measure_registration(64 * MIB);
     }
     meet();
-    if (end.me == 0)
-        sleep(1); /* node 1 is told that node 0 leaves, not the other way round */
-    else
-        while (!end.failed)
-            step_or_sleep();
+    /* Node 1 is told that node 0 leaves, not the other way round. */
+    for (double begun = now_us(); end.me == 0 && now_us() - begun < 1e6;)
+        step();
+    while (end.me == 1 && !end.failed)
+        step_or_sleep();
 }
 
 /* ------------------------------------------------------------------ faults */
@@ -417,19 +447,112 @@ static void fault(const char *mode)
     free(bytes);
 }
 
+/* Node 1 takes its memory back: not a byte of it changes any more, and both hear that it ends. */
+static void late(void)
+{
+    uint8_t *bytes = malloc(MIB), *copy = malloc(MIB + 2 * GUARD);
+    unsigned posted = 0;
+    end.puts = end.immediates = 0;
+    meet();
+    for (double begun = now_us(); end.me == 0 && !end.failed && now_us() - begun < 30e6;) {
+        memset(bytes, (int)posted, MIB);
+        if (put(bytes, MIB, 0) == HALAY_INPROGRESS)
+            posted++;
+        do
+            step();
+        while (end.puts < posted);
+    }
+    if (end.me == 1) {
+        while (end.immediates < 3)
+            step();
+        usleep(20000);
+        ops->deregister_mem(end.transport, end.mem);
+        end.mem = NULL;
+        memcpy(copy, end.memory, MIB + 2 * GUARD);
+        for (double begun = now_us(); now_us() - begun < 2e6;) {
+            step();
+            CHECK(!memcmp(copy, end.memory, MIB + 2 * GUARD), "written after deregister_mem");
+        }
+    }
+    for (double begun = now_us(); !end.failed && now_us() - begun < 20e6;)
+        step();
+    CHECK(end.failed == 1, "FAILED %u times", end.failed);
+    CHECK(end.puts == posted && end.refused == (end.me == 0), "%u puts of %u, %u refused", end.puts,
+          posted, end.refused);
+    printf("late: the connection ended (%s), no byte changed\n", end.text);
+    free(bytes);
+    free(copy);
+}
+
+/* The two networks do not meet: said by the deadline, with what was tried. */
+static void refused(void)
+{
+    double begun = now_us();
+    while (!end.failed && now_us() - begun < 40e6)
+        step_or_sleep();
+    CHECK(end.failed == 1, "FAILED %u times: %s", end.failed, end.text);
+    CHECK(ops->send(end.transport, end.ep, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "a send after");
+    printf("refused after %.1f s: %s\n", (now_us() - begun) / 1e6, end.text);
+}
+
+/* ------------------------------------------------------------------ counters */
+
+static uint64_t counter(const char *name)
+{
+    char whole[64];
+    snprintf(whole, sizeof(whole), " %s ", name);
+    const char *at = strstr(end.counters, whole);
+    CHECK(at, "no counter '%s' in '%s'", name, end.counters);
+    return strtoull(at + strlen(whole), NULL, 10);
+}
+
+/*
+ * Two requests try the connection. A message is one request, a put one more than its WRITEs if its
+ * immediate is apart; each has one doorbell. What is signalled completes. At the end there may be
+ * one request more, to know that all others are done.
+ */
+static void check_counters(void)
+{
+    uint64_t credits = counter("credits"), requests = counter("requests");
+    uint64_t expected = 2 + did.messages + credits + did.puts + did.apart;
+    uint64_t last = requests - expected;
+    CHECK(last <= 1, "%llu requests for %llu", (unsigned long long)requests,
+          (unsigned long long)expected);
+    CHECK(counter("doorbells") == expected - 1 - did.apart + last, "doorbells");
+    CHECK(counter("messages") == did.messages && counter("puts") == did.puts, "messages, puts");
+    CHECK(counter("put_bytes") == did.put_bytes, "put_bytes");
+    CHECK(counter("bounced_bytes") == did.bounced_bytes, "bounced_bytes");
+    CHECK(counter("sent") == counter("signalled"), "completions");
+    CHECK(counter("signalled") >= did.puts + 2 && counter("signalled") < requests, "signalled");
+    CHECK(counter("connections") == 1, "connections");
+    printf("counters: as the formulas say\n");
+}
+
 int main(int argc, char **argv)
 {
-    CHECK(argc == 2, "usage: verbs_put check|kill-target|kill-source|cut");
+    const char *mode = argc > 1 ? argv[1] : "";
+    CHECK(argc == 2, "usage: verbs_put check|kill-target|kill-source|cut|late|refused|open");
     setvbuf(stdout, NULL, _IOLBF, 0);
     alarm(100);
-    open_and_meet();
-    if (!strcmp(argv[1], "check"))
+    end.me = atoi(variable("NODE_ID"));
+    open_here(end.me == 1 || !strcmp(mode, "refused"));
+    if (!strcmp(mode, "refused"))
+        connect_there();
+    else if (strcmp(mode, "open") != 0)
+        meet_there();
+    if (!strcmp(mode, "check"))
         check();
-    else
-        fault(argv[1]);
+    else if (!strcmp(mode, "late"))
+        late();
+    else if (!strcmp(mode, "refused"))
+        refused();
+    else if (strcmp(mode, "open") != 0)
+        fault(mode);
     ops->deregister_mem(end.transport, end.mem);
     ops->disconnect(end.transport, end.ep);
     ops->close(end.transport);
     free(end.memory);
+    if (!strcmp(mode, "check"))
+        check_counters();
     return 0;
 }

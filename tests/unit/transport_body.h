@@ -11,7 +11,8 @@
 
 enum {
     TRANSPORT_BODY_SECRET = 1u << 0, /* peers with another secret are never connected */
-    TRANSPORT_BODY_SLOW = 1u << 1    /* faults are injected: a tenth of the rounds, longer waits */
+    TRANSPORT_BODY_SLOW = 1u << 1,   /* faults are injected: a tenth of the rounds, longer waits */
+    TRANSPORT_BODY_BREAKS = 1u << 2  /* a put to what is not registered ends the connection */
 };
 
 struct transport_body {

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# The transport over verbs, by loopback, where there is an RDMA device.
+# The transport over verbs: what it decides, everywhere; by loopback, where there is an RDMA device.
+halay_test(unit verbs_rules SOURCES test_verbs_rules.c
+           ${PROJECT_SOURCE_DIR}/transports/verbs/rules.c)
 if(TARGET halay_transport_verbs)
+  halay_test(unit verbs_open SOURCES test_verbs_open.c LIBS halay_transport_verbs)
   halay_test(unit transport_verbs SOURCES test_transport_verbs.c
              LIBS halay_transport_body halay_transport_verbs TIMEOUT 300)
 endif()

@@ -272,6 +272,8 @@ int hly_meet_timer_set(hly_meet_t *m)
             when = earlier(when, peer->begun_ns + m->deadline_ns);
         if (peer->calls && !peer->called)
             when = earlier(when, peer->again_ns);
+        if (peer->look_ns)
+            when = earlier(when, peer->look_ns);
     }
     for (hly_meet_link_t *link = m->nguests ? m->links : NULL; link; link = link->next) {
         if (link->state == LINK_GUEST)

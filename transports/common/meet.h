@@ -83,6 +83,7 @@ typedef struct hly_meet_peer {
     int said_goodbye, goodbye, seen; /* by this end; by the peer; it has seen all of ours */
     uint64_t goodbye_count, goodbye_ns;
     uint64_t begun_ns, called_ns, again_ns, pause_ns;
+    uint64_t look_ns; /* when its transport wants to look at it, asleep or not; 0: never */
     halay_address_t where;
     char name[HLY_MEET_NAME];
     char text[HLY_MEET_TEXT];

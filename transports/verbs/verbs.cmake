@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# A spike: RDMA writes over a queue pair, on libibverbs.
+# Between nodes that have RDMA, on queue pairs, with libibverbs.
 find_package(PkgConfig QUIET)
 pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 if(IBVERBS_FOUND)
-  halay_plugin(transport verbs verbs/verbs.c)
+  halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/device.c verbs/pair.c verbs/peer.c
+               verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c)
   target_link_libraries(halay_transport_verbs PUBLIC halay_meet PkgConfig::IBVERBS)
   target_link_libraries(halay_transport_verbs_plugin PRIVATE halay_meet PkgConfig::IBVERBS)
 else()

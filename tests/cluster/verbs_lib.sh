@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the tests of transports/verbs on two emulated machines share. A test that is started with
+# `machine` is on one of them; else it starts itself there. Needs $BUILD, the build folder.
+set -u
+folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+build=$(cd "${BUILD:?the build folder}" && pwd -P) || exit 1
+put=$build/bin/verbs_put
+# shellcheck disable=SC2034 # the tests use it
+bench=$build/bin/halay-bench
+
+skip() { echo "skipped: $*" && exit 77; }
+fail() { echo "FAILED: $*" >&2 && exit 1; }
+on_machines() { # TEST: instead of this shell
+    local why
+    [ -x "$put" ] || skip "there is no verbs_put: transports/verbs was left out of the build"
+    why=$("$folder/rdma-nodes" check) || skip "$why"
+    exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 --share "$folder" --share "$build" -- \
+        env BUILD="$build" bash "$folder/$1" machine
+}
+# shellcheck disable=SC2153 # NODE_ID and the others are rdma-nodes'
+ranks_are_nodes() { # a job of two ranks, over variables
+    export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
+    export HALAY_TRANSPORT=verbs HALAY_DEADLINE=100
+}

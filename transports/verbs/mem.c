@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * mem.c - registered memory: pools of buffers, sources of puts, targets.
+ *
+ * Nobody tells us when memory is unmapped, and a registration keeps the pages that it was made of:
+ * an entry that outlived its operation would send what another mapping of the same address held
+ * before. So a source is registered for a put, and shared only with puts that run at the same time:
+ * their callers all promise that the memory stays. A target has a registration of its own, for its
+ * key has to die with it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "verbs.h"
+
+/* ------------------------------------------------------------------ locked memory */
+
+/* CAP_IPC_LOCK: for who has it there is no limit. */
+static int may_lock_all(void)
+{
+    char line[128];
+    unsigned long long effective = 0;
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && fgets(line, sizeof(line), file)) {
+        if (sscanf(line, "CapEff: %llx", &effective) == 1)
+            break;
+    }
+    if (file)
+        fclose(file);
+    return effective >> 14 & 1;
+}
+
+/* What one may lock; UINT64_MAX: no limit. */
+static uint64_t lock_limit_bytes(void)
+{
+    struct rlimit limit;
+    if (may_lock_all() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur;
+}
+
+/* Why memory could not be registered, and what to do. */
+static void refused_say(halay_transport_t *t, unsigned once, const char *what, size_t bytes,
+                        int error, const char *instead)
+{
+    uint64_t limit = lock_limit_bytes();
+    char text[64] = "no limit";
+    if (t->warned & once)
+        return;
+    t->warned |= once;
+    if (limit != UINT64_MAX)
+        snprintf(text, sizeof(text), "%llu KiB", (unsigned long long)limit >> 10);
+    hly_meet_log(&t->meet, 1,
+                 "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. The limit "
+                 "on locked memory (ulimit -l) is %s: raise it, also for the batch system's "
+                 "daemons. This is said once",
+                 what, (bytes + 1023) >> 10, strerror(error), instead, text);
+}
+
+/* ------------------------------------------------------------------ pools */
+
+hly_verbs_buffer_t *hly_verbs_buffer_take(hly_verbs_buffer_t **pool)
+{
+    hly_verbs_buffer_t *buffer = *pool;
+    if (buffer)
+        *pool = buffer->next;
+    return buffer;
+}
+
+void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer)
+{
+    buffer->next = *pool;
+    *pool = buffer;
+}
+
+/* Pages of its own: a child does not get them, so none is copied when the parent writes. */
+int hly_verbs_pool_add(halay_transport_t *t, hly_verbs_buffer_t **pool, uint32_t many, size_t bytes)
+{
+    hly_verbs_slab_t *slab = calloc(1, sizeof(*slab));
+    if (!slab)
+        return -1;
+    slab->bytes = many * bytes;
+    slab->buffers = calloc(many, sizeof(*slab->buffers));
+    slab->room =
+        mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!slab->buffers || slab->room == MAP_FAILED)
+        goto free_slab;
+    madvise(slab->room, slab->bytes, MADV_DONTFORK);
+    slab->mr = ibv_reg_mr(t->pd, slab->room, slab->bytes, IBV_ACCESS_LOCAL_WRITE);
+    if (!slab->mr)
+        goto unmap;
+    for (uint32_t i = many; i-- > 0;) {
+        slab->buffers[i].at = (uint8_t *)slab->room + i * bytes;
+        slab->buffers[i].lkey = slab->mr->lkey;
+        hly_verbs_buffer_give(pool, &slab->buffers[i]);
+    }
+    slab->next = t->slabs;
+    t->slabs = slab;
+    return 0;
+unmap:
+    munmap(slab->room, slab->bytes);
+free_slab:
+    free(slab->buffers);
+    free(slab);
+    return -1;
+}
+
+/* What every end needs, and the first peer's receive requests. */
+int hly_verbs_pools_open(halay_transport_t *t)
+{
+    const uint64_t limit = lock_limit_bytes(),
+                   need = HLY_VERBS_SENDS * (uint64_t)HLY_VERBS_MESSAGE +
+                          HLY_VERBS_BOUNCES * (uint64_t)HLY_VERBS_BOUNCE + HLY_VERBS_PAGE +
+                          (hly_verbs_grant(0) + HLY_VERBS_KEPT) * (uint64_t)HLY_VERBS_MESSAGE;
+    if (limit < need)
+        return hly_meet_error(&t->meet, HALAY_ENOMEM,
+                              "the limit on locked memory (ulimit -l) is %llu KiB, and %llu KiB "
+                              "are needed, %d KiB more for each further peer: raise it, also for "
+                              "the batch system's daemons (LimitMEMLOCK=infinity), or say "
+                              "HALAY_TRANSPORT=shm+tcp",
+                              (unsigned long long)limit >> 10, (unsigned long long)need >> 10,
+                              (int)(hly_verbs_grant(0) + HLY_VERBS_KEPT) * HLY_VERBS_MESSAGE >> 10);
+    t->page =
+        mmap(NULL, HLY_VERBS_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (t->page == MAP_FAILED)
+        t->page = NULL;
+    else
+        madvise(t->page, HLY_VERBS_PAGE, MADV_DONTFORK);
+    t->page_mr = t->page ? ibv_reg_mr(t->pd, t->page, HLY_VERBS_PAGE,
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
+                         : NULL;
+    if (!t->page_mr || hly_verbs_pool_add(t, &t->sends, HLY_VERBS_SENDS, HLY_VERBS_MESSAGE) ||
+        hly_verbs_pool_add(t, &t->bounces, HLY_VERBS_BOUNCES, HLY_VERBS_BOUNCE))
+        return hly_meet_error(&t->meet, HALAY_ENOMEM,
+                              "%llu KiB of buffers could not be registered: %s; check the limits "
+                              "on locked memory (ulimit -l) and of the control group",
+                              (unsigned long long)need >> 10, strerror(errno));
+    return HALAY_OK;
+}
+
+/* The memory of a parent is not there in a child (MADV_DONTFORK). */
+void hly_verbs_pools_close(halay_transport_t *t)
+{
+    hly_verbs_slab_t *next;
+    int ours = getpid() == t->meet.pid;
+    for (hly_verbs_slab_t *slab = t->slabs; slab; slab = next) {
+        next = slab->next;
+        if (ours) {
+            ibv_dereg_mr(slab->mr);
+            munmap(slab->room, slab->bytes);
+        }
+        free(slab->buffers);
+        free(slab);
+    }
+    if (ours && t->page_mr)
+        ibv_dereg_mr(t->page_mr);
+    if (ours && t->page)
+        munmap(t->page, HLY_VERBS_PAGE);
+    t->slabs = NULL;
+}
+
+/* ------------------------------------------------------------------ sources */
+
+halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes)
+{
+    const uint8_t *from = address;
+    for (halay_mem_t *mem = t->sources; mem; mem = mem->next) {
+        if (from >= mem->address && bytes <= mem->bytes &&
+            (size_t)(from - mem->address) <= mem->bytes - bytes) {
+            mem->refs++;
+            t->n.shared++;
+            return mem;
+        }
+    }
+    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    if (!mem)
+        return NULL;
+    mem->mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)address, bytes, 0);
+    if (!mem->mr) {
+        refused_say(t, WARNED_SOURCE, "a buffer", bytes, errno, "it is copied in pieces");
+        free(mem);
+        return NULL;
+    }
+    t->n.registered++;
+    mem->address = address;
+    mem->bytes = bytes;
+    mem->refs = 1;
+    mem->next = t->sources;
+    t->sources = mem;
+    return mem;
+}
+
+void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
+{
+    halay_mem_t **at = &t->sources;
+    if (!mem || --mem->refs > 0)
+        return;
+    while (*at != mem)
+        at = &(*at)->next;
+    *at = mem->next;
+    ibv_dereg_mr(mem->mr);
+    free(mem);
+}
+
+/* ------------------------------------------------------------------ targets */
+
+int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **out)
+{
+    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    if (!mem)
+        return HALAY_ENOMEM;
+    mem->mr = ibv_reg_mr(t->pd, address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    if (!mem->mr) {
+        refused_say(t, WARNED_TARGET, "a buffer", bytes, errno, "peers send it as messages");
+        free(mem);
+        return HALAY_ENOMEM;
+    }
+    t->n.registered++;
+    mem->address = address;
+    mem->bytes = bytes;
+    *out = mem;
+    return HALAY_OK;
+}
+
+void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem)
+{
+    if (!mem)
+        return;
+    if (ibv_dereg_mr(mem->mr))
+        hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
+    free(mem);
+}
+
+int hly_verbs_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    const uint64_t k[3] = {(uintptr_t)mem->address, mem->bytes, mem->mr->rkey};
+    (void)t;
+    if (*bytes < sizeof(k))
+        return HALAY_EINVAL;
+    memcpy(key, k, *bytes = sizeof(k));
+    return HALAY_OK;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * send.c - work requests, messages, credits.
+ *
+ * What holds a buffer is signalled, and of all else every QUIET-th: so the last QUIET - 1 requests
+ * hold nothing that anybody waits for, and a queue that is full has one that will tell.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "verbs.h"
+
+_Static_assert(HLY_VERBS_SLOTS >= 2 * HLY_VERBS_QUIET, "a full queue will tell");
+_Static_assert(HLY_VERBS_CHAIN + HLY_VERBS_SPARE <= HLY_VERBS_SLOTS, "a chain fits");
+
+int hly_verbs_may(halay_ep_t *peer, uint32_t slots)
+{
+    if (peer->base.state != PEER_WELL)
+        return HALAY_EPEER;
+    if (peer->tried == TRIED && peer->credits > 0 &&
+        hly_verbs_room(peer) >= slots + HLY_VERBS_SPARE)
+        return HALAY_OK;
+    peer->refused = 1;
+    return HALAY_EAGAIN;
+}
+
+int hly_verbs_post(halay_transport_t *t, halay_ep_t *peer, struct ibv_send_wr wr[], int n,
+                   const hly_verbs_work_t work[])
+{
+    struct ibv_send_wr *bad;
+    assert(n > 0 && hly_verbs_room(peer) >= (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        const uint32_t number = peer->posted + (uint32_t)i;
+        peer->work[number % HLY_VERBS_SLOTS] = work[i];
+        wr[i].wr_id = HLY_VERBS_SEND(number);
+        wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
+        if (work[i].buffer || work[i].ends_put || peer->quiet + 1 >= HLY_VERBS_QUIET)
+            wr[i].send_flags |= IBV_SEND_SIGNALED;
+        peer->quiet = wr[i].send_flags & IBV_SEND_SIGNALED ? 0 : peer->quiet + 1;
+        t->n.signalled += peer->quiet == 0;
+        t->n.inlined += (wr[i].send_flags & IBV_SEND_INLINE) != 0;
+    }
+    t->n.requests += (uint64_t)n;
+    t->n.doorbells++;
+    int rc = ibv_post_send(peer->qp, wr, &bad);
+    /* Those before the bad one are posted. */
+    peer->posted += rc ? (uint32_t)(bad - wr) : (uint32_t)n;
+    if (rc == 0)
+        return HALAY_OK;
+    for (int i = (int)(bad - wr); i < n; i++) {
+        if (work[i].buffer)
+            hly_verbs_buffer_give(work[i].pool, work[i].buffer);
+    }
+    return hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER,
+                              "%s takes no work request to %s: ibv_post_send: %s", t->name,
+                              peer->base.name, strerror(rc));
+}
+
+/* A SEND of what lies at `at`, which brings back all credits that are owed. */
+static int message_post(halay_transport_t *t, halay_ep_t *peer, uint32_t immediate,
+                        const struct ibv_sge *sge, const hly_verbs_work_t *work)
+{
+    struct ibv_sge one = *sge;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND_WITH_IMM, .sg_list = &one};
+    wr.num_sge = one.length > 0;
+    wr.send_flags = work->buffer || one.length == 0 ? 0 : IBV_SEND_INLINE;
+    wr.imm_data = htonl(immediate | peer->owed);
+    assert(t->posted + t->held >= t->promised); /* what is given back can be received */
+    peer->owed = 0;
+    return hly_verbs_post(t, peer, &wr, 1, work);
+}
+
+int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const void *header,
+                   size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie)
+{
+    uint8_t small[HLY_VERBS_INLINE];
+    hly_verbs_work_t work = {.pool = &t->sends};
+    struct ibv_sge sge = {.addr = (uintptr_t)small};
+    (void)cookie; /* all is copied */
+    if (tag || header_bytes > HLY_VERBS_MESSAGE || bytes > HLY_VERBS_MESSAGE - header_bytes)
+        return tag ? HALAY_EUNSUPPORTED : HALAY_EINVAL;
+    int rc = hly_verbs_may(peer, 1);
+    if (rc)
+        return rc;
+    sge.length = (uint32_t)(header_bytes + bytes);
+    if (sge.length > peer->inline_bytes) {
+        work.buffer = hly_verbs_buffer_take(work.pool);
+        peer->refused |= !work.buffer;
+        if (!work.buffer)
+            return HALAY_EAGAIN;
+        sge.addr = (uintptr_t)work.buffer->at;
+        sge.lkey = work.buffer->lkey;
+    }
+    if (header_bytes)
+        memcpy((uint8_t *)sge.addr, header, header_bytes);
+    if (bytes)
+        memcpy((uint8_t *)sge.addr + header_bytes, payload, bytes);
+    rc = message_post(t, peer, HLY_VERBS_IMM_MESSAGE, &sge, &work);
+    if (rc)
+        return rc;
+    peer->credits--;
+    t->n.messages++;
+    return HALAY_OK;
+}
+
+void hly_verbs_credits_return(halay_transport_t *t, halay_ep_t *peer)
+{
+    static const hly_verbs_work_t nothing;
+    static const struct ibv_sge none;
+    if (!hly_verbs_owes_enough(peer->owed, peer->grant) || peer->base.state != PEER_WELL ||
+        hly_verbs_room(peer) == 0)
+        return;
+    t->n.credits++;
+    message_post(t, peer, 0, &none, &nothing);
+}
+
+void hly_verbs_fence(halay_transport_t *t, halay_ep_t *peer)
+{
+    static const hly_verbs_work_t nothing;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
+    wr.wr.rdma.remote_addr = peer->its.page;
+    wr.wr.rdma.rkey = peer->its.rkey;
+    if (peer->quiet > 0 && hly_verbs_room(peer) > 0)
+        hly_verbs_post(t, peer, &wr, 1, &nothing);
+}
