@@ -8,6 +8,41 @@
 
 #include "api.h"
 
+static bool is_brief(const struct hly_brief *a, const struct hly_brief *b)
+{
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collective_t collective,
+                     const halay_comm_t *comm)
+{
+    const struct hly_checked *was = &comm->checked;
+    c->code = HALAY_OK;
+    c->op = HALAY_SUM;
+    c->text[0] = 0;
+    call->brief.collective = (uint8_t)collective;
+    if (call->in == HALAY_IN_PLACE)
+        call->brief.flags |= HLY_BRIEF_IN_PLACE;
+    c->again = was->in == call->in && was->out == call->out && was->signature &&
+               is_brief(&was->brief, &call->brief);
+    return !c->again;
+}
+
+/* What ranks compare; call->signature is that of what is not in the brief, or 0. */
+static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c)
+{
+    struct hly_checked *was = &comm->checked;
+    bool plain = !call->signature && !c->code && !call->user;
+    if (c->again || (plain && was->signature && is_brief(&was->brief, &call->brief))) {
+        call->signature = was->signature;
+    } else {
+        uint64_t s = hly_hash(call->signature, &call->brief, sizeof(call->brief));
+        call->signature = s ? s : 1;
+    }
+    if (plain && !c->again)
+        *was = (struct hly_checked){call->brief, call->in, call->out, call->signature};
+}
+
 void hly_wrong(struct hly_check *c, const char *text)
 {
     if (c->code)
@@ -124,10 +159,15 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
     return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
 }
 
-static uint64_t signature(const struct hly_call *call, uint64_t seed)
+/* Reads the result of a complete one. */
+static int end(halay_request_t *request)
 {
-    uint64_t s = hly_hash(seed, &call->brief, sizeof(call->brief));
-    return s ? s : 1;
+    int rc = request->result;
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_request_release(request);
+    return rc;
 }
 
 /* A persistent request has its own start, and the two ranks of a message are not all. */
@@ -146,43 +186,33 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
     hly_lock(ctx);
-    hly_op_resolve(comm, call, c);
-    call->signature = signature(call, call->signature);
+    if (!c->again)
+        hly_op_resolve(comm, call, c);
+    sign(comm, call, c);
     if (comm->magic == HLY_COMM_FREED) {
         c->code = HALAY_ESTATE;
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
     halay_comm_t *named = comm->parent ? comm->parent : comm;
+    halay_request_t *r;
     int rc;
     if (named->bundle)
-        rc = hly_group_add(named, call, c, is_groupable(comm, call), request);
+        rc = hly_group_add(named, call, c, is_groupable(comm, call), &r);
     else if (named->persists)
-        rc = hly_persistent_make(comm, call, c, request);
+        rc = hly_persistent_make(comm, call, c, &r);
     else
-        rc = hly_engine_post(comm, call, c->code, c->text, request);
-    if (!rc && *request)
-        *request = hly_request_handle(*request);
+        rc = hly_engine_post(comm, call, c->code, c->text, &r);
+    if (!rc && request != &named->blocking) {
+        *request = r ? hly_request_handle(r) : NULL;
+    } else if (!rc && r) {
+        hly_wait(r);
+        rc = end(r);
+    }
     hly_unlock(ctx);
     return rc;
 }
 
-bool hly_usable(const halay_comm_t *comm, const void *request)
-{
-    return comm && request && (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
-}
-
 /* ---------------------------------------------------------------- waiting */
-
-/* Reads the result of a complete one. */
-static int end(halay_request_t *request)
-{
-    int rc = request->result;
-    if (request->persistent)
-        request->state = HLY_IDLE;
-    else
-        hly_request_release(request);
-    return rc;
-}
 
 static int not_started(halay_context_t *context)
 {
@@ -191,22 +221,19 @@ static int not_started(halay_context_t *context)
     return HALAY_ESTATE;
 }
 
-static int wait_locked(halay_request_t *request)
-{
-    halay_context_t *ctx = request->context;
-    if (request->state == HLY_IDLE)
-        return not_started(ctx);
-    hly_wait(request);
-    int rc = end(request);
-    hly_unlock(ctx);
-    return rc;
-}
-
 int halay_request_wait(halay_request_t *handle)
 {
     halay_request_t *request;
     int rc = hly_request_lock(handle, &request);
-    return rc ? rc : wait_locked(request);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(ctx);
+    hly_wait(request);
+    rc = end(request);
+    hly_unlock(ctx);
+    return rc;
 }
 
 int halay_request_test(halay_request_t *handle)
@@ -225,17 +252,4 @@ int halay_request_test(halay_request_t *handle)
         rc = end(request);
     hly_unlock(ctx);
     return rc;
-}
-
-int hly_complete(int rc, halay_request_t *handle)
-{
-    halay_request_t *request;
-    if (!rc && !handle)
-        return HALAY_OK; /* taken into a group */
-    if (!rc)
-        rc = hly_request_lock(handle, &request);
-    if (rc)
-        return rc;
-    request->given = false; /* the program has not seen this handle: it need not be retired */
-    return wait_locked(request);
 }

@@ -10,10 +10,21 @@
 
 struct hly_check { /* of one call's arguments: the first thing found wrong */
     int code;
-    char text[128];
     halay_op_t op; /* of a call that reduces */
+    bool again;    /* the call is the one that was checked last */
+    char text[128];
 };
 
+/*
+ * The first thing of a call. false: the arguments are those that were checked last on this
+ * communicator, and right. What is wrong must not look like anything right in the brief.
+ */
+bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collective_t collective,
+                     const halay_comm_t *comm);
+static inline uint8_t hly_brief_byte(unsigned number)
+{
+    return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
+}
 void hly_wrong(struct hly_check *c, const char *text);
 /* count * nblocks elements of this type must be addressable. */
 void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);
@@ -36,7 +47,15 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
                         const halay_comm_t *comm);
 
 /* The handles can be used, if only to say what is wrong with them. */
-bool hly_usable(const halay_comm_t *comm, const void *request);
+static inline bool hly_usable(const halay_comm_t *comm, const void *request)
+{
+    return comm && request && (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
+}
+/* As the place of a handle: there is none, hly_post() waits. */
+static inline halay_request_t **hly_blocking(halay_comm_t *comm)
+{
+    return comm ? &comm->blocking : NULL;
+}
 /* The part that all calls share. call->signature: of what is not in the brief. */
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request);
@@ -46,7 +65,4 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct 
 /* Instead of posting it: the request is IDLE. */
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request);
-/* A blocking call is its non-blocking form and a wait. */
-int hly_complete(int rc, halay_request_t *request);
-
 #endif

@@ -6,43 +6,47 @@ static struct hly_call call_of(const void *in, void *out, size_t count, halay_ty
 {
     struct hly_call call = {.in = in, .out = out};
     call.brief.count = count;
-    call.brief.type = (uint8_t)type;
+    call.brief.type = hly_brief_byte(type);
     return call;
 }
 
 int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm,
                      halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c;
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
-    hly_check_type(&c, count, 1, type);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
-    hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, bytes);
-    hly_check_root(&c, root, comm);
     struct hly_call call = call_of(NULL, buffer, count, type);
     call.brief.root = (uint32_t)root;
+    if (hly_check_begin(&c, &call, HALAY_BROADCAST, comm)) {
+        hly_check_type(&c, count, 1, type);
+        size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
+        hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, bytes);
+        hly_check_root(&c, root, comm);
+    }
     return hly_post(comm, HALAY_BROADCAST, &call, &c, request);
 }
 
 int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
                      halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c;
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks;
-    hly_check_type(&c, count, n, type);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
-    hly_check_buffers(&c, in, bytes, out, bytes * n);
     struct hly_call call = call_of(in, out, count, type);
+    if (hly_check_begin(&c, &call, HALAY_ALLGATHER, comm)) {
+        hly_check_type(&c, count, n, type);
+        size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
+        hly_check_buffers(&c, in, bytes, out, bytes * n);
+    }
     return hly_post(comm, HALAY_ALLGATHER, &call, &c, request);
 }
 
 int halay_iallgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                       halay_type_t type, halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = call_of(in, out, 0, type);
@@ -55,7 +59,7 @@ int halay_iallgatherv(const void *in, void *out, const size_t counts[], const si
 int halay_igather(const void *in, void *out, size_t count, halay_type_t type, int root,
                   halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks;
@@ -69,7 +73,7 @@ int halay_igather(const void *in, void *out, size_t count, halay_type_t type, in
 int halay_igatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                    halay_type_t type, int root, halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = call_of(in, out, 0, type);
@@ -100,7 +104,7 @@ static void check_scattering(struct hly_check *c, struct hly_call *call, size_t 
 int halay_iscatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                    halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks;
@@ -114,7 +118,7 @@ int halay_iscatter(const void *in, void *out, size_t count, halay_type_t type, i
 int halay_iscatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
                     halay_type_t type, int root, halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = call_of(in, out, 0, type);
@@ -128,14 +132,16 @@ int halay_iscatterv(const void *in, void *out, const size_t counts[], const size
 int halay_ialltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
                     halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c;
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     size_t n = (size_t)comm->nranks;
-    hly_check_type(&c, count, n, type);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type) * n;
-    hly_check_buffers(&c, in, bytes, out, bytes);
     struct hly_call call = call_of(in, out, count, type);
+    if (hly_check_begin(&c, &call, HALAY_ALLTOALL, comm)) {
+        hly_check_type(&c, count, n, type);
+        size_t bytes = c.code ? 0 : count * halay_type_bytes(type) * n;
+        hly_check_buffers(&c, in, bytes, out, bytes);
+    }
     return hly_post(comm, HALAY_ALLTOALL, &call, &c, request);
 }
 
@@ -143,7 +149,7 @@ int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_d
                      const size_t out_counts[], const size_t out_displs[], halay_type_t type,
                      halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = call_of(in, out, 0, type);
@@ -163,7 +169,7 @@ int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_d
 
 int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = {0};
@@ -174,78 +180,58 @@ int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 
 int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ibroadcast(buffer, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ibroadcast(buffer, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_allgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallgather(in, out, count, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallgather(in, out, count, type, comm, hly_blocking(comm));
 }
 
 int halay_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                      halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallgatherv(in, out, counts, displs, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallgatherv(in, out, counts, displs, type, comm, hly_blocking(comm));
 }
 
 int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
                  halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_igather(in, out, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_igather(in, out, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                   halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_igatherv(in, out, counts, displs, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_igatherv(in, out, counts, displs, type, root, comm, hly_blocking(comm));
 }
 
 int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                   halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iscatter(in, out, count, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iscatter(in, out, count, type, root, comm, hly_blocking(comm));
 }
 
 int halay_scatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
                    halay_type_t type, int root, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iscatterv(in, out, counts, displs, type, root, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iscatterv(in, out, counts, displs, type, root, comm, hly_blocking(comm));
 }
 
 int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ialltoall(in, out, count, type, comm, &request);
-    return hly_complete(rc, request);
+    return halay_ialltoall(in, out, count, type, comm, hly_blocking(comm));
 }
 
 int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
                     const size_t out_counts[], const size_t out_displs[], halay_type_t type,
                     halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ialltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm,
-                              &request);
-    return hly_complete(rc, request);
+    return halay_ialltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm,
+                            hly_blocking(comm));
 }
 
 int halay_barrier(halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_ibarrier(comm, &request);
-    return hly_complete(rc, request);
+    return halay_ibarrier(comm, hly_blocking(comm));
 }

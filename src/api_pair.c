@@ -38,7 +38,7 @@ static int pair_of(halay_comm_t *parent, int from, int to, halay_comm_t **pair)
 static int post(void *buffer, size_t count, halay_type_t type, bool sending, int peer,
                 halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     struct hly_call call = {.out = buffer};
     halay_comm_t *pair;
     if (!hly_usable(comm, request))
@@ -65,7 +65,7 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
     }
     call.brief.flags = HLY_BRIEF_PAIR;
     call.brief.count = count;
-    call.brief.type = (uint8_t)type;
+    call.brief.type = hly_brief_byte(type);
     return hly_post(pair, HALAY_BROADCAST, &call, &c, request);
 }
 
@@ -83,14 +83,10 @@ int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer, halay_c
 
 int halay_send(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_isend(buffer, count, type, peer, comm, &request);
-    return hly_complete(rc, request);
+    return halay_isend(buffer, count, type, peer, comm, hly_blocking(comm));
 }
 
 int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_irecv(buffer, count, type, peer, comm, &request);
-    return hly_complete(rc, request);
+    return halay_irecv(buffer, count, type, peer, comm, hly_blocking(comm));
 }

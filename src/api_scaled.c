@@ -21,7 +21,7 @@ int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_
                             halay_op_t op, double prescale, double postscale, halay_comm_t *comm,
                             halay_request_t **request)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     hly_check_type(&c, count, 1, type);
@@ -31,8 +31,8 @@ int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_
     hly_check_buffers(&c, in, bytes, out, bytes);
     struct hly_call call = {.in = in, .out = out, .prescale = prescale, .postscale = postscale};
     call.brief.count = count;
-    call.brief.type = (uint8_t)type;
-    call.brief.op = (uint8_t)op;
+    call.brief.type = hly_brief_byte(type);
+    call.brief.op = hly_brief_byte(op);
     if (prescale != 1 || postscale != 1) {
         const double scales[2] = {prescale, postscale};
         call.brief.flags = HLY_BRIEF_SCALED;
@@ -46,7 +46,6 @@ int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_
 int halay_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
                            halay_op_t op, double prescale, double postscale, halay_comm_t *comm)
 {
-    halay_request_t *request = NULL;
-    int rc = halay_iallreduce_scaled(in, out, count, type, op, prescale, postscale, comm, &request);
-    return hly_complete(rc, request);
+    return halay_iallreduce_scaled(in, out, count, type, op, prescale, postscale, comm,
+                                   hly_blocking(comm));
 }

@@ -88,15 +88,15 @@ static void landing_complete(halay_context_t *context, struct hly_landing *l)
 }
 
 /* Prepares the memory for the best way there is; STAGED needs nothing. */
-static enum hly_mode choose_mode(halay_request_t *r, const halay_operand_t *o,
-                                 struct hly_landing *l, uint64_t cookie, struct hly_ready *ready)
+static enum hly_mode choose_mode(struct hly_landing *l, uint64_t cookie, struct hly_ready *ready)
 {
     const struct hly_way *way = l->peer->way;
-    struct hly_segment seg[2];
-    if (hly_operand_wraps(r->plan->plan, o) ||
-        (o->count > 1 && r->plan->plan->params.collective == HALAY_ALLTOALL))
+    const halay_plan_t *plan = l->request->plan->plan;
+    uint32_t operand = plan->steps[l->step].operand;
+    const struct hly_segment *seg = hly_operand_segments(l->request, operand);
+    const halay_operand_t *o = &plan->operands[operand];
+    if (hly_operand_wraps(plan, o) || (o->count > 1 && plan->params.collective == HALAY_ALLTOALL))
         return HLY_STAGED; /* in two runs at one end at least, or perhaps at the sender's */
-    hly_operand_segments(r, o, seg);
     if (way->attr.capabilities & HALAY_CAN_PUT &&
         !way->ops->register_mem(way->transport, seg[0].address, seg[0].bytes, &l->mem)) {
         size_t bytes = sizeof(ready->key);
@@ -120,9 +120,9 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
 {
     halay_context_t *ctx = r->context;
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
-    if (hly_operand_bytes(r, o) <= r->plan->peers[step]->way->attr.eager_bytes) {
-        hly_match_stashed(r, step);
+    if (hly_operand_bytes(r, s->operand) <= r->plan->peers[step]->way->attr.eager_bytes) {
+        if (!hly_link_empty(&hly_request_slot(r)->stash))
+            hly_match_stashed(r, step);
         return;
     }
     uint32_t index;
@@ -140,9 +140,9 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     l->step = step;
     l->peer = r->plan->peers[step];
     uint64_t cookie = landing_cookie(index, l);
-    l->mode = (uint8_t)choose_mode(r, o, l, cookie, &ready);
+    l->mode = (uint8_t)choose_mode(l, cookie, &ready);
     ready.mode = l->mode;
-    ready.bytes = hly_operand_bytes(r, o);
+    ready.bytes = hly_operand_bytes(r, s->operand);
     r->run[step].landing = index + 1;
     r->landings++;
     hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
@@ -150,8 +150,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
 }
 
 /* Copies into an operand of up to two segments. */
-static void scatter(const struct hly_segment seg[2], uint64_t offset, const char *data,
-                    size_t bytes)
+static void scatter(const struct hly_segment *seg, uint64_t offset, const char *data, size_t bytes)
 {
     if (offset < seg[0].bytes) {
         size_t n = seg[0].bytes - offset < bytes ? seg[0].bytes - offset : bytes;
@@ -167,10 +166,8 @@ static void scatter(const struct hly_segment seg[2], uint64_t offset, const char
 void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const void *data,
                       size_t bytes)
 {
-    const halay_operand_t *o = &r->plan->plan->operands[r->plan->plan->steps[step].operand];
     struct hly_step_run *run = &r->run[step];
-    struct hly_segment seg[2];
-    hly_operand_segments(r, o, seg);
+    const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
     size_t total = seg[0].bytes + seg[1].bytes;
     if (offset > total || bytes > total - offset || bytes > total - run->arrived) {
         hly_log(r->context, HLY_ERROR, "rank %u sent bytes beyond a message; they were dropped",
@@ -207,16 +204,21 @@ void hly_channel_piece(halay_context_t *context, const struct hly_header *h, con
 void hly_channel_send(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
+    const struct hly_segment *seg = hly_operand_segments(r, s->operand);
     struct hly_step_run *run = &r->run[step];
-    bool eager = hly_operand_bytes(r, o) <= r->plan->peers[step]->way->attr.eager_bytes;
+    size_t bytes = hly_operand_bytes(r, s->operand);
+    bool eager = bytes <= r->plan->peers[step]->way->attr.eager_bytes;
     struct hly_out *out = run->out;
     if (!eager && !out) {
         if (r->tables && r->call.brief.collective == HALAY_ALLTOALL)
-            hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge,
-                             hly_operand_bytes(r, o), &r->call, NULL, 0);
+            hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
+                             &r->call, NULL, 0);
         return; /* till the receiver announces itself */
     }
+    r->header.edge = s->edge + HLY_SEEDED(WRONG_EDGE, r, step);
+    r->header.cookie = bytes;
+    if (!out && hly_out_at_once(r, step, seg))
+        return;
     if (!out)
         out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
     if (!out) {
@@ -225,13 +227,16 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
         hly_fault_raise(r->comm, r->sequence, &v);
         return;
     }
-    uint64_t cookie = eager ? hly_operand_bytes(r, o) : out->header.cookie;
-    hly_header_fill(&out->header, r->comm, eager ? HLY_EAGER : HLY_PIECE, r->sequence,
-                    s->edge + HLY_SEEDED(WRONG_EDGE, r, step), &r->call);
-    out->header.cookie = cookie;
+    uint64_t landing = out->header.cookie;
+    out->header = r->header;
+    if (!eager) {
+        out->header.kind = HLY_PIECE;
+        out->header.cookie = landing;
+    }
     out->request = r;
     out->step = step;
-    out->nsegments = hly_operand_segments(r, o, out->segment);
+    out->segment[0] = seg[0];
+    out->segment[1] = seg[1];
     run->out = out;
     hly_out_submit(r->context, out);
 }
@@ -283,7 +288,7 @@ static void landing_abandon(halay_context_t *context, struct hly_landing *l)
 {
     halay_request_t *r = l->request;
     landing_close(context, l);
-    hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+    hly_fault_progress(r->comm, hly_request_slot(r));
 }
 
 /* Takes a tagged landing back from the transport; false if its bytes are still to come. */
@@ -334,8 +339,7 @@ void hly_channel_withdraw(halay_request_t *r)
         if (!l->peer->dead)
             hly_control_send(r->comm, (int)s->peer, HLY_REVOKE, r->sequence, s->edge,
                              landing_cookie(run->landing - 1, l), &r->call,
-                             &hly_comm_slot(r->comm, r->sequence)->fault->verdict,
-                             sizeof(struct hly_verdict_wire));
+                             &hly_request_slot(r)->fault->verdict, sizeof(struct hly_verdict_wire));
     }
 }
 
@@ -394,7 +398,7 @@ static void lost(halay_context_t *context, const struct hly_way *way)
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
         snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", way->ops->name);
         if (r->state == HLY_FAILING)
-            hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+            hly_fault_progress(r->comm, hly_request_slot(r));
         else
             hly_fault_raise(r->comm, r->sequence, &v);
     }
@@ -420,8 +424,7 @@ static void put_here(halay_context_t *context, struct hly_landing *l)
 {
     const halay_plan_t *plan = l->request->plan->plan;
     context->counters.received_messages++;
-    context->counters.received_bytes +=
-        hly_operand_bytes(l->request, &plan->operands[plan->steps[l->step].operand]);
+    context->counters.received_bytes += hly_operand_bytes(l->request, plan->steps[l->step].operand);
     landing_complete(context, l);
 }
 

@@ -187,9 +187,8 @@ static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_com
 
 int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
 {
-    struct hly_check c = {0, ""};
+    struct hly_check c = {0};
     struct hly_call call = {0};
-    halay_request_t *request = NULL;
     if (!hly_usable(comm, subset))
         return HALAY_EINVAL;
     check_list(&c, comm, ranks, n);
@@ -197,8 +196,7 @@ int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_co
     call.brief.count = (uint64_t)n;
     if (!c.code)
         call.signature = hly_hash(0, ranks, (size_t)n * sizeof(*ranks));
-    int rc = hly_post(comm, HALAY_BARRIER, &call, &c, &request);
-    rc = hly_complete(rc, request);
+    int rc = hly_post(comm, HALAY_BARRIER, &call, &c, hly_blocking(comm));
     if (rc)
         return rc;
     hly_lock(comm->context);

@@ -220,7 +220,6 @@ static void destroy(halay_context_t *ctx)
     hly_ways_close(ctx);
     free_outs(&ctx->outs_flying); /* the transport held their payload till now */
     free_outs(&ctx->outs_free);
-    free(ctx->device_out);
     if (ctx->boot)
         ctx->boot_ops->close(ctx->boot);
     while (ctx->nplugins)

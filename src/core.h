@@ -93,9 +93,11 @@ struct hly_segment {
     size_t bytes;
 };
 
-/* Where an operand is in its buffer; `tail` bytes of it, where it wraps, at the buffer's start. */
+/* Where an operand is: `offset` bytes into its buffer; where it wraps, the second segment has the
+ * rest, at the buffer's start. */
 struct hly_span {
-    size_t offset, bytes, tail;
+    size_t offset;
+    struct hly_segment segment[2];
 };
 
 /* Something under way: a message not accepted or not complete yet, or work of a device. */
@@ -107,7 +109,6 @@ struct hly_out {
     uint32_t step;
     struct hly_header header;
     struct hly_segment segment[2];
-    uint32_t nsegments;
     uint64_t sent_bytes; /* STAGED, EAGER: accepted so far */
     uint32_t flying;     /* transport completions to come */
     int status;          /* first failure of those */
@@ -175,6 +176,13 @@ struct hly_call {
     double prescale, postscale;  /* HLY_BRIEF_SCALED */
 };
 
+struct hly_checked { /* they were right, and nothing but the brief is signed; signature 0: none */
+    struct hly_brief brief;
+    const void *in;
+    void *out;
+    uint64_t signature;
+};
+
 struct hly_step_run;
 
 struct hly_plan { /* a plan admitted for one communicator: proved, with its peers looked up */
@@ -226,11 +234,13 @@ struct halay_request {
     bool given;                /* the program has a handle */
     bool persistent;           /* lives until halay_request_free() */
     bool refused;              /* `early` was there from the beginning */
+    bool bound;                /* places, spans and works are those of `call` */
     struct hly_bundle *bundle; /* it is a part of this group */
     struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
     halay_request_t *next; /* spare list, or queue of the communicator */
     struct hly_call call;
+    struct hly_header header; /* of its eager messages, but for edge and cookie */
     uint32_t sequence;
     int result;
     bool ran;              /* `run` is valid */
@@ -242,8 +252,8 @@ struct halay_request {
     size_t slot_bytes;
     size_t element_bytes;
     halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
-    struct hly_places places; /* for which they hold */
-    struct hly_span *spans;   /* of each operand of the plan, for this count and type: */
+    struct hly_span *spans;   /* of each operand of the plan */
+    struct hly_places places; /* for which both hold; and the spans' sizes: */
     uint64_t laid_count;
     uint8_t laid_type;
     bool laid_out;
@@ -325,7 +335,8 @@ struct halay_comm {
     bool scattered;    /* some node's ranks are not consecutive. Constant */
     uint32_t children; /* made of it so far */
     bool persists;     /* the next call makes a persistent request: persistent.c */
-    uint32_t npersistent; /* such requests */
+    halay_request_t *blocking; /* its address alone has a meaning: api.h */
+    uint32_t npersistent;      /* such requests */
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -336,6 +347,7 @@ struct halay_comm {
     uint32_t nplans;
     struct hly_brief last_brief;     /* of the last call, which ran this plan */
     struct hly_plan *last_plan;      /* or NULL */
+    struct hly_checked checked;      /* the last call whose arguments were looked at: api.c */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */
@@ -418,7 +430,6 @@ struct halay_context {
     uint64_t alarms;       /* failures that this rank has entered */
     uint64_t gone_ids[64]; /* of communicators whose memory is used again */
     uint32_t ngone;
-    struct hly_out *device_out; /* for the next work that the device does not do at once, or NULL */
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
@@ -443,7 +454,10 @@ uint64_t hly_hash(uint64_t seed, const void *data, size_t bytes);
 void hly_log(halay_context_t *context, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 void hly_log_text(void *context, int level, const char *text); /* a halay_log_fn */
-bool hly_forked(const halay_context_t *context);
+static inline bool hly_forked(const halay_context_t *context)
+{
+    return *context->alive == 0;
+}
 
 static inline void hly_link_init(struct hly_link *l)
 {
@@ -501,8 +515,21 @@ halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank);
 /* The transport has lost the peer, known here or not. */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
 
+int hly_out_more(halay_context_t *context);
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind,
                             struct hly_peer *peer);
+/* The one that hly_out_new() gives next, whose address can be a cookie already. NULL: no memory. */
+static inline struct hly_out *hly_out_next(halay_context_t *context)
+{
+    if (hly_link_empty(&context->outs_free) && hly_out_more(context))
+        return NULL;
+    return HLY_OF(context->outs_free.next, struct hly_out, link);
+}
+/*
+ * An eager message with the request's header, without a struct hly_out unless the transport holds
+ * the memory: the step is done, or flying. false: nothing was sent, it has to be submitted.
+ */
+bool hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
 void hly_out_cancel(halay_context_t *context, struct hly_out *out);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,
@@ -598,10 +625,19 @@ int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 /* The addresses behind the plan's symbols, and scratch. */
 int hly_layout_bind(halay_request_t *request);
 void hly_layout_forget(halay_request_t *request);
-uint32_t hly_operand_segments(const halay_request_t *request, const halay_operand_t *operand,
-                              struct hly_segment segment[2]);
-size_t hly_operand_bytes(const halay_request_t *request, const halay_operand_t *operand);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+
+/* Two of them, by the operand's number in the plan; the second one may be empty. */
+static inline const struct hly_segment *hly_operand_segments(const halay_request_t *request,
+                                                             uint32_t operand)
+{
+    return request->spans[operand].segment;
+}
+static inline size_t hly_operand_bytes(const halay_request_t *request, uint32_t operand)
+{
+    const struct hly_segment *segment = hly_operand_segments(request, operand);
+    return segment[0].bytes + segment[1].bytes;
+}
 
 /* The plan works in place. */
 static inline bool hly_call_in_place(const struct hly_call *call)
@@ -671,6 +707,12 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+
+/* Of one that has started. */
+static inline struct hly_slot *hly_request_slot(const halay_request_t *request)
+{
+    return &request->comm->slots[request->sequence % HLY_SLOTS];
+}
 
 /* ---------------------------------------------------------------- group.c */
 

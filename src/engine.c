@@ -49,26 +49,26 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
 static int device_launch(halay_request_t *r, uint32_t step, halay_work_t *work)
 {
     halay_context_t *ctx = r->context;
-    struct hly_out *out = ctx->device_out;
-    if (!out && !(out = ctx->device_out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL)))
+    struct hly_out *out = hly_out_next(ctx);
+    if (!out)
         return HALAY_ENOMEM;
     work->cookie = (uint64_t)(uintptr_t)out;
     int rc = ctx->device_ops->launch(ctx->device, work);
     hly_saw_work(r, step, work, rc);
     if (rc == HALAY_INPROGRESS) {
+        out = hly_out_new(ctx, HLY_OUT_DEVICE, NULL); /* the same */
         out->request = r;
         out->step = step;
         out->flying = 1;
         out->accepted = true;
         hly_link_append(&r->flying, &out->link);
         ctx->device_flying++;
-        ctx->device_out = NULL;
     }
     return rc;
 }
 
 /* Byte `at` of an operand in up to two segments. */
-static char *address_of(const struct hly_segment seg[2], size_t at)
+static char *address_of(const struct hly_segment *seg, size_t at)
 {
     return at < seg[0].bytes ? seg[0].address + at : seg[1].address + (at - seg[0].bytes);
 }
@@ -80,24 +80,26 @@ static char *address_of(const struct hly_segment seg[2], size_t at)
 static int start_work(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_operand_t *o = &r->plan->plan->operands[s->operand];
     struct hly_step_run *run = &r->run[step];
-    struct hly_segment seg[1 + HALAY_REDUCE_SOURCES][2] = {0};
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
     if (kept && kept->nsrc) {
         run->arrived = 1;
         return device_launch(r, step, kept);
     }
-    size_t total = hly_operand_bytes(r, &o[0]), to, group = user ? user->group : 1;
-    for (uint32_t i = 0; i < s->noperands; i++)
-        hly_operand_segments(r, &o[i], seg[i]);
+    const struct hly_segment *seg[1 + HALAY_REDUCE_SOURCES];
+    const uint32_t noperands = s->noperands;
+    assert(noperands >= 2 && noperands <= 1 + HALAY_REDUCE_SOURCES);
+    size_t total = hly_operand_bytes(r, s->operand), to, group = user ? user->group : 1;
+    seg[0] = hly_operand_segments(r, s->operand);
+    for (uint32_t i = 1; i < noperands; i++)
+        seg[i] = hly_operand_segments(r, s->operand + i);
     if (!run->pieces)
         run->arrived = 1; /* so that it is not done before all pieces are launched */
     uint32_t piece = 0;
     for (size_t from = 0; from < total; from = to, piece++) {
         to = total;
-        for (uint32_t i = 0; i < s->noperands; i++)
+        for (uint32_t i = 0; i < noperands; i++)
             if (seg[i][0].bytes > from && seg[i][0].bytes < to)
                 to = seg[i][0].bytes;
         if (piece < run->pieces)
@@ -106,14 +108,16 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .count = (to - from) / r->element_bytes * group,
                              .type = (halay_type_t)r->call.brief.type,
                              .op = user ? user->number : (halay_op_t)r->call.brief.op,
-                             .nsrc = s->noperands - 1u,
+                             .nsrc = noperands - 1u,
                              .fn = user ? user->fn : NULL,
                              .fn_arg = user ? user->arg : NULL,
                              .group = group};
-        for (uint32_t i = 1; i < s->noperands; i++)
+        for (uint32_t i = 1; i < noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
-        if (kept && to - from == total)
+        if (kept && to - from == total) {
             *kept = work;
+            r->context->device_ops->bind(r->context->device, kept); /* where it can be */
+        }
         if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
             hly_swap_sources(&work);
         work.count -= HLY_SEEDED(SHORT_WORK, r, step);
@@ -224,10 +228,9 @@ void hly_engine_result(halay_request_t *r)
     hly_engine_finish(r, HALAY_OK);
 }
 
-/* The steps that wait for no other. */
+/* The steps that wait for no other: they always stand first in the queue. */
 static void release_first(halay_request_t *r)
 {
-    memcpy(r->ready, r->plan->ready, r->plan->nready * sizeof(*r->ready));
     r->ready_tail = r->plan->nready;
 }
 
@@ -282,7 +285,10 @@ void hly_engine_run(halay_request_t *r)
         return;
     if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->after = 0;
-    hly_engine_result(r);
+    if (r->after)
+        hly_engine_result(r);
+    else
+        hly_engine_finish(r, HALAY_OK);
 }
 
 /* ---------------------------------------------------------------- requests */
@@ -306,6 +312,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
             hly_request_destroy(r);
             return NULL;
         }
+        if (plan)
+            memcpy(r->ready, plan->ready, plan->nready * sizeof(*r->ready));
     }
     r->comm = comm;
     r->next = NULL;
@@ -314,7 +322,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->landings = 0;
     r->persistent = r->refused = false;
     r->bundle = r->group = NULL;
-    r->call.user = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
     hly_link_init(&r->flying);
@@ -395,7 +402,8 @@ static void start(halay_request_t *r)
     if (!r->before)
         release_first(r);
     hly_seed_dependencies(r);
-    hly_match_posted(r);
+    if (!hly_link_empty(&slot->stash))
+        hly_match_posted(r);
     hly_engine_run(r);
 }
 
@@ -416,7 +424,7 @@ static void start_queued(halay_comm_t *comm)
 void hly_engine_finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = &comm->slots[r->sequence % HLY_SLOTS];
+    struct hly_slot *slot = hly_request_slot(r);
     assert(slot->request == r && slot->sequence == r->sequence && r->state != HLY_COMPLETE);
     assert(hly_link_empty(&r->flying) && !r->landings);
     r->state = HLY_COMPLETE;
@@ -443,13 +451,18 @@ void hly_engine_finish(halay_request_t *r, int result)
     start_queued(comm);
 }
 
+static bool is_last(const halay_comm_t *comm, const struct hly_brief *brief)
+{
+    return memcmp(brief, &comm->last_brief, sizeof(*brief)) == 0;
+}
+
 /* What would make this rank's call fail before it is compared with the others'. */
 static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_plan **plan,
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
     *plan = comm->last_plan;
-    if (*plan && memcmp(&call->brief, &comm->last_brief, sizeof(call->brief)) == 0 &&
+    if (*plan && is_last(comm, &call->brief) &&
         (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
         return HALAY_OK;
     *plan = NULL;
@@ -458,6 +471,34 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
         rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
     comm->last_brief = call->brief;
+    return rc;
+}
+
+/* The same call, with the same memory. */
+static bool is_again(const halay_request_t *r, const struct hly_call *call)
+{
+    const struct hly_call *was = &r->call;
+    return r->bound && was->signature == call->signature && was->in == call->in &&
+           was->out == call->out && was->local_in_place == call->local_in_place &&
+           was->aside == call->aside && memcmp(&was->brief, &call->brief, sizeof(was->brief)) == 0;
+}
+
+static void take_call(halay_request_t *r, const struct hly_call *call)
+{
+    r->bound = false;
+    r->call = *call;
+    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
+    if (call->user)
+        call->user->users++;
+    hly_header_fill(&r->header, r->comm, HLY_EAGER, 0, 0, call);
+}
+
+static int bind(halay_request_t *r, const struct hly_call *call)
+{
+    int rc = hly_layout_tables(r, call);
+    if (!rc)
+        rc = hly_layout_bind(r);
+    r->bound = !rc && !r->tables && !call->user;
     return rc;
 }
 
@@ -487,10 +528,11 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
 int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    char reason[192] = "";
+    char reason[192];
     struct hly_plan *plan = NULL;
     enum hly_cause cause = argument_error == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
     int rc = argument_error;
+    reason[0] = 0;
     if (comm->context->lost) {
         cause = HLY_CAUSE_LOCAL;
         rc = HALAY_ETRANSPORT;
@@ -506,12 +548,11 @@ int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argumen
         return HALAY_ENOMEM;
     if (plan)
         plan->running++;
-    r->call = *call;
-    if (call->user)
-        call->user->users++;
-    if (!rc && ((rc = hly_layout_tables(r, call)) || (rc = hly_layout_bind(r))))
+    bool again = !rc && is_again(r, call); /* on the request that the call before had, perhaps */
+    if (!again)
+        take_call(r, call);
+    if (!rc && !again && (rc = bind(r, call)))
         snprintf(reason, sizeof(reason), "no memory for a call of this size");
-    memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     r->refused = rc != HALAY_OK;
     r->early = rc ? calloc(1, sizeof(*r->early)) : NULL;
     if (rc && !r->early) {
@@ -529,7 +570,7 @@ void hly_engine_go(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     assert(r->state == HLY_IDLE);
-    r->sequence = comm->next_sequence++;
+    r->sequence = r->header.sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->steps_done = r->ready_head = r->ready_tail = 0;
     r->ran = r->foreseen = r->runs = false;

@@ -407,7 +407,7 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
 
 void hly_fault_entered(halay_request_t *r)
 {
-    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    struct hly_slot *slot = hly_request_slot(r);
     enter(r->comm, slot);
 }
 
@@ -493,7 +493,7 @@ void hly_fault_timers(halay_context_t *context)
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
         next = l->next;
         halay_request_t *r = HLY_OF(l, halay_request_t, link);
-        struct hly_slot *slot = &r->comm->slots[r->sequence % HLY_SLOTS];
+        struct hly_slot *slot = hly_request_slot(r);
         if (r->state == HLY_FAILING) {
             struct hly_fault *f = slot->fault;
             if (f->slow && f->round < rounds_of(r->comm) && now >= f->absent_ns) {

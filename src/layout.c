@@ -39,29 +39,6 @@ bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
     return o->first + o->count > plan->blocks;
 }
 
-static const struct hly_span *span_of(const halay_request_t *r, const halay_operand_t *o)
-{
-    return &r->spans[o - r->plan->plan->operands];
-}
-
-size_t hly_operand_bytes(const halay_request_t *r, const halay_operand_t *o)
-{
-    return span_of(r, o)->bytes + span_of(r, o)->tail;
-}
-
-/* One segment, or two where the operand wraps. */
-uint32_t hly_operand_segments(const halay_request_t *r, const halay_operand_t *o,
-                              struct hly_segment seg[2])
-{
-    const struct hly_span *span = span_of(r, o);
-    char *base = o->buffer == HALAY_BUFFER_IN    ? r->in
-                 : o->buffer == HALAY_BUFFER_OUT ? r->out
-                                                 : r->scratch;
-    seg[0] = (struct hly_segment){base + span->offset, span->bytes};
-    seg[1] = (struct hly_segment){base, span->tail};
-    return span->tail ? 2 : o->count > 0;
-}
-
 /* plan.h: which buffer holds the block of this rank alone. */
 static bool lies_own(uint32_t collective, uint32_t buffer)
 {
@@ -80,24 +57,25 @@ static void measure(const halay_request_t *r, const halay_operand_t *o, struct h
     bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
     bool own = scratch || lies_own(plan->params.collective, o->buffer);
     uint32_t buffer = o->buffer == HALAY_BUFFER_OUT; /* scratch: what comes from IN */
-    *span = (struct hly_span){0, 0, 0};
+    size_t *bytes = &span->segment[0].bytes, *tail = &span->segment[1].bytes;
+    *span = (struct hly_span){0};
     if (!o->count)
         return;
     assert(scratch || !r->tables || o->count == 1);
     uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
-    span->bytes = run_bytes(r, buffer, o->first, run);
-    span->tail = run < o->count ? run_bytes(r, buffer, 0, o->count - run) : 0;
+    *bytes = run_bytes(r, buffer, o->first, run);
+    *tail = run < o->count ? run_bytes(r, buffer, 0, o->count - run) : 0;
     span->offset = scratch ? o->slot * r->slot_bytes : own ? 0 : block_offset(r, buffer, o->first);
     if (own) {
-        span->bytes += span->tail;
-        span->tail = 0;
+        *bytes += *tail;
+        *tail = 0;
     }
-    if (span->bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
+    if (*bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
         span->offset += r->element_bytes;
-    if (scratch && o->slot && span->bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
+    if (scratch && o->slot && *bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
         span->offset = 0;
-    if (span->tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
-        span->tail = 0;
+    if (*tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
+        *tail = 0;
 }
 
 /* A vector that the plan cuts into blocks of its own choice; otherwise a block has `count`. */
@@ -189,14 +167,22 @@ static void place(halay_request_t *r)
         r->out += block_offset(r, HALAY_BUFFER_IN, p->rank);
 }
 
-/* What the steps have the device do is kept for the next call with the same memory. */
-static void works_check(halay_request_t *r)
+/* Addresses, and what the steps have the device do, are kept for the next call with the same
+ * memory. */
+static void address(halay_request_t *r)
 {
+    const halay_plan_t *plan = r->plan->plan;
     const struct hly_places now = {r->in, r->out, r->scratch, r->call.brief.op};
-    if (!r->works)
+    char *const base[] = {r->in, r->out, r->scratch};
+    if (!r->call.user && r->laid_out && memcmp(&now, &r->places, sizeof(now)) == 0)
         return;
-    if (r->call.user || !r->laid_out || memcmp(&now, &r->places, sizeof(now)) != 0)
-        memset(r->works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->works));
+    for (uint32_t i = 0; i < plan->noperands; i++) {
+        struct hly_span *span = &r->spans[i];
+        span->segment[1].address = base[plan->operands[i].buffer];
+        span->segment[0].address = span->segment[1].address + span->offset;
+    }
+    if (r->works)
+        memset(r->works, 0, (plan->nsteps + 1) * sizeof(*r->works));
     r->places = now;
 }
 
@@ -223,7 +209,7 @@ int hly_layout_bind(halay_request_t *r)
     }
     if (c->aside)
         r->out = r->scratch + slots;
-    works_check(r);
+    address(r);
     return HALAY_OK;
 }
 

@@ -14,6 +14,11 @@
 
 #include "core.h"
 
+static bool is_same(halay_peer_id_t a, halay_peer_id_t b)
+{
+    return a.lo == b.lo && a.hi == b.hi;
+}
+
 static void stash(halay_context_t *context, struct hly_link *list, const struct hly_header *h,
                   const void *data, size_t bytes, halay_peer_id_t peer)
 {
@@ -104,7 +109,7 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     memcpy(&hello, data, sizeof(hello));
     hello.settings[sizeof(hello.settings) - 1] = 0;
     halay_peer_id_t id = hly_peer_id(context, (int)h->from);
-    if (id.lo != peer.lo || id.hi != peer.hi)
+    if (!is_same(id, peer))
         return;
     const struct hly_way *way = hly_way_of(context, (int)h->from, NULL);
     if (hly_way_settings(context, way, mine, sizeof(mine)) != hello.settings_hash)
@@ -130,12 +135,10 @@ static void mismatch(halay_request_t *r, const struct hly_header *h)
  * Plans say that a message is as long here as there, and the signature that counts are equal; but
  * in an alltoallv each rank knows its own counts alone.
  */
-static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t theirs)
+static void misfit(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t mine,
+                   uint64_t theirs)
 {
     const halay_plan_t *plan = r->plan->plan;
-    uint64_t mine = hly_operand_bytes(r, &plan->operands[plan->steps[step].operand]);
-    if (mine == theirs)
-        return true;
     bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
     int me = r->comm->rank, from = (int)h->from;
     struct hly_verdict_wire v;
@@ -148,14 +151,28 @@ static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, 
         sending ? me : from, (unsigned long long)((sending ? mine : theirs) / r->element_bytes),
         sending ? from : me, (unsigned long long)((sending ? theirs : mine) / r->element_bytes));
     hly_fault_raise(r->comm, r->sequence, &v);
-    return false;
 }
 
-/* An EAGER part or a READY for a running call. Returns false if it is too early for it. */
-static bool deliver(halay_request_t *r, const struct hly_header *h, const void *data, size_t bytes)
+static inline bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h,
+                        uint64_t theirs)
+{
+    uint64_t mine = hly_operand_bytes(r, r->plan->plan->steps[step].operand);
+    if (mine != theirs)
+        misfit(r, step, h, mine, theirs);
+    return mine == theirs;
+}
+
+/* The step of a running call that an EAGER part or a READY is for. */
+static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
 {
     uint32_t kind = h->kind == HLY_EAGER ? HALAY_STEP_RECV : HALAY_STEP_SEND;
-    uint32_t step = hly_plan_step(r->plan, kind, h->from, h->edge);
+    return hly_plan_step(r->plan, kind, h->from, h->edge);
+}
+
+/* Returns false if it is too early for it. */
+static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *h, const void *data,
+                    size_t bytes)
+{
     if (step == HALAY_STEP_NONE) {
         hly_log(r->context, HLY_ERROR, "rank %u sent edge %u, which this rank's plan does not have",
                 h->from, h->edge);
@@ -191,8 +208,28 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
         return; /* failing: whoever announced something withdraws it */
     if (h->signature != r->call.signature)
         mismatch(r, h);
-    else if (!deliver(r, h, data, bytes))
+    else if (!deliver(r, step_of(r, h), h, data, bytes))
         stash(comm->context, &slot->stash, h, data, bytes, peer);
+}
+
+/*
+ * What a running call waits for, as most messages are: the plan knows who sends it, so that nobody
+ * has to be looked up, and that others have called is no news.
+ */
+static bool match_plan(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                       size_t bytes, halay_peer_id_t peer)
+{
+    struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
+    halay_request_t *r = slot->request;
+    if (!r || r->sequence != h->sequence || r->state != HLY_RUNNING || h->kind > HLY_READY ||
+        h->signature != r->call.signature)
+        return false;
+    uint32_t step = step_of(r, h);
+    if (step == HALAY_STEP_NONE || !is_same(r->plan->peers[step]->id, peer))
+        return false;
+    if (!deliver(r, step, h, data, bytes))
+        stash(comm->context, &slot->stash, h, data, bytes, peer);
+    return true;
 }
 
 static void match_verdict(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
@@ -224,7 +261,7 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         if (!from || from->world_rank != world_rank)
             hly_peer_get(ctx, world_rank, &from);
     }
-    if (!from || from->id.lo != peer.lo || from->id.hi != peer.hi) {
+    if (!from || !is_same(from->id, peer)) {
         hly_log(ctx, HLY_ERROR, "a message claims to be from rank %u, but is not; dropped",
                 h->from);
         return;
@@ -277,7 +314,8 @@ void hly_match(halay_context_t *context, const struct hly_header *h, const void 
     }
     halay_comm_t *comm = hly_comm_find(context, h->comm);
     if (comm) {
-        match_comm(comm, h, data, bytes, peer);
+        if (!match_plan(comm, h, data, bytes, peer))
+            match_comm(comm, h, data, bytes, peer);
     } else if (!is_gone(context, h->comm) && context->norphans < HLY_ORPHANS_MAX) {
         stash(context, &context->orphans, h, data, bytes, peer);
         context->norphans++;
@@ -303,7 +341,7 @@ void hly_match_orphans(halay_comm_t *comm)
 /* The call has been made: compares it with what came before, and takes what is of use already. */
 void hly_match_posted(halay_request_t *r)
 {
-    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    struct hly_slot *slot = hly_request_slot(r);
     struct hly_link *next;
     for (struct hly_link *l = slot->stash.next; l != &slot->stash; l = next) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
@@ -312,7 +350,8 @@ void hly_match_posted(halay_request_t *r)
             mismatch(r, &m->header);
             return;
         }
-        bool used = deliver(r, &m->header, m->data, m->bytes); /* no step has started yet */
+        bool used = deliver(r, step_of(r, &m->header), &m->header, m->data,
+                            m->bytes); /* no step has started yet */
         if (r->state != HLY_RUNNING)
             return;
         if (used)
@@ -324,7 +363,7 @@ void hly_match_posted(halay_request_t *r)
 void hly_match_stashed(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
+    struct hly_slot *slot = hly_request_slot(r);
     for (struct hly_link *l = slot->stash.next; l != &slot->stash;) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         l = l->next;
@@ -332,8 +371,7 @@ void hly_match_stashed(halay_request_t *r, uint32_t step)
             continue;
         hly_link_remove(&m->link);
         uint64_t offset = m->header.offset;
-        bool last = r->run[step].arrived + m->bytes ==
-                    hly_operand_bytes(r, &r->plan->plan->operands[s->operand]);
+        bool last = r->run[step].arrived + m->bytes == hly_operand_bytes(r, s->operand);
         hly_channel_land(r, step, offset, m->data, m->bytes);
         free(m);
         if (last)

@@ -13,22 +13,24 @@
 #include "core.h"
 #include "watch.h"
 
+int hly_out_more(halay_context_t *context)
+{
+    struct hly_out *out = calloc(1, sizeof(*out));
+    if (!out)
+        return HALAY_ENOMEM;
+    hly_link_append(&context->outs_free, &out->link);
+    return HALAY_OK;
+}
+
 struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, struct hly_peer *peer)
 {
-    struct hly_out *out;
-    if (hly_link_empty(&context->outs_free)) {
-        out = calloc(1, sizeof(*out));
-        if (!out)
-            return NULL;
-        hly_link_init(&out->link);
-    } else {
-        out = HLY_OF(context->outs_free.next, struct hly_out, link);
-        hly_link_remove(&out->link);
-    }
+    struct hly_out *out = hly_out_next(context);
+    if (!out)
+        return NULL;
+    hly_link_remove(&out->link);
     out->kind = kind;
     out->peer = peer;
     out->request = NULL;
-    out->nsegments = 0;
     out->sent_bytes = 0;
     out->flying = 0;
     out->status = 0;
@@ -81,16 +83,21 @@ static int greet(halay_context_t *context, struct hly_peer *peer)
     return rc;
 }
 
+static void count_one(halay_context_t *context, struct hly_way *way, size_t bytes)
+{
+    context->counters.sent_messages++;
+    context->counters.sent_bytes += bytes;
+    way->traffic.sent_messages++;
+    way->traffic.sent_bytes += bytes;
+}
+
 /* Counts one accepted message; returns rc. */
 static int counted(halay_context_t *context, struct hly_out *out, int rc, size_t bytes)
 {
     if (rc < 0)
         return rc;
     out->flying += rc == HALAY_INPROGRESS;
-    context->counters.sent_messages++;
-    context->counters.sent_bytes += bytes;
-    out->peer->way->traffic.sent_messages++;
-    out->peer->way->traffic.sent_bytes += bytes;
+    count_one(context, out->peer->way, bytes);
     return rc;
 }
 
@@ -101,7 +108,7 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
     size_t most = out->kind == HLY_OUT_EAGER ? way->attr.eager_bytes : way->attr.piece_bytes;
     size_t total = out->segment[0].bytes + out->segment[1].bytes;
     do {
-        bool second = out->nsegments == 2 && out->sent_bytes >= out->segment[0].bytes;
+        bool second = out->segment[1].bytes && out->sent_bytes >= out->segment[0].bytes;
         const struct hly_segment *seg = &out->segment[second];
         size_t at = out->sent_bytes - (second ? out->segment[0].bytes : 0);
         size_t bytes = seg->bytes - at < most ? seg->bytes - at : most;
@@ -189,7 +196,7 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
-        hly_fault_progress(r->comm, &r->comm->slots[r->sequence % HLY_SLOTS]);
+        hly_fault_progress(r->comm, hly_request_slot(r));
     } else if (r->state == HLY_SCALING) {
         hly_engine_result(r);
     } else if (device && step == HALAY_STEP_NONE) {
@@ -254,6 +261,36 @@ void hly_out_submit(halay_context_t *context, struct hly_out *out)
     hly_link_append(&peer->queue, &out->link);
     if (hly_link_empty(&peer->waiting))
         hly_link_append(&context->busy_peers, &peer->waiting);
+}
+
+bool hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
+{
+    halay_context_t *ctx = r->context;
+    struct hly_peer *peer = r->plan->peers[step];
+    const struct hly_way *way = peer->way;
+    struct hly_out *out = hly_out_next(ctx);
+    if (!out || !peer->greeted || peer->dead || ctx->lost || !hly_link_empty(&peer->queue) ||
+        segment[1].bytes)
+        return false;
+    int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
+                            segment->address, segment->bytes, (uint64_t)(uintptr_t)out);
+    if (rc < 0)
+        return false;
+    count_one(ctx, peer->way, segment->bytes);
+    hly_saw_bytes(r, HLY_SAW_SENT, step, segment, 0, segment->bytes, r->header.edge);
+    if (rc == HALAY_INPROGRESS) {
+        out = hly_out_new(ctx, HLY_OUT_EAGER, peer); /* the same */
+        out->request = r;
+        out->step = step;
+        out->flying = 1;
+        out->accepted = true;
+        r->run[step].out = out;
+        accepted(ctx, out);
+        return true;
+    }
+    HLY_SAW(LEFT, r, step);
+    hly_engine_step_done(r, step);
+    return true;
 }
 
 void hly_channel_flush(halay_context_t *context)

@@ -29,6 +29,8 @@
 
 void hly_lock(halay_context_t *context)
 {
+    if (pthread_mutex_trylock(&context->mutex) == 0)
+        return;
     atomic_fetch_add_explicit(&context->want, 1, memory_order_relaxed);
     pthread_mutex_lock(&context->mutex);
     atomic_fetch_sub_explicit(&context->want, 1, memory_order_relaxed);

@@ -78,11 +78,6 @@ void hly_log(halay_context_t *context, int level, const char *format, ...)
     hly_log_text(context, level, text);
 }
 
-bool hly_forked(const halay_context_t *context)
-{
-    return *context->alive == 0;
-}
-
 const char *halay_version(void)
 {
 #define HLY_TEXT_(x) #x

@@ -16,7 +16,7 @@
 extern "C" {
 #endif
 
-#define HALAY_DEVICE_ABI     2
+#define HALAY_DEVICE_ABI     3
 #define HALAY_REDUCE_SOURCES 4 /* at most, for one reduce */
 
 /*
@@ -42,6 +42,7 @@ typedef struct halay_work {
     size_t group; /* elements that fn takes together */
     double factor;
     uint32_t scales;
+    const void *bound; /* NULL, or what the device's bind left here */
 } halay_work_t;
 
 typedef struct halay_device halay_device_t;
@@ -59,6 +60,13 @@ typedef struct halay_device_ops {
      * device till then. HALAY_EAGAIN: full, poll first.
      */
     int (*launch)(halay_device_t *device, const halay_work_t *work);
+
+    /*
+     * For work that is launched again and again, as it is: checks it once, and leaves in
+     * work->bound how it is done, so that launch need not look at the rest. HALAY_EUNSUPPORTED: no
+     * short cut to this work; launch it. Whoever changes it sets bound to NULL.
+     */
+    int (*bind)(halay_device_t *device, halay_work_t *work);
 
     /* Cookies of finished work, at most max. Does not block. Returns how many, or an error. */
     int (*poll)(halay_device_t *device, uint64_t cookies[], int max);

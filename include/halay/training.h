@@ -38,12 +38,13 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
 
 /*
  * Submits a tensor. name: unique among those that this rank has out (HALAY_EINVAL, nothing is
- * submitted). The buffers belong to the trainer until the ticket is waited for. The operation runs
- * once every rank has submitted the name with the same type, count, operation and root; if they
- * differ, it ends on all ranks with HALAY_EMISMATCH and a text that prints both sides.
- * allreduce: out = postscale * (sum over ranks of prescale * in), for SUM; scales must be finite,
- * and 1 for other operations and for integer types AVERAGE truncates as halay_allreduce does. in ==
- * out is in place.
+ * submitted). One that ends in "noname.", behind a dot or nothing, and a decimal number is taken to
+ * be used once, with the next number next time: so tensors that have no name are replayed too. The
+ * buffers belong to the trainer until the ticket is waited for. The operation runs once every rank
+ * has submitted the name with the same type, count, operation and root; if they differ, it ends on
+ * all ranks with HALAY_EMISMATCH and a text that prints both sides. allreduce: out = postscale *
+ * (sum over ranks of prescale * in), for SUM; scales must be finite, and 1 for other operations and
+ * for integer types AVERAGE truncates as halay_allreduce does. in == out is in place.
  */
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,

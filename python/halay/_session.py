@@ -17,7 +17,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Callable, Protocol
+from typing import Any, Callable, Protocol, Union
 
 from . import _words
 from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
@@ -84,8 +84,11 @@ class Members:
         self._since = ""
 
     def unnamed(self, kind: str) -> str:
-        """The next name for one that has none: ranks that call in the same order get the same."""
-        return f"noname.{self._since}{next(self._unnamed[kind])}"
+        """The next name for one that has none: ranks that call in the same order get the same.
+
+        By its end the library knows that it is used once, and what it follows.
+        """
+        return f"{self._since}noname.{next(self._unnamed[kind])}"
 
     def recount(self, times: int) -> None:
         """All ranks have joined, so many times: who had joined earlier has counted less."""
@@ -155,12 +158,16 @@ class _Joint:
     finish: Callable[[list[Any]], Any]
 
 
+_Entry = Union[_Pending, _Aside, _Joint]
+
+
 class Session:
     """From init() to shutdown()."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.pending: dict[int, _Pending | _Aside | _Joint] = {}
+        self.pending: dict[int, _Entry] = {}
+        self._newest = 0  # the handle given out last, until something is polled
         self.members: dict[int, Members] = {}
         self.timeline: str | None = None
         self._numbers = itertools.count(1)
@@ -279,13 +286,13 @@ class Session:
     ) -> int:
         """As submit(), of what is not the trainer's: start(full name) makes it."""
         self._refuse_outside(among, kind)
-        full, _ = among.full_name(kind, name)
+        # Their numbers are their own: the trainer's go on without a gap.
+        own = f"aside.{among.unnamed('aside')}" if name is None else name
+        full, _ = among.full_name(kind, own)
         self._refuse_used(among, full)
         task = start(full)
         among.names.add(full)
-        handle = next(_handles)
-        self.pending[handle] = _Aside(among, full, task)
-        return handle
+        return self._hand_out(_Aside(among, full, task))
 
     def submit(
         self,
@@ -313,9 +320,7 @@ class Session:
                 code, f"{full!r}: {text_of(lib.halay_strerror(code))}", self.rank, self.host
             )
         among.names.add(full)
-        handle = next(_handles)
-        self.pending[handle] = _Pending(among, int(ticket[0]), full, keep, finish)
-        return handle
+        return self._hand_out(_Pending(among, int(ticket[0]), full, keep, finish))
 
     def join_all(self) -> int:
         """Waits until all ranks have no more data. Returns the last one."""
@@ -335,16 +340,28 @@ class Session:
 
     def join(self, handles: list[int], finish: Callable[[list[Any]], Any]) -> int:
         """One handle for several, which are not to be used by themselves any more."""
-        handle = next(_handles)
-        self.pending[handle] = _Joint(handles, finish)
+        return self._hand_out(_Joint(handles, finish))
+
+    def _hand_out(self, entry: _Entry) -> int:
+        self._newest = handle = next(_handles)
+        self.pending[handle] = entry
         return handle
 
     def poll(self, handle: int) -> bool:
+        """Whether it is done. Straight after its call the answer is no.
+
+        The trainer's thread may have got the processor, and done all of it, before the call came
+        back. Whether it has is chance, and programs ask there to see if a call is asynchronous.
+        """
+        newest, self._newest = self._newest, 0
+        return self._is_done(handle) and handle != newest
+
+    def _is_done(self, handle: int) -> bool:
         entry = self.pending.get(handle)
         if entry is None:
             raise _unknown(handle)
         if isinstance(entry, _Joint):
-            return all(self.poll(one) for one in entry.handles)
+            return all(self._is_done(one) for one in entry.handles)
         if isinstance(entry, _Aside):
             return entry.task.poll()
         code = int(lib.halay_trainer_poll(entry.members.trainer, entry.ticket))
@@ -423,7 +440,7 @@ class Session:
         if result.lost:
             print(
                 f"halay: the timeline {path} lacks {result.lost} records: its file system did not "
-                "keep up",
+                "keep up, or no processor was idle",
                 file=sys.stderr,
                 flush=True,
             )

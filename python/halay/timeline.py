@@ -64,7 +64,8 @@ def notes(path: str, events: Sequence[Event]) -> list[str]:
     if not ends:
         found.append(f"{path} was cut off: its rank did not end the timeline")
     found += [
-        f"{path} lacks {event['args']['lost']} records: its file system did not keep up"
+        f"{path} lacks {event['args']['lost']} records: its file system did not "
+        "keep up, or no processor was idle"
         for event in ends
         if event["args"]["lost"]
     ]

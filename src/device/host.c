@@ -122,6 +122,26 @@ int hly_device_work_check(const halay_work_t *work)
     return HALAY_OK;
 }
 
+/* NULL unless one combination of two operands is all there is to do. */
+static hly_combine_fn *const *combine_of(const struct hly_kernels *kernels,
+                                         const halay_work_t *work)
+{
+    hly_combine_fn *const *combine;
+    if (work->nsrc != 2 || divides(work) || is_user(work))
+        return NULL;
+    combine = &kernels->combine[work->type][work->op];
+    return *combine ? combine : NULL;
+}
+
+static void combine_two(hly_combine_fn *combine, const halay_work_t *work)
+{
+    hly_fp_t state;
+    const int changed = hly_fp_enter(&state);
+    combine(work->dst, work->src[0], work->src[1], work->count);
+    if (changed)
+        hly_fp_leave(&state);
+}
+
 static const void *at(const void *base, size_t bytes)
 {
     return (const char *)base + bytes;
@@ -135,11 +155,8 @@ static void step_by_step(const struct hly_kernels *kernels, const halay_work_t *
     const uint32_t nsrc = work->nsrc, last = divides(work) ? nsrc : nsrc - 1;
     hly_combine_fn *const combine = nsrc > 1 ? kernels->combine[work->type][work->op] : NULL;
 
-    if (last == 1) {
-        if (nsrc > 1)
-            combine(work->dst, work->src[0], work->src[1], work->count);
-        else
-            kernels->divide[work->type](work->dst, work->src[0], work->divisor, work->count);
+    if (last == 1) { /* of one source */
+        kernels->divide[work->type](work->dst, work->src[0], work->divisor, work->count);
         return;
     }
     for (size_t done = 0; done < work->count; done += step) {
@@ -220,20 +237,40 @@ static int host_open(void *arg, const char *isa, halay_device_t **device)
 static int host_launch(halay_device_t *device, const halay_work_t *work)
 {
     const struct host *host = (const struct host *)device;
+    hly_combine_fn *const *combine;
     int rc;
     assert(host);
+    if (!work)
+        return HALAY_EINVAL;
+    if (work->bound) {
+        combine = work->bound;
+        combine_two(*combine, work);
+        return HALAY_OK;
+    }
     rc = hly_device_work_check(work);
     if (rc != HALAY_OK)
         return rc;
     if (work->count == 0)
         return HALAY_OK;
-    if (work->scales)
+    combine = combine_of(host->kernels, work);
+    if (combine)
+        combine_two(*combine, work);
+    else if (work->scales)
         halay_scale(work->dst, work->src[0], work->count, work->type, work->factor);
     else if (work->nsrc > 1 || divides(work))
         compute(host->kernels, work);
     else if (work->dst != work->src[0])
         memcpy(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
     return HALAY_OK;
+}
+
+static int host_bind(halay_device_t *device, halay_work_t *work)
+{
+    const struct host *host = (const struct host *)device;
+    int rc = hly_device_work_check(work);
+    if (rc == HALAY_OK)
+        work->bound = work->count ? combine_of(host->kernels, work) : NULL;
+    return rc == HALAY_OK && !work->bound ? HALAY_EUNSUPPORTED : rc;
 }
 
 static int host_poll(halay_device_t *device, uint64_t cookies[], int max)
@@ -254,6 +291,7 @@ const halay_device_ops_t hly_device_host = {
     .name = "host",
     .open = host_open,
     .launch = host_launch,
+    .bind = host_bind,
     .poll = host_poll,
     .close = host_close,
 };

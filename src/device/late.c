@@ -81,6 +81,14 @@ static int late_launch(halay_device_t *device, const halay_work_t *work)
     return HALAY_INPROGRESS;
 }
 
+/* Nothing is at once here. */
+static int late_bind(halay_device_t *device, halay_work_t *work)
+{
+    (void)device;
+    (void)work;
+    return HALAY_EUNSUPPORTED;
+}
+
 /* Does the work now, and puts the last one into its place. */
 static uint64_t flight_finish(struct late *late, uint32_t which)
 {
@@ -136,6 +144,7 @@ const halay_device_ops_t hly_device_late = {
     .name = "late",
     .open = late_open,
     .launch = late_launch,
+    .bind = late_bind,
     .poll = late_poll,
     .close = late_close,
 };

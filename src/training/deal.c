@@ -13,7 +13,7 @@
 
 static struct hly_deal *find(const halay_trainer_t *trainer, const struct hly_tensor *tensor)
 {
-    return (struct hly_deal *)hly_tensor_map_find(&trainer->deals, tensor->node.hash);
+    return (struct hly_deal *)hly_tensor_map_find(&trainer->deals, tensor->known);
 }
 
 int hly_deal_new(const halay_trainer_t *trainer, const struct hly_tensor *tensor)
@@ -54,7 +54,7 @@ void hly_deal_keep(halay_trainer_t *trainer, const struct hly_tensor *tensor)
 {
     struct hly_deal *deal = tensor->voted ? find(trainer, tensor) : NULL;
     if (tensor->voted && !deal)
-        deal = add(trainer, tensor->node.hash);
+        deal = add(trainer, tensor->known);
     if (deal)
         memcpy(deal->rows, tensor->rows, 2 * (size_t)trainer->nranks * sizeof(deal->rows[0]));
 }

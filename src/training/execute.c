@@ -261,18 +261,6 @@ static void fused_start(halay_trainer_t *trainer, const struct hly_announcement 
         flight_fail(trainer, rc);
 }
 
-static void fused_unpack(halay_trainer_t *trainer, struct hly_flight *flight)
-{
-    struct hly_tensor *tensor;
-    hly_fuse_unpack(trainer, trainer->slots[flight->slot].memory, &flight->tensors);
-    trainer->end_ns = trainer->recording ? hly_trainer_now_ns() : 0;
-    while ((tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
-        trainer->counters.fused_tensors++;
-        hly_tensor_done(trainer, tensor, 0, NULL);
-    }
-    trainer->end_ns = 0;
-}
-
 static const struct hly_announcement *group_says(const halay_trainer_t *trainer,
                                                  const struct hly_group *group)
 {
@@ -287,27 +275,38 @@ static size_t group_elements(const halay_trainer_t *trainer, const struct hly_gr
     return count;
 }
 
+/* Recorded before any is done: from then on the caller may use it again. */
+static void fused_done(halay_trainer_t *trainer, struct hly_flight *flight, uint64_t reduced_ns)
+{
+    struct hly_tensor *tensor;
+    uint64_t end_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    trainer->listed = hly_timeline_fused(trainer, flight, reduced_ns, end_ns);
+    trainer->end_ns = trainer->listed ? 0 : end_ns;
+    while ((tensor = hly_tensor_list_pop(&flight->tensors)) != NULL) {
+        trainer->counters.fused_tensors++;
+        hly_tensor_done(trainer, tensor, 0, NULL);
+    }
+    trainer->end_ns = 0;
+    trainer->listed = 0;
+}
+
 static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
 {
     int empty = 0;
     uint64_t reduced_ns = trainer->recording ? hly_trainer_now_ns() : 0;
-    uint64_t before = trainer->counters.fused_tensors;
     const struct hly_announcement *says =
         flight->group ? group_says(trainer, flight->group) : &flight->tensors.head->says;
     halay_type_t type = hly_announcement_type(says);
+    char *memory = trainer->slots[flight->slot].memory;
     if (flight->group) {
-        const char *mark =
-            trainer->slots[flight->slot].memory + flight->count * halay_type_bytes(type);
+        const char *mark = memory + flight->count * halay_type_bytes(type);
         empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
     }
     assert(empty || flight->tensors.head);
     if (flight->group)
-        hly_replay_result(trainer, flight, empty);
-    if (!empty)
-        fused_unpack(trainer, flight);
-    hly_timeline_fused(trainer, flight, HLY_KIND_ALLREDUCE, reduced_ns,
-                       (uint32_t)(trainer->counters.fused_tensors - before),
-                       flight->count * halay_type_bytes(type));
+        hly_replay_result(trainer, flight, empty); /* takes the tensors of a void one back */
+    hly_fuse_unpack(trainer, memory, &flight->tensors);
+    fused_done(trainer, flight, reduced_ns);
     trainer->slots[flight->slot].used = 0;
     return 1;
 }

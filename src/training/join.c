@@ -68,6 +68,7 @@ struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_rec
     tensor->kind = HLY_KIND_ALLREDUCE;
     memcpy(&tensor->prescale, &says->prescale, sizeof(tensor->prescale));
     memcpy(&tensor->postscale, &says->postscale, sizeof(tensor->postscale));
+    tensor->series = 0;
     tensor->bond = tensor->start_ns = tensor->ready_ns = 0;
     tensor->buffer = HLY_SLOTS;
     tensor->notices = 0;
@@ -117,6 +118,7 @@ int hly_join_said(halay_trainer_t *trainer, int rank)
     memset(trainer->joined, 0, hly_rank_words(trainer->nranks) * sizeof(*trainer->joined));
     trainer->njoined = 0;
     hly_programme_forget(trainer);
+    trainer->nseries = 0; /* who had joined has not seen all */
     struct hly_tensor *own = hly_tensor_list_pop(&trainer->joining);
     assert(own && !trainer->joining.head);
     own->result_count = (size_t)rank;

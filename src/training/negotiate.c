@@ -84,14 +84,13 @@ int hly_announcement_alike(const struct hly_announcement *a, const struct hly_an
            !memcmp(a->shape, b->shape, sizeof(a->shape));
 }
 
-/* This rank's tensor of a record that it has announced. */
+/* This rank's tensor of a record that it has announced: one of those that wait. */
 static struct hly_tensor *tensor_of(halay_trainer_t *trainer, const struct hly_record *record)
 {
     pthread_mutex_lock(&trainer->mutex);
     struct hly_node *node = hly_tensor_map_find(&trainer->names, record->node.hash);
     pthread_mutex_unlock(&trainer->mutex);
     assert(node);
-    hly_tensor_list_remove(&trainer->waiting, (struct hly_tensor *)node);
     return (struct hly_tensor *)node;
 }
 
@@ -167,15 +166,20 @@ void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
     struct hly_tensor *tensor = NULL;
     int absent = hly_join_absent(trainer, record);
     assert(!trainer->replay.programme);
-    if (record->other_rank < 0 && !trainer->njoined)
-        programme = hly_programme_seen(trainer, record);
+    if (hly_rank_in(record->announced, trainer->rank))
+        tensor = tensor_of(trainer, record);
+    int all = tensor && !trainer->njoined; /* else some have not seen it */
+    if (record->other_rank < 0 && all)
+        programme = hly_programme_seen(trainer, record, tensor);
     if (programme) {
         rounds_end(trainer, programme);
         return;
     }
     trainer->agreed_ns = hly_trainer_now_ns();
-    if (hly_rank_in(record->announced, trainer->rank))
-        tensor = tensor_of(trainer, record);
+    if (all && tensor->series)
+        hly_series_done(trainer, tensor->series, tensor->number);
+    if (tensor)
+        hly_tensor_list_remove(&trainer->waiting, tensor);
     hly_tensor_map_remove(&trainer->records, &record->node);
     if (record->other_rank >= 0) {
         hly_text_mismatch(text, record, tensor ? tensor->name : "?");
@@ -240,6 +244,7 @@ static int record_end(halay_trainer_t *trainer, int rank, const char *why,
     hly_tensor_map_remove(&trainer->records, &record->node);
     if (own) {
         struct hly_tensor *tensor = tensor_of(trainer, record);
+        hly_tensor_list_remove(&trainer->waiting, tensor);
         if (!why)
             hly_text_timeout(text, trainer, record, rank, tensor->name);
         hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT, why ? why : text);

@@ -10,9 +10,10 @@
 
 #include "trainer.h"
 
-#define SCORE_MAX   4
-#define VOID_COSTS  2
-#define BACKOFF_MAX 1
+#define SCORE_MAX     4
+#define VOID_COSTS    2
+#define BACKOFF_MAX   1
+#define PERIODIC_PAYS 256 /* tensors in a replay, for a void and what it takes to learn it anew */
 
 /* ------------------------------------------------------------------ scripts */
 
@@ -83,6 +84,73 @@ static void script_free(struct hly_script *script)
     free(script->index);
 }
 
+/* ------------------------------------------------------------------ series */
+
+struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t series)
+{
+    struct hly_share *share = programme->shares, *end = share + programme->nshares;
+    while (share < end && share->series != series)
+        share++;
+    return share < end ? share : NULL;
+}
+
+/* base: the least number, until a replay begins. Returns 0 if some are missing between them. */
+static int shares_read(struct hly_programme *programme, const struct hly_item *items, size_t count)
+{
+    uint64_t most[HLY_PROGRAMME_SERIES] = {0};
+    for (size_t i = 0; i < count; i++) {
+        struct hly_share *share = hly_programme_share(programme, items[i].series);
+        uint64_t number = items[i].number;
+        if (!items[i].series)
+            continue;
+        if (!share) {
+            if (programme->nshares == HLY_PROGRAMME_SERIES)
+                return 0;
+            share = &programme->shares[programme->nshares++];
+            *share = (struct hly_share){items[i].series, number, 0};
+            most[share - programme->shares] = number;
+        }
+        uint64_t *high = &most[share - programme->shares];
+        share->base = number < share->base ? number : share->base;
+        *high = number > *high ? number : *high;
+        share->count++;
+    }
+    for (size_t s = 0; s < programme->nshares; s++)
+        if (most[s] - programme->shares[s].base != programme->shares[s].count - 1)
+            return 0;
+    return 1;
+}
+
+/* As it stands on the tape. */
+static struct hly_item item_from(const struct hly_announcement *says, uint64_t run, uint64_t series,
+                                 uint64_t number)
+{
+    struct hly_item item = {.says = *says, .run = run, .series = series, .number = number};
+    if (series)
+        item.says.name = hly_series_name(series, number);
+    return item;
+}
+
+/* Of a programme's item, as it was in a cycle of its last replay. */
+static struct hly_item item_run(struct hly_programme *programme, const struct hly_item *item,
+                                uint64_t cycle)
+{
+    const struct hly_share *share = hly_programme_share(programme, item->series);
+    uint64_t number = share ? share->base + cycle * share->count + item->number : 0;
+    return item_from(&item->says, item->run, item->series, number);
+}
+
+/* To a programme, with its place there. */
+static int placed_add(struct hly_programme *programme, const struct hly_item *item)
+{
+    struct hly_item placed = *item;
+    if (item->series) {
+        placed.number -= hly_programme_share(programme, item->series)->base;
+        placed.says.name = hly_series_name(item->series, ~placed.number);
+    }
+    return script_add(&programme->script, &placed);
+}
+
 /* ------------------------------------------------------------------ groups */
 
 /* What takes items [from, to), one run, and sorts them into groups. */
@@ -107,7 +175,7 @@ static int fused_fill(const halay_trainer_t *trainer, struct sorter *sorter,
         if (item->says.count > left)
             return 0;
         left -= item->says.count;
-        if (script_add(&sorter->programme->script, item))
+        if (placed_add(sorter->programme, item))
             return HALAY_ENOMEM;
         sorter->taken[i] = 1;
         group->count++;
@@ -122,7 +190,7 @@ static int voted_fill(const halay_trainer_t *trainer, struct sorter *sorter,
         const struct hly_item *item = &sorter->items[i];
         if (sorter->taken[i] || hly_fuse_takes(trainer, &item->says))
             continue;
-        if (script_add(&sorter->programme->script, item))
+        if (placed_add(sorter->programme, item))
             return HALAY_ENOMEM;
         sorter->taken[i] = 1;
         group->rows |= hly_announcement_kind(&item->says) == HLY_KIND_ALLGATHER;
@@ -150,14 +218,14 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
     return rc;
 }
 
-/* The items' hash in any order. */
-static uint64_t set_add(uint64_t set, const struct hly_announcement *says)
+/* Of all that must agree; name: or what stands for it. */
+static uint64_t says_hash(uint64_t name, const struct hly_announcement *says)
 {
-    uint64_t words[10] = {says->name,     says->what,      says->count,
+    uint64_t words[10] = {name,           says->what,      says->count,
                           says->prescale, says->postscale, says->group};
     static_assert(sizeof(words) == 6 * sizeof(words[0]) + sizeof(says->shape), "no word is left");
     memcpy(&words[6], says->shape, sizeof(says->shape));
-    return set + hly_hash_words(0, words, sizeof(words) / sizeof(words[0]));
+    return hly_hash_words(0, words, sizeof(words) / sizeof(words[0]));
 }
 
 /* ------------------------------------------------------------------ programmes */
@@ -178,9 +246,9 @@ void hly_programmes_free(halay_trainer_t *trainer)
     script_free(&trainer->tape);
 }
 
-/* So many of the tape's items. */
-static struct hly_programme *programme_make(const halay_trainer_t *trainer, size_t from,
-                                            size_t count)
+/* So many of the tape's items. HALAY_EAGAIN: they have to be others for that. */
+static int programme_make(const halay_trainer_t *trainer, size_t from, size_t count,
+                          struct hly_programme **out)
 {
     const struct hly_script *tape = &trainer->tape;
     struct hly_programme *programme = calloc(1, sizeof(*programme));
@@ -190,21 +258,26 @@ static struct hly_programme *programme_make(const halay_trainer_t *trainer, size
         !(programme->groups = calloc(count, sizeof(*programme->groups))))
         goto fail;
     struct sorter sorter = {.programme = programme, .items = tape->items + from, .taken = taken};
-    for (rc = 0; sorter.to < count && !rc; sorter.from = sorter.to) {
+    rc = shares_read(programme, sorter.items, count) ? 0 : HALAY_EAGAIN;
+    while (sorter.to < count && !rc) {
         while (sorter.to < count && sorter.items[sorter.to].run == sorter.items[sorter.from].run)
             sorter.to++;
         rc = run_sort(trainer, &sorter);
+        sorter.from = sorter.to;
     }
-    for (size_t i = 0; i < count; i++)
-        programme->set = set_add(programme->set, &sorter.items[i].says);
+    for (size_t i = 0; i < programme->script.count; i++) {
+        const struct hly_announcement *says = &programme->script.items[i].says;
+        programme->set += says_hash(says->name, says);
+    }
     assert(rc || programme->script.count == count);
 
 fail:
     free(taken);
-    if (!rc)
-        return programme;
-    programme_free(programme);
-    return NULL;
+    if (rc)
+        programme_free(programme);
+    else
+        *out = programme;
+    return rc;
 }
 
 /* In the place of the same set in another order, of none, or of the one that was used last. */
@@ -230,6 +303,14 @@ static void programme_keep(halay_trainer_t *trainer, struct hly_programme *progr
     *place = programme;
 }
 
+static int shares_known(halay_trainer_t *trainer, const struct hly_programme *programme)
+{
+    for (size_t s = 0; s < programme->nshares; s++)
+        if (!hly_series_find(trainer, programme->shares[s].series))
+            return 0;
+    return 1;
+}
+
 /*
  * Among those whose first run has this tensor: the one that has served best, and then the latest.
  * One that has lost its score has to be learnt anew.
@@ -244,7 +325,8 @@ static struct hly_programme *programme_best(halay_trainer_t *trainer,
             (!boundary && (programme->begun || programme == trainer->avoid)))
             continue;
         const struct hly_item *item = hly_script_find(&programme->script, says->name);
-        if (!item || item->run != programme->script.items[0].run ||
+        if (!item || !shares_known(trainer, programme) ||
+            item->run != programme->script.items[0].run ||
             !hly_announcement_alike(&item->says, says))
             continue;
         if (!best || programme->score > best->score ||
@@ -261,6 +343,8 @@ static void tape_cut(halay_trainer_t *trainer, size_t kept)
 {
     struct hly_script *tape = &trainer->tape;
     size_t from = tape->count - kept;
+    hly_period_forget(trainer);
+    trainer->turn = 0;
     script_clear(tape);
     for (size_t i = 0; i < kept; i++) {
         tape->items[i] = tape->items[from + i];
@@ -277,17 +361,17 @@ static void tape_cut(halay_trainer_t *trainer, size_t kept)
     }
 }
 
-static void tape_add(halay_trainer_t *trainer, const struct hly_announcement *says, uint64_t run)
+static void tape_add(halay_trainer_t *trainer, const struct hly_item *item)
 {
-    struct hly_item item = {.says = *says, .run = run};
-    if (trainer->tape.count == HLY_TAPE_ITEMS || hly_script_find(&trainer->tape, says->name))
+    uint64_t name = item->says.name;
+    if (trainer->tape.count == HLY_TAPE_ITEMS || hly_script_find(&trainer->tape, name))
         tape_cut(trainer, 0);
-    if (script_add(&trainer->tape, &item)) {
+    if (script_add(&trainer->tape, item)) {
         hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for what the ranks have agreed on");
         return;
     }
     for (int i = 0; i < HLY_PROGRAMMES; i++)
-        if (trainer->programmes[i] && hly_script_find(&trainer->programmes[i]->script, says->name))
+        if (trainer->programmes[i] && hly_script_find(&trainer->programmes[i]->script, name))
             trainer->programmes[i]->begun = 1;
     trainer->avoid = NULL;
 }
@@ -300,6 +384,21 @@ static size_t tape_run(const halay_trainer_t *trainer, uint64_t run)
     while (count < tape->count && tape->items[tape->count - 1 - count].run == run)
         count++;
     return count;
+}
+
+/* NULL: these teach nothing. */
+static struct hly_programme *programme_learn(halay_trainer_t *trainer, size_t from, size_t count,
+                                             int periodic)
+{
+    struct hly_programme *programme = NULL;
+    int rc = programme_make(trainer, from, count, &programme);
+    if (rc == HALAY_ENOMEM)
+        hly_trainer_break(trainer, rc, "no memory for a programme");
+    if (rc)
+        return NULL;
+    programme->periodic = periodic;
+    programme_keep(trainer, programme);
+    return programme;
 }
 
 /*
@@ -315,15 +414,28 @@ static struct hly_programme *cycle_end(halay_trainer_t *trainer, const struct hl
     if (!trainer->impure && from < to) {
         while (from && tape->items[from - 1].run == tape->items[from].run)
             from--;
-        programme = programme_make(trainer, from, to - from);
-        if (!programme)
-            hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for a programme");
-        else
-            programme_keep(trainer, programme);
+        programme = programme_learn(trainer, from, to - from, 0);
     }
     trainer->impure = 0;
     tape_cut(trainer, next);
+    trainer->turn = next && programme ? programme->script.count : 0;
     return programme;
+}
+
+/* The tape goes on. The end of a period is the end of a cycle: what comes next begins another. */
+static void tape_goes_on(halay_trainer_t *trainer, const struct hly_item *item, size_t before)
+{
+    tape_add(trainer, item);
+    if (!item->series) {
+        hly_period_forget(trainer); /* it is a new name: nothing repeats across it */
+        return;
+    }
+    size_t count =
+        hly_period_add(trainer, says_hash(item->series, &item->says), !before, trainer->tape.count);
+    if (count && programme_learn(trainer, trainer->tape.count - count, count, 1)) {
+        hly_programme_forget(trainer);
+        trainer->skip = 0;
+    }
 }
 
 /* A whole cycle, and then more in the same step: it was the programme of another one. */
@@ -333,42 +445,63 @@ static void programme_short(halay_trainer_t *trainer)
     trainer->switching = 0;
     if (!programme)
         return;
-    for (size_t i = 0; i < programme->script.count; i++)
-        tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
+    for (size_t i = 0; i < programme->script.count; i++) {
+        struct hly_item item = item_run(programme, &programme->script.items[i], 0);
+        tape_add(trainer, &item);
+    }
     trainer->impure = 1;
     programme->score = 0;
+}
+
+/* It as a programme would have it, where its series goes on. */
+static struct hly_announcement beginning(halay_trainer_t *trainer, const struct hly_item *item)
+{
+    struct hly_announcement says = item->says;
+    if (item->series)
+        says.name = hly_series_name(item->series,
+                                    ~(item->number - hly_series_find(trainer, item->series)->next));
+    return says;
 }
 
 /*
  * Where a round is cut follows from time, so it decides nothing here: a programme begins only with
  * the first of a run, and of a run that a replay has begun the rest is no beginning.
  */
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record)
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record,
+                                         const struct hly_tensor *tensor)
 {
-    struct hly_announcement says = record->first;
     struct hly_programme *best = NULL, *made = NULL;
-    says.wait = record->marks & HLY_PLACED;
+    int known = tensor->series && hly_series_get(trainer, tensor->series, tensor->number);
+    struct hly_item item =
+        item_from(&record->first, record->run, known ? tensor->series : 0, tensor->number);
+    item.says.wait = record->marks & HLY_PLACED;
     if ((record->marks & HLY_TORN) && trainer->switching)
         programme_short(trainer);
-    const struct hly_item *again = hly_script_find(&trainer->tape, says.name);
+    const struct hly_item *again = hly_script_find(&trainer->tape, item.says.name);
     size_t before = tape_run(trainer, record->run);
     if (record->marks & HLY_TORN) {
+        hly_period_forget(trainer);
         if (!again)
-            tape_add(trainer, &says, record->run);
+            tape_add(trainer, &item);
         return NULL;
     }
     if (again) {
         trainer->switching = 0;
         made = cycle_end(trainer, again, before);
     }
+    struct hly_announcement says = beginning(trainer, &item);
+    int over = again || (item.series && trainer->turn && trainer->tape.count == trainer->turn);
     if (trainer->skip)
         trainer->skip -= again != NULL;
-    else if (again ? !before : trainer->switching)
-        best = made ? made : programme_best(trainer, &says, again != NULL);
-    if (!best)
-        tape_add(trainer, &says, record->run);
-    else
-        best->used = ++trainer->uses;
+    else if (over ? !before : trainer->switching)
+        best = made ? made : programme_best(trainer, &says, over);
+    if (!best) {
+        tape_goes_on(trainer, &item, before);
+        return NULL;
+    }
+    if (!again && over)
+        tape_cut(trainer, 0);
+    best->used = ++trainer->uses;
     return best;
 }
 
@@ -389,6 +522,38 @@ void hly_programme_whole(halay_trainer_t *trainer)
     trainer->counters.cycles++;
 }
 
+/* Its shares are from here on those of the last whole cycle. */
+static void shares_end(halay_trainer_t *trainer, struct hly_programme *programme, uint64_t cycles)
+{
+    for (size_t s = 0; s < programme->nshares && cycles; s++) {
+        struct hly_share *share = &programme->shares[s];
+        share->base += (cycles - 1) * share->count;
+        hly_series_done(trainer, share->series, share->base + share->count - 1);
+    }
+}
+
+static void tape_run_again(halay_trainer_t *trainer, struct hly_programme *programme,
+                           const struct hly_group *group, uint64_t cycle)
+{
+    for (uint32_t i = group->first; i < group->first + group->count; i++) {
+        struct hly_item item = item_run(programme, &programme->script.items[i], cycle);
+        if (item.series)
+            hly_series_done(trainer, item.series, item.number);
+        tape_add(trainer, &item);
+    }
+}
+
+/* One that repeats itself in a step of which it is no more than a part is worse than none. */
+static void periodic_void(halay_trainer_t *trainer, struct hly_programme *programme,
+                          uint64_t cycles)
+{
+    int pays = cycles * programme->script.count >= PERIODIC_PAYS;
+    if (!programme->periodic)
+        return;
+    hly_period_doubt(trainer, pays ? -1 : 1);
+    programme->score = pays ? programme->score : 0;
+}
+
 void hly_programme_void(halay_trainer_t *trainer)
 {
     const struct hly_replay *replay = &trainer->replay;
@@ -402,14 +567,16 @@ void hly_programme_void(halay_trainer_t *trainer)
         const struct hly_group *group = &programme->groups[s % programme->ngroups];
         if (s >= replay->first_void && !(replay->good_behind >> (s - replay->first_void) & 1))
             continue;
-        for (uint32_t i = group->first; i < group->first + group->count; i++)
-            tape_add(trainer, &programme->script.items[i].says, programme->script.items[i].run);
+        tape_run_again(trainer, programme, group, s / programme->ngroups);
         trainer->impure = 1;
     }
+    shares_end(trainer, programme, begin / programme->ngroups);
+    hly_period_forget(trainer);
     trainer->switching = replay->first_void == begin && !replay->good_behind;
     if (trainer->switching)
         trainer->avoid = programme;
     programme->score = programme->score > VOID_COSTS ? programme->score - VOID_COSTS : 0;
+    periodic_void(trainer, programme, begin / programme->ngroups);
     trainer->counters.voids++;
     if (++trainer->failures >= 2) {
         int shift = trainer->failures - 2;

@@ -26,22 +26,54 @@ static uint64_t window(const struct hly_replay *replay)
 
 /* ------------------------------------------------------------------ the pool */
 
-/* Its place in the programme, if it has one that is free. */
+/* Its place in the programme; NULL: none. Of a series: in this cycle or in any other. */
+static struct hly_item *place_of(struct hly_programme *programme, const struct hly_tensor *tensor)
+{
+    uint64_t name = tensor->says.name;
+    const struct hly_share *share = hly_programme_share(programme, tensor->series);
+    if (share && tensor->number >= share->base)
+        name = hly_series_name(share->series, ~((tensor->number - share->base) % share->count));
+    struct hly_item *item = hly_script_find(&programme->script, name);
+    return item && hly_announcement_alike(&item->says, &tensor->says) ? item : NULL;
+}
+
+static void pool_place(struct hly_programme *programme, struct hly_item *item,
+                       struct hly_tensor *tensor)
+{
+    assert(!item->tensor);
+    item->tensor = tensor;
+    tensor->placed = (item->says.wait & HLY_PLACED) != 0;
+    tensor->known = item->says.name;
+    programme->groups[item->group].missing--;
+}
+
 static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
 {
     struct hly_programme *programme = trainer->replay.programme;
-    struct hly_item *item = hly_script_find(&programme->script, tensor->says.name);
-    tensor->item = NULL;
-    int known = item && hly_announcement_alike(&item->says, &tensor->says);
-    trainer->replay.foreign += !known;
-    if (known) {
-        assert(!item->tensor);
-        item->tensor = tensor;
-        tensor->item = item;
-        tensor->placed = (item->says.wait & HLY_PLACED) != 0;
-        programme->groups[item->group].missing--;
-    }
+    struct hly_item *item = place_of(programme, tensor);
+    if (item && item->series && tensor->number < item->due)
+        item = NULL; /* of a void group: no replay takes it any more */
+    tensor->item = item;
+    trainer->replay.foreign += !item;
+    if (item && (!item->series || tensor->number == item->due))
+        pool_place(programme, item, tensor);
+    else if (item)
+        trainer->replay.early++;
     hly_tensor_list_insert(&trainer->pool, tensor);
+}
+
+/* It waits for the next number of its series, which may be here already. */
+static void pool_advance(halay_trainer_t *trainer, struct hly_item *item)
+{
+    struct hly_programme *programme = trainer->replay.programme;
+    struct hly_tensor *tensor = trainer->replay.early ? trainer->pool.head : NULL;
+    item->due += hly_programme_share(programme, item->series)->count;
+    while (tensor && (tensor->item != item || tensor->number != item->due))
+        tensor = tensor->next;
+    if (tensor) {
+        pool_place(programme, item, tensor);
+        trainer->replay.early--;
+    }
 }
 
 static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct hly_list *tensors)
@@ -55,6 +87,21 @@ static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct 
         hly_tensor_list_push(tensors, tensor);
     }
     group->missing = group->count;
+    for (uint32_t i = 0; i < group->count; i++)
+        if (items[i].series)
+            pool_advance(trainer, &items[i]);
+}
+
+/* The series go on where rounds, or the replay before, have left them. */
+static void shares_begin(halay_trainer_t *trainer, struct hly_programme *programme)
+{
+    for (size_t s = 0; s < programme->nshares; s++) {
+        struct hly_share *share = &programme->shares[s];
+        share->base = hly_series_find(trainer, share->series)->next;
+        for (size_t i = 0; i < programme->script.count; i++)
+            if (programme->script.items[i].series == share->series)
+                programme->script.items[i].due = share->base + programme->script.items[i].number;
+    }
 }
 
 void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
@@ -65,6 +112,7 @@ void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
         programme->groups[i].missing = programme->groups[i].count;
     for (size_t i = 0; i < programme->script.count; i++)
         programme->script.items[i].tensor = NULL;
+    shares_begin(trainer, programme);
 }
 
 static void replay_end(halay_trainer_t *trainer)

@@ -91,6 +91,9 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     };
     memcpy(tensor->says.shape, submission->shape, sizeof(submission->shape));
     tensor->bundle = submission->bundle;
+    /* A group says the names of all its tensors, and is never the same again with others. */
+    tensor->series = submission->group ? 0 : hly_series_of(name, &tensor->number);
+    tensor->known = tensor->node.hash;
     tensor->submit_ns = hly_trainer_now_ns();
 }
 

@@ -279,7 +279,7 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
     }
     char *copy = code && text ? strdup(text) : NULL;
     uint64_t end_ns = trainer->end_ns;
-    if (!end_ns && trainer->recording)
+    if (!end_ns && trainer->recording && !trainer->listed)
         end_ns = hly_trainer_now_ns();
 
     pthread_mutex_lock(&trainer->mutex);

@@ -16,40 +16,42 @@
 #include "timeline.h"
 
 #define TICK_NS UINT64_C(50000000) /* the writer looks so often */
-#define NICE    19                 /* and gives way to the program */
+#define NICE    19 /* and gives way to the program, where it cannot do so entirely */
 
-/* ------------------------------------------------------------------ records; lock held */
+/* ------------------------------------------------------------------ cells; lock held */
 
-/* The place of the next record; NULL: there is none. It is filled, then put in. */
-static struct hly_timed *next(struct hly_timeline *timeline)
+/* Room for so many cells, of so many records; 0: there is none, and they are lost. */
+static int room(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
 {
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_relaxed);
-    /* Pairs with the writer's release: it has read what stood there. */
-    uint64_t tail = atomic_load_explicit(&timeline->tail, memory_order_acquire);
-    if (head - tail == HLY_TIMELINE_RECORDS) {
-        timeline->lost++;
-        return NULL;
-    }
-    return &timeline->ring[head % HLY_TIMELINE_RECORDS];
+    if (timeline->room < head + cells) /* pairs with the writer's release: it has read those */
+        timeline->room =
+            HLY_TIMELINE_CELLS + atomic_load_explicit(&timeline->tail, memory_order_acquire);
+    if (timeline->room >= head + cells)
+        return 1;
+    timeline->lost += records;
+    return 0;
 }
 
-static void put(struct hly_timeline *timeline)
+static void put(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
 {
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_relaxed);
-    timeline->recorded++;
-    /* Pairs with the writer's acquire: the record is whole. */
-    atomic_store_explicit(&timeline->head, head + 1, memory_order_release);
+    timeline->recorded += records;
+    /* Pairs with the writer's acquire: the records are whole. */
+    atomic_store_explicit(&timeline->head, head + cells, memory_order_release);
 }
 
-static char *labelled(const halay_trainer_t *trainer, const struct hly_tensor *tensor)
+static void put_timed(struct hly_timeline *timeline, const struct hly_timed *timed,
+                      uint64_t records)
 {
-    char name[sizeof(trainer->label) + HALAY_TENSOR_NAME_MAX];
-    snprintf(name, sizeof(name), "%s%s", trainer->label, tensor->name);
-    return strdup(name);
+    hly_timeline_cell(timeline, atomic_load_explicit(&timeline->head, memory_order_relaxed))
+        ->timed = *timed;
+    put(timeline, 1, records);
 }
 
-/* The row of a name. *text: a copy of a name that is new. */
-static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *tensor, char **text)
+/* The row of a name. *text: the name if it is new. */
+static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *tensor,
+                       const char **text)
 {
     struct hly_timeline *timeline = trainer->timeline;
     uint64_t hash = tensor->node.hash ^ trainer->label_hash;
@@ -62,12 +64,14 @@ static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *
         *known = (struct hly_known){hash, row->number};
         return row->number;
     }
-    if (timeline->nrows == HLY_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row))))
+    size_t bytes = strlen(trainer->label) + strlen(tensor->name) + 1;
+    if (timeline->nrows == HLY_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row) + bytes)))
         return HLY_TIMELINE_ROWS;
+    snprintf(row->name, bytes, "%s%s", trainer->label, tensor->name);
     row->node.hash = hash;
     row->number = timeline->nrows++;
     hly_tensor_map_add(&timeline->rows, &row->node);
-    *text = labelled(trainer, tensor);
+    *text = row->name;
     return row->number;
 }
 
@@ -76,50 +80,90 @@ static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *
 void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tensor, int code,
                          uint64_t end_ns)
 {
-    char *name;
     struct hly_timeline *timeline = trainer->timeline;
     pthread_mutex_lock(&timeline->lock);
-    struct hly_timed *timed = next(timeline);
-    if (timed) {
-        uint32_t row = row_of(trainer, tensor, &name);
-        *timed = (struct hly_timed){
+    if (room(timeline, 1, 1)) {
+        struct hly_timed timed = {
             .kind = HLY_RECORD_TENSOR,
             .what = (uint8_t)tensor->kind,
             .buffer = (uint16_t)tensor->buffer,
-            .row = row,
             .ns = {tensor->submit_ns, tensor->ready_ns,
                    tensor->start_ns ? tensor->start_ns : end_ns, end_ns},
             .bytes = tensor->count * halay_type_bytes(tensor->type),
-            .name = name,
-            .code = code,
+            .code = (int16_t)code,
         };
-        put(timeline);
+        timed.row = row_of(trainer, tensor, &timed.name);
+        put_timed(timeline, &timed, 1);
     }
     pthread_mutex_unlock(&timeline->lock);
 }
 
-/* what->name is the record's from here on. */
-static void record_held(halay_trainer_t *trainer, const struct hly_timed *what)
+/* text: so many bytes as it counts, for the cells behind the first; or NULL. */
+static void record_held(halay_trainer_t *trainer, const struct hly_timed *what, const char *text)
 {
     struct hly_timeline *timeline = trainer->timeline;
-    struct hly_timed *timed = NULL;
-    if (timeline) {
-        pthread_mutex_lock(&timeline->lock);
-        if ((timed = next(timeline)) != NULL) {
-            *timed = *what;
-            put(timeline);
+    size_t bytes = text ? what->count : 0, cells = hly_cells(bytes, HLY_CELL_BYTES);
+    if (!timeline)
+        return;
+    pthread_mutex_lock(&timeline->lock);
+    if (room(timeline, 1 + cells, 1)) {
+        uint64_t at = atomic_load_explicit(&timeline->head, memory_order_relaxed);
+        hly_timeline_cell(timeline, at)->timed = *what;
+        for (; bytes; text += HLY_CELL_BYTES) {
+            size_t part = bytes < HLY_CELL_BYTES ? bytes : HLY_CELL_BYTES;
+            memcpy(hly_timeline_cell(timeline, ++at)->text, text, part);
+            bytes -= part;
         }
-        pthread_mutex_unlock(&timeline->lock);
+        put(timeline, 1 + cells, 1);
     }
-    if (!timed)
-        free(what->name);
+    pthread_mutex_unlock(&timeline->lock);
 }
 
 static void record(halay_trainer_t *trainer, const struct hly_timed *what)
 {
     pthread_mutex_lock(&trainer->mutex);
-    record_held(trainer, what);
+    record_held(trainer, what, NULL);
     pthread_mutex_unlock(&trainer->mutex);
+}
+
+/* ------------------------------------------------------------------ groups; lock held */
+
+/* Asks for the rows of its items, once in a timeline. There is room for the names of new ones. */
+static void rows_read(halay_trainer_t *trainer, const struct hly_flight *flight)
+{
+    struct hly_item *item = trainer->replay.programme->script.items + flight->group->first;
+    for (const struct hly_tensor *t = flight->tensors.head; t; t = t->next, item++) {
+        struct hly_timed timed = {.kind = HLY_RECORD_NAME};
+        item->row = timed.row = row_of(trainer, t, &timed.name);
+        if (timed.name)
+            put_timed(trainer->timeline, &timed, 0);
+    }
+    flight->group->timelines = trainer->timelines;
+}
+
+/* The call, and its tensors: four in a cell. */
+static void group_put(halay_trainer_t *trainer, const struct hly_flight *flight,
+                      const struct hly_timed *timed)
+{
+    struct hly_timeline *timeline = trainer->timeline;
+    uint64_t cells = 1 + hly_cells(timed->count, HLY_CELL_MEMBERS);
+    int known = flight->group->timelines == trainer->timelines;
+    if (!room(timeline, cells + (known ? 0 : timed->count), 1 + timed->count))
+        return;
+    if (!known && timed->count)
+        rows_read(trainer, flight);
+    const struct hly_item *item = trainer->replay.programme->script.items + flight->group->first;
+    const struct hly_tensor *tensor = flight->tensors.head;
+    uint64_t at = atomic_load_explicit(&timeline->head, memory_order_relaxed);
+    size_t bytes = tensor ? halay_type_bytes(tensor->type) : 0;
+    hly_timeline_cell(timeline, at)->timed = *timed;
+    while (tensor) {
+        struct hly_member *member = hly_timeline_cell(timeline, ++at)->members;
+        for (int m = 0; tensor && m < HLY_CELL_MEMBERS; m++, tensor = tensor->next, item++)
+            member[m] = (struct hly_member){tensor->submit_ns, item->row,
+                                            (uint32_t)(tensor->count * bytes)};
+    }
+    put(timeline, cells, 1 + timed->count);
 }
 
 /* ------------------------------------------------------------------ records; stepper */
@@ -129,17 +173,33 @@ int hly_timeline_recording(const struct hly_timeline *timeline)
     return !timeline ? 0 : timeline->mark_cycles ? HLY_RECORDING_CYCLES : 1;
 }
 
-void hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight, int kind,
-                        uint64_t reduced_ns, uint32_t tensors, uint64_t bytes)
+int hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight,
+                       uint64_t reduced_ns, uint64_t end_ns)
 {
-    if (trainer->recording && flight->packed_ns)
-        record(trainer, &(struct hly_timed){.kind = HLY_RECORD_FUSED,
-                                            .what = (uint8_t)kind,
-                                            .buffer = (uint16_t)flight->slot,
-                                            .ns = {flight->begin_ns, flight->packed_ns, reduced_ns,
-                                                   hly_trainer_now_ns()},
-                                            .bytes = bytes,
-                                            .count = tensors});
+    const struct hly_tensor *first = flight->tensors.head;
+    struct hly_timed timed = {
+        .kind = HLY_RECORD_FUSED,
+        .what = HLY_KIND_ALLREDUCE,
+        .buffer = (uint16_t)flight->slot,
+        .ns = {flight->begin_ns, flight->packed_ns, reduced_ns, end_ns},
+        .bytes = first ? flight->count * halay_type_bytes(first->type) : 0,
+        .listed = flight->group != NULL,
+    };
+    if (!end_ns || !flight->packed_ns)
+        return 0;
+    timed.count = timed.listed && first ? flight->group->count : 0;
+    for (; !timed.listed && first; first = first->next)
+        timed.count++;
+    pthread_mutex_lock(&trainer->mutex);
+    if (!timed.listed) {
+        record_held(trainer, &timed, NULL);
+    } else if (trainer->timeline) {
+        pthread_mutex_lock(&trainer->timeline->lock);
+        group_put(trainer, flight, &timed);
+        pthread_mutex_unlock(&trainer->timeline->lock);
+    }
+    pthread_mutex_unlock(&trainer->mutex);
+    return timed.listed;
 }
 
 void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight)
@@ -174,21 +234,30 @@ void hly_timeline_void(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ life */
 
+/* Only where a processor would be idle, if the system lets it: the program waits for nothing of it.
+ */
 static void *write_all(void *arg)
 {
     struct hly_timeline *timeline = arg;
     pthread_setname_np(pthread_self(), "halay-timeline");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* on Linux: of this thread */
-    pthread_mutex_lock(&timeline->lock);
-    while (!timeline->stop) {
+    pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
+    while (!atomic_load_explicit(&timeline->stop, memory_order_relaxed)) {
         struct timespec until = hly_trainer_until(TICK_NS);
-        pthread_cond_timedwait(&timeline->ended, &timeline->lock, &until);
-        pthread_mutex_unlock(&timeline->lock);
-        hly_timeline_drain(timeline);
-        pthread_mutex_lock(&timeline->lock);
+        pthread_mutex_lock(&timeline->ending);
+        if (!atomic_load_explicit(&timeline->stop, memory_order_relaxed))
+            pthread_cond_timedwait(&timeline->ended, &timeline->ending, &until);
+        pthread_mutex_unlock(&timeline->ending);
+        hly_timeline_drain(timeline, 1);
     }
-    pthread_mutex_unlock(&timeline->lock);
     return NULL;
+}
+
+static void locks_free(struct hly_timeline *timeline)
+{
+    pthread_mutex_destroy(&timeline->lock);
+    pthread_mutex_destroy(&timeline->ending);
+    pthread_cond_destroy(&timeline->ended);
 }
 
 static int timeline_create(const char *path, struct hly_timeline **out)
@@ -197,20 +266,22 @@ static int timeline_create(const char *path, struct hly_timeline **out)
     if (!timeline)
         return HALAY_ENOMEM;
     int rc = HALAY_ENOMEM;
-    if (!(timeline->ring = aligned_alloc(sizeof(*timeline->ring),
-                                         HLY_TIMELINE_RECORDS * sizeof(*timeline->ring))))
+    if (!(timeline->ring =
+              aligned_alloc(sizeof(*timeline->ring), HLY_TIMELINE_CELLS * sizeof(*timeline->ring))))
         goto free_timeline;
+    memset(timeline->ring, 0, HLY_TIMELINE_CELLS * sizeof(*timeline->ring)); /* now, not in steps */
+    timeline->room = HLY_TIMELINE_CELLS;
     if (hly_tensor_map_init(&timeline->rows) || hly_cond_create(&timeline->ended))
         goto free_ring;
     pthread_mutex_init(&timeline->lock, NULL);
+    pthread_mutex_init(&timeline->ending, NULL);
     timeline->fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (timeline->fd >= 0) {
         *out = timeline;
         return 0;
     }
     rc = HALAY_EINVAL;
-    pthread_mutex_destroy(&timeline->lock);
-    pthread_cond_destroy(&timeline->ended);
+    locks_free(timeline);
 
 free_ring:
     hly_tensor_map_finish(&timeline->rows, hly_node_free);
@@ -223,8 +294,7 @@ free_timeline:
 static void timeline_free(struct hly_timeline *timeline)
 {
     close(timeline->fd);
-    pthread_mutex_destroy(&timeline->lock);
-    pthread_cond_destroy(&timeline->ended);
+    locks_free(timeline);
     hly_tensor_map_finish(&timeline->rows, hly_node_free);
     free(timeline->ring);
     free(timeline);
@@ -235,9 +305,6 @@ static void timeline_leave(struct hly_timeline *timeline, halay_timeline_result_
 {
     pthread_mutex_lock(&timeline->lock);
     int last = !--timeline->refs;
-    timeline->stop = last;
-    if (last)
-        pthread_cond_signal(&timeline->ended);
     if (result) {
         result->recorded = timeline->recorded;
         result->lost = timeline->lost;
@@ -246,13 +313,24 @@ static void timeline_leave(struct hly_timeline *timeline, halay_timeline_result_
     pthread_mutex_unlock(&timeline->lock);
     if (!last)
         return;
+    pthread_mutex_lock(&timeline->ending);
+    atomic_store_explicit(&timeline->stop, 1, memory_order_relaxed);
+    pthread_cond_signal(&timeline->ended);
+    pthread_mutex_unlock(&timeline->ending);
     pthread_join(timeline->thread, NULL);
-    hly_timeline_drain(timeline);
+    hly_timeline_drain(timeline, 0); /* the rest is written by this thread */
     timeline->stopped_ns = hly_trainer_now_ns();
     hly_timeline_end(timeline);
     if (result)
         result->error = timeline->error;
     timeline_free(timeline);
+}
+
+/* Mutex held. */
+static void timeline_take(halay_trainer_t *trainer, struct hly_timeline *timeline)
+{
+    trainer->timeline = timeline;
+    trainer->timelines++;
 }
 
 int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles)
@@ -277,7 +355,7 @@ int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int
     if ((rc = hly_thread_start(&timeline->thread, write_all, timeline)) != 0)
         timeline_free(timeline);
     else
-        trainer->timeline = timeline;
+        timeline_take(trainer, timeline);
     return hly_trainer_leave(trainer, rc);
 }
 
@@ -306,7 +384,7 @@ int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of, 
     }
     strcpy(trainer->label, label);
     trainer->label_hash = label[0] ? hly_tensor_hash(label) : 0;
-    trainer->timeline = timeline;
+    timeline_take(trainer, timeline);
     return hly_trainer_leave(trainer, 0);
 }
 
@@ -318,10 +396,11 @@ int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint
     int rc = hly_trainer_enter(trainer);
     if (rc)
         return rc;
-    char *copy = trainer->timeline ? strdup(name) : NULL;
-    if (copy)
-        record_held(trainer, &(struct hly_timed){
-                                 .kind = HLY_RECORD_SPAN, .ns = {begin_ns, end_ns}, .name = copy});
+    size_t bytes = strlen(name);
+    struct hly_timed timed = {
+        .kind = HLY_RECORD_SPAN, .ns = {begin_ns, end_ns}, .count = (uint32_t)bytes};
+    if (bytes <= UINT32_MAX)
+        record_held(trainer, &timed, name);
     return hly_trainer_leave(trainer, 0);
 }
 

@@ -2,8 +2,9 @@
 /*
  * timeline.h - records of what a trainer did, and the ring that hands them to the thread that
  * writes them; docs/decisions/0021. Whoever holds `lock` puts records in, so there is one at a
- * time; the writer takes them out without it. Several trainers of a rank may share a timeline. A
- * trainer's mutex is taken before the lock.
+ * time; the writer takes them out, and never takes the lock: it may be without a processor for
+ * long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
+ * lock.
  */
 #ifndef HLY_TIMELINE_H
 #define HLY_TIMELINE_H
@@ -18,21 +19,23 @@
 #include "trainer.h"
 
 enum {
-    HLY_TIMELINE_RECORDS = 65536, /* in the ring; a power of two */
-    HLY_TIMELINE_ROWS = 65536,    /* names with a row of their own; the others share the last */
+    HLY_TIMELINE_CELLS = 65536, /* of the ring; a power of two */
+    HLY_TIMELINE_ROWS = 65536,  /* names with a row of their own; the others share the last */
     HLY_TIMELINE_KNOWN = 4096,
     HLY_TIMELINE_BUFFER = 65536,
     HLY_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
 };
 
+/* Each has a cell, and those that say so some more behind it. */
 enum hly_record_kind {
     HLY_RECORD_TENSOR = 1, /* times: submitted, agreed on (0: replayed), started, ended */
-    HLY_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked */
+    HLY_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked; count; members if listed */
+    HLY_RECORD_NAME,       /* of a row */
     HLY_RECORD_VOTE,       /* times: from, to */
     HLY_RECORD_ROUND,      /* times: from, to */
     HLY_RECORD_CYCLE,      /* time */
     HLY_RECORD_VOID,       /* time */
-    HLY_RECORD_SPAN        /* times: from, to; name: of the program */
+    HLY_RECORD_SPAN        /* times: from, to; count: bytes of the program's name for it; these */
 };
 
 struct hly_timed {
@@ -41,15 +44,32 @@ struct hly_timed {
     uint32_t row;       /* tensor */
     uint64_t ns[4];
     uint64_t bytes;
-    char *name; /* the first of a row: the writer frees it */
-    int32_t code;
+    const char *name; /* the first of a row; lives as long as the timeline */
+    int16_t code;
+    uint16_t listed;
     uint32_t count; /* tensors, or entries */
 };
-static_assert(sizeof(struct hly_timed) == 64, "a record is a cache line");
+
+/* A tensor of a replayed group: all else is as of the group. */
+struct hly_member {
+    uint64_t submit_ns;
+    uint32_t row;
+    uint32_t bytes; /* a group has less than 4 GiB: 64 KiB times the ranks at most */
+};
+
+enum { HLY_CELL_BYTES = 64, HLY_CELL_MEMBERS = 4 };
+
+union hly_cell {
+    struct hly_timed timed;
+    struct hly_member members[HLY_CELL_MEMBERS];
+    char text[HLY_CELL_BYTES];
+};
+static_assert(sizeof(union hly_cell) == HLY_CELL_BYTES, "a cell is a cache line");
 
 struct hly_row {
     struct hly_node node; /* first */
     uint32_t number;
+    char name[];
 };
 
 struct hly_known {
@@ -58,19 +78,23 @@ struct hly_known {
 };
 
 struct hly_timeline {
-    struct hly_timed *ring;
+    union hly_cell *ring;
     _Atomic uint64_t head, tail; /* put in, taken out; the stores are releases */
     int mark_cycles;
 
     pthread_t thread;
     pthread_mutex_t lock;
-    pthread_cond_t ended;
-    uint64_t lost, recorded; /* lock, as all up to `writer` */
+    uint64_t lost, recorded; /* lock, as all up to `ending` */
+    uint64_t room;           /* as of `tail` when last looked at: head may go up to here */
     struct hly_map rows;
     struct hly_known
         known[HLY_TIMELINE_KNOWN]; /* before the map: one cache line instead of three */
     uint32_t nrows;
-    int stop, refs;
+    int refs;
+
+    pthread_mutex_t ending; /* for the sleep of the writer only */
+    pthread_cond_t ended;
+    _Atomic int stop;
 
     /* writer */
     int fd, error, rank;
@@ -78,12 +102,30 @@ struct hly_timeline {
     int others; /* the last row has its name */
     uint64_t written, stopped_ns;
     char buffer[HLY_TIMELINE_BUFFER];
-    size_t used;
+    size_t used, from; /* from: where the last event begins */
+    char pid[40];      /* what all events have between phase and row */
+    size_t pid_bytes;
+    char digits[1001][4]; /* of all numbers below 1000 */
+    uint64_t second;      /* of the last time written, and its digits */
+    char second_text[24];
+    size_t second_bytes;
 };
+
+static inline union hly_cell *hly_timeline_cell(const struct hly_timeline *timeline, uint64_t at)
+{
+    return &timeline->ring[at % HLY_TIMELINE_CELLS];
+}
+
+/* How many cells so many members, or so many bytes, need. */
+static inline uint64_t hly_cells(uint64_t count, uint64_t in_a_cell)
+{
+    return (count + in_a_cell - 1) / in_a_cell;
+}
 
 /* timeline_write.c */
 void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_t error_ns);
-void hly_timeline_drain(struct hly_timeline *timeline);
+/* All that has been put in; if_on: only until it is stopped. */
+void hly_timeline_drain(struct hly_timeline *timeline, int if_on);
 /* What is lost is said in the file. */
 void hly_timeline_end(struct hly_timeline *timeline);
 

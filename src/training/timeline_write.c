@@ -43,60 +43,73 @@ static inline __attribute__((always_inline)) void put_text(struct hly_timeline *
     put_bytes(timeline, text, strlen(text));
 }
 
-/* Two digits at a time. Returns where they begin: they end before `end`. */
-static char *digits_before(char *end, uint32_t number)
+/* Three digits, with zeros before. Here as below more bytes are moved than are put: it is faster.
+ */
+static inline void put_three(struct hly_timeline *timeline, uint32_t number)
 {
-    static const char pairs[] = "00010203040506070809101112131415161718192021222324"
-                                "25262728293031323334353637383940414243444546474849"
-                                "50515253545556575859606162636465666768697071727374"
-                                "75767778798081828384858687888990919293949596979899";
-    for (; number >= 100; number /= 100)
-        memcpy(end -= 2, pairs + number % 100 * 2, 2);
-    if (number >= 10)
-        return memcpy(end - 2, pairs + number * 2, 2);
-    *--end = (char)('0' + number);
-    return end;
+    memcpy(timeline->buffer + timeline->used, timeline->digits[number], 4);
+    timeline->used += 3;
+}
+
+/* Below a thousand. */
+static inline void put_small(struct hly_timeline *timeline, uint32_t number)
+{
+    size_t zeros = (size_t)(number < 10) + (size_t)(number < 100);
+    memcpy(timeline->buffer + timeline->used, timeline->digits[number] + zeros, 4);
+    timeline->used += 3 - zeros;
 }
 
 static void put_number(struct hly_timeline *timeline, uint64_t number)
 {
-    enum { PART = 100000000 };
-    char text[24], *end = text + sizeof(text), *at = end;
-    for (; number >= PART; number /= PART) {
-        char *part = digits_before(at, (uint32_t)(number % PART));
-        at -= 8;
-        memset(at, '0', (size_t)(part - at));
+    if (number < 1000) {
+        put_small(timeline, (uint32_t)number);
+        return;
     }
-    at = digits_before(at, (uint32_t)number);
-    put_bytes(timeline, at, (size_t)(end - at));
+    put_number(timeline, number / 1000);
+    put_three(timeline, (uint32_t)(number % 1000));
 }
 
-/* Microseconds, with three places. */
-static void put_time(struct hly_timeline *timeline, uint64_t ns)
+/* In microseconds. One second's digits are nearly always those of the time before. */
+static inline void put_time(struct hly_timeline *timeline, uint64_t ns)
 {
-    uint32_t rest = (uint32_t)(ns % 1000);
-    char places[4] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10),
-                      (char)('0' + rest % 10)};
-    put_number(timeline, ns / 1000);
-    put_bytes(timeline, places, sizeof(places));
+    enum { SECOND_NS = 1000000000 };
+    uint32_t below = (uint32_t)(ns % SECOND_NS);
+    if (ns < SECOND_NS / 1000) {
+        put_small(timeline, below / 1000);
+    } else if (ns < SECOND_NS) {
+        put_small(timeline, below / 1000000);
+        put_three(timeline, below / 1000 % 1000);
+    } else {
+        if (ns / SECOND_NS != timeline->second) {
+            size_t used = timeline->used;
+            timeline->second = ns / SECOND_NS;
+            put_number(timeline, timeline->second);
+            timeline->second_bytes = timeline->used - used;
+            memcpy(timeline->second_text, timeline->buffer + used, timeline->second_bytes);
+            timeline->used = used;
+        }
+        put_bytes(timeline, timeline->second_text, timeline->second_bytes);
+        put_three(timeline, below / 1000000);
+        put_three(timeline, below / 1000 % 1000);
+    }
+    timeline->buffer[timeline->used++] = '.';
+    put_three(timeline, below % 1000);
 }
 
 /* At most six times as long. What is no UTF-8 stays what it is. */
-static void put_quoted(struct hly_timeline *timeline, const char *text)
+static void put_escaped(struct hly_timeline *timeline, const char *text, size_t bytes)
 {
     char escaped[8];
-    put_text(timeline, "\"");
-    for (; *text; text++) {
+    for (; bytes--; text++) {
         if (timeline->used + sizeof(escaped) + HLY_TIMELINE_EVENT > sizeof(timeline->buffer))
             flush(timeline);
         if ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\') {
-            put_bytes(timeline, text, 1);
+            timeline->buffer[timeline->used++] = *text;
             continue;
         }
         snprintf(escaped, sizeof(escaped), "\\u%04x", (unsigned)*text);
         put_text(timeline, escaped);
     }
-    put_text(timeline, "\"");
 }
 
 /* ------------------------------------------------------------------ events */
@@ -106,12 +119,11 @@ static void begin(struct hly_timeline *timeline, char phase, uint64_t row)
 {
     if (timeline->used + HLY_TIMELINE_EVENT > sizeof(timeline->buffer))
         flush(timeline);
+    timeline->from = timeline->used;
     put_text(timeline, timeline->written++ ? ",\n" : "[\n");
     put_text(timeline, "{\"ph\":\"");
     timeline->buffer[timeline->used++] = phase;
-    put_text(timeline, "\",\"pid\":");
-    put_number(timeline, (uint64_t)timeline->rank);
-    put_text(timeline, ",\"tid\":");
+    put_bytes(timeline, timeline->pid, timeline->pid_bytes);
     put_number(timeline, row);
 }
 
@@ -121,8 +133,9 @@ static void named(struct hly_timeline *timeline, const char *what, uint64_t row,
     put_text(timeline, ",\"name\":\"");
     put_text(timeline, what);
     put_text(timeline, "\",\"args\":{\"name\":");
-    put_quoted(timeline, name);
-    put_text(timeline, "}}");
+    put_text(timeline, "\"");
+    put_escaped(timeline, name, strlen(name));
+    put_text(timeline, "\"}}");
 }
 
 static uint64_t aligned(const struct hly_timeline *timeline, uint64_t ns)
@@ -130,14 +143,25 @@ static uint64_t aligned(const struct hly_timeline *timeline, uint64_t ns)
     return (int64_t)ns < -timeline->offset_ns ? 0 : ns + (uint64_t)timeline->offset_ns;
 }
 
-/* An event of some duration; its name and its end follow. */
-static void span(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns, uint64_t to_ns)
+static uint64_t since(uint64_t from_ns, uint64_t to_ns)
+{
+    return to_ns > from_ns ? to_ns - from_ns : 0;
+}
+
+/* An event of some duration, up to that. */
+static void span_begin(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns)
 {
     begin(timeline, 'X', row);
     put_text(timeline, ",\"ts\":");
     put_time(timeline, aligned(timeline, from_ns));
     put_text(timeline, ",\"dur\":");
-    put_time(timeline, to_ns > from_ns ? to_ns - from_ns : 0);
+}
+
+/* Its name and its end follow. */
+static void span(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns, uint64_t to_ns)
+{
+    span_begin(timeline, row, from_ns);
+    put_time(timeline, since(from_ns, to_ns));
     put_text(timeline, ",\"name\":\"");
 }
 
@@ -179,15 +203,21 @@ static const char *kind_name(int kind)
     }
 }
 
+/* name: NULL if it has been written. */
+static void write_row(struct hly_timeline *timeline, uint32_t row, const char *name)
+{
+    if (name)
+        named(timeline, "thread_name", ROW_NAMES + row, name);
+    else if (row == HLY_TIMELINE_ROWS && !timeline->others++)
+        named(timeline, "thread_name", ROW_NAMES + row, "(other names)");
+}
+
 static void write_tensor(struct hly_timeline *timeline, const struct hly_timed *timed)
 {
     const uint64_t *ns = timed->ns;
     const char *kind = kind_name(timed->what);
     uint64_t row = ROW_NAMES + timed->row, from_ns = ns[1] ? ns[1] : ns[0];
-    if (timed->name)
-        named(timeline, "thread_name", row, timed->name);
-    else if (timed->row == HLY_TIMELINE_ROWS && !timeline->others++)
-        named(timeline, "thread_name", row, "(other names)");
+    write_row(timeline, timed->row, timed->name);
     if (ns[1]) {
         span(timeline, row, ns[0], ns[1]);
         put_text(timeline, "NEGOTIATE_");
@@ -212,6 +242,26 @@ static void write_tensor(struct hly_timeline *timeline, const struct hly_timed *
     put_text(timeline, "\"}");
 }
 
+/* As the first two spans of write_tensor(): both begin in the same way. */
+static void write_member(struct hly_timeline *timeline, const struct hly_timed *group,
+                         const struct hly_member *member)
+{
+    uint64_t submit_ns = member->submit_ns;
+    write_row(timeline, member->row, NULL);
+    span_begin(timeline, ROW_NAMES + member->row, submit_ns);
+    const char *from = timeline->buffer + timeline->from;
+    size_t bytes = timeline->used - timeline->from;
+    put_time(timeline, since(submit_ns, group->ns[3]));
+    put_text(timeline, ",\"name\":\"ALLREDUCE\",\"args\":{\"bytes\":");
+    put_number(timeline, member->bytes);
+    put_text(timeline, ",\"fusion buffer\":");
+    put_number(timeline, group->buffer);
+    put_text(timeline, "}}");
+    put_bytes(timeline, from, bytes);
+    put_time(timeline, since(submit_ns, group->ns[0]));
+    put_text(timeline, ",\"name\":\"QUEUE\"}");
+}
+
 static void write_fused(struct hly_timeline *timeline, const struct hly_timed *timed)
 {
     uint64_t row = ROW_BUFFERS + timed->buffer;
@@ -227,14 +277,35 @@ static void write_fused(struct hly_timeline *timeline, const struct hly_timed *t
     put_text(timeline, "MEMCPY_OUT_FUSION_BUFFER\"}");
 }
 
-static void write_one(struct hly_timeline *timeline, const struct hly_timed *timed)
+/* The name is in the cells behind it. */
+static void write_span(struct hly_timeline *timeline, const struct hly_timed *timed, uint64_t at)
 {
+    span(timeline, ROW_PROGRAM, timed->ns[0], timed->ns[1]);
+    for (size_t left = timed->count; left;) {
+        size_t part = left < HLY_CELL_BYTES ? left : HLY_CELL_BYTES;
+        put_escaped(timeline, hly_timeline_cell(timeline, ++at)->text, part);
+        left -= part;
+    }
+    put_text(timeline, "\"}");
+}
+
+/* Returns how many cells it has. */
+static uint64_t write_one(struct hly_timeline *timeline, uint64_t at)
+{
+    const struct hly_timed *timed = &hly_timeline_cell(timeline, at)->timed;
     switch (timed->kind) {
     case HLY_RECORD_TENSOR:
         write_tensor(timeline, timed);
         break;
     case HLY_RECORD_FUSED:
         write_fused(timeline, timed);
+        for (uint64_t m = 0; timed->listed && m < timed->count; m++)
+            write_member(timeline, timed,
+                         &hly_timeline_cell(timeline, at + 1 + m / HLY_CELL_MEMBERS)
+                              ->members[m % HLY_CELL_MEMBERS]);
+        return 1 + (timed->listed ? hly_cells(timed->count, HLY_CELL_MEMBERS) : 0);
+    case HLY_RECORD_NAME:
+        write_row(timeline, timed->row, timed->name);
         break;
     case HLY_RECORD_VOTE:
         span(timeline, ROW_VOTES, timed->ns[0], timed->ns[1]);
@@ -254,17 +325,19 @@ static void write_one(struct hly_timeline *timeline, const struct hly_timed *tim
         break;
     default:
         assert(timed->kind == HLY_RECORD_SPAN);
-        span(timeline, ROW_PROGRAM, timed->ns[0], timed->ns[1]);
-        timeline->used--; /* the quote */
-        put_quoted(timeline, timed->name);
-        put_text(timeline, "}");
+        write_span(timeline, timed, at);
+        return 1 + hly_cells(timed->count, HLY_CELL_BYTES);
     }
-    free(timed->name);
+    return 1;
 }
 
 void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_t error_ns)
 {
     char text[128];
+    for (int n = 0; n < 1000; n++)
+        snprintf(timeline->digits[n], sizeof(timeline->digits[n]), "%03d", n);
+    timeline->pid_bytes = (size_t)snprintf(timeline->pid, sizeof(timeline->pid),
+                                           "\",\"pid\":%d,\"tid\":", timeline->rank);
     snprintf(text, sizeof(text), "rank %d (%s)", timeline->rank, host);
     named(timeline, "process_name", 0, text);
     begin(timeline, 'M', 0);
@@ -286,14 +359,14 @@ void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_
     flush(timeline);
 }
 
-void hly_timeline_drain(struct hly_timeline *timeline)
+void hly_timeline_drain(struct hly_timeline *timeline, int if_on)
 {
     /* Pairs with the release of who has put it in. */
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_acquire);
     uint64_t tail = atomic_load_explicit(&timeline->tail, memory_order_relaxed);
-    for (; tail < head; tail++) {
-        write_one(timeline, &timeline->ring[tail % HLY_TIMELINE_RECORDS]);
-        atomic_store_explicit(&timeline->tail, tail + 1, memory_order_release);
+    while (tail < head && !(if_on && atomic_load_explicit(&timeline->stop, memory_order_relaxed))) {
+        tail += write_one(timeline, tail);
+        atomic_store_explicit(&timeline->tail, tail, memory_order_release);
     }
     flush(timeline);
 }

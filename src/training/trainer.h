@@ -30,6 +30,9 @@ enum {
     HLY_SLOTS = 4,       /* fusion buffers, and groups of a programme ahead of the last result */
     HLY_VOTE_ITEMS = 32, /* tensors that share a vote */
     HLY_PROGRAMMES = 8,
+    HLY_SERIES = 64,           /* of tensors without a name; of more all others are plain names */
+    HLY_PROGRAMME_SERIES = 16, /* in a programme */
+    HLY_PERIOD = 1024,         /* tensors */
     HLY_TAPE_ITEMS = 65536,
     HLY_TEXT_BYTES = 1024,
     HLY_RECORDING_CYCLES = 2, /* halay_trainer.recording: the cycles' beginnings as well */
@@ -128,8 +131,11 @@ struct hly_tensor {
     int kind, root;
     double prescale, postscale;
 
+    uint64_t series, number; /* of one without a name of its own; series: 0 if it has one */
+
     /* stepper */
     struct hly_item *item; /* in the pool: its place in the programme, NULL if it has none */
+    uint64_t known;        /* under which its rows are remembered: the name, or that of the item */
     uint64_t bond;         /* ready: those with the same are fused; 0 with none */
     int placed;            /* on some rank it is in place, so on all the call is */
     int notices;           /* doublings of the time after which it is due for a notice */
@@ -154,12 +160,18 @@ struct hly_list {
     struct hly_tensor *head, *tail;
 };
 
-/* A tensor's place on the tape or in a programme. */
+/*
+ * A tensor's place on the tape or in a programme. Of a series: says.name is hly_series_name() of
+ * the number, in a programme of the complement of its place in the series.
+ */
 struct hly_item {
     struct hly_announcement says;
     uint64_t run;
+    uint64_t series, number;   /* in a programme: the place */
+    uint64_t due;              /* replayed: the number that is next here */
     struct hly_tensor *tensor; /* replayed: this rank's, once it is here */
     uint32_t group;
+    uint32_t row; /* in the timeline; see hly_group.timelines */
 };
 
 /* Items in order, found by name. */
@@ -172,16 +184,41 @@ struct hly_script {
 /* What runs as one: items [first, first + count) of a programme. */
 struct hly_group {
     uint32_t first, count, missing;
-    int fused; /* else behind a vote */
-    int rows;  /* the vote carries rows */
+    int fused;          /* else behind a vote */
+    int rows;           /* the vote carries rows */
+    uint64_t timelines; /* as of the trainer, when the items' rows were asked for */
+};
+
+/* Numbers of tensors that all ranks have completed; equal on all ranks. */
+struct hly_series {
+    uint64_t series, next; /* above all of them */
+};
+
+/* A series in a programme. */
+struct hly_share {
+    uint64_t series;
+    uint64_t base; /* the first number of the first cycle of the replay; of one that is over: of its
+                      last whole cycle */
+    uint64_t count; /* in a cycle */
+};
+
+/* What repeats where no name does; see series.c. */
+struct hly_period {
+    uint64_t count; /* items in a row of which each could be part of one */
+    uint64_t keys[HLY_PERIOD];
+    uint64_t same[1 + HLY_PERIOD]; /* so many items up to here are as those so far before them */
+    int doubts;                    /* doublings of how often it must have stood */
 };
 
 struct hly_programme {
     struct hly_script script;
+    struct hly_share shares[HLY_PROGRAMME_SERIES];
+    size_t nshares;
     struct hly_group *groups;
     size_t ngroups;
     uint64_t set, used; /* hash of the items in any order; number of its last use */
     int score, begun;   /* begun: a name of it is on the tape */
+    int periodic;       /* no name has ended its cycle */
 };
 
 /* Where the replay stands. Sequences count groups since it began. */
@@ -192,6 +229,7 @@ struct hly_replay {
     uint64_t good_behind; /* bit i: the group i after the first void was good all the same */
     int flushing;         /* this rank was void, or knows of a void: every group goes out at once */
     uint32_t foreign;     /* tensors in the pool that have no place in it */
+    uint32_t early;       /* and that have one in a later cycle */
     uint32_t quiet;       /* submissions that change nothing but the pool */
     uint64_t called;      /* up to here another rank waits in a group */
     uint64_t alarm_ns;    /* when this rank last asked where the others are */
@@ -294,6 +332,7 @@ struct halay_trainer {
     struct hly_timeline *timeline; /* NULL: none is on */
     char label[32];                /* before names in a timeline that is shared */
     uint64_t label_hash;
+    uint64_t timelines; /* so many have been begun or shared */
 
     /* stepper */
     struct hly_list pending, waiting, fresh, ready, pool;
@@ -327,6 +366,7 @@ struct halay_trainer {
     int wanting;                    /* a caller waits or has polled, as seen by this step */
     int recording;                  /* a timeline is on, as seen by this step */
     uint64_t end_ns;   /* of the tensors that end together now, else 0: while one is on */
+    int listed;        /* they are in it already */
     uint64_t round_ns; /* when the round in flight began, while one is on */
     int data_broken;   /* an operation could not be started, so the order is lost */
     int broken;        /* why no round is started any more: the text */
@@ -335,9 +375,13 @@ struct halay_trainer {
     struct hly_script tape; /* what was agreed on since the last boundary */
     struct hly_programme *programmes[HLY_PROGRAMMES];
     int impure;    /* the tape has items of a broken-off replay, whose runs are of another cycle */
+    size_t turn;   /* so long the tape is when a cycle is over that began with a series; or 0 */
     int switching; /* a replay broke off where a cycle begins: it may be another programme's */
     struct hly_programme *avoid; /* broke off there, and nothing has been agreed on since */
     uint64_t uses;
+    struct hly_series series[HLY_SERIES];
+    size_t nseries;
+    struct hly_period period;
     uint64_t served;    /* above the `wait` of all that replays have run */
     int failures, skip; /* voids since the last whole cycle; boundaries to stay in rounds for */
     struct hly_replay replay;
@@ -484,8 +528,10 @@ struct hly_notice {
 };
 
 /* timeline.c. Stepper, without the mutex; they do nothing while no timeline is on. */
-void hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight, int kind,
-                        uint64_t reduced_ns, uint32_t tensors, uint64_t bytes);
+/* A fused call. Unpacked, at end_ns; the tensors are in the flight's list. Returns 1 if they are
+ * recorded too. */
+int hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight,
+                       uint64_t reduced_ns, uint64_t end_ns);
 void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight);
 void hly_timeline_round(halay_trainer_t *trainer);
 void hly_timeline_cycle(halay_trainer_t *trainer);
@@ -508,16 +554,37 @@ void hly_text_timeout(char *text, const halay_trainer_t *trainer, const struct h
 /* programme.c; stepper, without the mutex */
 struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name);
 /*
- * All ranks have announced this. Returns the programme that begins here, with this tensor not yet
- * run; or NULL: it is on the tape, and runs.
+ * All ranks have announced this; tensor: this rank's. Returns the programme that begins here, with
+ * it not yet run; or NULL: it is on the tape, and runs.
  */
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record);
+struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record,
+                                         const struct hly_tensor *tensor);
+/* NULL: it has none of the series, or that is 0. */
+struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t series);
 /* What was agreed on is no part of a cycle; what comes now may begin a known programme. */
 void hly_programme_forget(halay_trainer_t *trainer);
 void hly_programme_whole(halay_trainer_t *trainer);
 /* The replay ends; what has run in the cycle that it broke off is on the tape again. */
 void hly_programme_void(halay_trainer_t *trainer);
 void hly_programmes_free(halay_trainer_t *trainer);
+
+/* series.c */
+/* Returns 0 if the name is one of its own. */
+uint64_t hly_series_of(const char *name, uint64_t *number);
+uint64_t hly_series_name(uint64_t series, uint64_t number);
+/* Stepper, without the mutex, as all that follow; at the same place on all ranks. */
+struct hly_series *hly_series_find(halay_trainer_t *trainer, uint64_t series);
+/* Begins it with the number if it is not known. NULL: there are too many. */
+struct hly_series *hly_series_get(halay_trainer_t *trainer, uint64_t series, uint64_t number);
+void hly_series_done(halay_trainer_t *trainer, uint64_t series, uint64_t number);
+/*
+ * One more is on the tape, now the last of so many; begins: a run. Returns the length of the period
+ * that it ends, and that has stood often enough, or 0.
+ */
+size_t hly_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among);
+void hly_period_forget(halay_trainer_t *trainer);
+/* more: 1: it has to stand twice as often; -1: half as often. */
+void hly_period_doubt(halay_trainer_t *trainer, int more);
 
 /* replay.c; stepper, without the mutex */
 void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme);

@@ -201,6 +201,19 @@ def rank_poll():
         assert time.monotonic() < end
         time.sleep(0.001)
     assert hvd.synchronize(handle).tolist() == [hvd.size()] * 3
+    # Done long before it is asked for, on whichever rank came last: still False at first.
+    for call in (
+        lambda: hvd.allreduce_async(torch.ones(3), op=hvd.Sum),
+        lambda: hvd.allreduce_async(torch.ones(3), op=hvd.Adasum),
+        lambda: hvd.grouped_allreduce_async([torch.ones(3), torch.ones(2)], op=hvd.Sum),
+    ):
+        handles = [call(), call()]
+        time.sleep(0.1)
+        assert hvd.poll(handles[1]) is False
+        while not all(map(hvd.poll, handles)):
+            assert time.monotonic() < end + 20
+        for handle in handles:
+            hvd.synchronize(handle)
 
 
 def rank_duplicate():

@@ -69,7 +69,7 @@ static void bound(const halay_request_t *r)
     run->laid = calloc(run->plan->noperands + 1, sizeof(run->laid[0]));
     CHECK(run->laid, "no memory");
     for (uint32_t i = 0; i < run->plan->noperands; i++)
-        run->laid[i] = hly_operand_bytes(r, &r->plan->plan->operands[i]);
+        run->laid[i] = hly_operand_bytes(r, i);
     size_t n = run->plan->params.nranks;
     for (int i = 0; r->tables && i < 2; i++) {
         run->blocks[i].offset = malloc(2 * n * sizeof(size_t));
@@ -92,12 +92,9 @@ void hly_saw(const halay_request_t *r, enum hly_saw what, uint32_t step)
 void hly_saw_bytes(const halay_request_t *r, enum hly_saw what, uint32_t step,
                    const struct hly_segment seg[2], uint64_t offset, uint64_t bytes, uint32_t edge)
 {
-    struct hly_segment whole[2] = {{0}};
     if (!seg) {
-        const halay_plan_t *plan = r->plan->plan;
-        hly_operand_segments(r, &plan->operands[plan->steps[step].operand], whole);
-        seg = whole;
-        bytes = whole[0].bytes + whole[1].bytes;
+        seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
+        bytes = seg[0].bytes + seg[1].bytes;
     }
     do {
         bool second = offset >= seg[0].bytes && seg[0].bytes < offset + bytes;
@@ -160,7 +157,7 @@ static bool matters(enum hly_seed seed, const halay_request_t *r, uint32_t step)
                 return false;
         return true;
     case HLY_SEED_WORK_TWICE:
-        return hly_operand_bytes(r, &r->plan->plan->operands[s->operand]) > 0;
+        return hly_operand_bytes(r, s->operand) > 0;
     case HLY_SEED_WRONG_INPUT:
         return r->in != r->out && r->call.brief.collective != HALAY_BROADCAST;
     default:

@@ -119,8 +119,10 @@ static void test_bad_work(const halay_device_ops_t *ops)
     bad[15].scales = 1, bad[15].factor = 2;
     bad[16].scales = 1, bad[16].factor = 1. / 0., bad[16].nsrc = 1;
     memset(c, 0x77, sizeof c);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        CHECK(ops->bind(device, &bad[i]) < 0 && !bad[i].bound);
         CHECK(ops->launch(device, &bad[i]) == HALAY_EINVAL);
+    }
     CHECK(ops->launch(device, NULL) == HALAY_EINVAL);
     for (int i = 0; i < 8; i++)
         CHECK(a[i] == 0 && b[i] == 0 && c[i] == 0x77777777);
@@ -146,6 +148,33 @@ static void test_odd_work(void)
     CHECK(hly_device_host.launch(device, &w) == HALAY_OK && c[2] == 3);
     w.dst = a; /* a copy onto itself */
     CHECK(hly_device_host.launch(device, &w) == HALAY_OK && a[2] == 3);
+    hly_device_host.close(device);
+}
+
+/* Bound once, done as often as it is launched; what no kernel does alone is not bound. */
+static void test_bound(void)
+{
+    int64_t a[3], b[3], c[3];
+    halay_work_t w = {.dst = c, .src = {a, b}, .count = 3, .type = HALAY_INT64, .nsrc = 2};
+    halay_device_t *device;
+    CHECK(hly_device_host.open(NULL, NULL, &device) == HALAY_OK);
+    CHECK(hly_device_host.bind(device, &w) == HALAY_OK && w.bound);
+    for (int n = 0; n < 5; n++) {
+        for (int i = 0; i < 3; i++)
+            a[i] = n * i, b[i] = 100 + i;
+        CHECK(hly_device_host.launch(device, &w) == HALAY_OK);
+        for (int i = 0; i < 3; i++)
+            CHECK(c[i] == 100 + i + n * i);
+    }
+    w.bound = NULL; /* and then anything may change */
+    w.op = HALAY_AVERAGE;
+    w.divisor = 2;
+    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
+    CHECK(hly_device_host.launch(device, &w) == HALAY_OK && c[2] == (8 + 102) / 2);
+    w.count = 0;
+    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
+    w.nsrc = 1;
+    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
     hly_device_host.close(device);
 }
 
@@ -423,6 +452,7 @@ int main(void)
     test_bad_work(&hly_device_host);
     test_bad_work(&hly_device_late);
     test_odd_work();
+    test_bound();
     test_user_all(&hly_device_host);
     test_user_all(&hly_device_late);
     test_scale_integers();

@@ -5,6 +5,7 @@
  */
 #include <sys/wait.h>
 
+#include "training/trainer.h"
 #include "training_ranks.h"
 
 static double deadline_s(void)
@@ -669,6 +670,16 @@ static void *wait_for_state(void *arg)
     return NULL;
 }
 
+/* A thread that has not come to its wait yet would find its trainer gone. */
+static void until_waited_for(halay_trainer_t *trainer)
+{
+    for (int waiters = 0; !waiters; usleep(1000)) {
+        pthread_mutex_lock(&trainer->mutex);
+        waiters = trainer->waiters;
+        pthread_mutex_unlock(&trainer->mutex);
+    }
+}
+
 /*
  * Rank 0 leaves while others wait for it and while a thread of its own waits for them. They hear it
  * at once, and so does what they submit later.
@@ -684,7 +695,7 @@ static void leaving(struct rank *rank)
         struct waiter waiter = {rank, ticket};
         pthread_create(&thread, NULL, wait_for_state, &waiter);
         meet(rank);
-        usleep(100000);
+        until_waited_for(rank->trainer);
         halay_trainer_destroy(rank->trainer);
         pthread_join(thread, NULL);
         CHECK(!halay_finalize(rank->context), "something was in flight");

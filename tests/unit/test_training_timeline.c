@@ -246,6 +246,78 @@ static void full(struct rank *rank)
     CHECK(strstr(reader.last, want), "no %s in %s", want, reader.last);
 }
 
+/* As full(), of groups: a group is lost as a whole, and counted with its tensors. */
+static void full_groups(struct rank *rank)
+{
+    enum { TENSORS = 256, WARM = 3, STEPS = 1100 };
+    static float values[TENSORS];
+    static char names[TENSORS][8];
+    char path[128], want[64];
+    pthread_t thread;
+    struct reader reader = {.fd = -1};
+    halay_ticket_t tickets[TENSORS];
+    halay_timeline_result_t result = {.size = sizeof(result)};
+    path_of(path, "groups", rank->rank);
+    CHECK(!mkfifo(path, 0600), "no pipe");
+    reader.fd = open(path, O_RDONLY | O_NONBLOCK);
+    fcntl(reader.fd, F_SETFL, 0);
+    for (int i = 0; i < WARM + STEPS; i++) {
+        if (i == WARM)
+            CHECK(!halay_trainer_timeline_start(rank->trainer, path, 0), "start");
+        for (int t = 0; t < TENSORS; t++) {
+            snprintf(names[t], sizeof(names[t]), "g.%d", t);
+            CHECK(!halay_trainer_allreduce(rank->trainer, names[t], &values[t], &values[t], 1,
+                                           HALAY_FLOAT32, HALAY_SUM, 1, 1, &tickets[t]),
+                  "submit");
+        }
+        for (int t = 0; t < TENSORS; t++)
+            finish(rank, tickets[t], 0);
+    }
+    CHECK(!pthread_create(&thread, NULL, read_all, &reader), "no thread");
+    CHECK(!halay_trainer_timeline_stop(rank->trainer, &result), "stop");
+    pthread_join(thread, NULL);
+    close(reader.fd);
+    CHECK(result.recorded + result.lost == STEPS * (TENSORS + 1), "%llu and %llu records",
+          (unsigned long long)result.recorded, (unsigned long long)result.lost);
+    CHECK(result.lost && result.lost % (TENSORS + 1) == 0, "%llu lost",
+          (unsigned long long)result.lost);
+    CHECK(result.recorded > 4 * 60000, "an entry takes a quarter of a cell: %llu",
+          (unsigned long long)result.recorded);
+    snprintf(want, sizeof(want), "\"lost\":%llu}}\n]\n", (unsigned long long)result.lost);
+    CHECK(strstr(reader.last, want), "no %s in %s", want, reader.last);
+}
+
+/* Names that take many cells, over the end of the ring too, and one for which there is no room. */
+static void spans(struct rank *rank)
+{
+    enum { BYTES = 3000, SPANS = 1500, TOO_LONG = 5 << 20 };
+    char path[128], name[BYTES + 1];
+    halay_timeline_result_t result = {.size = sizeof(result)};
+    char *huge = calloc(1, TOO_LONG + 1);
+    CHECK(huge, "memory");
+    memset(huge, 'h', TOO_LONG);
+    path_of(path, "spans", rank->rank);
+    CHECK(!halay_trainer_timeline_start(rank->trainer, path, 0), "start");
+    for (int i = 0; i < SPANS; i++) {
+        size_t bytes = (size_t)i * 7 % BYTES;
+        memset(name, 'n', bytes);
+        name[bytes] = 0;
+        if (bytes)
+            name[0] = name[bytes - 1] = '"';
+        CHECK(!halay_trainer_timeline_span(rank->trainer, name, 1, 2), "span");
+    }
+    CHECK(!halay_trainer_timeline_span(rank->trainer, huge, 1, 2), "a name that is too long");
+    CHECK(!halay_trainer_timeline_stop(rank->trainer, &result), "stop");
+    CHECK(result.recorded + result.lost == SPANS + 1 && result.lost, "%llu and %llu records",
+          (unsigned long long)result.recorded, (unsigned long long)result.lost);
+    char *text = contents(path);
+    whole(path, text);
+    CHECK(count(text, "\"ts\":") == (int)result.recorded + 1, "%d spans", count(text, "\"ts\":"));
+    CHECK(count(text, "nn\\u0022\"}") > 100 && !strstr(text, "hhh"), "names");
+    free(text);
+    free(huge);
+}
+
 static void broken(struct rank *rank)
 {
     halay_timeline_result_t result = {.size = sizeof(result)};
@@ -287,6 +359,8 @@ int main(void)
     run_ranks(2, "30", misuse);
     run_ranks(2, "30", shared);
     run_ranks(1, "30", full);
+    run_ranks(1, "30", full_groups);
+    run_ranks(1, "30", spans);
     run_ranks(1, "30", broken);
     run_ranks(2, "30", clocks);
     hub_nodes = nodes;

@@ -5,10 +5,8 @@
 
 #include <stddef.h>
 
-enum { HLY_EXIT_USAGE = 2, HLY_PATH_BYTES = 4096 };
+enum { HLY_EXIT_USAGE = 2 };
 
-/* Where the library that is loaded lies, without links; "?" if that cannot be told. */
-void hly_info_library(char path[HLY_PATH_BYTES]);
 /* The plug-ins that are expected, and those that lie beside them: found, or missing and why. */
 void hly_info_plugins(void);
 /* Would halay_init() take the variables as they are? 0, or HALAY_E* and its reason. */

@@ -5,6 +5,7 @@
 
 #include <halay/halay.h>
 
+#include "../common/library.h"
 #include "info.h"
 
 static const char help[] =
@@ -49,7 +50,7 @@ int main(int argc, char **argv)
     }
     const int refused = hly_info_check(reason, sizeof reason);
     print_version();
-    hly_info_library(library);
+    hly_library_path(library);
     printf("library: %s\n", library);
     hly_info_plugins();
     hly_info_processor(!refused);

@@ -10,6 +10,7 @@
 #include <halay/launch.h>
 #include <halay/transport.h>
 
+#include "../common/library.h"
 #include "info.h"
 
 #define STRING(x)  #x
@@ -38,21 +39,11 @@ static const struct expected {
     {2, "pmix", "the server that halayrun runs"},
 };
 
-/* Not &halay_version: that may be an entry of this program's own linkage table. */
-void hly_info_library(char path[HLY_PATH_BYTES])
-{
-    Dl_info where;
-    void *symbol = dlsym(RTLD_DEFAULT, "halay_version");
-    char *real = symbol && dladdr(symbol, &where) ? realpath(where.dli_fname, NULL) : NULL;
-    snprintf(path, HLY_PATH_BYTES, "%s", real ? real : "?");
-    free(real);
-}
-
 static void plugin_dir(char dir[HLY_PATH_BYTES])
 {
     char library[HLY_PATH_BYTES];
     const char *named = getenv("HALAY_PLUGIN_DIR");
-    hly_info_library(library);
+    hly_library_path(library);
     char *slash = strrchr(library, '/');
     if (slash)
         *slash = '\0';

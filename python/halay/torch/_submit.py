@@ -365,7 +365,10 @@ def submit_group(
 
 
 def poll(handle: int) -> bool:
-    """Whether synchronize(handle) would return at once. Never blocks."""
+    """Whether synchronize(handle) would return at once. Never blocks.
+
+    Straight after the call that gave the handle the answer is False, whoever was faster.
+    """
     return _session.session().poll(handle)
 
 

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * series.c - tensors without a name of their own, which a number tells apart; docs/decisions/0025.
+ * Which number comes next, and after how many tensors they repeat: both follow from what all ranks
+ * have agreed on, in its order, so they are equal on all ranks.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer.h"
+
+#define WORD       "noname."
+#define DIGITS     18
+#define DOUBTS_MAX 5 /* 64 times */
+
+uint64_t hly_series_of(const char *name, uint64_t *number)
+{
+    char stem[HALAY_TENSOR_NAME_MAX];
+    const char *end = name + strlen(name), *at = end;
+    size_t word = strlen(WORD);
+    while (at > name && at[-1] >= '0' && at[-1] <= '9')
+        at--;
+    if (at == end || end - at > DIGITS || (*at == '0' && end - at > 1))
+        return 0;
+    if ((size_t)(at - name) < word || memcmp(at - word, WORD, word) ||
+        ((size_t)(at - name) > word && at[-(ptrdiff_t)word - 1] != '.'))
+        return 0;
+    memcpy(stem, name, (size_t)(at - name));
+    stem[at - name] = 0;
+    *number = strtoull(at, NULL, 10);
+    return hly_tensor_hash(stem) | 1;
+}
+
+uint64_t hly_series_name(uint64_t series, uint64_t number)
+{
+    return hly_hash_words(series, &number, 1);
+}
+
+struct hly_series *hly_series_find(halay_trainer_t *trainer, uint64_t series)
+{
+    for (size_t i = 0; i < trainer->nseries; i++)
+        if (trainer->series[i].series == series)
+            return &trainer->series[i];
+    return NULL;
+}
+
+struct hly_series *hly_series_get(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+{
+    struct hly_series *found = hly_series_find(trainer, series);
+    if (found || trainer->nseries == HLY_SERIES)
+        return found;
+    found = &trainer->series[trainer->nseries++];
+    *found = (struct hly_series){series, number};
+    return found;
+}
+
+void hly_series_done(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+{
+    struct hly_series *found = hly_series_get(trainer, series, number);
+    if (found && found->next <= number)
+        found->next = number + 1;
+}
+
+/* ------------------------------------------------------------------ periods */
+
+void hly_period_forget(halay_trainer_t *trainer)
+{
+    trainer->period.count = 0;
+}
+
+void hly_period_doubt(halay_trainer_t *trainer, int more)
+{
+    int doubts = trainer->period.doubts + more;
+    trainer->period.doubts = doubts < 0 ? 0 : doubts > DOUBTS_MAX ? DOUBTS_MAX : doubts;
+}
+
+size_t hly_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among)
+{
+    struct hly_period *period = &trainer->period;
+    size_t at = period->count++, most = at < HLY_PERIOD ? at : HLY_PERIOD;
+    uint64_t key = says << 1 | (uint64_t)(begins != 0), more = (UINT64_C(2) << period->doubts) - 1;
+    for (size_t p = 1; p <= most; p++) {
+        uint64_t before = p < at ? period->same[p] : 0;
+        period->same[p] = period->keys[(at - p) % HLY_PERIOD] == key ? before + 1 : 0;
+    }
+    period->keys[at % HLY_PERIOD] = key;
+    for (size_t p = 1; p <= most; p++)
+        if (period->same[p] >= more * p && 2 * (period->same[p] + p) >= among &&
+            (period->keys[(at + 1 - p) % HLY_PERIOD] & 1))
+            return p;
+    return 0;
+}
