@@ -13,7 +13,7 @@ SUITE = SOURCE / "scripts/horovod-suite"
 FILE = "test/parallel/test_torch.py"
 
 TESTS = """
-import os, signal
+import os, signal, time
 import pytest
 import horovod.torch as hvd
 
@@ -41,6 +41,12 @@ def bad():
 
 def test_teardown(bad):
     pass
+
+def test_alarm():
+    signal.alarm(2)
+
+def test_after_the_alarm():
+    time.sleep(3)
 
 def test_killed():
     if not first:
@@ -78,8 +84,10 @@ def test_verdicts(tmp_path):
         "test_skipped": "skipped | Skipped: no moon",
         "test_skipped_on_one_rank": "skipped | Skipped: not first",
         "test_teardown": "failed | AssertionError: afterwards",
+        "test_alarm": "passed | ",
+        "test_after_the_alarm": "passed | ",
         "test_killed": "lost | some ranks did not end it",
     }
-    assert "1 passed, 2 failed, 2 skipped, 1 lost\n" in text
+    assert "3 passed, 2 failed, 2 skipped, 1 lost\n" in text
     status, text = suite(tmp_path, "--np", 2, "--only", FILE, "--output", table, "-k", "alike")
     assert status == 0, text
