@@ -58,6 +58,7 @@ struct hly_way {
     halay_transport_t *transport;
     halay_transport_attr_t attr;
     halay_traffic_t traffic;
+    struct hly_hello hello; /* to each peer, first */
 };
 
 struct hly_peer { /* lives as long as the context */
@@ -501,10 +502,6 @@ int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *
 void hly_ways_close(halay_context_t *context);
 /* How this world rank is reached, the same seen from there; and where it listens, if wanted. */
 struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_address_t *address);
-/* A hash of what must be equal on both ends of a way; and that, with where it came from, as text.
- */
-uint64_t hly_way_settings(const halay_context_t *context, const struct hly_way *way, char *text,
-                          size_t bytes);
 void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);

@@ -101,7 +101,6 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
                         size_t bytes, halay_peer_id_t peer)
 {
     struct hly_hello hello;
-    char mine[sizeof(hello.settings)];
     if (bytes != sizeof(hello) || h->from >= (uint32_t)context->info.nranks) {
         hly_log(context, HLY_ERROR, "a hello of wrong length came: another version of Halay?");
         return;
@@ -112,8 +111,8 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
     if (!is_same(id, peer))
         return;
     const struct hly_way *way = hly_way_of(context, (int)h->from, NULL);
-    if (hly_way_settings(context, way, mine, sizeof(mine)) != hello.settings_hash)
-        settings_differ(context, (int)h->from, mine, hello.settings);
+    if (way->hello.settings_hash != hello.settings_hash)
+        settings_differ(context, (int)h->from, way->hello.settings, hello.settings);
 }
 
 /* ---------------------------------------------------------------- calls */

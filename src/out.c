@@ -63,19 +63,14 @@ void hly_header_fill(struct hly_header *h, const halay_comm_t *comm, enum hly_ki
 /* The hello goes first on every way. Returns what the transport's send returns. */
 static int greet(halay_context_t *context, struct hly_peer *peer)
 {
+    const struct hly_hello *hello = &peer->way->hello;
     struct hly_header h;
-    struct hly_hello hello;
+    unsigned char message[sizeof(h) + sizeof(*hello)]; /* as header: it need not stay */
     memset(&h, 0, sizeof(h));
-    memset(&hello, 0, sizeof(hello));
     h.kind = HLY_HELLO;
     h.from = (uint32_t)context->info.rank;
-    hello.version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
-    hello.rank = h.from;
-    hello.settings_hash =
-        hly_way_settings(context, peer->way, hello.settings, sizeof(hello.settings));
-    unsigned char message[sizeof(h) + sizeof(hello)]; /* as header: it need not stay */
     memcpy(message, &h, sizeof(h));
-    memcpy(message + sizeof(h), &hello, sizeof(hello));
+    memcpy(message + sizeof(h), hello, sizeof(*hello));
     int rc = peer->way->ops->send(peer->way->transport, peer->ep, 0, message, sizeof(message), NULL,
                                   0, 0);
     if (rc >= 0)

@@ -10,6 +10,27 @@
 
 #include "core.h"
 
+/* What a rank says first on a way; its settings must be equal on both ends. */
+static void hello_make(const halay_context_t *ctx, struct hly_way *way)
+{
+    const struct hly_settings *s = &ctx->settings;
+    struct hly_hello *hello = &way->hello;
+    size_t rows = strlen(s->rows), model = strlen(s->model);
+    hello->version = HALAY_VERSION_MAJOR << 16 | HALAY_VERSION_MINOR << 8 | HALAY_VERSION_PATCH;
+    hello->rank = (uint32_t)ctx->info.rank;
+    snprintf(hello->settings, sizeof(hello->settings),
+             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu",
+             *s->algorithm ? s->algorithm : "(chosen)",
+             rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
+             model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
+             (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
+             way->attr.eager_bytes);
+    uint64_t h =
+        hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
+    h = hly_hash(h, way->ops->name, strlen(way->ops->name));
+    hello->settings_hash = hly_hash(h, &way->attr.eager_bytes, sizeof(way->attr.eager_bytes));
+}
+
 static int open_one(halay_context_t *ctx, const halay_config_t *config,
                     const halay_transport_ops_t *ops, char *why, size_t why_bytes)
 {
@@ -45,6 +66,7 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
         way->attr.eager_bytes = most;
     if (way->attr.piece_bytes > most)
         way->attr.piece_bytes = most;
+    hello_make(ctx, way);
     return rc;
 }
 
@@ -120,24 +142,6 @@ struct hly_way *hly_way_of(halay_context_t *ctx, int world_rank, halay_address_t
     if (address)
         *address = place.address;
     return &ctx->ways[place.node == ctx->info.node ? 0 : ctx->nways - 1];
-}
-
-uint64_t hly_way_settings(const halay_context_t *ctx, const struct hly_way *way, char *text,
-                          size_t bytes)
-{
-    const struct hly_settings *s = &ctx->settings;
-    size_t rows = strlen(s->rows), model = strlen(s->model);
-    snprintf(text, bytes,
-             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu",
-             *s->algorithm ? s->algorithm : "(chosen)",
-             rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
-             model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
-             (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
-             way->attr.eager_bytes);
-    uint64_t h =
-        hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
-    h = hly_hash(h, way->ops->name, strlen(way->ops->name));
-    return hly_hash(h, &way->attr.eager_bytes, sizeof(way->attr.eager_bytes));
 }
 
 void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)

@@ -46,6 +46,7 @@ deaths() {
     both kill-target
     both kill-source
     both cut
+    both given-up
 }
 networks() {
     HALAY_VERBS=gid=$NODE_ID both refused "no GID of rxe0/1 leads to"

@@ -8,6 +8,7 @@
  *   verbs_put kill-source          node 1, which puts, is killed
  *   verbs_put cut                  node 1's network loses all from some moment on
  *   verbs_put late                 node 1 takes its memory back while node 0 puts into it
+ *   verbs_put given-up             node 0's large packets vanish unsent; it gives the way up
  *   verbs_put refused              the other cannot be reached: FAILED says why
  *   verbs_put open                 opens and closes; exit status 1: it cannot
  *
@@ -484,6 +485,28 @@ static void late(void)
     free(copy);
 }
 
+/* A put that the driver tries for ever ends all the same when its way is given up. */
+static void given_up(void)
+{
+    uint8_t *bytes = calloc(1, MIB);
+    double begun = now_us();
+    end.puts = 0;
+    meet();
+    if (end.me == 0) {
+        CHECK(system("tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms") == 0,
+              "tc");
+        CHECK(put(bytes, MIB, 0) == HALAY_INPROGRESS, "put");
+        ops->disconnect(end.transport, end.ep);
+        end.ep = NULL;
+    }
+    while (now_us() - begun < 30e6 && (!end.failed || end.puts != (end.me == 0)))
+        step();
+    CHECK(end.failed == 1 && end.puts == (end.me == 0) && end.refused == end.puts,
+          "FAILED %u times, %u of %u puts were refused", end.failed, end.refused, end.puts);
+    printf("given-up: over after %.1f s: %s\n", (now_us() - begun) / 1e6, end.text);
+    free(bytes);
+}
+
 /* The two networks do not meet: said by the deadline, with what was tried. */
 static void refused(void)
 {
@@ -531,7 +554,8 @@ static void check_counters(void)
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
-    CHECK(argc == 2, "usage: verbs_put check|kill-target|kill-source|cut|late|refused|open");
+    CHECK(argc == 2,
+          "usage: verbs_put check|kill-target|kill-source|cut|late|given-up|refused|open");
     setvbuf(stdout, NULL, _IOLBF, 0);
     alarm(100);
     end.me = atoi(variable("NODE_ID"));
@@ -544,6 +568,8 @@ int main(int argc, char **argv)
         check();
     else if (!strcmp(mode, "late"))
         late();
+    else if (!strcmp(mode, "given-up"))
+        given_up();
     else if (!strcmp(mode, "refused"))
         refused();
     else if (strcmp(mode, "open") != 0)

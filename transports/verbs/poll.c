@@ -136,6 +136,16 @@ static int failure_tell(halay_transport_t *t, halay_event_t *event, int quiet)
     return 1;
 }
 
+/* A driver may try for ever: the end of that is here. */
+static void overdue(halay_transport_t *t, halay_ep_t *peer)
+{
+    peer->base.look_ns = 0;
+    if (peer->tried < TRIED)
+        hly_verbs_peer_broken(t, peer, "no answer by the deadline");
+    else if (peer->base.refs == 0 && peer->put_first != peer->put_end)
+        hly_verbs_peer_broken(t, peer, "it was given up");
+}
+
 static void attend(halay_transport_t *t)
 {
     const uint64_t now = hly_meet_now_ns();
@@ -147,8 +157,8 @@ static void attend(halay_transport_t *t)
         next = hly_verbs_next(peer);
         if (peer->base.state == PEER_WELL && peer->base.heard && peer->tried == TRIED_NOT)
             hly_verbs_peer_try(t, peer);
-        else if (peer->base.look_ns && now >= peer->base.look_ns) /* a driver may try for ever */
-            hly_verbs_peer_broken(t, peer, "no answer by the deadline");
+        else if (peer->base.look_ns && now >= peer->base.look_ns)
+            overdue(t, peer);
         else if (hly_meet_peer_over(&peer->base) && !peer->qp)
             hly_verbs_peer_free(t, peer);
     }

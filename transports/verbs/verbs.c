@@ -23,6 +23,14 @@ static int verbs_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t b
     return HALAY_EUNSUPPORTED;
 }
 
+/* What is under way on a way that is given up ends by its queue pair, or a little later here. */
+static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
+{
+    hly_meet_disconnect(t, peer);
+    if (peer && peer->base.refs == 0 && peer->put_first != peer->put_end)
+        peer->base.look_ns = hly_meet_now_ns() + HLY_VERBS_GIVEN_UP_NS;
+}
+
 const halay_transport_ops_t halay_transport_v2_verbs = {
     .size = sizeof(halay_transport_ops_t),
     .name = "verbs",
@@ -31,7 +39,7 @@ const halay_transport_ops_t halay_transport_v2_verbs = {
     .query = verbs_query,
     .address = hly_meet_address,
     .connect = hly_meet_connect,
-    .disconnect = hly_meet_disconnect,
+    .disconnect = verbs_disconnect,
     .register_mem = hly_verbs_register,
     .deregister_mem = hly_verbs_deregister,
     .key = hly_verbs_key,

@@ -54,7 +54,8 @@ enum {
     HLY_VERBS_RETRIES = 6,          /* 7 is for ever on Soft-RoCE */
     HLY_VERBS_IMM_MESSAGE = 1 << 16 /* in the immediate of a SEND; below it, credits */
 };
-#define HLY_VERBS_MAGIC UINT64_C(0x3362726556414c48)
+#define HLY_VERBS_MAGIC       UINT64_C(0x3362726556414c48)
+#define HLY_VERBS_GIVEN_UP_NS UINT64_C(5000000000)
 /* What work requests are called: a receive request by its buffer, which is even; a send by its
  * number. */
 #define HLY_VERBS_SEND(number) ((uint64_t)(number) << 1 | 1)
