@@ -191,6 +191,7 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
     rc = hly_meet_open(&t->meet, t->worker_fd);
     if (rc)
         goto undo;
+    t->watched = 1;
     *out = t;
     return HALAY_OK;
 undo:

@@ -309,6 +309,8 @@ static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
     hly_ucx_arena_restart(t);
     if (t->first < t->last)
         return events_give(t, events, max);
+    if (t->watched)
+        hly_ucx_watch(t, 0); /* if it fails, it is only slower */
     if (++t->polls % HLY_UCX_TICK == 0 && hly_meet_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
         hly_ucx_attend(t);
     look(t);
@@ -327,6 +329,11 @@ static int ucx_arm(halay_transport_t *t, int *fd)
         return HALAY_EAGAIN;
     if (status != UCS_OK) {
         hly_meet_log(&t->meet, 0, "it cannot sleep: ucp_worker_arm: %s", ucs_status_string(status));
+        return HALAY_ETRANSPORT;
+    }
+    int rc = hly_ucx_watch(t, 1);
+    if (rc) {
+        hly_meet_log(&t->meet, 0, "it cannot sleep: epoll_ctl: %s", strerror(-rc));
         return HALAY_ETRANSPORT;
     }
     t->meet.attention = 1; /* whatever wakes it, the first idle poll looks everywhere */

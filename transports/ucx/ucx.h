@@ -96,7 +96,7 @@ struct halay_transport {
     ucp_worker_h worker;
     ucp_address_t *worker_address;
     size_t worker_address_bytes;
-    int worker_fd;
+    int worker_fd, watched; /* watched: meet.epoll_fd looks at worker_fd */
 
     hly_ucx_waiting_t *waiting; /* from first to last wait */
     size_t first, last, room;
@@ -172,6 +172,8 @@ hly_ucx_waiting_t *hly_ucx_event_add(halay_transport_t *t, const halay_event_t *
 
 /* watch.c */
 void hly_ucx_attend(halay_transport_t *t);
+/* Whether UCX's descriptor wakes a sleeper. A negative errno. */
+int hly_ucx_watch(halay_transport_t *t, int watched);
 /* Throws away what was sent to landing buffers that were withdrawn. Returns how many. */
 int hly_ucx_strays_drop(halay_transport_t *t);
 

@@ -3,7 +3,26 @@
  * watch.c - the slow path: sockets, goodbyes, failures. It runs in poll, when no event waits; so
  * what earlier polls gave away may go.
  */
+#include <errno.h>
+#include <sys/epoll.h>
+
 #include "ucx.h"
+
+/*
+ * Not while it is polled: each message that arrives would wake one epoll through the other, in the
+ * sender's system call.
+ */
+int hly_ucx_watch(halay_transport_t *t, int watched)
+{
+    struct epoll_event event = {.events = EPOLLIN};
+    int operation = watched ? EPOLL_CTL_ADD : EPOLL_CTL_DEL;
+    if (t->watched == watched)
+        return 0;
+    if (epoll_ctl(t->meet.epoll_fd, operation, t->worker_fd, &event))
+        return -errno;
+    t->watched = watched;
+    return 0;
+}
 
 static void on_stray(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
 {
