@@ -28,17 +28,10 @@
 
 #include <halay/transport.h>
 
+#include "../check.h"
+
 enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES = 400 };
 enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10 }; /* of the transport, on Soft-RoCE */
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 extern const halay_transport_ops_t halay_transport_v2_verbs;
 static const halay_transport_ops_t *const ops = &halay_transport_v2_verbs;

@@ -17,17 +17,8 @@ typedef __float128 wide_t;
 typedef long double wide_t;
 #endif
 
+#include "../check.h"
 #include "device/device_builtin.h"
-
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { NISA = 3, GUARD = 64, COUNT_MAX = 66000, BYTES_MAX = COUNT_MAX * 16 + 2 * GUARD };
 

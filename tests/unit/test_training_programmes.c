@@ -502,13 +502,6 @@ static void alternate(struct rank *rank)
 
 int main(int argc, char **argv)
 {
-    static const halay_inproc_faults_t faults = {.seed = 6,
-                                                 .delay_polls_max = 6,
-                                                 .reorder = 1,
-                                                 .late_put_polls = 4,
-                                                 .queue_slots = 4,
-                                                 .again_percent = 20,
-                                                 .connect_polls = 3};
     static const struct test_case cases[] = {
         {"steady", steady},
         {"messages", messages},
@@ -520,8 +513,8 @@ int main(int argc, char **argv)
         {"changes, small buffers", changes, .fusion = "16000"},
         {"changes, unfused", changes, .fusion = "0"},
         {"alternate", alternate},
-        {"changes, faults", changes, .fusion = "16000", .faults = &faults},
-        {"marks, faults", marks, .faults = &faults},
+        {"changes, faults", changes, .fusion = "16000", .faults = &ranks_chaos},
+        {"marks, faults", marks, .faults = &ranks_chaos},
         {NULL},
     };
     return run_cases(cases, argc, argv);

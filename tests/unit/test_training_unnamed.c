@@ -380,13 +380,6 @@ static void lookalikes(struct rank *rank)
 
 int main(int argc, char **argv)
 {
-    static const halay_inproc_faults_t faults = {.seed = 6,
-                                                 .delay_polls_max = 6,
-                                                 .reorder = 1,
-                                                 .late_put_polls = 4,
-                                                 .queue_slots = 4,
-                                                 .again_percent = 20,
-                                                 .connect_polls = 3};
     static const struct test_case cases[] = {
         {"steady", steady},
         {"doubt", doubt},
@@ -401,8 +394,8 @@ int main(int argc, char **argv)
         {"join", join},
         {"kinds", kinds},
         {"lookalikes", lookalikes},
-        {"branches, faults", branches, .faults = &faults},
-        {"uneven, faults", uneven, .faults = &faults},
+        {"branches, faults", branches, .faults = &ranks_chaos},
+        {"uneven, faults", uneven, .faults = &ranks_chaos},
         {NULL},
     };
     return run_cases(cases, argc, argv);

@@ -30,6 +30,15 @@
         }                                                                                          \
     } while (0)
 
+/* Late, out of order, and with full queues now and then. */
+static const halay_inproc_faults_t ranks_chaos = {.seed = 6,
+                                                  .delay_polls_max = 6,
+                                                  .reorder = 1,
+                                                  .late_put_polls = 4,
+                                                  .queue_slots = 4,
+                                                  .again_percent = 20,
+                                                  .connect_polls = 3};
+
 struct ranks;
 
 struct rank {

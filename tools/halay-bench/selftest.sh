@@ -3,24 +3,10 @@
 # halay-bench measures every collective, in every type and way, alone and under halayrun; and it
 # notices wrong data. Needs $HALAYRUN, $BENCH and $SPOILT, which is halay-bench over results that
 # have been spoilt.
-set -u
-here=$(mktemp -d) || exit 1
-trap 'rm -rf "$here"' EXIT
-cd "$here" || exit 1
+# shellcheck source-path=SCRIPTDIR source=../common/selftest.sh
+. "$(dirname "$(readlink -f "$0")")/../common/selftest.sh"
 all="allreduce broadcast allgather reduce_scatter reduce gather scatter alltoall scan exscan"
 quick=(--max 64KiB --seconds 0.0005)
-
-fail() {
-    echo "FAILED: $*" >&2
-    head -c 2000 out err >&2
-    exit 1
-}
-expect() {
-    local status=$1
-    shift
-    "$@" >out 2>err </dev/null
-    [ $? = "$status" ] || fail "exit status is not $status: $*"
-}
 
 for c in $all barrier; do
     expect 0 "$HALAYRUN" -np 3 "$BENCH" $c "${quick[@]}" --csv table.csv

@@ -3,28 +3,12 @@
 # halay-doctor finds what is seeded: in trees of files that stand for a machine, by a filter of system
 # calls, by variables; and of a job who cannot be reached. Needs $HALAYRUN, $DOCTOR and $DENY.
 # shellcheck disable=SC2016 # what is seeded is expanded when it is
-set -u
-here=$(mktemp -d) || exit 1
-trap 'rm -rf "$here"' EXIT
-cd "$here" || exit 1
+# shellcheck source-path=SCRIPTDIR source=../common/selftest.sh
+. "$(dirname "$(readlink -f "$0")")/../common/selftest.sh"
 for variable in $(compgen -e | grep -E '^(SLURM|PMIX?|OMPI|JSM|HALAY|UCX)_' | grep -v '^HALAYRUN$'); do
     unset "$variable"
 done
 unset RANK WORLD_SIZE
-
-fail() {
-    echo "FAILED: $*" >&2
-    head -c 6000 out err >&2
-    exit 1
-}
-expect() {
-    local status=$1
-    shift
-    "$@" >out 2>err </dev/null
-    [ $? = "$status" ] || fail "exit status is not $status: $*"
-}
-says() { grep -Eq -- "$1" out || fail "the output has no: $1"; }
-silent() { ! grep -E -- "$1" out || fail "the output has: $1"; }
 
 # ---------------------------------------------------------------- a machine as a tree
 port=sys/class/infiniband/mlx5_0/ports/1

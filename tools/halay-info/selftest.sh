@@ -2,24 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-info tells what is there, and what is not; its plans are proved. Needs $INFO and $PLUGINS,
 # the folder of the plug-ins.
-set -u
-here=$(mktemp -d) || exit 1
-trap 'rm -rf "$here"' EXIT
-cd "$here" || exit 1
+# shellcheck source-path=SCRIPTDIR source=../common/selftest.sh
+. "$(dirname "$(readlink -f "$0")")/../common/selftest.sh"
 unset "${!HALAY_@}"
-
-fail() {
-    echo "FAILED: $*" >&2
-    head -c 2000 out err >&2
-    exit 1
-}
-expect() {
-    local status=$1
-    shift
-    "$@" >out 2>err </dev/null
-    [ $? = "$status" ] || fail "exit status is not $status: $*"
-}
-says() { grep -Eq -- "$1" out || fail "the output has no: $1"; }
 
 expect 0 "$INFO"
 says "^library: /.*/libhalay\.so\."
