@@ -31,7 +31,7 @@ def test_alone_without_a_launcher(tmp_path):
 MANY = [pytest.param(n, marks=pytest.mark.long) for n in (3, 4, 8)]
 
 
-@pytest.mark.parametrize("nranks", [1, 2, *MANY])
+@pytest.mark.parametrize("nranks", [pytest.param(1, marks=pytest.mark.long), 2, *MANY])
 def test_on_ranks(tmp_path, nranks):
     checkpoint, timeline = tmp_path / "model.pt", tmp_path / "timeline.json"
     command = [sys.executable, EXAMPLE, "--checkpoint", str(checkpoint)]

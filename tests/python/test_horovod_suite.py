@@ -43,10 +43,10 @@ def test_teardown(bad):
     pass
 
 def test_alarm():
-    signal.alarm(2)
+    signal.alarm(1)
 
 def test_after_the_alarm():
-    time.sleep(3)
+    time.sleep(1.5)
 
 def test_killed():
     if not first:

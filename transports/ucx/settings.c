@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <limits.h>
 #include <net/if.h>
 #include <signal.h>
 #include <stdio.h>
@@ -79,14 +80,17 @@ static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
         name[0] = 0;
 }
 
-/* Is there a number in the file, above 0? */
-static int number_read(const char *file, int *number)
+/* What stands in the file; 0: no number above 0. What is not known is -1 there, or an error. */
+static int number_in(const char *file)
 {
-    FILE *f = fopen(file, "r");
-    int n = f ? fscanf(f, "%9d", number) : 0; /* what is not known is -1 there, or an error */
+    char text[32] = "";
+    FILE *f = fopen(file, "re");
+    if (f && !fgets(text, sizeof(text), f))
+        text[0] = 0;
     if (f)
         fclose(f);
-    return n == 1 && *number > 0;
+    long number = strtol(text, NULL, 10);
+    return number > 0 && number < INT_MAX ? (int)number : 0;
 }
 
 /* A wish, where the user has not set it. prefix: of the variable, after "UCX_". */
@@ -112,9 +116,10 @@ static void wish(ucp_config_t *config, const char *prefix, const char *name, con
 static int send_room(const char *interface)
 {
     char file[IF_NAMESIZE + 32];
-    int mbit = 0, most = 0, room = 128 << 10;
+    int most = number_in("/proc/sys/net/core/wmem_max"), room = 128 << 10;
     snprintf(file, sizeof(file), "/sys/class/net/%s/speed", interface);
-    if (!number_read(file, &mbit) || !number_read("/proc/sys/net/core/wmem_max", &most))
+    int mbit = number_in(file);
+    if (!mbit)
         return 0;
     while (room <= most / 2 && room / 100 < mbit / 8)
         room *= 2;

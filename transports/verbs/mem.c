@@ -24,15 +24,15 @@
 static int may_lock_all(void)
 {
     char line[128];
-    unsigned long long effective = 0;
+    uint64_t effective = 0;
     FILE *file = fopen("/proc/self/status", "re");
     while (file && fgets(line, sizeof(line), file)) {
-        if (sscanf(line, "CapEff: %llx", &effective) == 1)
-            break;
+        if (strncmp(line, "CapEff:", 7) == 0)
+            effective = strtoull(line + 7, NULL, 16);
     }
     if (file)
         fclose(file);
-    return effective >> 14 & 1;
+    return (effective >> 14 & 1) != 0;
 }
 
 /* What one may lock; UINT64_MAX: no limit. */
