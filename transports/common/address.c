@@ -14,6 +14,17 @@ int hly_meet_same_id(halay_peer_id_t a, halay_peer_id_t b)
     return a.hi == b.hi && a.lo == b.lo;
 }
 
+int hly_meet_lower_id(halay_peer_id_t a, halay_peer_id_t b)
+{
+    return a.hi != b.hi ? a.hi < b.hi : a.lo < b.lo;
+}
+
+int hly_meet_params_well(const halay_transport_params_t *params)
+{
+    return params && params->size >= sizeof(*params) &&
+           (params->listen_address.family == 0 || params->listen_fd >= 0);
+}
+
 int hly_meet_same_secret(const uint8_t a[16], const uint8_t b[16])
 {
     volatile uint8_t difference = 0;
@@ -59,6 +70,23 @@ int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t 
     }
     where->family = (uint8_t)address->ss_family;
     return 0;
+}
+
+const struct ifaddrs *hly_meet_where_interface(const struct ifaddrs *all,
+                                               const halay_address_t *where)
+{
+    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
+        struct sockaddr_storage address = {0};
+        halay_address_t its;
+        if (!one->ifa_addr || one->ifa_addr->sa_family != where->family)
+            continue;
+        memcpy(&address, one->ifa_addr,
+               where->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
+        if (hly_meet_where_from(&address, &its) == 0 &&
+            memcmp(its.ip, where->ip, sizeof(its.ip)) == 0)
+            return one;
+    }
+    return NULL;
 }
 
 void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME])

@@ -185,7 +185,7 @@ void hly_tcp_guests_accept(halay_transport_t *t)
 static void one_retire(halay_transport_t *t, hly_tcp_peer_t *peer)
 {
     const halay_peer_id_t a = t->self, b = peer->id;
-    int lower = a.hi != b.hi ? a.hi < b.hi : a.lo < b.lo, calls = 0;
+    int lower = hly_meet_lower_id(a, b), calls = 0;
     for (int i = 0; i < t->nopen; i++) {
         if (t->open[i]->peer == peer && !t->open[i]->said_retired)
             calls |= t->open[i]->called ? 1 : 2;

@@ -162,9 +162,7 @@ static int options_read(const halay_transport_t *t, const char *options)
 int hly_tcp_open(const halay_transport_params_t *params, halay_transport_t **out)
 {
     const char *what = "memory";
-    if (!params || params->size < sizeof(*params) || !out)
-        return HALAY_EINVAL;
-    if (params->listen_address.family != 0 && params->listen_fd < 0)
+    if (!hly_meet_params_well(params) || !out)
         return HALAY_EINVAL;
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)

@@ -164,9 +164,7 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
     /* Where the bootstrap does not listen: for the processes of this host. */
     const halay_address_t where = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     const char *what = "memory";
-    if (!params || params->size < sizeof(*params) || !out)
-        return HALAY_EINVAL;
-    if (params->listen_address.family != 0 && params->listen_fd < 0)
+    if (!hly_meet_params_well(params) || !out)
         return HALAY_EINVAL;
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)

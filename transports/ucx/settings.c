@@ -63,17 +63,9 @@ static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
     name[0] = 0;
     if (getifaddrs(&all))
         return;
-    for (struct ifaddrs *one = all; one && !name[0]; one = one->ifa_next) {
-        struct sockaddr_storage address = {0};
-        halay_address_t its;
-        if (!one->ifa_addr || one->ifa_addr->sa_family != where->family)
-            continue;
-        memcpy(&address, one->ifa_addr,
-               where->family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-        if (hly_meet_where_from(&address, &its) == 0 &&
-            memcmp(its.ip, where->ip, sizeof(its.ip)) == 0)
-            snprintf(name, IF_NAMESIZE, "%.*s", (int)strcspn(one->ifa_name, ":"), one->ifa_name);
-    }
+    const struct ifaddrs *one = hly_meet_where_interface(all, where);
+    if (one)
+        snprintf(name, IF_NAMESIZE, "%.*s", (int)strcspn(one->ifa_name, ":"), one->ifa_name);
     freeifaddrs(all);
     snprintf(folder, sizeof(folder), "/sys/class/net/%s", name);
     if (access(folder, F_OK))

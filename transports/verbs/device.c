@@ -40,24 +40,17 @@ static unsigned bits_set(const uint8_t *bytes, size_t many)
 static uint8_t prefix_of(const struct ifaddrs *all, const uint8_t raw[16])
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    int family = memcmp(raw, mapped, sizeof(mapped)) == 0 ? AF_INET : AF_INET6;
-    for (const struct ifaddrs *one = all; one; one = one->ifa_next) {
-        struct sockaddr_storage address = {0};
-        halay_address_t where;
-        if (!one->ifa_addr || !one->ifa_netmask || one->ifa_addr->sa_family != family)
-            continue;
-        memcpy(&address, one->ifa_addr,
-               family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6));
-        if (hly_meet_where_from(&address, &where))
-            continue;
-        if (family == AF_INET && memcmp(where.ip, raw + 12, 4) == 0)
-            return (uint8_t)bits_set(
-                (const uint8_t *)&((struct sockaddr_in *)one->ifa_netmask)->sin_addr, 4);
-        if (family == AF_INET6 && memcmp(where.ip, raw, 16) == 0)
-            return (uint8_t)bits_set(
-                (const uint8_t *)&((struct sockaddr_in6 *)one->ifa_netmask)->sin6_addr, 16);
-    }
-    return 0;
+    int four = memcmp(raw, mapped, sizeof(mapped)) == 0;
+    halay_address_t where = {.family = four ? AF_INET : AF_INET6};
+    memcpy(where.ip, four ? raw + sizeof(mapped) : raw, four ? 4 : 16);
+    const struct ifaddrs *one = hly_meet_where_interface(all, &where);
+    if (!one || !one->ifa_netmask)
+        return 0;
+    if (four)
+        return (uint8_t)bits_set(
+            (const uint8_t *)&((struct sockaddr_in *)one->ifa_netmask)->sin_addr, 4);
+    return (uint8_t)bits_set((const uint8_t *)&((struct sockaddr_in6 *)one->ifa_netmask)->sin6_addr,
+                             16);
 }
 
 static int near_of(const halay_transport_t *t, const hly_verbs_gid_t *gid)

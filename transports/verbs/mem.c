@@ -166,6 +166,25 @@ void hly_verbs_pools_close(halay_transport_t *t)
 
 /* ------------------------------------------------------------------ sources */
 
+/* NULL: no memory for it, or the limit on locked memory; then `instead` is said, once. */
+static halay_mem_t *mem_make(halay_transport_t *t, const void *address, size_t bytes, int access,
+                             unsigned once, const char *instead)
+{
+    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    if (!mem)
+        return NULL;
+    mem->mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)address, bytes, access);
+    if (!mem->mr) {
+        refused_say(t, once, "a buffer", bytes, errno, instead);
+        free(mem);
+        return NULL;
+    }
+    t->n.registered++;
+    mem->address = address;
+    mem->bytes = bytes;
+    return mem;
+}
+
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes)
 {
     const uint8_t *from = address;
@@ -177,18 +196,9 @@ halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, si
             return mem;
         }
     }
-    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    halay_mem_t *mem = mem_make(t, address, bytes, 0, WARNED_SOURCE, "it is copied in pieces");
     if (!mem)
         return NULL;
-    mem->mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)address, bytes, 0);
-    if (!mem->mr) {
-        refused_say(t, WARNED_SOURCE, "a buffer", bytes, errno, "it is copied in pieces");
-        free(mem);
-        return NULL;
-    }
-    t->n.registered++;
-    mem->address = address;
-    mem->bytes = bytes;
     mem->refs = 1;
     mem->next = t->sources;
     t->sources = mem;
@@ -211,18 +221,10 @@ void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
 
 int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **out)
 {
-    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    halay_mem_t *mem = mem_make(t, address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                                WARNED_TARGET, "peers send it as messages");
     if (!mem)
         return HALAY_ENOMEM;
-    mem->mr = ibv_reg_mr(t->pd, address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    if (!mem->mr) {
-        refused_say(t, WARNED_TARGET, "a buffer", bytes, errno, "peers send it as messages");
-        free(mem);
-        return HALAY_ENOMEM;
-    }
-    t->n.registered++;
-    mem->address = address;
-    mem->bytes = bytes;
     *out = mem;
     return HALAY_OK;
 }

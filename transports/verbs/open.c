@@ -143,9 +143,7 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
                                        .tell = hly_verbs_peer_tell,
                                        .meet = hly_verbs_peer_meet};
     const halay_address_t where = {.family = AF_INET, .ip = {127, 0, 0, 1}};
-    if (!params || params->size < sizeof(*params) || !out)
-        return HALAY_EINVAL;
-    if (params->listen_address.family != 0 && params->listen_fd < 0)
+    if (!hly_meet_params_well(params) || !out)
         return HALAY_EINVAL;
     halay_transport_t *t = calloc(1, sizeof(*t));
     if (!t)

@@ -75,8 +75,7 @@ void hly_verbs_peer_meet(halay_transport_t *t, hly_meet_peer_t *base, const uint
                          size_t bytes)
 {
     halay_ep_t *peer = (halay_ep_t *)base;
-    int lower = t->meet.self.hi < base->id.hi ||
-                (t->meet.self.hi == base->id.hi && t->meet.self.lo < base->id.lo);
+    int lower = hly_meet_lower_id(t->meet.self, base->id);
     memcpy(&peer->its, tells, bytes < sizeof(peer->its) ? bytes : sizeof(peer->its));
     peer->its.device[sizeof(peer->its.device) - 1] = 0;
     if (bytes != sizeof(peer->its) || peer->its.ngids > HLY_VERBS_GIDS || peer->its.mtu < 1 ||
