@@ -78,25 +78,54 @@ void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer
     *pool = buffer;
 }
 
+static int mrs_free(struct ibv_mr *mr[HLY_VERBS_RAILS])
+{
+    int rc = 0;
+    for (int i = 0; i < HLY_VERBS_RAILS; i++) {
+        rc |= mr[i] ? ibv_dereg_mr(mr[i]) : 0;
+        mr[i] = NULL;
+    }
+    return rc;
+}
+
+/* With one device, or with all (-1). 0, or -1 and errno; then with none. */
+static int mrs_make(const halay_transport_t *t, int device, const void *address, size_t bytes,
+                    int access, struct ibv_mr *mr[HLY_VERBS_RAILS])
+{
+    for (int i = 0; i < t->ndevices; i++) {
+        if (device >= 0 && i != device)
+            continue;
+        mr[i] = ibv_reg_mr(t->devices[i].pd, (void *)(uintptr_t)address, bytes, access);
+        if (mr[i])
+            continue;
+        const int error = errno;
+        mrs_free(mr);
+        errno = error;
+        return -1;
+    }
+    return 0;
+}
+
 /* Pages of its own: a child does not get them, so none is copied when the parent writes. */
-int hly_verbs_pool_add(halay_transport_t *t, hly_verbs_buffer_t **pool, uint32_t many, size_t bytes)
+int hly_verbs_pool_add(halay_transport_t *t, int device, hly_verbs_buffer_t **pool, uint32_t many,
+                       size_t bytes)
 {
     hly_verbs_slab_t *slab = calloc(1, sizeof(*slab));
     if (!slab)
         return -1;
     slab->bytes = many * bytes;
+    slab->device = device;
     slab->buffers = calloc(many, sizeof(*slab->buffers));
     slab->room =
         mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!slab->buffers || slab->room == MAP_FAILED)
         goto free_slab;
     madvise(slab->room, slab->bytes, MADV_DONTFORK);
-    slab->mr = ibv_reg_mr(t->pd, slab->room, slab->bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!slab->mr)
+    if (mrs_make(t, device, slab->room, slab->bytes, IBV_ACCESS_LOCAL_WRITE, slab->mr))
         goto unmap;
     for (uint32_t i = many; i-- > 0;) {
         slab->buffers[i].at = (uint8_t *)slab->room + i * bytes;
-        slab->buffers[i].lkey = slab->mr->lkey;
+        slab->buffers[i].slab = slab;
         hly_verbs_buffer_give(pool, &slab->buffers[i]);
     }
     slab->next = t->slabs;
@@ -114,28 +143,31 @@ free_slab:
 int hly_verbs_pools_open(halay_transport_t *t)
 {
     const uint64_t limit = lock_limit_bytes(),
-                   need = HLY_VERBS_SENDS * (uint64_t)HLY_VERBS_MESSAGE +
-                          HLY_VERBS_BOUNCES * (uint64_t)HLY_VERBS_BOUNCE + HLY_VERBS_PAGE +
-                          (hly_verbs_grant(0) + HLY_VERBS_KEPT) * (uint64_t)HLY_VERBS_MESSAGE;
+                   peer = (uint64_t)t->nrails * (hly_verbs_grant(0) + HLY_VERBS_KEPT) *
+                          HLY_VERBS_MESSAGE,
+                   need = peer + (uint64_t)t->ndevices *
+                                     (HLY_VERBS_SENDS * HLY_VERBS_MESSAGE +
+                                      HLY_VERBS_BOUNCES * HLY_VERBS_BOUNCE + HLY_VERBS_PAGE);
     if (limit < need)
         return hly_meet_error(&t->meet, HALAY_ENOMEM,
                               "the limit on locked memory (ulimit -l) is %llu KiB, and %llu KiB "
-                              "are needed, %d KiB more for each further peer: raise it, also for "
-                              "the batch system's daemons (LimitMEMLOCK=infinity), or say "
+                              "are needed, %llu KiB more for each further peer: raise it, also for "
+                              "the batch system's daemons (LimitMEMLOCK=infinity)%s, or say "
                               "HALAY_TRANSPORT=shm+tcp",
                               (unsigned long long)limit >> 10, (unsigned long long)need >> 10,
-                              (int)(hly_verbs_grant(0) + HLY_VERBS_KEPT) * HLY_VERBS_MESSAGE >> 10);
+                              (unsigned long long)peer >> 10,
+                              t->nrails > 1 ? ", or HALAY_VERBS=rails=1" : "");
     t->page =
         mmap(NULL, HLY_VERBS_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t->page == MAP_FAILED)
         t->page = NULL;
     else
         madvise(t->page, HLY_VERBS_PAGE, MADV_DONTFORK);
-    t->page_mr = t->page ? ibv_reg_mr(t->pd, t->page, HLY_VERBS_PAGE,
-                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-                         : NULL;
-    if (!t->page_mr || hly_verbs_pool_add(t, &t->sends, HLY_VERBS_SENDS, HLY_VERBS_MESSAGE) ||
-        hly_verbs_pool_add(t, &t->bounces, HLY_VERBS_BOUNCES, HLY_VERBS_BOUNCE))
+    if (!t->page ||
+        mrs_make(t, -1, t->page, HLY_VERBS_PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                 t->page_mr) ||
+        hly_verbs_pool_add(t, -1, &t->sends, HLY_VERBS_SENDS, HLY_VERBS_MESSAGE) ||
+        hly_verbs_pool_add(t, -1, &t->bounces, HLY_VERBS_BOUNCES, HLY_VERBS_BOUNCE))
         return hly_meet_error(&t->meet, HALAY_ENOMEM,
                               "%llu KiB of buffers could not be registered: %s; check the limits "
                               "on locked memory (ulimit -l) and of the control group",
@@ -151,14 +183,14 @@ void hly_verbs_pools_close(halay_transport_t *t)
     for (hly_verbs_slab_t *slab = t->slabs; slab; slab = next) {
         next = slab->next;
         if (ours) {
-            ibv_dereg_mr(slab->mr);
+            mrs_free(slab->mr);
             munmap(slab->room, slab->bytes);
         }
         free(slab->buffers);
         free(slab);
     }
-    if (ours && t->page_mr)
-        ibv_dereg_mr(t->page_mr);
+    if (ours)
+        mrs_free(t->page_mr);
     if (ours && t->page)
         munmap(t->page, HLY_VERBS_PAGE);
     t->slabs = NULL;
@@ -173,8 +205,7 @@ static halay_mem_t *mem_make(halay_transport_t *t, const void *address, size_t b
     halay_mem_t *mem = calloc(1, sizeof(*mem));
     if (!mem)
         return NULL;
-    mem->mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)address, bytes, access);
-    if (!mem->mr) {
+    if (mrs_make(t, -1, address, bytes, access, mem->mr)) {
         refused_say(t, once, "a buffer", bytes, errno, instead);
         free(mem);
         return NULL;
@@ -213,7 +244,7 @@ void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
     while (*at != mem)
         at = &(*at)->next;
     *at = mem->next;
-    ibv_dereg_mr(mem->mr);
+    mrs_free(mem->mr);
     free(mem);
 }
 
@@ -233,17 +264,18 @@ void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     if (!mem)
         return;
-    if (ibv_dereg_mr(mem->mr))
+    if (mrs_free(mem->mr))
         hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
     free(mem);
 }
 
 int hly_verbs_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
 {
-    const uint64_t k[3] = {(uintptr_t)mem->address, mem->bytes, mem->mr->rkey};
-    (void)t;
+    hly_verbs_key_t k = {.address = (uintptr_t)mem->address, .bytes = mem->bytes};
+    for (int i = 0; i < t->ndevices; i++)
+        k.rkey[i] = mem->mr[i]->rkey;
     if (*bytes < sizeof(k))
         return HALAY_EINVAL;
-    memcpy(key, k, *bytes = sizeof(k));
+    memcpy(key, &k, *bytes = sizeof(k));
     return HALAY_OK;
 }
