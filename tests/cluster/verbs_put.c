@@ -6,8 +6,8 @@
  *   verbs_put check                contents of puts and messages; latency, bandwidth, registration
  *   verbs_put kill-target          node 1, the target of puts, is killed in the middle of them
  *   verbs_put kill-source          node 1, which puts, is killed
- *   verbs_put cut                  node 1's network loses all from some moment on
- *   verbs_put late                 node 1 takes its memory back while node 0 puts into it
+ *   verbs_put cut                  node 1's network (of the card CARD) loses all from some moment
+ * on verbs_put late                 node 1 takes its memory back while node 0 puts into it
  *   verbs_put given-up             node 0's large packets vanish unsent; it gives the way up
  *   verbs_put refused              the other cannot be reached: FAILED says why
  *   verbs_put open                 opens and closes; exit status 1: it cannot
@@ -31,7 +31,8 @@
 #include "../check.h"
 
 enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES = 400 };
-enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10 }; /* of the transport, on Soft-RoCE */
+/* Of the transport, on Soft-RoCE. */
+enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10, PARTED = 128 << 10 };
 
 extern const halay_transport_ops_t halay_transport_v2_verbs;
 static const halay_transport_ops_t *const ops = &halay_transport_v2_verbs;
@@ -55,7 +56,7 @@ static struct {
 
 /* What was asked of the transport, and what that has to cost. */
 static struct {
-    uint64_t messages, puts, put_bytes, apart, bounced_bytes;
+    uint64_t messages, puts, put_bytes, apart, bounced_bytes, cut;
 } did;
 
 static double now_us(void)
@@ -170,6 +171,7 @@ static int put(const void *payload, size_t bytes, uint32_t immediate)
     did.puts++;
     did.put_bytes += bytes;
     did.apart += bytes > APART;
+    did.cut += bytes > PARTED;
     did.bounced_bytes += bytes > INLINE && bytes <= BOUNCE ? bytes : 0;
     return rc;
 }
@@ -427,7 +429,7 @@ static void fault(const char *mode)
         if (end.me == 1 && *count >= 6 && strcmp(mode, "cut") != 0)
             raise(SIGKILL);
         if (end.me == 1 && *count >= 6)
-            exit(system("tc qdisc add dev eth0 root netem loss 100% && sleep 14"));
+            exit(system("tc qdisc add dev ${CARD-eth0} root netem loss 100% && sleep 14"));
     }
     double took = (now_us() - last) / 1e6;
     CHECK(end.failed == 1 && took < 10, "FAILED %u times, after %.1f s", end.failed, took);
@@ -523,24 +525,27 @@ static uint64_t counter(const char *name)
 }
 
 /*
- * Two requests try the connection. A message is one request, a put one more than its WRITEs if its
- * immediate is apart; each has one doorbell. What is signalled completes. At the end there may be
- * one request more, to know that all others are done.
+ * Two requests try each lane. A message is one request, a put one more than its WRITEs if its
+ * immediate is apart; each has one doorbell. A large put is that once a lane. What is signalled
+ * completes. At the end there may be one request more a lane, to know that all others are done.
  */
 static void check_counters(void)
 {
     uint64_t credits = counter("credits"), requests = counter("requests");
-    uint64_t expected = 2 + did.messages + credits + did.puts + did.apart;
+    uint64_t lanes = counter("lanes"), more = (lanes - 1) * did.cut;
+    uint64_t expected = 2 * lanes + did.messages + credits + did.puts + did.apart + 2 * more;
     uint64_t last = requests - expected;
-    CHECK(last <= 1, "%llu requests for %llu", (unsigned long long)requests,
+    CHECK(last <= lanes, "%llu requests for %llu", (unsigned long long)requests,
           (unsigned long long)expected);
-    CHECK(counter("doorbells") == expected - 1 - did.apart + last, "doorbells");
+    CHECK(counter("doorbells") == expected - lanes - did.apart - more + last, "doorbells");
     CHECK(counter("messages") == did.messages && counter("puts") == did.puts, "messages, puts");
     CHECK(counter("put_bytes") == did.put_bytes, "put_bytes");
     CHECK(counter("bounced_bytes") == did.bounced_bytes, "bounced_bytes");
     CHECK(counter("sent") == counter("signalled"), "completions");
-    CHECK(counter("signalled") >= did.puts + 2 && counter("signalled") < requests, "signalled");
+    CHECK(counter("signalled") >= did.puts + 2 * lanes + more && counter("signalled") < requests,
+          "signalled");
     CHECK(counter("connections") == 1, "connections");
+    CHECK(counter("cut") == (lanes > 1 ? did.cut : 0), "cut");
     printf("counters: as the formulas say\n");
 }
 

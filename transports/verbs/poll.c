@@ -195,8 +195,9 @@ static void overdue(halay_transport_t *t, halay_ep_t *peer)
     const hly_verbs_lane_t *lane = peer->lane[0];
     peer->base.look_ns = 0;
     for (int k = 0; k < peer->nlanes; k++) {
-        if (peer->lane[k]->tried < lane->tried || peer->lane[k]->posted != peer->lane[k]->done)
-            lane = peer->lane[k];
+        const hly_verbs_lane_t *one = peer->lane[k];
+        if (one->tried != lane->tried ? one->tried < lane->tried : lane->posted == lane->done)
+            lane = one;
     }
     if (peer->tried < TRIED)
         hly_verbs_lane_broken(t, lane, "no answer by the deadline");
