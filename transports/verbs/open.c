@@ -49,7 +49,8 @@ static void counters_say(const halay_transport_t *t)
     hly_meet_log(&t->meet, 2,
                  "counters: connections %llu, messages %llu, puts %llu, put_bytes %llu, requests "
                  "%llu, doorbells %llu, signalled %llu, inlined %llu, sent %llu, received %llu, "
-                 "credits %llu, refilled %llu, registered %llu, shared %llu, bounced_bytes %llu",
+                 "credits %llu, refilled %llu, registered %llu, shared %llu, kept %llu, "
+                 "bounced_bytes %llu",
                  (unsigned long long)n->connections, (unsigned long long)n->messages,
                  (unsigned long long)n->puts, (unsigned long long)n->put_bytes,
                  (unsigned long long)n->requests, (unsigned long long)n->doorbells,
@@ -57,7 +58,7 @@ static void counters_say(const halay_transport_t *t)
                  (unsigned long long)n->sent, (unsigned long long)n->received,
                  (unsigned long long)n->credits, (unsigned long long)n->refilled,
                  (unsigned long long)n->registered, (unsigned long long)n->shared,
-                 (unsigned long long)n->bounced_bytes);
+                 (unsigned long long)n->kept, (unsigned long long)n->bounced_bytes);
 }
 
 /* ------------------------------------------------------------------ close */
@@ -107,6 +108,7 @@ static void device_close(halay_transport_t *t)
         ibv_destroy_cq(t->cq);
     if (t->channel)
         ibv_destroy_comp_channel(t->channel);
+    hly_verbs_targets_drop(t);
     hly_verbs_pools_close(t);
     if (t->pd)
         ibv_dealloc_pd(t->pd);
@@ -149,6 +151,8 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
     if (!t)
         return HALAY_ENOMEM;
     hly_meet_init(&t->meet, &ops, t, params, &where);
+    LIST_INIT(&t->sources);
+    LIST_INIT(&t->targets);
     int rc = settings_read(t, params->options);
     if (rc)
         goto free_all;
