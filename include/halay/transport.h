@@ -82,7 +82,7 @@ enum halay_event_kind {
     HALAY_EVENT_IMMEDIATE, /* a peer's put is complete and visible here: immediate, peer */
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. Once a peer; what is under way to it
-     * still completes, before or after. */
+     * still completes, before or after. No put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED
 };
 
@@ -128,7 +128,11 @@ typedef struct halay_transport_ops {
      * Takes NULL. */
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
-    /* Makes memory a possible target of peers' puts. HALAY_ENOMEM: limits; the text says which. */
+    /*
+     * Makes memory a possible target of peers' puts, until it is deregistered. A put whose payload
+     * lies in registered memory may use that registration: then it lives until the PUT.
+     * HALAY_ENOMEM: limits; the text says which.
+     */
     int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
                         halay_mem_t **mem);
 

@@ -30,6 +30,22 @@ collectives() { # puts of up to 8 MiB, the most that Soft-RoCE takes at once, an
     "$bench" allreduce --min 32M --max 32M --iterations 1 --warmup 0 || fail "allreduce"
 }
 
+registrations() { # ROUNDS: that node 0's rank makes in so many rounds of calls
+    ranks_are_nodes
+    HALAY_DEBUG=info "$build/bin/cluster_rank" registered "$1" >"$NODE_DIR/log.$NODE_ID" 2>&1 ||
+        fail "registered: $(cat "$NODE_DIR/log.$NODE_ID")"
+    "$NODE_BARRIER" "registered$1"
+    said registered
+}
+kept() { # what is registered once is enough for any number of calls
+    local few many
+    few=$(registrations 2) many=$(registrations 3)
+    echo "registrations in 2 and in 3 rounds of calls: $few, $many; puts: $(said puts)"
+    [ "$few" -gt 0 ] && [ "$few" = "$many" ] || fail "registered memory is registered again"
+    [ "$(said bounced_bytes)" = 0 ] || fail "registered memory is copied"
+}
+
 [ "${1:-}" = machine ] || on_machines verbs.sh
 check
 collectives
+kept

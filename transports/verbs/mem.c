@@ -6,7 +6,8 @@
  * an entry that outlived its operation would send what another mapping of the same address held
  * before. So a source is registered for a put, and shared only with puts that run at the same time:
  * their callers all promise that the memory stays. A target has a registration of its own, for its
- * key has to die with it.
+ * key has to die with it. Its owner promises that the memory stays till then, and that no put is
+ * under way from it when it goes: so a source that lies in a target needs nothing (0028).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,9 +58,11 @@ static void refused_say(halay_transport_t *t, unsigned once, const char *what, s
         snprintf(text, sizeof(text), "%llu KiB", (unsigned long long)limit >> 10);
     hly_meet_log(&t->meet, 1,
                  "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. The limit "
-                 "on locked memory (ulimit -l) is %s: raise it, also for the batch system's "
-                 "daemons. This is said once",
-                 what, (bytes + 1023) >> 10, strerror(error), instead, text);
+                 "on locked memory (ulimit -l) is %s, and %llu KiB are needed now: raise it, also "
+                 "for the batch system's daemons. This is said once",
+                 what, (bytes + 1023) >> 10, strerror(error), instead, text,
+                 (unsigned long long)(t->locked_bytes + (uint64_t)t->ndevices * bytes + 1023) >>
+                     10);
 }
 
 /* ------------------------------------------------------------------ pools */
@@ -130,6 +133,7 @@ int hly_verbs_pool_add(halay_transport_t *t, int device, hly_verbs_buffer_t **po
     }
     slab->next = t->slabs;
     t->slabs = slab;
+    t->locked_bytes += (device < 0 ? (uint64_t)t->ndevices : 1) * slab->bytes;
     return 0;
 unmap:
     munmap(slab->room, slab->bytes);
@@ -211,41 +215,77 @@ static halay_mem_t *mem_make(halay_transport_t *t, const void *address, size_t b
         return NULL;
     }
     t->n.registered++;
+    t->locked_bytes += (uint64_t)t->ndevices * bytes;
     mem->address = address;
     mem->bytes = bytes;
     return mem;
 }
 
+/* Out of its list. The struct stays while a put names it. */
+static void mem_end(halay_transport_t *t, halay_mem_t *mem)
+{
+    LIST_REMOVE(mem, entry);
+    if (mrs_free(mem->mr))
+        hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
+    t->locked_bytes -= (uint64_t)t->ndevices * mem->bytes;
+    if (mem->refs == 0)
+        free(mem);
+}
+
+static int holds(const halay_mem_t *mem, const uint8_t *from, size_t bytes)
+{
+    return from >= mem->address && bytes <= mem->bytes &&
+           (size_t)(from - mem->address) <= mem->bytes - bytes;
+}
+
+/* In what somebody keeps registered; what is used stands in front. */
+static halay_mem_t *target_hold(halay_transport_t *t, const uint8_t *from, size_t bytes)
+{
+    halay_mem_t *mem;
+    LIST_FOREACH(mem, &t->targets, entry)
+    {
+        if (!holds(mem, from, bytes))
+            continue;
+        if (mem != LIST_FIRST(&t->targets)) {
+            LIST_REMOVE(mem, entry);
+            LIST_INSERT_HEAD(&t->targets, mem, entry);
+        }
+        mem->refs++;
+        t->n.kept++;
+        return mem;
+    }
+    return NULL;
+}
+
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes)
 {
-    const uint8_t *from = address;
-    for (halay_mem_t *mem = t->sources; mem; mem = mem->next) {
-        if (from >= mem->address && bytes <= mem->bytes &&
-            (size_t)(from - mem->address) <= mem->bytes - bytes) {
+    halay_mem_t *mem = target_hold(t, address, bytes);
+    if (mem || bytes <= HLY_VERBS_BOUNCE)
+        return mem;
+    LIST_FOREACH(mem, &t->sources, entry)
+    {
+        if (holds(mem, address, bytes)) {
             mem->refs++;
             t->n.shared++;
             return mem;
         }
     }
-    halay_mem_t *mem = mem_make(t, address, bytes, 0, WARNED_SOURCE, "it is copied in pieces");
+    mem = mem_make(t, address, bytes, 0, WARNED_SOURCE, "it is copied in pieces");
     if (!mem)
         return NULL;
     mem->refs = 1;
-    mem->next = t->sources;
-    t->sources = mem;
+    LIST_INSERT_HEAD(&t->sources, mem, entry);
     return mem;
 }
 
 void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
 {
-    halay_mem_t **at = &t->sources;
     if (!mem || --mem->refs > 0)
         return;
-    while (*at != mem)
-        at = &(*at)->next;
-    *at = mem->next;
-    mrs_free(mem->mr);
-    free(mem);
+    if (!mem->target)
+        mem_end(t, mem);
+    else if (!mem->mr[0])
+        free(mem);
 }
 
 /* ------------------------------------------------------------------ targets */
@@ -256,6 +296,8 @@ int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_
                                 WARNED_TARGET, "peers send it as messages");
     if (!mem)
         return HALAY_ENOMEM;
+    mem->target = 1;
+    LIST_INSERT_HEAD(&t->targets, mem, entry);
     *out = mem;
     return HALAY_OK;
 }
@@ -264,9 +306,15 @@ void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     if (!mem)
         return;
-    if (mrs_free(mem->mr))
-        hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
-    free(mem);
+    if (mem->refs > 0)
+        hly_verbs_puts_break(t, mem);
+    mem_end(t, mem);
+}
+
+void hly_verbs_targets_drop(halay_transport_t *t)
+{
+    while (!LIST_EMPTY(&t->targets))
+        mem_end(t, LIST_FIRST(&t->targets));
 }
 
 int hly_verbs_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)

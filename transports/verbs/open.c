@@ -51,8 +51,8 @@ static void counters_say(const halay_transport_t *t)
     hly_meet_log(&t->meet, 2,
                  "counters: connections %llu, messages %llu, puts %llu, put_bytes %llu, requests "
                  "%llu, doorbells %llu, signalled %llu, inlined %llu, sent %llu, received %llu, "
-                 "credits %llu, refilled %llu, registered %llu, shared %llu, bounced_bytes %llu, "
-                 "lanes %llu, cut %llu",
+                 "credits %llu, refilled %llu, registered %llu, shared %llu, kept %llu, "
+                 "bounced_bytes %llu, lanes %llu, cut %llu",
                  (unsigned long long)n->connections, (unsigned long long)n->messages,
                  (unsigned long long)n->puts, (unsigned long long)n->put_bytes,
                  (unsigned long long)n->requests, (unsigned long long)n->doorbells,
@@ -60,8 +60,8 @@ static void counters_say(const halay_transport_t *t)
                  (unsigned long long)n->sent, (unsigned long long)n->received,
                  (unsigned long long)n->credits, (unsigned long long)n->refilled,
                  (unsigned long long)n->registered, (unsigned long long)n->shared,
-                 (unsigned long long)n->bounced_bytes, (unsigned long long)n->lanes,
-                 (unsigned long long)n->cut);
+                 (unsigned long long)n->kept, (unsigned long long)n->bounced_bytes,
+                 (unsigned long long)n->lanes, (unsigned long long)n->cut);
     for (int i = 0; t->nrails > 1 && i < t->nrails; i++)
         hly_meet_log(&t->meet, 2, "rail %s: put_bytes %llu", t->rails[i].name,
                      (unsigned long long)t->rails[i].put_bytes);
@@ -123,6 +123,7 @@ static void devices_close(halay_transport_t *t)
         hly_verbs_peer_free(t, hly_verbs_first(t));
     for (int i = 0; i < t->ndevices; i++)
         queues_close(&t->devices[i]);
+    hly_verbs_targets_drop(t);
     hly_verbs_pools_close(t);
     for (int i = 0; i < t->ndevices; i++) {
         if (t->devices[i].pd)
@@ -180,6 +181,8 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
     if (!t)
         return HALAY_ENOMEM;
     hly_meet_init(&t->meet, &ops, t, params, &where);
+    LIST_INIT(&t->sources);
+    LIST_INIT(&t->targets);
     int rc = settings_read(t, params->options);
     if (rc)
         goto free_all;

@@ -126,7 +126,7 @@ int hly_verbs_put(halay_transport_t *t, halay_ep_t *peer, const void *payload, s
                              .cookie = cookie,
                              .immediate = immediate,
                              .lanes = 1};
-    if (bytes > HLY_VERBS_BOUNCE)
+    if (bytes > peer->lane[0]->inline_bytes)
         put->mem = hly_verbs_source_hold(t, payload, bytes);
     put->bounces = !put->mem;
     if (put->mem && bytes > HLY_VERBS_PARTED)
@@ -160,6 +160,19 @@ int hly_verbs_puts_give(halay_transport_t *t, halay_ep_t *peer, halay_event_t ev
         peer->put_first++;
     }
     return n;
+}
+
+/* They may not wait for what is not there any more. */
+void hly_verbs_puts_break(halay_transport_t *t, const halay_mem_t *mem)
+{
+    for (halay_ep_t *peer = hly_verbs_first(t); peer; peer = hly_verbs_next(peer)) {
+        for (uint32_t i = peer->put_first; i != peer->put_end; i++) {
+            const hly_verbs_put_t *put = &peer->puts[i % HLY_VERBS_PUTS];
+            if (put->mem == mem && put->awaits)
+                hly_verbs_lane_broken(t, peer->lane[0],
+                                      "memory was deregistered under a put from it");
+        }
+    }
 }
 
 void hly_verbs_puts_drop(halay_transport_t *t, halay_ep_t *peer)

@@ -32,6 +32,7 @@
 #define HALAY_VERBS_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <sys/queue.h>
 
 #include "../common/meet.h"
 #include "rails.h"
@@ -65,14 +66,15 @@ enum {
  * number. */
 #define HLY_VERBS_SEND(number) ((uint64_t)(number) << 1 | 1)
 
-/* Sources are in a list, and puts that need the same range at the same time share one (refs). A
- * target is never shared, neither with another nor with a source: its key has to die with it. */
+/* Made for a source, which puts that need the same range at the same time share; or for a target,
+ * of which no other shares the key, but puts from the same memory may use it (refs). */
 struct halay_mem {
-    struct ibv_mr *mr[HLY_VERBS_RAILS]; /* of each device */
+    struct ibv_mr *mr[HLY_VERBS_RAILS]; /* NULL: a target that was deregistered under such a put */
     const uint8_t *address;
     size_t bytes;
-    int refs; /* of a source: puts */
-    struct halay_mem *next;
+    int refs; /* puts whose payload it is */
+    int target;
+    LIST_ENTRY(halay_mem) entry;
 };
 
 /* What a peer needs to put into it; rkey: of each device. */
@@ -160,8 +162,8 @@ struct halay_ep {
 
 typedef struct hly_verbs_counters {
     uint64_t messages, puts, requests, doorbells, signalled, sent, received, credits;
-    uint64_t put_bytes, bounced_bytes, inlined, registered, shared, refilled, connections, lanes,
-        cut;
+    uint64_t put_bytes, bounced_bytes, inlined, registered, shared, kept, refilled, connections;
+    uint64_t lanes, cut;
 } hly_verbs_counters_t;
 
 typedef struct hly_verbs_device {
@@ -199,7 +201,8 @@ struct halay_transport {
     hly_verbs_buffer_t *spare, *idle, *given;
     uint8_t *page;
     struct ibv_mr *page_mr[HLY_VERBS_RAILS];
-    halay_mem_t *sources;
+    LIST_HEAD(, halay_mem) sources, targets;
+    uint64_t locked_bytes;
     hly_verbs_lane_t *by_qpn[HLY_VERBS_BUCKETS];
     uint32_t npeers;
     int late;    /* puts have ended whose events found no room, or queue pairs are to be let go */
@@ -318,6 +321,8 @@ void hly_verbs_put_done(halay_transport_t *t, hly_verbs_put_t *put, int status);
 int hly_verbs_puts_give(halay_transport_t *t, halay_ep_t *peer, halay_event_t events[], int max);
 /* Of a peer that has failed, when nothing is under way any more. */
 void hly_verbs_puts_drop(halay_transport_t *t, halay_ep_t *peer);
+/* The payload's registration goes: whose puts still use it is lost. */
+void hly_verbs_puts_break(halay_transport_t *t, const halay_mem_t *mem);
 
 /* recv.c */
 /* So many more are promised on a device, or -1. */
@@ -339,11 +344,14 @@ int hly_verbs_pools_open(halay_transport_t *t);
 void hly_verbs_pools_close(halay_transport_t *t);
 hly_verbs_buffer_t *hly_verbs_buffer_take(hly_verbs_buffer_t **pool);
 void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer);
-/* A source: a living registration that holds the range, or a new one. NULL: it has to bounce. */
+/* A source: a living registration that holds the range, or a new one if it is long enough. NULL: it
+ * has to bounce. */
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes);
 void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem);
 int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem);
 void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem);
+/* What nobody has deregistered. */
+void hly_verbs_targets_drop(halay_transport_t *t);
 int hly_verbs_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes);
 
 #endif
