@@ -211,10 +211,10 @@ static void gid_add(char *text, size_t bytes, const struct hly_port *port)
 
 static void tell_rails(const struct hly_probe *p, struct hly_port *ports[], int n)
 {
-    char names[64] = "", gids[256] = "";
+    char names[RAILS * 80] = "", gids[256] = "";
     int rails = 0;
     for (int i = 0; i < n; i++) {
-        size_t length = strlen(names);
+        const size_t length = strlen(names);
         if (ports[i]->against)
             continue;
         snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", ports[i]->name);
