@@ -3,6 +3,7 @@
 if(TARGET halay_transport_verbs)
   add_executable(verbs_put verbs_put.c)
   target_link_libraries(verbs_put PRIVATE halay_transport_verbs)
+  target_link_options(verbs_put PRIVATE LINKER:--wrap=hly_verbs_map_hash)
   cluster_test(verbs TIMEOUT 300 LABEL rdma)
   cluster_test(verbs_faults TIMEOUT 300 LABEL rdma)
   cluster_test(verbs_rails TIMEOUT 300 LABEL rdma)

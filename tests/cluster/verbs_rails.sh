@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two machines with two Soft-RoCE devices each, in two networks: both carry what is large, the first one
 # alone carries messages; one end with one rail; a rail that dies, or never works, ends the connection,
-# and is named; halay-doctor names the same rails; collectives are right.
+# and is named; halay-doctor names the same rails; collectives are right; ends
+# that do not agree on the rails say so.
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
 
@@ -61,11 +62,11 @@ collectives() { # NAME LANES LEAST MOST [VARIABLE]: with bytes of the second rai
     device=rxe1 moved sent_pkts "$3" "$4"
 }
 breaks() { # MODE TEXT [VARIABLE]: both hear of the rail
-    turn "$1"
+    turn "$1$((++broken))"
     env ${3:+"$3"} "$put" "$1" >"$log" 2>&1 || fail "verbs_put $1: exit status $?: $(cat "$log")"
     cat "$log"
     tc qdisc del dev eth1 root 2>/dev/null
-    "$NODE_BARRIER" "broke$1"
+    "$NODE_BARRIER" "broke$broken"
     cat "$NODE_DIR"/log.? | grep -q "$2" || fail "$1: nobody says '$2'"
 }
 doctor() {
@@ -75,13 +76,14 @@ doctor() {
 }
 
 [ "${1:-}" = machine ] || on_machines verbs_rails.sh --cards 2
-shared=$NODE_DIR
+shared=$NODE_DIR broken=0
 second_rail
 check
 doctor
 collectives two 2 $((1 << 20 >> 12)) 1000000000
 [ "$NODE_ID" = 0 ] || fewer=HALAY_VERBS=rails=1
 collectives one-end-has-one 1 0 0 ${fewer:+"$fewer"}
+breaks refused "refused after .*do not see the same rails between them: [0-9a-f]* and [0-9a-f]*" WRONG_MARK=1
 breaks cut "FAILED.* rxe1/1 GID" CARD=eth1
 tc qdisc add dev eth1 root tbf rate 1gbit burst 2000 latency 100ms # drops what is larger
 breaks refused "only small RDMA packets reach .*rxe1/1 GID.*mtu=1024"
