@@ -8,8 +8,9 @@
 . "$(dirname "$0")/verbs_lib.sh"
 
 second_rail() {
-    ip link set eth1 mtu 4500 up && ip addr add "10.81.0.$((NODE_ID + 1))/24" dev eth1 &&
-        rdma link add rxe1 type rxe netdev eth1 || fail "no second device"
+    ip link set eth1 mtu 4500 up
+    ip addr add "10.81.0.$((NODE_ID + 1))/24" dev eth1
+    rdma link add rxe1 type rxe netdev eth1 || fail "no second device"
     for i in $(seq 100); do
         grep -qs ffff:0a51 /sys/class/infiniband/rxe1/ports/1/gids/1 && return
         sleep 0.1
