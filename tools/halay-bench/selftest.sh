@@ -29,7 +29,7 @@ for type in float16 bfloat16 float64 int32 int64; do
     done
 done
 for c in ${all/broadcast /}; do
-    expect 0 "$HALAYRUN" -np 3 "$BENCH" $c "${quick[@]}" --in-place --barrier --iterations 2 --warmup 0
+    expect 0 "$HALAYRUN" -np 3 "$BENCH" $c "${quick[@]}" --in-place --barrier --registered --iterations 2 --warmup 0
 done
 
 expect 0 "$HALAYRUN" -np 3 "$BENCH" calibrate -o machine.model
