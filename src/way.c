@@ -79,14 +79,27 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
 }
 
 /* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
-static const char *usual(const halay_context_t *ctx)
+static const char *usual(halay_context_t *ctx)
 {
-    halay_place_t place = {.size = sizeof(place)};
-    for (int r = 0; r < ctx->info.nranks; r++)
-        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
-            !(place.address.fabrics & HALAY_FABRIC_RDMA))
+    halay_place_t place = {.size = sizeof(place)}, without = {.node = -1};
+    bool some = false;
+    for (int r = 0; r < ctx->info.nranks; r++) {
+        if (ctx->boot_ops->get(ctx->boot, r, &place))
             return "shm+tcp";
-    return "shm+verbs";
+        if (place.address.fabrics & HALAY_FABRIC_RDMA)
+            some = true;
+        else if (without.node < 0)
+            without = place;
+    }
+    if (without.node < 0)
+        return "shm+verbs";
+    if (some && ctx->info.rank == 0)
+        hly_log(ctx, HLY_WARN,
+                "all goes over TCP between nodes, though some have RDMA: node %d (%s) has no RDMA "
+                "device with an active port. rdma link and ibv_devinfo there show what it has; "
+                "HALAY_TRANSPORT=shm+tcp says that this is meant",
+                without.node, without.host);
+    return "shm+tcp";
 }
 
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
@@ -153,14 +166,21 @@ void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)
 int halay_context_traffic(halay_context_t *context, int transport, halay_traffic_t *traffic)
 {
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !traffic ||
-        traffic->size < sizeof(*traffic))
+        traffic->size < offsetof(halay_traffic_t, queues))
         return HALAY_EINVAL;
     if (hly_forked(context))
         return HALAY_EFORKED;
     hly_lock(context);
     int rc = transport >= 0 && transport < context->nways ? HALAY_OK : HALAY_EINVAL;
-    if (!rc)
-        *traffic = context->ways[transport].traffic;
+    if (!rc) {
+        const struct hly_way *way = &context->ways[transport];
+        halay_transport_attr_t now = {.size = sizeof(now)};
+        halay_traffic_t all = way->traffic;
+        rc = way->ops->query(way->transport, &now);
+        all.queues = now.queues;
+        all.size = traffic->size < sizeof(all) ? traffic->size : sizeof(all);
+        memcpy(traffic, &all, all.size);
+    }
     hly_unlock(context);
     return rc;
 }

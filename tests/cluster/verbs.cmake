@@ -3,6 +3,8 @@
 if(TARGET halay_transport_verbs)
   add_executable(verbs_put verbs_put.c)
   target_link_libraries(verbs_put PRIVATE halay_transport_verbs)
+  add_executable(verbs_count verbs_count.c verbs_side.c)
+  target_link_libraries(verbs_count PRIVATE halay)
   cluster_test(verbs TIMEOUT 300 LABEL rdma)
   cluster_test(verbs_faults TIMEOUT 300 LABEL rdma)
 endif()

@@ -58,6 +58,104 @@ networks() {
     tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms
     HALAY_VERBS=mtu=1024 both late
 }
+# A job of one rank on each machine, over what is chosen by itself; its words are in $NODE_DIR/out.*,
+# its exit status in $status.
+job() { # NAME COMMAND...: cluster_rank's
+    export NODE_DIR=$shared/$1
+    mkdir -p "$NODE_DIR"
+    ranks_are_nodes
+    unset HALAY_TRANSPORT
+    HALAY_DEADLINE=${deadline:-30} HALAY_DEBUG=info timeout -s KILL 120 "$build/bin/cluster_rank" "${@:2}" \
+        >"$NODE_DIR/out.$NODE_ID" 2>&1
+    status=$?
+    grep -vE "plan|listens" "$NODE_DIR/out.$NODE_ID"
+}
+await() { # until a COMMAND succeeds
+    local i
+    for i in $(seq 200); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    fail "never so after $i tries: $*"
+}
+says() { # TEXT: this machine's rank
+    grep -q -- "$1" "$NODE_DIR/out.$NODE_ID" || fail "rank $NODE_ID does not say: $1"
+}
+in_time() { # MS: that the call that failed took, at most
+    [ "$(sed -n 's/.*call that failed took \([0-9]*\) ms/\1/p' "$NODE_DIR/out.$NODE_ID")" -lt "$1" ] ||
+        fail "told too late"
+}
+
+# The network's faults; a job goes on, or ends with an error by the deadline.
+netem() { # NAME SECONDS DISCIPLINE...
+    tc qdisc add dev eth0 root netem "${@:3}"
+    job "$1" steady "$2"
+    "$NODE_BARRIER" "$1"
+    tc qdisc del dev eth0 root
+    rdma statistic show link rxe0/1 | tr ',' '\n' | grep -E "retry|rnr|retrans" | xargs
+    [ "$status" = 4 ] && in_time 35000
+    case $status in 0 | 4) ;; *) fail "netem ${*:3}: exit status $status" ;; esac
+}
+lossy() { # long: FAULTS=lossy
+    netem delay20ms 6 delay 20ms
+    [ "$status" = 0 ] || fail "20 ms are too much"
+    netem loss2 20 loss 2%
+    [ "$status" = 0 ] || fail "a loss of 2 % is too much"
+    netem loss20 30 loss 20%
+}
+link_down() { # of node 1, in the middle of a job's puts
+    if [ "$NODE_ID" = 1 ]; then
+        (NODE_DIR=$shared/link_down && await grep looping "$NODE_DIR/out.1" && sleep 1 && ip link set eth0 down) &
+    fi
+    job link_down steady 60
+    wait
+    ip link set eth0 up
+    [ "$status" = 4 ] || fail "link down: exit status $status"
+    in_time 15000
+    says "told .* about rank $((1 - NODE_ID)) .*rxe0/1 GID .* to rxe0/1 GID"
+    [ "$NODE_ID" = 0 ] || says "rxe0/1: port error: .*ip link"
+    "$NODE_BARRIER" link_up
+}
+stranger() { # calls every port of node 0 that a rank listens at, and talks nonsense, or nothing
+    local port
+    if [ "$NODE_ID" = 0 ]; then
+        (NODE_DIR=$shared/stranger && await grep looping "$NODE_DIR/out.0" &&
+            ss -Htlnp | sed -n 's/.*:\([0-9]*\) .*cluster_rank.*/\1/p' >"$NODE_DIR/ports.new" &&
+            mv "$NODE_DIR/ports.new" "$NODE_DIR/ports") &
+    else
+        (NODE_DIR=$shared/stranger && await test -e "$NODE_DIR/ports" &&
+            for port in $(cat "$NODE_DIR/ports"); do
+                exec {silent}<>"/dev/tcp/${NODE_ADDRS%% *}/$port" {loud}<>"/dev/tcp/${NODE_ADDRS%% *}/$port"
+                head -c 4000 /dev/urandom >&"$loud"
+            done && sleep 4) 2>/dev/null &
+    fi
+    job stranger steady 6
+    wait
+    [ "$status" = 0 ] || fail "a stranger: exit status $status"
+    [ "$NODE_ID" = 1 ] || says "connected to .* and was dropped"
+    "$NODE_BARRIER" stranger_gone
+}
+no_device() { # on node 1: by name it is an error there, by itself all goes over TCP
+    [ "$NODE_ID" = 0 ] || rdma link delete rxe0
+    [ "$NODE_ID" = 0 ] || opens_not "no RDMA device that a program may use" env
+    "$NODE_BARRIER" deleted
+    job no_device steady 1
+    [ "$status" = 0 ] || fail "no device: exit status $status"
+    says "over tcp"
+    [ "$NODE_ID" = 1 ] || says "all goes over TCP .*node 1 (node1) has no RDMA device"
+    [ "$NODE_ID" = 0 ] || rdma link add rxe0 type rxe netdev eth0
+    "$NODE_BARRIER" added
+}
+cgroup() { # that gives no more than so many objects of the device
+    mkdir -p /tmp/cgroup
+    mount -t cgroup2 none /tmp/cgroup || fail "no control groups"
+    echo +rdma >/tmp/cgroup/cgroup.subtree_control || fail "no control group of RDMA"
+    mkdir -p /tmp/cgroup/few
+    echo "rxe0 hca_handle=2 hca_object=2" >/tmp/cgroup/few/rdma.max
+    opens_not_in() { opens_not "$1" bash -c 'echo $$ >/tmp/cgroup/few/cgroup.procs && exec "$@"' -; }
+    opens_not_in "rdma.max"
+    umount /tmp/cgroup
+}
 job_dies() { # a rank of a job is killed in the middle of its calls, over what is chosen by itself
     ranks_are_nodes
     unset HALAY_TRANSPORT
@@ -95,7 +193,8 @@ limits() {
 
 [ "${1:-}" = machine ] || on_machines verbs_faults.sh
 shared=$NODE_DIR turn=0
-deaths
-job_dies
-networks
-limits
+for fault in ${FAULTS:-deaths job_dies link_down stranger no_device networks cgroup limits}; do
+    $fault
+    export NODE_DIR=$shared
+    echo "$fault: as it should be, at $SECONDS s"
+done

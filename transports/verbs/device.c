@@ -211,7 +211,7 @@ int hly_verbs_device_open(halay_transport_t *t)
     if (queues_open(t))
         return hly_meet_error(&t->meet, HALAY_ETRANSPORT,
                               "%s gives no queues: %s; check the limits on locked memory (ulimit "
-                              "-l) and open files (ulimit -n)",
+                              "-l), open files (ulimit -n) and the control group's rdma.max",
                               t->name, strerror(errno));
     inet_ntop(AF_INET6, t->gids[0].raw, gid, sizeof(gid));
     hly_meet_log(&t->meet, 2, "%s, GID %d %s (of %d that may serve), MTU %d, link %s", t->name,
@@ -232,7 +232,10 @@ void hly_verbs_device_look(halay_transport_t *t)
             t->meet.error = hly_meet_error(&t->meet, HALAY_ETRANSPORT, "%s has failed: %s", t->name,
                                            ibv_event_type_str(event.event_type));
         else if (port && event.element.port_num == t->port_number)
-            hly_meet_log(&t->meet, 1, "%s: %s", t->name, ibv_event_type_str(event.event_type));
+            hly_meet_log(&t->meet, 1, "%s: %s%s", t->name, ibv_event_type_str(event.event_type),
+                         event.event_type == IBV_EVENT_PORT_ERR
+                             ? ": no peer is reached till its link is up (ip link, rdma link)"
+                             : "");
         ibv_ack_async_event(&event);
     }
 }

@@ -8,6 +8,7 @@
  * has come back, the peer itself when no way leads to it any more.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,20 +142,39 @@ void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer)
     t->n.connections++;
 }
 
+/* What to do about a connection that worked. */
+static const char *look_where(const halay_transport_t *t)
+{
+    struct ibv_port_attr now;
+    if (ibv_query_port(t->device, (uint8_t)t->port_number, &now) || now.state != IBV_PORT_ACTIVE)
+        return "; this end's port is down: ip link, rdma link";
+    return "; its process, port, network? (halay-doctor)";
+}
+
 void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const char *why)
 {
     char text[HLY_VERBS_TEXT];
     const char *what = peer->tried == TRIED          ? "RDMA stopped to"
                        : peer->tried == TRYING_LARGE ? "only small RDMA packets reach"
                                                      : "no RDMA packet reaches";
-    const char *remedy = peer->tried == TRIED          ? ""
+    const char *remedy = peer->tried == TRIED          ? look_where(t)
                          : peer->tried == TRYING_LARGE ? "; HALAY_VERBS=mtu=1024?"
                                                        : "; HALAY_VERBS=gid=INDEX?";
     if (peer->base.state != PEER_WELL)
         return;
     hly_verbs_pair_text(t, peer, text, sizeof(text));
-    hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s %s (%s): %.150s%s", what,
-                       peer->base.name, why, text, remedy);
+    hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s %s (%s): %.*s%s", what,
+                       peer->base.name, why, peer->tried == TRIED ? 110 : 150, text, remedy);
+}
+
+void hly_verbs_peer_name_device(const halay_transport_t *t, halay_ep_t *peer)
+{
+    char text[HLY_VERBS_TEXT], *end = peer->base.text + strlen(peer->base.text);
+    if (!peer->base.met || strstr(peer->base.text, t->name))
+        return;
+    hly_verbs_pair_text(t, peer, text, sizeof(text));
+    snprintf(end, sizeof(peer->base.text) - (size_t)(end - peer->base.text), ": %.110s%s", text,
+             look_where(t));
 }
 
 /* ------------------------------------------------------------------ going */

@@ -217,6 +217,8 @@ void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer);
 void hly_verbs_peer_tried(halay_transport_t *t, halay_ep_t *peer);
 /* It cannot be reached by RDMA, or not any more. */
 void hly_verbs_peer_broken(halay_transport_t *t, halay_ep_t *peer, const char *why);
+/* Its failure was seen elsewhere: both ports are added to the text, and what to look at. */
+void hly_verbs_peer_name_device(const halay_transport_t *t, halay_ep_t *peer);
 /* Lets go of what peers hold that have failed. Returns 1 if some have to be looked at again. */
 int hly_verbs_peers_tidy(halay_transport_t *t);
 void hly_verbs_peer_free(halay_transport_t *t, halay_ep_t *peer);
