@@ -312,8 +312,8 @@ static void stays(const int64_t *data, size_t count)
 }
 
 /*
- * steady SECONDS: calls of three sizes, till rank 0 has had enough; says how many, and how long the
- * slowest took. If one fails, its result stays as it is.
+ * steady SECONDS [FILE]: calls of three sizes, for so long or till rank 0 finds the file; says how
+ * many, and how long the slowest took. If one fails, its result stays as it is.
  */
 static int steady(int argc, char **argv)
 {
@@ -329,7 +329,8 @@ static int steady(int argc, char **argv)
         for (size_t i = 0; i < count; i++)
             in[i] = value(job.rank, i, calls);
         if (count == 1)
-            in[0] = job.rank == 0 && (double)(start_ns - begun_ns) / 1e9 > seconds;
+            in[0] = job.rank == 0 && ((double)(start_ns - begun_ns) / 1e9 > seconds ||
+                                      (argc > 3 && access(argv[3], F_OK) == 0));
         rc = halay_allreduce(in, out, count, HALAY_INT64, HALAY_SUM, job.world);
         took_ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
         slowest_ns = took_ns > slowest_ns ? took_ns : slowest_ns;
@@ -477,6 +478,6 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], modes[i].name))
             return modes[i].run(argc, argv);
     fprintf(stderr, "usage: cluster_rank collectives | wait VICTIM [S] | loop [S] | cycles N | "
-                    "absent RANK | one | traffic | early VICTIM [S] | steady S\n");
+                    "absent RANK | one | traffic | early VICTIM [S] | steady S [FILE]\n");
     return 2;
 }

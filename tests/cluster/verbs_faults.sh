@@ -127,9 +127,9 @@ stranger() { # calls every port of node 0 that a rank listens at, and talks nons
             for port in $(cat "$NODE_DIR/ports"); do
                 exec {silent}<>"/dev/tcp/${NODE_ADDRS%% *}/$port" {loud}<>"/dev/tcp/${NODE_ADDRS%% *}/$port"
                 head -c 4000 /dev/urandom >&"$loud"
-            done && sleep 4) 2>/dev/null &
+            done && sleep 3 && : >"$NODE_DIR/enough") &
     fi
-    job stranger steady 6
+    job stranger steady 60 "$shared/stranger/enough"
     wait
     [ "$status" = 0 ] || fail "a stranger: exit status $status"
     [ "$NODE_ID" = 1 ] || says "connected to .* and was dropped"
@@ -146,15 +146,23 @@ no_device() { # on node 1: by name it is an error there, by itself all goes over
     [ "$NODE_ID" = 0 ] || rdma link add rxe0 type rxe netdev eth0
     "$NODE_BARRIER" added
 }
-cgroup() { # that gives no more than so many objects of the device
+in_group() { # OBJECTS COMMAND...: in a control group that gives no more of the device
+    echo "rxe0 hca_object=$1" >/tmp/cgroup/few/rdma.max
+    bash -c 'echo $$ >/tmp/cgroup/few/cgroup.procs && exec "$@"' - "${@:2}"
+}
+cgroup() {
     mkdir -p /tmp/cgroup
-    mount -t cgroup2 none /tmp/cgroup || fail "no control groups"
-    echo +rdma >/tmp/cgroup/cgroup.subtree_control || fail "no control group of RDMA"
-    mkdir -p /tmp/cgroup/few
-    echo "rxe0 hca_handle=2 hca_object=2" >/tmp/cgroup/few/rdma.max
-    opens_not_in() { opens_not "$1" bash -c 'echo $$ >/tmp/cgroup/few/cgroup.procs && exec "$@"' -; }
-    opens_not_in "rdma.max"
-    umount /tmp/cgroup
+    mount -t cgroup2 none /tmp/cgroup && echo +rdma >/tmp/cgroup/cgroup.subtree_control &&
+        mkdir -p /tmp/cgroup/few || fail "no control group for RDMA"
+    opens_not "control group's rdma.max" in_group 2
+    for objects in 3 4 5 6 7 8 9 10; do
+    echo "objects $objects" ; in_group $objects "$put" open
+    done
+    ranks_are_nodes
+    for objects in 9 10 11 12 13; do
+    echo "objects $objects" ; HALAY_DEADLINE=20 in_group $objects "$bench" allreduce --min 4M --max 4M --iterations 1 --warmup 1
+    "$NODE_BARRIER" obj$objects
+    done
 }
 job_dies() { # a rank of a job is killed in the middle of its calls, over what is chosen by itself
     ranks_are_nodes
