@@ -32,6 +32,7 @@ enum {
     CHAIN = 8,         /* requests to a doorbell */
     QUIET = 8,         /* of requests that need no completion one in so many has one */
     GRANT = 32,        /* credits, half of which go back at once if need be */
+    KEEPS_SCRATCH = 0, /* 1: the core keeps scratch registered */
     RANKS = 8,         /* at most */
     ELEMENT = 8        /* all is HALAY_INT64 */
 };
@@ -122,9 +123,9 @@ static void cost_message(struct cost *c, uint64_t bytes)
 }
 
 /* A source is registered where it is not copied; the last request ends the put. */
-static void cost_put(struct cost *c, uint64_t bytes)
+static void cost_put(struct cost *c, uint64_t bytes, int kept)
 {
-    uint64_t apart = bytes > APART, copied = bytes <= BOUNCE;
+    uint64_t apart = bytes > APART, copied = bytes <= BOUNCE && !kept;
     uint64_t requests = parts(bytes, copied ? BOUNCE : MOST) + apart;
     c->puts++;
     c->put_bytes += bytes;
@@ -133,13 +134,14 @@ static void cost_put(struct cost *c, uint64_t bytes)
     c->doorbells += parts(requests, CHAIN);
     c->told += copied ? requests : 1;
     c->untold += copied ? 0 : requests - 1;
-    c->registrations += !copied;
+    c->registrations += !copied && !kept;
 }
 
 /* A message of the plan is in two parts where it wraps round the end of its buffer. */
 struct message {
     uint64_t part[2];
     int staged; /* if it is announced, in pieces through the transport's memory */
+    int kept;   /* it lies in memory that is registered already */
 };
 
 static void cost_send(struct cost *c, const struct message *m, int offers)
@@ -148,7 +150,7 @@ static void cost_send(struct cost *c, const struct message *m, int offers)
     c->bytes += bytes;
     c->offers += bytes > EAGER && offers;
     if (bytes > EAGER && !m->staged) {
-        cost_put(c, bytes);
+        cost_put(c, bytes, m->kept);
         return;
     }
     if (bytes == 0)
@@ -163,7 +165,7 @@ static void cost_recv(struct cost *c, const struct message *m)
     if (m->part[0] + m->part[1] <= EAGER)
         return;
     cost_message(c, READY - HEADER);
-    c->registrations += !m->staged;
+    c->registrations += !m->staged && !m->kept;
 }
 
 /* ------------------------------------------------------------------ from the plan */
@@ -182,7 +184,8 @@ static struct message message_of(enum call call, size_t elements, const halay_pl
                                  const halay_operand_t *o)
 {
     struct message m = {.staged = o->first + o->count > plan->blocks ||
-                                  (calls[call].collective == HALAY_ALLTOALL && o->count > 1)};
+                                  (calls[call].collective == HALAY_ALLTOALL && o->count > 1),
+                        .kept = KEEPS_SCRATCH && o->buffer == HALAY_BUFFER_SCRATCH};
     for (uint32_t i = 0; i < o->count; i++) {
         uint32_t b = o->first + i;
         int wraps = b >= plan->blocks && o->buffer != HALAY_BUFFER_SCRATCH;

@@ -211,8 +211,8 @@ int hly_verbs_device_open(halay_transport_t *t)
     if (queues_open(t))
         return hly_meet_error(&t->meet, HALAY_ETRANSPORT,
                               "%s gives no queues: %s; check the limits on locked memory (ulimit "
-                              "-l), open files (ulimit -n) and the control group's rdma.max, or say "
-                              "HALAY_TRANSPORT=shm+tcp",
+                              "-l), open files (ulimit -n) and of the control group (rdma.max), or "
+                              "say HALAY_TRANSPORT=shm+tcp",
                               t->name, strerror(errno));
     inet_ntop(AF_INET6, t->gids[0].raw, gid, sizeof(gid));
     hly_meet_log(&t->meet, 2, "%s, GID %d %s (of %d that may serve), MTU %d, link %s", t->name,
