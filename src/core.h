@@ -377,7 +377,8 @@ struct hly_certificate {
 
 struct hly_settings {
     uint64_t deadline_ns;
-    int level; /* HALAY_DEBUG */
+    uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
+    int level;                  /* HALAY_DEBUG */
     char isa[16];
     char transport[32]; /* HALAY_TRANSPORT */
     char plugin_dir[256];
