@@ -79,27 +79,35 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
 }
 
 /* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
-static const char *usual(halay_context_t *ctx)
+static const char *usual(const halay_context_t *ctx)
+{
+    halay_place_t place = {.size = sizeof(place)};
+    for (int r = 0; r < ctx->info.nranks; r++)
+        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
+            !(place.address.fabrics & HALAY_FABRIC_RDMA))
+            return "shm+tcp";
+    return "shm+verbs";
+}
+
+/* Where only some nodes have RDMA nobody uses it; one rank says so. */
+static void lacking_say(halay_context_t *ctx)
 {
     halay_place_t place = {.size = sizeof(place)}, without = {.node = -1};
     bool some = false;
-    for (int r = 0; r < ctx->info.nranks; r++) {
+    for (int r = 0; ctx->info.rank == 0 && r < ctx->info.nranks; r++) {
         if (ctx->boot_ops->get(ctx->boot, r, &place))
-            return "shm+tcp";
+            return;
         if (place.address.fabrics & HALAY_FABRIC_RDMA)
             some = true;
         else if (without.node < 0)
             without = place;
     }
-    if (without.node < 0)
-        return "shm+verbs";
-    if (some && ctx->info.rank == 0)
+    if (some && without.node >= 0)
         hly_log(ctx, HLY_WARN,
-                "all goes over TCP between nodes, though some have RDMA: node %d (%s) has no RDMA "
-                "device with an active port. rdma link and ibv_devinfo there show what it has; "
+                "no RDMA between nodes, though some could: node %d (%s) has no RDMA device with an "
+                "active port. rdma link and ibv_devinfo there show what it has; "
                 "HALAY_TRANSPORT=shm+tcp says that this is meant",
                 without.node, without.host);
-    return "shm+tcp";
 }
 
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
@@ -135,6 +143,8 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
         rc = load_one(ctx, config, near, why, why_bytes);
     if (!rc && i->nnodes > 1)
         rc = load_one(ctx, config, far, why, why_bytes);
+    if (!rc && !*ctx->settings.transport)
+        lacking_say(ctx);
     return rc;
 }
 

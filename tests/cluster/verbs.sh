@@ -6,7 +6,11 @@
 # each is counted against its plan, with one rank and with two on a machine (docs/rdma.md).
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
-
+# shellcheck disable=SC2153 # NODE_ID and NODE_DIR are rdma-nodes'
+said() { # COUNTER [NODE]: of the transports of all ranks there
+    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}" |
+        awk '{ n += $1 } END { print n + 0 }'
+}
 as_the_device_says() { # SENDS: that the transports have counted
     moved rdma_sends "$1" "$1"
     moved rdma_recvs "$(said received)" "$(said received)"

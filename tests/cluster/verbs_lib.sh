@@ -18,11 +18,14 @@ on_machines() { # TEST: instead of this shell
     exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 --share "$folder" --share "$build" -- \
         env BUILD="$build" bash "$folder/$1" machine
 }
-
-counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
-# shellcheck disable=SC2153 # NODE_ID and NODE_DIR are rdma-nodes'
+# shellcheck disable=SC2153 # NODE_ID and the others are rdma-nodes'
+ranks_are_nodes() { # a job of two ranks, over variables
+    export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
+    export HALAY_TRANSPORT=verbs HALAY_DEADLINE=100
+}
+# The device's counters on this machine.
 read_counters() { # TAG: into the folder that both machines share
-    (cd $counters && grep . -- *) >"$NODE_DIR/$1.$NODE_ID"
+    (cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . -- *) >"$NODE_DIR/$1.$NODE_ID"
 }
 moved() { # COUNTER LEAST [MOST]
     local before after
@@ -31,14 +34,4 @@ moved() { # COUNTER LEAST [MOST]
     echo "$1: $before -> $after, at least $2, at most ${3:-any}"
     [ $((after - before)) -ge "$2" ] || fail "$1 did not move by $2"
     [ $((after - before)) -le "${3:-1000000000}" ] || fail "$1 moved by more than $3"
-}
-said() { # COUNTER [NODE]: of the transports of all ranks there
-    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}" |
-        awk '{ n += $1 } END { print n + 0 }'
-}
-
-# shellcheck disable=SC2153 # NODE_ID and the others are rdma-nodes'
-ranks_are_nodes() { # a job of two ranks, over variables
-    export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
-    export HALAY_TRANSPORT=verbs HALAY_DEADLINE=100
 }
