@@ -43,6 +43,7 @@ static struct hly_landing *landing_new(halay_context_t *context, uint32_t *index
     l->generation++;
     l->revoking = l->tag_posted = l->sent = false;
     l->mem = NULL;
+    l->range = NULL;
     return l;
 }
 
@@ -65,12 +66,26 @@ static void landing_close(halay_context_t *context, struct hly_landing *l)
 {
     if (l->mem)
         l->peer->way->ops->deregister_mem(l->peer->way->transport, l->mem);
+    if (l->range)
+        l->range->landings--;
     l->mem = NULL;
+    l->range = NULL;
     l->request->run[l->step].landing = 0;
     l->request->landings--;
     l->request = NULL;
     l->next_free = context->landing_free;
     context->landing_free = (uint32_t)(l - context->landings) + 1;
+}
+
+/*
+ * Its sender has not said that it is off the memory. Unless FAILED was told of it, it may still
+ * write: so the key dies, also that of a range.
+ */
+static void landing_cut(halay_context_t *context, struct hly_landing *l)
+{
+    if (l->range && !(l->peer->dead && l->peer->ep))
+        hly_range_revoke(context, l->range, l->peer->way);
+    landing_close(context, l);
 }
 
 /* The data are all there. */
@@ -87,6 +102,31 @@ static void landing_complete(halay_context_t *context, struct hly_landing *l)
     hly_engine_run(r);
 }
 
+/* A target for a put: what it lies in, or a registration of its own. */
+static bool put_offered(struct hly_landing *l, const struct hly_segment *seg,
+                        struct hly_ready *ready)
+{
+    const struct hly_way *way = l->peer->way;
+    size_t bytes = sizeof(ready->key);
+    const halay_mem_t *mem;
+    if (!(way->attr.capabilities & HALAY_CAN_PUT))
+        return false;
+    l->range = hly_range_of(l->request, way, seg);
+    if (l->range) {
+        l->range->landings++;
+        mem = l->range->mem[way - l->request->context->ways];
+        ready->offset = (uint64_t)(seg->address - l->range->address);
+    } else if (!hly_mem_register(l->request->context, way, seg->address, seg->bytes, &l->mem)) {
+        mem = l->mem;
+    } else {
+        return false;
+    }
+    int rc = way->ops->key(way->transport, mem, ready->key, &bytes);
+    assert(!rc); /* it is registered, and there is room */
+    ready->key_bytes = (uint32_t)bytes;
+    return !rc;
+}
+
 /* Prepares the memory for the best way there is; STAGED needs nothing. */
 static enum hly_mode choose_mode(struct hly_landing *l, uint64_t cookie, struct hly_ready *ready)
 {
@@ -97,16 +137,8 @@ static enum hly_mode choose_mode(struct hly_landing *l, uint64_t cookie, struct 
     const halay_operand_t *o = &plan->operands[operand];
     if (hly_operand_wraps(plan, o) || (o->count > 1 && plan->params.collective == HALAY_ALLTOALL))
         return HLY_STAGED; /* in two runs at one end at least, or perhaps at the sender's */
-    if (way->attr.capabilities & HALAY_CAN_PUT &&
-        !way->ops->register_mem(way->transport, seg[0].address, seg[0].bytes, &l->mem)) {
-        size_t bytes = sizeof(ready->key);
-        if (!way->ops->key(way->transport, l->mem, ready->key, &bytes)) {
-            ready->key_bytes = (uint32_t)bytes;
-            return HLY_PUT;
-        }
-        way->ops->deregister_mem(way->transport, l->mem);
-        l->mem = NULL;
-    }
+    if (put_offered(l, seg, ready))
+        return HLY_PUT;
     if (way->attr.capabilities & HALAY_CAN_LAND &&
         !way->ops->recv(way->transport, cookie, seg[0].address, seg[0].bytes, cookie)) {
         ready->tag = cookie;
@@ -258,6 +290,9 @@ void hly_channel_announced(halay_request_t *r, uint32_t step, const struct hly_h
         return; /* ends by the deadline */
     out->header.cookie = h->cookie;
     out->ready = *ready;
+    if (ready->mode == HLY_PUT) /* the transport finds it there */
+        hly_range_of(r, out->peer->way,
+                     hly_operand_segments(r, r->plan->plan->steps[step].operand));
     r->run[step].out = out; /* belongs to the step until it is submitted */
     if (r->run[step].state == HLY_STARTED)
         hly_channel_send(r, step);
@@ -332,7 +367,7 @@ void hly_channel_withdraw(halay_request_t *r)
             continue;
         struct hly_landing *l = &ctx->landings[run->landing - 1];
         if (l->mode == HLY_STAGED || (l->peer->dead && tag_withdrawn(ctx, l))) {
-            landing_close(ctx, l);
+            landing_cut(ctx, l);
             continue;
         }
         l->revoking = true;
@@ -353,7 +388,7 @@ void hly_channel_force(halay_request_t *r)
     for (uint32_t i = 0; r->ran && i < r->plan->plan->nsteps; i++) {
         uint32_t landing = r->run[i].landing;
         if (landing && tag_withdrawn(ctx, &ctx->landings[landing - 1]))
-            landing_close(ctx, &ctx->landings[landing - 1]);
+            landing_cut(ctx, &ctx->landings[landing - 1]);
     }
     struct hly_link *next;
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {

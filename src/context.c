@@ -217,7 +217,9 @@ static void destroy(halay_context_t *ctx)
     free(ctx->landings);
     if (ctx->device)
         ctx->device_ops->close(ctx->device);
+    hly_ranges_withdraw(ctx);
     hly_ways_close(ctx);
+    hly_ranges_free(ctx);
     free_outs(&ctx->outs_flying); /* the transport held their payload till now */
     free_outs(&ctx->outs_free);
     if (ctx->boot)

@@ -38,6 +38,8 @@
 #define HLY_PLANS_MAX       256 /* kept a communicator */
 #define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
 #define HLY_LANDINGS_MAX    65536
+#define HLY_RANGES_MAX      256          /* that the program keeps registered */
+#define HLY_SCRATCHES_MAX   64           /* of requests, beside those */
 #define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
 #define HLY_GRACE_MAX_NS    2000000000ull
 
@@ -137,11 +139,24 @@ struct hly_landing {
     uint32_t step;
     uint16_t generation;
     uint8_t mode;
-    bool revoking;   /* the call has failed: waits for the sender's answer */
-    bool tag_posted; /* TAGGED: the transport still has the buffer */
-    bool sent;       /* TAGGED: and the sender says that the bytes are on their way */
-    halay_mem_t *mem;
+    bool revoking;           /* the call has failed: waits for the sender's answer */
+    bool tag_posted;         /* TAGGED: the transport still has the buffer */
+    bool sent;               /* TAGGED: and the sender says that the bytes are on their way */
+    halay_mem_t *mem;        /* made for it alone */
+    struct hly_range *range; /* or what it lies in, which stays registered */
     uint32_t next_free;
+};
+
+/* Memory that stays registered: mem.c. */
+struct hly_range {
+    char *address;
+    size_t bytes;  /* 0: a free place */
+    size_t mapped; /* of halay_mem_alloc, to be unmapped; else 0 */
+    uint32_t generation;
+    uint32_t landings; /* open, in it */
+    bool scratch;      /* of a request */
+    bool refused[HLY_WAYS];
+    halay_mem_t *mem[HLY_WAYS]; /* NULL: not registered there, or not any more */
 };
 
 /* ---------------------------------------------------------------- calls */
@@ -435,6 +450,9 @@ struct halay_context {
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
+    struct hly_range *ranges;         /* PLACES of mem.c, or NULL */
+    uint32_t places;                  /* of them, that have been used */
+    bool scratch_refused;             /* memory for registrations has run out */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;
@@ -663,6 +681,23 @@ uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer
 void hly_plan_drop_all(halay_comm_t *comm);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- mem.c */
+
+/* The transport's, for one transfer. */
+int hly_mem_register(halay_context_t *context, const struct hly_way *way, void *address,
+                     size_t bytes, halay_mem_t **mem);
+/* What the segment of a running request lies in, registered with this transport; or NULL. */
+struct hly_range *hly_range_of(const halay_request_t *request, const struct hly_way *way,
+                               const struct hly_segment *segment);
+/* Its key dies here and now. */
+void hly_range_revoke(halay_context_t *context, struct hly_range *range, const struct hly_way *way);
+/* At least so much, where there is none. */
+int hly_scratch_alloc(halay_request_t *request, size_t bytes, size_t alignment);
+void hly_scratch_free(halay_request_t *request);
+/* When the context goes: before the transports do, and after. */
+void hly_ranges_withdraw(halay_context_t *context);
+void hly_ranges_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- op.c */
 

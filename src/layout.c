@@ -201,10 +201,8 @@ int hly_layout_bind(halay_request_t *r)
     size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
     size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
     if (need > r->scratch_bytes) {
-        free(r->scratch);
-        r->scratch = aligned_alloc(SLOT_ALIGN, need);
-        r->scratch_bytes = r->scratch ? need : 0;
-        if (!r->scratch)
+        hly_scratch_free(r);
+        if (hly_scratch_alloc(r, need, SLOT_ALIGN))
             return HALAY_ENOMEM;
     }
     if (c->aside)

@@ -144,8 +144,8 @@ static int try_out(halay_context_t *context, struct hly_out *out)
     case HLY_OUT_PUT:
         rc = counted(context, out,
                      way->ops->put(way->transport, out->peer->ep, out->segment[0].address,
-                                   out->segment[0].bytes, out->ready.key, out->ready.key_bytes, 0,
-                                   (uint32_t)out->header.cookie, cookie),
+                                   out->segment[0].bytes, out->ready.key, out->ready.key_bytes,
+                                   out->ready.offset, (uint32_t)out->header.cookie, cookie),
                      out->segment[0].bytes);
         break;
     case HLY_OUT_TAGGED:

@@ -41,7 +41,7 @@ void hly_request_destroy(halay_request_t *r)
     free(r->ready);
     free(r->run);
     free(r->spans);
-    free(r->scratch);
+    hly_scratch_free(r);
     free(r->early);
     free(r->works);
     hly_layout_forget(r);

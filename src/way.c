@@ -43,7 +43,8 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .log_arg = ctx,
                                   .arg = config->boot_arg,
                                   .listen_fd = ctx->info.listen_fd,
-                                  .listen_address = ctx->info.address};
+                                  .listen_address = ctx->info.address,
+                                  .local_rank = ctx->info.local_rank};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->nways < HLY_WAYS);

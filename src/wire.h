@@ -69,8 +69,9 @@ enum hly_mode { HLY_STAGED = 1, HLY_PUT, HLY_TAGGED };
 struct hly_ready {
     uint32_t mode;
     uint32_t key_bytes;
-    uint64_t tag;   /* TAGGED */
-    uint64_t bytes; /* that the receiver expects */
+    uint64_t tag;    /* TAGGED */
+    uint64_t bytes;  /* that the receiver expects */
+    uint64_t offset; /* PUT: in the memory of the key */
     uint8_t key[HLY_KEY_BYTES];
 };
 

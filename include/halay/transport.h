@@ -62,6 +62,7 @@ typedef struct halay_transport_params {
      * family 0: there is none, the transport makes its own if it needs one. */
     int listen_fd;
     halay_address_t listen_address;
+    int local_rank; /* among the ranks of this node: they spread over what is equally near */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {
@@ -84,7 +85,7 @@ enum halay_event_kind {
     HALAY_EVENT_IMMEDIATE, /* a peer's put is complete and visible here: immediate, peer */
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. Once a peer; what is under way to it
-     * still completes, before or after. */
+     * still completes, before or after. No put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED
 };
 
@@ -130,7 +131,11 @@ typedef struct halay_transport_ops {
      * Takes NULL. */
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
-    /* Makes memory a possible target of peers' puts. HALAY_ENOMEM: limits; the text says which. */
+    /*
+     * Makes memory a possible target of peers' puts, until it is deregistered. A put whose payload
+     * lies in registered memory may use that registration: then it lives until the PUT.
+     * HALAY_ENOMEM: limits; the text says which.
+     */
     int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
                         halay_mem_t **mem);
 

@@ -23,12 +23,14 @@
         }                                                                                          \
     } while (0)
 
-enum { MOST = 100003, ROUNDS = 2 };
+enum { MOST = 100003, ROUNDS = 2, ARENA = 16 << 20 };
 
 static struct {
     halay_context_t *context;
     halay_comm_t *world;
     int rank, nranks;
+    char *arena; /* ARENA bytes that are registered, for all buffers; or NULL */
+    size_t used, rooms;
 } job;
 
 /* Counts around the sizes at which messages change their way. */
@@ -80,8 +82,13 @@ static int64_t sum(int nranks, size_t i, int salt)
 
 static int64_t *room(size_t count)
 {
-    int64_t *p = malloc((count + 1) * sizeof *p);
-    CHECK(p);
+    const size_t bytes = (count + 1) * sizeof(int64_t);
+    int64_t *p = job.arena ? (int64_t *)(job.arena + job.used) : malloc(bytes);
+    if (job.arena) {
+        job.used += (bytes + 63) / 64 * 64;
+        job.rooms++;
+    }
+    CHECK(p && job.used <= ARENA);
     p[count] = 0x5ca1ab1e; /* nobody writes here */
     return p;
 }
@@ -89,7 +96,10 @@ static int64_t *room(size_t count)
 static void put_back(int64_t *p, size_t count)
 {
     CHECK(p[count] == 0x5ca1ab1e);
-    free(p);
+    if (!job.arena)
+        free(p);
+    else if (--job.rooms == 0)
+        job.used = 0;
 }
 
 static int allreduce(halay_comm_t *comm, int rank, int nranks, size_t count, int salt)
@@ -184,17 +194,22 @@ static void together(halay_comm_t *comm, int rank, int nranks)
     }
 }
 
+static void one_by_one(halay_comm_t *comm, int rank, int nranks, int round)
+{
+    for (size_t k = 0; k < sizeof COUNTS / sizeof COUNTS[0]; k++) {
+        CHECK(allreduce(comm, rank, nranks, COUNTS[k], round) == HALAY_OK);
+        broadcast(comm, rank, nranks, COUNTS[k], round);
+        allgather(comm, rank, nranks, COUNTS[k], round);
+        reduce_scatter(comm, rank, nranks, COUNTS[k], round);
+    }
+}
+
 static void all_on(halay_comm_t *comm)
 {
     int rank, nranks;
     CHECK(halay_comm_rank(comm, &rank) == HALAY_OK && halay_comm_size(comm, &nranks) == HALAY_OK);
     for (int round = 0; round < ROUNDS; round++) {
-        for (size_t k = 0; k < sizeof COUNTS / sizeof COUNTS[0]; k++) {
-            CHECK(allreduce(comm, rank, nranks, COUNTS[k], round) == HALAY_OK);
-            broadcast(comm, rank, nranks, COUNTS[k], round);
-            allgather(comm, rank, nranks, COUNTS[k], round);
-            reduce_scatter(comm, rank, nranks, COUNTS[k], round);
-        }
+        one_by_one(comm, rank, nranks, round);
         CHECK(halay_barrier(comm) == HALAY_OK);
         together(comm, rank, nranks);
     }
@@ -235,6 +250,20 @@ static int collectives(int argc, char **argv)
     }
     CHECK(halay_comm_free(dup) == HALAY_OK);
     print_place();
+    CHECK(halay_finalize(job.context) == HALAY_OK);
+    return 0;
+}
+
+/* registered ROUNDS: the same number of registrations, however many rounds. */
+static int registered(int argc, char **argv)
+{
+    void *arena;
+    begin_or_exit();
+    CHECK(halay_mem_alloc(job.context, ARENA, &arena) == HALAY_OK);
+    job.arena = arena;
+    for (int round = 0; round < (argc > 2 ? atoi(argv[2]) : 2); round++)
+        one_by_one(job.world, job.rank, job.nranks, round);
+    CHECK(halay_mem_free(job.context, arena) == HALAY_OK);
     CHECK(halay_finalize(job.context) == HALAY_OK);
     return 0;
 }
@@ -354,6 +383,33 @@ static int steady(int argc, char **argv)
     return 0;
 }
 
+/* late: rank 1 sends when the others have given up; their memory stays registered and as it is. */
+static int late(int argc, char **argv)
+{
+    void *memory;
+    char *copy = malloc(MOST);
+    (void)argc, (void)argv;
+    begin_or_exit();
+    CHECK(copy && halay_mem_alloc(job.context, MOST, &memory) == HALAY_OK);
+    CHECK(halay_broadcast(memory, MOST, HALAY_INT8, 1, job.world) == HALAY_OK);
+    CHECK(halay_comm_set_deadline(job.world, 2000000000) == HALAY_OK);
+    if (job.rank == 1) {
+        nap(6);
+        memset(memory, 1, MOST);
+    }
+    int rc = halay_broadcast(memory, MOST, HALAY_INT8, 1, job.world);
+    CHECK(rc != HALAY_OK || job.rank == 1); /* whose message may be gone before it hears of it */
+    memcpy(copy, memory, MOST);
+    for (uint64_t end = clock_ns(CLOCK_MONOTONIC) + 8000000000u; clock_ns(CLOCK_MONOTONIC) < end;)
+        CHECK(halay_context_progress(job.context, 10000000) == HALAY_OK);
+    CHECK(!memcmp(copy, memory, MOST) && (job.rank == 1 || copy[0] == 0));
+    free(copy);
+    if (rc)
+        return told(rc, 0);
+    (void)halay_finalize(job.context);
+    return 4;
+}
+
 /* cycles NUMBER: so often from halay_init to halay_finalize, with random pauses. */
 static int cycles(int argc, char **argv)
 {
@@ -471,13 +527,15 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } modes[] = {{"collectives", collectives}, {"wait", wait_for}, {"loop", loop},
-                 {"cycles", cycles},           {"absent", absent}, {"one", one},
-                 {"traffic", traffic},         {"early", early},   {"steady", steady}};
+    } modes[] = {
+        {"collectives", collectives}, {"wait", wait_for}, {"loop", loop},       {"cycles", cycles},
+        {"absent", absent},           {"one", one},       {"traffic", traffic}, {"early", early},
+        {"registered", registered},   {"late", late},     {"steady", steady}};
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++)
         if (!strcmp(argv[1], modes[i].name))
             return modes[i].run(argc, argv);
     fprintf(stderr, "usage: cluster_rank collectives | wait VICTIM [S] | loop [S] | cycles N | "
-                    "absent RANK | one | traffic | early VICTIM [S] | steady S [FILE]\n");
+                    "absent RANK | one | traffic | early VICTIM [S] | registered ROUNDS | late | "
+                    "steady S [FILE]\n");
     return 2;
 }

@@ -6,11 +6,6 @@
 # each is counted against its plan, with one rank and with two on a machine (docs/rdma.md).
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
-# shellcheck disable=SC2153 # NODE_ID and NODE_DIR are rdma-nodes'
-said() { # COUNTER [NODE]: of the transports of all ranks there
-    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}" |
-        awk '{ n += $1 } END { print n + 0 }'
-}
 as_the_device_says() { # SENDS: that the transports have counted
     moved rdma_sends "$1" "$1"
     moved rdma_recvs "$(said received)" "$(said received)"
@@ -61,8 +56,25 @@ formulas() (
     as_the_device_says $(($(said messages) + $(said credits)))
 )
 
+registrations() { # ROUNDS: that node 0's rank makes in so many rounds of calls
+    ranks_are_nodes
+    HALAY_DEBUG=info "$build/bin/cluster_rank" registered "$1" >"$NODE_DIR/log.$NODE_ID" 2>&1 ||
+        fail "registered: $(cat "$NODE_DIR/log.$NODE_ID")"
+    "$NODE_BARRIER" "registered$1"
+    said registered
+}
+kept() { # what is registered once is enough for any number of calls
+    local few many
+    few=$(registrations 2) many=$(registrations 3)
+    echo "registrations in 2 and in 3 rounds of calls: $few, $many; puts: $(said puts)"
+    [ "$few" -gt 0 ] && [ "$few" = "$many" ] || fail "registered memory is registered again"
+    [ "$(said bounced_bytes)" = 0 ] || fail "registered memory is copied"
+}
+
 [ "${1:-}" = machine ] || on_machines verbs.sh
 [ -n "${FORMULAS_ONLY:-}" ] || check
 formulas 1 || exit 1
 formulas 2 || exit 1
-[ -n "${FORMULAS_ONLY:-}" ] || collectives
+[ -z "${FORMULAS_ONLY:-}" ] || exit 0
+collectives
+kept

@@ -32,7 +32,7 @@ enum {
     CHAIN = 8,         /* requests to a doorbell */
     QUIET = 8,         /* of requests that need no completion one in so many has one */
     GRANT = 32,        /* credits, half of which go back at once if need be */
-    KEEPS_SCRATCH = 0, /* 1: the core keeps scratch registered */
+    KEEPS_SCRATCH = 1, /* 1: the core keeps scratch registered */
     RANKS = 8,         /* at most */
     ELEMENT = 8        /* all is HALAY_INT64 */
 };
@@ -134,7 +134,7 @@ static void cost_put(struct cost *c, uint64_t bytes, int kept)
     c->doorbells += parts(requests, CHAIN);
     c->told += copied ? requests : 1;
     c->untold += copied ? 0 : requests - 1;
-    c->registrations += !copied && !kept;
+    c->registrations += !copied;
 }
 
 /* A message of the plan is in two parts where it wraps round the end of its buffer. */

@@ -43,10 +43,18 @@ third_gid() { # a second address of eth0, whose GID is the third
 }
 deaths() {
     both late
+    both under
     both kill-target
     both kill-source
     both cut
     both given-up
+}
+late_rank() { # one that calls when the other has given up, whose memory stays registered
+    ranks_are_nodes
+    "$build/bin/cluster_rank" late >"$NODE_DIR/late.$NODE_ID" 2>&1
+    [ $? = 4 ] || fail "late: $(cat "$NODE_DIR/late.$NODE_ID")"
+    grep -h told "$NODE_DIR/late.$NODE_ID"
+    "$NODE_BARRIER" late_rank
 }
 networks() {
     HALAY_VERBS=gid=$NODE_ID both refused "no GID of rxe0/1 leads to"
@@ -210,7 +218,7 @@ limits() {
 
 [ "${1:-}" = machine ] || on_machines verbs_faults.sh
 shared=$NODE_DIR turn=0
-for fault in ${FAULTS:-deaths job_dies link_down stranger no_device networks cgroup limits}; do
+for fault in ${FAULTS:-deaths job_dies late_rank link_down stranger no_device networks cgroup limits}; do
     $fault
     export NODE_DIR=$shared
     echo "$fault: as it should be, at $SECONDS s"

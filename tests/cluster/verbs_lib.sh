@@ -11,14 +11,30 @@ bench=$build/bin/halay-bench
 
 skip() { echo "skipped: $*" && exit 77; }
 fail() { echo "FAILED: $*" >&2 && exit 1; }
-on_machines() { # TEST: instead of this shell
+on_machines() { # TEST [OPTION...]: instead of this shell
     local why
     [ -x "$put" ] || skip "there is no verbs_put: transports/verbs was left out of the build"
     why=$("$folder/rdma-nodes" check) || skip "$why"
-    exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 --share "$folder" --share "$build" -- \
+    exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 "${@:2}" --share "$folder" --share "$build" -- \
         env BUILD="$build" bash "$folder/$1" machine
 }
+device=rxe0 # whose counters they are
 # shellcheck disable=SC2153 # NODE_ID and the others are rdma-nodes'
+read_counters() { # TAG: into the folder that both machines share
+    (cd "/sys/class/infiniband/$device/ports/1/hw_counters" && grep . -- *) >"$NODE_DIR/$1.$device.$NODE_ID"
+}
+moved() { # COUNTER LEAST [MOST]
+    local before after
+    before=$(sed -n "s/^$1://p" "$NODE_DIR/before.$device.$NODE_ID")
+    after=$(sed -n "s/^$1://p" "$NODE_DIR/after.$device.$NODE_ID")
+    echo "$device: $1: $before -> $after, at least $2, at most ${3:-any}"
+    [ $((after - before)) -ge "$2" ] || fail "$device: $1 did not move by $2"
+    [ $((after - before)) -le "${3:-1000000000}" ] || fail "$device: $1 moved by more than $3"
+}
+said() { # COUNTER [NODE]: of the transports of all ranks there
+    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}" |
+        awk '{ n += $1 } END { print n + 0 }'
+}
 ranks_are_nodes() { # a job of two ranks, over variables
     export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
     export HALAY_TRANSPORT=verbs HALAY_DEADLINE=100

@@ -6,8 +6,10 @@
  *   verbs_put check                contents of puts and messages; latency, bandwidth, registration
  *   verbs_put kill-target          node 1, the target of puts, is killed in the middle of them
  *   verbs_put kill-source          node 1, which puts, is killed
- *   verbs_put cut                  node 1's network loses all from some moment on
+ *   verbs_put cut                  node 1's network loses all from some moment on (CARD: that of
+ *                                  this card)
  *   verbs_put late                 node 1 takes its memory back while node 0 puts into it
+ *   verbs_put under                node 0 takes memory back from which it puts
  *   verbs_put given-up             node 0's large packets vanish unsent; it gives the way up
  *   verbs_put refused              the other cannot be reached: FAILED says why
  *   verbs_put open                 opens and closes; exit status 1: it cannot
@@ -31,7 +33,8 @@
 #include "../check.h"
 
 enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES = 400 };
-enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10 }; /* of the transport, on Soft-RoCE */
+/* Of the transport, on Soft-RoCE. */
+enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10, PARTED = 128 << 10 };
 
 extern const halay_transport_ops_t halay_transport_v2_verbs;
 static const halay_transport_ops_t *const ops = &halay_transport_v2_verbs;
@@ -44,18 +47,19 @@ static struct {
     halay_ep_t *ep;
     uint8_t *memory; /* GUARD, 1 MiB, GUARD: what the peer puts into */
     halay_mem_t *mem;
+    const uint8_t *kept; /* 1 MiB that is registered, from which puts go; or NULL */
     uint8_t key[48];
     size_t key_bytes;
     unsigned immediates, puts, refused, messages, bytes, met, meetings, failed, sleeps;
     uint32_t immediate;
     int checks; /* messages are numbered: they are checked */
     char text[256];
-    char counters[512]; /* what the transport said of itself */
+    char counters[768]; /* what the transport said of itself */
 } end;
 
 /* What was asked of the transport, and what that has to cost. */
 static struct {
-    uint64_t messages, puts, put_bytes, apart, bounced_bytes;
+    uint64_t messages, puts, put_bytes, apart, bounced_bytes, kept, registered, cut;
 } did;
 
 static double now_us(void)
@@ -170,7 +174,13 @@ static int put(const void *payload, size_t bytes, uint32_t immediate)
     did.puts++;
     did.put_bytes += bytes;
     did.apart += bytes > APART;
-    did.bounced_bytes += bytes > INLINE && bytes <= BOUNCE ? bytes : 0;
+    did.cut += bytes > PARTED;
+    if (bytes > INLINE && payload == end.kept)
+        did.kept++;
+    else if (bytes > INLINE && bytes <= BOUNCE)
+        did.bounced_bytes += bytes;
+    else
+        did.registered += bytes > BOUNCE; /* or it shares one */
     return rc;
 }
 
@@ -257,6 +267,14 @@ static void connect_there(void)
           "connect");
 }
 
+static halay_mem_t *kept(void *memory, size_t bytes)
+{
+    halay_mem_t *mem;
+    CHECK(ops->register_mem(end.transport, memory, bytes, &mem) == 0, "register");
+    did.registered++;
+    return mem;
+}
+
 static void meet_there(void)
 {
     uint8_t mine[64];
@@ -264,7 +282,7 @@ static void meet_there(void)
     connect_there();
     end.memory = malloc(MIB + 2 * GUARD);
     memset(end.memory, 0xa5, MIB + 2 * GUARD);
-    CHECK(ops->register_mem(end.transport, end.memory + GUARD, MIB, &end.mem) == 0, "register");
+    end.mem = kept(end.memory + GUARD, MIB);
     CHECK(ops->key(end.transport, end.mem, mine, &key_bytes) == 0 && key_bytes <= 48, "key");
     say(mine, key_bytes);
     wait_for(&end.messages, 1);
@@ -274,10 +292,12 @@ static void meet_there(void)
 /* ------------------------------------------------------------------ check */
 
 /* Each in turn puts; the other looks at every byte when the immediate comes. */
-static void check_puts(void)
+static void check_puts(int registered)
 {
     static const size_t sizes[] = {8, MIB, 1, 0, 128, 129, 4097, MIB - 3};
     uint8_t *source = malloc(MIB);
+    halay_mem_t *mem = registered ? kept(source, MIB) : NULL;
+    end.kept = registered ? source : NULL;
     for (uint32_t k = 0; k < 2 * sizeof(sizes) / sizeof(sizes[0]); k++) {
         size_t size = sizes[k / 2];
         unsigned immediates = end.immediates, puts = end.puts;
@@ -298,7 +318,10 @@ static void check_puts(void)
     }
     CHECK(end.refused == 0 && end.immediates == end.puts, "%u, %u", end.immediates, end.puts);
     CHECK(put(source, MIB + 1, 0) == HALAY_EINVAL, "beyond the end");
-    printf("puts of 8 B, 1 MiB and six other sizes, both ways: every byte right\n");
+    printf("puts of 8 B, 1 MiB and six other sizes from %s memory, both ways: every byte right\n",
+           registered ? "registered" : "any");
+    ops->deregister_mem(end.transport, mem);
+    end.kept = NULL;
     free(source);
 }
 
@@ -377,7 +400,7 @@ static void measure_registration(size_t bytes)
     memset(memory, 1, bytes);
     for (int i = 0; i < 5; i++) {
         double begun = now_us();
-        CHECK(ops->register_mem(end.transport, memory, bytes, &mem) == 0, "register");
+        mem = kept(memory, bytes);
         double middle = now_us();
         ops->deregister_mem(end.transport, mem);
         best = middle - begun < best ? middle - begun : best;
@@ -389,7 +412,8 @@ static void measure_registration(size_t bytes)
 
 static void check(void)
 {
-    check_puts();
+    check_puts(0);
+    check_puts(1);
     check_messages();
     measure_latency(step_or_yield, "polling");
     measure_latency(step_or_sleep, "sleeping");
@@ -427,7 +451,7 @@ static void fault(const char *mode)
         if (end.me == 1 && *count >= 6 && strcmp(mode, "cut") != 0)
             raise(SIGKILL);
         if (end.me == 1 && *count >= 6)
-            exit(system("tc qdisc add dev eth0 root netem loss 100% && sleep 14"));
+            exit(system("tc qdisc add dev ${CARD-eth0} root netem loss 100% && sleep 14"));
     }
     double took = (now_us() - last) / 1e6;
     CHECK(end.failed == 1 && took < 10, "FAILED %u times, after %.1f s", end.failed, took);
@@ -478,6 +502,27 @@ static void late(void)
     free(copy);
 }
 
+/* Node 0 takes the source of its puts back: all of them end, and so does the connection. */
+static void under(void)
+{
+    uint8_t *bytes = calloc(1, MIB);
+    unsigned posted = 0;
+    end.puts = 0;
+    meet();
+    if (end.me == 0) {
+        halay_mem_t *mem = kept(bytes, MIB);
+        for (posted = 0; posted < WINDOW; posted++)
+            CHECK(put(bytes, MIB, 0) == HALAY_INPROGRESS, "put");
+        ops->deregister_mem(end.transport, mem);
+    }
+    for (double begun = now_us(); now_us() - begun < 20e6 && (!end.failed || end.puts != posted);)
+        step();
+    CHECK(end.failed == 1 && end.puts == posted, "FAILED %u times, %u puts of %u", end.failed,
+          end.puts, posted);
+    printf("under: %u of %u puts were refused: %s\n", end.refused, posted, end.text);
+    free(bytes);
+}
+
 /* A put that the driver tries for ever ends all the same when its way is given up. */
 static void given_up(void)
 {
@@ -523,24 +568,29 @@ static uint64_t counter(const char *name)
 }
 
 /*
- * Two requests try the connection. A message is one request, a put one more than its WRITEs if its
- * immediate is apart; each has one doorbell. What is signalled completes. At the end there may be
- * one request more, to know that all others are done.
+ * Two requests try each lane. A message is one request, a put one more than its WRITEs if its
+ * immediate is apart; each has one doorbell. A large put is that once a lane. What is signalled
+ * completes. At the end there may be one request more a lane, to know that all others are done.
  */
 static void check_counters(void)
 {
     uint64_t credits = counter("credits"), requests = counter("requests");
-    uint64_t expected = 2 + did.messages + credits + did.puts + did.apart;
+    uint64_t lanes = counter("lanes"), more = (lanes - 1) * did.cut;
+    uint64_t expected = 2 * lanes + did.messages + credits + did.puts + did.apart + 2 * more;
     uint64_t last = requests - expected;
-    CHECK(last <= 1, "%llu requests for %llu", (unsigned long long)requests,
+    CHECK(last <= lanes, "%llu requests for %llu", (unsigned long long)requests,
           (unsigned long long)expected);
-    CHECK(counter("doorbells") == expected - 1 - did.apart + last, "doorbells");
+    CHECK(counter("doorbells") == expected - lanes - did.apart - more + last, "doorbells");
     CHECK(counter("messages") == did.messages && counter("puts") == did.puts, "messages, puts");
     CHECK(counter("put_bytes") == did.put_bytes, "put_bytes");
     CHECK(counter("bounced_bytes") == did.bounced_bytes, "bounced_bytes");
+    CHECK(counter("kept") == did.kept, "kept");
+    CHECK(counter("registered") + counter("shared") == did.registered, "registered, shared");
     CHECK(counter("sent") == counter("signalled"), "completions");
-    CHECK(counter("signalled") >= did.puts + 2 && counter("signalled") < requests, "signalled");
+    CHECK(counter("signalled") >= did.puts + 2 * lanes + more && counter("signalled") < requests,
+          "signalled");
     CHECK(counter("connections") == 1, "connections");
+    CHECK(counter("cut") == (lanes > 1 ? did.cut : 0), "cut");
     printf("counters: as the formulas say\n");
 }
 
@@ -548,7 +598,7 @@ int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
     CHECK(argc == 2,
-          "usage: verbs_put check|kill-target|kill-source|cut|late|given-up|refused|open");
+          "usage: verbs_put check|kill-target|kill-source|cut|late|under|given-up|refused|open");
     setvbuf(stdout, NULL, _IOLBF, 0);
     alarm(100);
     end.me = atoi(variable("NODE_ID"));
@@ -561,6 +611,8 @@ int main(int argc, char **argv)
         check();
     else if (!strcmp(mode, "late"))
         late();
+    else if (!strcmp(mode, "under"))
+        under();
     else if (!strcmp(mode, "given-up"))
         given_up();
     else if (!strcmp(mode, "refused"))

@@ -38,7 +38,9 @@ static void *rank_main(void *arg)
     char error[512] = "";
     config.boot = &halay_boot_v2_inproc;
     config.boot_arg = &s->where;
-    config.transport = o->shm ? &halay_transport_v2_shm : &halay_transport_v2_inproc;
+    config.transport = o->transport ? o->transport
+                       : o->shm     ? &halay_transport_v2_shm
+                                    : &halay_transport_v2_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
     config.algorithm = o->algorithms ? o->algorithms[s->rank.rank] : o->algorithm;

@@ -30,7 +30,8 @@
 
 struct ranks_options {
     int nranks;
-    bool shm; /* else inproc */
+    bool shm;                               /* else inproc */
+    const halay_transport_ops_t *transport; /* instead, or NULL */
     const halay_inproc_faults_t *faults;
     const halay_device_ops_t *device; /* NULL: the host */
     void *device_arg;

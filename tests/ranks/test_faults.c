@@ -90,6 +90,23 @@ static void note(struct rank *r, int rc, uint64_t started)
           v.rank, round->victim, v.text);
 }
 
+/* `in`, and `out` behind it; in every second round registered memory, which goes with the context.
+ */
+static int32_t *buffers(const struct rank *r)
+{
+    const struct round *round = r->arg;
+    const size_t bytes = 2 * COUNT * sizeof(int32_t);
+    void *in = round->number % 2 ? calloc(1, bytes) : NULL;
+    CHECK(in || !halay_mem_alloc(r->context, bytes, &in), "no memory");
+    return in;
+}
+
+static void buffers_free(const struct rank *r, int32_t *in)
+{
+    if (((const struct round *)r->arg)->number % 2)
+        free(in);
+}
+
 /* The buffers as they were at the error are the buffers a moment later, whatever still arrives. */
 static void quiescent(struct rank *r, const int32_t *out)
 {
@@ -109,8 +126,7 @@ static void quiescent(struct rank *r, const int32_t *out)
 static void survive(struct rank *r, int expected)
 {
     struct round *round = r->arg;
-    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
-    CHECK(in, "no memory");
+    int32_t *in = buffers(r), *out = in + COUNT;
     int rc = 0;
     uint64_t started = 0, calls = 0;
     while (!rc && calls < CALLS_MAX) {
@@ -124,17 +140,16 @@ static void survive(struct rank *r, int expected)
     rc = some_call(r, calls, in, out); /* the communicator stays broken, and says so at once */
     CHECK(rc < 0 && ranks_now_ns() - started < IN_TIME, "%s: a later call gave %s", round->test,
           halay_strerror(rc));
-    free(in);
+    buffers_free(r, in);
 }
 
 static void victim_calls(struct rank *r)
 {
     struct round *round = r->arg;
-    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
-    CHECK(in, "no memory");
+    int32_t *in = buffers(r), *out = in + COUNT;
     for (uint64_t i = 0; i < round->victim_calls; i++)
         CHECK(some_call(r, i, in, out) == 0, "%s: too early", round->test);
-    free(in);
+    buffers_free(r, in);
 }
 
 static void leave(struct rank *r)
@@ -166,14 +181,14 @@ static void die(struct rank *r)
         return;
     }
     pthread_t thread;
-    int32_t *in = calloc(2, COUNT * sizeof(*in)), *out = in + COUNT;
+    int32_t *in = buffers(r), *out = in + COUNT;
     r->seed += round->victim_calls;
-    CHECK(in && !pthread_create(&thread, NULL, killer, r), "no thread");
+    CHECK(!pthread_create(&thread, NULL, killer, r), "no thread");
     for (uint64_t i = 0; some_call(r, i, in, out) == 0; i++)
         ;
     pthread_join(thread, NULL);
     leave(r);
-    free(in);
+    buffers_free(r, in);
 }
 
 /* Finalizes in good order while the others go on. */
@@ -248,7 +263,7 @@ static void cut(struct rank *r)
 {
     struct round *round = r->arg;
     if (r->rank != round->victim) {
-        int32_t *in = calloc(2, COUNT * sizeof(*in));
+        int32_t *in = buffers(r);
         uint64_t started = 0, i = 0;
         int rc = 0;
         while (!rc && i < CALLS_MAX) {
@@ -260,10 +275,10 @@ static void cut(struct rank *r)
               (double)(ranks_now_ns() - started) * 1e-9);
         quiescent(r, in + COUNT);
         leave(r);
-        free(in);
+        buffers_free(r, in);
         return;
     }
-    int32_t *in = calloc(2, COUNT * sizeof(*in));
+    int32_t *in = buffers(r);
     for (uint64_t i = 0; i < round->victim_calls; i++)
         CHECK(some_call(r, i, in, in + COUNT) == 0, "cut: too early");
     for (int k = 0; k < NRANKS; k++)
@@ -274,7 +289,7 @@ static void cut(struct rank *r)
         rc = some_call(r, i, in, in + COUNT);
     CHECK(rc == HALAY_ETIMEOUT || rc == HALAY_EPEER, "cut: the victim got %s", halay_strerror(rc));
     leave(r);
-    free(in);
+    buffers_free(r, in);
 }
 
 static const struct test {

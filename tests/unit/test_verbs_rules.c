@@ -217,24 +217,24 @@ static void check_near(void)
 static void check_settings(void)
 {
     static const char *const wrong[] = {
-        "gid",        "gid=",          "gid=-1",  "gid=1x",     "mtu=1500",
-        "class=256",  "colour=red",    "device=", "device=a:",  "device=a:0",
-        "gid=1,,x=2", "gid=1;mtu=256", "=1",      "device=a:1x"};
-    hly_verbs_settings_t s = {.port = -1, .gid = -1, .mtu = -1, .class = -1};
+        "gid",        "gid=",        "gid=-1",    "gid=1x",     "mtu=1500",   "class=256",
+        "colour=red", "device=",     "device=a:", "device=a:0", "gid=1,,x=2", "gid=1;mtu=256",
+        "=1",         "device=a:1x", "rails=0",   "rails=5"};
+    hly_verbs_settings_t s = {.port = -1, .gid = -1, .mtu = -1, .class = -1, .rails = -1};
     char why[HLY_VERBS_TEXT] = "";
     CHECK(hly_verbs_settings_read(NULL, &s, why) == 0 && hly_verbs_settings_read("", &s, why) == 0,
           "%s", why);
     CHECK(s.gid == -1 && !*s.device, "nothing is set");
-    CHECK(hly_verbs_settings_read("device=mlx5_0:2,gid=3,mtu=1024,class=104", &s, why) == 0, "%s",
-          why);
+    CHECK(hly_verbs_settings_read("device=mlx5_0:2,gid=3,mtu=1024,class=104,rails=2", &s, why) == 0,
+          "%s", why);
     CHECK(!strcmp(s.device, "mlx5_0") && s.port == 2 && s.gid == 3 && s.mtu == 1024 &&
-              s.class == 104,
-          "%s %d %d %d %d", s.device, s.port, s.gid, s.mtu, s.class);
+              s.class == 104 && s.rails == 2,
+          "%s %d %d %d %d %d", s.device, s.port, s.gid, s.mtu, s.class, s.rails);
     CHECK(hly_verbs_settings_read("gid=0", &s, why) == 0 && s.gid == 0 && s.mtu == 1024, "added");
     CHECK(hly_verbs_settings_read("device=rxe0", &s, why) == 0 && !strcmp(s.device, "rxe0"),
           "no port");
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
-        hly_verbs_settings_t bad = {.port = -1, .gid = -1, .mtu = -1, .class = -1};
+        hly_verbs_settings_t bad = {.port = -1, .gid = -1, .mtu = -1, .class = -1, .rails = -1};
         CHECK(hly_verbs_settings_read(wrong[i], &bad, why) == -1, "'%s' was taken", wrong[i]);
         CHECK(strstr(why, "it takes device="), "%s", why);
     }

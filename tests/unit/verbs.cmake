@@ -2,6 +2,9 @@
 # The transport over verbs: what it decides, everywhere; by loopback, where there is an RDMA device.
 halay_test(unit verbs_rules SOURCES test_verbs_rules.c
            ${PROJECT_SOURCE_DIR}/transports/verbs/rules.c)
+halay_test(unit verbs_rails SOURCES test_verbs_rails.c
+           ${PROJECT_SOURCE_DIR}/transports/verbs/rails.c
+           ${PROJECT_SOURCE_DIR}/transports/verbs/rules.c)
 if(TARGET halay_transport_verbs)
   halay_test(unit verbs_open SOURCES test_verbs_open.c LIBS halay_transport_verbs)
   halay_test(unit transport_verbs SOURCES test_transport_verbs.c

@@ -17,7 +17,8 @@ struct hly_bench {
     size_t min_bytes, max_bytes; /* of one rank's input, all of it */
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
     double seconds;              /* about as long as one size takes */
-    bool barrier, in_place;
+    bool barrier, in_place, registered;
+    halay_context_t *context; /* whose memory the buffers are, if registered */
     const char *csv;
     const char *model; /* calibrate, and write here; else NULL */
 };

@@ -167,12 +167,17 @@ static int reduced_ranks(const struct hly_data *data)
     }
 }
 
-static int allocate(char **buffer, size_t bytes)
+static int allocate(const struct hly_bench *bench, char **buffer, size_t bytes)
 {
+    void *memory = NULL;
     *buffer = NULL;
     if (!bytes)
         return HALAY_OK;
-    *buffer = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    if (!bench->registered)
+        memory = aligned_alloc(ALIGNMENT, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
+    else if (halay_mem_alloc(bench->context, bytes, &memory))
+        memory = NULL;
+    *buffer = memory;
     if (!*buffer)
         return HALAY_ENOMEM;
     memset(*buffer, 0, bytes); /* so that no page is first touched while it is timed */
@@ -193,8 +198,8 @@ int hly_data_create(struct hly_data *data, const struct hly_bench *bench, int ra
     data->other = calloc(PERIOD, 8);
     size_t count = hly_data_count(data, bench->max_bytes);
     if (!data->input || !data->expected || !data->other ||
-        allocate(&data->in, in_elements(data, count) * data->element) ||
-        allocate(&data->out, out_elements(data, count) * data->element)) {
+        allocate(bench, &data->in, in_elements(data, count) * data->element) ||
+        allocate(bench, &data->out, out_elements(data, count) * data->element)) {
         hly_data_destroy(data);
         return HALAY_ENOMEM;
     }
@@ -209,8 +214,13 @@ int hly_data_create(struct hly_data *data, const struct hly_bench *bench, int ra
 
 void hly_data_destroy(struct hly_data *data)
 {
-    free(data->in);
-    free(data->out);
+    if (data->bench->registered) {
+        halay_mem_free(data->bench->context, data->in);
+        halay_mem_free(data->bench->context, data->out);
+    } else {
+        free(data->in);
+        free(data->out);
+    }
     free(data->input);
     free(data->expected);
     free(data->other);

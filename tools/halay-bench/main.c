@@ -91,6 +91,7 @@ int main(int argc, char **argv)
         if (status)
             fprintf(stderr, "halay-bench: cannot write %s: %s\n", bench.csv, strerror(errno));
     }
+    bench.context = context;
     if (!status)
         status = run(&bench, &topology, comm, csv);
     if (csv && fclose(csv)) {

@@ -1,44 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rdma.c - RDMA devices and their ports: state, addresses (GIDs), MTU, and which one a rank would
- * use. The rule is that of transports/verbs, seen from one end (docs/decisions/0027).
+ * rdma.c - RDMA devices and their ports: state, addresses (GIDs), MTU.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor.h"
+#include "rdma.h"
 
-#define PORTS_MAX 32
-#define GIDS_MAX  256
-
-enum gid_kind { GID_NEAR_IPV4, GID_IPV4, GID_IPV6, GID_LINK_LOCAL, GID_V1, GID_NONE };
+enum { GIDS_MAX = 256 };
 
 static const char *const gid_words[] = {
     "an IPv4 address of the interface at which ranks listen",
     "an IPv4 address, though not of the interface at which ranks listen",
     "a global IPv6 address; there is no IPv4 one",
     "a link-local address: there is no other",
-};
-
-struct gid {
-    enum gid_kind kind;
-    int index;
-    char text[INET6_ADDRSTRLEN], interface[64];
-};
-
-struct port {
-    char device[64], name[72], state[64], link[32], rate[64];
-    int number, mtu; /* path MTU; 0: not known */
-    bool active, ethernet;
-    struct gid gid;
-};
-
-struct ports {
-    int n, nactive;
-    struct port port[PORTS_MAX];
 };
 
 bool hly_has_rdma(const struct hly_probe *p)
@@ -49,7 +26,7 @@ bool hly_has_rdma(const struct hly_probe *p)
 
 /* ---------------------------------------------------------------- addresses */
 
-static enum gid_kind gid_kind(const struct in6_addr *gid, const char *type, bool near)
+static enum hly_gid_kind gid_kind(const struct in6_addr *gid, const char *type, bool near)
 {
     static const struct in6_addr none;
     if (!memcmp(gid, &none, sizeof none))
@@ -61,10 +38,10 @@ static enum gid_kind gid_kind(const struct in6_addr *gid, const char *type, bool
     return IN6_IS_ADDR_LINKLOCAL(gid) ? GID_LINK_LOCAL : GID_IPV6;
 }
 
-static struct gid gid_read(const struct hly_probe *p, const struct port *port, int index,
-                           const char *listens)
+static struct hly_gid gid_read(const struct hly_probe *p, const struct hly_port *port, int index,
+                               const char *listens)
 {
-    struct gid gid = {.kind = GID_NONE, .index = index};
+    struct hly_gid gid = {.kind = GID_NONE, .index = index};
     struct in6_addr address;
     char text[64], type[32];
     const char *device = port->device;
@@ -85,13 +62,13 @@ static struct gid gid_read(const struct hly_probe *p, const struct port *port, i
 }
 
 /* The best one; of equal ones the first. */
-static struct gid gid_choose(const struct hly_probe *p, const struct port *port)
+static struct hly_gid gid_choose(const struct hly_probe *p, const struct hly_port *port)
 {
     char listens[64];
-    struct gid best = {.kind = GID_NONE};
+    struct hly_gid best = {.kind = GID_NONE};
     hly_interface(p, listens);
     for (int i = 0; i < GIDS_MAX; i++) { /* the folder may have a thousand, nearly all empty */
-        struct gid gid = gid_read(p, port, i, listens);
+        struct hly_gid gid = gid_read(p, port, i, listens);
         if (gid.kind < best.kind)
             best = gid;
     }
@@ -99,9 +76,9 @@ static struct gid gid_choose(const struct hly_probe *p, const struct port *port)
 }
 
 /* Of a port of Ethernet that is active. */
-static void tell_gid(const struct hly_probe *p, const struct port *port)
+static void tell_gid(const struct hly_probe *p, const struct hly_port *port)
 {
-    const struct gid *gid = &port->gid;
+    const struct hly_gid *gid = &port->gid;
     struct hly_finding *f;
     if (gid->kind <= GID_IPV6) {
         hly_find(p->report, HLY_GOOD, "rdma.gid", port->name, "GID index %d, RoCE v2, %s on %s: %s",
@@ -144,7 +121,7 @@ static int path_mtu(int interface_mtu)
     return mtu < 256 ? 0 : mtu;
 }
 
-static void tell_mtu(const struct hly_probe *p, struct port *port)
+static void tell_mtu(const struct hly_probe *p, struct hly_port *port)
 {
     char text[32];
     if (!*port->gid.interface ||
@@ -172,7 +149,8 @@ static void interface_of(const struct hly_probe *p, const char *device, char nam
     snprintf(name, 64, "%s", all.n == 1 ? all.name[0] : "IFACE");
 }
 
-static void tell_state(const struct hly_probe *p, const struct ports *all, const struct port *port)
+static void tell_state(const struct hly_probe *p, const struct hly_ports *all,
+                       const struct hly_port *port)
 {
     if (port->active) {
         hly_find(p->report, HLY_GOOD, "rdma.port", port->name, "%s, %s, %s", port->state,
@@ -197,7 +175,7 @@ static void tell_state(const struct hly_probe *p, const struct ports *all, const
 }
 
 /* A cable with broken lanes still works, at a fraction of its rate. */
-static void tell_rate(const struct hly_probe *p, const struct port *port)
+static void tell_rate(const struct hly_probe *p, const struct hly_port *port)
 {
     if (!port->active || port->ethernet || !strstr(port->rate, "(1X"))
         return;
@@ -208,9 +186,9 @@ static void tell_rate(const struct hly_probe *p, const struct port *port)
 }
 
 static void port_read(const struct hly_probe *p, const char *device, const char *number,
-                      struct port *port)
+                      struct hly_port *port)
 {
-    *port = (struct port){.number = (int)strtol(number, NULL, 10), .gid.kind = GID_NONE};
+    *port = (struct hly_port){.number = (int)strtol(number, NULL, 10), .gid.kind = GID_NONE};
     snprintf(port->device, sizeof port->device, "%s", device);
     snprintf(port->name, sizeof port->name, "%.50s/%.16s", device, number);
     hly_read(p, port->state, sizeof port->state, "/sys/class/infiniband/%s/ports/%s/state", device,
@@ -294,42 +272,11 @@ static void tell_none(const struct hly_probe *p)
                "rxe netdev IFACE");
 }
 
-/* The port that a rank takes: the best GID of all active ports. */
-static void tell_choice(const struct hly_probe *p, const struct ports *all)
+static void tell_mtus(const struct hly_probe *p, const struct hly_ports *all)
 {
-    const struct port *best = NULL;
-    int usable = 0;
+    const struct hly_port *first = NULL;
     for (int i = 0; i < all->n; i++) {
-        const struct port *port = &all->port[i];
-        if (!port->active || (port->ethernet && port->gid.kind > GID_LINK_LOCAL))
-            continue;
-        usable++;
-        if (!best || port->gid.kind < best->gid.kind)
-            best = port;
-    }
-    if (!best)
-        return;
-    const char *named = getenv("HALAY_VERBS");
-    if (named && *named) {
-        struct hly_finding *f =
-            hly_find(p->report, HLY_NOTE, "rdma.choice", "", "HALAY_VERBS is set: %.200s", named);
-        hly_advise(f, "What it names is used in place of what would be chosen.",
-                   "unset HALAY_VERBS, unless it was set for a reason");
-    }
-    if (best->ethernet)
-        hly_find(p->report, HLY_GOOD, "rdma.choice", best->name,
-                 "would be used, with GID index %d (%s), the best of %d port%s", best->gid.index,
-                 best->gid.text, usable, usable == 1 ? "" : "s");
-    else
-        hly_find(p->report, HLY_GOOD, "rdma.choice", best->name,
-                 "would be used, the first of %d active port%s", usable, usable == 1 ? "" : "s");
-}
-
-static void tell_mtus(const struct hly_probe *p, const struct ports *all)
-{
-    const struct port *first = NULL;
-    for (int i = 0; i < all->n; i++) {
-        const struct port *port = &all->port[i];
+        const struct hly_port *port = &all->port[i];
         if (!port->mtu)
             continue;
         if (first && first->mtu != port->mtu) {
@@ -346,13 +293,13 @@ static void tell_mtus(const struct hly_probe *p, const struct ports *all)
 }
 
 static void ports_read(const struct hly_probe *p, const struct hly_names *devices,
-                       struct ports *all)
+                       struct hly_ports *all)
 {
     struct hly_names numbers;
     for (int d = 0; d < devices->n; d++) {
         int n = hly_list(p, &numbers, "/sys/class/infiniband/%s/ports", devices->name[d]);
-        for (int i = 0; i < n && all->n < PORTS_MAX; i++) {
-            struct port *port = &all->port[all->n++];
+        for (int i = 0; i < n && all->n < HLY_PORTS; i++) {
+            struct hly_port *port = &all->port[all->n++];
             port_read(p, devices->name[d], numbers.name[i], port);
             all->nactive += port->active;
         }
@@ -362,7 +309,7 @@ static void ports_read(const struct hly_probe *p, const struct hly_names *device
 void hly_probe_rdma(const struct hly_probe *p)
 {
     struct hly_names devices;
-    struct ports all = {0};
+    struct hly_ports all = {0};
     if (!hly_list(p, &devices, "/sys/class/infiniband")) {
         tell_none(p);
         return;
@@ -374,7 +321,7 @@ void hly_probe_rdma(const struct hly_probe *p)
         tell_pci(p, devices.name[d]);
     }
     for (int i = 0; i < all.n; i++) {
-        struct port *port = &all.port[i];
+        struct hly_port *port = &all.port[i];
         tell_state(p, &all, port);
         tell_rate(p, port);
         if (!port->active || !port->ethernet)
@@ -384,5 +331,5 @@ void hly_probe_rdma(const struct hly_probe *p)
         tell_mtu(p, port);
     }
     tell_mtus(p, &all);
-    tell_choice(p, &all);
+    hly_tell_rails(p, &all);
 }

@@ -87,11 +87,37 @@ seeded 0 'cp -r tree/sys/class/infiniband/mlx5_{0,1}; put ${port/_0/_1}/state "1
     put sys/class/infiniband_verbs/uverbs1/ibdev mlx5_1; put dev/infiniband/uverbs1'
 says "^warning +rdma.port +mlx5_1/1: DOWN"
 says "^ok +rdma.choice +mlx5_0/1: .*the best of 1 port$"
+# Two ports: equally good; one is far, in the same subnet or in another; slow; without an address.
+two() { # COMMANDS
+    seeded 0 'cp -r tree/sys/class/infiniband/mlx5_{0,1}; put sys/class/infiniband_verbs/uverbs1/ibdev mlx5_1
+        put dev/infiniband/uverbs1; put proc/self/status "Cpus_allowed_list:	0-3,8"
+        for i in 0 1; do put sys/devices/system/node/node$i/cpulist $((4 * i))-$((4 * i + 3))
+            put sys/devices/system/node/node$i/distance "$((10 + 11 * i)) $((21 - 11 * i))"
+            put sys/class/infiniband/mlx5_$i/device/numa_node 0; done;'"$1"
+}
+far='put sys/class/infiniband/mlx5_1/device/numa_node 1'
+elsewhere='for i in 0 1 2 3 10; do put ${port/_0/_1}/gid_attrs/ndevs/$i eth2; done'
+two :
+says "^ok +rdma.choice +mlx5_0/1, mlx5_1/1: would be used, with GID index 10 .*GID index 10 .*the best of 2 ports: mess"
+silent rdma.rail
+two "$far"
+says "^ok +rdma.choice +mlx5_0/1: would be used, .*the best of 2 ports$"
+says "^ok +rdma.rail +mlx5_1/1: is left out: another one of its subnet is nearer \(100000 Mb/s, distance 21\)"
+two "$far; put sys/class/infiniband/mlx5_0/device/numa_node 1"
+says "^ok +rdma.choice +mlx5_0/1, mlx5_1/1: "
+two "$far; $elsewhere"
+says "^ok +rdma.choice +mlx5_0/1, mlx5_1/1: "
+two "$elsewhere; put \$port/rate '25 Gb/sec (1X EDR)'"
+says "^ok +rdma.choice +mlx5_1/1: would be used"
+says "^ok +rdma.rail +mlx5_0/1: is left out: it is less than half as fast"
+two "$far; rm tree/\$port/gids/{2,3,10}"
+says "^ok +rdma.choice +mlx5_1/1: would be used"
+says "^ok +rdma.rail +mlx5_0/1: is left out: it has link-local addresses only"
 seeded 1 'put $port/state "2: INIT"; put $port/link_layer InfiniBand'
 says "opensm"
 seeded 0 'put $port/link_layer InfiniBand; put $port/rate "25 Gb/sec (1X EDR)"'
 says "^warning +rdma.rate +mlx5_0/1: 25 Gb/sec \(1X EDR\): one lane"
-says "^ok +rdma.choice +mlx5_0/1: would be used, the first of 1 active port$"
+says "^ok +rdma.choice +mlx5_0/1: would be used, the best of 1 port$"
 
 seeded 0 'rm tree/$port/gids/{2,3,10}'
 says "^warning +rdma.gid +mlx5_0/1: there are link-local GIDs only \(fe80::e42:a1ff:fe00:1 at index 1\)"

@@ -129,8 +129,8 @@ static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t 
     link->peer = peer;
     link->state = LINK_OPEN;
     m->nguests--;
-    hly_meet_link_say(m, link, WORD_ANSWER, 0);
     met(m, link, word);
+    hly_meet_link_say(m, link, WORD_ANSWER, m->ops->mark ? m->ops->mark(m->transport, peer) : 0);
     return 0;
 }
 
@@ -151,6 +151,8 @@ static int on_word(hly_meet_t *m, hly_meet_link_t *link)
         link->state = LINK_OPEN;
         peer->heard = 1;
         met(m, link, &word);
+        if (m->ops->agree && peer->state == PEER_WELL)
+            m->ops->agree(m->transport, peer, word.count);
     } else if (link->state == LINK_OPEN && from && word_right(m, &word, WORD_GOODBYE)) {
         peer->goodbye = 1;
         peer->goodbye_count = word.count;

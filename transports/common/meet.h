@@ -114,6 +114,10 @@ typedef struct hly_meet_ops {
     /* What the peer tells has come, for the first time; the transport judges it, and may fail it.
      */
     void (*meet)(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_t *tells, size_t bytes);
+    /* What follows from both tells, the same at both ends: an answer brings it, and who hears it
+     * judges it, and may fail the peer. Both, or neither. */
+    uint64_t (*mark)(const halay_transport_t *t, const hly_meet_peer_t *peer);
+    void (*agree)(halay_transport_t *t, hly_meet_peer_t *peer, uint64_t mark);
 } hly_meet_ops_t;
 
 enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 }; /* is said once */

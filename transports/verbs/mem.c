@@ -6,7 +6,8 @@
  * an entry that outlived its operation would send what another mapping of the same address held
  * before. So a source is registered for a put, and shared only with puts that run at the same time:
  * their callers all promise that the memory stays. A target has a registration of its own, for its
- * key has to die with it.
+ * key has to die with it. Its owner promises that the memory stays till then, and that no put is
+ * under way from it when it goes: so a source that lies in a target needs nothing (0028).
  */
 #include <errno.h>
 #include <stdio.h>
@@ -57,9 +58,11 @@ static void refused_say(halay_transport_t *t, unsigned once, const char *what, s
         snprintf(text, sizeof(text), "%llu KiB", (unsigned long long)limit >> 10);
     hly_meet_log(&t->meet, 1,
                  "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. The limit "
-                 "on locked memory (ulimit -l) is %s: raise it, also for the batch system's "
-                 "daemons. This is said once",
-                 what, (bytes + 1023) >> 10, strerror(error), instead, text);
+                 "on locked memory (ulimit -l) is %s, and %llu KiB are needed now: raise it, also "
+                 "for the batch system's daemons. This is said once",
+                 what, (bytes + 1023) >> 10, strerror(error), instead, text,
+                 (unsigned long long)(t->locked_bytes + (uint64_t)t->ndevices * bytes + 1023) >>
+                     10);
 }
 
 /* ------------------------------------------------------------------ pools */
@@ -78,29 +81,59 @@ void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer
     *pool = buffer;
 }
 
+static int mrs_free(struct ibv_mr *mr[HLY_VERBS_RAILS])
+{
+    int rc = 0;
+    for (int i = 0; i < HLY_VERBS_RAILS; i++) {
+        rc |= mr[i] ? ibv_dereg_mr(mr[i]) : 0;
+        mr[i] = NULL;
+    }
+    return rc;
+}
+
+/* With one device, or with all (-1). 0, or -1 and errno; then with none. */
+static int mrs_make(const halay_transport_t *t, int device, const void *address, size_t bytes,
+                    int access, struct ibv_mr *mr[HLY_VERBS_RAILS])
+{
+    for (int i = 0; i < t->ndevices; i++) {
+        if (device >= 0 && i != device)
+            continue;
+        mr[i] = ibv_reg_mr(t->devices[i].pd, (void *)(uintptr_t)address, bytes, access);
+        if (mr[i])
+            continue;
+        const int error = errno;
+        mrs_free(mr);
+        errno = error;
+        return -1;
+    }
+    return 0;
+}
+
 /* Pages of its own: a child does not get them, so none is copied when the parent writes. */
-int hly_verbs_pool_add(halay_transport_t *t, hly_verbs_buffer_t **pool, uint32_t many, size_t bytes)
+int hly_verbs_pool_add(halay_transport_t *t, int device, hly_verbs_buffer_t **pool, uint32_t many,
+                       size_t bytes)
 {
     hly_verbs_slab_t *slab = calloc(1, sizeof(*slab));
     if (!slab)
         return -1;
     slab->bytes = many * bytes;
+    slab->device = device;
     slab->buffers = calloc(many, sizeof(*slab->buffers));
     slab->room =
         mmap(NULL, slab->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (!slab->buffers || slab->room == MAP_FAILED)
         goto free_slab;
     madvise(slab->room, slab->bytes, MADV_DONTFORK);
-    slab->mr = ibv_reg_mr(t->pd, slab->room, slab->bytes, IBV_ACCESS_LOCAL_WRITE);
-    if (!slab->mr)
+    if (mrs_make(t, device, slab->room, slab->bytes, IBV_ACCESS_LOCAL_WRITE, slab->mr))
         goto unmap;
     for (uint32_t i = many; i-- > 0;) {
         slab->buffers[i].at = (uint8_t *)slab->room + i * bytes;
-        slab->buffers[i].lkey = slab->mr->lkey;
+        slab->buffers[i].slab = slab;
         hly_verbs_buffer_give(pool, &slab->buffers[i]);
     }
     slab->next = t->slabs;
     t->slabs = slab;
+    t->locked_bytes += (device < 0 ? (uint64_t)t->ndevices : 1) * slab->bytes;
     return 0;
 unmap:
     munmap(slab->room, slab->bytes);
@@ -114,28 +147,31 @@ free_slab:
 int hly_verbs_pools_open(halay_transport_t *t)
 {
     const uint64_t limit = lock_limit_bytes(),
-                   need = HLY_VERBS_SENDS * (uint64_t)HLY_VERBS_MESSAGE +
-                          HLY_VERBS_BOUNCES * (uint64_t)HLY_VERBS_BOUNCE + HLY_VERBS_PAGE +
-                          (hly_verbs_grant(0) + HLY_VERBS_KEPT) * (uint64_t)HLY_VERBS_MESSAGE;
+                   peer = (uint64_t)t->nrails * (hly_verbs_grant(0) + HLY_VERBS_KEPT) *
+                          HLY_VERBS_MESSAGE,
+                   need = peer + (uint64_t)t->ndevices *
+                                     (HLY_VERBS_SENDS * HLY_VERBS_MESSAGE +
+                                      HLY_VERBS_BOUNCES * HLY_VERBS_BOUNCE + HLY_VERBS_PAGE);
     if (limit < need)
         return hly_meet_error(&t->meet, HALAY_ENOMEM,
                               "the limit on locked memory (ulimit -l) is %llu KiB, and %llu KiB "
-                              "are needed, %d KiB more for each further peer: raise it, also for "
-                              "the batch system's daemons (LimitMEMLOCK=infinity), or say "
+                              "are needed, %llu KiB more for each further peer: raise it, also for "
+                              "the batch system's daemons (LimitMEMLOCK=infinity)%s, or say "
                               "HALAY_TRANSPORT=shm+tcp",
                               (unsigned long long)limit >> 10, (unsigned long long)need >> 10,
-                              (int)(hly_verbs_grant(0) + HLY_VERBS_KEPT) * HLY_VERBS_MESSAGE >> 10);
+                              (unsigned long long)peer >> 10,
+                              t->nrails > 1 ? ", or HALAY_VERBS=rails=1" : "");
     t->page =
         mmap(NULL, HLY_VERBS_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (t->page == MAP_FAILED)
         t->page = NULL;
     else
         madvise(t->page, HLY_VERBS_PAGE, MADV_DONTFORK);
-    t->page_mr = t->page ? ibv_reg_mr(t->pd, t->page, HLY_VERBS_PAGE,
-                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)
-                         : NULL;
-    if (!t->page_mr || hly_verbs_pool_add(t, &t->sends, HLY_VERBS_SENDS, HLY_VERBS_MESSAGE) ||
-        hly_verbs_pool_add(t, &t->bounces, HLY_VERBS_BOUNCES, HLY_VERBS_BOUNCE))
+    if (!t->page ||
+        mrs_make(t, -1, t->page, HLY_VERBS_PAGE, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                 t->page_mr) ||
+        hly_verbs_pool_add(t, -1, &t->sends, HLY_VERBS_SENDS, HLY_VERBS_MESSAGE) ||
+        hly_verbs_pool_add(t, -1, &t->bounces, HLY_VERBS_BOUNCES, HLY_VERBS_BOUNCE))
         return hly_meet_error(&t->meet, HALAY_ENOMEM,
                               "%llu KiB of buffers could not be registered: %s; check the limits "
                               "on locked memory (ulimit -l) and of the control group",
@@ -151,14 +187,14 @@ void hly_verbs_pools_close(halay_transport_t *t)
     for (hly_verbs_slab_t *slab = t->slabs; slab; slab = next) {
         next = slab->next;
         if (ours) {
-            ibv_dereg_mr(slab->mr);
+            mrs_free(slab->mr);
             munmap(slab->room, slab->bytes);
         }
         free(slab->buffers);
         free(slab);
     }
-    if (ours && t->page_mr)
-        ibv_dereg_mr(t->page_mr);
+    if (ours)
+        mrs_free(t->page_mr);
     if (ours && t->page)
         munmap(t->page, HLY_VERBS_PAGE);
     t->slabs = NULL;
@@ -173,48 +209,83 @@ static halay_mem_t *mem_make(halay_transport_t *t, const void *address, size_t b
     halay_mem_t *mem = calloc(1, sizeof(*mem));
     if (!mem)
         return NULL;
-    mem->mr = ibv_reg_mr(t->pd, (void *)(uintptr_t)address, bytes, access);
-    if (!mem->mr) {
+    if (mrs_make(t, -1, address, bytes, access, mem->mr)) {
         refused_say(t, once, "a buffer", bytes, errno, instead);
         free(mem);
         return NULL;
     }
     t->n.registered++;
+    t->locked_bytes += (uint64_t)t->ndevices * bytes;
     mem->address = address;
     mem->bytes = bytes;
     return mem;
 }
 
+/* Out of its list. The struct stays while a put names it. */
+static void mem_end(halay_transport_t *t, halay_mem_t *mem)
+{
+    LIST_REMOVE(mem, entry);
+    if (mrs_free(mem->mr))
+        hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
+    t->locked_bytes -= (uint64_t)t->ndevices * mem->bytes;
+    if (mem->refs == 0)
+        free(mem);
+}
+
+static int holds(const halay_mem_t *mem, const uint8_t *from, size_t bytes)
+{
+    return from >= mem->address && bytes <= mem->bytes &&
+           (size_t)(from - mem->address) <= mem->bytes - bytes;
+}
+
+/* In what somebody keeps registered; what is used stands in front. */
+static halay_mem_t *target_hold(halay_transport_t *t, const uint8_t *from, size_t bytes)
+{
+    halay_mem_t *mem;
+    LIST_FOREACH(mem, &t->targets, entry)
+    {
+        if (!holds(mem, from, bytes))
+            continue;
+        if (mem != LIST_FIRST(&t->targets)) {
+            LIST_REMOVE(mem, entry);
+            LIST_INSERT_HEAD(&t->targets, mem, entry);
+        }
+        mem->refs++;
+        t->n.kept++;
+        return mem;
+    }
+    return NULL;
+}
+
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes)
 {
-    const uint8_t *from = address;
-    for (halay_mem_t *mem = t->sources; mem; mem = mem->next) {
-        if (from >= mem->address && bytes <= mem->bytes &&
-            (size_t)(from - mem->address) <= mem->bytes - bytes) {
+    halay_mem_t *mem = target_hold(t, address, bytes);
+    if (mem || bytes <= HLY_VERBS_BOUNCE)
+        return mem;
+    LIST_FOREACH(mem, &t->sources, entry)
+    {
+        if (holds(mem, address, bytes)) {
             mem->refs++;
             t->n.shared++;
             return mem;
         }
     }
-    halay_mem_t *mem = mem_make(t, address, bytes, 0, WARNED_SOURCE, "it is copied in pieces");
+    mem = mem_make(t, address, bytes, 0, WARNED_SOURCE, "it is copied in pieces");
     if (!mem)
         return NULL;
     mem->refs = 1;
-    mem->next = t->sources;
-    t->sources = mem;
+    LIST_INSERT_HEAD(&t->sources, mem, entry);
     return mem;
 }
 
 void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
 {
-    halay_mem_t **at = &t->sources;
     if (!mem || --mem->refs > 0)
         return;
-    while (*at != mem)
-        at = &(*at)->next;
-    *at = mem->next;
-    ibv_dereg_mr(mem->mr);
-    free(mem);
+    if (!mem->target)
+        mem_end(t, mem);
+    else if (!mem->mr[0])
+        free(mem);
 }
 
 /* ------------------------------------------------------------------ targets */
@@ -225,6 +296,8 @@ int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_
                                 WARNED_TARGET, "peers send it as messages");
     if (!mem)
         return HALAY_ENOMEM;
+    mem->target = 1;
+    LIST_INSERT_HEAD(&t->targets, mem, entry);
     *out = mem;
     return HALAY_OK;
 }
@@ -233,17 +306,24 @@ void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     if (!mem)
         return;
-    if (ibv_dereg_mr(mem->mr))
-        hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
-    free(mem);
+    if (mem->refs > 0)
+        hly_verbs_puts_break(t, mem);
+    mem_end(t, mem);
+}
+
+void hly_verbs_targets_drop(halay_transport_t *t)
+{
+    while (!LIST_EMPTY(&t->targets))
+        mem_end(t, LIST_FIRST(&t->targets));
 }
 
 int hly_verbs_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
 {
-    const uint64_t k[3] = {(uintptr_t)mem->address, mem->bytes, mem->mr->rkey};
-    (void)t;
+    hly_verbs_key_t k = {.address = (uintptr_t)mem->address, .bytes = mem->bytes};
+    for (int i = 0; i < t->ndevices; i++)
+        k.rkey[i] = mem->mr[i]->rkey;
     if (*bytes < sizeof(k))
         return HALAY_EINVAL;
-    memcpy(key, k, *bytes = sizeof(k));
+    memcpy(key, &k, *bytes = sizeof(k));
     return HALAY_OK;
 }

@@ -17,7 +17,8 @@
 static int settings_read(halay_transport_t *t, const char *options)
 {
     char why[HLY_VERBS_TEXT];
-    t->settings = (hly_verbs_settings_t){.port = -1, .gid = -1, .mtu = -1, .class = -1};
+    t->settings =
+        (hly_verbs_settings_t){.port = -1, .gid = -1, .mtu = -1, .class = -1, .rails = -1};
     if (hly_verbs_settings_read(getenv("HALAY_VERBS"), &t->settings, why))
         return hly_meet_error(&t->meet, HALAY_EINVAL, "HALAY_VERBS: %s", why);
     if (hly_verbs_settings_read(options, &t->settings, why))
@@ -39,8 +40,9 @@ static void fork_prepare(const halay_transport_t *t)
 static void where_set(halay_transport_t *t)
 {
     static const uint8_t mapped[12] = {[10] = 0xff, [11] = 0xff};
-    if (!t->meet.listen_shared && memcmp(t->gids[0].raw, mapped, sizeof(mapped)) == 0)
-        memcpy(t->meet.where.ip, t->gids[0].raw + 12, 4);
+    const uint8_t *raw = t->rails[0].port.gids[0].raw;
+    if (!t->meet.listen_shared && memcmp(raw, mapped, sizeof(mapped)) == 0)
+        memcpy(t->meet.where.ip, raw + 12, 4);
 }
 
 static void counters_say(const halay_transport_t *t)
@@ -49,7 +51,8 @@ static void counters_say(const halay_transport_t *t)
     hly_meet_log(&t->meet, 2,
                  "counters: connections %llu, messages %llu, puts %llu, put_bytes %llu, requests "
                  "%llu, doorbells %llu, signalled %llu, inlined %llu, sent %llu, received %llu, "
-                 "credits %llu, refilled %llu, registered %llu, shared %llu, bounced_bytes %llu",
+                 "credits %llu, refilled %llu, registered %llu, shared %llu, kept %llu, "
+                 "bounced_bytes %llu, lanes %llu, cut %llu",
                  (unsigned long long)n->connections, (unsigned long long)n->messages,
                  (unsigned long long)n->puts, (unsigned long long)n->put_bytes,
                  (unsigned long long)n->requests, (unsigned long long)n->doorbells,
@@ -57,7 +60,11 @@ static void counters_say(const halay_transport_t *t)
                  (unsigned long long)n->sent, (unsigned long long)n->received,
                  (unsigned long long)n->credits, (unsigned long long)n->refilled,
                  (unsigned long long)n->registered, (unsigned long long)n->shared,
-                 (unsigned long long)n->bounced_bytes);
+                 (unsigned long long)n->kept, (unsigned long long)n->bounced_bytes,
+                 (unsigned long long)n->lanes, (unsigned long long)n->cut);
+    for (int i = 0; t->nrails > 1 && i < t->nrails; i++)
+        hly_meet_log(&t->meet, 2, "rail %s: put_bytes %llu", t->rails[i].name,
+                     (unsigned long long)t->rails[i].put_bytes);
 }
 
 /* ------------------------------------------------------------------ close */
@@ -69,8 +76,9 @@ static int all_done(halay_transport_t *t)
     for (halay_ep_t *peer = hly_verbs_first(t); peer; peer = hly_verbs_next(peer)) {
         if (peer->base.state != PEER_WELL || peer->tried != TRIED)
             continue;
-        hly_verbs_fence(t, peer);
-        done &= peer->posted == peer->done && peer->put_first == peer->put_end;
+        for (int k = 0; k < peer->nlanes; k++)
+            hly_verbs_fence(t, peer->lane[k]);
+        done &= hly_verbs_peer_quiet(peer) && peer->put_first == peer->put_end;
     }
     return done;
 }
@@ -80,38 +88,48 @@ static void farewell(halay_transport_t *t)
 {
     const uint64_t until = hly_meet_now_ns() + HLY_MEET_CLOSE_NS;
     halay_event_t events[HLY_VERBS_BATCH];
-    struct pollfd nap = {.fd = t->channel->fd, .events = POLLIN};
+    struct pollfd naps[HLY_VERBS_RAILS];
+    for (int i = 0; i < t->ndevices; i++)
+        naps[i] = (struct pollfd){.fd = t->devices[i].channel->fd, .events = POLLIN};
     t->meet.closing = 1;
     /* Who calls from now on waits in the socket's queue, for the next epoch. */
     epoll_ctl(t->meet.slow_fd, EPOLL_CTL_DEL, t->meet.listen_fd, NULL);
     while (!all_done(t) && hly_meet_now_ns() < until) {
         if (hly_verbs_poll(t, events, HLY_VERBS_BATCH) == 0)
-            poll(&nap, 1, 1);
+            poll(naps, (nfds_t)t->ndevices, 1);
     }
 }
 
+static void queues_close(const hly_verbs_device_t *device)
+{
+    if (device->srq)
+        ibv_destroy_srq(device->srq);
+    if (device->armed) {
+        struct ibv_cq *cq;
+        void *arg;
+        while (ibv_get_cq_event(device->channel, &cq, &arg) == 0)
+            ibv_ack_cq_events(cq, 1);
+    }
+    if (device->cq)
+        ibv_destroy_cq(device->cq);
+    if (device->channel)
+        ibv_destroy_comp_channel(device->channel);
+}
+
 /* Queue pairs first: nothing is sent or written any more when the memory goes. */
-static void device_close(halay_transport_t *t)
+static void devices_close(halay_transport_t *t)
 {
     while (t->meet.peers)
         hly_verbs_peer_free(t, hly_verbs_first(t));
-    if (t->srq)
-        ibv_destroy_srq(t->srq);
-    if (t->armed) {
-        struct ibv_cq *cq;
-        void *arg;
-        while (ibv_get_cq_event(t->channel, &cq, &arg) == 0)
-            ibv_ack_cq_events(cq, 1);
-    }
-    if (t->cq)
-        ibv_destroy_cq(t->cq);
-    if (t->channel)
-        ibv_destroy_comp_channel(t->channel);
+    for (int i = 0; i < t->ndevices; i++)
+        queues_close(&t->devices[i]);
+    hly_verbs_targets_drop(t);
     hly_verbs_pools_close(t);
-    if (t->pd)
-        ibv_dealloc_pd(t->pd);
-    if (t->device)
-        ibv_close_device(t->device);
+    for (int i = 0; i < t->ndevices; i++) {
+        if (t->devices[i].pd)
+            ibv_dealloc_pd(t->devices[i].pd);
+        ibv_close_device(t->devices[i].context);
+    }
 }
 
 void hly_verbs_close(halay_transport_t *t)
@@ -122,7 +140,7 @@ void hly_verbs_close(halay_transport_t *t)
         farewell(t);
         counters_say(t);
         hly_meet_close(&t->meet);
-        device_close(t);
+        devices_close(t);
     } else {
         hly_meet_close(&t->meet);
         hly_verbs_pools_close(t);
@@ -134,6 +152,18 @@ void hly_verbs_close(halay_transport_t *t)
 
 /* ------------------------------------------------------------------ open */
 
+/* The first device's queue is watched already. */
+static int device_watch(const halay_transport_t *t, int i)
+{
+    const hly_verbs_device_t *device = &t->devices[i];
+    int rc = hly_meet_watch(t->meet.epoll_fd, device->context->async_fd, EPOLLIN, NULL);
+    if (rc == 0 && i > 0)
+        rc = hly_meet_watch(t->meet.epoll_fd, device->channel->fd, EPOLLIN, NULL);
+    return rc == 0 ? HALAY_OK
+                   : hly_meet_error(&t->meet, HALAY_ETRANSPORT, "cannot watch %s: %s",
+                                    ibv_get_device_name(device->context->device), strerror(-rc));
+}
+
 int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **out)
 {
     static const hly_meet_ops_t ops = {.name = "verbs",
@@ -141,7 +171,9 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
                                        .both = 1,
                                        .make = hly_verbs_peer_make,
                                        .tell = hly_verbs_peer_tell,
-                                       .meet = hly_verbs_peer_meet};
+                                       .meet = hly_verbs_peer_meet,
+                                       .mark = hly_verbs_peer_mark,
+                                       .agree = hly_verbs_peer_agree};
     const halay_address_t where = {.family = AF_INET, .ip = {127, 0, 0, 1}};
     if (!hly_meet_params_well(params) || !out)
         return HALAY_EINVAL;
@@ -149,32 +181,32 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
     if (!t)
         return HALAY_ENOMEM;
     hly_meet_init(&t->meet, &ops, t, params, &where);
+    LIST_INIT(&t->sources);
+    LIST_INIT(&t->targets);
     int rc = settings_read(t, params->options);
     if (rc)
         goto free_all;
     fork_prepare(t);
-    rc = hly_verbs_device_open(t);
+    t->local_rank = params->local_rank;
+    rc = hly_verbs_ports_open(t);
+    if (rc == HALAY_OK)
+        rc = hly_verbs_devices_open(t);
+    if (rc == HALAY_OK)
+        rc = hly_verbs_pools_open(t);
     if (rc)
-        goto close_device;
-    rc = hly_verbs_pools_open(t);
-    if (rc)
-        goto close_device;
+        goto close_devices;
     where_set(t);
-    rc = hly_meet_open(&t->meet, t->channel->fd);
+    rc = hly_meet_open(&t->meet, t->devices[0].channel->fd);
+    for (int i = 0; i < t->ndevices && rc == HALAY_OK; i++)
+        rc = device_watch(t, i);
     if (rc)
         goto close_meet;
-    rc = hly_meet_watch(t->meet.epoll_fd, t->device->async_fd, EPOLLIN, NULL);
-    if (rc) {
-        rc = hly_meet_error(&t->meet, HALAY_ETRANSPORT, "cannot watch %s: %s", t->name,
-                            strerror(-rc));
-        goto close_meet;
-    }
     *out = t;
     return HALAY_OK;
 close_meet:
     hly_meet_close(&t->meet);
-close_device:
-    device_close(t);
+close_devices:
+    devices_close(t);
 free_all:
     free(t);
     return rc;

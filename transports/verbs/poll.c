@@ -9,97 +9,149 @@
 
 /* ------------------------------------------------------------------ completions */
 
-static void work_done(halay_transport_t *t, halay_ep_t *peer, const hly_verbs_work_t *work,
-                      int status)
+static void work_done(halay_transport_t *t, hly_verbs_lane_t *lane, uint32_t number, int status)
 {
+    const hly_verbs_work_t *work = &lane->work[number % HLY_VERBS_SLOTS];
     if (work->buffer)
         hly_verbs_buffer_give(work->pool, work->buffer);
     if (!work->ends_put)
         return;
-    uint32_t i = peer->put_first;
-    while (peer->puts[i % HLY_VERBS_PUTS].over)
-        i++;
-    hly_verbs_put_t *put = &peer->puts[i % HLY_VERBS_PUTS];
-    assert(i != peer->put_next && put->posted);
-    put->over = 1;
-    put->status = status;
-    hly_verbs_source_drop(t, put->mem);
+    assert(work->put - lane->peer->put_first < HLY_VERBS_PUTS);
+    hly_verbs_put_done(t, &lane->peer->puts[work->put % HLY_VERBS_PUTS], status);
 }
 
 /* All requests before this one have been carried out; it alone may have failed. */
-static int on_sent(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *wc,
+static int on_sent(halay_transport_t *t, hly_verbs_lane_t *lane, const struct ibv_wc *wc,
                    halay_event_t *event)
 {
+    halay_ep_t *peer = lane ? lane->peer : NULL;
     const uint32_t number = (uint32_t)(wc->wr_id >> 1);
     const int status = wc->status ? HALAY_EPEER : HALAY_OK;
-    if (!peer || number - peer->done >= peer->posted - peer->done)
+    if (!peer || number - lane->done >= lane->posted - lane->done)
         return 0; /* of a queue pair that is gone */
-    while (peer->done != number + 1) {
-        const uint32_t one = peer->done++;
-        work_done(t, peer, &peer->work[one % HLY_VERBS_SLOTS], one == number ? status : HALAY_OK);
+    while (lane->done != number + 1) {
+        const uint32_t one = lane->done++;
+        work_done(t, lane, one, one == number ? status : HALAY_OK);
     }
     t->n.sent++;
     if (wc->status)
-        hly_verbs_peer_broken(t, peer, ibv_wc_status_str(wc->status));
-    else if (peer->tried < TRIED)
-        hly_verbs_peer_tried(t, peer);
+        hly_verbs_lane_broken(t, lane, ibv_wc_status_str(wc->status));
+    else if (lane->tried < TRIED)
+        hly_verbs_lane_tried(t, lane);
     hly_verbs_credits_return(t, peer);
     hly_verbs_puts_advance(t, peer);
     return hly_verbs_puts_give(t, peer, event, 1);
 }
 
-static int on_received(halay_transport_t *t, halay_ep_t *peer, const struct ibv_wc *wc,
-                       halay_event_t *event)
+/*
+ * A lane's part of a put that was cut is complete: the first lane keeps the buffer, whose credit
+ * stands for all, the second brings the immediate; the n-th part of each are one put.
+ */
+static int on_part(halay_transport_t *t, hly_verbs_lane_t *lane, hly_verbs_buffer_t *buffer,
+                   uint32_t immediate, halay_event_t *event)
 {
-    hly_verbs_buffer_t *buffer = (hly_verbs_buffer_t *)(uintptr_t)wc->wr_id;
-    const uint32_t immediate = ntohl(wc->imm_data);
-    t->posted -= t->posted > 0;
-    t->held++;
-    t->n.received++;
-    buffer->owed_to = NULL;
-    if (!peer || wc->status) {
-        hly_verbs_buffer_give(&t->idle, buffer);
-        if (peer)
-            hly_verbs_peer_broken(t, peer, ibv_wc_status_str(wc->status));
-        return 0;
+    halay_ep_t *peer = lane->peer;
+    assert(lane->came - peer->told < HLY_VERBS_CREDITS);
+    if (lane->place == 1)
+        peer->immediates[lane->came % HLY_VERBS_CREDITS] = immediate;
+    lane->came++;
+    hly_verbs_buffer_give(lane->place == 0 ? &peer->kept : &t->spare, buffer);
+    for (int k = 0; k < peer->nlanes; k++) {
+        if (peer->lane[k]->came == peer->told)
+            return 0;
     }
-    if (wc->opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-        buffer->owed_to = peer;
-        hly_verbs_buffer_give(&t->idle, buffer);
-        *event = (halay_event_t){
-            .kind = HALAY_EVENT_IMMEDIATE, .peer = peer->base.id, .immediate = immediate};
-        return 1;
-    }
+    buffer = hly_verbs_buffer_take(&peer->kept);
+    buffer->owed_to = peer;
+    hly_verbs_buffer_give(&t->idle, buffer);
+    *event = (halay_event_t){.kind = HALAY_EVENT_IMMEDIATE,
+                             .peer = peer->base.id,
+                             .immediate = peer->immediates[peer->told++ % HLY_VERBS_CREDITS]};
+    return 1;
+}
+
+/* A SEND brings credits; beside them a message, or a part, or nothing. */
+static int on_send(halay_transport_t *t, hly_verbs_lane_t *lane, hly_verbs_buffer_t *buffer,
+                   uint32_t bytes, uint32_t immediate, halay_event_t *event)
+{
+    halay_ep_t *peer = lane->peer;
     peer->credits += immediate % HLY_VERBS_IMM_MESSAGE;
     assert(peer->credits <= peer->its.grant);
+    if (immediate & HLY_VERBS_IMM_PART)
+        return on_part(t, lane, buffer, 0, event);
     if (!(immediate & HLY_VERBS_IMM_MESSAGE)) {
-        hly_verbs_buffer_give(&t->idle, buffer);
+        hly_verbs_buffer_give(&t->spare, buffer);
         return 0;
     }
     buffer->owed_to = peer;
     hly_verbs_buffer_give(&t->given, buffer);
     *event = (halay_event_t){.kind = HALAY_EVENT_MESSAGE,
                              .peer = peer->base.id,
-                             .data = wc->byte_len ? buffer->at : NULL,
-                             .bytes = wc->byte_len};
+                             .data = bytes ? buffer->at : NULL,
+                             .bytes = bytes};
     return 1;
 }
 
-static int completions(halay_transport_t *t, halay_event_t events[], int max, int *n)
+static int on_received(halay_transport_t *t, hly_verbs_lane_t *lane, const struct ibv_wc *wc,
+                       halay_event_t *event)
+{
+    hly_verbs_buffer_t *buffer = (hly_verbs_buffer_t *)(uintptr_t)wc->wr_id;
+    hly_verbs_device_t *device = &t->devices[buffer->slab->device];
+    const uint32_t immediate = ntohl(wc->imm_data);
+    device->posted -= device->posted > 0;
+    device->held++;
+    t->n.received++;
+    buffer->owed_to = NULL;
+    if (!lane || wc->status) {
+        hly_verbs_buffer_give(&t->spare, buffer);
+        if (lane)
+            hly_verbs_lane_broken(t, lane, ibv_wc_status_str(wc->status));
+        return 0;
+    }
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        return on_send(t, lane, buffer, wc->byte_len, immediate, event);
+    if (lane->place > 0)
+        return on_part(t, lane, buffer, immediate, event);
+    buffer->owed_to = lane->peer;
+    hly_verbs_buffer_give(&t->idle, buffer);
+    *event = (halay_event_t){
+        .kind = HALAY_EVENT_IMMEDIATE, .peer = lane->peer->base.id, .immediate = immediate};
+    return 1;
+}
+
+static int queue_look(halay_transport_t *t, int device, halay_event_t events[], int max, int *n)
 {
     struct ibv_wc wc[HLY_VERBS_BATCH];
-    int got = ibv_poll_cq(t->cq, max < HLY_VERBS_BATCH ? max : HLY_VERBS_BATCH, wc);
+    int got = ibv_poll_cq(t->devices[device].cq, max < HLY_VERBS_BATCH ? max : HLY_VERBS_BATCH, wc);
     if (got < 0)
-        return hly_meet_error(&t->meet, HALAY_ETRANSPORT, "%s: ibv_poll_cq failed", t->name);
+        return hly_meet_error(&t->meet, HALAY_ETRANSPORT, "%s: ibv_poll_cq failed",
+                              ibv_get_device_name(t->devices[device].context->device));
     for (int i = 0; i < got; i++) {
-        halay_ep_t *peer = hly_verbs_peer_of(t, wc[i].qp_num);
-        *n += wc[i].wr_id & 1 ? on_sent(t, peer, &wc[i], &events[*n])
-                              : on_received(t, peer, &wc[i], &events[*n]);
-        if (peer && peer->refused) {
-            peer->refused = 0;
+        hly_verbs_lane_t *lane = hly_verbs_lane_of(t, device, wc[i].qp_num);
+        *n += wc[i].wr_id & 1 ? on_sent(t, lane, &wc[i], &events[*n])
+                              : on_received(t, lane, &wc[i], &events[*n]);
+        if (lane && lane->peer->refused) {
+            lane->peer->refused = 0;
             t->roused = 1;
         }
     }
+    return got;
+}
+
+/* In turn: no device waits for ever for one that always has something. */
+static int completions(halay_transport_t *t, halay_event_t events[], int max, int *n)
+{
+    const int begin = *n;
+    int all = 0;
+    for (int i = 0; i < t->ndevices && *n - begin < max; i++) {
+        int device = (int)((t->polls + (uint32_t)i) % (uint32_t)t->ndevices);
+        int got = queue_look(t, device, events, max - (*n - begin), n);
+        if (got < 0)
+            return got;
+        all += got;
+    }
+    /* Requests of other lanes first: then the credit that stands for them may go back. */
+    if (t->spare)
+        hly_verbs_recvs_post(t, &t->spare);
     if (t->idle)
         hly_verbs_recvs_post(t, &t->idle);
     if (t->starved && t->bounces) {
@@ -107,7 +159,7 @@ static int completions(halay_transport_t *t, halay_event_t events[], int max, in
         for (halay_ep_t *peer = hly_verbs_first(t); peer; peer = hly_verbs_next(peer))
             hly_verbs_puts_advance(t, peer);
     }
-    return got;
+    return all;
 }
 
 /* ------------------------------------------------------------------ the slow path */
@@ -132,7 +184,8 @@ static int failure_tell(halay_transport_t *t, halay_event_t *event, int quiet)
         return 0;
     t->failing_polls = 0;
     hly_verbs_peer_name_device(t, failed);
-    hly_verbs_pair_stop(failed);
+    for (int k = 0; k < failed->nlanes; k++)
+        hly_verbs_pair_stop(failed->lane[k]);
     t->late = 1;
     return 1;
 }
@@ -140,11 +193,17 @@ static int failure_tell(halay_transport_t *t, halay_event_t *event, int quiet)
 /* A driver may try for ever: the end of that is here. */
 static void overdue(halay_transport_t *t, halay_ep_t *peer)
 {
+    const hly_verbs_lane_t *lane = peer->lane[0];
     peer->base.look_ns = 0;
+    for (int k = 0; k < peer->nlanes; k++) {
+        const hly_verbs_lane_t *one = peer->lane[k];
+        if (one->tried != lane->tried ? one->tried < lane->tried : lane->posted == lane->done)
+            lane = one;
+    }
     if (peer->tried < TRIED)
-        hly_verbs_peer_broken(t, peer, "no answer by the deadline");
+        hly_verbs_lane_broken(t, lane, "no answer by the deadline");
     else if (peer->base.refs == 0 && peer->put_first != peer->put_end)
-        hly_verbs_peer_broken(t, peer, "it was given up");
+        hly_verbs_lane_broken(t, lane, "it was given up");
 }
 
 static void attend(halay_transport_t *t)
@@ -152,7 +211,7 @@ static void attend(halay_transport_t *t)
     const uint64_t now = hly_meet_now_ns();
     halay_ep_t *next;
     t->meet.attention = 0;
-    hly_verbs_device_look(t);
+    hly_verbs_devices_look(t);
     hly_meet_attend(&t->meet, now);
     for (halay_ep_t *peer = hly_verbs_first(t); peer; peer = next) {
         next = hly_verbs_next(peer);
@@ -160,7 +219,7 @@ static void attend(halay_transport_t *t)
             hly_verbs_peer_try(t, peer);
         else if (peer->base.look_ns && now >= peer->base.look_ns)
             overdue(t, peer);
-        else if (hly_meet_peer_over(&peer->base) && !peer->qp)
+        else if (hly_verbs_peer_gone(t, peer))
             hly_verbs_peer_free(t, peer);
     }
 }
@@ -190,22 +249,28 @@ int hly_verbs_arm(halay_transport_t *t, int *fd)
 {
     struct ibv_cq *cq;
     void *arg;
+    int fresh = 0;
     if (t->meet.attention || t->meet.failing || t->late || t->roused || t->given) {
         t->roused = 0;
         return HALAY_EAGAIN;
     }
-    while (ibv_get_cq_event(t->channel, &cq, &arg) == 0) {
-        ibv_ack_cq_events(cq, 1);
-        t->armed = 0;
-    }
-    if (!t->armed) {
-        int rc = ibv_req_notify_cq(t->cq, 0);
+    for (int i = 0; i < t->ndevices; i++) {
+        hly_verbs_device_t *device = &t->devices[i];
+        while (ibv_get_cq_event(device->channel, &cq, &arg) == 0) {
+            ibv_ack_cq_events(cq, 1);
+            device->armed = 0;
+        }
+        if (device->armed)
+            continue;
+        int rc = ibv_req_notify_cq(device->cq, 0);
         if (rc)
             return hly_meet_error(&t->meet, HALAY_ETRANSPORT,
                                   "it cannot sleep: ibv_req_notify_cq: %s", strerror(rc));
-        t->armed = 1;
-        return HALAY_EAGAIN;
+        device->armed = 1;
+        fresh = 1;
     }
+    if (fresh)
+        return HALAY_EAGAIN;
     t->meet.attention = 1; /* whatever wakes it, poll looks everywhere */
     *fd = t->meet.epoll_fd;
     return hly_meet_timer_set(&t->meet);

@@ -11,7 +11,7 @@
 
 uint32_t hly_verbs_grant(uint32_t npeers)
 {
-    return npeers < 16 ? 32 : npeers < 128 ? 8 : 4;
+    return npeers < 16 ? HLY_VERBS_CREDITS : npeers < 128 ? 8 : 4;
 }
 
 int hly_verbs_owes_enough(uint32_t owed, uint32_t grant)
@@ -186,13 +186,18 @@ int hly_verbs_settings_read(const char *text, hly_verbs_settings_t *settings,
             rc = number_read(value, bytes, 4096, &settings->mtu);
         else if (all > name && name == 5 && strncmp(text, "class", 5) == 0)
             rc = number_read(value, bytes, 255, &settings->class);
+        else if (all > name && name == 5 && strncmp(text, "rails", 5) == 0)
+            rc = number_read(value, bytes, HLY_VERBS_RAILS, &settings->rails);
+        if (rc == 0 && settings->rails == 0)
+            rc = -1;
         if (rc == 0 && settings->mtu >= 0 && !hly_verbs_mtu_number(settings->mtu))
             rc = -1;
         if (rc) {
             snprintf(why, HLY_VERBS_TEXT,
                      "'%.*s' is not understood: it takes device=NAME or NAME:PORT, gid=INDEX, "
-                     "mtu=256, 512, 1024, 2048 or 4096, class=0 to 255, with commas between",
-                     (int)(all < 64 ? all : 64), text);
+                     "mtu=256, 512, 1024, 2048 or 4096, class=0 to 255, rails=1 to %d, with commas "
+                     "between",
+                     (int)(all < 64 ? all : 64), text, HLY_VERBS_RAILS);
             return -1;
         }
         text += all + (text[all] == ',');

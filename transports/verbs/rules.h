@@ -10,9 +10,11 @@
 #include <stdint.h>
 
 enum {
-    HLY_VERBS_KEPT = 2, /* receive requests beyond the credits: for what brings credits back */
-    HLY_VERBS_GIDS = 8, /* of a port, at most, that are told to a peer */
-    HLY_VERBS_TEXT = 256
+    HLY_VERBS_CREDITS = 32, /* of a peer, at most */
+    HLY_VERBS_KEPT = 2,     /* receive requests beyond the credits: for what brings credits back */
+    HLY_VERBS_GIDS = 8,     /* of a port, at most, that are told to a peer */
+    HLY_VERBS_TEXT = 256,
+    HLY_VERBS_RAILS = 4 /* at most */
 };
 
 /* ------------------------------------------------------------------ credits */
@@ -62,10 +64,10 @@ int hly_verbs_gid_near(const hly_verbs_gid_t *gid, int family, const uint8_t *ip
 
 typedef struct hly_verbs_settings {
     char device[64];
-    int port, gid, mtu, class; /* -1: not set */
+    int port, gid, mtu, class, rails; /* -1: not set */
 } hly_verbs_settings_t;
 
-/* "device=mlx5_0:1,gid=3,mtu=1024,class=104"; adds to what is set. 0, or -1 and why. */
+/* "device=mlx5_0:1,gid=3,mtu=1024,class=104,rails=2"; adds to what is set. 0, or -1 and why. */
 int hly_verbs_settings_read(const char *text, hly_verbs_settings_t *settings,
                             char why[HLY_VERBS_TEXT]);
 /* 256 to 4096 bytes as verbs number them, 1 to 5; 0: none of them. */

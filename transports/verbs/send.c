@@ -18,45 +18,55 @@ int hly_verbs_may(halay_ep_t *peer, uint32_t slots)
     if (peer->base.state != PEER_WELL)
         return HALAY_EPEER;
     if (peer->tried == TRIED && peer->credits > 0 &&
-        hly_verbs_room(peer) >= slots + HLY_VERBS_SPARE)
+        hly_verbs_room(peer->lane[0]) >= slots + HLY_VERBS_SPARE)
         return HALAY_OK;
     peer->refused = 1;
     return HALAY_EAGAIN;
 }
 
-int hly_verbs_post(halay_transport_t *t, halay_ep_t *peer, struct ibv_send_wr wr[], int n,
+int hly_verbs_post(halay_transport_t *t, hly_verbs_lane_t *lane, struct ibv_send_wr wr[], int n,
                    const hly_verbs_work_t work[])
 {
     struct ibv_send_wr *bad;
-    assert(n > 0 && hly_verbs_room(peer) >= (uint32_t)n);
+    assert(n > 0 && hly_verbs_room(lane) >= (uint32_t)n);
     for (int i = 0; i < n; i++) {
-        const uint32_t number = peer->posted + (uint32_t)i;
-        peer->work[number % HLY_VERBS_SLOTS] = work[i];
+        const uint32_t number = lane->posted + (uint32_t)i;
+        lane->work[number % HLY_VERBS_SLOTS] = work[i];
         wr[i].wr_id = HLY_VERBS_SEND(number);
         wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
-        if (work[i].buffer || work[i].ends_put || peer->quiet + 1 >= HLY_VERBS_QUIET)
+        if (work[i].buffer || work[i].ends_put || lane->quiet + 1 >= HLY_VERBS_QUIET)
             wr[i].send_flags |= IBV_SEND_SIGNALED;
-        peer->quiet = wr[i].send_flags & IBV_SEND_SIGNALED ? 0 : peer->quiet + 1;
-        t->n.signalled += peer->quiet == 0;
+        lane->quiet = wr[i].send_flags & IBV_SEND_SIGNALED ? 0 : lane->quiet + 1;
+        t->n.signalled += lane->quiet == 0;
         t->n.inlined += (wr[i].send_flags & IBV_SEND_INLINE) != 0;
     }
     t->n.requests += (uint64_t)n;
     t->n.doorbells++;
-    int rc = ibv_post_send(peer->qp, wr, &bad);
+    int rc = ibv_post_send(lane->qp, wr, &bad);
     /* Those before the bad one are posted. */
-    peer->posted += rc ? (uint32_t)(bad - wr) : (uint32_t)n;
+    lane->posted += rc ? (uint32_t)(bad - wr) : (uint32_t)n;
     if (rc == 0)
         return HALAY_OK;
     for (int i = (int)(bad - wr); i < n; i++) {
         if (work[i].buffer)
             hly_verbs_buffer_give(work[i].pool, work[i].buffer);
     }
-    return hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER,
-                              "%s takes no work request to %s: ibv_post_send: %s", t->name,
-                              peer->base.name, strerror(rc));
+    return hly_meet_peer_fail(&t->meet, &lane->peer->base, HALAY_EPEER,
+                              "%s takes no work request to %s: ibv_post_send: %s",
+                              t->rails[lane->rail].name, lane->peer->base.name, strerror(rc));
 }
 
-/* A SEND of what lies at `at`, which brings back all credits that are owed. */
+uint32_t hly_verbs_immediate(halay_transport_t *t, halay_ep_t *peer, uint32_t says)
+{
+    const hly_verbs_device_t *device = hly_verbs_device_of(t, peer->lane[0]);
+    const uint32_t owed = peer->owed;
+    assert(device->posted + device->held >= device->promised); /* it can be received */
+    (void)device;
+    peer->owed = 0;
+    return htonl(says | owed);
+}
+
+/* A SEND, which brings back all credits that are owed. */
 static int message_post(halay_transport_t *t, halay_ep_t *peer, uint32_t immediate,
                         const struct ibv_sge *sge, const hly_verbs_work_t *work)
 {
@@ -64,10 +74,8 @@ static int message_post(halay_transport_t *t, halay_ep_t *peer, uint32_t immedia
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND_WITH_IMM, .sg_list = &one};
     wr.num_sge = one.length > 0;
     wr.send_flags = work->buffer || one.length == 0 ? 0 : IBV_SEND_INLINE;
-    wr.imm_data = htonl(immediate | peer->owed);
-    assert(t->posted + t->held >= t->promised); /* what is given back can be received */
-    peer->owed = 0;
-    return hly_verbs_post(t, peer, &wr, 1, work);
+    wr.imm_data = hly_verbs_immediate(t, peer, immediate);
+    return hly_verbs_post(t, peer->lane[0], &wr, 1, work);
 }
 
 int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const void *header,
@@ -83,13 +91,13 @@ int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const v
     if (rc)
         return rc;
     sge.length = (uint32_t)(header_bytes + bytes);
-    if (sge.length > peer->inline_bytes) {
+    if (sge.length > peer->lane[0]->inline_bytes) {
         work.buffer = hly_verbs_buffer_take(work.pool);
         peer->refused |= !work.buffer;
         if (!work.buffer)
             return HALAY_EAGAIN;
         sge.addr = (uintptr_t)work.buffer->at;
-        sge.lkey = work.buffer->lkey;
+        sge.lkey = hly_verbs_lkey(t, peer->lane[0], work.buffer);
     }
     if (header_bytes)
         memcpy((uint8_t *)sge.addr, header, header_bytes);
@@ -108,18 +116,18 @@ void hly_verbs_credits_return(halay_transport_t *t, halay_ep_t *peer)
     static const hly_verbs_work_t nothing;
     static const struct ibv_sge none;
     if (!hly_verbs_owes_enough(peer->owed, peer->grant) || peer->base.state != PEER_WELL ||
-        hly_verbs_room(peer) == 0)
+        hly_verbs_room(peer->lane[0]) == 0)
         return;
     t->n.credits++;
     message_post(t, peer, 0, &none, &nothing);
 }
 
-void hly_verbs_fence(halay_transport_t *t, halay_ep_t *peer)
+void hly_verbs_fence(halay_transport_t *t, hly_verbs_lane_t *lane)
 {
     static const hly_verbs_work_t nothing;
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .send_flags = IBV_SEND_SIGNALED};
-    wr.wr.rdma.remote_addr = peer->its.page;
-    wr.wr.rdma.rkey = peer->its.rkey;
-    if (peer->quiet > 0 && hly_verbs_room(peer) > 0)
-        hly_verbs_post(t, peer, &wr, 1, &nothing);
+    wr.wr.rdma.remote_addr = hly_verbs_its_port(lane)->page;
+    wr.wr.rdma.rkey = hly_verbs_its_port(lane)->rkey;
+    if (lane->quiet > 0 && hly_verbs_room(lane) > 0)
+        hly_verbs_post(t, lane, &wr, 1, &nothing);
 }

@@ -24,7 +24,7 @@ static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
                                     .put_bytes = n->put_bytes,
                                     .copied_bytes = n->bounced_bytes,
                                     .registrations = n->registered,
-                                    .reused = n->shared,
+                                    .reused = n->shared + n->kept,
                                     .connections = n->connections};
     return HALAY_OK;
 }

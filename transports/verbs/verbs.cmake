@@ -3,8 +3,9 @@
 find_package(PkgConfig QUIET)
 pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 if(IBVERBS_FOUND)
-  halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/device.c verbs/pair.c verbs/peer.c
-               verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c)
+  halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/ports.c verbs/device.c verbs/pair.c verbs/peer.c
+               verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c
+               verbs/rails.c)
   target_link_libraries(halay_transport_verbs PUBLIC halay_meet PkgConfig::IBVERBS)
   target_link_libraries(halay_transport_verbs_plugin PRIVATE halay_meet PkgConfig::IBVERBS)
 else()

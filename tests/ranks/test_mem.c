@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Registered memory: calls whose buffers lie in it register nothing; what it costs where it is
+ * refused; when an entry dies; a rank that does not answer can change nothing later; bad arguments.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ranks.h"
+
+#define NRANKS 4
+#define COUNT  20000
+#define BYTES  (COUNT * sizeof(int32_t))
+#define RANGES 256
+
+/* ---------------------------------------------------------------- a transport that counts */
+
+static _Thread_local unsigned registered, deregistered; /* of this rank */
+static size_t refused_from = SIZE_MAX;                  /* bytes that cannot be registered */
+
+static int count_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+{
+    if (bytes >= refused_from)
+        return HALAY_ENOMEM;
+    registered++;
+    return halay_transport_v2_inproc.register_mem(t, address, bytes, mem);
+}
+
+static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
+{
+    deregistered++;
+    halay_transport_v2_inproc.deregister_mem(t, mem);
+}
+
+static void run(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm)
+{
+    halay_transport_ops_t counting = halay_transport_v2_inproc;
+    halay_inproc_faults_t faults = {
+        .seed = 7, .eager_bytes = 64, .late_put_polls = 6, .hide_capabilities = HALAY_CAN_LAND};
+    counting.register_mem = count_register;
+    counting.deregister_mem = count_deregister;
+    struct ranks_options o = {.nranks = NRANKS,
+                              .shm = shm,
+                              .faults = &faults,
+                              .transport = shm ? NULL : &counting,
+                              .deadline_ns = deadline_ns,
+                              .keep = deadline_ns != 0};
+    ranks_run(&o, fn, NULL);
+}
+
+/* ---------------------------------------------------------------- calls, and what they register */
+
+static void fill(const struct rank *r, int32_t *in, int salt)
+{
+    for (int i = 0; i < COUNT; i++)
+        in[i] = i % 1009 * (r->rank + 1) + salt;
+}
+
+static int32_t sum_at(int i, int salt)
+{
+    return i % 1009 * (NRANKS * (NRANKS + 1) / 2) + NRANKS * salt;
+}
+
+/* Each collective that sends much, its results looked at. Returns what was registered for it. */
+static unsigned calls(struct rank *r, int32_t *in, int32_t *out, int salt)
+{
+    const int part = COUNT / NRANKS;
+    unsigned before = registered;
+    fill(r, in, salt);
+    CHECK(!halay_allreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, r->world), "allreduce");
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == sum_at(i, salt), "allreduce: %d", i);
+    CHECK(!halay_reduce_scatter(in, out, (size_t)part, HALAY_INT32, HALAY_SUM, r->world), "r_s");
+    for (int i = 0; i < part; i++)
+        CHECK(out[i] == sum_at(r->rank * part + i, salt), "reduce_scatter: %d", i);
+    CHECK(!halay_allgather(in, out, (size_t)part, HALAY_INT32, r->world), "allgather");
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == i % part % 1009 * (i / part + 1) + salt, "allgather: %d", i);
+    CHECK(!halay_broadcast(in, COUNT, HALAY_INT32, 1, r->world), "broadcast");
+    for (int i = 0; i < COUNT; i++)
+        CHECK(in[i] == i % 1009 * 2 + salt, "broadcast: %d", i);
+    return registered - before;
+}
+
+static int32_t *room(struct rank *r, size_t bytes)
+{
+    void *memory = NULL;
+    CHECK(halay_mem_alloc(r->context, bytes, &memory) == HALAY_OK && memory, "alloc");
+    CHECK((uintptr_t)memory % (size_t)sysconf(_SC_PAGESIZE) == 0, "not aligned to pages");
+    CHECK(bytes < 2 << 20 || (uintptr_t)memory % (2 << 20) == 0, "not aligned to a huge page");
+    for (size_t i = 0; i < bytes; i++)
+        CHECK(((char *)memory)[i] == 0, "byte %zu is not zero", i);
+    return memory;
+}
+
+static void counted(struct rank *r)
+{
+    int32_t *in = malloc(BYTES), *out = malloc(BYTES), *both = room(r, 2 * BYTES);
+    int32_t *large = room(r, (2 << 20) + 1);
+    halay_range_t range[2];
+    calls(r, in, out, 0); /* the requests' scratch is registered now, and stays so */
+    CHECK(calls(r, in, out, 1) > 0, "nothing is registered in any case");
+    CHECK(!halay_mem_register(r->context, in, BYTES, &range[0]), "register");
+    CHECK(!halay_mem_register(r->context, out, BYTES, &range[1]), "register");
+    for (int i = 0; i < 3; i++)
+        CHECK(calls(r, in, out, i) == 0, "registered memory was registered again");
+    for (int i = 0; i < 3; i++)
+        CHECK(calls(r, both, both + COUNT, i) == 0, "allocated memory was registered again");
+    CHECK(calls(r, (int32_t *)((char *)large + 4097), both, 4) == 0, "in the middle");
+    CHECK(!halay_mem_deregister(r->context, range[1]), "deregister");
+    CHECK(calls(r, in, out, 5) > 0, "the entry lives on");
+    CHECK(!halay_mem_deregister(r->context, range[0]), "deregister");
+    CHECK(halay_mem_deregister(r->context, range[0]) == HALAY_ESTATE, "deregistered twice");
+    CHECK(!halay_mem_free(r->context, both), "free");
+    CHECK(halay_mem_free(r->context, both) == HALAY_EINVAL, "freed twice");
+    calls(r, in, out, 6);
+    free(in);
+    free(out); /* `large` goes with the context */
+}
+
+/* Half of it, or all, cannot be registered: the results are right all the same. */
+static void refused(struct rank *r)
+{
+    int32_t *in = room(r, BYTES), *out = room(r, BYTES);
+    for (int i = 0; i < 3; i++)
+        calls(r, in, out, i);
+    CHECK(refused_from > 1 || registered == 0, "%u were registered", registered);
+    CHECK(!halay_mem_free(r->context, in), "free");
+}
+
+/* ---------------------------------------------------------------- in use; bad arguments */
+
+static void in_use(struct rank *r)
+{
+    int32_t *in = room(r, BYTES), *out = malloc(BYTES);
+    halay_range_t range, more[RANGES];
+    halay_request_t *request = NULL;
+    int n = 0;
+    fill(r, in, 3);
+    CHECK(!halay_mem_register(r->context, out, BYTES, &range), "register");
+    CHECK(!halay_barrier(r->world), "barrier");
+    if (r->rank == 0)
+        usleep(50000); /* the others cannot complete before */
+    CHECK(!halay_iallreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, r->world, &request), "post");
+    CHECK(halay_mem_deregister(r->context, range) == HALAY_ESTATE, "it is in use");
+    CHECK(halay_mem_free(r->context, in) == HALAY_ESTATE, "it is in use");
+    CHECK(!halay_request_wait(request), "wait");
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == sum_at(i, 3), "allreduce: %d", i);
+    while (halay_mem_register(r->context, out + n, 4, &more[n]) == HALAY_OK)
+        CHECK(++n < RANGES, "there is no bound");
+    CHECK(n == RANGES - 2, "%d ranges", n);
+    CHECK(!halay_mem_deregister(r->context, more[100]), "deregister");
+    CHECK(!halay_mem_register(r->context, out, BYTES, &range), "the place is free again");
+    CHECK(halay_mem_deregister(r->context, more[100]) == HALAY_ESTATE, "another's place");
+    CHECK(!halay_mem_free(r->context, in) && !halay_mem_free(r->context, NULL), "free");
+    free(out);
+}
+
+static void wrong(struct rank *r)
+{
+    char memory[64];
+    void *address;
+    halay_range_t range = 0;
+    halay_context_t *c = r->context;
+    CHECK(halay_mem_register(NULL, memory, 64, &range) == HALAY_EINVAL, "no context");
+    CHECK(halay_mem_register(c, NULL, 64, &range) == HALAY_EINVAL, "NULL");
+    CHECK(halay_mem_register(c, memory, 0, &range) == HALAY_EINVAL, "nothing");
+    CHECK(halay_mem_register(c, memory, SIZE_MAX, &range) == HALAY_EINVAL, "beyond all memory");
+    CHECK(halay_mem_register(c, memory, 64, NULL) == HALAY_EINVAL, "no place for it");
+    CHECK(halay_mem_deregister(c, 0) == HALAY_EINVAL, "0");
+    CHECK(halay_mem_deregister(c, UINT64_MAX) == HALAY_EINVAL, "none");
+    CHECK(halay_mem_deregister(NULL, 1) == HALAY_EINVAL, "no context");
+    CHECK(halay_mem_alloc(c, 0, &address) == HALAY_EINVAL, "nothing");
+    CHECK(halay_mem_alloc(c, 64, NULL) == HALAY_EINVAL, "no place for it");
+    CHECK(halay_mem_alloc(c, SIZE_MAX, &address) == HALAY_ENOMEM, "all memory");
+    CHECK(halay_mem_alloc(c, SIZE_MAX / 4, &address) == HALAY_ENOMEM, "more than there is");
+    CHECK(halay_mem_free(c, memory) == HALAY_EINVAL, "not ours");
+    CHECK(halay_mem_free(NULL, memory) == HALAY_EINVAL, "no context");
+    CHECK(!halay_mem_register(c, memory, 64, &range), "register");
+    CHECK(halay_mem_free(c, memory) == HALAY_EINVAL, "registered, not allocated");
+}
+
+/* A child is refused, and does not have the memory. */
+static void forked(struct rank *r)
+{
+    unsigned char there;
+    halay_range_t range;
+    if (r->rank > 0)
+        return;
+    void *memory = room(r, BYTES), *other;
+    CHECK(!halay_mem_register(r->context, &there, 1, &range), "register");
+    pid_t pid = fork();
+    CHECK(pid >= 0, "fork");
+    if (pid == 0)
+        _exit(!(halay_mem_register(r->context, &there, 1, &range) == HALAY_EFORKED &&
+                halay_mem_deregister(r->context, range) == HALAY_EFORKED &&
+                halay_mem_alloc(r->context, 1, &other) == HALAY_EFORKED &&
+                halay_mem_free(r->context, memory) == HALAY_EFORKED &&
+                mincore(memory, 1, &there) == -1 && errno == ENOMEM));
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "the child: %#x", (unsigned)status);
+    CHECK(!mincore(memory, 1, &there), "the parent has it no more");
+}
+
+/* ---------------------------------------------------------------- a rank that does not answer */
+
+static pthread_barrier_t all;
+static atomic_uint died;
+
+/* The keys of those who gave up on it are dead; its late call changes nothing; other calls go on.
+ */
+static void silent(struct rank *r)
+{
+    int32_t *in = room(r, BYTES), *out = room(r, BYTES), *copy = malloc(BYTES);
+    halay_comm_t *other;
+    CHECK(!halay_comm_dup(r->world, &other), "dup");
+    calls(r, in, out, 1);
+    pthread_barrier_wait(&all);
+    unsigned before = deregistered;
+    if (r->rank != 1)
+        CHECK(halay_broadcast(out, COUNT, HALAY_INT32, 1, other) < 0, "without its root");
+    atomic_fetch_add(&died, deregistered - before);
+    memcpy(copy, out, BYTES);
+    pthread_barrier_wait(&all);
+    if (r->rank == 1) {
+        fill(r, in, 99);
+        CHECK(halay_broadcast(in, COUNT, HALAY_INT32, 1, other) < 0, "the others gave it up");
+    } else {
+        for (uint64_t until = ranks_now_ns() + 300000000; ranks_now_ns() < until;)
+            halay_context_progress(r->context, 1000000);
+        CHECK(!memcmp(copy, out, BYTES), "rank %d: changed after the error", r->rank);
+    }
+    pthread_barrier_wait(&all);
+    CHECK(died > 0, "no key has died");
+    CHECK(calls(r, in, out, 2) <= 2, "more was registered than what had died");
+    pthread_barrier_wait(&all);
+    halay_finalize(r->context);
+    free(copy);
+}
+
+int main(void)
+{
+    setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    run(counted, 0, false);
+    for (refused_from = BYTES; refused_from; refused_from = refused_from > 2 ? 1 : 0)
+        run(refused, 0, false);
+    refused_from = SIZE_MAX;
+    run(in_use, 0, false);
+    run(in_use, 0, true);
+    run(wrong, 0, false);
+    run(forked, 0, false);
+    pthread_barrier_init(&all, NULL, NRANKS);
+    run(silent, 1000000000, false);
+    return 0;
+}
