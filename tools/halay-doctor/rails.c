@@ -50,7 +50,7 @@ static int distance_of(const struct hly_probe *p, const char *device)
     int place = -1, best = 0;
     if (!hly_read(p, node, sizeof node, "/sys/class/infiniband/%s/device/numa_node", device))
         return NEAR;
-    for (int i = 0; i <= atoi(node) && i < NODES; i++)
+    for (int i = 0; i <= strtol(node, NULL, 10) && i < NODES; i++)
         place += hly_read(p, text, sizeof text, "/sys/devices/system/node/node%d/distance", i);
     hly_read(p, text, sizeof text, "/proc/self/status");
     hly_line(text, "Cpus_allowed_list", list, sizeof list);
@@ -73,9 +73,8 @@ static int distance_of(const struct hly_probe *p, const char *device)
 /* The subnet: of InfiniBand its prefix; of IPv4 what /proc/net/route says; else the interface. */
 static void net_read(const struct hly_probe *p, struct hly_port *port)
 {
-    char text[65536], name[64], *rest = text;
+    char text[65536], *rest = text;
     struct in_addr address;
-    unsigned destination, gateway, mask;
     if (!port->ethernet) {
         hly_read(p, text, 20, "/sys/class/infiniband/%s/ports/%d/gids/0", port->device,
                  port->number);
@@ -86,12 +85,16 @@ static void net_read(const struct hly_probe *p, struct hly_port *port)
     if (inet_pton(AF_INET, port->gid.text, &address) != 1)
         return;
     hly_read(p, text, sizeof text, "/proc/net/route");
+    const size_t length = strlen(port->gid.interface);
     for (char *line; (line = strsep(&rest, "\n"));) {
-        if (sscanf(line, "%63s %x %x %*x %*d %*d %*d %x", name, &destination, &gateway, &mask) ==
-                4 &&
-            !strcmp(name, port->gid.interface) && mask && !gateway &&
-            (address.s_addr & mask) == destination)
-            snprintf(port->net, sizeof port->net, "%x/%x", destination, mask);
+        unsigned long v[7]; /* destination, gateway, flags, two more, metric, mask */
+        if (strncmp(line, port->gid.interface, length) != 0 || line[length] != '\t')
+            continue;
+        line += length;
+        for (int i = 0; i < 7; i++)
+            v[i] = strtoul(line, &line, 16);
+        if (v[6] && !v[1] && (address.s_addr & v[6]) == v[0])
+            snprintf(port->net, sizeof port->net, "%lx/%lx", v[0], v[6]);
     }
 }
 
@@ -211,10 +214,10 @@ static void gid_add(char *text, size_t bytes, const struct hly_port *port)
 
 static void tell_rails(const struct hly_probe *p, struct hly_port *ports[], int n)
 {
-    char names[64] = "", gids[256] = "";
+    char names[RAILS * 80] = "", gids[256] = "";
     int rails = 0;
     for (int i = 0; i < n; i++) {
-        size_t length = strlen(names);
+        const size_t length = strlen(names);
         if (ports[i]->against)
             continue;
         snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", ports[i]->name);

@@ -122,7 +122,7 @@ void hly_info_variables(void)
         {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},
         {"HALAY_EXPLAIN", "0", "1: rank 0 tells why a call gets its algorithm"},
         {"HALAY_TRANSPORT", "chosen", "the plug-ins that move the data: in a node+between nodes"},
-        {"HALAY_VERBS", "chosen", "device=NAME:PORT,gid=INDEX,mtu=BYTES,class=0 to 255"},
+        {"HALAY_VERBS", "chosen", "device=NAME:PORT,gid=INDEX,mtu=BYTES,class=0 to 255,rails=1 to 4"},
         {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
         {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
         {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},

@@ -86,9 +86,9 @@ static void place_read(hly_verbs_look_t *look, const struct ibv_device *device, 
     char *real = realpath(path, NULL); /* Soft-RoCE has none */
     snprintf(one->place, sizeof(one->place), "%s", real ? real : "");
     free(real);
-    one->distance =
-        hly_verbs_distance(&look->numa, look->cpus,
-                           line_read(line, sizeof(line), path, "numa_node") ? atoi(line) : -1);
+    one->distance = hly_verbs_distance(
+        &look->numa, look->cpus,
+        line_read(line, sizeof(line), path, "numa_node") ? (int)strtol(line, NULL, 10) : -1);
     snprintf(name, sizeof(name), "ports/%d/rate", port);
     line_read(line, sizeof(line), device->ibdev_path, name);
     one->port.speed_mbs = (uint32_t)(strtod(line, NULL) * 1000); /* "100 Gb/sec (4X EDR)" */
