@@ -4,6 +4,7 @@
  */
 #include "rails.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -295,7 +296,7 @@ int hly_verbs_map(const hly_verbs_port_t mine[], int n, const hly_verbs_port_t i
     return lanes_make(&s, lower != 0, lanes);
 }
 
-/* FNV-1a; both ends run on the same byte order. */
+/* FNV-1a */
 static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
 {
     const uint8_t *at = data;
@@ -304,11 +305,20 @@ static uint64_t hash_more(uint64_t hash, const void *data, size_t bytes)
     return hash;
 }
 
+static uint64_t hash_word(uint64_t hash, uint32_t word)
+{
+    const uint8_t bytes[4] = {(uint8_t)word, (uint8_t)(word >> 8), (uint8_t)(word >> 16),
+                              (uint8_t)(word >> 24)};
+    return hash_more(hash, bytes, sizeof(bytes));
+}
+
 static uint64_t hash_port(uint64_t hash, const hly_verbs_port_t *port, int gid)
 {
-    const uint32_t words[] = {port->port, port->qpn, port->lid, port->device};
     hash = hash_more(hash, port->name, strnlen(port->name, sizeof(port->name)));
-    hash = hash_more(hash, words, sizeof(words));
+    hash = hash_word(hash, port->port);
+    hash = hash_word(hash, port->qpn);
+    hash = hash_word(hash, port->lid);
+    hash = hash_word(hash, port->device);
     return hash_more(hash, port->gids[gid].raw, sizeof(port->gids[gid].raw));
 }
 
@@ -318,9 +328,9 @@ uint64_t hly_verbs_map_hash(const hly_verbs_port_t mine[], const hly_verbs_port_
     uint64_t hash = UINT64_C(0xcbf29ce484222325);
     for (int k = 0; k < n; k++) {
         const hly_verbs_lane_plan_t *lane = &lanes[k];
-        const uint32_t words[] = {(uint32_t)lane->mtu, lane->share};
         const hly_verbs_port_t *a = &mine[lane->mine], *b = &its[lane->its];
-        hash = hash_more(hash, words, sizeof(words));
+        hash = hash_word(hash, (uint32_t)lane->mtu);
+        hash = hash_word(hash, lane->share);
         hash = hash_port(hash, lower ? a : b, lower ? lane->gid : lane->its_gid);
         hash = hash_port(hash, lower ? b : a, lower ? lane->its_gid : lane->gid);
     }
@@ -336,6 +346,7 @@ size_t hly_verbs_part(size_t bytes, const hly_verbs_lane_plan_t lanes[], int n, 
         before += k < lane ? lanes[k].share : 0;
         all += lanes[k].share;
     }
+    assert(all > 0 && lane <= n);
     if (lane == n)
         return bytes;
     size_t at = bytes / all * before + bytes % all * before / all;
