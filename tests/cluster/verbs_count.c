@@ -83,7 +83,7 @@ static const struct {
 static const struct {
     size_t elements;
     int times;
-} sizes[] = {{48, 4}, {6144, 2}, {81920, 2}};
+} sizes[] = {{48, 4}, {6144, 1}, {81920, 1}};
 
 static struct {
     halay_context_t *context;
