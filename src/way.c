@@ -90,6 +90,27 @@ static const char *usual(const halay_context_t *ctx)
     return "shm+verbs";
 }
 
+/* Where only some nodes have RDMA nobody uses it; one rank says so. */
+static void lacking_say(halay_context_t *ctx)
+{
+    halay_place_t place = {.size = sizeof(place)}, without = {.node = -1};
+    bool some = false;
+    for (int r = 0; ctx->info.rank == 0 && r < ctx->info.nranks; r++) {
+        if (ctx->boot_ops->get(ctx->boot, r, &place))
+            return;
+        if (place.address.fabrics & HALAY_FABRIC_RDMA)
+            some = true;
+        else if (without.node < 0)
+            without = place;
+    }
+    if (some && without.node >= 0)
+        hly_log(ctx, HLY_WARN,
+                "no RDMA between nodes, though some could: node %d (%s) has no RDMA device with an "
+                "active port. rdma link and ibv_devinfo there show what it has; "
+                "HALAY_TRANSPORT=shm+tcp says that this is meant",
+                without.node, without.host);
+}
+
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
 {
     const halay_boot_info_t *i = &ctx->info;
@@ -123,6 +144,8 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
         rc = load_one(ctx, config, near, why, why_bytes);
     if (!rc && i->nnodes > 1)
         rc = load_one(ctx, config, far, why, why_bytes);
+    if (!rc && !*ctx->settings.transport)
+        lacking_say(ctx);
     return rc;
 }
 
@@ -154,14 +177,21 @@ void hly_ways_text(const halay_context_t *ctx, char *text, size_t bytes)
 int halay_context_traffic(halay_context_t *context, int transport, halay_traffic_t *traffic)
 {
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !traffic ||
-        traffic->size < sizeof(*traffic))
+        traffic->size < offsetof(halay_traffic_t, queues))
         return HALAY_EINVAL;
     if (hly_forked(context))
         return HALAY_EFORKED;
     hly_lock(context);
     int rc = transport >= 0 && transport < context->nways ? HALAY_OK : HALAY_EINVAL;
-    if (!rc)
-        *traffic = context->ways[transport].traffic;
+    if (!rc) {
+        const struct hly_way *way = &context->ways[transport];
+        halay_transport_attr_t now = {.size = sizeof(now)};
+        halay_traffic_t all = way->traffic;
+        rc = way->ops->query(way->transport, &now);
+        all.queues = now.queues;
+        all.size = traffic->size < sizeof(all) ? traffic->size : sizeof(all);
+        memcpy(traffic, &all, all.size);
+    }
     hly_unlock(context);
     return rc;
 }

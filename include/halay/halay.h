@@ -230,12 +230,28 @@ typedef struct halay_counters {
 
 HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);
 
+/* What a transport has had its device's queues do; all 0 where it has no such queues. */
+typedef struct halay_queues {
+    uint64_t messages, puts;
+    uint64_t credits;        /* messages only to say that the peer may send again */
+    uint64_t requests;       /* work requests, for all of these and to try a new connection */
+    uint64_t doorbells;      /* times that the device was told of requests */
+    uint64_t signalled;      /* requests that tell when they are done */
+    uint64_t sent, received; /* completions: of those; of what peers sent and put */
+    uint64_t put_bytes;      /* of them, */
+    uint64_t copied_bytes;   /* through the transport's own memory */
+    uint64_t registrations;  /* of the program's memory */
+    uint64_t reused;         /* times that there was one already */
+    uint64_t connections;    /* that have come about */
+} halay_queues_t;
+
 /* The same for one transport: what went inside the node, and what between nodes. */
 typedef struct halay_traffic {
-    size_t size; /* of this struct, set by the caller */
+    size_t size; /* of this struct, set by the caller; it may end before `queues` */
     char transport[32];
     uint64_t sent_bytes, sent_messages; /* bytes of the program's data, without headers */
     uint64_t connections;
+    halay_queues_t queues;
 } halay_traffic_t;
 
 /* transport: 0, 1, ... as they were opened; HALAY_EINVAL past the last. */

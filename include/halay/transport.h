@@ -42,9 +42,10 @@ typedef struct halay_ep halay_ep_t;               /* the way to one peer: one di
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
-    HALAY_CAN_PUT = 1u << 0,  /* put, register, key */
-    HALAY_CAN_LAND = 1u << 1, /* recv posts a landing buffer for a tag; send may use tags */
-    HALAY_CAN_SLEEP = 1u << 2 /* arm gives a descriptor */
+    HALAY_CAN_PUT = 1u << 0,   /* put, register, key */
+    HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
+    HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
+    HALAY_CAN_COUNT = 1u << 3  /* query tells what its device's queues have done so far */
 };
 
 typedef struct halay_transport_params {
@@ -70,6 +71,8 @@ typedef struct halay_transport_attr {
     size_t message_bytes; /* header + payload of one untagged send, at most; at least 1,024 */
     size_t eager_bytes;   /* payloads up to this are best sent at once, unannounced */
     size_t piece_bytes;   /* payload of one piece of a staged transfer that suits it best */
+
+    halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
 } halay_transport_attr_t;
 
 enum halay_event_kind {

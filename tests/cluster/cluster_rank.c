@@ -330,6 +330,59 @@ static int loop(int argc, char **argv)
     return told(rc, live_s);
 }
 
+/* Nobody writes here any more, though the call that was to write has failed. */
+static void stays(const int64_t *data, size_t count)
+{
+    int64_t *copy = room(count);
+    memcpy(copy, data, count * sizeof *data);
+    nap(2);
+    CHECK(!memcmp(copy, data, count * sizeof *data));
+    put_back(copy, count);
+}
+
+/*
+ * steady SECONDS [FILE]: calls of three sizes, for so long or till rank 0 finds the file; says how
+ * many, and how long the slowest took. If one fails, its result stays as it is.
+ */
+static int steady(int argc, char **argv)
+{
+    static const size_t counts[] = {1, 20000, MOST};
+    uint64_t begun_ns = clock_ns(CLOCK_MONOTONIC), slowest_ns = 0, took_ns = 0;
+    double seconds = argc > 2 ? atof(argv[2]) : 5;
+    int rc = HALAY_OK, calls = 0;
+    begin_or_exit();
+    int64_t *in = room(MOST), *out = room(MOST), over = 0;
+    for (; !rc && !over; calls++) {
+        size_t count = counts[calls % 3];
+        uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
+        for (size_t i = 0; i < count; i++)
+            in[i] = value(job.rank, i, calls);
+        if (count == 1)
+            in[0] = job.rank == 0 && ((double)(start_ns - begun_ns) / 1e9 > seconds ||
+                                      (argc > 3 && access(argv[3], F_OK) == 0));
+        rc = halay_allreduce(in, out, count, HALAY_INT64, HALAY_SUM, job.world);
+        took_ns = clock_ns(CLOCK_MONOTONIC) - start_ns;
+        slowest_ns = took_ns > slowest_ns ? took_ns : slowest_ns;
+        over = !rc && count == 1 ? out[0] : 0;
+        for (size_t i = 0; !rc && count > 1 && i < count; i++)
+            CHECK(out[i] == sum(job.nranks, i, calls));
+        if (calls == 3 && printf("looping\n"))
+            fflush(stdout);
+    }
+    printf("rank %d: %d calls in %.1f s, the %s took %llu ms\n", job.rank, calls,
+           (double)(clock_ns(CLOCK_MONOTONIC) - begun_ns) / 1e9,
+           rc ? "call that failed" : "slowest",
+           (unsigned long long)((rc ? took_ns : slowest_ns) / 1000000));
+    if (rc)
+        stays(out, MOST);
+    put_back(in, MOST);
+    put_back(out, MOST);
+    if (rc)
+        return told(rc, 0);
+    CHECK(halay_finalize(job.context) == HALAY_OK);
+    return 0;
+}
+
 /* late: rank 1 sends when the others have given up; their memory stays registered and as it is. */
 static int late(int argc, char **argv)
 {
@@ -477,11 +530,12 @@ int main(int argc, char **argv)
     } modes[] = {
         {"collectives", collectives}, {"wait", wait_for}, {"loop", loop},       {"cycles", cycles},
         {"absent", absent},           {"one", one},       {"traffic", traffic}, {"early", early},
-        {"registered", registered},   {"late", late}};
+        {"registered", registered},   {"late", late},     {"steady", steady}};
     for (size_t i = 0; argc > 1 && i < sizeof modes / sizeof modes[0]; i++)
         if (!strcmp(argv[1], modes[i].name))
             return modes[i].run(argc, argv);
     fprintf(stderr, "usage: cluster_rank collectives | wait VICTIM [S] | loop [S] | cycles N | "
-                    "absent RANK | one | traffic | early VICTIM [S] | registered ROUNDS | late\n");
+                    "absent RANK | one | traffic | early VICTIM [S] | registered ROUNDS | late | "
+                    "steady S [FILE]\n");
     return 2;
 }

@@ -2,9 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 # Puts and messages through transports/verbs between two emulated machines with Soft-RoCE: contents,
 # latency, bandwidth; what the transport counts is what the formulas say, and what the device counts;
-# no receiver was ever not ready. And Halay's own collectives run on it, whose data halay-bench checks.
+# no receiver was ever not ready. Halay's own collectives run on it, whose data halay-bench checks; and
+# each is counted against its plan, with one rank and with two on a machine (docs/rdma.md).
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
+as_the_device_says() { # SENDS: that the transports have counted
+    moved rdma_sends "$1" "$1"
+    moved rdma_recvs "$(said received)" "$(said received)"
+    moved send_rnr_err 0 0
+    moved rcvd_rnr_err 0 0
+}
 
 # On each machine. Packets have 4 KiB at most.
 check() {
@@ -14,12 +21,9 @@ check() {
     cat "$log"
     read_counters after
     sends=$(($(said messages) + $(said credits)))
-    moved rdma_sends $sends $sends
-    moved rdma_recvs "$(said received)" "$(said received)"
+    as_the_device_says $sends
     moved sent_pkts $(($(said put_bytes) / 4096 + sends))
     moved rcvd_pkts $(($(said put_bytes $other) / 4096))
-    moved send_rnr_err 0 0
-    moved rcvd_rnr_err 0 0
     "$NODE_BARRIER" checked
     [ $(($(said messages $other) + $(said puts $other) + $(said credits $other))) = \
         "$(said received)" ] || fail "what node $other sent is not what was received"
@@ -29,7 +33,32 @@ collectives() { # puts of up to 8 MiB, the most that Soft-RoCE takes at once, an
     "$bench" allreduce --min 8 --max 512K --iterations 1 --warmup 1 || fail "allreduce"
     "$bench" allreduce --min 32M --max 32M --iterations 1 --warmup 0 || fail "allreduce"
 }
+formulas_of() { # RANKS on each machine
+    local i pids=()
+    local -x NODE_DIR=$NODE_DIR/formulas$1 LOCAL_WORLD_SIZE=$1 GROUP_RANK=$NODE_ID HALAY_DEBUG=info
+    mkdir -p "$NODE_DIR"
+    ranks_are_nodes
+    export WORLD_SIZE=$((2 * $1))
+    [ "$1" = 1 ] || export HALAY_TRANSPORT=shm+verbs
+    read_counters before
+    for ((i = 0; i < $1; i++)); do
+        RANK=$((NODE_ID * $1 + i)) LOCAL_RANK=$i "$build/bin/verbs_count" >"$NODE_DIR/out.$NODE_ID.$i" 2>&1 &
+        pids+=($!)
+    done
+    for i in "${!pids[@]}"; do
+        wait "${pids[i]}" || fail "verbs_count, $1 ranks a machine: $(cat "$NODE_DIR"/out.*)"
+    done
+    cat "$NODE_DIR/out.$NODE_ID".* >"$NODE_DIR/log.$NODE_ID"
+    grep -E "^\||^rank" "$NODE_DIR/log.$NODE_ID"
+    "$NODE_BARRIER" "formulas$1"
+    read_counters after
+    as_the_device_says $(($(said messages) + $(said credits)))
+}
 
+formulas() { # every collective, counted
+    formulas_of 1
+    formulas_of 2
+}
 registrations() { # ROUNDS: that node 0's rank makes in so many rounds of calls
     ranks_are_nodes
     HALAY_DEBUG=info "$build/bin/cluster_rank" registered "$1" >"$NODE_DIR/log.$NODE_ID" 2>&1 ||
@@ -47,6 +76,7 @@ kept() { # what is registered once is enough for any number of calls
 }
 
 [ "${1:-}" = machine ] || on_machines verbs.sh
-check
-collectives
-kept
+for part in ${VERBS:-check formulas collectives kept}; do
+    $part
+    echo "$part: all right, at $SECONDS s"
+done

@@ -66,6 +66,121 @@ networks() {
     tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms
     HALAY_VERBS=mtu=1024 both late
 }
+# A job of one rank on each machine, over what is chosen by itself; its words are in $NODE_DIR/out.*,
+# its exit status in $status.
+job() { # NAME COMMAND...: cluster_rank's
+    export NODE_DIR=$shared/$1
+    mkdir -p "$NODE_DIR"
+    ranks_are_nodes
+    unset HALAY_TRANSPORT
+    HALAY_DEADLINE=${deadline:-30} HALAY_DEBUG=info timeout -s KILL 120 "$build/bin/cluster_rank" "${@:2}" \
+        >"$NODE_DIR/out.$NODE_ID" 2>&1
+    status=$?
+    grep -vE "plan|listens" "$NODE_DIR/out.$NODE_ID"
+}
+await() { # until a COMMAND succeeds
+    local i
+    for i in $(seq 200); do
+        "$@" >/dev/null 2>&1 && return
+        sleep 0.1
+    done
+    fail "never so after $i tries: $*"
+}
+says() { # TEXT: this machine's rank
+    grep -q -- "$1" "$NODE_DIR/out.$NODE_ID" || fail "rank $NODE_ID does not say: $1"
+}
+in_time() { # MS: that the call that failed took, at most
+    [ "$(sed -n 's/.*call that failed took \([0-9]*\) ms/\1/p' "$NODE_DIR/out.$NODE_ID")" -lt "$1" ] ||
+        fail "told too late"
+}
+
+# The network's faults; a job goes on, or ends with an error by the deadline.
+netem() { # NAME SECONDS DISCIPLINE...
+    tc qdisc add dev eth0 root netem "${@:3}"
+    job "$1" steady "$2"
+    "$NODE_BARRIER" "$1"
+    tc qdisc del dev eth0 root
+    rdma statistic show link rxe0/1 | tr ',' '\n' | grep -E "retry|rnr|retrans" | xargs
+    [ "$status" = 4 ] && in_time 35000
+    case $status in 0 | 4) ;; *) fail "netem ${*:3}: exit status $status" ;; esac
+}
+lossy() { # long: FAULTS=lossy
+    netem delay20ms 6 delay 20ms
+    [ "$status" = 0 ] || fail "20 ms are too much"
+    netem loss2 20 loss 2%
+    [ "$status" = 0 ] || fail "a loss of 2 % is too much"
+    netem loss20 30 loss 20%
+}
+when_looping() { # NODE COMMAND...: once the rank of that machine, in the folder $2, is in its calls
+    await grep looping "$shared/$2/out.$1" && "${@:3}"
+}
+link_down() { # of node 1, in the middle of a job's puts
+    [ "$NODE_ID" = 0 ] || when_looping 1 link_down eval "sleep 1; ip link set eth0 down" &
+    job link_down steady 60
+    wait
+    ip link set eth0 up
+    [ "$status" = 4 ] || fail "link down: exit status $status"
+    in_time 15000
+    says "told .* about rank $((1 - NODE_ID)) .*rxe0/1 GID .* to rxe0/1 GID"
+    [ "$NODE_ID" = 0 ] || says "rxe0/1: port error: .*ip link"
+    "$NODE_BARRIER" link_up
+}
+ports_tell() { # FILE: at which a rank on this machine listens
+    ss -Htlnp | sed -n 's/.*:\([0-9]*\) .*cluster_rank.*/\1/p' >"$1.new" && mv "$1.new" "$1"
+}
+nonsense() { # FILE: at each of these ports of node 0, for 3 s; on one connection more nothing
+    local port where=/dev/tcp/${NODE_ADDRS%% *}
+    await test -e "$1"
+    while read -r port; do
+        # shellcheck disable=SC2034 # stays open
+        exec {silent}<>"$where/$port" {loud}<>"$where/$port"
+        head -c 4000 /dev/urandom >&"$loud"
+    done <"$1"
+    sleep 3
+}
+stranger() { # calls node 0's rank, and talks nonsense, or nothing
+    local here=$shared/stranger
+    mkdir -p "$here"
+    if [ "$NODE_ID" = 0 ]; then
+        when_looping 0 stranger ports_tell "$here/ports" &
+    else
+        { nonsense "$here/ports" && : >"$here/enough"; } &
+    fi
+    job stranger steady 60 "$here/enough"
+    wait
+    [ "$status" = 0 ] || fail "a stranger: exit status $status"
+    [ "$NODE_ID" = 1 ] || says "connected to .* and was dropped"
+    "$NODE_BARRIER" stranger_gone
+}
+no_device() { # on node 1: by name it is an error there, by itself all goes over TCP
+    [ "$NODE_ID" = 0 ] || rdma link delete rxe0
+    [ "$NODE_ID" = 0 ] || opens_not "no RDMA device that a program may use" env
+    "$NODE_BARRIER" deleted
+    job no_device steady 1
+    [ "$status" = 0 ] || fail "no device: exit status $status"
+    says "over tcp"
+    [ "$NODE_ID" = 1 ] || says "no RDMA between nodes.*node 1 (node1) has no RDMA device"
+    [ "$NODE_ID" = 0 ] || rdma link add rxe0 type rxe netdev eth0
+    "$NODE_BARRIER" added
+}
+in_group() { # OBJECTS COMMAND...: in a control group that gives no more of the device
+    echo "rxe0 hca_object=$1" >/tmp/cgroup/few/rdma.max
+    # shellcheck disable=SC2016 # expands there
+    bash -c 'echo $$ >/tmp/cgroup/few/cgroup.procs && exec "$@"' - "${@:2}"
+}
+cgroup() { # too few objects to open; on node 1 enough for that, but for no buffer of the program's
+    mkdir -p /tmp/cgroup
+    mount -t cgroup2 none /tmp/cgroup || fail "no control groups"
+    echo +rdma >/tmp/cgroup/cgroup.subtree_control || fail "no control group for RDMA"
+    mkdir -p /tmp/cgroup/few
+    opens_not "control group (rdma.max)" in_group 2
+    ranks_are_nodes
+    in_group $((NODE_ID ? 10 : 1000)) "$bench" allreduce --min 1M --max 1M --iterations 1 --warmup 0 \
+        >"$NODE_DIR/few.$NODE_ID" 2>&1 || fail "allreduce: $(cat "$NODE_DIR/few.$NODE_ID")"
+    cat "$NODE_DIR/few.$NODE_ID"
+    [ "$NODE_ID" = 0 ] || [ "$(grep -c "cannot be registered.*(rdma.max)" "$NODE_DIR/few.1")" = 2 ] ||
+        fail "the fall-back was not said, or too often"
+}
 job_dies() { # a rank of a job is killed in the middle of its calls, over what is chosen by itself
     ranks_are_nodes
     unset HALAY_TRANSPORT
@@ -104,8 +219,8 @@ limits() {
 
 [ "${1:-}" = machine ] || on_machines verbs_faults.sh
 shared=$NODE_DIR turn=0
-deaths
-job_dies
-late_rank
-networks
-limits
+for fault in ${FAULTS:-deaths job_dies late_rank link_down stranger no_device networks cgroup limits}; do
+    $fault
+    export NODE_DIR=$shared
+    echo "$fault: as it should be, at $SECONDS s"
+done

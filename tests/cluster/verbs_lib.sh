@@ -31,8 +31,9 @@ moved() { # COUNTER LEAST [MOST]
     [ $((after - before)) -ge "$2" ] || fail "$device: $1 did not move by $2"
     [ $((after - before)) -le "${3:-1000000000}" ] || fail "$device: $1 moved by more than $3"
 }
-said() { # COUNTER [NODE]: of the transport
-    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}"
+said() { # COUNTER [NODE]: of the transports of all ranks there
+    sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}" |
+        awk '{ n += $1 } END { print n + 0 }'
 }
 ranks_are_nodes() { # a job of two ranks, over variables
     export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500

@@ -40,7 +40,8 @@ int hly_verbs_devices_open(halay_transport_t *t)
         if (queues_open(t, &t->devices[i]))
             return hly_meet_error(&t->meet, HALAY_ETRANSPORT,
                                   "%s gives no queues: %s; check the limits on locked memory "
-                                  "(ulimit -l) and open files (ulimit -n)",
+                                  "(ulimit -l), open files (ulimit -n) and of the control group "
+                                  "(rdma.max), or say HALAY_TRANSPORT=shm+tcp",
                                   name_of(&t->devices[i]), strerror(errno));
     }
     return HALAY_OK;
@@ -53,7 +54,10 @@ static void port_changed(const halay_transport_t *t, int device,
     for (int i = 0; i < t->nrails; i++) {
         const hly_verbs_rail_t *rail = &t->rails[i];
         if (rail->device == device && rail->port.port == (uint32_t)event->element.port_num)
-            hly_meet_log(&t->meet, 1, "%s: %s", rail->name, ibv_event_type_str(event->event_type));
+            hly_meet_log(&t->meet, 1, "%s: %s%s", rail->name, ibv_event_type_str(event->event_type),
+                         event->event_type == IBV_EVENT_PORT_ERR
+                             ? ": no peer is reached till its link is up (ip link, rdma link)"
+                             : "");
     }
 }
 

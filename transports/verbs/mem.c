@@ -49,20 +49,22 @@ static uint64_t lock_limit_bytes(void)
 static void refused_say(halay_transport_t *t, unsigned once, const char *what, size_t bytes,
                         int error, const char *instead)
 {
-    uint64_t limit = lock_limit_bytes();
-    char text[64] = "no limit";
+    const uint64_t limit = lock_limit_bytes(),
+                   need = t->locked_bytes + (uint64_t)t->ndevices * bytes + 1023;
+    char text[192] = "There is no limit on locked memory here (ulimit -l), so look at the control "
+                     "group's (rdma.max) and the device's (ibv_devinfo -v: max_mr)";
     if (t->warned & once)
         return;
     t->warned |= once;
     if (limit != UINT64_MAX)
-        snprintf(text, sizeof(text), "%llu KiB", (unsigned long long)limit >> 10);
+        snprintf(text, sizeof(text),
+                 "The limit on locked memory (ulimit -l) is %llu KiB, and %llu KiB are needed now: "
+                 "raise it, also for the batch system's daemons",
+                 (unsigned long long)limit >> 10, (unsigned long long)need >> 10);
     hly_meet_log(&t->meet, 1,
-                 "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. The limit "
-                 "on locked memory (ulimit -l) is %s, and %llu KiB are needed now: raise it, also "
-                 "for the batch system's daemons. This is said once",
-                 what, (bytes + 1023) >> 10, strerror(error), instead, text,
-                 (unsigned long long)(t->locked_bytes + (uint64_t)t->ndevices * bytes + 1023) >>
-                     10);
+                 "%s of %zu KiB cannot be registered: %s; %s instead, which costs time. %s. This "
+                 "is said once",
+                 what, (bytes + 1023) >> 10, strerror(error), instead, text);
 }
 
 /* ------------------------------------------------------------------ pools */

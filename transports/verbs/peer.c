@@ -10,6 +10,7 @@
  * to it any more.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -257,6 +258,17 @@ void hly_verbs_lane_tried(halay_transport_t *t, hly_verbs_lane_t *lane)
     t->n.lanes += (uint64_t)peer->nlanes;
 }
 
+/* What to do about a connection that worked. */
+static const char *look_where(halay_transport_t *t, const hly_verbs_lane_t *lane)
+{
+    struct ibv_context *context = hly_verbs_device_of(t, lane)->context;
+    const uint8_t port = (uint8_t)t->rails[lane->rail].port.port;
+    struct ibv_port_attr now;
+    if (ibv_query_port(context, port, &now) || now.state != IBV_PORT_ACTIVE)
+        return "; this end's port is down: ip link, rdma link";
+    return "; its process, port, network? (halay-doctor)";
+}
+
 void hly_verbs_lane_broken(halay_transport_t *t, const hly_verbs_lane_t *lane, const char *why)
 {
     halay_ep_t *peer = lane->peer;
@@ -264,15 +276,26 @@ void hly_verbs_lane_broken(halay_transport_t *t, const hly_verbs_lane_t *lane, c
     const char *what = lane->tried == TRIED          ? "RDMA stopped to"
                        : lane->tried == TRYING_LARGE ? "only small RDMA packets reach"
                                                      : "no RDMA packet reaches";
-    const char *remedy = lane->tried == TRIED          ? ""
+    const char *remedy = lane->tried == TRIED          ? look_where(t, lane)
                          : lane->tried == TRYING_LARGE ? "; HALAY_VERBS=mtu=1024?"
                          : peer->nlanes > 1            ? "; HALAY_VERBS=rails=1 or gid=INDEX?"
                                                        : "; HALAY_VERBS=gid=INDEX?";
     if (peer->base.state != PEER_WELL)
         return;
     hly_verbs_pair_text(t, lane, text, sizeof(text));
-    hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s %s (%s): %.150s%s", what,
-                       peer->base.name, why, text, remedy);
+    hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s %s (%s): %.*s%s", what,
+                       peer->base.name, why, lane->tried == TRIED ? 110 : 150, text, remedy);
+}
+
+void hly_verbs_peer_name_device(halay_transport_t *t, halay_ep_t *peer)
+{
+    const hly_verbs_lane_t *lane = peer->nlanes ? peer->lane[0] : NULL;
+    char text[HLY_VERBS_TEXT], *end = peer->base.text + strlen(peer->base.text);
+    if (!lane || strstr(peer->base.text, t->rails[lane->rail].name))
+        return;
+    hly_verbs_pair_text(t, lane, text, sizeof(text));
+    snprintf(end, sizeof(peer->base.text) - (size_t)(end - peer->base.text), ": %.110s%s", text,
+             look_where(t, lane));
 }
 
 /* ------------------------------------------------------------------ going */

@@ -183,6 +183,7 @@ static int failure_tell(halay_transport_t *t, halay_event_t *event, int quiet)
     if (!failed)
         return 0;
     t->failing_polls = 0;
+    hly_verbs_peer_name_device(t, failed);
     for (int k = 0; k < failed->nlanes; k++)
         hly_verbs_pair_stop(failed->lane[k]);
     t->late = 1;

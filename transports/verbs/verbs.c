@@ -8,11 +8,24 @@ extern HALAY_API const halay_transport_ops_t halay_transport_v2_verbs;
 
 static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
-    (void)t;
+    const hly_verbs_counters_t *n = &t->n;
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
-    attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP;
+    attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP | HALAY_CAN_COUNT;
     attr->message_bytes = attr->eager_bytes = attr->piece_bytes = HLY_VERBS_MESSAGE;
+    attr->queues = (halay_queues_t){.messages = n->messages,
+                                    .puts = n->puts,
+                                    .credits = n->credits,
+                                    .requests = n->requests,
+                                    .doorbells = n->doorbells,
+                                    .signalled = n->signalled,
+                                    .sent = n->sent,
+                                    .received = n->received,
+                                    .put_bytes = n->put_bytes,
+                                    .copied_bytes = n->bounced_bytes,
+                                    .registrations = n->registered,
+                                    .reused = n->shared + n->kept,
+                                    .connections = n->connections};
     return HALAY_OK;
 }
 

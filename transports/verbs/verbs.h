@@ -286,6 +286,8 @@ void hly_verbs_peer_try(halay_transport_t *t, halay_ep_t *peer);
 void hly_verbs_lane_tried(halay_transport_t *t, hly_verbs_lane_t *lane);
 /* It cannot be reached by RDMA, or not any more. */
 void hly_verbs_lane_broken(halay_transport_t *t, const hly_verbs_lane_t *lane, const char *why);
+/* Its failure was seen elsewhere: both ports are added to the text, and what to look at. */
+void hly_verbs_peer_name_device(halay_transport_t *t, halay_ep_t *peer);
 /* Is nothing under way? */
 int hly_verbs_peer_quiet(const halay_ep_t *peer);
 /* Lets go of what peers hold that have failed. Returns 1 if some have to be looked at again. */
