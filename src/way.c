@@ -78,17 +78,6 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
-/* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
-static const char *usual(const halay_context_t *ctx)
-{
-    halay_place_t place = {.size = sizeof(place)};
-    for (int r = 0; r < ctx->info.nranks; r++)
-        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
-            !(place.address.fabrics & HALAY_FABRIC_RDMA))
-            return "shm+tcp";
-    return "shm+verbs";
-}
-
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
 {
     const halay_boot_info_t *i = &ctx->info;
@@ -104,8 +93,10 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
                  "and there is none");
         return HALAY_EINVAL;
     }
-    snprintf(near, sizeof(near), "%s",
-             *ctx->settings.transport ? ctx->settings.transport : usual(ctx));
+    if (*ctx->settings.transport)
+        snprintf(near, sizeof(near), "%s", ctx->settings.transport);
+    else
+        snprintf(near, sizeof(near), "shm+%s", i->nnodes > 1 ? hly_between(ctx) : "tcp");
     char *far = strchr(near, '+');
     if (!far && strcmp(near, "shm"))
         return load_one(ctx, config, near, why, why_bytes);
