@@ -37,11 +37,11 @@ static size_t choose(const halay_context_t *ctx, char *why, size_t bytes)
     uint8_t missing;
     size_t row = 0, used = 0;
     for (; row + 1 < ROWS && lacks(ctx, rows[row].needs, &place, &missing) >= 0; row++) {
-        used += (size_t)snprintf(
-            why + used, bytes - used, "; not %s: %.40s (node %d) has no %s%s", rows[row].transport,
-            place.host, place.node,
-            missing & HALAY_FABRIC_RDMA ? "RDMA device with an active port" : "plug-in ",
-            missing & HALAY_FABRIC_RDMA ? "" : rows[row].transport);
+        used += (size_t)snprintf(why + used, bytes - used, "; not %s: %.40s (node %d) has no %s%s",
+                                 rows[row].transport, place.host, place.node,
+                                 missing & HALAY_FABRIC_RDMA ? "RDMA device with an active port"
+                                                             : "plug-in ",
+                                 missing & HALAY_FABRIC_RDMA ? "" : rows[row].transport);
         if (used >= bytes)
             used = bytes - 1;
     }
@@ -57,13 +57,12 @@ const char *hly_between(const halay_context_t *ctx)
 void hly_between_text(const halay_context_t *ctx, char *text, size_t bytes)
 {
     char why[HLY_BETWEEN_BYTES] = "; every node has what it needs";
-    if (*ctx->settings.transport) {
-        snprintf(text, bytes, "between nodes %s: HALAY_TRANSPORT", ctx->ways[ctx->nways - 1].ops->name);
-        return;
-    }
+    const char *name = ctx->ways[ctx->nways - 1].ops->name;
     size_t row = choose(ctx, why, sizeof(why));
-    snprintf(text, bytes, "between nodes %s: row %zu of %d%s", rows[row].transport, row + 1,
-             (int)ROWS, why);
+    if (*ctx->settings.transport || strcmp(name, rows[row].transport))
+        snprintf(text, bytes, "between nodes %s: it was asked for by name", name);
+    else
+        snprintf(text, bytes, "between nodes %s: row %zu of %d%s", name, row + 1, (int)ROWS, why);
 }
 
 void hly_between_rows(char *text, size_t bytes)
