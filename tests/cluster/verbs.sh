@@ -5,20 +5,7 @@
 # no receiver was ever not ready. And Halay's own collectives run on it, whose data halay-bench checks.
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
-counters=/sys/class/infiniband/rxe0/ports/1/hw_counters
-
 # shellcheck disable=SC2153 # NODE_ID and NODE_DIR are rdma-nodes'
-read_counters() { # TAG: into the folder that both machines share
-    (cd $counters && grep . -- *) >"$NODE_DIR/$1.$NODE_ID"
-}
-moved() { # COUNTER LEAST [MOST]
-    local before after
-    before=$(sed -n "s/^$1://p" "$NODE_DIR/before.$NODE_ID")
-    after=$(sed -n "s/^$1://p" "$NODE_DIR/after.$NODE_ID")
-    echo "$1: $before -> $after, at least $2, at most ${3:-any}"
-    [ $((after - before)) -ge "$2" ] || fail "$1 did not move by $2"
-    [ $((after - before)) -le "${3:-1000000000}" ] || fail "$1 moved by more than $3"
-}
 said() { # COUNTER [NODE]: of the transport
     sed -n "s/.* counters: .*\b$1 \([0-9]*\).*/\1/p" "$NODE_DIR/log.${2:-$NODE_ID}"
 }
