@@ -187,7 +187,7 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
     }
     if (gid >= 0) {
         snprintf(number, sizeof(number), "%d", gid);
-        wish(*config, "", "IB_GID_INDEX", number); /* with its prefix in all versions */
+        wish(*config, "IB_", "GID_INDEX", number);
     }
     if (rdma)
         return UCS_OK;
