@@ -22,6 +22,7 @@ row() {
     grep "between nodes" "$log"
     grep -q "between nodes $transport: row .*${missing:+; not $1: node1 (node 1) has no plug-in $1}" "$log" ||
         fail "node $NODE_ID does not say $transport: $(cat "$log")"
+    [ "$NODE_ID" = 1 ] || grep -q "^  between nodes $transport: row" "$log" || fail "it is not explained"
     if [ "$transport" = tcp ]; then
         moved sent_pkts 0 0
     else # 5 calls and 2 checks, with packets of at most 4 KiB
@@ -35,7 +36,7 @@ row() {
 [ -e "$build/lib/halay/halay-transport-ucx.so" ] || skip "transports/ucx was left out of the build"
 ranks_are_nodes
 unset HALAY_TRANSPORT UCX_IB_GID_INDEX
-export HALAY_DEBUG=info
+export HALAY_DEBUG=info HALAY_EXPLAIN=1
 row verbs
 row ucx verbs
 row tcp verbs ucx
