@@ -495,7 +495,8 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
  * there is no launcher. */
 int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
-/* ---------------------------------------------------------------- way.c, between.c, peer.c, channel.c */
+/* ---------------------------------------------------------------- way.c, between.c, peer.c,
+ * channel.c */
 
 int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *why,
                   size_t why_bytes);
