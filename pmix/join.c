@@ -203,7 +203,7 @@ static int fence(struct joining *j, int nranks)
         hly_boot_say(
             j->log, 0,
             "not all of the %d ranks joined within %.1f s: a rank has not called halay_init, "
-            "has died, or is slow to start (see HALAY_DEADLINE)",
+            "has died, or is slow to start (see HALAY_START_DEADLINE)",
             nranks, (double)j->deadline_ns / 1e9);
     else
         hly_boot_say(j->log, 0, "the ranks' exchange through the launcher failed: PMIx says %s",

@@ -170,6 +170,12 @@ static int end(halay_request_t *request)
     return rc;
 }
 
+static int wait_for(halay_request_t *request)
+{
+    hly_wait(request);
+    return end(request);
+}
+
 /* A persistent request has its own start, and the two ranks of a message are not all. */
 static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
 {
@@ -185,7 +191,16 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     call->brief.collective = (uint8_t)collective;
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
+    halay_request_t *r;
     hly_lock(ctx);
+    if (c->again && request == &comm->blocking) {
+        call->signature = comm->checked.signature;
+        if (hly_straight_try(comm, call, &r)) {
+            int rc = r ? wait_for(r) : HALAY_OK;
+            hly_unlock(ctx);
+            return rc;
+        }
+    }
     if (!c->again)
         hly_op_resolve(comm, call, c);
     sign(comm, call, c);
@@ -194,7 +209,6 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
     }
     halay_comm_t *named = comm->parent ? comm->parent : comm;
-    halay_request_t *r;
     int rc;
     if (named->bundle)
         rc = hly_group_add(named, call, c, is_groupable(comm, call), &r);
@@ -205,8 +219,7 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     if (!rc && request != &named->blocking) {
         *request = r ? hly_request_handle(r) : NULL;
     } else if (!rc && r) {
-        hly_wait(r);
-        rc = end(r);
+        rc = wait_for(r);
     }
     hly_unlock(ctx);
     return rc;
@@ -230,8 +243,7 @@ int halay_request_wait(halay_request_t *handle)
     halay_context_t *ctx = request->context;
     if (request->state == HLY_IDLE)
         return not_started(ctx);
-    hly_wait(request);
-    rc = end(request);
+    rc = wait_for(request);
     hly_unlock(ctx);
     return rc;
 }

@@ -169,10 +169,11 @@ int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_d
 
 int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 {
-    struct hly_check c = {0};
+    struct hly_check c;
     if (!hly_usable(comm, request))
         return HALAY_EINVAL;
     struct hly_call call = {0};
+    hly_check_begin(&c, &call, HALAY_BARRIER, comm); /* there is nothing to be checked */
     return hly_post(comm, HALAY_BARRIER, &call, &c, request);
 }
 

@@ -217,10 +217,14 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     }
     r->header.edge = s->edge + HLY_SEEDED(WRONG_EDGE, r, step);
     r->header.cookie = bytes;
-    if (!out && hly_out_at_once(r, step, seg))
-        return;
-    if (!out)
+    if (!out) {
+        int rc = hly_out_at_once(r, step, seg);
+        if (rc == HALAY_OK)
+            hly_engine_step_done(r, step);
+        if (rc >= 0)
+            return;
         out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
+    }
     if (!out) {
         struct hly_verdict_wire v;
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, r->comm->rank);
@@ -471,10 +475,9 @@ static void dispatch(halay_context_t *context, const halay_event_t *e)
     }
 }
 
-static int poll_way(halay_context_t *context, const struct hly_way *way)
+int hly_channel_take(halay_context_t *context, const struct hly_way *way,
+                     const halay_event_t events[], int n)
 {
-    halay_event_t events[16];
-    int n = way->ops->poll(way->transport, events, 16);
     if (n == HALAY_ENOMEM) /* a peer could not be taken in; it is tried again, or fails by itself */
         hly_log(context, HLY_ERROR, "the transport %s lacks memory or descriptors (ulimit -n)",
                 way->ops->name);
@@ -483,6 +486,12 @@ static int poll_way(halay_context_t *context, const struct hly_way *way)
     for (int i = 0; i < n; i++)
         dispatch(context, &events[i]);
     return n < 0 ? 0 : n;
+}
+
+static int poll_way(halay_context_t *context, const struct hly_way *way)
+{
+    halay_event_t events[16];
+    return hly_channel_take(context, way, events, way->ops->poll(way->transport, events, 16));
 }
 
 int hly_channel_poll(halay_context_t *context)

@@ -199,6 +199,7 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_step_run *fresh; /* all steps as they are before the start */
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
+    uint8_t *straight;      /* its steps, as straight.c does them; NULL: they are too many */
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
 };
@@ -215,6 +216,8 @@ struct hly_step_run {
     struct hly_out *out; /* SEND: what will carry it, once announced and until it is on its way */
 };
 
+/* Can the request's call be made again by straight.c? */
+enum { HLY_STRAIGHT_UNKNOWN = 0, HLY_STRAIGHT_YES, HLY_STRAIGHT_NO };
 enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
 /* In this order. */
 enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 };
@@ -236,6 +239,7 @@ struct halay_request {
     bool persistent;           /* lives until halay_request_free() */
     bool refused;              /* `early` was there from the beginning */
     bool bound;                /* places, spans and works are those of `call` */
+    uint8_t straight;          /* HLY_STRAIGHT_* */
     struct hly_bundle *bundle; /* it is a part of this group */
     struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
@@ -377,7 +381,8 @@ struct hly_certificate {
 
 struct hly_settings {
     uint64_t deadline_ns;
-    int level; /* HALAY_DEBUG */
+    uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
+    int level;                  /* HALAY_DEBUG */
     char isa[16];
     char transport[32]; /* HALAY_TRANSPORT */
     char plugin_dir[256];
@@ -531,9 +536,10 @@ static inline struct hly_out *hly_out_next(halay_context_t *context)
 }
 /*
  * An eager message with the request's header, without a struct hly_out unless the transport holds
- * the memory: the step is done, or flying. false: nothing was sent, it has to be submitted.
+ * the memory: HALAY_OK, the step is done; HALAY_INPROGRESS, it is flying; less: nothing was sent,
+ * it has to be submitted.
  */
-bool hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
+int hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
 void hly_out_cancel(halay_context_t *context, struct hly_out *out);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,
@@ -549,6 +555,9 @@ void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t s
 void hly_channel_send(halay_request_t *request, uint32_t step);
 void hly_channel_recv(halay_request_t *request, uint32_t step);
 int hly_channel_poll(halay_context_t *context);
+/* Takes in what the transport's poll has returned. Returns how many events. */
+int hly_channel_take(halay_context_t *context, const struct hly_way *way,
+                     const halay_event_t events[], int n);
 /* The message with this header belongs to a STARTED recv / send step. */
 void hly_channel_land(halay_request_t *request, uint32_t step, uint64_t offset, const void *data,
                       size_t bytes);
@@ -588,11 +597,16 @@ void hly_engine_go(halay_request_t *request);
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
+/* Goes on with a request of the spare ones after straight.c: these steps are done; the one after
+ * them is too, or flying. */
+void hly_engine_resume(halay_request_t *request, const uint8_t done[], uint32_t ndone);
 void hly_engine_run(halay_request_t *request);
 /* The device has scaled the input; has done the last thing it was given to do to the result. */
 void hly_engine_prescaled(halay_request_t *request);
 void hly_engine_result(halay_request_t *request);
 void hly_engine_finish(halay_request_t *request, int result);
+/* Is its call the same, with the same memory? */
+bool hly_request_repeats(const halay_request_t *request, const struct hly_call *call);
 /* Hands a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
@@ -600,6 +614,16 @@ void hly_request_drop(halay_request_t *request);
 
 /* Without a call, for a group. */
 halay_request_t *hly_request_bare(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- straight.c */
+
+/* The order of a plan's steps. */
+void hly_straight_order(struct hly_plan *plan);
+/*
+ * Makes a blocking call that is the last one again, and has its signature. false: it cannot; else
+ * *request is NULL, and the call is complete; or it is running on this request.
+ */
+bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request);
 
 /* ---------------------------------------------------------------- group_call.c */
 

@@ -25,12 +25,11 @@ static void push_ready(halay_request_t *r, uint32_t step)
     r->ready[r->ready_tail++] = step; /* each enters once */
 }
 
-void hly_engine_step_done(halay_request_t *r, uint32_t step)
+/* Steps that waited for this one alone can be started. */
+static void settle(halay_request_t *r, uint32_t step)
 {
-    assert(r->run[step].state == HLY_STARTED);
     r->run[step].state = HLY_DONE;
     r->steps_done++;
-    HLY_SAW(DONE, r, step);
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         uint32_t next = p->successors[i];
@@ -40,6 +39,13 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
         if (--r->run[next].pending == 0)
             push_ready(r, next);
     }
+}
+
+void hly_engine_step_done(halay_request_t *r, uint32_t step)
+{
+    assert(r->run[step].state == HLY_STARTED);
+    HLY_SAW(DONE, r, step);
+    settle(r, step);
     if (HLY_SEEDED(DONE_TWICE, r, step))
         hly_engine_step_done(r, step);
 }
@@ -273,7 +279,10 @@ void hly_engine_run(halay_request_t *r)
         return;
     r->runs = true;
     while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
-        if (!start_step(r, r->ready[r->ready_head++])) {
+        uint32_t step = r->ready[r->ready_head++];
+        if (r->run[step].state != HLY_WAITS)
+            continue; /* hly_engine_resume */
+        if (!start_step(r, step)) {
             r->ready_head--;
             r->runs = false;
             return; /* the device is full */
@@ -314,6 +323,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
         }
         if (plan)
             memcpy(r->ready, plan->ready, plan->nready * sizeof(*r->ready));
+        hly_link_init(&r->flying);
     }
     r->comm = comm;
     r->next = NULL;
@@ -324,7 +334,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan)
     r->bundle = r->group = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->link);
-    hly_link_init(&r->flying);
     hly_link_init(&r->posted);
     hly_link_append(&comm->context->posted, &r->posted);
     return r;
@@ -371,14 +380,32 @@ void hly_request_drop(halay_request_t *r)
     hly_request_destroy(r);
 }
 
-static void start(halay_request_t *r)
+static struct hly_slot *enter(halay_request_t *r)
 {
-    halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
+    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
     assert(slot && !slot->request);
     slot->request = r;
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
+    return slot;
+}
+
+static void lay_steps(halay_request_t *r)
+{
+    const struct hly_plan *p = r->plan;
+    r->ran = true;
+    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
+    bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
+    r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    r->after = left_to_do(r);
+    if (!r->before)
+        release_first(r);
+}
+
+static void start(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = enter(r);
     if (r->early) {
         struct hly_verdict_wire *early = r->early;
         if (!r->refused || !r->persistent)
@@ -392,15 +419,8 @@ static void start(halay_request_t *r)
         hly_fault_entered(r);
         return;
     }
-    const struct hly_plan *p = r->plan;
-    r->ran = true;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
-    bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
-    r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
-    r->after = left_to_do(r);
-    if (!r->before)
-        release_first(r);
+    lay_steps(r);
     hly_seed_dependencies(r);
     if (!hly_link_empty(&slot->stash))
         hly_match_posted(r);
@@ -474,8 +494,7 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
     return rc;
 }
 
-/* The same call, with the same memory. */
-static bool is_again(const halay_request_t *r, const struct hly_call *call)
+bool hly_request_repeats(const halay_request_t *r, const struct hly_call *call)
 {
     const struct hly_call *was = &r->call;
     return r->bound && was->signature == call->signature && was->in == call->in &&
@@ -486,6 +505,7 @@ static bool is_again(const halay_request_t *r, const struct hly_call *call)
 static void take_call(halay_request_t *r, const struct hly_call *call)
 {
     r->bound = false;
+    r->straight = HLY_STRAIGHT_UNKNOWN;
     r->call = *call;
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     if (call->user)
@@ -548,7 +568,8 @@ int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argumen
         return HALAY_ENOMEM;
     if (plan)
         plan->running++;
-    bool again = !rc && is_again(r, call); /* on the request that the call before had, perhaps */
+    bool again =
+        !rc && hly_request_repeats(r, call); /* on the request that the call before had, perhaps */
     if (!again)
         take_call(r, call);
     if (!rc && !again && (rc = bind(r, call)))
@@ -566,23 +587,51 @@ int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argumen
     return HALAY_OK;
 }
 
-void hly_engine_go(halay_request_t *r)
+static void begin(halay_request_t *r)
 {
-    halay_comm_t *comm = r->comm;
     assert(r->state == HLY_IDLE);
-    r->sequence = r->header.sequence = comm->next_sequence++;
+    r->sequence = r->header.sequence = r->comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->steps_done = r->ready_head = r->ready_tail = 0;
     r->ran = r->foreseen = r->runs = false;
     r->started_ns = hly_about_now_ns();
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
+    r->deadline_ns = r->started_ns + r->comm->deadline_ns;
+    r->explained = NULL;
+}
+
+void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
+{
+    struct hly_plan *plan = r->plan;
+    bool flying = !hly_link_empty(&r->flying);
+    halay_request_t *same = request_new(r->comm, plan);
+    assert(same == r && !r->early);
+    (void)same;
+    plan->running++;
+    begin(r);
+    r->comm->started++;
+    enter(r);
+    lay_steps(r);
+    for (uint32_t i = 0; i < ndone; i++)
+        settle(r, done[i]);
+    if (flying) {
+        struct hly_out *out = HLY_OF(r->flying.next, struct hly_out, link);
+        assert(out->step == done[ndone]);
+        r->run[out->step].state = HLY_STARTED;
+        r->run[out->step].out = out;
+    }
+    hly_engine_run(r);
+}
+
+void hly_engine_go(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    begin(r);
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
         hly_brief_text(&r->call.brief, text, sizeof(text));
         hly_log(comm->context, HLY_TRACE, "communicator %016llx, call %u: %s",
                 (unsigned long long)comm->id, r->sequence, text);
     }
-    r->explained = NULL;
     if (comm->context->settings.explain && !r->refused)
         hly_explain_call(r);
     if (!r->refused && (comm->broken || comm->context->lost)) {

@@ -258,7 +258,7 @@ void hly_out_submit(halay_context_t *context, struct hly_out *out)
         hly_link_append(&context->busy_peers, &peer->waiting);
 }
 
-bool hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
+int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
 {
     halay_context_t *ctx = r->context;
     struct hly_peer *peer = r->plan->peers[step];
@@ -266,11 +266,11 @@ bool hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment
     struct hly_out *out = hly_out_next(ctx);
     if (!out || !peer->greeted || peer->dead || ctx->lost || !hly_link_empty(&peer->queue) ||
         segment[1].bytes)
-        return false;
+        return HALAY_EAGAIN;
     int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
                             segment->address, segment->bytes, (uint64_t)(uintptr_t)out);
     if (rc < 0)
-        return false;
+        return rc;
     count_one(ctx, peer->way, segment->bytes);
     hly_saw_bytes(r, HLY_SAW_SENT, step, segment, 0, segment->bytes, r->header.edge);
     if (rc == HALAY_INPROGRESS) {
@@ -281,11 +281,10 @@ bool hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment
         out->accepted = true;
         r->run[step].out = out;
         accepted(ctx, out);
-        return true;
+        return rc;
     }
     HLY_SAW(LEFT, r, step);
-    hly_engine_step_done(r, step);
-    return true;
+    return HALAY_OK;
 }
 
 void hly_channel_flush(halay_context_t *context)

@@ -155,6 +155,7 @@ static void plan_free(struct hly_plan *p)
     free(p->table);
     free(p->fresh);
     free(p->ready);
+    free(p->straight);
     free(p);
 }
 
@@ -199,11 +200,13 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     p->table = calloc(room, sizeof(*p->table));
     p->fresh = calloc(n + 1, sizeof(*p->fresh));
     p->ready = calloc(n + 1, sizeof(*p->ready));
+    p->straight = n <= HLY_WORKS_KEPT ? calloc(n + 1, sizeof(*p->straight)) : NULL;
     if (!p->peers || !p->successors || !p->successor_first || !p->table || !p->fresh || !p->ready)
         return HALAY_ENOMEM;
     fill_fresh(p);
     fill_table(p);
     fill_successors(p);
+    hly_straight_order(p);
     return look_up_peers(comm, p);
 }
 

@@ -13,22 +13,32 @@
 #define DEADLINE_DEFAULT_NS 30000000000ull
 #define DEADLINE_MAX_S      1e9
 
-static int read_deadline(struct hly_settings *s, const halay_config_t *config, char *error,
-                         size_t error_bytes)
+/* *ns stays as it is where the variable is not set. */
+static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
 {
-    s->deadline_ns = config->deadline_ns ? config->deadline_ns : DEADLINE_DEFAULT_NS;
-    const char *text = getenv("HALAY_DEADLINE");
-    if (config->deadline_ns || !text || !*text)
+    const char *text = getenv(variable);
+    if (!text || !*text)
         return HALAY_OK;
     char *end;
     double seconds = strtod(text, &end);
     if (*end || !(seconds > 0) || seconds > DEADLINE_MAX_S) {
-        snprintf(error, error_bytes,
-                 "HALAY_DEADLINE is '%s'; it takes seconds, more than 0 (the default is 30)", text);
+        snprintf(error, error_bytes, "%s is '%s'; it takes seconds, more than 0", variable, text);
         return HALAY_EINVAL;
     }
-    s->deadline_ns = (uint64_t)(seconds * 1e9);
+    *ns = (uint64_t)(seconds * 1e9);
     return HALAY_OK;
+}
+
+static int read_deadlines(struct hly_settings *s, const halay_config_t *config, char *error,
+                          size_t error_bytes)
+{
+    int rc = HALAY_OK;
+    s->deadline_ns = config->deadline_ns ? config->deadline_ns : DEADLINE_DEFAULT_NS;
+    if (!config->deadline_ns)
+        rc = read_seconds("HALAY_DEADLINE", &s->deadline_ns, error, error_bytes);
+    s->start_deadline_ns = s->deadline_ns;
+    return rc ? rc
+              : read_seconds("HALAY_START_DEADLINE", &s->start_deadline_ns, error, error_bytes);
 }
 
 static int read_level(struct hly_settings *s, char *error, size_t error_bytes)
@@ -97,7 +107,7 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     memset(s, 0, sizeof(*s));
     int rc = read_level(s, error, error_bytes);
     if (!rc)
-        rc = read_deadline(s, config, error, error_bytes);
+        rc = read_deadlines(s, config, error, error_bytes);
     if (!rc)
         rc = copy_text(s->isa, sizeof(s->isa), config->isa, "HALAY_ISA", error, error_bytes);
     if (!rc)
@@ -118,7 +128,7 @@ void hly_settings_show(halay_context_t *context)
     static const char *const variables[] = {
         "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
         "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS"};
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS",     "HALAY_START_DEADLINE"};
     const halay_boot_info_t *i = &context->info;
     char transports[64];
     hly_ways_text(context, transports, sizeof(transports));

@@ -400,7 +400,7 @@ static void give_up(struct host *h)
     fail(h,
          "%d of the %d ranks did not come to the rendezvous of rank 0 (%s port %d, MASTER_ADDR or "
          "HALAY_RENDEZVOUS is '%.80s') within %.1f s: rank %s; are they running, have they called "
-         "halay_init, and do they reach this host? (see HALAY_DEADLINE)%s",
+         "halay_init, and do they reach this host? (see HALAY_START_DEADLINE)%s",
          tcp->v->nranks - h->came, tcp->v->nranks, tcp->self.host, h->port, tcp->v->address,
          (double)(hly_tcp_now_ns() - tcp->begin_ns) / 1e9, missing, h->note);
 }

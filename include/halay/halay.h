@@ -225,6 +225,7 @@ typedef struct halay_counters {
     size_t size; /* of this struct, set by the caller */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
     uint64_t operations, errors, connections, sleeps, plans_made, plans_proved;
+    uint64_t straight; /* of the operations, those that repeated the last one, step by step */
 } halay_counters_t;
 
 HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);

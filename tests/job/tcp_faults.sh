@@ -3,7 +3,7 @@
 # What goes wrong at the rendezvous is said on every rank by the deadline; strangers do no harm.
 # shellcheck source-path=SCRIPTDIR source=tcp_lib.sh
 . "$(dirname "$0")/tcp_lib.sh"
-export HALAY_DEADLINE=4
+export HALAY_START_DEADLINE=4
 
 # Some ranks never come.
 start=$(date +%s%3N)
@@ -23,7 +23,7 @@ ended unknown 1 "no-such-host.invalid', which does not resolve" "1 of the 2 rank
 
 # Two processes are one rank. The claim on the rank finds it on one node, before rank 0 does; another
 # spelling of the address stands for another node.
-export HALAY_DEADLINE=15
+export HALAY_START_DEADLINE=15
 begin 0 0 3 "$JOB_RANK"
 begin 1 1 3 "$JOB_RANK"
 until_true has_sockets $((port + 101)) 01 1
@@ -52,7 +52,7 @@ begin 0 0 2 "$JOB_RANK"
 begin 1 1 3 "$JOB_RANK"
 await
 for r in 0 1; do ended $r 1 "rank 1 (pid [0-9]* on .*) has WORLD_SIZE=3, but rank 0 (pid .*) has WORLD_SIZE=2" "at port"; done
-export HALAY_DEADLINE=4
+export HALAY_START_DEADLINE=4
 begin 0 0 3 HALAY_SECRET=alpha "$JOB_RANK"
 begin 1 1 3 HALAY_SECRET=beta "$JOB_RANK"
 begin 2 2 3 "$JOB_RANK"
@@ -63,7 +63,7 @@ ended 2 1 "do not have the same secret: HALAY_SECRET is not set here and set the
 ! cat err.* out.* | grep -E "alpha|beta" || fail "a secret is shown"
 
 # A rank dies while others are awaited: those who are here are told at once, who comes then as well.
-export HALAY_DEADLINE=20
+export HALAY_START_DEADLINE=20
 begin 0 0 4 "$JOB_RANK"
 begin 1 1 4 "$JOB_RANK"
 begin 2 2 4 "$JOB_RANK"

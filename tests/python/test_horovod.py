@@ -46,7 +46,7 @@ def script(tmp_path):
 @pytest.fixture
 def clean(monkeypatch):
     """No HOROVOD_* variables, nothing said or put yet; and nothing that was put stays behind."""
-    for variable in [v for v in os.environ if v.startswith(("HOROVOD_", "HALAY_D"))]:
+    for variable in [v for v in os.environ if v.startswith(("HOROVOD_", "HALAY_D", "HALAY_START"))]:
         monkeypatch.delenv(variable)
     monkeypatch.setattr(settings, "_said", set())
     monkeypatch.setattr(settings, "_put", {})
@@ -129,6 +129,7 @@ def test_settings_are_put_into_halays(clean):
     clean.setenv("HOROVOD_FUSION_THRESHOLD", "4096")
     assert settings.apply() == []
     assert os.environ["HALAY_DEADLINE"] == "5"
+    assert os.environ["HALAY_START_DEADLINE"] == "30"
     assert os.environ["HALAY_FUSION"] == "4096"
     assert os.environ["HALAY_DEBUG"] == "info"
     # A second init() sees what is set then; 0 is Horovod's way to say nothing.
@@ -137,6 +138,7 @@ def test_settings_are_put_into_halays(clean):
     clean.delenv("HOROVOD_FUSION_THRESHOLD")
     assert settings.apply() == []
     assert "HALAY_DEADLINE" not in os.environ
+    assert "HALAY_START_DEADLINE" not in os.environ
     assert "HALAY_DEBUG" not in os.environ
     assert "HALAY_FUSION" not in os.environ
 
@@ -151,6 +153,19 @@ def test_stall_settings(clean):
     clean.setenv("HOROVOD_STALL_CHECK_DISABLE", "0")
     assert settings.apply() == []
     assert os.environ["HALAY_STALL"] == "2"
+
+
+def test_what_bounds_calls_bounds_no_start(clean):
+    clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "60")
+    assert settings.apply() == []
+    assert "HALAY_START_DEADLINE" not in os.environ
+    clean.setenv("HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", "5")
+    clean.setenv("HOROVOD_GLOO_TIMEOUT_SECONDS", "90")
+    assert settings.apply() == []
+    assert os.environ["HALAY_START_DEADLINE"] == "90"
+    clean.setenv("HALAY_START_DEADLINE", "30")
+    assert settings.apply() == settings.apply() == []
+    assert os.environ["HALAY_START_DEADLINE"] == "30"
 
 
 def test_timeline_settings(clean):

@@ -53,6 +53,7 @@ int main(void)
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     refused("HALAY_DEADLINE", "soon", "seconds");
     refused("HALAY_DEADLINE", "-1", "seconds");
+    refused("HALAY_START_DEADLINE", "0", "seconds");
     refused("HALAY_DEBUG", "yes", "info");
     refused("HALAY_ALGORITHM", "allreduce=quick", "circulant");
     refused("HALAY_ALGORITHM", "teleport=ring", "exscan");

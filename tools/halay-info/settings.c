@@ -116,6 +116,7 @@ void hly_info_variables(void)
         const char *name, *usual, *meaning;
     } rows[] = {
         {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
+        {"HALAY_START_DEADLINE", "HALAY_DEADLINE", "seconds that the start waits for other ranks"},
         {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
         {"HALAY_SELECTION", "built in", "a file of rows that choose algorithms, or \"model\""},
         {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},
@@ -133,6 +134,6 @@ void hly_info_variables(void)
         const char *value = getenv(rows[i].name);
         char now[512];
         snprintf(now, sizeof now, value ? "set: %s" : "not set: %s", value ? value : rows[i].usual);
-        printf("  %-17s %-20s %s\n", rows[i].name, now, rows[i].meaning);
+        printf("  %-20s %-23s %s\n", rows[i].name, now, rows[i].meaning);
     }
 }

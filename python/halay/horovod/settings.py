@@ -13,6 +13,7 @@ import sys
 from collections.abc import MutableMapping
 from typing import Callable, NamedTuple
 
+START_S = 30  # how long init() waits, in Horovod and in Halay
 USED, READ, NONE, LATER, BUILD = "used", "read", "no effect", "not yet", "build"
 
 
@@ -60,6 +61,7 @@ def _same(text: str) -> str | None:
     return text or None
 
 
+_START = "HALAY_START_DEADLINE"
 _BY_PLAN = "Halay chooses its algorithm by a table of costs; HALAY_ALGORITHM overrides it"
 _NO_CYCLE = "there is no cycle: what is submitted starts at once"
 _NO_GPU = "for GPUs, which Halay does not use yet"
@@ -70,6 +72,9 @@ _LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
 SETTINGS: dict[str, Setting] = {
     "STALL_SHUTDOWN_TIME_SECONDS": Setting(
         USED, "how long a call may wait for other ranks; 0: 30 s", "HALAY_DEADLINE", _seconds
+    ),
+    "GLOO_TIMEOUT_SECONDS": Setting(
+        USED, "how long init() waits for other ranks; 30 s", _START, _seconds
     ),
     # In the order of the alphabet: the first that is set counts.
     "STALL_CHECK_DISABLE": Setting(
@@ -107,8 +112,7 @@ SETTINGS: dict[str, Setting] = {
     "ADASUM_MPI_CHUNK_SIZE": Setting(NONE, _NO_MPI),
     "MPI_THREADS_DISABLE": Setting(NONE, _NO_MPI),
     "THREAD_AFFINITY": Setting(NONE, "Halay's one thread sleeps unless there is work"),
-    "GLOO_TIMEOUT_SECONDS": Setting(NONE, "HALAY_DEADLINE bounds all waits"),
-    "START_TIMEOUT": Setting(NONE, "the launcher, and HALAY_DEADLINE, bound the start"),
+    "START_TIMEOUT": Setting(NONE, "the launcher, and HOROVOD_GLOO_TIMEOUT_SECONDS, bound it"),
     "LOG_HIDE_TIME": Setting(NONE, "messages have no time"),
     "AUTOTUNE": Setting(NONE, _NO_TUNER),
     "AUTOTUNE_LOG": Setting(NONE, _NO_TUNER),
@@ -190,6 +194,8 @@ def apply(env: MutableMapping[str, str] | None = None) -> list[str]:
             note = f"{variable} has no effect: Halay does not have this yet: {setting.text}"
         if note is not None:
             notes.append(note)
+    if float(_put.get("HALAY_DEADLINE", START_S)) < START_S and _START not in env:
+        env[_START] = _put[_START] = str(START_S)  # what bounds Horovod's calls, bounds no start
     return notes
 
 
