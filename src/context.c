@@ -35,8 +35,8 @@ static void alone(halay_context_t *ctx)
 static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
 {
     ctx->info.size = sizeof(ctx->info);
-    int rc = ctx->boot_ops->open(arg, hly_log_text, ctx, ctx->settings.start_deadline_ns, &ctx->info,
-                                 &ctx->boot);
+    int rc = ctx->boot_ops->open(arg, hly_log_text, ctx, ctx->settings.start_deadline_ns,
+                                 &ctx->info, &ctx->boot);
     if (rc)
         snprintf(why->text, sizeof(why->text), "the job could not be joined through %s: %s",
                  ctx->boot_ops->name, halay_strerror(rc));

@@ -2,7 +2,8 @@
 /*
  * watch.h - what a test may see of the engine, and the mistakes it may have it make (decision 22).
  * In the library all of this is nothing: HLY_WATCHED is defined where tests/ranks compiles
- * engine.c, straight.c, layout.c, channel.c and out.c once more, and the functions below are the test's.
+ * engine.c, straight.c, layout.c, channel.c and out.c once more, and the functions below are the
+ * test's.
  */
 #ifndef HLY_WATCH_H
 #define HLY_WATCH_H

@@ -27,13 +27,16 @@ void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, siz
     }
     peer->came++;
     t->meet.attention |= peer->base.goodbye;
-    if (!t->meet.closing)
-        hly_ucx_event_add(t,
-                          &(halay_event_t){.kind = HALAY_EVENT_MESSAGE,
-                                           .peer = peer->base.id,
-                                           .data = bytes ? data : NULL,
-                                           .bytes = bytes},
-                          stays);
+    if (t->meet.closing)
+        return;
+    const halay_event_t event = {.kind = HALAY_EVENT_MESSAGE,
+                                 .peer = peer->base.id,
+                                 .data = bytes ? data : NULL,
+                                 .bytes = bytes};
+    if (stays && t->last == 0 && t->sunk < t->sink_room)
+        t->sink[t->sunk++] = event;
+    else
+        hly_ucx_event_add(t, &event, stays);
 }
 
 /* A longer one. */

@@ -293,12 +293,18 @@ static int events_give(halay_transport_t *t, halay_event_t events[], int max)
     return n;
 }
 
-static void look(halay_transport_t *t)
+/* Returns how many events went to the caller's array. */
+static int look(halay_transport_t *t, halay_event_t events[], int max)
 {
-    for (int i = 0; i < HLY_UCX_PROGRESS && t->last == 0; i++) {
+    t->sink = events;
+    t->sink_room = max;
+    t->sunk = 0;
+    for (int i = 0; i < HLY_UCX_PROGRESS && t->last == 0 && t->sunk == 0; i++) {
         if (ucp_worker_progress(t->worker) == 0)
             break;
     }
+    t->sink_room = 0;
+    return t->sunk;
 }
 
 static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
@@ -313,10 +319,12 @@ static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
         hly_ucx_watch(t, 0); /* if it fails, it is only slower */
     if (++t->polls % HLY_UCX_TICK == 0 && hly_meet_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
         hly_ucx_attend(t);
-    look(t);
+    int n = look(t, events, max);
+    if (n)
+        return n + events_give(t, events + n, max - n);
     if (t->last == 0 && t->meet.attention)
         hly_ucx_attend(t);
-    int n = events_give(t, events, max);
+    n = events_give(t, events, max);
     return n ? n : hly_meet_error_take(&t->meet);
 }
 

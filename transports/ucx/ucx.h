@@ -100,6 +100,8 @@ struct halay_transport {
 
     hly_ucx_waiting_t *waiting; /* from first to last wait */
     size_t first, last, room;
+    halay_event_t *sink; /* of the poll that is at it: short messages go there, if none waits */
+    int sunk, sink_room;
     uint8_t *arena;
     size_t arena_bytes, arena_room;
     hly_ucx_op_t *ops, *free_op;
