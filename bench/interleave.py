@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with other libraries share: interleaved rounds, of which the quiet ones count, quartiles and
 tables. A plan of runs is {name: command}. The name "halay" is ours; so are "halay bound", which is only shown, and,
-where args.same names a peer, "halay " and that name, which is judged beside it. Where args.file is set, these write
-args.out/halay.csv; all others print their rows."""
+where args.same names a peer, "halay " and that name, which is judged beside it; what args.limits names is no peer,
+and may have some sizes only. Where args.file is set, those of ours write args.out/halay.csv; all others print their
+rows."""
 
 import argparse
 import csv
@@ -43,9 +44,22 @@ def seconds_of_others():
     return busy - sum(u.ru_utime + u.ru_stime for u in usage)
 
 
+def seconds_outside(namespaces):
+    """What the processes of other network namespaces than these have taken, with their children that have ended."""
+    ticks = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.readlink(folder / "ns/net") in namespaces or folder.name == str(os.getpid()):
+                continue
+            ticks += sum(int(n) for n in (folder / "stat").read_text().rsplit(")", 1)[1].split()[11:15])
+        except OSError:  # it has ended
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
 def ranges(args):
     """Short calls and long ones apart: short runs find quiet moments."""
-    return [(low, high) for low, high in ((args.min, min(args.max, SPLIT)), (max(args.min, 2 * SPLIT), args.max))
+    return [(low, high) for low, high in ((args.min, min(args.max, args.split)), (max(args.min, 2 * args.split), args.max))
             if low <= high]
 
 
@@ -126,15 +140,19 @@ def compare(args, kept):
                 if name == "halay":
                     switches[int(row["bytes"])].append(float(row["switches"]))
     for nbytes, by_name in sorted(times.items()):
-        ours = quartiles(by_name.pop("halay"))
+        own = by_name.pop("halay")
+        ours = quartiles(own)
         bound = by_name.pop("halay bound", None)
+        limits = {name: statistics.median(by_name.pop(name, None) or [0]) or None for name in args.limits}
         alike = quartiles(by_name.pop(f"halay {args.same}")) if args.same else ours
         best = min(by_name, key=lambda name: statistics.median(by_name[name]))
         theirs = quartiles(by_name[best])
         ratio, verdict = judge(ours, theirs)
+        paired = quartiles([t / o for t, o in zip(by_name[best], own, strict=True)])
         same = judge(alike, quartiles(by_name[args.same])) if args.same else (None, None)
         yield {"bytes": nbytes, "halay_q1": ours[0], "halay": ours[1], "halay_q3": ours[2], "peer_q1": theirs[0],
                "peer": theirs[1], "peer_q3": theirs[2], "best": best, "ratio": ratio, "verdict": verdict,
+               "round_q1": paired[0], "round": paired[1], "round_q3": paired[2], **limits,
                "same": alike[1] if args.same else None, "same_ratio": same[0], "same_verdict": same[1],
                "bound": statistics.median(bound) if bound else None, "switches": statistics.median(switches[nbytes])}
 
@@ -191,7 +209,8 @@ def options(doc, variants):
     parser.add_argument("--pause", type=float, default=2, help="seconds before the next try (2)")
     parser.add_argument("--statistic", choices=("avg", "median", "min"), default="avg", help="over calls (avg)")
     parser.add_argument("--variants", default=",".join(variants), help="peers (%(default)s)")
-    parser.set_defaults(prog=parser.prog, others=seconds_of_others, same=None, file=True, where=f" on {PROCESSORS} processors")
+    parser.set_defaults(prog=parser.prog, others=seconds_of_others, same=None, limits=(), file=True, split=SPLIT,
+                        markdown=markdown, where=f" on {PROCESSORS} processors")
     return parser
 
 
@@ -214,7 +233,7 @@ def execute(args):
         rounds, thrown = measure(args, ranks)
         kept, note = choose(args, rounds, thrown)
         rows = list(compare(args, kept))
-        text += markdown(args, ranks, note, rows)
+        text += args.markdown(args, ranks, note, rows)
         table += [{"ranks": ranks, **row} for row in rows]
         raw += [{"ranks": ranks, "round": number, "kept": int(any(results is k for _, k in kept)),
                  "variant": name, **row} for number, (_, results) in enumerate(rounds)

@@ -2,7 +2,7 @@
 /*
  * mpi_allreduce.c - what `halay-bench allreduce` measures, of MPI_Allreduce on float32 sums: the
  * same sizes, warm-up, number of calls, clock readings and checks. Prints halay-bench's csv.
- *   mpi_allreduce MIN_BYTES MAX_BYTES SECONDS
+ *   mpi_allreduce MIN_BYTES MAX_BYTES SECONDS [FACTOR]
  */
 #include <mpi.h>
 #include <stdint.h>
@@ -120,14 +120,16 @@ int main(int argc, char **argv)
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &nranks);
-    size_t least = argc == 4 ? strtoull(argv[1], NULL, 10) / sizeof(float) * sizeof(float) : 0;
-    size_t most = argc == 4 ? strtoull(argv[2], NULL, 10) : 0;
-    double seconds = argc == 4 ? strtod(argv[3], NULL) : 0;
+    int well = argc == 4 || argc == 5;
+    size_t least = well ? strtoull(argv[1], NULL, 10) / sizeof(float) * sizeof(float) : 0;
+    size_t most = well ? strtoull(argv[2], NULL, 10) : 0;
+    double seconds = well ? strtod(argv[3], NULL) : 0;
+    size_t factor = argc == 5 ? strtoull(argv[4], NULL, 10) : 2;
     size_t room = (most + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     in = least ? aligned_alloc(ALIGNMENT, room) : NULL;
     out = least ? aligned_alloc(ALIGNMENT, room) : NULL;
-    if (!in || !out || seconds <= 0 || most > INT32_MAX) {
-        fprintf(stderr, "usage: mpi_allreduce MIN_BYTES MAX_BYTES SECONDS\n");
+    if (!in || !out || seconds <= 0 || factor < 2 || most > INT32_MAX) {
+        fprintf(stderr, "usage: mpi_allreduce MIN_BYTES MAX_BYTES SECONDS [FACTOR]\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }
@@ -135,7 +137,7 @@ int main(int argc, char **argv)
     memset(out, 0, room);
     if (rank == 0)
         printf("bytes,count,calls,avg_us,median_us,min_us,switches,valid\n");
-    for (size_t bytes = least; bytes <= most; bytes *= 2)
+    for (size_t bytes = least; bytes <= most; bytes *= factor)
         valid &= measure(bytes, seconds, us);
     free(in);
     free(out);

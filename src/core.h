@@ -518,7 +518,8 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
  * there is no launcher. */
 int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
 
-/* ---------------------------------------------------------------- way.c, peer.c, channel.c */
+/* ---------------------------------------------------------------- way.c, between.c, peer.c,
+ * channel.c */
 
 int hly_ways_open(halay_context_t *context, const halay_config_t *config, char *why,
                   size_t why_bytes);
@@ -526,6 +527,14 @@ void hly_ways_close(halay_context_t *context);
 /* How this world rank is reached, the same seen from there; and where it listens, if wanted. */
 struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_address_t *address);
 void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
+
+/* The transport between nodes that ranks choose alike; why it is that; the rows. */
+enum { HLY_BETWEEN_BYTES = 256 };
+const char *hly_between(const halay_context_t *context);
+void hly_between_text(const halay_context_t *context, char *text, size_t bytes);
+/* Where only some nodes have RDMA nobody uses it; one rank says so. */
+void hly_between_warn(halay_context_t *context);
+void hly_between_rows(char *text, size_t bytes);
 
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 struct hly_peer *hly_peer_find(halay_context_t *context, halay_peer_id_t id);

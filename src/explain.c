@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core.h"
 #include "plan/text.h"
 #include "select.h"
 
@@ -149,6 +150,11 @@ static void put_table(struct hly_text *text, const halay_explanation_t *e)
                          c->cost.predicted_ns / e->bound.bound_ns, c->cost.rounds,
                          (unsigned long long)c->cost.busiest_bytes,
                          (unsigned long long)c->cost.messages);
+    }
+    if (e->nnodes > 1) {
+        char rows[HLY_BETWEEN_BYTES];
+        hly_between_rows(rows, sizeof(rows));
+        hly_text_put(text, "  between nodes, the first that serves all: %s\n", rows);
     }
     if (e->chosen == UINT32_MAX)
         hly_text_put(text, "  none can serve this call\n");

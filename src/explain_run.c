@@ -34,6 +34,17 @@ static void tell(const char *text)
         return; /* nobody to tell */
 }
 
+/* The row that was taken. */
+static void explain_between(const halay_comm_t *comm)
+{
+    char why[HLY_BETWEEN_BYTES], text[HLY_BETWEEN_BYTES + 4];
+    if (comm->nnodes < 2)
+        return;
+    hly_between_text(comm->context, why, sizeof(why));
+    snprintf(text, sizeof(text), "  %s\n", why);
+    tell(text);
+}
+
 static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_explained *x)
 {
     halay_shape_t *shape = NULL;
@@ -56,6 +67,7 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
             tell(text);
         }
         free(text);
+        explain_between(r->comm);
         for (uint32_t i = 0; i < e->ncandidates; i++)
             if (e->candidate[i].planner == x->planner && !e->candidate[i].result)
                 x->predicted_ns = e->candidate[i].cost.predicted_ns;

@@ -138,6 +138,11 @@ void hly_settings_show(halay_context_t *context)
         "transport %s",
         halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
         i->launcher, (unsigned long long)i->epoch, transports);
+    if (i->nnodes > 1 && context->settings.level >= HLY_INFO) { /* it looks at all ranks */
+        char between[HLY_BETWEEN_BYTES];
+        hly_between_text(context, between, sizeof(between));
+        hly_log(context, HLY_INFO, "%s", between);
+    }
     for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
         if (getenv(variables[v]))
             hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],

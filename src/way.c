@@ -79,38 +79,6 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
-/* verbs where every node has RDMA, else TCP: the same on all ranks, for all know all nodes. */
-static const char *usual(const halay_context_t *ctx)
-{
-    halay_place_t place = {.size = sizeof(place)};
-    for (int r = 0; r < ctx->info.nranks; r++)
-        if (ctx->boot_ops->get(ctx->boot, r, &place) ||
-            !(place.address.fabrics & HALAY_FABRIC_RDMA))
-            return "shm+tcp";
-    return "shm+verbs";
-}
-
-/* Where only some nodes have RDMA nobody uses it; one rank says so. */
-static void lacking_say(halay_context_t *ctx)
-{
-    halay_place_t place = {.size = sizeof(place)}, without = {.node = -1};
-    bool some = false;
-    for (int r = 0; ctx->info.rank == 0 && r < ctx->info.nranks; r++) {
-        if (ctx->boot_ops->get(ctx->boot, r, &place))
-            return;
-        if (place.address.fabrics & HALAY_FABRIC_RDMA)
-            some = true;
-        else if (without.node < 0)
-            without = place;
-    }
-    if (some && without.node >= 0)
-        hly_log(ctx, HLY_WARN,
-                "no RDMA between nodes, though some could: node %d (%s) has no RDMA device with an "
-                "active port. rdma link and ibv_devinfo there show what it has; "
-                "HALAY_TRANSPORT=shm+tcp says that this is meant",
-                without.node, without.host);
-}
-
 int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why, size_t why_bytes)
 {
     const halay_boot_info_t *i = &ctx->info;
@@ -126,8 +94,10 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
                  "and there is none");
         return HALAY_EINVAL;
     }
-    snprintf(near, sizeof(near), "%s",
-             *ctx->settings.transport ? ctx->settings.transport : usual(ctx));
+    if (*ctx->settings.transport)
+        snprintf(near, sizeof(near), "%s", ctx->settings.transport);
+    else
+        snprintf(near, sizeof(near), "shm+%s", i->nnodes > 1 ? hly_between(ctx) : "tcp");
     char *far = strchr(near, '+');
     if (!far && strcmp(near, "shm"))
         return load_one(ctx, config, near, why, why_bytes);
@@ -145,7 +115,7 @@ int hly_ways_open(halay_context_t *ctx, const halay_config_t *config, char *why,
     if (!rc && i->nnodes > 1)
         rc = load_one(ctx, config, far, why, why_bytes);
     if (!rc && !*ctx->settings.transport)
-        lacking_say(ctx);
+        hly_between_warn(ctx);
     return rc;
 }
 

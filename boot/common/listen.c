@@ -8,6 +8,7 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <glob.h>
 #include <ifaddrs.h>
@@ -374,6 +375,28 @@ static uint8_t fabrics_here(void)
     return found;
 }
 
+/* Transports over RDMA are found where this bootstrap was. */
+static uint8_t transports_here(void)
+{
+    static const struct {
+        const char *name;
+        uint8_t fabric;
+    } all[] = {{"verbs", HALAY_FABRIC_VERBS}, {"ucx", HALAY_FABRIC_UCX}};
+    Dl_info here;
+    char path[512];
+    uint8_t found = 0;
+    if (!dladdr(all, &here) || !strrchr(here.dli_fname, '/'))
+        return 0;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        int folder = (int)(strrchr(here.dli_fname, '/') - here.dli_fname);
+        snprintf(path, sizeof path, "%.*s/halay-transport-%s.so", folder, here.dli_fname,
+                 all[i].name);
+        if (access(path, R_OK) == 0)
+            found |= all[i].fabric;
+    }
+    return found;
+}
+
 int hly_listen_at(halay_address_t *address)
 {
     struct sockaddr_storage at;
@@ -391,7 +414,7 @@ int hly_listen_at(halay_address_t *address)
     hly_address_from((struct sockaddr *)&at, &got);
     assert(got.port && hly_address_same_ip(&got, address));
     address->port = got.port;
-    address->fabrics = fabrics_here();
+    address->fabrics = fabrics_here() | transports_here();
     return fd;
 close_fd:;
     int error = errno;

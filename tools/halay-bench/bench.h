@@ -15,6 +15,7 @@ struct hly_bench {
     halay_type_t type;
     halay_op_t op;
     size_t min_bytes, max_bytes; /* of one rank's input, all of it */
+    int factor;                  /* from size to size */
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
     double seconds;              /* about as long as one size takes */
     bool barrier, in_place, registered;

@@ -46,7 +46,8 @@ static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_
     }
     if (t->rank == 0)
         print_head(b, t, csv);
-    for (size_t bytes = b->min_bytes; rc == HALAY_OK && bytes <= b->max_bytes; bytes *= 2) {
+    for (size_t bytes = b->min_bytes; rc == HALAY_OK && bytes <= b->max_bytes;
+         bytes *= (size_t)b->factor) {
         struct hly_result result;
         const bool barrier = b->collective == HALAY_BARRIER;
         if (!barrier && !hly_data_count(&data, bytes))

@@ -18,7 +18,7 @@
 static const char help[] =
     "Usage: halayrun -np N halay-bench COLLECTIVE [options]\n"
     "       halayrun -np N halay-bench calibrate -o FILE\n"
-    "Times a collective for sizes that double, and checks the data. Without halayrun: one rank.\n"
+    "Times a collective for growing sizes, and checks the data. Without halayrun: one rank.\n"
     "\n"
     "COLLECTIVE: allreduce, broadcast, allgather, reduce_scatter, barrier, reduce, gather, "
     "scatter,\n"
@@ -28,6 +28,7 @@ static const char help[] =
     "                            of 1024. The size is that of one rank's input: of allgather and\n"
     "                            gather one rank's block, of reduce_scatter, scatter and alltoall\n"
     "                            all blocks\n"
+    "  --factor N                from size to size (2)\n"
     "  --type T                  float32; float16, bfloat16, float64, int32, int64\n"
     "  --op OP                   sum; min, max\n"
     "  --in-place                the input is in the output's memory (at the root)\n"
@@ -128,6 +129,8 @@ static bool parse_option(int option, struct hly_bench *b)
         return parse_type(optarg, &b->type);
     case 'O':
         return parse_op(optarg, &b->op);
+    case 'f':
+        return parse_calls(optarg, 2, &b->factor);
     case 'n':
         return parse_calls(optarg, 1, &b->iterations);
     case 'w':
@@ -162,23 +165,18 @@ static int check(const struct hly_bench *b)
 
 int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
 {
-    static const struct option longs[] = {{"min", 1, 0, 'm'},
-                                          {"max", 1, 0, 'M'},
-                                          {"type", 1, 0, 't'},
-                                          {"op", 1, 0, 'O'},
-                                          {"warmup", 1, 0, 'w'},
-                                          {"iterations", 1, 0, 'n'},
-                                          {"seconds", 1, 0, 's'},
-                                          {"in-place", 0, 0, 'p'},
-                                          {"barrier", 0, 0, 'b'},
-                                          {"registered", 0, 0, 'r'},
-                                          {"csv", 1, 0, 'c'},
-                                          {"help", 0, 0, 'h'},
-                                          {0, 0, 0, 0}};
+    static const struct option longs[] = {{"min", 1, 0, 'm'},        {"max", 1, 0, 'M'},
+                                          {"type", 1, 0, 't'},       {"factor", 1, 0, 'f'},
+                                          {"op", 1, 0, 'O'},         {"warmup", 1, 0, 'w'},
+                                          {"iterations", 1, 0, 'n'}, {"seconds", 1, 0, 's'},
+                                          {"in-place", 0, 0, 'p'},   {"barrier", 0, 0, 'b'},
+                                          {"registered", 0, 0, 'r'}, {"csv", 1, 0, 'c'},
+                                          {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
     int option, index = 0, timed = 0;
     *b = (struct hly_bench){.type = HALAY_FLOAT32,
                             .min_bytes = 4,
                             .max_bytes = 256u << 20,
+                            .factor = 2,
                             .iterations = -1,
                             .warmup = -1,
                             .seconds = 0.25};

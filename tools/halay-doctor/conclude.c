@@ -192,7 +192,8 @@ static void tell_transport(struct hly_job *job)
         hly_find(&job->across, HLY_WARNING, "job.transport", "",
                  "ranks of different nodes use tcp, though %d of %d ranks' hosts have RDMA", with,
                  job->nseats);
-    hly_advise(f, "RDMA is used where every node has an active port.", "%s",
+    hly_advise(f, "RDMA is used where every node has an active port, and the plug-in verbs or ucx.",
+               "%s",
                named && *named ? "take HALAY_TRANSPORT away"
                                : "repair the others, or leave them out (findings above)");
 }

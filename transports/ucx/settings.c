@@ -4,13 +4,14 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
+#include <glob.h>
 #include <ifaddrs.h>
 #include <limits.h>
 #include <net/if.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 
 #include "ucx.h"
+
+enum { LINE = 64, GIDS = 64 /* of a port, looked at */ };
 
 /* ------------------------------------------------------------------ UCX */
 
@@ -43,16 +46,68 @@ void hly_ucx_signals_restore(void)
     }
 }
 
-/* InfiniBand, RoCE, Omni-Path, EFA: all are listed there. */
-static int rdma_here(void)
+/* The first line of a file; empty, if there is none. */
+__attribute__((format(printf, 2, 3))) static const char *line_of(char line[LINE],
+                                                                 const char *format, ...)
 {
-    DIR *folder = opendir("/sys/class/infiniband");
-    int n = 0;
-    for (struct dirent *one; folder && (one = readdir(folder)) != NULL;)
-        n += one->d_name[0] != '.';
-    if (folder)
-        closedir(folder);
-    return n > 0;
+    char path[PATH_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path, sizeof(path), format, args);
+    va_end(args);
+    FILE *file = fopen(path, "re");
+    line[0] = 0;
+    if (file && !fgets(line, LINE, file))
+        line[0] = 0;
+    if (file)
+        fclose(file);
+    return line;
+}
+
+/*
+ * The GID of a port of Soft-RoCE that UCX can use: over IPv4 its datagrams, which connect its
+ * queue pairs, never arrive there (0030). -1: there is none.
+ */
+static int soft_gid(const char *port)
+{
+    static const char four[] = "0000:0000:0000:0000:0000:ffff:", local[] = "fe80:",
+                      none[] = "0000:0000:0000:0000:0000:0000:";
+    char line[LINE];
+    int best = -1;
+    for (int i = 0; i < GIDS; i++) {
+        if (strncmp(line_of(line, "%s/gid_attrs/types/%d", port, i), "RoCE v2", 7) != 0)
+            continue;
+        line_of(line, "%s/gids/%d", port, i);
+        if (!line[0] || strncmp(line, four, strlen(four)) == 0 ||
+            strncmp(line, none, strlen(none)) == 0)
+            continue;
+        if (strncmp(line, local, strlen(local)) != 0)
+            return i;
+        best = best < 0 ? i : best;
+    }
+    return best;
+}
+
+/* The RDMA devices here: InfiniBand, RoCE, Omni-Path, EFA. *gid: which one UCX has to take, where
+ * all of them are Soft-RoCE; -1: it knows better. */
+static int rdma_here(int *gid)
+{
+    glob_t all;
+    int n = 0, soft = 0;
+    *gid = -1;
+    if (glob("/sys/class/infiniband/*/ports/1", 0, NULL, &all))
+        return 0;
+    for (size_t i = 0; i < all.gl_pathc; i++) {
+        char line[LINE];
+        n++;
+        soft += *line_of(line, "%s/../../parent", all.gl_pathv[i]) != 0; /* rxe alone has it */
+        if (*gid < 0)
+            *gid = soft_gid(all.gl_pathv[i]);
+    }
+    globfree(&all);
+    if (soft < n)
+        *gid = -1;
+    return n;
 }
 
 /* The interface with this address, if UCX will find it; else name is empty. */
@@ -75,13 +130,8 @@ static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
 /* What stands in the file; 0: no number above 0. What is not known is -1 there, or an error. */
 static int number_in(const char *file)
 {
-    char text[32] = "";
-    FILE *f = fopen(file, "re");
-    if (f && !fgets(text, sizeof(text), f))
-        text[0] = 0;
-    if (f)
-        fclose(f);
-    long number = strtol(text, NULL, 10);
+    char text[LINE];
+    long number = strtol(line_of(text, "%s", file), NULL, 10);
     return number > 0 && number < INT_MAX ? (int)number : 0;
 }
 
@@ -124,8 +174,8 @@ static int send_room(const char *interface)
  */
 ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config)
 {
-    int rdma = rdma_here();
-    char interface[IF_NAMESIZE], room[16];
+    int gid, rdma = rdma_here(&gid);
+    char interface[IF_NAMESIZE], number[16];
     ucs_status_t status = ucp_config_read(NULL, NULL, config);
     if (status != UCS_OK)
         return status;
@@ -134,6 +184,10 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
     if (!rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
         wish(*config, "TCP_", "RX_SEG_SIZE", "640K");
         wish(*config, "TCP_", "CONN_NB", "y"); /* a connect that blocks is none for poll */
+    }
+    if (gid >= 0) {
+        snprintf(number, sizeof(number), "%d", gid);
+        wish(*config, "IB_", "GID_INDEX", number);
     }
     if (rdma)
         return UCS_OK;
@@ -144,8 +198,8 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
     wish(*config, "", "NET_DEVICES", interface);
     int bytes = send_room(interface);
     if (bytes) {
-        snprintf(room, sizeof(room), "%d", bytes);
-        wish(*config, "TCP_", "SNDBUF", room);
+        snprintf(number, sizeof(number), "%d", bytes);
+        wish(*config, "TCP_", "SNDBUF", number);
     }
     return UCS_OK;
 }

@@ -210,6 +210,7 @@ static void attend(halay_transport_t *t)
 {
     const uint64_t now = hly_meet_now_ns();
     halay_ep_t *next;
+    t->attended_ns = now;
     t->meet.attention = 0;
     hly_verbs_devices_look(t);
     hly_meet_attend(&t->meet, now);
@@ -238,8 +239,9 @@ int hly_verbs_poll(halay_transport_t *t, halay_event_t events[], int max)
     t->polls++;
     if (t->meet.failing && n < max)
         n += failure_tell(t, events + n, got == 0);
-    else if (got == 0 ? t->meet.attention || t->polls % HLY_VERBS_TICK == 0
-                      : t->polls % (64 * HLY_VERBS_TICK) == 0)
+    else if ((got == 0 && t->meet.attention) ||
+             (t->polls % HLY_VERBS_TICK == 0 &&
+              hly_meet_now_ns() - t->attended_ns >= HLY_VERBS_SLOW_NS))
         attend(t);
     return n;
 }

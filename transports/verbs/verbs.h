@@ -53,7 +53,7 @@ enum {
     HLY_VERBS_PAGE = 4096,           /* what peers try to write into */
     HLY_VERBS_BATCH = 16,            /* completions looked at in one go */
     HLY_VERBS_BUCKETS = 256,         /* of queue pairs by number */
-    HLY_VERBS_TICK = 16,             /* idle polls between two looks at sockets */
+    HLY_VERBS_TICK = 16,             /* polls between two looks at the clock */
     HLY_VERBS_HURRY = 256,           /* polls after which a failure is told in any case */
     HLY_VERBS_TIMEOUT = 17,          /* 4.096 us * 2^17, times (1 + RETRIES): 3.8 s */
     HLY_VERBS_RETRIES = 6,           /* 7 is for ever on Soft-RoCE */
@@ -61,6 +61,7 @@ enum {
     HLY_VERBS_IMM_PART = 1 << 17     /* lane 0's part of a put that was cut is complete */
 };
 #define HLY_VERBS_MAGIC       UINT64_C(0x3462726556414c48)
+#define HLY_VERBS_SLOW_NS     UINT64_C(50000) /* between two looks at sockets, while polled */
 #define HLY_VERBS_GIVEN_UP_NS UINT64_C(5000000000)
 /* What work requests are called: a receive request by its buffer, which is even; a send by its
  * number. */
@@ -209,6 +210,7 @@ struct halay_transport {
     int starved; /* a put waits for a bounce buffer */
     int roused;  /* one who was refused may try again, before he sleeps */
     uint32_t polls, failing_polls, warned;
+    uint64_t attended_ns;
     hly_verbs_counters_t n;
 };
 
