@@ -39,15 +39,3 @@ ranks_are_nodes() { # a job of two ranks, over variables
     export RANK=$NODE_ID WORLD_SIZE=$NODES MASTER_ADDR=${NODE_ADDRS%% *} MASTER_PORT=29500
     export HALAY_TRANSPORT=verbs HALAY_DEADLINE=100
 }
-# The device's counters on this machine.
-read_counters() { # TAG: into the folder that both machines share
-    (cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . -- *) >"$NODE_DIR/$1.$NODE_ID"
-}
-moved() { # COUNTER LEAST [MOST]
-    local before after
-    before=$(sed -n "s/^$1://p" "$NODE_DIR/before.$NODE_ID")
-    after=$(sed -n "s/^$1://p" "$NODE_DIR/after.$NODE_ID")
-    echo "$1: $before -> $after, at least $2, at most ${3:-any}"
-    [ $((after - before)) -ge "$2" ] || fail "$1 did not move by $2"
-    [ $((after - before)) -le "${3:-1000000000}" ] || fail "$1 moved by more than $3"
-}
