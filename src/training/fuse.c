@@ -69,17 +69,16 @@ int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announceme
     return a->what == b->what;
 }
 
-/* Zeroed: a void rank sends what it has there. */
-static int slot_grow(const halay_trainer_t *trainer, struct hly_slot *slot, size_t bytes)
+static int slot_grow(struct hly_slot *slot, size_t bytes)
 {
-    const size_t room = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
-    void *memory;
+    size_t room = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
     if (bytes <= slot->bytes)
         return 0;
-    int rc = halay_mem_alloc(trainer->context, room, &memory);
-    if (rc)
-        return rc;
-    halay_mem_free(trainer->context, slot->memory);
+    char *memory = aligned_alloc(SLOT_ALIGN, room);
+    if (!memory)
+        return HALAY_ENOMEM;
+    memset(memory, 0, room); /* a void rank sends what it has there */
+    free(slot->memory);
     slot->memory = memory;
     slot->bytes = room;
     return 0;
@@ -90,7 +89,7 @@ int hly_fuse_slot(halay_trainer_t *trainer, size_t bytes, int *slot)
     for (int i = 0; i < HLY_SLOTS; i++) {
         if (trainer->slots[i].used)
             continue;
-        int rc = slot_grow(trainer, &trainer->slots[i], bytes);
+        int rc = slot_grow(&trainer->slots[i], bytes);
         if (rc)
             return rc;
         trainer->slots[i].used = 1;

@@ -210,7 +210,7 @@ static void memory_free(halay_trainer_t *trainer)
     hly_deals_free(trainer);
     hly_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLY_SLOTS; i++)
-        halay_mem_free(trainer->context, trainer->slots[i].memory);
+        free(trainer->slots[i].memory);
     if (trainer->alive)
         munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(trainer->greetings);
