@@ -792,6 +792,7 @@ void hly_lock(halay_context_t *context);
 void hly_unlock(halay_context_t *context);
 int hly_progress(halay_context_t *context); /* how many things happened */
 int hly_device_poll(halay_context_t *context);
+uint32_t hly_spins(const halay_context_t *context); /* polls without yielding */
 void hly_wait(halay_request_t *request);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 void hly_wake(halay_context_t *context);

@@ -199,10 +199,15 @@ static void stop_polling(halay_context_t *context)
         pthread_cond_broadcast(&context->cond); /* one of them watches now */
 }
 
+uint32_t hly_spins(const halay_context_t *context)
+{
+    return context->info.local_nranks > context->ncpus ? SPINS_CROWDED : SPINS;
+}
+
 void hly_wait(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    uint32_t spins = ctx->info.local_nranks > ctx->ncpus ? SPINS_CROWDED : SPINS;
+    uint32_t spins = hly_spins(ctx);
     uint64_t idle_since = 0;
     uint32_t idle = 0;
     ctx->pollers++;

@@ -16,9 +16,7 @@
 #include "device/device_builtin.h"
 #include "watch.h"
 
-#define AWAIT_POLLS         100 /* a few microseconds, as a waiting thread spins */
-#define AWAIT_POLLS_CROWDED 8
-#define CALLS_MOST          64 /* between two looks at all ways, and at the clock */
+#define CALLS_MOST 64 /* between two looks at all ways, and at the clock */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -123,7 +121,8 @@ static int await(halay_request_t *r, uint32_t step, halay_event_t *event)
 {
     halay_context_t *ctx = r->context;
     const struct hly_way *way = r->plan->peers[step]->way;
-    int polls = ctx->info.local_nranks > ctx->ncpus ? AWAIT_POLLS_CROWDED : AWAIT_POLLS, n = 0;
+    uint32_t polls = hly_spins(ctx);
+    int n = 0;
     while (n == 0 && polls-- > 0 && !atomic_load_explicit(&ctx->want, memory_order_relaxed))
         n = way->ops->poll(way->transport, event, 1);
     return n;

@@ -20,15 +20,8 @@
 
 #define RANKS_MAX 8
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #condition);                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            abort();                                                                               \
-        }                                                                                          \
-    } while (0)
+#define CHECK_FAILED abort()
+#include "../check.h"
 
 /* Late, out of order, and with full queues now and then. */
 static const halay_inproc_faults_t ranks_chaos = {.seed = 6,
