@@ -174,6 +174,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     uint64_t cookie = landing_cookie(index, l);
     l->mode = (uint8_t)choose_mode(l, cookie, &ready);
     ready.mode = l->mode;
+    ready.tile = (uint16_t)r->tiles.number;
     ready.bytes = hly_operand_bytes(r, s->operand);
     r->run[step].landing = index + 1;
     r->landings++;

@@ -24,6 +24,7 @@
 #include <halay/plan.h>
 #include <halay/transport.h>
 
+#include "layout.h"
 #include "wire.h"
 
 #define HLY_WORKS_KEPT 64 /* steps of plans whose work is kept for the next call */
@@ -262,6 +263,7 @@ struct halay_request {
     struct hly_call call;
     struct hly_header header; /* of its eager messages, but for edge and cookie */
     uint32_t sequence;
+    struct hly_tiles tiles;
     int result;
     bool ran;              /* `run` is valid */
     bool runs;             /* hly_engine_run is at it */
@@ -274,7 +276,7 @@ struct halay_request {
     halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
     struct hly_span *spans;   /* of each operand of the plan */
     struct hly_places places; /* for which both hold; and the spans' sizes: */
-    uint64_t laid_count;
+    uint64_t laid_count, laid_tile; /* of the call, of the tile */
     uint8_t laid_type;
     bool laid_out;
     size_t laid_group;
@@ -668,11 +670,6 @@ void hly_request_retire(halay_request_t *request);
 
 /* ---------------------------------------------------------------- layout.c */
 
-/* Copies the counts of a v form. */
-int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
-/* The addresses behind the plan's symbols, and scratch. */
-int hly_layout_bind(halay_request_t *request);
-void hly_layout_forget(halay_request_t *request);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
 
 /* Two of them, by the operand's number in the plan; the second one may be empty. */

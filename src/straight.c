@@ -76,8 +76,10 @@ static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *ca
     halay_request_t *r = p ? p->spare : NULL;
     if (!r || r->straight == HLY_STRAIGHT_NO || !hly_request_repeats(r, call))
         return NULL;
-    if (r->straight == HLY_STRAIGHT_UNKNOWN)
+    if (r->straight == HLY_STRAIGHT_UNKNOWN) {
+        hly_layout_tile(r, 0); /* the largest */
         r->straight = is_straight(r) ? HLY_STRAIGHT_YES : HLY_STRAIGHT_NO;
+    }
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
 
@@ -148,12 +150,14 @@ static int receive(halay_request_t *r, uint32_t step, halay_event_t *event, int 
     return HALAY_OK;
 }
 
-/* Does the steps until one is not done at once; returns how many were. */
-static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+/* Does the steps of a tile until one is not done at once; returns how many were. */
+static uint32_t run_tile(halay_request_t *r, uint32_t tile, halay_event_t *event, int *nevents)
 {
     const struct hly_plan *p = r->plan;
     halay_context_t *ctx = r->context;
     uint32_t at = 0;
+    hly_layout_tile(r, tile);
+    r->header.tile = (uint16_t)tile;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
@@ -174,7 +178,18 @@ static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
             break;
         HLY_SAW(DONE, r, step);
     }
+    if (at == p->plan->nsteps)
+        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return at;
+}
+
+static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+{
+    uint32_t tile = 0, ndone;
+    do
+        ndone = run_tile(r, tile, event, nevents);
+    while (ndone == r->plan->plan->nsteps && ++tile < r->tiles.n);
+    return ndone;
 }
 
 bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
@@ -198,7 +213,6 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         comm->oldest++;
         ctx->counters.operations++;
         ctx->counters.straight++;
-        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
         return true;
     }
     const struct hly_way *way = NULL;
