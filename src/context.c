@@ -15,6 +15,7 @@
 #include <dlfcn.h>
 
 #include "core.h"
+#include "readers.h"
 #include "device/device_builtin.h"
 
 struct failure { /* where halay_init's reason goes */
@@ -157,6 +158,8 @@ static int allocate(halay_context_t **out)
     *ctx->alive = 1;
     ctx->magic = HLY_CONTEXT_MAGIC;
     ctx->ncpus = count_cpus();
+    long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    ctx->cache_bytes = cache > 0 ? (size_t)cache : HLY_CACHE_BYTES;
     init_lists(ctx);
     *out = ctx;
     return HALAY_OK;

@@ -216,6 +216,7 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
     uint8_t *straight;      /* its steps, as straight.c does them; NULL: they are too many */
+    uint8_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
     uint32_t running;       /* requests that use it now */
     halay_request_t *spare; /* requests that can be used again */
 };
@@ -267,6 +268,7 @@ struct halay_request {
     int result;
     bool ran;              /* `run` is valid */
     bool runs;             /* hly_engine_run is at it */
+    bool large;            /* more than the caches hold */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
@@ -434,6 +436,7 @@ struct halay_context {
     void *plugins[4]; /* dlopened */
     int nplugins;
     int ncpus;
+    size_t cache_bytes; /* of the last level; a guess where nobody knows */
 
     struct hly_peer **peer_table; /* hash of ids, power of two */
     uint32_t peer_mask, npeers;

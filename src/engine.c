@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "readers.h"
 #include "watch.h"
 
 /* ---------------------------------------------------------------- steps */
@@ -117,7 +118,8 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .nsrc = noperands - 1u,
                              .fn = user ? user->fn : NULL,
                              .fn_arg = user ? user->arg : NULL,
-                             .group = group};
+                             .group = group,
+                             .streams = hly_step_streams(r, step)};
         for (uint32_t i = 1; i < noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
         if (kept && to - from == total) {
@@ -177,6 +179,27 @@ static bool start_step(halay_request_t *r, uint32_t step)
         hly_engine_step_done(r, step);
     else if (rc < 0)
         fail_here(r, rc, "the device could not reduce or copy");
+    return true;
+}
+
+bool hly_engine_take_lying(halay_request_t *r, uint32_t step, const void *data)
+{
+    const uint32_t reader = hly_reader_of(r, step);
+    if (reader == HALAY_STEP_NONE || r->state != HLY_RUNNING)
+        return false;
+    const uint32_t *dep = r->plan->plan->steps[reader].dep;
+    bool last = (dep[0] == step || dep[1] == step) && r->run[reader].pending == 1;
+    if (!last || r->run[reader].state != HLY_WAITS || !hly_reduce_lying(r, step, data))
+        return false;
+    hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
+    hly_engine_step_done(r, step);
+    if (!r->run[reader].pending) {
+        r->run[reader].state = HLY_STARTED; /* so hly_engine_run does not start it */
+        HLY_SAW(STARTED, r, reader);
+        hly_saw_work(r, reader, &r->works[reader], HALAY_OK);
+        hly_engine_step_done(r, reader);
+    }
+    hly_engine_run(r);
     return true;
 }
 

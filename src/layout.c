@@ -277,11 +277,23 @@ static bool is_laid(const halay_request_t *r)
            r->laid_count == b->count && r->laid_tile == tile_count(r);
 }
 
+/* What all ranks of the node read and write, in all. */
+static bool is_large(const halay_request_t *r)
+{
+    const struct hly_brief *b = &r->call.brief;
+    size_t bytes = b->count * halay_type_bytes((halay_type_t)b->type);
+    size_t ranks = (size_t)r->context->info.local_nranks;
+    if (!is_cut(r->plan->plan) && r->plan->plan->blocks > 1)
+        bytes *= (size_t)r->comm->nranks;
+    return bytes > r->context->cache_bytes / 2 / (ranks ? ranks : 1);
+}
+
 /* The spans of the first tile, where they are not those of the call before. */
 static void lay_first(halay_request_t *r)
 {
     r->tiles.number = 0;
     cut(r);
+    r->large = is_large(r);
     bool laid = r->laid_out && !r->tables && is_laid(r);
     if (r->works && (!laid || r->places.op != r->call.brief.op || r->call.user))
         memset(r->works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->works));

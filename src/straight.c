@@ -14,6 +14,7 @@
 
 #include "core.h"
 #include "device/device_builtin.h"
+#include "readers.h"
 #include "watch.h"
 
 #define CALLS_MOST 64 /* between two looks at all ways, and at the clock */
@@ -108,14 +109,18 @@ static bool is_expected(const halay_request_t *r, uint32_t step, const halay_eve
            e->peer.lo == id.lo && e->peer.hi == id.hi && memcmp(e->data, &want, sizeof(want)) == 0;
 }
 
-static void land(halay_request_t *r, uint32_t step, const halay_event_t *e)
+/* Returns true if the step that comes next, `next`, has reduced it where it lies. */
+static bool land(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
 {
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    if (seg->bytes)
-        memcpy(seg->address, (const char *)e->data + sizeof(struct hly_header), seg->bytes);
+    const char *data = (const char *)e->data + sizeof(struct hly_header);
+    bool reduced = seg->bytes && hly_reader_of(r, step) == next && hly_reduce_lying(r, step, data);
+    if (seg->bytes && !reduced)
+        hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
+    return reduced;
 }
 
 /* What its way's poll returns, once that is not 0; or 0. */
@@ -140,13 +145,16 @@ static int send_step(halay_request_t *r, uint32_t step)
 }
 
 /* Its message, or HALAY_EAGAIN with what came instead, if something did. */
-static int receive(halay_request_t *r, uint32_t step, halay_event_t *event, int *nevents)
+static int receive(halay_request_t *r, uint32_t at, halay_event_t *event, int *nevents,
+                   bool *reduced)
 {
+    const uint8_t *step_at = r->plan->straight;
+    const uint32_t step = step_at[at];
     *nevents = await(r, step, event);
     if (*nevents != 1 || !is_expected(r, step, event))
         return HALAY_EAGAIN;
     *nevents = 0;
-    land(r, step, event);
+    *reduced = land(r, step, step_at[at + 1], event);
     return HALAY_OK;
 }
 
@@ -156,6 +164,7 @@ static uint32_t run_tile(halay_request_t *r, uint32_t tile, halay_event_t *event
     const struct hly_plan *p = r->plan;
     halay_context_t *ctx = r->context;
     uint32_t at = 0;
+    bool reduced = false; /* what this step would reduce, already */
     hly_layout_tile(r, tile);
     r->header.tile = (uint16_t)tile;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
@@ -167,9 +176,11 @@ static uint32_t run_tile(halay_request_t *r, uint32_t tile, halay_event_t *event
         if (kind == HALAY_STEP_SEND) {
             rc = send_step(r, step);
         } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(r, step, event, nevents);
+            rc = receive(r, at, event, nevents, &reduced);
         } else if (kind != HALAY_STEP_JOIN) {
-            rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
+            if (!reduced)
+                rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
+            reduced = false;
             hly_saw_work(r, step, &r->works[step], rc);
         }
         if (rc < 0)
