@@ -16,6 +16,7 @@
 
 #define SLOT_ALIGN 64
 #define TILE_ALIGN 16 /* elements */
+#define TILE_MESSAGES 16 /* eager ones */
 
 static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
 {
@@ -243,8 +244,9 @@ static bool can_cut(const halay_request_t *r, const struct hly_way *way)
 }
 
 /*
- * Into tiles, on all ranks alike: no message of the plan is to be longer than an eager one. That
- * holds for plans whose messages have half of the blocks at most; others announce some.
+ * Into tiles, on all ranks alike. Where a plan has one or two blocks, no message is longer than an
+ * eager one; where it has more, and the ranks perhaps no processor each, a tile is larger, so that
+ * they change places less often.
  */
 static void cut(halay_request_t *r)
 {
@@ -260,7 +262,9 @@ static void cut(halay_request_t *r)
     const struct hly_way *way = hly_way_of(r->context, other, NULL);
     if (!can_cut(r, way))
         return;
-    size_t most = way->attr.eager_bytes / ((blocks + 1) / 2); /* of a block */
+    size_t most = way->attr.eager_bytes; /* of a block */
+    if (blocks > 2)
+        most = most * TILE_MESSAGES / blocks;
     size_t part = most / halay_type_bytes((halay_type_t)r->call.brief.type);
     part -= part > TILE_ALIGN ? part % TILE_ALIGN : 0;
     part = (part ? part : 1) * (is_cut(r->plan->plan) ? blocks : 1);

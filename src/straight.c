@@ -17,7 +17,8 @@
 #include "readers.h"
 #include "watch.h"
 
-#define CALLS_MOST 64 /* between two looks at all ways, and at the clock */
+#define CALLS_MOST    64 /* between two looks at all ways, and at the clock */
+#define TILE_PATIENCE 16 /* a peer that is at work on a tile needs so much longer */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -128,7 +129,7 @@ static int await(halay_request_t *r, uint32_t step, halay_event_t *event)
 {
     halay_context_t *ctx = r->context;
     const struct hly_way *way = r->plan->peers[step]->way;
-    uint32_t polls = hly_spins(ctx);
+    uint32_t polls = hly_spins(ctx) * (r->tiles.n > 1 ? TILE_PATIENCE : 1);
     int n = 0;
     while (n == 0 && polls-- > 0 && !atomic_load_explicit(&ctx->want, memory_order_relaxed))
         n = way->ops->poll(way->transport, event, 1);

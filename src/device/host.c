@@ -6,6 +6,7 @@
  * so dst may be any one of the sources.
  */
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -275,7 +276,10 @@ static int host_launch(halay_device_t *device, const halay_work_t *work)
         rc = hly_device_work_check(work);
     if (rc != HALAY_OK || work->count == 0)
         return rc;
-    if (work->streams && !is_user(work))
+    bool plain = work->nsrc == 1 && !work->scales && !divides(work);
+    if (work->streams && plain)
+        hly_stream(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
+    else if (work->streams && !is_user(work))
         perform_streaming(host->kernels, work);
     else
         perform(host->kernels, work);
