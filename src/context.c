@@ -15,8 +15,8 @@
 #include <dlfcn.h>
 
 #include "core.h"
-#include "readers.h"
 #include "device/device_builtin.h"
+#include "readers.h"
 
 struct failure { /* where halay_init's reason goes */
     char text[512];

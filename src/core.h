@@ -215,10 +215,10 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_step_run *fresh; /* all steps as they are before the start */
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
-    uint8_t *straight;      /* its steps, as straight.c does them; NULL: they are too many */
+    uint8_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
     uint8_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
-    uint32_t running;       /* requests that use it now */
-    halay_request_t *spare; /* requests that can be used again */
+    uint32_t running;               /* requests that use it now */
+    halay_request_t *spare;         /* requests that can be used again */
 };
 
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
@@ -275,9 +275,9 @@ struct halay_request {
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
-    halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
-    struct hly_span *spans;   /* of each operand of the plan */
-    struct hly_places places; /* for which both hold; and the spans' sizes: */
+    halay_work_t *works;            /* of each step, once it was done in one piece; or NULL */
+    struct hly_span *spans;         /* of each operand of the plan */
+    struct hly_places places;       /* for which both hold; and the spans' sizes: */
     uint64_t laid_count, laid_tile; /* of the call, of the tile */
     uint8_t laid_type;
     bool laid_out;

@@ -14,8 +14,8 @@
 #include "core.h"
 #include "watch.h"
 
-#define SLOT_ALIGN 64
-#define TILE_ALIGN 16 /* elements */
+#define SLOT_ALIGN    64
+#define TILE_ALIGN    16 /* elements */
 #define TILE_MESSAGES 16 /* eager ones */
 
 static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
@@ -31,7 +31,8 @@ static size_t run_bytes(const halay_request_t *r, uint32_t buffer, uint32_t firs
 {
     size_t bytes = 0;
     if (!r->tables && first < r->long_blocks)
-        bytes = (first + count < r->long_blocks ? count : r->long_blocks - first) * r->element_bytes;
+        bytes =
+            (first + count < r->long_blocks ? count : r->long_blocks - first) * r->element_bytes;
     if (!r->tables)
         return bytes + count * r->unit_bytes;
     for (uint32_t b = first; b < first + count; b++)
@@ -227,8 +228,10 @@ static void address(halay_request_t *r)
 static bool can_cut(const halay_request_t *r, const struct hly_way *way)
 {
     const halay_plan_t *plan = r->plan->plan;
-    if (!(way->attr.capabilities & HALAY_CAN_CACHE) || r->comm->nnodes > 1 || r->tables ||
-        r->call.user || r->call.aside || !plan->blocks || !halay_type_bytes((halay_type_t)r->call.brief.type))
+    const uint32_t can = way->attr.capabilities;
+    if (!(can & HALAY_CAN_CACHE) || can & (HALAY_CAN_PUT | HALAY_CAN_LAND) || r->comm->nnodes > 1 ||
+        r->tables || r->call.user || r->call.aside || !plan->blocks ||
+        !halay_type_bytes((halay_type_t)r->call.brief.type))
         return false;
     switch (plan->params.collective) {
     case HALAY_ALLGATHER:

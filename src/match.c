@@ -376,8 +376,8 @@ void hly_match_stashed(halay_request_t *r, uint32_t step)
     for (struct hly_link *l = slot->stash.next; l != &slot->stash;) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         l = l->next;
-        if (m->header.kind != HLY_EAGER || m->header.from != s->peer ||
-            m->header.edge != s->edge || !is_of_tile(r, m->header.tile))
+        if (m->header.kind != HLY_EAGER || m->header.from != s->peer || m->header.edge != s->edge ||
+            !is_of_tile(r, m->header.tile))
             continue;
         hly_link_remove(&m->link);
         uint64_t offset = m->header.offset;

@@ -60,8 +60,7 @@ static uint8_t reader(const struct hly_plan *plan, uint32_t at)
         const halay_step_t *t = &p->steps[plan->straight[next]];
         bool alone = lies && t->kind == HALAY_STEP_REDUCE && reads(p, t, what, true) == 1;
         if (reads(p, t, what, false))
-            found =
-                found == HLY_READ_BY_NONE && alone ? plan->straight[next] : HLY_READ_BY_MORE;
+            found = found == HLY_READ_BY_NONE && alone ? plan->straight[next] : HLY_READ_BY_MORE;
         if (writes(t) && is_same(&p->operands[t->operand], what))
             break;
     }

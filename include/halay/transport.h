@@ -64,7 +64,7 @@ typedef struct halay_transport_params {
      * family 0: there is none, the transport makes its own if it needs one. */
     int listen_fd;
     halay_address_t listen_address;
-    int local_rank; /* among the ranks of this node: they spread over what is equally near */
+    int local_rank;   /* among the ranks of this node: they spread over what is equally near */
     int local_nranks; /* 0: not known */
 } halay_transport_params_t;
 

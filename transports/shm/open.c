@@ -160,8 +160,7 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     int rc = options_read(t, params->options);
     if (rc)
         goto undo;
-    t->least_bytes =
-        t->ring_bytes < HLY_SHM_RING_DEFAULT ? t->ring_bytes : HLY_SHM_RING_DEFAULT;
+    t->least_bytes = t->ring_bytes < HLY_SHM_RING_DEFAULT ? t->ring_bytes : HLY_SHM_RING_DEFAULT;
     int error = descriptors_open(t, &what);
     if (error) {
         hly_shm_log(
