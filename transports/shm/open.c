@@ -67,6 +67,7 @@ static int options_read(halay_transport_t *t, const char *options)
     t->ring_bytes = HLY_SHM_RING_MIN;
     while (t->ring_bytes < bytes)
         t->ring_bytes *= 2;
+    t->least_bytes = t->ring_bytes;
     return HALAY_OK;
 }
 
@@ -157,10 +158,10 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     t->log = params->log;
     t->log_arg = params->log_arg;
     t->ring_bytes = ring_default(params->local_nranks);
+    t->least_bytes = HLY_SHM_RING_DEFAULT;
     int rc = options_read(t, params->options);
     if (rc)
         goto undo;
-    t->least_bytes = t->ring_bytes < HLY_SHM_RING_DEFAULT ? t->ring_bytes : HLY_SHM_RING_DEFAULT;
     int error = descriptors_open(t, &what);
     if (error) {
         hly_shm_log(
