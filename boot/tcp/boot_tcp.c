@@ -92,6 +92,7 @@ static void describe(struct hly_tcp *tcp)
 {
     struct hly_tcp_hello *me = &tcp->self;
     struct stat net;
+    char why[HLY_SHARE_WHY];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     me->magic = HLY_TCP_MAGIC;
     me->version = HLY_TCP_VERSION;
@@ -109,6 +110,13 @@ static void describe(struct hly_tcp *tcp)
         fclose(file);
     if (stat("/proc/self/ns/net", &net) == 0)
         me->netns = net.st_ino;
+    if (!hly_share_probe(why)) {
+        snprintf(me->machine, sizeof me->machine, "rank %d", tcp->v->rank); /* nobody else's */
+        hly_boot_say(tcp->log, 1,
+                     "rank %d (pid %u on %s) is a node of its own: it can share no "
+                     "memory: %s",
+                     tcp->v->rank, me->pid, me->host, why);
+    }
     strcpy(me->library,
            TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
 }
