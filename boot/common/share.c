@@ -46,8 +46,10 @@ bool hly_share_probe(char why[HLY_SHARE_WHY])
     why[0] = 0;
     /* Beyond the limit the kernel does not only refuse, it sends SIGXFSZ: so look first. */
     if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < LEAST_BYTES) {
-        snprintf(why, HLY_SHARE_WHY, "the limit on file size (ulimit -f) is %llu bytes, %d are "
-                 "needed", (unsigned long long)limit.rlim_cur, LEAST_BYTES);
+        snprintf(why, HLY_SHARE_WHY,
+                 "the limit on file size (ulimit -f) is %llu bytes, %d are "
+                 "needed",
+                 (unsigned long long)limit.rlim_cur, LEAST_BYTES);
         return false;
     }
     const char *what = refused();

@@ -64,6 +64,20 @@ void take(int fd, void *data, size_t bytes);
 /* Opens, and swaps addresses with the other process. */
 void rank_meet(rank_t *rank, uint64_t id, halay_address_t *other);
 
+/* net_cases.c: a transport's test is the cases that all share, and its own. The exit status. */
+enum { NET_LARGE = 16 << 20 };
+struct net_case {
+    const char *name;
+    void (*run)(void);
+};
+int net_cases_main(int argc, char **argv, const struct net_case own[], size_t nown);
+/*
+ * kill -9, before or in the middle of a landing of so many bytes (after so many polls): FAILED
+ * within 1 s and once, sends are refused; a landing that had begun does not hang, its buffer can be
+ * had back. Returns what became of the landing.
+ */
+const char *net_killed_once(int polls, size_t bytes);
+
 /* transport_epochs.c */
 void epoch_later(void);
 void epoch_earlier(void);
