@@ -12,17 +12,10 @@
 
 #include <halay/transport.h>
 
+#define CHECK_FAILED _exit(1) /* of any of the processes */
+#include "../check.h"
+
 #define MS 1000000ull
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: process %d: %s: ", __FILE__, __LINE__, (int)getpid(),          \
-                    #condition);                                                                   \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 /* The transport that is tested. */
 extern const halay_transport_ops_t *const net;
