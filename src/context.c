@@ -139,12 +139,13 @@ static int count_cpus(void)
 /* Bytes of the last-level cache. The C library's answer may be that of all processors together. */
 static size_t last_cache(void)
 {
+    char text[32] = "";
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
-    unsigned long kib = 0;
-    if (file && fscanf(file, "%luK", &kib) != 1)
-        kib = 0;
+    if (file && !fgets(text, sizeof(text), file))
+        text[0] = 0;
     if (file)
         fclose(file);
+    unsigned long kib = strtoul(text, NULL, 10); /* "32768K" */
     return kib ? kib << 10 : HLY_CACHE_BYTES;
 }
 
