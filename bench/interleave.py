@@ -124,7 +124,7 @@ def measure(args, collective, ranks):
                 if stopped.get(name, low) < low:
                     continue
                 rows, cores, again = run_quietly(name, part[name], args)
-                if args.stops and rows and int(rows[-1]["bytes"]) * args.factor <= high:
+                if args.stops and name not in args.limits and rows and int(rows[-1]["bytes"]) * args.factor <= high:
                     stopped[name] = low
                 results[name] += [dict(row, others=f"{cores:.3f}") for row in rows]
                 noise, thrown = max(noise, cores), thrown + again

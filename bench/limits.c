@@ -18,7 +18,7 @@
 #include <string.h>
 #include <time.h>
 
-#define TURNS     100000
+#define TURNS     20000
 #define TRIES     5
 #define LINE      64
 #define LARGE     ((size_t)16 << 20)
