@@ -72,7 +72,7 @@ def command(args, variant, ranks, words):
     program = args.peers / f"mpi_bench-{library}"
     if library == "gloo":
         return [*args.halayrun, "-np", ranks, "env", "MASTER_ADDR=127.0.0.1", "GLOO_SOCKET_IFNAME=lo", args.python,
-                ROOT / "bench/gloo_bench.py", *words]
+                "-W", "ignore", ROOT / "bench/gloo_bench.py", *words]
     mpiexec = args.peers / library / "bin" / MPIEXEC[library] if library in WHEELS else "mpirun"
     if library == "intel":
         return ["env", f"I_MPI_ROOT={args.peers / library}", "I_MPI_FABRICS=shm", *told, mpiexec, "-n", ranks, program, *words]
