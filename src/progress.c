@@ -28,7 +28,7 @@
 #define YIELD_NS             2000000ull /* without sleeping */
 #define LONG_NS              250000ull  /* a wait to which the end of a sleep adds little */
 #define HASTE_MOST           5          /* YIELD_NS / 32 is more than a sleep costs */
-#define POLLS_IDLE           16         /* between two looks at the clock while nothing comes */
+#define POLLS_IN_HASTE       16         /* between two looks at the clock while nothing comes */
 #define SLEEP_NS             1000000000ull
 #define SLEEP_CONNECTING_NS  1000000ull /* ways that come about are looked after by polling */
 
@@ -241,7 +241,7 @@ void hly_wait(halay_request_t *r)
             sched_yield();
             hly_lock(ctx);
         }
-        if (idle % POLLS_IDLE)
+        if (idle % (ctx->haste ? POLLS_IN_HASTE : POLLS_BETWEEN_CLOCKS))
             continue;
         uint64_t now = hly_now_ns();
         if (!idle_since)
