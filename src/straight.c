@@ -14,9 +14,11 @@
 
 #include "core.h"
 #include "device/device_builtin.h"
+#include "readers.h"
 #include "watch.h"
 
-#define CALLS_MOST 64 /* between two looks at all ways, and at the clock */
+#define CALLS_MOST    64 /* between two looks at all ways, and at the clock */
+#define TILE_PATIENCE 16 /* a peer that is at work on a tile needs so much longer */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -76,8 +78,10 @@ static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *ca
     halay_request_t *r = p ? p->spare : NULL;
     if (!r || r->straight == HLY_STRAIGHT_NO || !hly_request_repeats(r, call))
         return NULL;
-    if (r->straight == HLY_STRAIGHT_UNKNOWN)
+    if (r->straight == HLY_STRAIGHT_UNKNOWN) {
+        hly_layout_tile(r, 0); /* the largest */
         r->straight = is_straight(r) ? HLY_STRAIGHT_YES : HLY_STRAIGHT_NO;
+    }
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
 
@@ -106,14 +110,18 @@ static bool is_expected(const halay_request_t *r, uint32_t step, const halay_eve
            e->peer.lo == id.lo && e->peer.hi == id.hi && memcmp(e->data, &want, sizeof(want)) == 0;
 }
 
-static void land(halay_request_t *r, uint32_t step, const halay_event_t *e)
+/* Returns true if the step that comes next, `next`, has reduced it where it lies. */
+static bool land(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
 {
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    if (seg->bytes)
-        memcpy(seg->address, (const char *)e->data + sizeof(struct hly_header), seg->bytes);
+    const char *data = (const char *)e->data + sizeof(struct hly_header);
+    bool reduced = seg->bytes && hly_reader_of(r, step) == next && hly_reduce_lying(r, step, data);
+    if (seg->bytes && !reduced)
+        hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
+    return reduced;
 }
 
 /* What its way's poll returns, once that is not 0; or 0. */
@@ -121,7 +129,7 @@ static int await(halay_request_t *r, uint32_t step, halay_event_t *event)
 {
     halay_context_t *ctx = r->context;
     const struct hly_way *way = r->plan->peers[step]->way;
-    uint32_t polls = hly_spins(ctx);
+    uint32_t polls = hly_spins(ctx) * (r->tiles.n > 1 ? TILE_PATIENCE : 1);
     int n = 0;
     while (n == 0 && polls-- > 0 && !atomic_load_explicit(&ctx->want, memory_order_relaxed))
         n = way->ops->poll(way->transport, event, 1);
@@ -138,22 +146,28 @@ static int send_step(halay_request_t *r, uint32_t step)
 }
 
 /* Its message, or HALAY_EAGAIN with what came instead, if something did. */
-static int receive(halay_request_t *r, uint32_t step, halay_event_t *event, int *nevents)
+static int receive(halay_request_t *r, uint32_t at, halay_event_t *event, int *nevents,
+                   bool *reduced)
 {
+    const uint8_t *step_at = r->plan->straight;
+    const uint32_t step = step_at[at];
     *nevents = await(r, step, event);
     if (*nevents != 1 || !is_expected(r, step, event))
         return HALAY_EAGAIN;
     *nevents = 0;
-    land(r, step, event);
+    *reduced = land(r, step, step_at[at + 1], event);
     return HALAY_OK;
 }
 
-/* Does the steps until one is not done at once; returns how many were. */
-static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+/* Does the steps of a tile until one is not done at once; returns how many were. */
+static uint32_t run_tile(halay_request_t *r, uint32_t tile, halay_event_t *event, int *nevents)
 {
     const struct hly_plan *p = r->plan;
     halay_context_t *ctx = r->context;
     uint32_t at = 0;
+    bool reduced = false; /* what this step would reduce, already */
+    hly_layout_tile(r, tile);
+    r->header.tile = (uint16_t)tile;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
@@ -163,9 +177,11 @@ static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
         if (kind == HALAY_STEP_SEND) {
             rc = send_step(r, step);
         } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(r, step, event, nevents);
+            rc = receive(r, at, event, nevents, &reduced);
         } else if (kind != HALAY_STEP_JOIN) {
-            rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
+            if (!reduced)
+                rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
+            reduced = false;
             hly_saw_work(r, step, &r->works[step], rc);
         }
         if (rc < 0)
@@ -174,7 +190,18 @@ static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
             break;
         HLY_SAW(DONE, r, step);
     }
+    if (at == p->plan->nsteps)
+        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return at;
+}
+
+static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+{
+    uint32_t tile = 0, ndone;
+    do
+        ndone = run_tile(r, tile, event, nevents);
+    while (ndone == r->plan->plan->nsteps && ++tile < r->tiles.n);
+    return ndone;
 }
 
 bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
@@ -198,7 +225,6 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         comm->oldest++;
         ctx->counters.operations++;
         ctx->counters.straight++;
-        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
         return true;
     }
     const struct hly_way *way = NULL;
