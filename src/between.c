@@ -56,13 +56,16 @@ const char *hly_between(const halay_context_t *ctx)
 
 void hly_between_text(const halay_context_t *ctx, char *text, size_t bytes)
 {
-    char why[HLY_BETWEEN_BYTES] = "; every node has what it needs";
-    const char *name = ctx->ways[ctx->nways - 1].ops->name;
-    size_t row = choose(ctx, why, sizeof(why));
+    char missing[HLY_BETWEEN_BYTES] = "; every node has what it needs";
+    char why[HLY_BETWEEN_BYTES + 32];
+    const struct hly_way *way = &ctx->ways[ctx->nways - 1];
+    const char *name = way->ops->name, *over = way->attr.over;
+    size_t row = choose(ctx, missing, sizeof(missing));
     if (*ctx->settings.transport || strcmp(name, rows[row].transport))
-        snprintf(text, bytes, "between nodes %s: it was asked for by name", name);
+        snprintf(why, sizeof(why), "it was asked for by name");
     else
-        snprintf(text, bytes, "between nodes %s: row %zu of %d%s", name, row + 1, (int)ROWS, why);
+        snprintf(why, sizeof(why), "row %zu of %d%s", row + 1, (int)ROWS, missing);
+    snprintf(text, bytes, "between nodes %s: %s%s%s", name, why, *over ? "; over " : "", over);
 }
 
 void hly_between_warn(halay_context_t *ctx)

@@ -534,7 +534,7 @@ struct hly_way *hly_way_of(halay_context_t *context, int world_rank, halay_addre
 void hly_ways_text(const halay_context_t *context, char *text, size_t bytes);
 
 /* The transport between nodes that ranks choose alike; why it is that; the rows. */
-enum { HLY_BETWEEN_BYTES = 256 };
+enum { HLY_BETWEEN_BYTES = 448 };
 const char *hly_between(const halay_context_t *context);
 void hly_between_text(const halay_context_t *context, char *text, size_t bytes);
 /* Where only some nodes have RDMA nobody uses it; one rank says so. */

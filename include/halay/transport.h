@@ -78,6 +78,7 @@ typedef struct halay_transport_attr {
     size_t piece_bytes; /* payload of one piece of a staged transfer that suits it best */
 
     halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
+    char over[128];        /* the devices that it uses, for people; untouched: nothing to say */
 } halay_transport_attr_t;
 
 enum halay_event_kind {

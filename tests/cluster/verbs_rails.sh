@@ -57,7 +57,8 @@ collectives() { # NAME LANES LEAST MOST [VARIABLE]: with bytes of the second rai
         export HALAY_DEBUG=info
         env ${5:+"$5"} "$bench" allreduce --min 1M --max 2M --iterations 1 --warmup 0 >"$log" 2>&1
     ) || fail "allreduce: $(cat "$log")"
-    grep -E "^ *[0-9]|rails:|rail " "$log"
+    grep -E "^ *[0-9]|rails:|rail |between nodes" "$log"
+    [ "$2" = 1 ] || grep -q "between nodes verbs: .*; over rxe0/1, rxe1/1$" "$log" || fail "$1: the rails are not said"
     all_counters after
     [ "$(said lanes)" = "$2" ] || fail "$1: not $2 lanes but $(said lanes)"
     device=rxe1 moved sent_pkts "$3" "$4"

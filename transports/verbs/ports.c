@@ -257,15 +257,15 @@ static void rails_make(hly_verbs_look_t *look)
 {
     halay_transport_t *t = look->t;
     int n = hly_verbs_rails_choose(look->all, look->n, t->settings.rails, t->local_rank);
-    char text[HLY_VERBS_TEXT] = "";
     t->most = 1u << 30;
     for (int i = 0; i < n; i++) {
         rail_add(look, &look->all[i]);
-        size_t length = strlen(text);
-        snprintf(text + length, sizeof(text) - length, "%s%s", i ? ", " : "", t->rails[i].name);
+        size_t length = strlen(t->over);
+        snprintf(t->over + length, sizeof(t->over) - length, "%s%s", i ? ", " : "",
+                 t->rails[i].name);
     }
     if (look->n > 1)
-        hly_meet_log(&t->meet, 2, "rails: %s (%d of %d active ports)", text, n, look->n);
+        hly_meet_log(&t->meet, 2, "rails: %s (%d of %d active ports)", t->over, n, look->n);
     for (int i = 0; i < look->nopened; i++) {
         int used = 0;
         for (int k = 0; k < t->ndevices; k++)

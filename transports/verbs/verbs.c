@@ -2,6 +2,8 @@
 /*
  * verbs.c - the transport between nodes with RDMA, on queue pairs: the table and small answers.
  */
+#include <stdio.h>
+
 #include "verbs.h"
 
 extern HALAY_API const halay_transport_ops_t halay_transport_v2_verbs;
@@ -27,6 +29,7 @@ static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
                                     .registrations = n->registered,
                                     .reused = n->shared + n->kept,
                                     .connections = n->connections};
+    snprintf(attr->over, sizeof(attr->over), "%s", t->over);
     return HALAY_OK;
 }
 

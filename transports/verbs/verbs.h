@@ -195,6 +195,7 @@ struct halay_transport {
     hly_verbs_device_t devices[HLY_VERBS_RAILS];
     hly_verbs_rail_t rails[HLY_VERBS_RAILS];
     int ndevices, nrails;
+    char over[128]; /* names of the rails */
     int local_rank;
     uint32_t most; /* bytes of one work request */
 
