@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "straight.h"
 
 static bool is_brief(const struct hly_brief *a, const struct hly_brief *b)
 {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "straight.h"
 #include "watch.h"
 
 /* ---------------------------------------------------------------- steps */

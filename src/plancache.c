@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "straight.h"
 
 static struct hly_certificate *certificate_find(halay_context_t *context, uint32_t planner,
                                                 const halay_plan_params_t *p)

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "straight.h"
 
 #define POLLS_BETWEEN_CLOCKS 64
 #define TIMER_NS             1000000ull /* deadlines are looked at this often */
@@ -199,9 +200,14 @@ static void stop_polling(halay_context_t *context)
         pthread_cond_broadcast(&context->cond); /* one of them watches now */
 }
 
+bool hly_crowded(const halay_context_t *context)
+{
+    return context->info.local_nranks > context->ncpus;
+}
+
 uint32_t hly_spins(const halay_context_t *context)
 {
-    return context->info.local_nranks > context->ncpus ? SPINS_CROWDED : SPINS;
+    return hly_crowded(context) ? SPINS_CROWDED : SPINS;
 }
 
 void hly_wait(halay_request_t *r)

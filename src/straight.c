@@ -2,21 +2,25 @@
 /*
  * straight.c - a short blocking call that is made again, with nobody else at work: its plan's steps
  * one after the other, in an order that was found when the plan was admitted. Nothing is queued,
- * counted down or looked up, and the one message that is waited for is compared with what it has to
- * be, whole header at once. docs/decisions/0031-straight-ahead.md.
+ * counted down or looked up, and the message that is waited for is compared with what it has to be,
+ * whole header at once; one for another step is taken as it comes. docs/decisions/0031 and 0033.
  *
  * Invariant: whatever is not as it was last time ends this at a step, and hly_engine_resume() makes
  * of the request what it would be had the engine done the steps so far. An event that came is taken
  * in after that: so nothing is decided here, and nobody waits here for long.
  */
 #include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 #include "device/device_builtin.h"
+#include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST 64 /* between two looks at all ways, and at the clock */
+#define CALLS_MOST 64  /* between two looks at all ways, and at the clock */
+#define YIELDS     200 /* for one message, with more ranks than processors */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -81,51 +85,161 @@ static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *ca
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
 
-/* Nothing is under way in the context, nobody waits in it, and nothing has come for this call. */
+/* Nothing is under way in the context, nobody waits in it. */
 static bool is_quiet(const halay_comm_t *comm)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_slot *slot = &comm->slots[comm->next_sequence % HLY_SLOTS];
     return comm->magic == HLY_COMM_MAGIC && !comm->bundle && !comm->persists && !comm->broken &&
            comm->oldest == comm->next_sequence && hly_link_empty(&ctx->requests) && !ctx->lost &&
-           !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) &&
-           hly_link_empty(&slot->stash) && !slot->fault;
+           !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
-/* Is it the message that this step waits for? */
-static bool is_expected(const halay_request_t *r, uint32_t step, const halay_event_t *e)
+/* Is it the message that this step waits for? bytes: without the header. */
+static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
+                        const struct hly_header *h, size_t bytes)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const size_t bytes = hly_operand_segments(r, s->operand)->bytes;
     const halay_peer_id_t id = r->plan->peers[step]->id;
     struct hly_header want = r->header;
     want.from = s->peer;
     want.edge = s->edge;
-    want.cookie = bytes;
-    return e->kind == HALAY_EVENT_MESSAGE && e->bytes == sizeof(want) + bytes &&
-           e->peer.lo == id.lo && e->peer.hi == id.hi && memcmp(e->data, &want, sizeof(want)) == 0;
+    want.cookie = hly_operand_segments(r, s->operand)->bytes;
+    return bytes == want.cookie && from.lo == id.lo && from.hi == id.hi &&
+           memcmp(h, &want, sizeof(want)) == 0;
 }
 
-static void land(halay_request_t *r, uint32_t step, const halay_event_t *e)
+static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
+{
+    const size_t header = sizeof(struct hly_header);
+    return e->kind == HALAY_EVENT_MESSAGE && e->bytes >= header &&
+           is_expected(r, step, e->peer, e->data, e->bytes - header);
+}
+
+/* Of the RECV step that an EAGER message of the request's call is for, if the plan has it. */
+static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
+{
+    return h->kind == HLY_EAGER ? hly_plan_step(r->plan, HALAY_STEP_RECV, h->from, h->edge)
+                                : HALAY_STEP_NONE;
+}
+
+/* Is what came before its call all of it, and as it has to be? */
+static bool stash_fits(const halay_request_t *r)
+{
+    const struct hly_link *list = &hly_request_slot(r)->stash;
+    for (const struct hly_link *l = list->next; l != list; l = l->next) {
+        const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        uint32_t step = step_of(r, &m->header);
+        if (step == HALAY_STEP_NONE || !is_expected(r, step, m->peer, &m->header, m->bytes))
+            return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the walk */
+
+/* Steps done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
+struct walk {
+    halay_request_t *r;
+    uint64_t done;
+    uint32_t ndone;
+    uint8_t order[HLY_WORKS_KEPT + 1]; /* after these the one that was not done at once */
+    int over;                          /* the poll's result that ends the walk; event is its */
+    halay_event_t event;
+};
+static_assert(HLY_WORKS_KEPT <= 64, "a bit each");
+
+static bool is_done(const struct walk *w, uint32_t step)
+{
+    return step == HALAY_STEP_NONE || w->done >> step & 1;
+}
+
+static bool can_start(const struct walk *w, uint32_t step)
+{
+    const halay_step_t *s = &w->r->plan->plan->steps[step];
+    return !is_done(w, step) && is_done(w, s->dep[0]) && is_done(w, s->dep[1]);
+}
+
+static void settle(struct walk *w, uint32_t step)
+{
+    w->order[w->ndone++] = (uint8_t)step;
+    w->done |= UINT64_C(1) << step;
+    HLY_SAW(DONE, w->r, step);
+}
+
+static void land(halay_request_t *r, uint32_t step, const void *data)
 {
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
     if (seg->bytes)
-        memcpy(seg->address, (const char *)e->data + sizeof(struct hly_header), seg->bytes);
+        memcpy(seg->address, data, seg->bytes);
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
 }
 
-/* What its way's poll returns, once that is not 0; or 0. */
-static int await(halay_request_t *r, uint32_t step, halay_event_t *event)
+static void land_event(halay_request_t *r, uint32_t step, const halay_event_t *e)
 {
-    halay_context_t *ctx = r->context;
-    const struct hly_way *way = r->plan->peers[step]->way;
-    uint32_t polls = hly_spins(ctx);
-    int n = 0;
-    while (n == 0 && polls-- > 0 && !atomic_load_explicit(&ctx->want, memory_order_relaxed))
-        n = way->ops->poll(way->transport, event, 1);
-    return n;
+    land(r, step, (const char *)e->data + sizeof(struct hly_header));
+}
+
+static bool land_stashed(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const struct hly_link *list = &hly_request_slot(r)->stash;
+    for (struct hly_link *l = list->next; l != list; l = l->next) {
+        struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        if (m->header.from != s->peer || m->header.edge != s->edge)
+            continue;
+        land(r, step, m->data);
+        hly_link_remove(l);
+        free(m);
+        return true;
+    }
+    return false;
+}
+
+/*
+ * A message that another step of this call, or a later call of this communicator waits for. What
+ * cannot be used yet is stashed, as it is by the engine.
+ */
+static bool take_other(struct walk *w, const struct hly_way *way)
+{
+    halay_request_t *r = w->r;
+    const halay_event_t *e = &w->event;
+    const struct hly_header *h = e->data;
+    if (e->kind != HALAY_EVENT_MESSAGE || e->bytes < sizeof(*h) || h->comm != r->header.comm ||
+        h->kind != HLY_EAGER)
+        return false;
+    if (h->sequence == r->sequence) {
+        uint32_t step = step_of(r, h);
+        if (step == HALAY_STEP_NONE || !is_message_of(r, step, e))
+            return false;
+        if (can_start(w, step)) {
+            HLY_SAW(STARTED, r, step);
+            land_event(r, step, e);
+            settle(w, step);
+            return true;
+        }
+    }
+    hly_channel_take(r->context, way, e, 1);
+    return true;
+}
+
+/* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
+static bool await(struct walk *w, const struct hly_way *way, int *n)
+{
+    halay_context_t *ctx = w->r->context;
+    uint32_t spins = hly_spins(ctx), most = spins + (hly_crowded(ctx) ? YIELDS : 0);
+    for (uint32_t polls = 0; polls < most; polls++) {
+        if (polls >= spins)
+            sched_yield();
+        if (atomic_load_explicit(&ctx->want, memory_order_relaxed))
+            return false;
+        *n = way->ops->poll(way->transport, &w->event, 1);
+        if (*n)
+            return true;
+    }
+    return false;
 }
 
 static int send_step(halay_request_t *r, uint32_t step)
@@ -137,51 +251,62 @@ static int send_step(halay_request_t *r, uint32_t step)
     return hly_out_at_once(r, step, seg);
 }
 
-/* Its message, or HALAY_EAGAIN with what came instead, if something did. */
-static int receive(halay_request_t *r, uint32_t step, halay_event_t *event, int *nevents)
+/* Its message, or HALAY_EAGAIN. */
+static int receive(struct walk *w, uint32_t step)
 {
-    *nevents = await(r, step, event);
-    if (*nevents != 1 || !is_expected(r, step, event))
-        return HALAY_EAGAIN;
-    *nevents = 0;
-    land(r, step, event);
-    return HALAY_OK;
+    halay_request_t *r = w->r;
+    const struct hly_way *way = r->plan->peers[step]->way;
+    int n;
+    if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(r, step))
+        return HALAY_OK;
+    while (await(w, way, &n)) {
+        if (n == 1 && is_message_of(r, step, &w->event)) {
+            land_event(r, step, &w->event);
+            return HALAY_OK;
+        }
+        if (n != 1 || !take_other(w, way)) {
+            w->over = n;
+            return HALAY_EAGAIN;
+        }
+    }
+    return HALAY_EAGAIN;
 }
 
-/* Does the steps until one is not done at once; returns how many were. */
-static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+/* Does the steps until one is not done at once. */
+static void walk(struct walk *w)
 {
+    halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
     halay_context_t *ctx = r->context;
-    uint32_t at = 0;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    for (; at < p->plan->nsteps; at++) {
+    for (uint32_t at = 0; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
         const uint32_t kind = p->plan->steps[step].kind;
         int rc = HALAY_OK;
+        if (is_done(w, step))
+            continue;
         HLY_SAW(STARTED, r, step);
         if (kind == HALAY_STEP_SEND) {
             rc = send_step(r, step);
         } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(r, step, event, nevents);
+            rc = receive(w, step);
         } else if (kind != HALAY_STEP_JOIN) {
             rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
             hly_saw_work(r, step, &r->works[step], rc);
         }
         if (rc < 0)
             HLY_SAW(BACK, r, step);
-        if (rc != HALAY_OK)
-            break;
-        HLY_SAW(DONE, r, step);
+        if (rc != HALAY_OK) {
+            w->order[w->ndone] = (uint8_t)step;
+            return;
+        }
+        settle(w, step);
     }
-    return at;
 }
 
 bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
-    halay_event_t event;
-    int nevents = 0;
     *request = NULL;
     if (++ctx->polls >= CALLS_MOST)
         hly_progress(ctx);
@@ -191,8 +316,18 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
     if (!r)
         return false;
     r->sequence = r->header.sequence = comm->next_sequence;
-    uint32_t ndone = run(r, &event, &nevents);
-    if (ndone == r->plan->plan->nsteps) {
+    struct hly_link *stash = &hly_request_slot(r)->stash;
+    if (!hly_link_empty(stash) && !stash_fits(r))
+        return false;
+    struct walk w;
+    w.r = r;
+    w.done = 0;
+    w.ndone = 0;
+    w.over = 0;
+    walk(&w);
+    if (w.ndone == r->plan->plan->nsteps) {
+        if (!hly_link_empty(stash))
+            hly_match_forget(ctx, stash);
         comm->next_sequence++;
         comm->started++;
         comm->oldest++;
@@ -202,11 +337,11 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         return true;
     }
     const struct hly_way *way = NULL;
-    if (nevents)
-        way = r->plan->peers[r->plan->straight[ndone]]->way;
-    hly_engine_resume(r, r->plan->straight, ndone);
-    if (nevents)
-        hly_channel_take(ctx, way, &event, nevents);
+    if (w.over)
+        way = r->plan->peers[w.order[w.ndone]]->way;
+    hly_engine_resume(r, w.order, w.ndone);
+    if (w.over)
+        hly_channel_take(ctx, way, &w.event, w.over);
     *request = r;
     return true;
 }
