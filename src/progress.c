@@ -23,7 +23,7 @@
 #define POLLS_BETWEEN_CLOCKS 64
 #define TIMER_NS             1000000ull /* deadlines are looked at this often */
 #define SPINS                100        /* polls without yielding: a few microseconds */
-#define SPINS_CROWDED        8          /* with more ranks than processors */
+#define SPINS_CROWDED        2          /* with more ranks than processors */
 #define YIELD_NS             2000000ull /* without sleeping */
 #define SLEEP_NS             1000000000ull
 #define SLEEP_CONNECTING_NS  1000000ull /* ways that come about are looked after by polling */

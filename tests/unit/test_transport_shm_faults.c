@@ -217,7 +217,7 @@ static void scribble_once(uint64_t word, int advance)
         message_send(&a, ep, (uint32_t)i, 1000);
         rank_expect(&b, (uint32_t)i);
     }
-    atomic_store(hly_shm_ring_word(&ep->ring, ep->ring.position), word);
+    atomic_store(&hly_shm_ring_cell(&ep->ring)->word, word);
     rank_expect_failed(&b, 5000 * MS, 1, "overwritten");
     CHECK(b.status == HALAY_ETRANSPORT, "%d", b.status);
     rank_expect_failed(&a, 5000 * MS, 2, "closed its end");
@@ -229,12 +229,13 @@ static void scribble_once(uint64_t word, int advance)
 
 static void scribbles(void)
 {
-    scribble_once(1, 3);                              /* another record's number */
-    scribble_once((uint64_t)3 << 32, 3);              /* no length */
-    scribble_once((uint64_t)3 << 32 | 2000, 3);       /* longer than a message may be */
-    scribble_once((uint64_t)7 << 32 | 1900, 7);       /* beyond the end of the ring */
-    scribble_once((uint64_t)3 << 32 | UINT32_MAX, 3); /* skips to a record that is old */
-    scribble_once((uint64_t)0 << 32 | UINT32_MAX, 0); /* skips to itself */
+    const size_t most = 8192 / 4 - HLY_SHM_LINE;
+    scribble_once(hly_shm_ring_word(2, 0, 8), 3);        /* another message's number */
+    scribble_once(hly_shm_ring_word(5, 0, 8), 3);        /* the next one's */
+    scribble_once(hly_shm_ring_word(1, 0, 8), 40);       /* of two laps before */
+    scribble_once(hly_shm_ring_word(4, 0xff, 2000), 3);  /* longer than a message may be */
+    scribble_once(hly_shm_ring_word(4, 0, most - 8), 3); /* with its header */
+    scribble_once(hly_shm_ring_word(8, 0xff, (1u << 28) - 1), 7);
     scribble_once(UINT64_MAX, 5);
 }
 
@@ -278,8 +279,9 @@ static void fuzz(void)
             state ^= state << 13, state ^= state >> 7, state ^= state << 17;
             uint64_t word = state >> 11 << (state % 3 * 16);
             if (i % 4 == 0) /* a plausible one */
-                word = (uint64_t)(i + state % 2) << 32 | state % 2200;
-            atomic_store(hly_shm_ring_word(&ep->ring, (state >> 20) & ~63ull), word);
+                word = hly_shm_ring_word(ep->ring.number + 1 + state % 2, state >> 40 & 0xff,
+                                         state % 2200);
+            atomic_store(&ep->ring.shared->cells[(state >> 20) % HLY_SHM_CELLS].word, word);
             while (shm->poll(b.transport, &event, 1) == 1) {
                 b.failed += event.kind == HALAY_EVENT_FAILED;
                 const uint8_t *data = event.data;

@@ -26,6 +26,7 @@ enum {
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
     HLY_SHM_TICK = 16,     /* polls between two looks at the clock */
+    HLY_SHM_SHORT = 16,    /* messages of a poll that are not in a ring */
     HLY_SHM_TEXT = 160
 };
 #define HLY_SHM_RING_DEFAULT (256u << 10)
@@ -109,6 +110,8 @@ struct halay_transport {
     uint32_t polls;
     int attention; /* the next idle poll takes the slow path */
     int armed;
+    int nshort; /* of the last poll */
+    uint64_t shorts[HLY_SHM_SHORT][2 * HLY_SHM_WORDS];
     uint64_t attended_ns;
 
     halay_ep_t *ways;
