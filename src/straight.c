@@ -101,12 +101,12 @@ static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_peer_id_t id = r->plan->peers[step]->id;
-    struct hly_header want = r->header;
-    want.from = s->peer;
-    want.edge = s->edge;
-    want.cookie = hly_operand_segments(r, s->operand)->bytes;
-    return bytes == want.cookie && from.lo == id.lo && from.hi == id.hi &&
-           memcmp(h, &want, sizeof(want)) == 0;
+    const struct hly_header *mine = &r->header; /* member by member: some have just been written */
+    return bytes == hly_operand_segments(r, s->operand)->bytes && h->cookie == bytes &&
+           h->sequence == mine->sequence && h->edge == s->edge && h->from == s->peer &&
+           h->comm == mine->comm && h->signature == mine->signature && h->kind == mine->kind &&
+           h->flags == mine->flags && h->offset == mine->offset && from.lo == id.lo &&
+           from.hi == id.hi && hly_brief_equal(&h->call, &mine->call);
 }
 
 static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
@@ -246,8 +246,10 @@ static int send_step(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
-    r->header.edge = s->edge;
-    r->header.cookie = seg->bytes;
+    if (r->header.edge != s->edge) /* mostly not: what is not written need not be waited for */
+        r->header.edge = s->edge;
+    if (r->header.cookie != seg->bytes)
+        r->header.cookie = seg->bytes;
     return hly_out_at_once(r, step, seg);
 }
 

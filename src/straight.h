@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* straight.h - a short blocking call that is made again; and how a thread waits for its messages. */
+/* straight.h - a short blocking call that is made again; and how a thread waits for its messages.
+ */
 #ifndef HLY_STRAIGHT_H
 #define HLY_STRAIGHT_H
 

@@ -6,7 +6,7 @@
  *   cell   one word: the message's number, a bit for each word of its header that is not as in the
  *          last header, the bytes of the rest; these words; then the rest, if it fits
  *   ring   64 bytes for the header, and the rest. The producer writes no header there: the consumer
- *          puts it together in front of the rest, there or in memory of its own
+ *          puts it together in front of the rest, there or in memory of its own (lines)
  * A message that has no header of 64 bytes, or one of which every word is new, is WHOLE: all of it
  * is rest.
  *
@@ -16,18 +16,24 @@
  *    messages in the same way.
  *  - A cell's word is never anything else, so it is the one of `number` or of HLY_SHM_CELLS before:
  *    nothing is cleared. One cache line moves for a small message, no shared index does.
- *  - `header` is the last one that was sent, and taken: equal at both ends, as messages have an
- *    order. The first 64 bytes of what is WHOLE count as one.
+ *  - The last header that was sent, and taken, is equal at both ends, as messages have an order.
+ * The first 64 bytes of what is WHOLE count as one, if there are as many.
  *  - Neither side trusts a number that the other wrote: an impossible one is HLY_SHM_BROKEN.
  *
- * Barriers. The word is stored with release (in seq_cst) by send and loaded with acquire by take:
- * cell and bytes of the message. `head` and `taken` are stored by release and loaded by room: what
- * was read may be overwritten. The two sleeps are Dekker's pattern, all accesses seq_cst, so that at
- * least one side sees the other:
+ * Barriers. The word is stored with release by send and loaded with acquire by take: cell and bytes
+ * of the message. `head` and `taken` are stored with release by release and loaded with acquire by
+ * room: what was read may be overwritten.
+ *
+ * The two sleeps are Dekker's pattern, so that at least one side sees the other:
  *   send:    word = message;           then reads armed
- *   arm:     armed = 1;                then reads the word
+ *   arm:     armed = 1;      later     reads the word
  *   release: head, taken = positions;  then reads starved
- *   arm:     starved = 1;              then reads head, taken
+ *   arm:     starved = 1;    later     reads head, taken
+ * Only the second and the fourth have a full barrier. A store of the others may still be on its way
+ * when its processor reads, but not for long: so arm looks HLY_SHM_SETTLE_NS after it has said that
+ * it sleeps (Morrison, Afek: Temporally Bounding TSO for Fence-Free Asymmetric Synchronization,
+ * ASPLOS 2015). Were that ever too short, the core, which sleeps for a second at most, would be
+ * late.
  */
 #ifndef HALAY_SHM_RING_H
 #define HALAY_SHM_RING_H
@@ -42,12 +48,12 @@
 #define HLY_SHM_FAR      128u /* apart enough for the prefetcher of pairs of lines too */
 #define HLY_SHM_RING_MIN (8u << 10)
 #define HLY_SHM_RING_MAX (1u << 30)
-#define HLY_SHM_HEAD     4096u /* bytes before the ring's data */
+#define HLY_SHM_HEAD     8192u /* bytes before the ring's data */
 #define HLY_SHM_MAGIC    UINT64_C(0x32306d6873796c68)
-#define HLY_SHM_CELLS    32u
+#define HLY_SHM_CELLS    64u
 #define HLY_SHM_WORDS    8u    /* of a line, and of a header */
 #define HLY_SHM_WHOLE    0xffu /* for the bits */
-#define HLY_SHM_HELD     8u    /* cells that the consumer may keep without need */
+#define HLY_SHM_HELD     16u   /* cells that the consumer may keep without need */
 #define HLY_SHM_BROKEN   (-1)
 
 /* What is said once, at the end. */
@@ -78,7 +84,8 @@ typedef struct hly_shm_ring {
     uint64_t number;   /* of the next message */
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
     uint64_t taken;    /* the same of taken */
-    uint64_t header[HLY_SHM_WORDS];
+    uint64_t
+        lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
 } hly_shm_ring_t;
 
 /* All three: 0, or a negative errno; *why gets what was tried ("fallocate"). */
@@ -134,19 +141,39 @@ static inline int hly_shm_ring_room(hly_shm_ring_t *ring, uint64_t need)
     return ring->position + need - head <= ring->mask + 1 && ring->number - taken < HLY_SHM_CELLS;
 }
 
-/* A bit for each word of the header that is new; these words. */
-static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint64_t header[],
-                                         uint64_t news[], uint32_t *n)
+/* Has to be woken, and by nobody else? Not before what was stored last. */
+static inline int hly_shm_ring_sleeps(_Atomic uint32_t *flag)
+{
+    atomic_signal_fence(memory_order_seq_cst);
+    return atomic_load_explicit(flag, memory_order_relaxed) && atomic_exchange(flag, 0);
+}
+
+/* A bit for each word of the header that is new, and how many. Word by word: whoever sends has just
+ * written some of them, and loads of several at once would have to wait for that. */
+static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8_t *header,
+                                         uint32_t *n)
 {
     uint32_t bits = 0;
     *n = 0;
     for (uint32_t i = 0; i < HLY_SHM_WORDS; i++) {
-        uint32_t is_new = header[i] != ring->header[i];
-        news[*n] = header[i];
-        *n += is_new;
+        uint64_t word;
+        memcpy(&word, header + i * sizeof(word), sizeof(word));
+        uint32_t is_new = word != ring->lines[i];
         bits |= is_new << i;
+        *n += is_new;
     }
     return bits;
+}
+
+/* What goes into the cell first; the header is the last one from now on. */
+static inline void hly_shm_ring_tell(hly_shm_ring_t *ring, const uint8_t *header, uint32_t bits,
+                                     uint64_t *to)
+{
+    for (; bits; bits &= bits - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(bits);
+        memcpy(to, header + i * sizeof(*to), sizeof(*to));
+        ring->lines[i] = *to++;
+    }
 }
 
 /* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
@@ -155,18 +182,15 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
                                     const void *payload, size_t payload_bytes, uint64_t *need,
                                     int *wake)
 {
-    uint64_t now[HLY_SHM_WORDS], news[HLY_SHM_WORDS];
     uint32_t bits = HLY_SHM_WHOLE, nnews = 0;
     size_t lead = 0, rest = header_bytes + payload_bytes;
     assert(rest <= hly_shm_ring_message(ring->mask));
-    if (header_bytes == sizeof(now)) {
-        memcpy(now, header, sizeof(now));
-        bits = hly_shm_ring_news(ring, now, news, &nnews);
-    }
+    if (header_bytes == HLY_SHM_LINE)
+        bits = hly_shm_ring_news(ring, header, &nnews);
     if (bits == HLY_SHM_WHOLE) {
         nnews = 0;
     } else {
-        lead = sizeof(now);
+        lead = HLY_SHM_LINE;
         rest = payload_bytes;
     }
     uint64_t bytes = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, bytes);
@@ -175,25 +199,23 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     if (room != 1)
         return room;
     hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
-    for (uint32_t i = 0; i < nnews; i++)
-        cell->more[i] = news[i];
-    uint8_t *start = (uint8_t *)(cell->more + nnews), *at;
+    uint8_t *at = (uint8_t *)(cell->more + nnews);
     if (bytes)
-        start = ring->data + ((ring->position + skip) & ring->mask) + lead;
-    at = start;
-    if (!lead && header_bytes) {
+        at = ring->data + ((ring->position + skip) & ring->mask) + lead;
+    if (lead) {
+        hly_shm_ring_tell(ring, header, bits, cell->more);
+    } else if (header_bytes) {
         memcpy(at, header, header_bytes);
         at += header_bytes;
     }
     if (payload_bytes)
         memcpy(at, payload, payload_bytes);
-    if (lead)
-        memcpy(ring->header, now, sizeof(now));
-    else if (rest >= sizeof(now))
-        memcpy(ring->header, start, sizeof(now));
+    if (!lead && rest >= HLY_SHM_LINE)
+        memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);
     ring->position += skip + bytes;
-    atomic_store(&cell->word, hly_shm_ring_word(++ring->number, bits, rest));
-    *wake = atomic_load(&ring->shared->armed) && atomic_exchange(&ring->shared->armed, 0);
+    atomic_store_explicit(&cell->word, hly_shm_ring_word(++ring->number, bits, rest),
+                          memory_order_release);
+    *wake = hly_shm_ring_sleeps(&ring->shared->armed);
     return 1;
 }
 
@@ -213,10 +235,9 @@ static inline int hly_shm_ring_ready(const hly_shm_ring_t *ring)
     return hly_shm_ring_due(ring, atomic_load(&hly_shm_ring_cell(ring)->word)) != 0;
 }
 
-/* Consumer: 1 and the next message, in the ring until release or in room for two lines; 0 none;
+/* Consumer: 1 and the next message, until release; one in ring->lines until the next take. 0: none;
  * HLY_SHM_BROKEN. */
-static inline int hly_shm_ring_take(hly_shm_ring_t *ring, void *two_lines, const void **data,
-                                    size_t *bytes)
+static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, size_t *bytes)
 {
     const hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
     uint64_t word = atomic_load_explicit(&cell->word, memory_order_acquire);
@@ -226,22 +247,23 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, void *two_lines, const
     uint32_t bits = word >> 28 & 0xff, nnews = 0;
     size_t rest = word & ((1u << 28) - 1), lead = 0;
     if (bits != HLY_SHM_WHOLE) {
-        lead = sizeof(ring->header);
-        for (uint32_t left = bits; left; left &= left - 1)
-            ring->header[__builtin_ctz(left)] = cell->more[nnews++];
+        lead = HLY_SHM_LINE;
+        for (; bits; bits &= bits - 1)
+            ring->lines[__builtin_ctz(bits)] = cell->more[nnews++];
     }
-    uint64_t need = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, need);
-    uint8_t *start = two_lines;
     if (lead + rest > hly_shm_ring_message(ring->mask))
         return HLY_SHM_BROKEN;
-    if (need)
+    uint64_t need = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, need);
+    uint8_t *start = (uint8_t *)ring->lines + (lead ? 0 : HLY_SHM_LINE);
+    if (!need) {
+        memcpy(ring->lines + HLY_SHM_WORDS, cell->more + nnews, rest);
+    } else {
         start = ring->data + ((ring->position + skip) & ring->mask);
-    if (lead)
-        memcpy(start, ring->header, sizeof(ring->header));
-    else if (rest >= sizeof(ring->header))
-        memcpy(ring->header, start, sizeof(ring->header));
-    if (!need)
-        memcpy(start + lead, cell->more + nnews, rest);
+        if (lead)
+            memcpy(start, ring->lines, HLY_SHM_LINE);
+        else if (rest >= HLY_SHM_LINE)
+            memcpy(ring->lines, start, HLY_SHM_LINE);
+    }
     ring->number++;
     ring->position += skip + need;
     *data = start;
@@ -249,11 +271,19 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, void *two_lines, const
     return 1;
 }
 
+/* Consumer: does the message of the last take lie in ring->lines? */
+static inline int hly_shm_ring_short(const hly_shm_ring_t *ring, const void *data)
+{
+    return (const uint64_t *)data - ring->lines < 2 * HLY_SHM_WORDS &&
+           (const uint64_t *)data >= ring->lines;
+}
+
 /* Consumer: does it keep so much of what was taken that the producer may want it? One message more
  * fits beside less than that. */
 static inline int hly_shm_ring_holds(const hly_shm_ring_t *ring)
 {
-    return ring->position - ring->edge > ring->mask / 8 || ring->number - ring->taken > HLY_SHM_HELD;
+    return ring->position - ring->edge > ring->mask / 8 ||
+           ring->number - ring->taken > HLY_SHM_HELD;
 }
 
 /* Consumer: frees all that was taken. 1 if the producer sleeps for room and has to be woken. */
@@ -261,9 +291,9 @@ static inline int hly_shm_ring_release(hly_shm_ring_t *ring)
 {
     ring->edge = ring->position;
     ring->taken = ring->number;
-    atomic_store(&ring->shared->head, ring->position);
-    atomic_store(&ring->shared->taken, ring->number);
-    return atomic_load(&ring->shared->starved) && atomic_exchange(&ring->shared->starved, 0);
+    atomic_store_explicit(&ring->shared->head, ring->position, memory_order_release);
+    atomic_store_explicit(&ring->shared->taken, ring->number, memory_order_release);
+    return hly_shm_ring_sleeps(&ring->shared->starved);
 }
 
 #endif

@@ -3,8 +3,8 @@
  * shm.c - the transport between the processes of a node: the table and the fast path.
  *
  * A send copies into the ring that leads to the peer; poll hands out pointers into the rings that
- * lead here, or to short messages, and frees what it handed out at a later poll. Everything else is the slow path
- * (watch.c), taken every 50 us, and when there is reason to.
+ * lead here, or to short messages, and frees what it handed out at a later poll. Everything else is
+ * the slow path (watch.c), taken every 50 us, and when there is reason to.
  */
 #include "shm.h"
 
@@ -105,17 +105,17 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
 static int ring_collect(halay_transport_t *t, hly_shm_in_t *in, halay_event_t events[], int max)
 {
     hly_shm_ring_t *ring = &in->ring;
-    int n = 0, rc = 0;
+    int n = 0, rc = 0, is_short = 0;
     if (in->broken)
         return 0;
     if (hly_shm_ring_holds(ring) && hly_shm_ring_release(ring))
         hly_shm_peer_wake(in->peer);
-    while (n < max && t->nshort < HLY_SHM_SHORT) {
+    while (n < max && !is_short) {
         halay_event_t *event = &events[n];
-        rc = hly_shm_ring_take(ring, t->shorts[t->nshort], &event->data, &event->bytes);
+        rc = hly_shm_ring_take(ring, &event->data, &event->bytes);
         if (rc <= 0)
             break;
-        t->nshort += event->data == t->shorts[t->nshort];
+        is_short = hly_shm_ring_short(ring, event->data); /* it would be overwritten */
         event->kind = HALAY_EVENT_MESSAGE;
         event->status = HALAY_OK;
         event->peer = in->peer->id;
@@ -158,9 +158,6 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0;
     assert(max > 0);
-    t->nshort = 0;
-    if (t->armed)
-        disarm(t);
     if (++t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS)
         n = hly_shm_attend(t, events, max);
     if (n < max)
@@ -174,6 +171,8 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
         n = t->error;
         t->error = 0;
     }
+    if (n && t->armed) /* else this end goes back to sleep, perhaps */
+        disarm(t);
     return n;
 }
 
@@ -198,11 +197,37 @@ static int unannounced(const halay_transport_t *t)
     return 0;
 }
 
+/* Is it said in every ring, and has nobody answered by waking this end? */
+static int is_armed(const halay_transport_t *t)
+{
+    for (int i = 0; i < t->nins; i++) {
+        if (!atomic_load_explicit(&t->ins[i]->ring.shared->armed, memory_order_relaxed))
+            return 0;
+    }
+    for (const halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->refused && !atomic_load_explicit(&ep->ring.shared->starved, memory_order_relaxed))
+            return 0;
+    }
+    return t->armed;
+}
+
+static void say_armed(halay_transport_t *t)
+{
+    for (int i = 0; i < t->nins; i++)
+        atomic_store(&t->ins[i]->ring.shared->armed, 1);
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->refused)
+            atomic_store(&ep->ring.shared->starved, 1);
+    }
+    t->armed = 1;
+    t->armed_ns = hly_shm_now_ns();
+}
+
 /*
- * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then every ring
- * is looked at again; the other end first writes, then looks whether this end sleeps (ring.h). What
- * the last poll handed out is still held; if it is much, a peer may wait for that room, so it has to
- * be freed first.
+ * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then, after a
+ * while (ring.h), every ring is looked at again; the other end first writes, then looks whether
+ * this end sleeps. What the last poll handed out is still held; if it is much, a peer may wait for
+ * that room, so it has to be freed first.
  */
 static int shm_arm(halay_transport_t *t, int *fd)
 {
@@ -212,13 +237,12 @@ static int shm_arm(halay_transport_t *t, int *fd)
         if (hly_shm_ring_holds(&t->ins[i]->ring))
             return HALAY_EAGAIN;
     }
-    for (int i = 0; i < t->nins; i++)
-        atomic_store(&t->ins[i]->ring.shared->armed, 1);
-    for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
-        if (ep->refused)
-            atomic_store(&ep->ring.shared->starved, 1);
+    if (!is_armed(t)) {
+        say_armed(t);
+        return HALAY_EAGAIN;
     }
-    t->armed = 1;
+    if (hly_shm_now_ns() - t->armed_ns < HLY_SHM_SETTLE_NS)
+        return HALAY_EAGAIN;
     t->attention = 1;
     if (unannounced(t))
         return HALAY_EAGAIN;
