@@ -4,8 +4,7 @@
  *
  * Invariant: a process has at most one PMIx life. Who this process is does not change while it
  * lives, so it is asked once and kept; opens after the first are new epochs of the same identity
- * and talk to no one. `self.phase` is taken by compare-and-swap and guards everything else in
- * `self`.
+ * and talk to no one. Its life (life.h) guards everything else in `self`.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -16,34 +15,25 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../boot/common/life.h"
 #include "identity.h"
 
-enum phase { CLOSED = 0, BUSY, OPEN };
-
 struct halay_boot {
-    _Atomic int phase;
-    _Atomic int owner; /* the process that this object is true for; 0 before the first open */
-    int joined;        /* 1 after the PMIx life, -1 if it failed */
-    int claim_fd;
-    uint64_t epoch;
+    struct hly_boot_life life;
+    int joined; /* 1 after the PMIx life, -1 if it failed */
     struct hly_pmix_identity id;
 };
 
-static struct halay_boot self = {.claim_fd = -1, .id.listen_fd = -1};
+static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
 
-/* A child is no rank, and may outlive its parent: no one may connect to it in the rank's place. */
 static void forked(void)
 {
-    if (self.claim_fd >= 0)
-        close(self.claim_fd);
-    if (self.id.listen_fd >= 0)
-        close(self.id.listen_fd);
-    self.claim_fd = self.id.listen_fd = -1;
+    hly_boot_life_forked(&self.life, &self.id.listen_fd);
 }
 
 static void at_exit(void)
 {
-    if (self.id.stays && atomic_load(&self.owner) == (int)getpid())
+    if (self.id.stays && atomic_load(&self.life.owner) == (int)getpid())
         hly_pmix_leave();
     self.id.stays = false;
 }
@@ -108,7 +98,7 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
     int announced;
     const char *by = launcher(&announced);
     info->rank = id->rank;
-    info->epoch = boot->epoch;
+    info->epoch = boot->life.epoch;
     memcpy(info->job, id->table.job, sizeof info->job);
     memcpy(info->secret, id->table.secret, sizeof info->secret);
     hly_boot_places_info(&id->table.places, info);
@@ -134,7 +124,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
     }
     const char *rank = getenv("PMIX_RANK");
     const char *names[3] = {getenv("PMIX_NAMESPACE"), rank, hly_pmix_server()};
-    int rc = hly_boot_claim(log, names, 3, rank, &self.claim_fd);
+    int rc = hly_boot_claim(log, names, 3, rank, &self.life.claim_fd);
     if (rc)
         return rc;
     if (pthread_atfork(NULL, NULL, forked)) {
@@ -147,10 +137,8 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
         self.id.stays = false;
     }
     self.joined = rc ? -1 : 1;
-    if (rc) {
-        close(self.claim_fd);
-        self.claim_fd = -1;
-    }
+    if (rc)
+        hly_boot_life_unclaim(&self.life);
     return rc;
 }
 
@@ -158,33 +146,20 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
                      halay_boot_info_t *info, halay_boot_t **boot)
 {
     struct hly_boot_log log = {fn, log_arg};
-    int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&self.owner);
     (void)arg;
-    if (!info || !boot || info->size < sizeof *info || !deadline_ns)
+    if (!deadline_ns)
         return HALAY_EINVAL;
-    if (owner && owner != pid) {
-        hly_boot_say(&log, 0,
-                     "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
-                     "rank itself: only the rank may open Halay",
-                     pid, self.id.rank, owner);
-        return HALAY_ESTATE;
-    }
-    if (!atomic_compare_exchange_strong(&self.phase, &idle, BUSY)) {
-        hly_boot_say(&log, 0,
-                     "initialised twice: this process holds the job open already; finalize the "
-                     "first context before making another");
-        return HALAY_ESTATE;
-    }
-    int rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns);
+    int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
+    if (rc)
+        return rc;
+    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns);
     if (rc) {
-        atomic_store(&self.phase, CLOSED);
+        hly_boot_life_failed(&self.life);
         return rc;
     }
-    self.epoch++;
-    fill(&self, info);
     *boot = &self;
-    atomic_store(&self.owner, pid);
-    atomic_store(&self.phase, OPEN);
+    hly_boot_life_opened(&self.life);
+    fill(&self, info);
     return HALAY_OK;
 }
 
@@ -193,22 +168,11 @@ static int pmix_get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return hly_boot_places_get(&boot->id.table.places, rank, place);
 }
 
-static int pmix_join(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void pmix_close(halay_boot_t *boot)
 {
-    if (!boot)
-        return;
-    assert(boot == &self);
-    int open = OPEN;
-    int closed = atomic_compare_exchange_strong(&self.phase, &open, CLOSED);
-    assert(closed);
-    (void)closed;
+    assert(!boot || boot == &self);
+    if (boot)
+        hly_boot_life_closed(&boot->life);
 }
 
 HALAY_API extern const halay_boot_ops_t halay_boot_v2_pmix;
@@ -218,6 +182,6 @@ const halay_boot_ops_t halay_boot_v2_pmix = {
     .probe = pmix_probe,
     .open = pmix_open,
     .get = pmix_get,
-    .join = pmix_join,
+    .join = hly_boot_join_never,
     .close = pmix_close,
 };

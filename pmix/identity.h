@@ -15,7 +15,7 @@ enum {
     HLY_PMIX_LOCAL_MAX = 4096     /* ranks of a node */
 };
 
-/* The table of nodes: in memory that the ranks of a node share, never written again. */
+/* The table of nodes: in memory that the ranks of a node share if they can, never written again. */
 struct hly_pmix_table {
     const void *at;
     size_t bytes;
@@ -44,6 +44,9 @@ void hly_pmix_records_finish(struct hly_pmix_records *records);
 /* The records as a sealed file in memory, *fd. HALAY_ENOMEM, HALAY_EBOOT, logged. */
 int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_records *records,
                         int *fd);
+/* The same for this process alone, which cannot share memory. */
+int hly_pmix_table_keep(const struct hly_boot_log *log, const struct hly_pmix_records *records,
+                        struct hly_pmix_table *table);
 /* Maps and checks the table of a job of nranks ranks; fd can be closed then. HALAY_EBOOT, logged:
  * it is no such table. */
 int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,

@@ -223,15 +223,17 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     if (fd < 0) {
         struct hly_pmix_reading reading = {j->log, id->nspace, node->end_ns, &j->call, 0};
         rc = hly_pmix_records_read(&reading, id->nranks, &records);
-        if (!rc)
+        if (!rc && node->apart[0])
+            rc = hly_pmix_table_keep(j->log, &records, &id->table);
+        else if (!rc)
             rc = hly_pmix_table_make(j->log, &records, &fd);
-        if (!rc && node->role == HLY_ROLE_FIRST)
+        if (!rc && node->role == HLY_ROLE_FIRST && fd >= 0)
             hly_node_share(node, fd);
         if (!rc)
             hly_pmix_records_stay(&reading, &records);
         hly_pmix_records_finish(&records);
     }
-    if (!rc)
+    if (!rc && fd >= 0)
         rc = hly_pmix_table_map(j->log, fd, id->nranks, &id->table);
     if (fd >= 0)
         close(fd);
@@ -270,6 +272,7 @@ static void prepare(struct joining *j, struct hly_pmix_identity *id)
     j->node.log = j->log;
     j->node.nspace = id->nspace;
     j->node.rank = j->me.rank;
+    hly_share_probe(j->node.apart);
     strcpy(j->node.library,
            TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
 }

@@ -148,7 +148,7 @@ static int listen_somewhere(struct hly_node *node, bool met)
 
 static int alone(struct hly_node *node, const char *why)
 {
-    hly_boot_say(node->log, 1,
+    hly_boot_say(node->log, node->first.apart ? 2 : 1, /* the first rank has said it of all */
                  "rank %u (pid %d on %s) is a node of its own and shares no memory with the other "
                  "ranks of its host: %s",
                  node->rank, (int)getpid(), node->host, why);
@@ -214,7 +214,7 @@ static int watch(struct hly_node *node)
 static int hello(struct hly_node *node)
 {
     struct hly_node_word word;
-    bool same = hly_address_same_ip(&node->address, &node->first.address);
+    bool same = hly_address_same_ip(&node->address, &node->first.address) && !node->apart[0];
     char why[200], mine[HLY_LISTEN_NAME], its[HLY_LISTEN_NAME];
     hly_node_word_init(node, same ? HLY_NODE_HELLO : HLY_NODE_ALONE, &word);
     bool said = hly_node_send(node->fd, &word, -1);
@@ -238,6 +238,10 @@ static int hello(struct hly_node *node)
     node->told = true;
     word.address = node->address;
     word.address.port = 0;
+    if (node->apart[0])
+        return alone(node, node->apart);
+    if (node->first.apart)
+        return alone(node, "the first rank can share none");
     if (same)
         return alone(node, "it came when the first rank had waited for half of its time");
     snprintf(why, sizeof why, "its address is %s, that of rank %u is %s (see HALAY_INTERFACE)",

@@ -75,6 +75,7 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
     word->rank = node->rank;
     word->pid = (uint32_t)getpid();
     word->address = node->address;
+    word->apart = node->apart[0] != 0;
     memcpy(word->host, node->host, sizeof word->host);
 }
 
@@ -203,7 +204,7 @@ static void take_seat(struct hly_node *node, struct hly_node_guest *g,
         hly_node_send(g->fd, &word, -1);
         return;
     }
-    if (hello->type == HLY_NODE_ALONE || node->closed ||
+    if (hello->type == HLY_NODE_ALONE || node->closed || node->apart[0] ||
         !hly_address_same_ip(&hello->address, &node->address)) {
         hly_node_word_init(node, HLY_NODE_LATE, &word);
         hly_node_send(g->fd, &word, -1);
@@ -409,5 +410,10 @@ int hly_node_first_meet(struct hly_node *node)
         return rc;
     node->seats[0] = (struct hly_node_seat){HLY_SEAT_LISTED, node->address.port};
     gather(node);
+    if (node->apart[0] && node->nlocal > 1)
+        hly_boot_say(node->log, 1,
+                     "rank %u (pid %d) is a node of its own, and so are the other ranks of its "
+                     "host (%s): it can share no memory: %s",
+                     node->rank, (int)getpid(), node->host, node->apart);
     return node->failure[0] ? HALAY_EBOOT : HALAY_OK;
 }

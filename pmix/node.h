@@ -4,8 +4,8 @@
  *
  * A node's first rank (the lowest that the launcher put there) opens a door, an abstract Unix
  * socket; the others, its members, tell it where they listen. Over the same connections it hands
- * them the table of nodes after the fence. A rank that cannot get there in half of its time, or has
- * another address, is a node of its own: alone.
+ * them the table of nodes after the fence. A rank that cannot get there in half of its time, has
+ * another address, or can share no memory is a node of its own: alone.
  */
 #ifndef HALAY_PMIX_NODE_H
 #define HALAY_PMIX_NODE_H
@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "../boot/common/listen.h"
+#include "../boot/common/share.h"
 
 #define HLY_NODE_MAGIC 0x31444e59414c4148ull /* "HALAYND1" on a little-endian machine */
 
@@ -42,7 +43,7 @@ struct hly_node_word {
     char library[HLY_NODE_LIBRARY];
     uint32_t rank, pid;
     halay_address_t address;
-    uint32_t zero;
+    uint32_t apart; /* 1: this rank can share no memory */
     char host[HLY_NODE_HOST];
     char text[HLY_NODE_TEXT];
 };
@@ -69,6 +70,7 @@ struct hly_node {
     int nlocal;
     const uint32_t *local; /* rising; local[0] is the first rank */
     char host[HLY_NODE_HOST], library[HLY_NODE_LIBRARY];
+    char apart[HLY_SHARE_WHY];          /* why this rank can share no memory; empty: it can */
     uint64_t begin_ns, half_ns, end_ns; /* of the monotonic clock */
 
     enum hly_node_role role;

@@ -103,6 +103,24 @@ static bool read_table(struct hly_pmix_table *table, int nranks)
     return hly_boot_places_valid(&table->places);
 }
 
+int hly_pmix_table_keep(const struct hly_boot_log *log, const struct hly_pmix_records *records,
+                        struct hly_pmix_table *table)
+{
+    const struct hly_boot_places *p = &records->places;
+    memset(table, 0, sizeof *table);
+    table->bytes = table_bytes((uint32_t)p->nranks, (uint32_t)p->nnodes, (uint32_t)p->nruns);
+    void *at = mmap(NULL, table->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) {
+        hly_boot_say(log, 0, "no memory for the table of nodes (%zu bytes)", table->bytes);
+        return HALAY_ENOMEM;
+    }
+    write_table(at, records, table->bytes);
+    table->at = at;
+    bool right = read_table(table, p->nranks);
+    assert(right); /* it has just been written */
+    return right ? HALAY_OK : HALAY_EBOOT;
+}
+
 /* A private mapping: kernels before 6.7 refuse a shared one of a file that is sealed. The pages are
  * the same, since no one writes. */
 int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,

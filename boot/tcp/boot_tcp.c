@@ -3,8 +3,8 @@
  * boot_tcp.c - the bootstrap from variables and over TCP: the table, and its process-wide object.
  *
  * Invariant: who this process is does not change while it lives, so the others are met once, and
- * opens after the first are new epochs of the same identity and talk to no one. `self.phase` is
- * taken by compare-and-swap and guards everything else in `self`.
+ * opens after the first are new epochs of the same identity and talk to no one. Its life
+ * (life.h) guards everything else in `self`.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -19,29 +19,20 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/life.h"
 #include "tcp.h"
 
-enum phase { CLOSED = 0, BUSY, OPEN };
-
 struct halay_boot {
-    _Atomic int phase;
-    _Atomic int owner; /* the process that this object is true for; 0 before the first open */
+    struct hly_boot_life life;
     bool joined, heeds_fork;
-    int claim_fd;
-    uint64_t epoch;
     struct hly_tcp_identity id;
 };
 
-static struct halay_boot self = {.claim_fd = -1, .id.listen_fd = -1};
+static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
 
-/* A child is no rank, and may outlive its parent: no one may connect to it in the rank's place. */
 static void forked(void)
 {
-    if (self.claim_fd >= 0)
-        close(self.claim_fd);
-    if (self.id.listen_fd >= 0)
-        close(self.id.listen_fd);
-    self.claim_fd = self.id.listen_fd = -1;
+    hly_boot_life_forked(&self.life, &self.id.listen_fd);
 }
 
 uint64_t hly_tcp_now_ns(void)
@@ -92,6 +83,7 @@ static void describe(struct hly_tcp *tcp)
 {
     struct hly_tcp_hello *me = &tcp->self;
     struct stat net;
+    char why[HLY_SHARE_WHY];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     me->magic = HLY_TCP_MAGIC;
     me->version = HLY_TCP_VERSION;
@@ -109,6 +101,13 @@ static void describe(struct hly_tcp *tcp)
         fclose(file);
     if (stat("/proc/self/ns/net", &net) == 0)
         me->netns = net.st_ino;
+    if (!hly_share_probe(why)) {
+        snprintf(me->machine, sizeof me->machine, "rank %d", tcp->v->rank); /* nobody else's */
+        hly_boot_say(tcp->log, 1,
+                     "rank %d (pid %u on %s) is a node of its own: it can share no "
+                     "memory: %s",
+                     tcp->v->rank, me->pid, me->host, why);
+    }
     strcpy(me->library,
            TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
 }
@@ -144,7 +143,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
     if (rc)
         return rc;
     const char *names[3] = {"tcp", v.claim, v.rank_text};
-    rc = hly_boot_claim(log, names, 3, v.rank_text, &self.claim_fd);
+    rc = hly_boot_claim(log, names, 3, v.rank_text, &self.life.claim_fd);
     if (rc)
         return rc;
     self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
@@ -156,10 +155,8 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
     }
     explicit_bzero(&v, sizeof v);
     self.joined = rc == HALAY_OK;
-    if (rc) {
-        close(self.claim_fd);
-        self.claim_fd = -1;
-    }
+    if (rc)
+        hly_boot_life_unclaim(&self.life);
     return rc;
 }
 
@@ -167,7 +164,7 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 {
     const struct hly_tcp_identity *id = &boot->id;
     info->rank = id->rank;
-    info->epoch = boot->epoch;
+    info->epoch = boot->life.epoch;
     memcpy(info->job, id->job, sizeof info->job);
     memcpy(info->secret, id->secret, sizeof info->secret);
     hly_boot_places_info(&id->places, info);
@@ -180,33 +177,20 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
                     halay_boot_info_t *info, halay_boot_t **boot)
 {
     struct hly_boot_log log = {fn, log_arg};
-    int idle = CLOSED, pid = (int)getpid(), owner = atomic_load(&self.owner);
     (void)arg;
-    if (!info || !boot || info->size < sizeof *info || !deadline_ns)
+    if (!deadline_ns)
         return HALAY_EINVAL;
-    if (owner && owner != pid) {
-        hly_boot_say(&log, 0,
-                     "this process (pid %d) was forked from rank %d (pid %d) of the job and is no "
-                     "rank itself: only the rank may open Halay",
-                     pid, self.id.rank, owner);
-        return HALAY_ESTATE;
-    }
-    if (!atomic_compare_exchange_strong(&self.phase, &idle, BUSY)) {
-        hly_boot_say(&log, 0,
-                     "initialised twice: this process holds the job open already; finalize the "
-                     "first context before making another");
-        return HALAY_ESTATE;
-    }
-    int rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns);
+    int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
+    if (rc)
+        return rc;
+    rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns);
     if (rc) {
-        atomic_store(&self.phase, CLOSED);
+        hly_boot_life_failed(&self.life);
         return rc;
     }
-    self.epoch++;
-    fill(&self, info);
     *boot = &self;
-    atomic_store(&self.owner, pid);
-    atomic_store(&self.phase, OPEN);
+    hly_boot_life_opened(&self.life);
+    fill(&self, info);
     return HALAY_OK;
 }
 
@@ -215,22 +199,11 @@ static int tcp_get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return hly_boot_places_get(&boot->id.places, rank, place);
 }
 
-static int tcp_join(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void tcp_close(halay_boot_t *boot)
 {
-    if (!boot)
-        return;
-    assert(boot == &self);
-    int open = OPEN;
-    int closed = atomic_compare_exchange_strong(&self.phase, &open, CLOSED);
-    assert(closed);
-    (void)closed;
+    assert(!boot || boot == &self);
+    if (boot)
+        hly_boot_life_closed(&boot->life);
 }
 
 HALAY_API extern const halay_boot_ops_t halay_boot_v2_tcp;
@@ -240,6 +213,6 @@ const halay_boot_ops_t halay_boot_v2_tcp = {
     .probe = hly_tcp_announced,
     .open = tcp_open,
     .get = tcp_get,
-    .join = tcp_join,
+    .join = hly_boot_join_never,
     .close = tcp_close,
 };

@@ -20,6 +20,7 @@
 
 #include "../common/listen.h"
 #include "../common/places.h"
+#include "../common/share.h"
 
 #define HLY_TCP_MAGIC 0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 

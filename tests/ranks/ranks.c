@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 
-#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
@@ -14,6 +13,35 @@ struct start {
     const struct ranks_options *options;
     void (*fn)(struct rank *);
 };
+
+int64_t ranks_sum(int nranks, int round, int i)
+{
+    int64_t s = 0;
+    for (int r = 0; r < nranks; r++)
+        s += ranks_value(r, round, i);
+    return s;
+}
+
+const halay_inproc_faults_t ranks_put = {.seed = 3,
+                                         .delay_polls_max = 3,
+                                         .reorder = 1,
+                                         .late_put_polls = 5,
+                                         .hide_capabilities = HALAY_CAN_LAND,
+                                         .eager_bytes = 128};
+const halay_inproc_faults_t ranks_tagged = {.seed = 4,
+                                            .delay_polls_max = 3,
+                                            .reorder = 1,
+                                            .late_put_polls = 5,
+                                            .again_percent = 10,
+                                            .hide_capabilities = HALAY_CAN_PUT,
+                                            .eager_bytes = 128};
+const halay_inproc_faults_t ranks_staged = {.seed = 5,
+                                            .delay_polls_max = 4,
+                                            .reorder = 1,
+                                            .again_percent = 30,
+                                            .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                                            .eager_bytes = 64,
+                                            .piece_bytes = 256};
 
 uint64_t ranks_random(uint64_t *state) /* splitmix64 (S. Vigna) */
 {

@@ -6,6 +6,7 @@
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,6 +55,23 @@ struct rank { /* what fn of one rank gets */
 
 /* Runs fn on every rank and joins them all. */
 void ranks_run(const struct ranks_options *options, void (*fn)(struct rank *), void *arg);
+
+/* Numbers of which no two are alike, and their sum over all ranks. */
+static inline int64_t ranks_value(int rank, int round, int i)
+{
+    return (int64_t)rank * 1000003 + round * 7919 + i * 31 + 1;
+}
+int64_t ranks_sum(int nranks, int round, int i);
+
+/* Where all ranks write down what they were told, for one to compare. */
+struct ranks_board {
+    pthread_barrier_t barrier;
+    int code[RANKS_MAX];
+    char text[RANKS_MAX][512];
+};
+
+/* Late and disordered; long messages by one way only. */
+extern const halay_inproc_faults_t ranks_put, ranks_tagged, ranks_staged;
 
 uint64_t ranks_random(uint64_t *state);
 uint64_t ranks_now_ns(void);

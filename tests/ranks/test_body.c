@@ -18,65 +18,37 @@
 #define GUARD     64
 #define TWO_LEVEL 8 /* the first such entry of the algorithms */
 
+static const halay_inproc_faults_t none, narrow = {.seed = 6,
+                                                   .delay_polls_max = 8,
+                                                   .reorder = 1,
+                                                   .queue_slots = 2,
+                                                   .connect_polls = 50,
+                                                   .again_percent = 20};
+static const halay_inproc_faults_t awake = {
+    .seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096};
+static const halay_inproc_faults_t all_late = {.seed = 8,
+                                               .delay_polls_max = 6,
+                                               .reorder = 1,
+                                               .late_put_polls = 5,
+                                               .again_percent = 20,
+                                               .eager_bytes = 128,
+                                               .connect_polls = 20};
+
 static const struct setup {
     const char *name;
-    bool shm, late_device;
-    halay_inproc_faults_t faults;
-    bool nodes;
+    bool shm, late_device, nodes;
+    const halay_inproc_faults_t *faults;
 } setups[] = {
-    {"shm", true, false, {0}},
-    {"shm-late", true, true, {0}},
-    {"inproc", false, false, {0}},
-    {"put",
-     false,
-     true,
-     {.seed = 3,
-      .delay_polls_max = 3,
-      .reorder = 1,
-      .late_put_polls = 5,
-      .hide_capabilities = HALAY_CAN_LAND,
-      .eager_bytes = 128}},
-    {"tagged",
-     false,
-     false,
-     {.seed = 4,
-      .delay_polls_max = 3,
-      .reorder = 1,
-      .late_put_polls = 5,
-      .hide_capabilities = HALAY_CAN_PUT,
-      .eager_bytes = 128}},
-    {"staged",
-     false,
-     true,
-     {.seed = 5,
-      .delay_polls_max = 4,
-      .reorder = 1,
-      .again_percent = 30,
-      .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-      .eager_bytes = 64,
-      .piece_bytes = 512}},
-    {"narrow",
-     false,
-     false,
-     {.seed = 6,
-      .delay_polls_max = 8,
-      .reorder = 1,
-      .queue_slots = 2,
-      .connect_polls = 50,
-      .again_percent = 20}},
-    {"awake", false, false, {.seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096}},
-    {"nodes", false, false, {0}, true},
-    {"nodes-late",
-     false,
-     true,
-     {.seed = 8,
-      .delay_polls_max = 6,
-      .reorder = 1,
-      .late_put_polls = 5,
-      .again_percent = 20,
-      .eager_bytes = 128,
-      .connect_polls = 20},
-     true},
+    {"shm", true, false, false, &none},
+    {"shm-late", true, true, false, &none},
+    {"inproc", false, false, false, &none},
+    {"put", false, true, false, &ranks_put},
+    {"tagged", false, false, false, &ranks_tagged},
+    {"staged", false, true, false, &ranks_staged},
+    {"narrow", false, false, false, &narrow},
+    {"awake", false, false, false, &awake},
+    {"nodes", false, false, true, &none},
+    {"nodes-late", false, true, true, &all_late},
 };
 
 struct buffers {
@@ -257,7 +229,7 @@ static void run(const struct setup *setup, int nranks, const int *node_of_rank,
     struct hly_device_late_arg late = {.seed = 9, .delay_polls_max = 4, .capacity = 3};
     struct ranks_options options = {.nranks = nranks,
                                     .shm = setup->shm,
-                                    .faults = &setup->faults,
+                                    .faults = setup->faults,
                                     .algorithm = algorithm,
                                     .node_of_rank = node_of_rank,
                                     .device = setup->late_device ? &hly_device_late : NULL,

@@ -4,7 +4,6 @@
  * that has something else in its group, or something wrong: all ranks get the same error, no buffer
  * was touched, and the communicator is good for the next call.
  */
-#include <pthread.h>
 #include <string.h>
 
 #include "device/device_builtin.h"
@@ -12,25 +11,6 @@
 
 #define COUNT 300
 #define DEEP  20
-
-struct board {
-    pthread_barrier_t barrier;
-    int code[RANKS_MAX];
-    char text[RANKS_MAX][512];
-};
-
-static int64_t value(int rank, int round, int i)
-{
-    return (int64_t)rank * 1000003 + round * 7919 + i * 31 + 1;
-}
-
-static int64_t sum(int nranks, int round, int i)
-{
-    int64_t s = 0;
-    for (int r = 0; r < nranks; r++)
-        s += value(r, round, i);
-    return s;
-}
 
 struct data {
     int64_t in[COUNT], out[COUNT], cast[COUNT], scaled[COUNT], small[2];
@@ -41,13 +21,13 @@ static void prepare(const struct rank *r, struct data *d, int round)
 {
     memset(d, 0x5a, sizeof(*d));
     for (int i = 0; i < COUNT; i++) {
-        d->in[i] = value(r->rank, round, i);
-        d->cast[i] = r->rank == round % r->nranks ? value(99, round, i) : -1;
+        d->in[i] = ranks_value(r->rank, round, i);
+        d->cast[i] = r->rank == round % r->nranks ? ranks_value(99, round, i) : -1;
         d->scaled[i] = i;
     }
     d->small[0] = d->small[1] = r->rank;
     for (int i = 0; i < COUNT * r->nranks; i++)
-        d->blocks[i] = value(r->rank, round, i);
+        d->blocks[i] = ranks_value(r->rank, round, i);
 }
 
 /* Blocking and non-blocking forms by turns: neither waits. */
@@ -78,17 +58,17 @@ static void check(const struct rank *r, const struct data *d, int round)
 {
     size_t at = 0;
     for (int i = 0; i < COUNT; i++) {
-        CHECK(d->out[i] == sum(r->nranks, round, i), "allreduce, round %d", round);
-        CHECK(d->cast[i] == value(99, round, i), "broadcast, round %d", round);
+        CHECK(d->out[i] == ranks_sum(r->nranks, round, i), "allreduce, round %d", round);
+        CHECK(d->cast[i] == ranks_value(99, round, i), "broadcast, round %d", round);
         CHECK(d->scaled[i] == 2 * r->nranks * i, "scaled, round %d", round);
-        CHECK(d->block[i] == sum(r->nranks, round, r->rank * COUNT + i), "reduce_scatter");
+        CHECK(d->block[i] == ranks_sum(r->nranks, round, r->rank * COUNT + i), "reduce_scatter");
     }
     CHECK(d->small[0] == r->nranks - 1, "maximum, round %d", round);
     for (int k = 0; k < r->nranks; k++)
         for (int i = 0; i < COUNT; i++) {
-            CHECK(d->all[k * COUNT + i] == value(k, round, i), "allgather, round %d", round);
+            CHECK(d->all[k * COUNT + i] == ranks_value(k, round, i), "allgather, round %d", round);
             if (i < k % 3 * 100 + 1)
-                CHECK(d->every[at++] == value(k, round, i), "allgatherv, round %d", round);
+                CHECK(d->every[at++] == ranks_value(k, round, i), "allgatherv, round %d", round);
         }
 }
 
@@ -164,7 +144,7 @@ static void spoilt(const struct rank *r, struct data *d, enum mistake m, bool wr
 static void one_mistake(struct rank *r, enum mistake m, int w)
 {
     static struct data all[RANKS_MAX], before[RANKS_MAX];
-    struct board *b = r->arg;
+    struct ranks_board *b = r->arg;
     struct data *d = &all[r->rank];
     halay_verdict_t v = {.size = sizeof(v)};
     halay_request_t *group;
@@ -239,7 +219,7 @@ int main(int argc, char **argv)
         .seed = 5, .delay_polls_max = 3, .reorder = 1, .late_put_polls = 3, .eager_bytes = 64};
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int p = 1; p <= 9; p++) {
-        struct board board;
+        struct ranks_board board;
         struct ranks_options o = {.nranks = p, .shm = p % 2};
         if (argc > 1 && atoi(argv[1]) != p)
             continue;

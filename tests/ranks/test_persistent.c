@@ -5,7 +5,6 @@
  *
  *   test_persistent [STARTS]   without, 1000
  */
-#include <pthread.h>
 #include <string.h>
 
 #include "device/device_builtin.h"
@@ -14,25 +13,6 @@
 #define COUNT 40
 
 static int starts = 1000;
-
-struct board {
-    pthread_barrier_t barrier;
-    int code[RANKS_MAX];
-    char text[RANKS_MAX][512];
-};
-
-static int64_t value(int rank, int round, int i)
-{
-    return (int64_t)rank * 1000003 + round * 7919 + i * 31 + 1;
-}
-
-static int64_t sum(int nranks, int round, int i)
-{
-    int64_t s = 0;
-    for (int r = 0; r < nranks; r++)
-        s += value(r, round, i);
-    return s;
-}
 
 struct data { /* of all requests of one rank */
     int64_t in[COUNT], out[COUNT], average[COUNT], all[COUNT * RANKS_MAX], cast[COUNT];
@@ -46,13 +26,13 @@ enum { REDUCE, AVERAGE, GATHER, VECTOR, SCATTER, CAST, BARRIER, SCALED, PRODUCT,
 static void prepare(const struct rank *r, struct data *d, int round)
 {
     for (int i = 0; i < COUNT; i++) {
-        d->in[i] = value(r->rank, round, i);
-        d->cast[i] = r->rank == d->root ? value(77, round, i) : -1;
+        d->in[i] = ranks_value(r->rank, round, i);
+        d->cast[i] = r->rank == d->root ? ranks_value(77, round, i) : -1;
         d->average[i] = r->nranks * (i + round);
         d->scaled[i] = i + round;
     }
     for (int i = 0; i < COUNT * r->nranks; i++)
-        d->blocks[i] = value(r->rank, round, i);
+        d->blocks[i] = ranks_value(r->rank, round, i);
     memset(d->all, 0, sizeof(d->all));
     memset(d->every, 0, sizeof(d->every));
     memset(d->out, 0, sizeof(d->out));
@@ -61,19 +41,19 @@ static void prepare(const struct rank *r, struct data *d, int round)
 static void check(const struct rank *r, const struct data *d, int round)
 {
     for (int i = 0; i < COUNT; i++) {
-        CHECK(d->out[i] == sum(r->nranks, round, i), "allreduce, round %d", round);
+        CHECK(d->out[i] == ranks_sum(r->nranks, round, i), "allreduce, round %d", round);
         CHECK(d->average[i] == r->nranks * (i + round), "average, round %d", round);
-        CHECK(d->cast[i] == value(77, round, i), "broadcast, round %d", round);
+        CHECK(d->cast[i] == ranks_value(77, round, i), "broadcast, round %d", round);
         CHECK(d->scaled[i] == (i + round) * 2 * r->nranks * 3, "scaled, round %d", round);
-        CHECK(d->block[i] == sum(r->nranks, round, r->rank * COUNT + i), "scatter, round %d",
+        CHECK(d->block[i] == ranks_sum(r->nranks, round, r->rank * COUNT + i), "scatter, round %d",
               round);
     }
     size_t at = 0;
     for (int k = 0; k < r->nranks; k++)
         for (int i = 0; i < COUNT; i++) {
-            CHECK(d->all[k * COUNT + i] == value(k, round, i), "allgather, round %d", round);
+            CHECK(d->all[k * COUNT + i] == ranks_value(k, round, i), "allgather, round %d", round);
             if ((size_t)i < d->counts[k])
-                CHECK(d->every[at++] == value(k, round, i), "allgatherv, round %d", round);
+                CHECK(d->every[at++] == ranks_value(k, round, i), "allgatherv, round %d", round);
         }
 }
 
@@ -183,23 +163,23 @@ static void others(struct rank *r)
     rc |= halay_alltoall_init(out, in, 1, t, w, &q[EXCHANGE]);
     CHECK(rc == 0, "init");
     for (int round = 0; round < 50; round++) {
-        mine = value(r->rank, round, 0);
+        mine = ranks_value(r->rank, round, 0);
         for (int k = 0; k < n; k++) {
-            deal[k] = value(k, round, 5);
-            out[k] = value(r->rank, round, k);
+            deal[k] = ranks_value(k, round, 5);
+            out[k] = ranks_value(r->rank, round, k);
         }
         for (int i = 0; i < MORE; i++)
             CHECK(!q[i] || !halay_request_start(q[i]), "start %d", i);
         for (int i = 0; i < MORE; i++)
             CHECK(!q[i] || !halay_request_wait(q[i]), "wait %d", i);
-        int64_t low = sum(r->rank, round, 0);
-        CHECK(n == 1 || got == value(previous, round, 0), "message");
-        CHECK(dealt == value(r->rank, round, 5), "scatter");
-        CHECK(r->rank != n / 2 || total == sum(n, round, 0), "reduce");
+        int64_t low = ranks_sum(r->rank, round, 0);
+        CHECK(n == 1 || got == ranks_value(previous, round, 0), "message");
+        CHECK(dealt == ranks_value(r->rank, round, 5), "scatter");
+        CHECK(r->rank != n / 2 || total == ranks_sum(n, round, 0), "reduce");
         CHECK(prefix == low + mine && before == (r->rank ? low : -1), "scans");
         for (int k = 0; k < n; k++) {
-            CHECK(in[k] == value(k, round, r->rank), "alltoall");
-            CHECK(r->rank != n - 1 || all[k] == value(k, round, 0), "gather");
+            CHECK(in[k] == ranks_value(k, round, r->rank), "alltoall");
+            CHECK(r->rank != n - 1 || all[k] == ranks_value(k, round, 0), "gather");
         }
     }
     for (int i = 0; i < MORE; i++)
@@ -243,7 +223,7 @@ static void misuse(struct rank *r)
 /* Wrong on one rank: each start ends with the same error on all, and others go on. */
 static void wrong(struct rank *r)
 {
-    struct board *b = r->arg;
+    struct ranks_board *b = r->arg;
     for (int kind = 0; kind < 3; kind++)
         for (int w = 0; w < r->nranks; w++) {
             int64_t in[4] = {1, 2, 3, 4}, out[4], x = 1, y;
@@ -283,7 +263,7 @@ int main(int argc, char **argv)
         starts = atoi(argv[1]);
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int p = 1; p <= 9; p++) {
-        struct board board;
+        struct ranks_board board;
         struct ranks_options o = {.nranks = p, .shm = p % 2};
         pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
         if (p > 4) { /* slower: fewer starts, harder conditions */

@@ -19,41 +19,16 @@
 #include "reference.h"
 #include "replay.h"
 
+static const halay_inproc_faults_t none, slow = {.seed = 1, .delay_polls_max = 4, .reorder = 1};
+
 static const struct setup {
     const char *name;
     bool shm, late_device;
-    halay_inproc_faults_t faults;
+    const halay_inproc_faults_t *faults;
 } setups[] = {
-    {"inproc", false, false, {.seed = 1, .delay_polls_max = 4, .reorder = 1}},
-    {"staged",
-     false,
-     true,
-     {.seed = 5,
-      .delay_polls_max = 4,
-      .reorder = 1,
-      .again_percent = 30,
-      .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-      .eager_bytes = 64,
-      .piece_bytes = 256}},
-    {"put",
-     false,
-     true,
-     {.seed = 3,
-      .delay_polls_max = 3,
-      .reorder = 1,
-      .late_put_polls = 5,
-      .hide_capabilities = HALAY_CAN_LAND,
-      .eager_bytes = 128}},
-    {"tagged",
-     false,
-     false,
-     {.seed = 4,
-      .delay_polls_max = 3,
-      .reorder = 1,
-      .again_percent = 10,
-      .hide_capabilities = HALAY_CAN_PUT,
-      .eager_bytes = 128}},
-    {"shm", true, false, {0}},
+    {"inproc", false, false, &slow},  {"staged", false, true, &ranks_staged},
+    {"put", false, true, &ranks_put}, {"tagged", false, false, &ranks_tagged},
+    {"shm", true, false, &none},
 };
 
 static const char *const algorithms[] = {
@@ -241,7 +216,7 @@ static void run(const struct setup *setup, const char *algorithm, int nranks, ui
                 uint64_t deadline_ns)
 {
     struct hly_device_late_arg late = {.seed = salt, .delay_polls_max = 4, .capacity = 3};
-    halay_inproc_faults_t faults = setup->faults;
+    halay_inproc_faults_t faults = *setup->faults;
     faults.seed += salt;
     struct ranks_options options = {.nranks = nranks,
                                     .shm = setup->shm,

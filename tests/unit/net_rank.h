@@ -12,17 +12,10 @@
 
 #include <halay/transport.h>
 
+#define CHECK_FAILED _exit(1) /* of any of the processes */
+#include "../check.h"
+
 #define MS 1000000ull
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: process %d: %s: ", __FILE__, __LINE__, (int)getpid(),          \
-                    #condition);                                                                   \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
 
 /* The transport that is tested. */
 extern const halay_transport_ops_t *const net;
@@ -63,6 +56,20 @@ void give(int fd, const void *data, size_t bytes);
 void take(int fd, void *data, size_t bytes);
 /* Opens, and swaps addresses with the other process. */
 void rank_meet(rank_t *rank, uint64_t id, halay_address_t *other);
+
+/* net_cases.c: a transport's test is the cases that all share, and its own. The exit status. */
+enum { NET_LARGE = 16 << 20 };
+struct net_case {
+    const char *name;
+    void (*run)(void);
+};
+int net_cases_main(int argc, char **argv, const struct net_case own[], size_t nown);
+/*
+ * kill -9, before or in the middle of a landing of so many bytes (after so many polls): FAILED
+ * within 1 s and once, sends are refused; a landing that had begun does not hang, its buffer can be
+ * had back. Returns what became of the landing.
+ */
+const char *net_killed_once(int polls, size_t bytes);
 
 /* transport_epochs.c */
 void epoch_later(void);

@@ -16,16 +16,8 @@
 
 #include <halay/transport.h>
 
-#define CHECK(condition, ...)                                                                      \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: process %d: %s: ", __FILE__, __LINE__, (int)getpid(),          \
-                    #condition);                                                                   \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fprintf(stderr, "\n");                                                                 \
-            _exit(1);                                                                              \
-        }                                                                                          \
-    } while (0)
+#define CHECK_FAILED _exit(1) /* of any of the processes */
+#include "../check.h"
 
 #define MS 1000000ull
 

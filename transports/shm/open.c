@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/timerfd.h>
 #include <sys/un.h>
 #include <time.h>
@@ -56,6 +57,22 @@ static int options_read(halay_transport_t *t, const char *options)
     while (t->ring_bytes < bytes)
         t->ring_bytes *= 2;
     return HALAY_OK;
+}
+
+/* Rings no larger than files may be: slower, but it goes on. One rank of the node says so. */
+static void ring_fit(halay_transport_t *t, int says)
+{
+    struct rlimit limit;
+    const size_t wanted = t->ring_bytes;
+    if (getrlimit(RLIMIT_FSIZE, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    while (t->ring_bytes > HLY_SHM_RING_MIN && HLY_SHM_HEAD + t->ring_bytes > limit.rlim_cur)
+        t->ring_bytes /= 2;
+    if (t->ring_bytes < wanted && says)
+        hly_shm_log(t, 1,
+                    "shm: rings of %zu bytes instead of %zu, which is slower: the limit on file "
+                    "size (ulimit -f) is %llu bytes",
+                    t->ring_bytes, wanted, (unsigned long long)limit.rlim_cur);
 }
 
 /* Each step says what it was, for the message. */
@@ -147,6 +164,7 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     int rc = options_read(t, params->options);
     if (rc)
         goto undo;
+    ring_fit(t, params->local_rank == 0);
     int error = descriptors_open(t, &what);
     if (error) {
         hly_shm_log(
