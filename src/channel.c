@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "readers.h"
 #include "watch.h"
 
 /* ---------------------------------------------------------------- landings */
@@ -174,6 +175,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     uint64_t cookie = landing_cookie(index, l);
     l->mode = (uint8_t)choose_mode(l, cookie, &ready);
     ready.mode = l->mode;
+    ready.tile = (uint16_t)r->tiles.number;
     ready.bytes = hly_operand_bytes(r, s->operand);
     r->run[step].landing = index + 1;
     r->landings++;
@@ -182,17 +184,18 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
 }
 
 /* Copies into an operand of up to two segments. */
-static void scatter(const struct hly_segment *seg, uint64_t offset, const char *data, size_t bytes)
+static void scatter(const struct hly_segment *seg, uint64_t offset, const char *data, size_t bytes,
+                    bool streams)
 {
     if (offset < seg[0].bytes) {
         size_t n = seg[0].bytes - offset < bytes ? seg[0].bytes - offset : bytes;
-        memcpy(seg[0].address + offset, data, n);
+        hly_copy_in(seg[0].address + offset, data, n, streams);
         data += n;
         bytes -= n;
         offset += n;
     }
     if (bytes)
-        memcpy(seg[1].address + (offset - seg[0].bytes), data, bytes);
+        hly_copy_in(seg[1].address + (offset - seg[0].bytes), data, bytes, streams);
 }
 
 void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const void *data,
@@ -207,8 +210,11 @@ void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const 
         return;
     }
     bool dropped = bytes && HLY_SEEDED(DROP_LANDED, r, step);
+    if (bytes && bytes == total && !run->landing && !dropped &&
+        hly_engine_take_lying(r, step, data))
+        return;
     if (bytes && !dropped) {
-        scatter(seg, offset, data, bytes);
+        scatter(seg, offset, data, bytes, hly_step_streams(r, step));
         hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, offset, bytes, 0);
     }
     run->arrived += bytes;

@@ -16,6 +16,7 @@
 
 #include "core.h"
 #include "device/device_builtin.h"
+#include "readers.h"
 
 struct failure { /* where halay_init's reason goes */
     char text[512];
@@ -135,6 +136,18 @@ static int count_cpus(void)
     return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
 }
 
+/* Bytes of the last-level cache. The C library's answer may be that of all processors together. */
+static size_t last_cache(void)
+{
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    unsigned long kib = 0;
+    if (file && fscanf(file, "%luK", &kib) != 1)
+        kib = 0;
+    if (file)
+        fclose(file);
+    return kib ? kib << 10 : HLY_CACHE_BYTES;
+}
+
 static int allocate(halay_context_t **out)
 {
     halay_context_t *ctx = calloc(1, sizeof(*ctx));
@@ -157,6 +170,7 @@ static int allocate(halay_context_t **out)
     *ctx->alive = 1;
     ctx->magic = HLY_CONTEXT_MAGIC;
     ctx->ncpus = count_cpus();
+    ctx->cache_bytes = last_cache();
     init_lists(ctx);
     *out = ctx;
     return HALAY_OK;

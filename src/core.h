@@ -24,6 +24,7 @@
 #include <halay/plan.h>
 #include <halay/transport.h>
 
+#include "layout.h"
 #include "wire.h"
 
 #define HLY_WORKS_KEPT 64 /* steps of plans whose work is kept for the next call */
@@ -214,9 +215,10 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_step_run *fresh; /* all steps as they are before the start */
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
-    uint8_t *straight;      /* its steps, as straight.c does them; NULL: they are too many */
-    uint32_t running;       /* requests that use it now */
-    halay_request_t *spare; /* requests that can be used again */
+    uint8_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
+    uint8_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
+    uint32_t running;               /* requests that use it now */
+    halay_request_t *spare;         /* requests that can be used again */
 };
 
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
@@ -262,19 +264,21 @@ struct halay_request {
     struct hly_call call;
     struct hly_header header; /* of its eager messages, but for edge and cookie */
     uint32_t sequence;
+    struct hly_tiles tiles;
     int result;
     bool ran;              /* `run` is valid */
     bool runs;             /* hly_engine_run is at it */
+    bool large;            /* more than the caches hold */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
     size_t scratch_bytes; /* room */
     size_t slot_bytes;
     size_t element_bytes;
-    halay_work_t *works;      /* of each step, once it was done in one piece; or NULL */
-    struct hly_span *spans;   /* of each operand of the plan */
-    struct hly_places places; /* for which both hold; and the spans' sizes: */
-    uint64_t laid_count;
+    halay_work_t *works;            /* of each step, once it was done in one piece; or NULL */
+    struct hly_span *spans;         /* of each operand of the plan */
+    struct hly_places places;       /* for which both hold; and the spans' sizes: */
+    uint64_t laid_count, laid_tile; /* of the call, of the tile */
     uint8_t laid_type;
     bool laid_out;
     size_t laid_group;
@@ -432,6 +436,7 @@ struct halay_context {
     void *plugins[4]; /* dlopened */
     int nplugins;
     int ncpus;
+    size_t cache_bytes; /* of the last level; a guess where nobody knows */
 
     struct hly_peer **peer_table; /* hash of ids, power of two */
     uint32_t peer_mask, npeers;
@@ -655,11 +660,6 @@ void hly_request_retire(halay_request_t *request);
 
 /* ---------------------------------------------------------------- layout.c */
 
-/* Copies the counts of a v form. */
-int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
-/* The addresses behind the plan's symbols, and scratch. */
-int hly_layout_bind(halay_request_t *request);
-void hly_layout_forget(halay_request_t *request);
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
 
 /* Two of them, by the operand's number in the plan; the second one may be empty. */

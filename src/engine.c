@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "readers.h"
 #include "straight.h"
 #include "watch.h"
 
@@ -118,7 +119,8 @@ static int start_work(halay_request_t *r, uint32_t step)
                              .nsrc = noperands - 1u,
                              .fn = user ? user->fn : NULL,
                              .fn_arg = user ? user->arg : NULL,
-                             .group = group};
+                             .group = group,
+                             .streams = hly_step_streams(r, step)};
         for (uint32_t i = 1; i < noperands; i++)
             work.src[i - 1] = address_of(seg[i], from);
         if (kept && to - from == total) {
@@ -178,6 +180,27 @@ static bool start_step(halay_request_t *r, uint32_t step)
         hly_engine_step_done(r, step);
     else if (rc < 0)
         fail_here(r, rc, "the device could not reduce or copy");
+    return true;
+}
+
+bool hly_engine_take_lying(halay_request_t *r, uint32_t step, const void *data)
+{
+    const uint32_t reader = hly_reader_of(r, step);
+    if (reader == HALAY_STEP_NONE || r->state != HLY_RUNNING)
+        return false;
+    const uint32_t *dep = r->plan->plan->steps[reader].dep;
+    bool last = (dep[0] == step || dep[1] == step) && r->run[reader].pending == 1;
+    if (!last || r->run[reader].state != HLY_WAITS || !hly_reduce_lying(r, step, data))
+        return false;
+    hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
+    hly_engine_step_done(r, step);
+    if (!r->run[reader].pending) {
+        r->run[reader].state = HLY_STARTED; /* so hly_engine_run does not start it */
+        HLY_SAW(STARTED, r, reader);
+        hly_saw_work(r, reader, &r->works[reader], HALAY_OK);
+        hly_engine_step_done(r, reader);
+    }
+    hly_engine_run(r);
     return true;
 }
 
@@ -272,6 +295,32 @@ void hly_engine_prescaled(halay_request_t *r)
     hly_engine_run(r);
 }
 
+/* All as it is before the first step. */
+static void lay_steps(halay_request_t *r)
+{
+    const struct hly_plan *p = r->plan;
+    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
+    r->steps_done = r->ready_head = r->ready_tail = 0;
+}
+
+/* Goes on to the call's next tile, if the plan is done for this one. */
+static bool next_tile(halay_request_t *r)
+{
+    struct hly_tiles *t = &r->tiles;
+    if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps || t->number + 1 == t->n)
+        return false;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
+    assert(hly_link_empty(&r->flying) && !r->landings);
+    hly_layout_tile(r, t->number + 1);
+    r->header.tile = (uint16_t)t->number;
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
+    lay_steps(r);
+    release_first(r);
+    if (!hly_link_empty(&hly_request_slot(r)->stash))
+        hly_match_posted(r);
+    return true;
+}
+
 void hly_engine_run(halay_request_t *r)
 {
     if (r->runs)
@@ -279,16 +328,18 @@ void hly_engine_run(halay_request_t *r)
     if (r->state == HLY_RUNNING && r->before && !prescale(r))
         return;
     r->runs = true;
-    while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
-        uint32_t step = r->ready[r->ready_head++];
-        if (r->run[step].state != HLY_WAITS)
-            continue; /* hly_engine_resume */
-        if (!start_step(r, step)) {
-            r->ready_head--;
-            r->runs = false;
-            return; /* the device is full */
+    do {
+        while (r->state == HLY_RUNNING && r->ready_head != r->ready_tail) {
+            uint32_t step = r->ready[r->ready_head++];
+            if (r->run[step].state != HLY_WAITS)
+                continue; /* hly_engine_resume */
+            if (!start_step(r, step)) {
+                r->ready_head--;
+                r->runs = false;
+                return; /* the device is full */
+            }
         }
-    }
+    } while (next_tile(r));
     r->runs = false;
     if (r->state != HLY_RUNNING ||
         (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
@@ -391,11 +442,10 @@ static struct hly_slot *enter(halay_request_t *r)
     return slot;
 }
 
-static void lay_steps(halay_request_t *r)
+static void prepare_run(halay_request_t *r)
 {
-    const struct hly_plan *p = r->plan;
     r->ran = true;
-    memcpy(r->run, p->fresh, p->plan->nsteps * sizeof(*r->run));
+    lay_steps(r);
     bool scaled = r->call.brief.flags & HLY_BRIEF_SCALED;
     r->before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     r->after = left_to_do(r);
@@ -420,8 +470,9 @@ static void start(halay_request_t *r)
         hly_fault_entered(r);
         return;
     }
+    hly_layout_tile(r, 0);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    lay_steps(r);
+    prepare_run(r);
     hly_seed_dependencies(r);
     if (!hly_link_empty(&slot->stash))
         hly_match_posted(r);
@@ -593,7 +644,7 @@ static void begin(halay_request_t *r)
     assert(r->state == HLY_IDLE);
     r->sequence = r->header.sequence = r->comm->next_sequence++;
     r->state = HLY_QUEUED;
-    r->steps_done = r->ready_head = r->ready_tail = 0;
+    r->header.tile = 0;
     r->ran = r->foreseen = r->runs = false;
     r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + r->comm->deadline_ns;
@@ -611,7 +662,8 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
     begin(r);
     r->comm->started++;
     enter(r);
-    lay_steps(r);
+    prepare_run(r);
+    r->header.tile = (uint16_t)r->tiles.number;
     for (uint32_t i = 0; i < ndone; i++)
         settle(r, done[i]);
     if (flying) {
@@ -620,6 +672,8 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
         r->run[out->step].state = HLY_STARTED;
         r->run[out->step].out = out;
     }
+    if (!hly_link_empty(&hly_request_slot(r)->stash))
+        hly_match_posted(r);
     hly_engine_run(r);
 }
 

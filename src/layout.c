@@ -4,7 +4,8 @@
  *
  * Blocks are of equal size, the first few of them an element longer where a vector is cut; or, in
  * the v forms, as two tables say: one for IN, one for OUT (which is the same, but for alltoallv).
- * Spans are computed once for a count and type; addresses are bound at every call.
+ * Spans are computed once for a count and type; addresses are bound at every call, and moved on
+ * from tile to tile.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,22 +14,27 @@
 #include "core.h"
 #include "watch.h"
 
-#define SLOT_ALIGN 64
+#define SLOT_ALIGN    64
+#define TILE_ALIGN    16 /* elements */
+#define TILE_MESSAGES 16 /* eager ones */
 
 static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
 {
     if (r->tables)
         return r->block[buffer].offset[block];
     uint32_t longer = block < r->long_blocks ? block : r->long_blocks;
-    return block * r->unit_bytes + longer * r->element_bytes;
+    return block * r->tiles.stride_bytes + longer * r->element_bytes;
 }
 
 /* Bytes of blocks [first, first + count), which do not wrap. */
 static size_t run_bytes(const halay_request_t *r, uint32_t buffer, uint32_t first, uint32_t count)
 {
-    if (!r->tables)
-        return block_offset(r, buffer, first + count) - block_offset(r, buffer, first);
     size_t bytes = 0;
+    if (!r->tables && first < r->long_blocks)
+        bytes =
+            (first + count < r->long_blocks ? count : r->long_blocks - first) * r->element_bytes;
+    if (!r->tables)
+        return bytes + count * r->unit_bytes;
     for (uint32_t b = first; b < first + count; b++)
         bytes += r->block[buffer].bytes[b];
     return bytes;
@@ -123,9 +129,17 @@ static size_t result_bytes(const halay_request_t *r)
     const halay_plan_params_t *p = &r->plan->plan->params;
     if (p->collective == HALAY_REDUCE && p->rank != p->root)
         return 0;
-    if (p->collective == HALAY_REDUCE_SCATTER)
+    if (p->collective == HALAY_REDUCE_SCATTER && r->tables)
         return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
     return r->call.brief.count * halay_type_bytes((halay_type_t)r->call.brief.type);
+}
+
+/* Elements of the tile that is laid out. */
+static uint64_t tile_count(const halay_request_t *r)
+{
+    const struct hly_tiles *t = &r->tiles;
+    uint64_t from = t->number * t->count, all = r->call.brief.count;
+    return all - from < t->count ? all - from : t->count;
 }
 
 static void lay_out(halay_request_t *r)
@@ -134,10 +148,11 @@ static void lay_out(halay_request_t *r)
     const struct hly_call *c = &r->call;
     bool cut = is_cut(plan);
     size_t element = halay_type_bytes((halay_type_t)c->brief.type);
-    size_t group = group_of(c), count = c->brief.count / group;
+    size_t group = group_of(c), count = tile_count(r) / group;
     r->element_bytes = element ? group * element : 1; /* a barrier */
     r->unit_bytes = (cut ? count / plan->blocks : count) * r->element_bytes;
     r->long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
+    r->tiles.stride_bytes = cut ? r->unit_bytes : c->brief.count / group * r->element_bytes;
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
     r->slot_bytes = largest_block(r);
     if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
@@ -147,6 +162,7 @@ static void lay_out(halay_request_t *r)
         measure(r, &plan->operands[i], &r->spans[i]);
     r->result_bytes = result_bytes(r);
     r->laid_count = c->brief.count;
+    r->laid_tile = tile_count(r);
     r->laid_type = c->brief.type;
     r->laid_group = group;
     r->laid_out = !r->tables;
@@ -167,13 +183,34 @@ static void place(halay_request_t *r)
         r->out += block_offset(r, HALAY_BUFFER_IN, p->rank);
 }
 
+/* What a step had the device do, with the operands as they are now; if it is still one piece. */
+static void aim(const halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const struct hly_segment *to = hly_operand_segments(r, s->operand);
+    halay_work_t *work = &r->works[step];
+    const size_t bytes = hly_operand_bytes(r, s->operand);
+    bool whole = to->bytes == bytes;
+    work->dst = to->address;
+    work->count = bytes / r->element_bytes * work->group;
+    for (uint32_t i = 0; i < work->nsrc; i++) {
+        const struct hly_segment *from = hly_operand_segments(r, s->operand + 1 + i);
+        whole = whole && from->bytes == bytes;
+        work->src[i] = from->address;
+    }
+    if (!whole)
+        *work = (halay_work_t){0};
+}
+
 /* Addresses, and what the steps have the device do, are kept for the next call with the same
  * memory. */
 static void address(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
-    const struct hly_places now = {r->in, r->out, r->scratch, r->call.brief.op};
-    char *const base[] = {r->in, r->out, r->scratch};
+    const size_t moved =
+        r->tiles.number * r->tiles.count * halay_type_bytes((halay_type_t)r->call.brief.type);
+    char *const base[] = {r->in + moved, r->out + moved, r->scratch};
+    const struct hly_places now = {base[0], base[1], base[2], r->call.brief.op};
     if (!r->call.user && r->laid_out && memcmp(&now, &r->places, sizeof(now)) == 0)
         return;
     for (uint32_t i = 0; i < plan->noperands; i++) {
@@ -181,19 +218,100 @@ static void address(halay_request_t *r)
         span->segment[1].address = base[plan->operands[i].buffer];
         span->segment[0].address = span->segment[1].address + span->offset;
     }
-    if (r->works)
-        memset(r->works, 0, (plan->nsteps + 1) * sizeof(*r->works));
+    for (uint32_t i = 0; r->works && i < plan->nsteps; i++)
+        if (r->works[i].nsrc)
+            aim(r, i);
     r->places = now;
+}
+
+/* One vector, or blocks that the plan names one at a time. */
+static bool can_cut(const halay_request_t *r, const struct hly_way *way)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const uint32_t can = way->attr.capabilities;
+    if (!(can & HALAY_CAN_CACHE) || can & (HALAY_CAN_PUT | HALAY_CAN_LAND) || r->comm->nnodes > 1 ||
+        r->tables || r->call.user || r->call.aside || !plan->blocks ||
+        !halay_type_bytes((halay_type_t)r->call.brief.type))
+        return false;
+    switch (plan->params.collective) {
+    case HALAY_ALLGATHER:
+    case HALAY_REDUCE_SCATTER:
+    case HALAY_ALLTOALL:
+        return !(halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_RUNS);
+    case HALAY_GATHER:
+    case HALAY_SCATTER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+/*
+ * Into tiles, on all ranks alike. Where a plan has one or two blocks, no message is longer than an
+ * eager one; where it has more, and the ranks perhaps no processor each, a tile is larger, so that
+ * they change places less often.
+ */
+static void cut(halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm;
+    const uint32_t blocks = r->plan->plan->blocks;
+    const uint64_t count = r->call.brief.count;
+    struct hly_tiles *t = &r->tiles;
+    t->n = 1;
+    t->count = count;
+    if (comm->nranks < 2)
+        return;
+    int other = hly_comm_world_rank(comm, (comm->rank + 1) % comm->nranks);
+    const struct hly_way *way = hly_way_of(r->context, other, NULL);
+    if (!can_cut(r, way))
+        return;
+    size_t most = way->attr.eager_bytes; /* of a block */
+    if (blocks > 2)
+        most = most * TILE_MESSAGES / blocks;
+    size_t part = most / halay_type_bytes((halay_type_t)r->call.brief.type);
+    part -= part > TILE_ALIGN ? part % TILE_ALIGN : 0;
+    part = (part ? part : 1) * (is_cut(r->plan->plan) ? blocks : 1);
+    if (part >= count || (count - 1) / part >= UINT32_MAX)
+        return;
+    t->count = part;
+    t->n = (uint32_t)((count - 1) / part) + 1;
+}
+
+static bool is_laid(const halay_request_t *r)
+{
+    const struct hly_brief *b = &r->call.brief;
+    return r->laid_type == b->type && r->laid_group == group_of(&r->call) &&
+           r->laid_count == b->count && r->laid_tile == tile_count(r);
+}
+
+/* What all ranks of the node read and write, in all. */
+static bool is_large(const halay_request_t *r)
+{
+    const struct hly_brief *b = &r->call.brief;
+    size_t bytes = b->count * halay_type_bytes((halay_type_t)b->type);
+    size_t ranks = (size_t)r->context->info.local_nranks;
+    if (!is_cut(r->plan->plan) && r->plan->plan->blocks > 1)
+        bytes *= (size_t)r->comm->nranks;
+    return bytes > r->context->cache_bytes / 2 / (ranks ? ranks : 1);
+}
+
+/* The spans of the first tile, where they are not those of the call before. */
+static void lay_first(halay_request_t *r)
+{
+    r->tiles.number = 0;
+    cut(r);
+    r->large = is_large(r);
+    bool laid = r->laid_out && !r->tables && is_laid(r);
+    if (r->works && (!laid || r->places.op != r->call.brief.op || r->call.user))
+        memset(r->works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->works));
+    if (!r->laid_out || r->tables || (!laid && !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
+        lay_out(r);
 }
 
 int hly_layout_bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
-    if (!r->laid_out || r->tables ||
-        ((r->laid_count != c->brief.count || r->laid_type != c->brief.type ||
-          r->laid_group != group_of(c)) &&
-         !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
-        lay_out(r);
+    lay_first(r);
     place(r);
     if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
         r->in = r->out;
@@ -209,6 +327,17 @@ int hly_layout_bind(halay_request_t *r)
         r->out = r->scratch + slots;
     address(r);
     return HALAY_OK;
+}
+
+void hly_layout_tile(halay_request_t *r, uint32_t tile)
+{
+    assert(tile < r->tiles.n);
+    if (r->tiles.number == tile)
+        return;
+    r->tiles.number = tile;
+    if (r->laid_tile != tile_count(r))
+        lay_out(r);
+    address(r);
 }
 
 /* One table. Nothing between the blocks where no displacements are given. */

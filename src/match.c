@@ -168,6 +168,12 @@ static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
     return hly_plan_step(r->plan, kind, h->from, h->edge);
 }
 
+/* Else it is of the next one: nobody gets further ahead (0032). */
+static inline bool is_of_tile(const halay_request_t *r, uint16_t tile)
+{
+    return tile == (uint16_t)r->tiles.number;
+}
+
 /* Returns false if it is too early for it. */
 static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *h, const void *data,
                     size_t bytes)
@@ -182,10 +188,14 @@ static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *
         if (bytes != sizeof(ready))
             return true;
         memcpy(&ready, data, sizeof(ready));
+        if (!is_of_tile(r, ready.tile))
+            return false;
         if (fits(r, step, h, ready.bytes))
             hly_channel_announced(r, step, h, &ready);
         return true;
     }
+    if (!is_of_tile(r, h->tile))
+        return false;
     if (!fits(r, step, h, h->cookie) || (!bytes && h->cookie))
         return true; /* the latter: an offer */
     if (r->run[step].state == HLY_WAITS)
@@ -366,7 +376,8 @@ void hly_match_stashed(halay_request_t *r, uint32_t step)
     for (struct hly_link *l = slot->stash.next; l != &slot->stash;) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         l = l->next;
-        if (m->header.kind != HLY_EAGER || m->header.from != s->peer || m->header.edge != s->edge)
+        if (m->header.kind != HLY_EAGER || m->header.from != s->peer || m->header.edge != s->edge ||
+            !is_of_tile(r, m->header.tile))
             continue;
         hly_link_remove(&m->link);
         uint64_t offset = m->header.offset;

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "readers.h"
 #include "straight.h"
 
 static struct hly_certificate *certificate_find(halay_context_t *context, uint32_t planner,
@@ -208,6 +209,7 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     fill_table(p);
     fill_successors(p);
     hly_straight_order(p);
+    hly_readers_find(p);
     return look_up_peers(comm, p);
 }
 

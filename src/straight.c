@@ -16,11 +16,13 @@
 
 #include "core.h"
 #include "device/device_builtin.h"
+#include "readers.h"
 #include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST 64  /* between two looks at all ways, and at the clock */
-#define YIELDS     200 /* for one message, with more ranks than processors */
+#define CALLS_MOST    64  /* between two looks at all ways, and at the clock */
+#define YIELDS        200 /* for one message, with more ranks than processors */
+#define TILE_PATIENCE 16  /* a peer that is at work on a tile needs so much longer */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -80,8 +82,10 @@ static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *ca
     halay_request_t *r = p ? p->spare : NULL;
     if (!r || r->straight == HLY_STRAIGHT_NO || !hly_request_repeats(r, call))
         return NULL;
-    if (r->straight == HLY_STRAIGHT_UNKNOWN)
+    if (r->straight == HLY_STRAIGHT_UNKNOWN) {
+        hly_layout_tile(r, 0); /* the largest */
         r->straight = is_straight(r) ? HLY_STRAIGHT_YES : HLY_STRAIGHT_NO;
+    }
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
 
@@ -105,7 +109,7 @@ static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t
     return bytes == hly_operand_segments(r, s->operand)->bytes && h->cookie == bytes &&
            h->sequence == mine->sequence && h->edge == s->edge && h->from == s->peer &&
            h->comm == mine->comm && h->signature == mine->signature && h->kind == mine->kind &&
-           h->flags == mine->flags && h->offset == mine->offset && from.lo == id.lo &&
+           h->tile == mine->tile && h->offset == mine->offset && from.lo == id.lo &&
            from.hi == id.hi && hly_brief_equal(&h->call, &mine->call);
 }
 
@@ -123,6 +127,13 @@ static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
                                 : HALAY_STEP_NONE;
 }
 
+/* A message of the request's call and of its next tile, which is looked at when that comes. */
+static bool is_ahead(const halay_request_t *r, const struct hly_header *h)
+{
+    return h->signature == r->call.signature && r->tiles.number + 1 < r->tiles.n &&
+           h->tile == (uint16_t)(r->tiles.number + 1);
+}
+
 /* Is what came before its call all of it, and as it has to be? */
 static bool stash_fits(const halay_request_t *r)
 {
@@ -130,7 +141,8 @@ static bool stash_fits(const halay_request_t *r)
     for (const struct hly_link *l = list->next; l != list; l = l->next) {
         const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         uint32_t step = step_of(r, &m->header);
-        if (step == HALAY_STEP_NONE || !is_expected(r, step, m->peer, &m->header, m->bytes))
+        if (step == HALAY_STEP_NONE ||
+            !(is_expected(r, step, m->peer, &m->header, m->bytes) || is_ahead(r, &m->header)))
             return false;
     }
     return true;
@@ -138,11 +150,12 @@ static bool stash_fits(const halay_request_t *r)
 
 /* ---------------------------------------------------------------- the walk */
 
-/* Steps done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
+/* Steps of a tile done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
 struct walk {
     halay_request_t *r;
     uint64_t done;
     uint32_t ndone;
+    uint32_t reduced; /* the reduction that was done with what it reads still in the message */
     uint8_t order[HLY_WORKS_KEPT + 1]; /* after these the one that was not done at once */
     int over;                          /* the poll's result that ends the walk; event is its */
     halay_event_t event;
@@ -167,19 +180,23 @@ static void settle(struct walk *w, uint32_t step)
     HLY_SAW(DONE, w->r, step);
 }
 
-static void land(halay_request_t *r, uint32_t step, const void *data)
+/* Returns true if the step that comes next, `next`, has reduced it where it lies. */
+static bool land(halay_request_t *r, uint32_t step, uint32_t next, const void *data)
 {
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    if (seg->bytes)
-        memcpy(seg->address, data, seg->bytes);
+    bool reduced = seg->bytes && next != HALAY_STEP_NONE && hly_reader_of(r, step) == next &&
+                   hly_reduce_lying(r, step, data);
+    if (seg->bytes && !reduced)
+        hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
+    return reduced;
 }
 
-static void land_event(halay_request_t *r, uint32_t step, const halay_event_t *e)
+static bool land_event(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
 {
-    land(r, step, (const char *)e->data + sizeof(struct hly_header));
+    return land(r, step, next, (const char *)e->data + sizeof(struct hly_header));
 }
 
 static bool land_stashed(halay_request_t *r, uint32_t step)
@@ -188,9 +205,10 @@ static bool land_stashed(halay_request_t *r, uint32_t step)
     const struct hly_link *list = &hly_request_slot(r)->stash;
     for (struct hly_link *l = list->next; l != list; l = l->next) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
-        if (m->header.from != s->peer || m->header.edge != s->edge)
+        if (m->header.from != s->peer || m->header.edge != s->edge ||
+            !is_expected(r, step, m->peer, &m->header, m->bytes))
             continue;
-        land(r, step, m->data);
+        land(r, step, HALAY_STEP_NONE, m->data);
         hly_link_remove(l);
         free(m);
         return true;
@@ -199,7 +217,8 @@ static bool land_stashed(halay_request_t *r, uint32_t step)
 }
 
 /*
- * A message that another step of this call, or a later call of this communicator waits for. What
+ * A message that another step of this call, its next tile, or a later call of this communicator
+ * waits for. What
  * cannot be used yet is stashed, as it is by the engine.
  */
 static bool take_other(struct walk *w, const struct hly_way *way)
@@ -212,11 +231,12 @@ static bool take_other(struct walk *w, const struct hly_way *way)
         return false;
     if (h->sequence == r->sequence) {
         uint32_t step = step_of(r, h);
-        if (step == HALAY_STEP_NONE || !is_message_of(r, step, e))
+        bool mine = step != HALAY_STEP_NONE && is_message_of(r, step, e);
+        if (!mine && (step == HALAY_STEP_NONE || !is_ahead(r, h)))
             return false;
-        if (can_start(w, step)) {
+        if (mine && can_start(w, step)) {
             HLY_SAW(STARTED, r, step);
-            land_event(r, step, e);
+            land_event(r, step, HALAY_STEP_NONE, e);
             settle(w, step);
             return true;
         }
@@ -229,7 +249,8 @@ static bool take_other(struct walk *w, const struct hly_way *way)
 static bool await(struct walk *w, const struct hly_way *way, int *n)
 {
     halay_context_t *ctx = w->r->context;
-    uint32_t spins = hly_spins(ctx), most = spins + (hly_crowded(ctx) ? YIELDS : 0);
+    uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
+    uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
     for (uint32_t polls = 0; polls < most; polls++) {
         if (polls >= spins)
             sched_yield();
@@ -254,16 +275,20 @@ static int send_step(halay_request_t *r, uint32_t step)
 }
 
 /* Its message, or HALAY_EAGAIN. */
-static int receive(struct walk *w, uint32_t step)
+static int receive(struct walk *w, uint32_t at)
 {
     halay_request_t *r = w->r;
+    const uint32_t step = r->plan->straight[at];
+    const uint32_t next =
+        at + 1 < r->plan->plan->nsteps ? r->plan->straight[at + 1] : HALAY_STEP_NONE;
     const struct hly_way *way = r->plan->peers[step]->way;
     int n;
     if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(r, step))
         return HALAY_OK;
     while (await(w, way, &n)) {
         if (n == 1 && is_message_of(r, step, &w->event)) {
-            land_event(r, step, &w->event);
+            if (land_event(r, step, next, &w->event))
+                w->reduced = next;
             return HALAY_OK;
         }
         if (n != 1 || !take_other(w, way)) {
@@ -274,12 +299,21 @@ static int receive(struct walk *w, uint32_t step)
     return HALAY_EAGAIN;
 }
 
-/* Does the steps until one is not done at once. */
-static void walk(struct walk *w)
+static void start_tile(halay_request_t *r, uint32_t tile)
+{
+    hly_layout_tile(r, tile);
+    r->header.tile = (uint16_t)tile;
+}
+
+/* Does the steps of the tile that is laid out until one is not done at once; true if all were. */
+static bool walk_tile(struct walk *w)
 {
     halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
     halay_context_t *ctx = r->context;
+    w->done = 0;
+    w->ndone = 0;
+    w->reduced = HALAY_STEP_NONE;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (uint32_t at = 0; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
@@ -291,19 +325,33 @@ static void walk(struct walk *w)
         if (kind == HALAY_STEP_SEND) {
             rc = send_step(r, step);
         } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(w, step);
+            rc = receive(w, at);
         } else if (kind != HALAY_STEP_JOIN) {
-            rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
+            if (w->reduced != step)
+                rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
             hly_saw_work(r, step, &r->works[step], rc);
         }
         if (rc < 0)
             HLY_SAW(BACK, r, step);
         if (rc != HALAY_OK) {
             w->order[w->ndone] = (uint8_t)step;
-            return;
+            return false;
         }
         settle(w, step);
     }
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
+    return true;
+}
+
+static bool walk(struct walk *w)
+{
+    uint32_t tile = 0;
+    while (walk_tile(w)) {
+        if (++tile == w->r->tiles.n)
+            return true;
+        start_tile(w->r, tile);
+    }
+    return false;
 }
 
 bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
@@ -318,16 +366,14 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
     if (!r)
         return false;
     r->sequence = r->header.sequence = comm->next_sequence;
+    start_tile(r, 0);
     struct hly_link *stash = &hly_request_slot(r)->stash;
     if (!hly_link_empty(stash) && !stash_fits(r))
         return false;
     struct walk w;
     w.r = r;
-    w.done = 0;
-    w.ndone = 0;
     w.over = 0;
-    walk(&w);
-    if (w.ndone == r->plan->plan->nsteps) {
+    if (walk(&w)) {
         if (!hly_link_empty(stash))
             hly_match_forget(ctx, stash);
         comm->next_sequence++;
@@ -335,7 +381,6 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         comm->oldest++;
         ctx->counters.operations++;
         ctx->counters.straight++;
-        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
         return true;
     }
     const struct hly_way *way = NULL;

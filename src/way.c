@@ -44,7 +44,8 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .arg = config->boot_arg,
                                   .listen_fd = ctx->info.listen_fd,
                                   .listen_address = ctx->info.address,
-                                  .local_rank = ctx->info.local_rank};
+                                  .local_rank = ctx->info.local_rank,
+                                  .local_nranks = ctx->info.local_nranks};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->nways < HLY_WAYS);

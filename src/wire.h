@@ -63,7 +63,7 @@ struct hly_header {
     uint32_t edge;
     uint32_t from; /* sender's rank in the communicator (HELLO: in the world) */
     uint16_t kind;
-    uint16_t flags;
+    uint16_t tile; /* EAGER: of the call (layout.h), its low bits */
     uint64_t offset;
     uint64_t cookie; /* the receiver's landing; EAGER: bytes of the whole message */
     struct hly_brief call;
@@ -75,7 +75,8 @@ enum hly_mode { HLY_STAGED = 1, HLY_PUT, HLY_TAGGED };
 #define HLY_KEY_BYTES 48
 
 struct hly_ready {
-    uint32_t mode;
+    uint16_t mode;
+    uint16_t tile; /* as in the header of an eager message */
     uint32_t key_bytes;
     uint64_t tag;    /* TAGGED */
     uint64_t bytes;  /* that the receiver expects */

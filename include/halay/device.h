@@ -43,6 +43,7 @@ typedef struct halay_work {
     double factor;
     uint32_t scales;
     const void *bound; /* NULL, or what the device's bind left here */
+    uint32_t streams;  /* dst is large, and nobody reads it soon: it may go past the caches */
 } halay_work_t;
 
 typedef struct halay_device halay_device_t;

@@ -45,7 +45,9 @@ enum {
     HALAY_CAN_PUT = 1u << 0,   /* put, register, key */
     HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
     HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
-    HALAY_CAN_COUNT = 1u << 3  /* query tells what its device's queues have done so far */
+    HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
+    HALAY_CAN_CACHE = 1u << 4  /* an eager message is read out of a cache that both ends share, so
+                                  that much goes best as many of those */
 };
 
 typedef struct halay_transport_params {
@@ -62,7 +64,8 @@ typedef struct halay_transport_params {
      * family 0: there is none, the transport makes its own if it needs one. */
     int listen_fd;
     halay_address_t listen_address;
-    int local_rank; /* among the ranks of this node: they spread over what is equally near */
+    int local_rank;   /* among the ranks of this node: they spread over what is equally near */
+    int local_nranks; /* 0: not known */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {

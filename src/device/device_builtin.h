@@ -3,6 +3,7 @@
 #ifndef HLY_DEVICE_BUILTIN_H
 #define HLY_DEVICE_BUILTIN_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include <halay/device.h>
@@ -25,6 +26,9 @@ struct hly_device_late_arg {
     uint32_t delay_polls_max;
     uint32_t capacity; /* pieces of work in flight at most, up to HLY_DEVICE_LATE_CAPACITY_MAX */
 };
+
+/* memcpy past the caches. */
+void hly_stream(void *dst, const void *src, size_t bytes);
 
 /* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
 int hly_device_work_check(const halay_work_t *work);

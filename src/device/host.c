@@ -6,6 +6,7 @@
  * so dst may be any one of the sources.
  */
 #include <assert.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,33 +235,54 @@ static int host_open(void *arg, const char *isa, halay_device_t **device)
     return HALAY_OK;
 }
 
-static int host_launch(halay_device_t *device, const halay_work_t *work)
+/* What has been checked. */
+static void perform(const struct hly_kernels *kernels, const halay_work_t *work)
 {
-    const struct host *host = (const struct host *)device;
-    hly_combine_fn *const *combine;
-    int rc;
-    assert(host);
-    if (!work)
-        return HALAY_EINVAL;
-    if (work->bound) {
-        combine = work->bound;
-        combine_two(*combine, work);
-        return HALAY_OK;
-    }
-    rc = hly_device_work_check(work);
-    if (rc != HALAY_OK)
-        return rc;
-    if (work->count == 0)
-        return HALAY_OK;
-    combine = combine_of(host->kernels, work);
+    hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
     if (combine)
         combine_two(*combine, work);
     else if (work->scales)
         halay_scale(work->dst, work->src[0], work->count, work->type, work->factor);
     else if (work->nsrc > 1 || divides(work))
-        compute(host->kernels, work);
+        compute(kernels, work);
     else if (work->dst != work->src[0])
         memcpy(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
+}
+
+/* Block by block through the first-level cache: the same loops, so the same bits. */
+static void perform_streaming(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    _Alignas(64) unsigned char scratch[BLOCK_BYTES];
+    const size_t bytes = halay_type_bytes(work->type), step = BLOCK_BYTES / bytes;
+    halay_work_t part = *work;
+    part.dst = scratch;
+    for (size_t done = 0; done < work->count; done += part.count) {
+        part.count = work->count - done < step ? work->count - done : step;
+        for (uint32_t s = 0; s < work->nsrc; s++)
+            part.src[s] = at(work->src[s], done * bytes);
+        perform(kernels, &part);
+        hly_stream((char *)work->dst + done * bytes, scratch, part.count * bytes);
+    }
+}
+
+static int host_launch(halay_device_t *device, const halay_work_t *work)
+{
+    const struct host *host = (const struct host *)device;
+    int rc = HALAY_OK;
+    assert(host);
+    if (!work)
+        return HALAY_EINVAL;
+    if (!work->bound)
+        rc = hly_device_work_check(work);
+    if (rc != HALAY_OK || work->count == 0)
+        return rc;
+    bool plain = work->nsrc == 1 && !work->scales && !divides(work);
+    if (work->streams && plain)
+        hly_stream(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
+    else if (work->streams && !is_user(work))
+        perform_streaming(host->kernels, work);
+    else
+        perform(host->kernels, work);
     return HALAY_OK;
 }
 

@@ -59,11 +59,23 @@ static size_t element(const struct watch_run *run)
     return bytes ? bytes : 1;
 }
 
+/* Elements of the call before this tile, and in it. */
+static size_t before(const struct watch_run *run)
+{
+    return run->tile * run->tile_count;
+}
+
+static size_t tile_count(const struct watch_run *run)
+{
+    bool last = run->tile + 1 == run->ntiles;
+    return last ? run->call.brief.count - before(run) : run->tile_count;
+}
+
 /* `table`: 0 for IN and SCRATCH, 1 for OUT. */
 static size_t block_bytes(const struct watch_run *run, int table, uint32_t block)
 {
     const halay_plan_t *plan = run->plan;
-    size_t count = run->call.brief.count;
+    size_t count = tile_count(run);
     if (run->blocks[table].bytes)
         return run->blocks[table].bytes[block];
     switch (plan->params.collective) {
@@ -78,11 +90,17 @@ static size_t block_bytes(const struct watch_run *run, int table, uint32_t block
     }
 }
 
+/* A vector lies together, tile behind tile; of blocks a tile is the same part of each. */
 static size_t block_at(const struct watch_run *run, int table, uint32_t block)
 {
-    size_t at = 0;
+    const halay_plan_params_t *p = &run->plan->params;
+    size_t at = before(run) * element(run);
     if (run->blocks[table].offset)
         return run->blocks[table].offset[block];
+    if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_REDUCE_SCATTER ||
+        p->collective == HALAY_ALLTOALL || p->collective == HALAY_GATHER ||
+        p->collective == HALAY_SCATTER)
+        return at + block * run->call.brief.count * element(run);
     for (uint32_t b = 0; b < block; b++)
         at += block_bytes(run, table, b);
     return at;
@@ -102,7 +120,7 @@ static const char *place(const struct watch_run *run, const halay_operand_t *o, 
     const char *const bases[] = {run->in, run->out, run->scratch};
     const char *base = bases[o->buffer];
     bool scratch = o->buffer == HALAY_BUFFER_SCRATCH, own = is_own(run->plan, o->buffer);
-    size_t packed = scratch ? o->slot * run->slot_bytes : 0;
+    size_t packed = scratch ? o->slot * run->slot_bytes : own ? before(run) * element(run) : 0;
     const char *found = NULL;
     int table = o->buffer == HALAY_BUFFER_OUT;
     *run_on = 0;
@@ -173,8 +191,9 @@ static uint64_t scaled_bytes(const struct watch_run *run)
     if ((!average && run->home == run->out) ||
         (p->collective == HALAY_REDUCE && p->rank != p->root))
         return 0;
-    return p->collective == HALAY_REDUCE_SCATTER ? block_bytes(run, 1, p->rank)
-                                                 : run->call.brief.count * element(run);
+    return p->collective == HALAY_REDUCE_SCATTER && run->blocks[1].bytes
+               ? block_bytes(run, 1, p->rank)
+               : run->call.brief.count * element(run);
 }
 
 static int scaled(struct replay *p, const struct watch_event *e)
@@ -256,7 +275,8 @@ static int finished(struct replay *p, const struct watch_event *e)
         return 0;
     if (p->ndone != p->plan->nsteps)
         return wrong(p, "it ended after %u of %u steps", p->ndone, p->plan->nsteps);
-    if (p->nscaled != (scaled_bytes(p->run) > 0))
+    bool last = p->run->tile + 1 == p->run->ntiles;
+    if (p->nscaled != (last && scaled_bytes(p->run) > 0))
         return wrong(p, "an average was not divided");
     return 0;
 }
@@ -310,7 +330,8 @@ static int bound_right(struct replay *p)
     bool known = !hly_call_in_place(c) || c->brief.collective <= HALAY_BARRIER;
     if (hly_call_in_place(c))
         in = c->brief.collective == HALAY_ALLGATHER
-                 ? (const char *)c->out + block_at(run, 1, run->plan->params.rank)
+                 ? (const char *)c->out + block_at(run, 1, run->plan->params.rank) -
+                       before(run) * element(run)
                  : c->out;
     if (known && (run->in != in || run->home != c->out))
         return wrong(p, "its buffers are not the call's");
@@ -326,6 +347,28 @@ static int bound_right(struct replay *p)
     return 0;
 }
 
+/* Every call that ended well has all its tiles, one after the other. */
+static int all_tiles(struct replay *p)
+{
+    const struct watch_run *run = p->run;
+    const struct watch_rank *ranks = watch_ranks();
+    const size_t count = run->call.brief.count;
+    bool last = run->tile + 1 == run->ntiles;
+    if (run->tile >= run->ntiles || (!last && before(run) + run->tile_count >= count) ||
+        (last && (before(run) > count || count - before(run) > run->tile_count)))
+        return wrong(p, "tile %u of %u is not a part of the call", run->tile, run->ntiles);
+    if (last || p->result)
+        return 0;
+    for (uint32_t w = 0; w < RANKS_MAX; w++)
+        for (uint32_t i = 0; i < ranks[w].nruns; i++) {
+            const struct watch_run *next = ranks[w].runs[i];
+            if (next->comm == run->comm && next->sequence == run->sequence &&
+                next->plan->params.rank == run->plan->params.rank && next->tile == run->tile + 1)
+                return 0;
+        }
+    return wrong(p, "tile %u of %u is the last that ran", run->tile, run->ntiles);
+}
+
 static int one_call(struct replay *p)
 {
     if (halay_plan_hash(p->plan) != p->run->certified)
@@ -337,6 +380,8 @@ static int one_call(struct replay *p)
             return -1;
     if (!p->finished)
         return wrong(p, "it never ended");
+    if (all_tiles(p))
+        return -1;
     for (uint32_t i = 0; p->result && i < p->plan->nsteps; i++) {
         const uint32_t *dep = p->plan->steps[i].dep;
         if (!p->steps[i].started && (dep[0] == HALAY_STEP_NONE || p->steps[dep[0]].done) &&
@@ -368,7 +413,7 @@ static int edge_right(struct replay *p, struct replay *q, uint32_t send)
     return wrong(p, "step %u sends to nobody", send);
 }
 
-/* The same call on all ranks: all[r], which have been looked at one by one. */
+/* The same tile of a call on all ranks: all[r], which have been looked at one by one. */
 static int together(struct replay *all, uint32_t n)
 {
     const halay_plan_t *plans[RANKS_MAX] = {NULL};
@@ -378,6 +423,9 @@ static int together(struct replay *all, uint32_t n)
     if (halay_plan_prove(plans, n, &proof))
         return wrong(&all[0], "the plans that ran do not fit together: %s", proof.reason);
     for (uint32_t r = 0; r < n; r++)
+        if (all[r].run->ntiles != all[0].run->ntiles)
+            return wrong(&all[r], "it has another number of tiles than rank 0's");
+    for (uint32_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < plans[r]->nsteps; i++)
             if (plans[r]->steps[i].kind == HALAY_STEP_SEND &&
                 edge_right(&all[r], &all[plans[r]->steps[i].peer], i))
@@ -385,13 +433,15 @@ static int together(struct replay *all, uint32_t n)
     return 0;
 }
 
-static const struct watch_run *find(uint64_t comm, uint32_t sequence, uint32_t rank)
+/* What another rank has of the same call and tile. */
+static const struct watch_run *find(const struct watch_run *same, uint32_t rank)
 {
     const struct watch_rank *ranks = watch_ranks();
     for (uint32_t w = 0; w < RANKS_MAX; w++)
         for (uint32_t i = 0; i < ranks[w].nruns; i++) {
             const struct watch_run *run = ranks[w].runs[i];
-            if (run->comm == comm && run->sequence == sequence && run->plan->params.rank == rank)
+            if (run->comm == same->comm && run->sequence == same->sequence &&
+                run->tile == same->tile && run->plan->params.rank == rank)
                 return run;
         }
     return NULL;
@@ -401,7 +451,7 @@ static const struct watch_run *find(uint64_t comm, uint32_t sequence, uint32_t r
 static bool is_lowest(const struct watch_run *run)
 {
     for (uint32_t r = 0; r < run->plan->params.rank; r++)
-        if (find(run->comm, run->sequence, r))
+        if (find(run, r))
             return false;
     return true;
 }
@@ -413,7 +463,7 @@ static int one_collective(const struct watch_run *first, char *why, size_t why_b
     uint32_t n = first->plan->params.nranks;
     int rc = 0, absent = -1, ended = -1;
     for (uint32_t r = 0; !rc && r < n; r++) {
-        const struct watch_run *run = find(first->comm, first->sequence, r);
+        const struct watch_run *run = find(first, r);
         all[r] = (struct replay){.run = run, .why = why, .why_bytes = why_bytes};
         if (!run) {
             absent = (int)r;

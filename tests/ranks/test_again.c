@@ -26,9 +26,14 @@ static const struct setup {
                           .reorder = 1,
                           .again_percent = 20,
                           .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                          .cache = 1,
                           .eager_bytes = 256,
                           .piece_bytes = 512}},
-              {.faults = {.seed = 8, .delay_polls_max = 2, .reorder = 1, .eager_bytes = 256}}};
+              {.faults = {.seed = 8, .delay_polls_max = 2, .reorder = 1, .eager_bytes = 256}},
+              {.faults = {.seed = 9,
+                          .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                          .cache = 1,
+                          .eager_bytes = 256}}};
 
 enum kind { ALLREDUCE, BROADCAST, ALLGATHER, REDUCE, KINDS };
 

@@ -337,7 +337,8 @@ int main(int argc, char **argv)
                                         .delay_polls_max = 3,
                                         .reorder = 1,
                                         .late_put_polls = 6,
-                                        .eager_bytes = 64,
+                                        .cache = 1,
+                                        .eager_bytes = i % 4 ? 64 : 1024, /* few tiles */
                                         .hide_capabilities = hidden[i % 3]};
         struct ranks_options o = {.nranks = NRANKS,
                                   .faults = &faults,

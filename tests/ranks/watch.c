@@ -58,6 +58,9 @@ static void bound(const halay_request_t *r)
     run->request = r;
     run->comm = r->comm->id;
     run->sequence = r->sequence;
+    run->tile = r->tiles.number;
+    run->ntiles = r->tiles.n;
+    run->tile_count = r->tiles.count;
     run->certified = r->plan->hash;
     run->call = r->call;
     run->in = r->in;

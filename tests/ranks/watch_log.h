@@ -19,10 +19,12 @@ struct watch_event {
     int result;
 };
 
-struct watch_run { /* one call on one rank */
+struct watch_run { /* one call, or one tile of it, on one rank */
     const halay_request_t *request;
     uint64_t comm;
     uint32_t sequence;
+    uint32_t tile, ntiles;
+    size_t tile_count; /* elements of each but the last */
     halay_plan_t *plan;
     uint64_t certified;
     struct hly_call call;

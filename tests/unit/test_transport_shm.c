@@ -382,8 +382,9 @@ static void answers(void)
     job_draw();
     rank_open(&a, 1);
     CHECK(shm->query(a.transport, &attr) == 0, "query");
-    CHECK(attr.capabilities == HALAY_CAN_SLEEP && attr.message_bytes == 32768 - 64, "%zu",
-          attr.message_bytes);
+    CHECK(attr.capabilities == (HALAY_CAN_SLEEP | HALAY_CAN_CACHE) &&
+              attr.message_bytes == 32768 - 64,
+          "%zu", attr.message_bytes);
     CHECK(attr.eager_bytes <= attr.message_bytes && attr.piece_bytes <= attr.message_bytes, "attr");
     CHECK(shm->address(a.transport, NULL, &bytes) == 0 && bytes == 0, "address");
     CHECK(shm->recv(a.transport, 1, &bytes, 8, 0) == HALAY_EUNSUPPORTED, "recv");

@@ -25,7 +25,7 @@ static void check_table(struct end *end)
     EXPECT(end, end->attr.eager_bytes > 0 && end->attr.eager_bytes <= end->attr.message_bytes,
            "eager_bytes %zu", end->attr.eager_bytes);
     EXPECT(end, end->attr.piece_bytes > 0, "piece_bytes %zu", end->attr.piece_bytes);
-    EXPECT(end, !(end->attr.capabilities & ~7u), "capabilities %#x", end->attr.capabilities);
+    EXPECT(end, !(end->attr.capabilities & ~31u), "capabilities %#x", end->attr.capabilities);
 }
 
 /* What is not offered says so. */

@@ -23,8 +23,9 @@ static void unlock(halay_transport_t *transport)
 
 static uint32_t capabilities(const halay_transport_t *transport)
 {
-    return (HALAY_CAN_PUT | HALAY_CAN_LAND | HALAY_CAN_SLEEP) &
-           ~transport->hub->faults.hide_capabilities;
+    const halay_inproc_faults_t *faults = &transport->hub->faults;
+    return ((HALAY_CAN_PUT | HALAY_CAN_LAND | HALAY_CAN_SLEEP) & ~faults->hide_capabilities) |
+           (faults->cache ? HALAY_CAN_CACHE : 0);
 }
 
 static int invalid(const halay_transport_t *transport, const char *what)

@@ -19,7 +19,6 @@ void hly_shm_hello_fill(const halay_transport_t *t, int kind, halay_peer_id_t to
     hello->magic = HLY_SHM_MAGIC;
     hello->kind = (uint32_t)kind;
     hello->pid = (uint32_t)t->pid;
-    hello->ring_bytes = t->ring_bytes;
     hello->from = t->self;
     hello->to = to;
     memcpy(hello->secret, t->secret, sizeof(hello->secret));

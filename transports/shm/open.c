@@ -38,11 +38,23 @@ void hly_shm_log(const halay_transport_t *t, int level, const char *format, ...)
     t->log(t->log_arg, level, text);
 }
 
+/*
+ * What a core has just read is slow to overwrite from another one, so a ring is larger than what a
+ * second-level cache keeps of it (0032), where they are few.
+ */
+static size_t ring_default(int local_nranks)
+{
+    size_t bytes = HLY_SHM_RING_DEFAULT;
+    while (local_nranks > 1 && bytes < HLY_SHM_RING_FEW &&
+           2 * bytes * (size_t)(local_nranks - 1) <= HLY_SHM_RINGS_BYTES)
+        bytes *= 2;
+    return bytes;
+}
+
 /* "ring=BYTES", rounded up to a power of two. */
 static int options_read(halay_transport_t *t, const char *options)
 {
     char *end = NULL;
-    t->ring_bytes = HLY_SHM_RING_DEFAULT;
     if (!options || !*options)
         return HALAY_OK;
     unsigned long long bytes = 0;
@@ -56,6 +68,7 @@ static int options_read(halay_transport_t *t, const char *options)
     t->ring_bytes = HLY_SHM_RING_MIN;
     while (t->ring_bytes < bytes)
         t->ring_bytes *= 2;
+    t->least_bytes = t->ring_bytes;
     return HALAY_OK;
 }
 
@@ -161,6 +174,8 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
     t->log = params->log;
     t->log_arg = params->log_arg;
+    t->ring_bytes = ring_default(params->local_nranks);
+    t->least_bytes = HLY_SHM_RING_DEFAULT;
     int rc = options_read(t, params->options);
     if (rc)
         goto undo;

@@ -18,10 +18,10 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
-    size_t message = hly_shm_ring_message(t->ring_bytes - 1);
-    attr->capabilities = HALAY_CAN_SLEEP;
+    size_t message = hly_shm_ring_message(t->least_bytes - 1);
+    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE;
     attr->message_bytes = message;
-    attr->eager_bytes = message / 2 < 8192 ? message / 2 : 8192;
+    attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
     attr->piece_bytes = message / 2 < 32768 ? message / 2 : 32768;
     return HALAY_OK;
 }

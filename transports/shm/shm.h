@@ -28,7 +28,10 @@ enum {
     HLY_SHM_TICK = 16,     /* polls between two looks at the clock */
     HLY_SHM_TEXT = 160
 };
+/* The rings of a rank on a node of up to 17 take 4 MiB; each is a power of two between these. */
+#define HLY_SHM_RING_FEW     (1u << 20)
 #define HLY_SHM_RING_DEFAULT (256u << 10)
+#define HLY_SHM_RINGS_BYTES  (4u << 20)
 #define HLY_SHM_SLOW_NS      UINT64_C(50000) /* between two looks at sockets, while polled */
 #define HLY_SHM_SETTLE_NS    UINT64_C(20000) /* ring.h */
 #define HLY_SHM_PAUSE_NS     UINT64_C(20000) /* before the second try to connect; doubles */
@@ -128,7 +131,8 @@ struct halay_transport {
     halay_peer_id_t self;
     uint8_t job[16], secret[16];
     uint64_t deadline_ns;
-    size_t ring_bytes;
+    size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
+    size_t least_bytes;
     unsigned warned;
     halay_log_fn log;
     void *log_arg;

@@ -71,6 +71,7 @@ static int call(halay_transport_t *t, halay_ep_t *ep)
         goto no;
     }
     hly_shm_hello_fill(t, HLY_SHM_HELLO, ep->peer->id, &hello);
+    hello.ring_bytes = ep->ring.mask + 1;
     ep->error = -hly_shm_hello_send(fd, &hello, fds, HLY_SHM_FDS);
     if (ep->error)
         goto no;
@@ -176,13 +177,16 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
         free(ep);
         return HALAY_ENOMEM;
     }
-    rc = hly_shm_ring_create(t->ring_bytes, &ep->ring, &ep->ring_fd, &why);
+    size_t ring_bytes = t->ring_bytes;
+    while ((rc = hly_shm_ring_create(ring_bytes, &ep->ring, &ep->ring_fd, &why)) &&
+           ring_bytes > t->least_bytes)
+        ring_bytes /= 2;
     if (rc) {
         hly_shm_log(
             t, 0,
             "shm: no ring of %zu bytes for a peer: %s: %s; raise the limit on memory, files "
             "or file size, or take smaller rings (transport option ring=BYTES)",
-            t->ring_bytes, why, strerror(-rc));
+            ring_bytes, why, strerror(-rc));
         hly_shm_peer_drop(t, ep->peer);
         free(ep);
         return HALAY_ENOMEM;
