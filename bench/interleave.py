@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the comparisons with other libraries share: interleaved rounds, of which the quiet ones count, quartiles and
-tables. A plan of runs is {name: command}. The name "halay" is ours; so are "halay bound", which is only shown, and,
-where args.same names a peer, "halay " and that name, which is judged beside it; what args.limits names is no peer,
-and may have some sizes only. Where args.file is set, those of ours write args.out/halay.csv; all others print their
-rows."""
+tables. A plan of runs is {name: command}; a run writes its rows to args.out/rows.csv, or prints them. The name "halay"
+is ours; so are those in args.shown, which are only shown, and, where args.same names a peer, "halay " and that name,
+which is judged beside it; what args.limits names is no peer. Those, and a peer that is too slow for them, may have some
+sizes only."""
 
 import argparse
 import csv
 import datetime
 import os
 import platform
+import re
 import resource
 import shlex
 import statistics
@@ -22,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSORS = len(os.sched_getaffinity(0))
 SPLIT = 256 << 10
+TRIES = 3  # of a peer's run: some crash now and then when they start
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
@@ -57,23 +59,42 @@ def seconds_outside(namespaces):
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def ranges(args):
+def ranges(args, collective):
     """Short calls and long ones apart: short runs find quiet moments."""
-    return [(low, high) for low, high in ((args.min, min(args.max, args.split)), (max(args.min, 2 * args.split), args.max))
-            if low <= high]
+    if collective == "barrier":
+        return [(args.min, args.min)]
+    return [(low, high) for low, high in ((args.min, min(args.max, args.split)), (above(args), args.max)) if low <= high]
+
+
+def above(args):
+    """The first size that is more than args.split."""
+    nbytes = max(args.min, 1)
+    while nbytes <= args.split:
+        nbytes *= args.factor
+    return nbytes
+
+
+def words(args, collective, low, high):
+    """What halay-bench, mpi_bench and gloo_bench.py are told."""
+    return [collective, "--min", low, "--max", high, "--factor", args.factor, "--seconds", args.seconds,
+            "--csv", args.out / "rows.csv"]
 
 
 def run(name, command, args):
     """(rows, cores that others took)"""
     environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    others, start = args.others(), time.monotonic()
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=900)
-    cores = (args.others() - others) / (time.monotonic() - start)
-    if done.returncode:
-        sys.exit(f"{args.prog}: {' '.join(command)} failed with status {done.returncode}")
-    text = (args.out / "halay.csv").read_text() if args.file and name.startswith("halay") else done.stdout
-    rows = list(csv.DictReader(text.splitlines()))
-    if not rows or any(row["valid"] != "1" for row in rows):
+    written = args.out / "rows.csv"
+    written.unlink(missing_ok=True)
+    for _ in range(1 if name.startswith("halay") else TRIES):
+        others, start = args.others(), time.monotonic()
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=900)
+        cores = (args.others() - others) / (time.monotonic() - start)
+        if done.returncode == 0:
+            break
+    else:
+        sys.exit(f"{args.prog}: {shlex.join(command)} failed with status {done.returncode}")
+    rows = list(csv.DictReader((written.read_text() if written.exists() else done.stdout).splitlines()))
+    if any(row["valid"] != "1" for row in rows) or not (rows or name in args.limits):
         sys.exit(f"{args.prog}: {name}: wrong data")
     return rows, max(cores, 0.0)
 
@@ -91,20 +112,25 @@ def run_quietly(name, command, args):
     return *best, attempt
 
 
-def measure(args, ranks):
+def measure(args, collective, ranks):
     """Rounds of {variant: rows}, with the most that others took in one of their runs."""
-    every, rounds, thrown = [args.commands(args, ranks, *pair) for pair in ranges(args)], [], 0
-    names = list(every[0])
+    every = [(low, high, args.commands(args, collective, ranks, low, high)) for low, high in ranges(args, collective)]
+    rounds, thrown, stopped = [], 0, {}
     for number in range(args.rounds):
         results, noise = defaultdict(list), 0.0
-        for part in every:
-            for name in names[number % len(names):] + names[:number % len(names)]:
+        for low, high, part in every:
+            turn = number % max(len(part), 1)
+            for name in list(part)[turn:] + list(part)[:turn]:
+                if stopped.get(name, low) < low:
+                    continue
                 rows, cores, again = run_quietly(name, part[name], args)
+                if args.stops and name not in args.limits and rows and int(rows[-1]["bytes"]) * args.factor <= high:
+                    stopped[name] = low
                 results[name] += [dict(row, others=f"{cores:.3f}") for row in rows]
                 noise, thrown = max(noise, cores), thrown + again
         rounds.append((noise, results))
-        print(f"{args.prog}: {ranks} ranks, round {number + 1} of {args.rounds}: others took {noise:.2f} cores"
-              f"{'' if noise <= args.noise else ': too noisy'}", flush=True)
+        print(f"{args.prog}: {collective}, {ranks} ranks, round {number + 1} of {args.rounds}: others took {noise:.2f} "
+              f"cores{'' if noise <= args.noise else ': too noisy'}", flush=True)
     return rounds, thrown
 
 
@@ -129,47 +155,84 @@ def judge(ours, theirs):
     return ratio, "ahead" if ratio >= 1 else "behind" if behind else "equal"
 
 
-def compare(args, kept):
-    """One row a size: quartiles of ours and of the best peer's, the ratio and what it means; and the same for
-    args.same, on what it stands on."""
-    times, switches = defaultdict(lambda: defaultdict(list)), defaultdict(list)
+def collect(args, kept):
+    """bytes -> variant -> (times, context switches), an entry a round"""
+    found = defaultdict(lambda: defaultdict(lambda: ([], [])))
     for _, results in kept:
         for name, rows in results.items():
             for row in rows:
-                times[int(row["bytes"])][name].append(float(row[args.statistic + "_us"]))
-                if name == "halay":
-                    switches[int(row["bytes"])].append(float(row["switches"]))
-    for nbytes, by_name in sorted(times.items()):
-        own = by_name.pop("halay")
-        ours = quartiles(own)
-        bound = by_name.pop("halay bound", None)
-        limits = {name: statistics.median(by_name.pop(name, None) or [0]) or None for name in args.limits}
-        alike = quartiles(by_name.pop(f"halay {args.same}")) if args.same else ours
-        best = min(by_name, key=lambda name: statistics.median(by_name[name]))
-        theirs = quartiles(by_name[best])
+                times, switches = found[int(row["bytes"])][name]
+                times.append(float(row[args.statistic + "_us"]))
+                switches.append(float(row["switches"]))
+    return dict(sorted(found.items()))
+
+
+def compare(args, kept):
+    """One row a size: quartiles of ours and of the best peer's, the ratio and what it means; and the same for
+    args.same, on what it stands on. A peer that is too slow for a size in some rounds is not the best there."""
+    for nbytes, found in collect(args, kept).items():
+        times = {name: both[0] for name, both in found.items()}
+        own = times.pop("halay", [])
+        more = {name: statistics.median(times.pop(name, None) or [0]) or None for name in (*args.limits, *args.shown)}
+        alike = times.pop(f"halay {args.same}", own)
+        times = {name: theirs for name, theirs in times.items() if len(theirs) == len(own)}
+        if not times or not own:
+            continue
+        best = min(times, key=lambda name: statistics.median(times[name]))
+        ours, theirs = quartiles(own), quartiles(times[best])
         ratio, verdict = judge(ours, theirs)
-        paired = quartiles([t / o for t, o in zip(by_name[best], own, strict=True)])
-        same = judge(alike, quartiles(by_name[args.same])) if args.same else (None, None)
+        paired = quartiles([t / o for t, o in zip(times[best], own, strict=True)])
+        same = judge(quartiles(alike), quartiles(times[args.same])) if args.same else (None, None)
         yield {"bytes": nbytes, "halay_q1": ours[0], "halay": ours[1], "halay_q3": ours[2], "peer_q1": theirs[0],
                "peer": theirs[1], "peer_q3": theirs[2], "best": best, "ratio": ratio, "verdict": verdict,
-               "round_q1": paired[0], "round": paired[1], "round_q3": paired[2], **limits,
-               "same": alike[1] if args.same else None, "same_ratio": same[0], "same_verdict": same[1],
-               "bound": statistics.median(bound) if bound else None, "switches": statistics.median(switches[nbytes])}
+               "round_q1": paired[0], "round": paired[1], "round_q3": paired[2], **more,
+               "same": statistics.median(alike) if args.same else None, "same_ratio": same[0], "same_verdict": same[1],
+               "switches": statistics.median(found["halay"][1]), "peer_switches": statistics.median(found[best][1])}
 
 
-def markdown(args, ranks, note, rows):
-    also = f" both on {args.same}: µs | ratio | |" if args.same else " bound µs | ratio |"
-    yield f"\n### {ranks} ranks{args.where}\n\n{note[0].upper()}{note[1:]}.\n"
-    yield f"| bytes | Halay µs (quartiles) | best peer µs (quartiles) | which | ratio | |{also} switches |"
-    yield "|---:|---:|---:|---|---:|---|---:|---:|" + ("---|" if args.same else "") + "---:|"
+def title(args, collective, ranks, note):
+    return f"\n### {collective}, {ranks} ranks{args.where}\n\n{note[0].upper()}{note[1:]}.\n"
+
+
+def markdown(args, collective, ranks, note, rows):
+    shown = [name for name in (*args.shown, *args.limits) if any(r[name] for r in rows)]
+    yield title(args, collective, ranks, note)
+    head = ["bytes", "Halay µs (quartiles)", "best peer µs (quartiles)", "which", "ratio", "",
+            *(word for name in shown for word in (f"{name} µs", "limit / Halay" if name in args.limits else "ratio")),
+            *([f"both on {args.same}: µs", "ratio", ""] if args.same else []), "switches", "peer's"]
+    yield f"| {' | '.join(head)} |"
+    yield f"|{'|'.join('---' if name in ('which', '') else '---:' for name in head)}|"
     for r in rows:
-        ours, theirs = ("{:.4g} ({:.4g} to {:.4g})".format(r[k], r[k + "_q1"], r[k + "_q3"])
-                        for k in ("halay", "peer"))
-        more = f"{r['bound']:.4g} | {r['peer'] / r['bound']:.2f}" if r["bound"] else "|"
+        times = ["{:.4g} ({:.4g} to {:.4g})".format(r[k], r[k + "_q1"], r[k + "_q3"]) for k in ("halay", "peer")]
+        words = [str(r["bytes"]), *times, r["best"], f"{r['ratio']:.2f}", r["verdict"]]
+        for name in shown:
+            over = (r[name] or 0) / r["halay"] if name in args.limits else r["peer"] / (r[name] or 1)
+            words += [f"{r[name]:.4g}", f"{over:.2f}"] if r[name] else ["", ""]
         if args.same:
-            more = f"{r['same']:.4g} | {r['same_ratio']:.2f} | {r['same_verdict']}"
-        yield (f"| {r['bytes']} | {ours} | {theirs} | {r['best']} | {r['ratio']:.2f} | {r['verdict']} | {more} "
-               f"| {r['switches']:.2f} |")
+            words += [f"{r['same']:.4g}", f"{r['same_ratio']:.2f}", r["same_verdict"]]
+        yield f"| {' | '.join(words)} | {r['switches']:.2f} | {r['peer_switches']:.2f} |"
+    yield "\n" + summary(rows)
+
+
+def summary(rows):
+    where = {verdict: [str(r["bytes"]) for r in rows if r["verdict"] == verdict] for verdict in ("equal", "behind")}
+    said = "; ".join(f"{verdict} at {len(sizes)}{': ' if sizes else ''}{', '.join(sizes)}"
+                     for verdict, sizes in where.items())
+    return (f"Ahead at {len(rows) - sum(map(len, where.values()))} of {len(rows)} sizes; {said}. Geometric mean of the "
+            f"ratios {statistics.geometric_mean(r['ratio'] for r in rows):.2f}, least "
+            f"{min(r['ratio'] for r in rows):.2f}.")
+
+
+def variants(args, collective, ranks, note, kept):
+    """The median of each variant at each size."""
+    found = collect(args, kept)
+    names = list(dict.fromkeys(name for by_name in found.values() for name in by_name))
+    yield title(args, collective, ranks, note)
+    yield f"| bytes | {' µs | '.join(names)} µs |"
+    yield "|---:" * (len(names) + 1) + "|"
+    for nbytes, by_name in found.items():
+        yield " | ".join([f"| {nbytes}", *(f"{statistics.median(by_name[n][0]):.4g}" if n in by_name else ""
+                                           for n in names)]) + " |"
 
 
 def machine(args, load):
@@ -179,20 +242,32 @@ def machine(args, load):
     info = output(str(args.build / "bin/halay-info"), "--version")
     commit = output("git", "-c", "safe.directory=*", "log", "-1", "--format=%h")
     dirty = "+" if output("git", "-c", "safe.directory=*", "status", "--porcelain", "--", "src", "transports") else ""
-    ucx = output("ucx_info", "-v").split("\n")[0].removeprefix("# ")
     yield f"- {datetime.datetime.now():%Y-%m-%d %H:%M}, load {load:.1f} before; {args.statistic} of the calls"
     yield f"- {model}, {PROCESSORS} processors, {gib:.0f} GiB; Linux {platform.release()}"
-    yield f"- {info} (commit {commit}{dirty}); {output('mpirun', '--version').split(chr(10))[0]}; {ucx or 'UCX as packaged'}"
-    for ranks in args.ranks:
-        for name, command in args.commands(args, ranks, args.min, args.max).items():
-            yield f"- {ranks} ranks, {name}: `{shlex.join(Path(w).name if w.startswith('/') else w for w in command)}`"
+    yield f"- {info} (commit {commit}{dirty}); {'; '.join(args.versions(args))}"
+    first = args.cases(args)[0][0]
+    for collective, ranks in args.cases(args):
+        for name, command in args.commands(args, collective, ranks, args.min, args.max).items() if collective == first else ():
+            bare = (re.sub(r"(^|=)/(?:[^/\s]*/)*", r"\1", word) for word in command)  # without folders
+            yield f"- {collective}, {ranks} ranks, {name}: `{shlex.join(bare)}`"
+
+
+def debian_versions(_):
+    ucx = output("ucx_info", "-v").split("\n")[0].removeprefix("# ")
+    return [output("mpirun", "--version").split("\n")[0], ucx or "UCX as packaged"]
 
 
 def write_csv(path, rows):
+    if not rows:
+        return
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, rows[0].keys())
         writer.writeheader()
         writer.writerows(rows)
+
+
+def all_cases(args):
+    return [(collective, ranks) for collective in args.collectives for ranks in args.ranks]
 
 
 def options(doc, variants):
@@ -201,45 +276,86 @@ def options(doc, variants):
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--ranks", type=lambda t: [int(n) for n in t.split(",")], default=[2, 4], help="2,4")
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--min", type=size, default=4, help="bytes (4)")
-    parser.add_argument("--max", type=size, default=size("256M"), help="bytes (256M)")
+    parser.add_argument("--min", type=size, help="bytes (4)")
+    parser.add_argument("--max", type=size, help="bytes (256M)")
     parser.add_argument("--seconds", type=float, default=0.1, help="of timed calls a size (0.1)")
+    parser.add_argument("--factor", type=int, help="from size to size (2)")
     parser.add_argument("--noise", type=float, default=0.15, help="cores that others may take (0.15)")
     parser.add_argument("--patience", type=int, default=3, help="so many tries for a quiet run (3)")
-    parser.add_argument("--pause", type=float, default=2, help="seconds before the next try (2)")
+    parser.add_argument("--pause", type=float, help="seconds before the next try (2)")
     parser.add_argument("--statistic", choices=("avg", "median", "min"), default="avg", help="over calls (avg)")
     parser.add_argument("--variants", default=",".join(variants), help="peers (%(default)s)")
-    parser.set_defaults(prog=parser.prog, others=seconds_of_others, same=None, limits=(), file=True, split=SPLIT,
-                        markdown=markdown, where=f" on {PROCESSORS} processors")
+    parser.add_argument("--append", action="store_true", help="to the rounds that --out has")
+    parser.set_defaults(prog=parser.prog, **DEFAULTS)
     return parser
 
 
+# What a comparison may set otherwise in its args.
+DEFAULTS = {"others": seconds_of_others, "same": None, "limits": (), "shown": (), "split": SPLIT, "stops": False,
+            "markdown": markdown, "where": f" on {PROCESSORS} processors", "collectives": ["allreduce"],
+            "cases": all_cases, "versions": debian_versions, "min": 4, "max": size("256M"), "factor": 2, "pause": 2}
+
+
+def compile_bench(program, compiler, build, *libraries):
+    """halay-bench over an MPI; where it is newer than what it is made of, it stays."""
+    folder, lib = ROOT / "tools/halay-bench", (build / "lib").resolve()
+    sources = [ROOT / "bench/mpi_bench.c", ROOT / "tools/common/size.c",
+               *(folder / f"{name}.c" for name in ("main", "options", "data", "measure"))]
+    if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+        return
+    subprocess.run([compiler, "-O2", "-std=gnu11", "-I", ROOT / "include", "-o", program, *sources, "-L", lib, "-lhalay",
+                    f"-Wl,-rpath,{lib}", *libraries, "-lm"], check=True)
+
+
 def prepare(args):
-    """Makes the folder and builds Open MPI's side of the comparison."""
+    """Makes the folder and builds the side of Debian's Open MPI, mpi_bench."""
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
     if not output("mpicc", "--version"):
         sys.exit(f"{args.prog}: there is no mpicc (Debian: libopenmpi-dev, openmpi-bin)")
-    subprocess.run(["mpicc", "-O2", "-std=gnu11", "-o", str(args.out / "mpi_allreduce"),
-                    str(ROOT / "bench/mpi_allreduce.c")], check=True)
+    compile_bench(args.out / "mpi_bench", "mpicc", args.build)
+
+
+def read_rounds(path):
+    """(collective, ranks) -> rounds, as runs.csv has them"""
+    found = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    with path.open(newline="") as file:
+        for row in csv.DictReader(file):
+            found[row.pop("collective"), int(row.pop("ranks"))][row.pop("round")][row.pop("variant")].append(row)
+    return {case: [(max(float(row["others"]) for rows in results.values() for row in rows), results)
+                   for results in rounds.values()] for case, rounds in found.items()}
+
+
+def write(args, head, every, thrown):
+    """runs.csv, table.csv, table.md and variants.md, of the rounds of all cases."""
+    raw, table, text, more = [], [], list(head), []
+    for (collective, ranks), rounds in every.items():
+        kept, note = choose(args, rounds, thrown[collective, ranks])
+        rows = list(compare(args, kept))
+        if rows:
+            text += args.markdown(args, collective, ranks, note, rows)
+        more += variants(args, collective, ranks, note, kept)
+        case = {"collective": collective, "ranks": ranks}
+        table += [{**case, **row} for row in rows]
+        raw += [{**case, "round": number, "variant": name, **row, "kept": int(any(results is k for _, k in kept))}
+                for number, (_, results) in enumerate(rounds) for name, rows_ in results.items() for row in rows_]
+    write_csv(args.out / "runs.csv", raw)
+    write_csv(args.out / "table.csv", table)
+    (args.out / "table.md").write_text("\n".join(text) + "\n")
+    (args.out / "variants.md").write_text("\n".join(more) + "\n")
+    return text
 
 
 def execute(args):
-    """Measures all, writes runs.csv, table.csv and table.md, prints the last."""
+    """Measures all, writes runs.csv, table.csv, table.md and variants.md, prints the table."""
     load = os.getloadavg()[0]
     print(f"{args.prog}: load {load:.1f}", flush=True)
-    raw, table, text = [], [], list(machine(args, load))
-    for ranks in args.ranks:
-        rounds, thrown = measure(args, ranks)
-        kept, note = choose(args, rounds, thrown)
-        rows = list(compare(args, kept))
-        text += args.markdown(args, ranks, note, rows)
-        table += [{"ranks": ranks, **row} for row in rows]
-        raw += [{"ranks": ranks, "round": number, "kept": int(any(results is k for _, k in kept)),
-                 "variant": name, **row} for number, (_, results) in enumerate(rounds)
-                for name, rows_ in results.items() for row in rows_]
-        write_csv(args.out / "runs.csv", raw)
-        write_csv(args.out / "table.csv", table)
-        (args.out / "table.md").write_text("\n".join(text) + "\n")
+    head, every, thrown, text = list(machine(args, load)), {}, defaultdict(int), []
+    if args.append and (args.out / "runs.csv").exists():
+        every = read_rounds(args.out / "runs.csv")
+    for case in args.cases(args):
+        rounds, thrown[case] = measure(args, *case)
+        every[case] = every.get(case, []) + rounds
+        text = write(args, head, every, thrown)
     print("\n".join(text))
-    print(f"{args.prog}: wrote {args.out}/runs.csv, table.csv and table.md")
+    print(f"{args.prog}: wrote {args.out}/runs.csv, table.csv, table.md and variants.md")

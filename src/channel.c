@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * channel.c - moves the messages of a plan's edges over the transport. How one edge travels is
- * settled by its size and by what its receiver announces, never by the plan: eager   up to
- * attr.eager_bytes, at once; what comes early is stashed (bounded: match.c) staged  in pieces
- * through the transport's own memory, once the receiver has announced itself put     straight into
- * the receiver's memory (HALAY_CAN_PUT) tagged  into a buffer that the receiver has posted
- * (HALAY_CAN_LAND) Zero buffering is kept: beyond eager_bytes nothing is sent that has no place to
- * go to.
+ * settled by its size and by what its receiver announces, never by the plan:
+ *  - eager: up to unannounced_bytes, at once; what comes early is stashed (bounded: match.c)
+ *  - staged: in pieces through the transport's own memory, once the receiver has announced itself
+ *  - put: straight into the receiver's memory (HALAY_CAN_PUT)
+ *  - tagged: into a buffer that the receiver has posted (HALAY_CAN_LAND)
+ * Zero buffering is kept: beyond unannounced_bytes nothing is sent that has no place to go to.
  *
  * An announced buffer is withdrawn by a handshake (decision 18): REVOKE, and the sender's REVOKED
  * once the transport is off it; or the sender is dead. Before that no call returns an error.
@@ -153,7 +153,7 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
 {
     halay_context_t *ctx = r->context;
     const halay_step_t *s = &r->plan->plan->steps[step];
-    if (hly_operand_bytes(r, s->operand) <= r->plan->peers[step]->way->attr.eager_bytes) {
+    if (hly_operand_bytes(r, s->operand) <= r->plan->peers[step]->way->unannounced_bytes) {
         if (!hly_link_empty(&hly_request_slot(r)->stash))
             hly_match_stashed(r, step);
         return;
@@ -245,7 +245,8 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
     struct hly_step_run *run = &r->run[step];
     size_t bytes = hly_operand_bytes(r, s->operand);
-    bool eager = bytes <= r->plan->peers[step]->way->attr.eager_bytes;
+    const struct hly_way *way = r->plan->peers[step]->way;
+    bool eager = bytes <= way->unannounced_bytes;
     struct hly_out *out = run->out;
     if (!eager && !out) {
         if (r->tables && r->call.brief.collective == HALAY_ALLTOALL)
@@ -256,7 +257,7 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     r->header.edge = s->edge + HLY_SEEDED(WRONG_EDGE, r, step);
     r->header.cookie = bytes;
     if (!out) {
-        int rc = hly_out_at_once(r, step, seg);
+        int rc = bytes <= way->attr.eager_bytes ? hly_out_at_once(r, step, seg) : HALAY_EAGAIN;
         if (rc == HALAY_OK)
             hly_engine_step_done(r, step);
         if (rc >= 0)

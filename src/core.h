@@ -59,7 +59,8 @@ struct hly_out;
 struct hly_way {
     const halay_transport_ops_t *ops;
     halay_transport_t *transport;
-    halay_transport_attr_t attr;
+    halay_transport_attr_t attr; /* eager_bytes: of one message */
+    size_t unannounced_bytes;    /* in one message or several */
     halay_traffic_t traffic;
     struct hly_hello hello; /* to each peer, first */
 };
@@ -452,10 +453,9 @@ struct halay_context {
     struct hly_link posted;  /* all that the program has not waited for */
     bool lost;               /* the transport itself has failed: every call ends at once */
     struct hly_link orphans; /* stashed messages of communicators not made yet */
-    uint32_t norphans;
-    uint64_t alarms;       /* failures that this rank has entered */
-    uint64_t gone_ids[64]; /* of communicators whose memory is used again */
-    uint32_t ngone;
+    uint64_t alarms;         /* failures that this rank has entered */
+    uint64_t gone_ids[64];   /* of communicators whose memory is used again */
+    uint32_t ngone, norphans;
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
@@ -466,7 +466,7 @@ struct halay_context {
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;
     uint64_t now_ns, timer_ns; /* last look at the clock; when timers are looked at next */
-    uint32_t polls;
+    uint32_t polls, haste;     /* haste: waits poll for 2 to the power of -haste of the time */
     halay_counters_t counters;
 };
 

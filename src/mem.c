@@ -178,7 +178,7 @@ int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
 {
     const halay_context_t *ctx = r->context;
     for (int w = 0; w < ctx->nways; w++)
-        if (registers(&ctx->ways[w]) && bytes > ctx->ways[w].attr.eager_bytes)
+        if (registers(&ctx->ways[w]) && bytes > ctx->ways[w].unannounced_bytes)
             alignment = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + alignment - 1) / alignment * alignment;
     assert(!r->scratch);

@@ -5,7 +5,9 @@
  * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It
  * polls for a few microseconds, then yields the processor between polls, and late it sleeps: a
  * sleep costs tens of microseconds to end, a yield less than one, and next to nothing where nobody
- * waits for the processor. A long spin would cost the peer that shares it a whole time slice.
+ * waits for the processor. A long spin would cost the peer that shares it a whole time slice. Where
+ * waits for other nodes have been long lately, as when the processor itself carries their packets,
+ * it sleeps sooner.
  *
  * Leader and followers: of the threads that want to sleep one, the watcher, sleeps on the
  * descriptors; the others wait on the condition. The watcher wakes them when it leaves, so that one
@@ -25,6 +27,9 @@
 #define SPINS                100        /* polls without yielding: a few microseconds */
 #define SPINS_CROWDED        2          /* with more ranks than processors */
 #define YIELD_NS             2000000ull /* without sleeping */
+#define LONG_NS              250000ull  /* a wait to which the end of a sleep adds little */
+#define HASTE_MOST           5          /* YIELD_NS / 32 is more than a sleep costs */
+#define POLLS_IN_HASTE       16         /* between two looks at the clock while nothing comes */
 #define SLEEP_NS             1000000000ull
 #define SLEEP_CONNECTING_NS  1000000ull /* ways that come about are looked after by polling */
 
@@ -210,6 +215,17 @@ uint32_t hly_spins(const halay_context_t *context)
     return hly_crowded(context) ? SPINS_CROWDED : SPINS;
 }
 
+/* Something has come, after a wait that the clock was looked at for. */
+static void learn(halay_context_t *context, uint64_t waited_ns)
+{
+    if (context->info.local_nranks == context->info.nranks)
+        return;
+    if (waited_ns > LONG_NS)
+        context->haste += context->haste < HASTE_MOST;
+    else if (waited_ns > YIELD_NS >> context->haste)
+        context->haste--;
+}
+
 void hly_wait(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
@@ -219,6 +235,8 @@ void hly_wait(halay_request_t *r)
     ctx->pollers++;
     while (r->state != HLY_COMPLETE) {
         if (hly_progress(ctx) > 0) {
+            if (idle_since)
+                learn(ctx, hly_now_ns() - idle_since);
             idle = 0;
             idle_since = 0;
             continue;
@@ -229,12 +247,12 @@ void hly_wait(halay_request_t *r)
             sched_yield();
             hly_lock(ctx);
         }
-        if (idle % POLLS_BETWEEN_CLOCKS)
+        if (idle % (ctx->haste ? POLLS_IN_HASTE : POLLS_BETWEEN_CLOCKS))
             continue;
         uint64_t now = hly_now_ns();
         if (!idle_since)
             idle_since = now;
-        if (now - idle_since > YIELD_NS) {
+        if (now - idle_since > YIELD_NS >> ctx->haste) {
             stop_polling(ctx);
             hly_sleep(ctx, SLEEP_NS);
             ctx->pollers++;

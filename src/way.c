@@ -24,11 +24,11 @@ static void hello_make(const halay_context_t *ctx, struct hly_way *way)
              rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
              model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
              (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(), way->ops->name,
-             way->attr.eager_bytes);
+             way->unannounced_bytes);
     uint64_t h =
         hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
     h = hly_hash(h, way->ops->name, strlen(way->ops->name));
-    hello->settings_hash = hly_hash(h, &way->attr.eager_bytes, sizeof(way->attr.eager_bytes));
+    hello->settings_hash = hly_hash(h, &way->unannounced_bytes, sizeof(way->unannounced_bytes));
 }
 
 static int open_one(halay_context_t *ctx, const halay_config_t *config,
@@ -64,8 +64,12 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
     assert(rc ||
            way->attr.message_bytes >= sizeof(struct hly_header) + sizeof(struct hly_verdict_wire));
     size_t most = way->attr.message_bytes - sizeof(struct hly_header);
+    bool several = way->attr.eager_bytes > way->attr.message_bytes;
+    way->unannounced_bytes = way->attr.eager_bytes;
     if (way->attr.eager_bytes > most)
         way->attr.eager_bytes = most;
+    if (!several)
+        way->unannounced_bytes = way->attr.eager_bytes;
     if (way->attr.piece_bytes > most)
         way->attr.piece_bytes = most;
     hello_make(ctx, way);

@@ -72,8 +72,10 @@ typedef struct halay_transport_attr {
     size_t size; /* of this struct, set by the caller */
     uint32_t capabilities;
     size_t message_bytes; /* header + payload of one untagged send, at most; at least 1,024 */
-    size_t eager_bytes;   /* payloads up to this are best sent at once, unannounced */
-    size_t piece_bytes;   /* payload of one piece of a staged transfer that suits it best */
+    /* Payloads up to this are best sent at once, unannounced; in several messages, where it is more
+     * than message_bytes. */
+    size_t eager_bytes;
+    size_t piece_bytes; /* payload of one piece of a staged transfer that suits it best */
 
     halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
 } halay_transport_attr_t;

@@ -98,6 +98,13 @@ int halay_finalize(halay_context_t *context);
 int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);
 void halay_context_wake(halay_context_t *context);
 
+typedef uint64_t halay_range_t;
+int halay_mem_register(halay_context_t *context, void *address, size_t bytes,
+                       halay_range_t *range);
+int halay_mem_deregister(halay_context_t *context, halay_range_t range);
+int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address);
+int halay_mem_free(halay_context_t *context, void *address);
+
 typedef struct halay_topology {
     size_t size;
     int rank, nranks;

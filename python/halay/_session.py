@@ -167,6 +167,7 @@ class Session:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.pending: dict[int, _Entry] = {}
+        self.registered: dict[int, Any] = {}  # by range: what must not go before it (mem.py)
         self._newest = 0  # the handle given out last, until something is polled
         self.members: dict[int, Members] = {}
         self.timeline: str | None = None
@@ -196,30 +197,31 @@ class Session:
         self.launcher = text_of(topology.launcher)
         self.transport = text_of(topology.transport)
 
-    def _checked(self, code: int) -> None:
+    def checked(self, code: int) -> None:
+        """Raises what the code says, if it is not 0."""
         if code != 0:
             raise error(code, rank=self.rank, host=self.host)
 
     def _open_world(self) -> None:
         world = Members(0, tuple(range(self.size)), self.rank)
         comm = ffi.new("halay_comm_t **")
-        self._checked(lib.halay_comm_world(self.context, comm))
+        self.checked(lib.halay_comm_world(self.context, comm))
         world.comm = comm[0]
         # Ranks of a node see its own number only: do all nodes have as many?
         sizes = ffi.new("int32_t[2]", [self.local_size, -self.local_size])
         most = ffi.new("int32_t[2]")
         code = lib.halay_allreduce(sizes, most, 2, lib.HALAY_INT32, lib.HALAY_MAX, world.comm)
-        self._checked(code)
+        self.checked(code)
         self.is_homogeneous = int(most[0]) == -int(most[1])
         self._open_trainer(world)
         self.members[0] = world
 
     def _open_trainer(self, members: Members) -> None:
         trainer = ffi.new("halay_trainer_t **")
-        self._checked(lib.halay_trainer_create(self.context, members.comm, trainer))
+        self.checked(lib.halay_trainer_create(self.context, members.comm, trainer))
         members.trainer = trainer[0]
         side = ffi.new("halay_comm_t **")
-        self._checked(lib.halay_comm_dup(members.comm, side))  # sends nothing
+        self.checked(lib.halay_comm_dup(members.comm, side))  # sends nothing
         members.side_comm = side[0]
 
     def add_members(self, ranks: tuple[int, ...]) -> Members:
@@ -229,7 +231,7 @@ class Session:
         code = lib.halay_comm_from_ranks(
             self.members[0].comm, ffi.new("int[]", ranks), len(ranks), comm
         )
-        self._checked(code)
+        self.checked(code)
         if members.rank is not None:
             members.comm = comm[0]
             try:
@@ -243,14 +245,14 @@ class Session:
 
     def remove_members(self, number: int) -> None:
         """Every rank of the job calls it: nobody's operation is cut off by another's removal."""
-        self._checked(lib.halay_barrier(self.members[0].comm))
+        self.checked(lib.halay_barrier(self.members[0].comm))
         members = self.members.pop(number)
         if members.rank is not None:
             if members.side is not None:
                 members.side.close()
             lib.halay_comm_free(members.side_comm)
             lib.halay_trainer_destroy(members.trainer)
-            self._checked(lib.halay_comm_free(members.comm))
+            self.checked(lib.halay_comm_free(members.comm))
 
     def _refuse_used(self, members: Members, full: str) -> None:
         if full in members.names:
@@ -328,7 +330,7 @@ class Session:
         def finish(world: Members, ticket: int) -> int:
             count = ffi.new("size_t *")
             code = lib.halay_trainer_result(world.trainer, ticket, ffi.NULL, count, ffi.NULL)
-            self._checked(code)
+            self.checked(code)
             world.recount(next(self._joins))
             return int(count[0])
 
@@ -412,7 +414,7 @@ class Session:
         with open(own, "wb"):  # or the reason why it cannot be written
             pass
         world = self.members[0].trainer
-        self._checked(lib.halay_trainer_timeline_start(world, os.fsencode(own), mark_cycles))
+        self.checked(lib.halay_trainer_timeline_start(world, os.fsencode(own), mark_cycles))
         self.timeline = own
         for members in self.members.values():
             self._share_timeline(members)
@@ -421,11 +423,11 @@ class Session:
         if self.timeline is not None and members.number != 0 and members.rank is not None:
             label = f"set {members.number} ".encode()
             world = self.members[0].trainer
-            self._checked(lib.halay_trainer_timeline_share(members.trainer, world, label))
+            self.checked(lib.halay_trainer_timeline_share(members.trainer, world, label))
 
     def timeline_span(self, name: str, begin_ns: int, end_ns: int) -> None:
         world = self.members[0].trainer
-        self._checked(lib.halay_trainer_timeline_span(world, name.encode(), begin_ns, end_ns))
+        self.checked(lib.halay_trainer_timeline_span(world, name.encode(), begin_ns, end_ns))
 
     def stop_timeline(self) -> None:
         """Ends the file. Does nothing if no timeline is on."""
@@ -436,7 +438,7 @@ class Session:
         result.size = ffi.sizeof("halay_timeline_result_t")
         for members in reversed(list(self.members.values())):
             if members.rank is not None:
-                self._checked(lib.halay_trainer_timeline_stop(members.trainer, result))
+                self.checked(lib.halay_trainer_timeline_stop(members.trainer, result))
         if result.lost:
             print(
                 f"halay: the timeline {path} lacks {result.lost} records: its file system did not "
@@ -456,6 +458,7 @@ class Session:
             lib.halay_trainer_destroy(members.trainer)
         code = int(lib.halay_finalize(self.context))
         self.pending.clear()
+        self.registered.clear()
         return code
 
 

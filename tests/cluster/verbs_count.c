@@ -23,18 +23,17 @@
 /* Of transports/verbs with Soft-RoCE, and of the core's header. */
 enum {
     HEADER = 64,
-    EAGER = (8 << 10) - HEADER, /* bytes that go at once; a piece of what is staged */
-    READY = HEADER + 72,        /* by which a receiver announces itself */
-    INLINE = 192,
-    APART = 8 << 10,   /* beyond it a put's immediate travels alone */
-    BOUNCE = 64 << 10, /* up to it a put is copied */
-    MOST = 8 << 20,    /* bytes of one work request */
-    CHAIN = 8,         /* requests to a doorbell */
-    QUIET = 8,         /* of requests that need no completion one in so many has one */
-    GRANT = 32,        /* credits, half of which go back at once if need be */
-    KEEPS_SCRATCH = 1, /* 1: the core keeps scratch registered */
-    RANKS = 8,         /* at most */
-    ELEMENT = 8        /* all is HALAY_INT64 */
+    PIECE = (8 << 10) - HEADER, /* bytes in one message */
+    EAGER = 32 << 10,           /* bytes that go at once, unannounced */
+    APART = 8 << 10,            /* beyond it a put's immediate travels alone */
+    BOUNCE = 64 << 10,          /* up to it a put is copied */
+    MOST = 8 << 20,             /* bytes of one work request */
+    CHAIN = 8,                  /* requests to a doorbell */
+    QUIET = 8,                  /* of requests that need no completion one in so many has one */
+    GRANT = 32,                 /* credits, half of which go back at once if need be */
+    KEEPS_SCRATCH = 1,          /* 1: the core keeps scratch registered */
+    RANKS = 8,                  /* at most */
+    ELEMENT = 8                 /* all is HALAY_INT64 */
 };
 
 enum call {
@@ -103,7 +102,7 @@ static struct {
 struct cost {
     uint64_t bytes, messages, puts, put_bytes, copied_bytes, requests, doorbells;
     uint64_t registrations;
-    uint64_t told;   /* completions that a buffer or a put needs */
+    uint64_t told;   /* completions that a put needs */
     uint64_t untold; /* requests that need none */
     uint64_t offers; /* messages that are sent unless the receiver was first (alltoallv) */
 };
@@ -114,12 +113,13 @@ static uint64_t parts(uint64_t bytes, uint64_t most)
     return (bytes + most - 1) / most;
 }
 
-static void cost_message(struct cost *c, uint64_t bytes)
+/* Its buffer can wait for a later completion. */
+static void cost_message(struct cost *c)
 {
     c->messages++;
     c->requests++;
     c->doorbells++;
-    *(HEADER + bytes > INLINE ? &c->told : &c->untold) += 1;
+    c->untold++;
 }
 
 /* A source is registered where it is not copied; the last request ends the put. */
@@ -132,8 +132,8 @@ static void cost_put(struct cost *c, uint64_t bytes, int kept)
     c->copied_bytes += copied ? bytes : 0;
     c->requests += requests;
     c->doorbells += parts(requests, CHAIN);
-    c->told += copied ? requests : 1;
-    c->untold += copied ? 0 : requests - 1;
+    c->told++;
+    c->untold += requests - 1;
     c->registrations += !copied;
 }
 
@@ -153,18 +153,16 @@ static void cost_send(struct cost *c, const struct message *m, int offers)
         cost_put(c, bytes, m->kept);
         return;
     }
-    if (bytes == 0)
-        cost_message(c, 0);
-    for (int i = 0; i < 2; i++)
-        for (uint64_t left = m->part[i], one; left > 0; left -= one)
-            cost_message(c, one = left < EAGER ? left : EAGER);
+    const uint64_t messages = parts(m->part[0], PIECE) + parts(m->part[1], PIECE);
+    for (uint64_t i = 0; i < messages || i < 1; i++)
+        cost_message(c);
 }
 
 static void cost_recv(struct cost *c, const struct message *m)
 {
     if (m->part[0] + m->part[1] <= EAGER)
         return;
-    cost_message(c, READY - HEADER);
+    cost_message(c);
     c->registrations += !m->staged && !m->kept;
 }
 

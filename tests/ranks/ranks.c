@@ -40,7 +40,6 @@ const halay_inproc_faults_t ranks_staged = {.seed = 5,
                                             .reorder = 1,
                                             .again_percent = 30,
                                             .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-                                            .cache = 1,
                                             .eager_bytes = 64,
                                             .piece_bytes = 256};
 

@@ -26,6 +26,15 @@ static const halay_inproc_faults_t none, narrow = {.seed = 6,
                                                    .again_percent = 20};
 static const halay_inproc_faults_t awake = {
     .seed = 7, .hide_capabilities = HALAY_CAN_SLEEP, .eager_bytes = 4096};
+static const halay_inproc_faults_t several = {.seed = 9,
+                                              .delay_polls_max = 3,
+                                              .reorder = 1,
+                                              .queue_slots = 2,
+                                              .again_percent = 20,
+                                              .hide_capabilities = HALAY_CAN_LAND,
+                                              .eager_bytes = 8192,
+                                              .message_bytes = 2048,
+                                              .piece_bytes = 512};
 static const halay_inproc_faults_t all_late = {.seed = 8,
                                                .delay_polls_max = 6,
                                                .reorder = 1,
@@ -47,6 +56,7 @@ static const struct setup {
     {"staged", false, true, false, &ranks_staged},
     {"narrow", false, false, false, &narrow},
     {"awake", false, false, false, &awake},
+    {"several", false, true, false, &several},
     {"nodes", false, false, true, &none},
     {"nodes-late", false, true, true, &all_late},
 };

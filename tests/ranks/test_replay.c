@@ -20,9 +20,11 @@
 #include "replay.h"
 
 static const halay_inproc_faults_t none, slow = {.seed = 1, .delay_polls_max = 4, .reorder = 1};
+
 static const halay_inproc_faults_t tiles = {.seed = 6,
                                             .delay_polls_max = 2,
                                             .reorder = 1,
+                                            .again_percent = 20,
                                             .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
                                             .cache = 1,
                                             .eager_bytes = 256};
@@ -32,9 +34,10 @@ static const struct setup {
     bool shm, late_device;
     const halay_inproc_faults_t *faults;
 } setups[] = {
-    {"inproc", false, false, &slow},         {"staged", false, true, &ranks_staged},
-    {"tiles", false, false, &tiles},         {"put", false, true, &ranks_put},
-    {"tagged", false, false, &ranks_tagged}, {"shm", true, false, &none},
+    {"inproc", false, false, &slow},  {"staged", false, true, &ranks_staged},
+    {"put", false, true, &ranks_put}, {"tagged", false, false, &ranks_tagged},
+    {"tiles", false, false, &tiles},  {"tiles-late", false, true, &tiles},
+    {"shm", true, false, &none},
 };
 
 static const char *const algorithms[] = {

@@ -435,8 +435,8 @@ static void compare(const halay_work_t *w, const unsigned char *want, const char
 }
 
 /*
- * Runs the work on all instruction sets, bound or not, with dst in place of src[alias] (-1: none),
- * and looks at the bytes around dst, too.
+ * Runs the work on all instruction sets, bound or not, streamed or not, with dst in place of
+ * src[alias] (-1: none), and looks at the bytes around dst, too.
  */
 static void run(const halay_work_t *work, int alias)
 {
@@ -452,6 +452,7 @@ static void run(const halay_work_t *work, int alias)
             memcpy(dst, w.src[alias], bytes);
             w.src[alias] = dst;
         }
+        w.streams = random_next() % 2;
         if (random_next() % 2)
             CHECK(hly_device_host.bind(isas[n], &w) != HALAY_EINVAL, "%s", isa_names[n]);
         CHECK(hly_device_host.launch(isas[n], &w) == HALAY_OK, "%s", isa_names[n]);

@@ -8,7 +8,9 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "shm_rank.h"
 #include "transport_body.h"
@@ -374,6 +376,42 @@ static void never(void)
     CHECK(clock_ns() - begun < 500 * MS, "close waited");
 }
 
+/* Bytes of the rings that this process has open. */
+static size_t ring_bytes(void)
+{
+    DIR *dir = opendir("/proc/self/fd");
+    size_t sum = 0;
+    CHECK(dir, "/proc/self/fd");
+    for (struct dirent *entry; (entry = readdir(dir));) {
+        char name[64] = "";
+        struct stat stat;
+        if (readlinkat(dirfd(dir), entry->d_name, name, sizeof(name) - 1) > 0 &&
+            strstr(name, "halay-ring") && !fstatat(dirfd(dir), entry->d_name, &stat, 0))
+            sum += (size_t)stat.st_size;
+    }
+    closedir(dir);
+    return sum;
+}
+
+/* A rank with ways to all others of its node has at most 4 MiB of shared memory, and heads. */
+static void memory(void)
+{
+    for (int n = 2; n <= 17; n++) {
+        rank_t a = {0};
+        halay_transport_params_t params;
+        job_draw();
+        rank_params(&a, 1, &params);
+        params.local_nranks = n;
+        CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
+        for (int i = 1; i < n; i++)
+            rank_connect(&a, 1 + (uint64_t)i);
+        size_t others = (size_t)n - 1, bytes = ring_bytes() - others * 4096;
+        CHECK(bytes <= 4u << 20 && bytes >= others * (256u << 10), "%d: %zu", n, bytes);
+        CHECK(n > 5 || bytes == others << 20, "%d: %zu", n, bytes);
+        rank_close(&a);
+    }
+}
+
 static void answers(void)
 {
     rank_t a = {.options = "ring=100000"};
@@ -411,6 +449,7 @@ static const shm_case_t cases[] = {{"contract_two", contract_two},
                                    {"contract_five", contract_five},
                                    {"contract_small_ring", contract_small_ring},
                                    {"answers", answers},
+                                   {"memory", memory},
                                    {"ping_pong_awake", ping_pong_awake},
                                    {"ping_pong_asleep", ping_pong_asleep},
                                    {"ping_pong_small_ring", ping_pong_small_ring},

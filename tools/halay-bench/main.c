@@ -36,7 +36,7 @@ static void print_row(const struct hly_result *r, FILE *csv)
 static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_t *comm, FILE *csv)
 {
     struct hly_data data;
-    bool valid = true;
+    bool valid = true, slow = false;
     int rc = hly_data_create(&data, b, t->rank, t->nranks);
     if (rc) {
         fprintf(stderr, "halay-bench: rank %d: %s\n", t->rank,
@@ -46,7 +46,7 @@ static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_
     }
     if (t->rank == 0)
         print_head(b, t, csv);
-    for (size_t bytes = b->min_bytes; rc == HALAY_OK && bytes <= b->max_bytes;
+    for (size_t bytes = b->min_bytes; rc == HALAY_OK && bytes <= b->max_bytes && !slow;
          bytes *= (size_t)b->factor) {
         struct hly_result result;
         const bool barrier = b->collective == HALAY_BARRIER;
@@ -56,6 +56,7 @@ static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_
         if (rc == HALAY_OK && t->rank == 0)
             print_row(&result, csv);
         valid = valid && result.valid;
+        slow = b->stop_at > 0 && result.avg_us > b->stop_at * 1e6;
         if (barrier)
             break;
     }

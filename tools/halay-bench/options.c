@@ -37,6 +37,7 @@ static const char help[] =
     "  --iterations N            timed calls (else what fits, 3 to 10000)\n"
     "  --warmup N                calls before those (else until a call's time is known)\n"
     "  --seconds S               about as long as the timed calls of one size take (0.25)\n"
+    "  --stop-at S               no larger size after one whose calls took longer than that\n"
     "  --csv FILE                rank 0 writes the table there too\n"
     "\n"
     "calibrate measures the constants of this machine with two ranks, which may be on two nodes:\n"
@@ -137,6 +138,8 @@ static bool parse_option(int option, struct hly_bench *b)
         return parse_calls(optarg, 0, &b->warmup);
     case 's':
         return parse_seconds(optarg, &b->seconds);
+    case 'S':
+        return parse_seconds(optarg, &b->stop_at);
     case 'p':
         return b->in_place = true;
     case 'r':
@@ -165,13 +168,12 @@ static int check(const struct hly_bench *b)
 
 int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
 {
-    static const struct option longs[] = {{"min", 1, 0, 'm'},        {"max", 1, 0, 'M'},
-                                          {"type", 1, 0, 't'},       {"factor", 1, 0, 'f'},
-                                          {"op", 1, 0, 'O'},         {"warmup", 1, 0, 'w'},
-                                          {"iterations", 1, 0, 'n'}, {"seconds", 1, 0, 's'},
-                                          {"in-place", 0, 0, 'p'},   {"barrier", 0, 0, 'b'},
-                                          {"registered", 0, 0, 'r'}, {"csv", 1, 0, 'c'},
-                                          {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
+    static const struct option longs[] = {
+        {"min", 1, 0, 'm'},        {"max", 1, 0, 'M'},        {"type", 1, 0, 't'},
+        {"factor", 1, 0, 'f'},     {"op", 1, 0, 'O'},         {"warmup", 1, 0, 'w'},
+        {"iterations", 1, 0, 'n'}, {"seconds", 1, 0, 's'},    {"in-place", 0, 0, 'p'},
+        {"barrier", 0, 0, 'b'},    {"registered", 0, 0, 'r'}, {"csv", 1, 0, 'c'},
+        {"stop-at", 1, 0, 'S'},    {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
     int option, index = 0, timed = 0;
     *b = (struct hly_bench){.type = HALAY_FLOAT32,
                             .min_bytes = 4,

@@ -32,6 +32,9 @@ for c in ${all/broadcast /}; do
     expect 0 "$HALAYRUN" -np 3 "$BENCH" $c "${quick[@]}" --in-place --barrier --registered --iterations 2 --warmup 0
 done
 
+expect 0 "$HALAYRUN" -np 2 "$BENCH" allreduce --iterations 1 --warmup 0 --stop-at 0.000000001 --csv table.csv
+[ "$(wc -l <table.csv)" = 2 ] || fail "--stop-at: not the first size alone: $(cat table.csv)"
+
 expect 0 "$HALAYRUN" -np 3 "$BENCH" calibrate -o machine.model
 [ "$(grep -c '^near_' machine.model)" = 4 ] || fail "not a model: $(cat machine.model)"
 grep -q '^# near: measured; far: compiled in$' machine.model || fail "does not say what was measured"
@@ -45,7 +48,7 @@ expect 2 "$BENCH"
 expect 2 "$BENCH" alltoallw
 expect 2 "$BENCH" allreduce broadcast
 for wrong in "--min 0" "--min 8KiB --max 4K" "--max 1T" "--max 4KB" "--max -1" "--type float80" "--op prod" "--max 1 --type int32" \
-    "--iterations 0" "--seconds nan" "--seconds 0" "--csv" "--frob"; do
+    "--iterations 0" "--seconds nan" "--seconds 0" "--stop-at -1" "--csv" "--frob"; do
     # shellcheck disable=SC2086
     expect 2 "$BENCH" allreduce $wrong
 done

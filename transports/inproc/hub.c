@@ -246,7 +246,7 @@ static bool faults_ok(const halay_inproc_faults_t *faults)
     return faults->delay_polls_max <= 100000 && faults->late_put_polls <= 100000 &&
            faults->connect_polls <= 100000 && faults->queue_slots <= 65536 &&
            faults->again_percent <= 90 && faults->message_bytes >= 1024 &&
-           faults->message_bytes <= 1u << 30 && faults->eager_bytes <= faults->message_bytes &&
+           faults->message_bytes <= 1u << 30 && faults->eager_bytes <= 1u << 30 &&
            faults->piece_bytes > 0 && faults->piece_bytes <= faults->message_bytes;
 }
 

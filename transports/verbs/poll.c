@@ -12,8 +12,7 @@
 static void work_done(halay_transport_t *t, hly_verbs_lane_t *lane, uint32_t number, int status)
 {
     const hly_verbs_work_t *work = &lane->work[number % HLY_VERBS_SLOTS];
-    if (work->buffer)
-        hly_verbs_buffer_give(work->pool, work->buffer);
+    hly_verbs_work_end(t, work);
     if (!work->ends_put)
         return;
     assert(work->put - lane->peer->put_first < HLY_VERBS_PUTS);

@@ -2,8 +2,9 @@
 /*
  * send.c - work requests, messages, credits.
  *
- * What holds a buffer is signalled, and of all else every QUIET-th: so the last QUIET - 1 requests
- * hold nothing that anybody waits for, and a queue that is full has one that will tell.
+ * What ends a put is signalled, and what holds a buffer that somebody may wait for; of all else
+ * every QUIET-th. So a queue that is full has one that will tell. Half of the buffers for messages
+ * may stay with requests that nothing follows: once fewer are free each is signalled.
  */
 #include <errno.h>
 #include <string.h>
@@ -24,6 +25,21 @@ int hly_verbs_may(halay_ep_t *peer, uint32_t slots)
     return HALAY_EAGAIN;
 }
 
+/* Must it say that it is done? A buffer comes back with the end of its put, too. */
+static int must_tell(const hly_verbs_work_t work[], int i, int n)
+{
+    return work[i].ends_put ||
+           (work[i].buffer && !work[i].patient && !(i + 1 < n && work[i + 1].ends_put));
+}
+
+void hly_verbs_work_end(halay_transport_t *t, const hly_verbs_work_t *work)
+{
+    if (!work->buffer)
+        return;
+    hly_verbs_buffer_give(work->pool, work->buffer);
+    t->nsends -= work->pool == &t->sends;
+}
+
 int hly_verbs_post(halay_transport_t *t, hly_verbs_lane_t *lane, struct ibv_send_wr wr[], int n,
                    const hly_verbs_work_t work[])
 {
@@ -34,7 +50,7 @@ int hly_verbs_post(halay_transport_t *t, hly_verbs_lane_t *lane, struct ibv_send
         lane->work[number % HLY_VERBS_SLOTS] = work[i];
         wr[i].wr_id = HLY_VERBS_SEND(number);
         wr[i].next = i + 1 < n ? &wr[i + 1] : NULL;
-        if (work[i].buffer || work[i].ends_put || lane->quiet + 1 >= HLY_VERBS_QUIET)
+        if (must_tell(work, i, n) || lane->quiet + 1 >= HLY_VERBS_QUIET)
             wr[i].send_flags |= IBV_SEND_SIGNALED;
         lane->quiet = wr[i].send_flags & IBV_SEND_SIGNALED ? 0 : lane->quiet + 1;
         t->n.signalled += lane->quiet == 0;
@@ -47,10 +63,8 @@ int hly_verbs_post(halay_transport_t *t, hly_verbs_lane_t *lane, struct ibv_send
     lane->posted += rc ? (uint32_t)(bad - wr) : (uint32_t)n;
     if (rc == 0)
         return HALAY_OK;
-    for (int i = (int)(bad - wr); i < n; i++) {
-        if (work[i].buffer)
-            hly_verbs_buffer_give(work[i].pool, work[i].buffer);
-    }
+    for (int i = (int)(bad - wr); i < n; i++)
+        hly_verbs_work_end(t, &work[i]);
     return hly_meet_peer_fail(&t->meet, &lane->peer->base, HALAY_EPEER,
                               "%s takes no work request to %s: ibv_post_send: %s",
                               t->rails[lane->rail].name, lane->peer->base.name, strerror(rc));
@@ -96,6 +110,7 @@ int hly_verbs_send(halay_transport_t *t, halay_ep_t *peer, uint64_t tag, const v
         peer->refused |= !work.buffer;
         if (!work.buffer)
             return HALAY_EAGAIN;
+        work.patient = ++t->nsends <= HLY_VERBS_SENDS / 2;
         sge.addr = (uintptr_t)work.buffer->at;
         sge.lkey = hly_verbs_lkey(t, peer->lane[0], work.buffer);
     }

@@ -12,7 +12,8 @@ static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP | HALAY_CAN_COUNT;
-    attr->message_bytes = attr->eager_bytes = attr->piece_bytes = HLY_VERBS_MESSAGE;
+    attr->message_bytes = attr->piece_bytes = HLY_VERBS_MESSAGE;
+    attr->eager_bytes = HLY_VERBS_EAGER;
     attr->queues = (halay_queues_t){.messages = n->messages,
                                     .puts = n->puts,
                                     .credits = n->credits,

@@ -44,6 +44,7 @@ enum {
     HLY_VERBS_CHAIN = 8,             /* work requests to a doorbell */
     HLY_VERBS_QUIET = 8,             /* work requests from one that is signalled to the next */
     HLY_VERBS_MESSAGE = 8 << 10,     /* header and payload of a message; a receive buffer */
+    HLY_VERBS_EAGER = 32 << 10,      /* what is not worth a turn: in messages */
     HLY_VERBS_BOUNCE = 64 << 10,     /* a bounce buffer; what is not worth a registration */
     HLY_VERBS_APART = 8 << 10,       /* beyond it a put's immediate travels alone */
     HLY_VERBS_INLINE = 192,          /* asked for */
@@ -105,6 +106,7 @@ typedef struct hly_verbs_work { /* what a work request holds until it is done */
     hly_verbs_buffer_t *buffer, **pool;
     uint32_t put; /* that it ends, on this lane */
     int ends_put;
+    int patient; /* its buffer may come back with a later request */
 } hly_verbs_work_t;
 
 typedef struct hly_verbs_put {
@@ -198,6 +200,7 @@ struct halay_transport {
 
     hly_verbs_slab_t *slabs;
     hly_verbs_buffer_t *sends, *bounces; /* free */
+    uint32_t nsends;                     /* of the former, in use */
     /* To be posted: nobody's; somebody's. In the caller's hands. */
     hly_verbs_buffer_t *spare, *idle, *given;
     uint8_t *page;
@@ -306,6 +309,8 @@ int hly_verbs_may(halay_ep_t *peer, uint32_t slots);
 /* Posts n requests with one doorbell; wr[i].num_sge is set, and work[i] what it holds. */
 int hly_verbs_post(halay_transport_t *t, hly_verbs_lane_t *lane, struct ibv_send_wr wr[], int n,
                    const hly_verbs_work_t work[]);
+/* It is done, or was never posted: its buffer is free. */
+void hly_verbs_work_end(halay_transport_t *t, const hly_verbs_work_t *work);
 /* The immediate of a SEND: what it says, and all credits that are owed, which it brings back. */
 uint32_t hly_verbs_immediate(halay_transport_t *t, halay_ep_t *peer, uint32_t says);
 /* Gives credits back alone, if enough are owed. */
