@@ -7,11 +7,7 @@
 #include <string.h>
 
 #include "api.h"
-
-static bool is_brief(const struct hly_brief *a, const struct hly_brief *b)
-{
-    return memcmp(a, b, sizeof(*a)) == 0;
-}
+#include "straight.h"
 
 bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collective_t collective,
                      const halay_comm_t *comm)
@@ -24,7 +20,7 @@ bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collectiv
     if (call->in == HALAY_IN_PLACE)
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
     c->again = was->in == call->in && was->out == call->out && was->signature &&
-               is_brief(&was->brief, &call->brief);
+               hly_brief_equal(&was->brief, &call->brief);
     return !c->again;
 }
 
@@ -33,7 +29,7 @@ static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_che
 {
     struct hly_checked *was = &comm->checked;
     bool plain = !call->signature && !c->code && !call->user;
-    if (c->again || (plain && was->signature && is_brief(&was->brief, &call->brief))) {
+    if (c->again || (plain && was->signature && hly_brief_equal(&was->brief, &call->brief))) {
         call->signature = was->signature;
     } else {
         uint64_t s = hly_hash(call->signature, &call->brief, sizeof(call->brief));

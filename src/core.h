@@ -622,9 +622,6 @@ void hly_engine_go(halay_request_t *request);
 int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
-/* Goes on with a request of the spare ones after straight.c: these steps are done; the one after
- * them is too, or flying. */
-void hly_engine_resume(halay_request_t *request, const uint8_t done[], uint32_t ndone);
 void hly_engine_run(halay_request_t *request);
 /* The device has scaled the input; has done the last thing it was given to do to the result. */
 void hly_engine_prescaled(halay_request_t *request);
@@ -639,16 +636,6 @@ void hly_request_drop(halay_request_t *request);
 
 /* Without a call, for a group. */
 halay_request_t *hly_request_bare(halay_comm_t *comm);
-
-/* ---------------------------------------------------------------- straight.c */
-
-/* The order of a plan's steps. */
-void hly_straight_order(struct hly_plan *plan);
-/*
- * Makes a blocking call that is the last one again, and has its signature. false: it cannot; else
- * *request is NULL, and the call is complete; or it is running on this request.
- */
-bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request);
 
 /* ---------------------------------------------------------------- group_call.c */
 
@@ -792,7 +779,6 @@ void hly_lock(halay_context_t *context);
 void hly_unlock(halay_context_t *context);
 int hly_progress(halay_context_t *context); /* how many things happened */
 int hly_device_poll(halay_context_t *context);
-uint32_t hly_spins(const halay_context_t *context); /* polls without yielding */
 void hly_wait(halay_request_t *request);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 void hly_wake(halay_context_t *context);

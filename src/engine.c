@@ -17,6 +17,7 @@
 
 #include "core.h"
 #include "readers.h"
+#include "straight.h"
 #include "watch.h"
 
 /* ---------------------------------------------------------------- steps */
@@ -524,7 +525,7 @@ void hly_engine_finish(halay_request_t *r, int result)
 
 static bool is_last(const halay_comm_t *comm, const struct hly_brief *brief)
 {
-    return memcmp(brief, &comm->last_brief, sizeof(*brief)) == 0;
+    return hly_brief_equal(brief, &comm->last_brief);
 }
 
 /* What would make this rank's call fail before it is compared with the others'. */
@@ -550,7 +551,7 @@ bool hly_request_repeats(const halay_request_t *r, const struct hly_call *call)
     const struct hly_call *was = &r->call;
     return r->bound && was->signature == call->signature && was->in == call->in &&
            was->out == call->out && was->local_in_place == call->local_in_place &&
-           was->aside == call->aside && memcmp(&was->brief, &call->brief, sizeof(was->brief)) == 0;
+           was->aside == call->aside && hly_brief_equal(&was->brief, &call->brief);
 }
 
 static void take_call(halay_request_t *r, const struct hly_call *call)
@@ -671,6 +672,8 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
         r->run[out->step].state = HLY_STARTED;
         r->run[out->step].out = out;
     }
+    if (!hly_link_empty(&hly_request_slot(r)->stash))
+        hly_match_posted(r);
     hly_engine_run(r);
 }
 

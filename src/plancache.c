@@ -14,6 +14,7 @@
 
 #include "core.h"
 #include "readers.h"
+#include "straight.h"
 
 static struct hly_certificate *certificate_find(halay_context_t *context, uint32_t planner,
                                                 const halay_plan_params_t *p)

@@ -20,11 +20,12 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "straight.h"
 
 #define POLLS_BETWEEN_CLOCKS 64
 #define TIMER_NS             1000000ull /* deadlines are looked at this often */
 #define SPINS                100        /* polls without yielding: a few microseconds */
-#define SPINS_CROWDED        8          /* with more ranks than processors */
+#define SPINS_CROWDED        2          /* with more ranks than processors */
 #define YIELD_NS             2000000ull /* without sleeping */
 #define LONG_NS              250000ull  /* a wait to which the end of a sleep adds little */
 #define HASTE_MOST           5          /* YIELD_NS / 32 is more than a sleep costs */
@@ -204,9 +205,14 @@ static void stop_polling(halay_context_t *context)
         pthread_cond_broadcast(&context->cond); /* one of them watches now */
 }
 
+bool hly_crowded(const halay_context_t *context)
+{
+    return context->info.local_nranks > context->ncpus;
+}
+
 uint32_t hly_spins(const halay_context_t *context)
 {
-    return context->info.local_nranks > context->ncpus ? SPINS_CROWDED : SPINS;
+    return hly_crowded(context) ? SPINS_CROWDED : SPINS;
 }
 
 /* Something has come, after a wait that the clock was looked at for. */

@@ -2,23 +2,27 @@
 /*
  * straight.c - a short blocking call that is made again, with nobody else at work: its plan's steps
  * one after the other, in an order that was found when the plan was admitted. Nothing is queued,
- * counted down or looked up, and the one message that is waited for is compared with what it has to
- * be, whole header at once. docs/decisions/0031-straight-ahead.md.
+ * counted down or looked up, and the message that is waited for is compared with what it has to be,
+ * whole header at once; one for another step is taken as it comes. docs/decisions/0031 and 0033.
  *
  * Invariant: whatever is not as it was last time ends this at a step, and hly_engine_resume() makes
  * of the request what it would be had the engine done the steps so far. An event that came is taken
  * in after that: so nothing is decided here, and nobody waits here for long.
  */
 #include <assert.h>
+#include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core.h"
 #include "device/device_builtin.h"
 #include "readers.h"
+#include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST    64 /* between two looks at all ways, and at the clock */
-#define TILE_PATIENCE 16 /* a peer that is at work on a tile needs so much longer */
+#define CALLS_MOST    64  /* between two looks at all ways, and at the clock */
+#define YIELDS        200 /* for one message, with more ranks than processors */
+#define TILE_PATIENCE 16  /* a peer that is at work on a tile needs so much longer */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -85,37 +89,103 @@ static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *ca
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
 
-/* Nothing is under way in the context, nobody waits in it, and nothing has come for this call. */
+/* Nothing is under way in the context, nobody waits in it. */
 static bool is_quiet(const halay_comm_t *comm)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_slot *slot = &comm->slots[comm->next_sequence % HLY_SLOTS];
     return comm->magic == HLY_COMM_MAGIC && !comm->bundle && !comm->persists && !comm->broken &&
            comm->oldest == comm->next_sequence && hly_link_empty(&ctx->requests) && !ctx->lost &&
-           !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) &&
-           hly_link_empty(&slot->stash) && !slot->fault;
+           !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
-/* Is it the message that this step waits for? */
-static bool is_expected(const halay_request_t *r, uint32_t step, const halay_event_t *e)
+/* Is it the message that this step waits for? bytes: without the header. */
+static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
+                        const struct hly_header *h, size_t bytes)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const size_t bytes = hly_operand_segments(r, s->operand)->bytes;
     const halay_peer_id_t id = r->plan->peers[step]->id;
-    struct hly_header want = r->header;
-    want.from = s->peer;
-    want.edge = s->edge;
-    want.cookie = bytes;
-    return e->kind == HALAY_EVENT_MESSAGE && e->bytes == sizeof(want) + bytes &&
-           e->peer.lo == id.lo && e->peer.hi == id.hi && memcmp(e->data, &want, sizeof(want)) == 0;
+    const struct hly_header *mine = &r->header; /* member by member: some have just been written */
+    return bytes == hly_operand_segments(r, s->operand)->bytes && h->cookie == bytes &&
+           h->sequence == mine->sequence && h->edge == s->edge && h->from == s->peer &&
+           h->comm == mine->comm && h->signature == mine->signature && h->kind == mine->kind &&
+           h->tile == mine->tile && h->offset == mine->offset && from.lo == id.lo &&
+           from.hi == id.hi && hly_brief_equal(&h->call, &mine->call);
+}
+
+static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
+{
+    const size_t header = sizeof(struct hly_header);
+    return e->kind == HALAY_EVENT_MESSAGE && e->bytes >= header &&
+           is_expected(r, step, e->peer, e->data, e->bytes - header);
+}
+
+/* Of the RECV step that an EAGER message of the request's call is for, if the plan has it. */
+static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
+{
+    return h->kind == HLY_EAGER ? hly_plan_step(r->plan, HALAY_STEP_RECV, h->from, h->edge)
+                                : HALAY_STEP_NONE;
+}
+
+/* A message of the request's call and of its next tile, which is looked at when that comes. */
+static bool is_ahead(const halay_request_t *r, const struct hly_header *h)
+{
+    return h->signature == r->call.signature && r->tiles.number + 1 < r->tiles.n &&
+           h->tile == (uint16_t)(r->tiles.number + 1);
+}
+
+/* Is what came before its call all of it, and as it has to be? */
+static bool stash_fits(const halay_request_t *r)
+{
+    const struct hly_link *list = &hly_request_slot(r)->stash;
+    for (const struct hly_link *l = list->next; l != list; l = l->next) {
+        const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        uint32_t step = step_of(r, &m->header);
+        if (step == HALAY_STEP_NONE ||
+            !(is_expected(r, step, m->peer, &m->header, m->bytes) || is_ahead(r, &m->header)))
+            return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- the walk */
+
+/* Steps of a tile done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
+struct walk {
+    halay_request_t *r;
+    uint64_t done;
+    uint32_t ndone;
+    uint32_t reduced; /* the reduction that was done with what it reads still in the message */
+    uint8_t order[HLY_WORKS_KEPT + 1]; /* after these the one that was not done at once */
+    int over;                          /* the poll's result that ends the walk; event is its */
+    halay_event_t event;
+};
+static_assert(HLY_WORKS_KEPT <= 64, "a bit each");
+
+static bool is_done(const struct walk *w, uint32_t step)
+{
+    return step == HALAY_STEP_NONE || w->done >> step & 1;
+}
+
+static bool can_start(const struct walk *w, uint32_t step)
+{
+    const halay_step_t *s = &w->r->plan->plan->steps[step];
+    return !is_done(w, step) && is_done(w, s->dep[0]) && is_done(w, s->dep[1]);
+}
+
+static void settle(struct walk *w, uint32_t step)
+{
+    w->order[w->ndone++] = (uint8_t)step;
+    w->done |= UINT64_C(1) << step;
+    HLY_SAW(DONE, w->r, step);
 }
 
 /* Returns true if the step that comes next, `next`, has reduced it where it lies. */
-static bool land(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
+static bool land(halay_request_t *r, uint32_t step, uint32_t next, const void *data)
 {
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    const char *data = (const char *)e->data + sizeof(struct hly_header);
-    bool reduced = seg->bytes && hly_reader_of(r, step) == next && hly_reduce_lying(r, step, data);
+    bool reduced = seg->bytes && next != HALAY_STEP_NONE && hly_reader_of(r, step) == next &&
+                   hly_reduce_lying(r, step, data);
     if (seg->bytes && !reduced)
         hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
@@ -124,91 +194,169 @@ static bool land(halay_request_t *r, uint32_t step, uint32_t next, const halay_e
     return reduced;
 }
 
-/* What its way's poll returns, once that is not 0; or 0. */
-static int await(halay_request_t *r, uint32_t step, halay_event_t *event)
+static bool land_event(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
 {
-    halay_context_t *ctx = r->context;
-    const struct hly_way *way = r->plan->peers[step]->way;
-    uint32_t polls = hly_spins(ctx) * (r->tiles.n > 1 ? TILE_PATIENCE : 1);
-    int n = 0;
-    while (n == 0 && polls-- > 0 && !atomic_load_explicit(&ctx->want, memory_order_relaxed))
-        n = way->ops->poll(way->transport, event, 1);
-    return n;
+    return land(r, step, next, (const char *)e->data + sizeof(struct hly_header));
+}
+
+static bool land_stashed(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const struct hly_link *list = &hly_request_slot(r)->stash;
+    for (struct hly_link *l = list->next; l != list; l = l->next) {
+        struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
+        if (m->header.from != s->peer || m->header.edge != s->edge ||
+            !is_expected(r, step, m->peer, &m->header, m->bytes))
+            continue;
+        land(r, step, HALAY_STEP_NONE, m->data);
+        hly_link_remove(l);
+        free(m);
+        return true;
+    }
+    return false;
+}
+
+/*
+ * A message that another step of this call, its next tile, or a later call of this communicator
+ * waits for. What
+ * cannot be used yet is stashed, as it is by the engine.
+ */
+static bool take_other(struct walk *w, const struct hly_way *way)
+{
+    halay_request_t *r = w->r;
+    const halay_event_t *e = &w->event;
+    const struct hly_header *h = e->data;
+    if (e->kind != HALAY_EVENT_MESSAGE || e->bytes < sizeof(*h) || h->comm != r->header.comm ||
+        h->kind != HLY_EAGER)
+        return false;
+    if (h->sequence == r->sequence) {
+        uint32_t step = step_of(r, h);
+        bool mine = step != HALAY_STEP_NONE && is_message_of(r, step, e);
+        if (!mine && (step == HALAY_STEP_NONE || !is_ahead(r, h)))
+            return false;
+        if (mine && can_start(w, step)) {
+            HLY_SAW(STARTED, r, step);
+            land_event(r, step, HALAY_STEP_NONE, e);
+            settle(w, step);
+            return true;
+        }
+    }
+    hly_channel_take(r->context, way, e, 1);
+    return true;
+}
+
+/* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
+static bool await(struct walk *w, const struct hly_way *way, int *n)
+{
+    halay_context_t *ctx = w->r->context;
+    uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
+    uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
+    for (uint32_t polls = 0; polls < most; polls++) {
+        if (polls >= spins)
+            sched_yield();
+        if (atomic_load_explicit(&ctx->want, memory_order_relaxed))
+            return false;
+        *n = way->ops->poll(way->transport, &w->event, 1);
+        if (*n)
+            return true;
+    }
+    return false;
 }
 
 static int send_step(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
-    r->header.edge = s->edge;
-    r->header.cookie = seg->bytes;
+    if (r->header.edge != s->edge) /* mostly not: what is not written need not be waited for */
+        r->header.edge = s->edge;
+    if (r->header.cookie != seg->bytes)
+        r->header.cookie = seg->bytes;
     return hly_out_at_once(r, step, seg);
 }
 
-/* Its message, or HALAY_EAGAIN with what came instead, if something did. */
-static int receive(halay_request_t *r, uint32_t at, halay_event_t *event, int *nevents,
-                   bool *reduced)
+/* Its message, or HALAY_EAGAIN. */
+static int receive(struct walk *w, uint32_t at)
 {
-    const uint8_t *step_at = r->plan->straight;
-    const uint32_t step = step_at[at];
-    *nevents = await(r, step, event);
-    if (*nevents != 1 || !is_expected(r, step, event))
-        return HALAY_EAGAIN;
-    *nevents = 0;
-    *reduced = land(r, step, step_at[at + 1], event);
-    return HALAY_OK;
+    halay_request_t *r = w->r;
+    const uint32_t step = r->plan->straight[at];
+    const uint32_t next =
+        at + 1 < r->plan->plan->nsteps ? r->plan->straight[at + 1] : HALAY_STEP_NONE;
+    const struct hly_way *way = r->plan->peers[step]->way;
+    int n;
+    if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(r, step))
+        return HALAY_OK;
+    while (await(w, way, &n)) {
+        if (n == 1 && is_message_of(r, step, &w->event)) {
+            if (land_event(r, step, next, &w->event))
+                w->reduced = next;
+            return HALAY_OK;
+        }
+        if (n != 1 || !take_other(w, way)) {
+            w->over = n;
+            return HALAY_EAGAIN;
+        }
+    }
+    return HALAY_EAGAIN;
 }
 
-/* Does the steps of a tile until one is not done at once; returns how many were. */
-static uint32_t run_tile(halay_request_t *r, uint32_t tile, halay_event_t *event, int *nevents)
+static void start_tile(halay_request_t *r, uint32_t tile)
 {
-    const struct hly_plan *p = r->plan;
-    halay_context_t *ctx = r->context;
-    uint32_t at = 0;
-    bool reduced = false; /* what this step would reduce, already */
     hly_layout_tile(r, tile);
     r->header.tile = (uint16_t)tile;
+}
+
+/* Does the steps of the tile that is laid out until one is not done at once; true if all were. */
+static bool walk_tile(struct walk *w)
+{
+    halay_request_t *r = w->r;
+    const struct hly_plan *p = r->plan;
+    halay_context_t *ctx = r->context;
+    w->done = 0;
+    w->ndone = 0;
+    w->reduced = HALAY_STEP_NONE;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    for (; at < p->plan->nsteps; at++) {
+    for (uint32_t at = 0; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
         const uint32_t kind = p->plan->steps[step].kind;
         int rc = HALAY_OK;
+        if (is_done(w, step))
+            continue;
         HLY_SAW(STARTED, r, step);
         if (kind == HALAY_STEP_SEND) {
             rc = send_step(r, step);
         } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(r, at, event, nevents, &reduced);
+            rc = receive(w, at);
         } else if (kind != HALAY_STEP_JOIN) {
-            if (!reduced)
+            if (w->reduced != step)
                 rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
-            reduced = false;
             hly_saw_work(r, step, &r->works[step], rc);
         }
         if (rc < 0)
             HLY_SAW(BACK, r, step);
-        if (rc != HALAY_OK)
-            break;
-        HLY_SAW(DONE, r, step);
+        if (rc != HALAY_OK) {
+            w->order[w->ndone] = (uint8_t)step;
+            return false;
+        }
+        settle(w, step);
     }
-    if (at == p->plan->nsteps)
-        HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
-    return at;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
+    return true;
 }
 
-static uint32_t run(halay_request_t *r, halay_event_t *event, int *nevents)
+static bool walk(struct walk *w)
 {
-    uint32_t tile = 0, ndone;
-    do
-        ndone = run_tile(r, tile, event, nevents);
-    while (ndone == r->plan->plan->nsteps && ++tile < r->tiles.n);
-    return ndone;
+    uint32_t tile = 0;
+    while (walk_tile(w)) {
+        if (++tile == w->r->tiles.n)
+            return true;
+        start_tile(w->r, tile);
+    }
+    return false;
 }
 
 bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
-    halay_event_t event;
-    int nevents = 0;
     *request = NULL;
     if (++ctx->polls >= CALLS_MOST)
         hly_progress(ctx);
@@ -218,8 +366,16 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
     if (!r)
         return false;
     r->sequence = r->header.sequence = comm->next_sequence;
-    uint32_t ndone = run(r, &event, &nevents);
-    if (ndone == r->plan->plan->nsteps) {
+    start_tile(r, 0);
+    struct hly_link *stash = &hly_request_slot(r)->stash;
+    if (!hly_link_empty(stash) && !stash_fits(r))
+        return false;
+    struct walk w;
+    w.r = r;
+    w.over = 0;
+    if (walk(&w)) {
+        if (!hly_link_empty(stash))
+            hly_match_forget(ctx, stash);
         comm->next_sequence++;
         comm->started++;
         comm->oldest++;
@@ -228,11 +384,11 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         return true;
     }
     const struct hly_way *way = NULL;
-    if (nevents)
-        way = r->plan->peers[r->plan->straight[ndone]]->way;
-    hly_engine_resume(r, r->plan->straight, ndone);
-    if (nevents)
-        hly_channel_take(ctx, way, &event, nevents);
+    if (w.over)
+        way = r->plan->peers[w.order[w.ndone]]->way;
+    hly_engine_resume(r, w.order, w.ndone);
+    if (w.over)
+        hly_channel_take(ctx, way, &w.event, w.over);
     *request = r;
     return true;
 }

@@ -8,6 +8,7 @@
 #define HLY_WIRE_H
 
 #include <assert.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 enum hly_kind {
@@ -44,6 +45,13 @@ enum {
     HLY_BRIEF_SCALED = 0x40,
     HLY_BRIEF_GROUP = 0x80 /* the head of several calls: a barrier */
 };
+
+/* Member by member: they have just been written, and a load of several would wait for that. */
+static inline bool hly_brief_equal(const struct hly_brief *a, const struct hly_brief *b)
+{
+    return a->count == b->count && a->root == b->root && a->collective == b->collective &&
+           a->type == b->type && a->op == b->op && a->flags == b->flags;
+}
 
 /* In brief.op: a user-defined operation, and the low bits of its number. */
 #define HLY_BRIEF_USER 0x80u

@@ -45,7 +45,8 @@ static const struct {
     {HALAY_ALLREDUCE, 8, 2, 8193, false, "two_level"},
     {HALAY_ALLREDUCE, 8, 2, 1u << 28, false, "two_level"},
     {HALAY_ALLREDUCE, 8, 7, 1u << 20, false, "two_level"},
-    {HALAY_ALLREDUCE, 8, 1, 1, false, "recursive_doubling"},
+    {HALAY_ALLREDUCE, 8, 1, 1024, false, "recursive_multiplying"},
+    {HALAY_ALLREDUCE, 8, 1, 1025, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, 8, 8, 1, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, 8, 8, 16384, false, "recursive_doubling"},
     {HALAY_ALLREDUCE, 8, 8, 16385, false, "circulant"},
@@ -67,7 +68,12 @@ static const struct {
     {HALAY_ALLTOALL, 8, 3, 2049, false, "pairwise"},
     {HALAY_ALLTOALL, 8, 3, 1, true, "pairwise_checked"},
     {HALAY_ALLTOALL, 64, 3, 1, false, "bruck"},
-    {HALAY_BARRIER, 8, 1, 0, false, "dissemination"},
+    {HALAY_BARRIER, 8, 8, 0, false, "dissemination"},
+    {HALAY_BARRIER, 4, 1, 0, false, "dissemination"},
+    {HALAY_BARRIER, 8, 1, 0, false, "dissemination_by_four"},
+    {HALAY_REDUCE_SCATTER, 8, 1, 256, false, "pairwise"},
+    {HALAY_REDUCE_SCATTER, 8, 1, 257, false, "circulant"},
+    {HALAY_REDUCE_SCATTER, 8, 8, 256, false, "circulant"},
 };
 
 static void use(const char *algorithm, const char *rows, const char *model)
@@ -115,7 +121,7 @@ static void test_rows(void)
     CHECK(before != after, "the hash does not cover rows");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 256, 8, 1, false), "ring") == 0, "row 1");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 257, 8, 8, false), "circulant") == 0, "row 2");
-    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 257, 8, 1, false), "recursive_doubling") == 0, "table");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 257, 8, 1, false), "recursive_multiplying") == 0, "table");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 9, 9, false), "circulant") == 0, "9 ranks");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "circulant") == 0, "row 3");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "ring") == 0, "row 3 forbids vectors");

@@ -405,7 +405,7 @@ static void memory(void)
         CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
         for (int i = 1; i < n; i++)
             rank_connect(&a, 1 + (uint64_t)i);
-        size_t others = (size_t)n - 1, bytes = ring_bytes() - others * 4096;
+        size_t others = (size_t)n - 1, bytes = ring_bytes() - others * 8192;
         CHECK(bytes <= 4u << 20 && bytes >= others * (256u << 10), "%d: %zu", n, bytes);
         CHECK(n > 5 || bytes == others << 20, "%d: %zu", n, bytes);
         rank_close(&a);

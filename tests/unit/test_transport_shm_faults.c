@@ -217,7 +217,7 @@ static void scribble_once(uint64_t word, int advance)
         message_send(&a, ep, (uint32_t)i, 1000);
         rank_expect(&b, (uint32_t)i);
     }
-    atomic_store(hly_shm_ring_word(&ep->ring, ep->ring.position), word);
+    atomic_store(&hly_shm_ring_cell(&ep->ring)->word, word);
     rank_expect_failed(&b, 5000 * MS, 1, "overwritten");
     CHECK(b.status == HALAY_ETRANSPORT, "%d", b.status);
     rank_expect_failed(&a, 5000 * MS, 2, "closed its end");
@@ -229,12 +229,13 @@ static void scribble_once(uint64_t word, int advance)
 
 static void scribbles(void)
 {
-    scribble_once(1, 3);                              /* another record's number */
-    scribble_once((uint64_t)3 << 32, 3);              /* no length */
-    scribble_once((uint64_t)3 << 32 | 2000, 3);       /* longer than a message may be */
-    scribble_once((uint64_t)7 << 32 | 1900, 7);       /* beyond the end of the ring */
-    scribble_once((uint64_t)3 << 32 | UINT32_MAX, 3); /* skips to a record that is old */
-    scribble_once((uint64_t)0 << 32 | UINT32_MAX, 0); /* skips to itself */
+    const size_t most = 8192 / 4 - HLY_SHM_LINE;
+    scribble_once(hly_shm_ring_word(2, 0, 8), 3);        /* another message's number */
+    scribble_once(hly_shm_ring_word(5, 0, 8), 3);        /* the next one's */
+    scribble_once(hly_shm_ring_word(1, 0, 8), 70);       /* of two laps before */
+    scribble_once(hly_shm_ring_word(4, 0xff, 2000), 3);  /* longer than a message may be */
+    scribble_once(hly_shm_ring_word(4, 0, most - 8), 3); /* with its header */
+    scribble_once(hly_shm_ring_word(8, 0xff, (1u << 28) - 1), 7);
     scribble_once(UINT64_MAX, 5);
 }
 
@@ -278,8 +279,9 @@ static void fuzz(void)
             state ^= state << 13, state ^= state >> 7, state ^= state << 17;
             uint64_t word = state >> 11 << (state % 3 * 16);
             if (i % 4 == 0) /* a plausible one */
-                word = (uint64_t)(i + state % 2) << 32 | state % 2200;
-            atomic_store(hly_shm_ring_word(&ep->ring, (state >> 20) & ~63ull), word);
+                word = hly_shm_ring_word(ep->ring.number + 1 + state % 2, state >> 40 & 0xff,
+                                         state % 2200);
+            atomic_store(&ep->ring.shared->cells[(state >> 20) % HLY_SHM_CELLS].word, word);
             while (shm->poll(b.transport, &event, 1) == 1) {
                 b.failed += event.kind == HALAY_EVENT_FAILED;
                 const uint8_t *data = event.data;
@@ -293,6 +295,83 @@ static void fuzz(void)
         rank_close(&b);
     }
     CHECK(failures > 100 && sum > 0, "%d", failures);
+}
+
+/* ------------------------------------------------------------------ headers as far as they are new
+ */
+
+typedef struct sent {
+    uint64_t words[64];
+    size_t header, bytes;
+} sent_t;
+
+static uint64_t dice(uint64_t *state)
+{
+    *state ^= *state << 13, *state ^= *state >> 7, *state ^= *state << 17;
+    return *state >> 16;
+}
+
+/* Like the one before it in some words of the header; now and then with a header of another size.
+ */
+static void vary(sent_t *message, const sent_t *before, uint64_t *state)
+{
+    uint64_t keeps = dice(state) & dice(state);
+    message->header = dice(state) % 8 ? 64 : dice(state) % 16 * 8;
+    message->bytes = message->header + dice(state) % (dice(state) % 2 ? 60 : 300);
+    for (size_t i = 0; i < 64; i++)
+        message->words[i] = i < 8 && keeps >> i & 1 ? before->words[i] : dice(state);
+}
+
+/* Both ends of one ring, with this many messages behind them. */
+static void headers_after(uint64_t number)
+{
+    enum { SENT = 2 * HLY_SHM_CELLS };
+    static sent_t sent[SENT];
+    uint64_t state = 88172645463325252u + number, first = 0, next = 0, need;
+    hly_shm_ring_t out, in;
+    const char *why;
+    const void *data;
+    size_t bytes;
+    int fd, wake, rc;
+    CHECK(hly_shm_ring_create(HLY_SHM_RING_MIN, &out, &fd, &why) == 0, "%s", why);
+    CHECK(hly_shm_ring_map(fd, HLY_SHM_RING_MIN, &in, &why) == 0, "%s", why);
+    close(fd);
+    out.number = out.taken = in.number = in.taken = number;
+    atomic_store(&out.shared->taken, number);
+    for (uint64_t n = number - HLY_SHM_CELLS; number && n != number; n++)
+        atomic_store(&out.shared->cells[n % HLY_SHM_CELLS].word, hly_shm_ring_word(n + 1, 0, 0));
+    for (int round = 0; round < 3000; round++) {
+        for (uint64_t most = next + 1 + dice(&state) % 80;; next++) {
+            sent_t *m = &sent[next % SENT];
+            vary(m, &sent[(next - 1) % SENT], &state);
+            rc = next == most
+                     ? 0
+                     : hly_shm_ring_send(&out, m->words, m->header, (uint8_t *)m->words + m->header,
+                                         m->bytes - m->header, &need, &wake);
+            if (rc != 1)
+                break;
+        }
+        CHECK(rc == 0, "message %d: %d", (int)next, rc);
+        for (uint64_t left = dice(&state) % 80; left && first < next; left--, first++) {
+            const sent_t *m = &sent[first % SENT];
+            if (hly_shm_ring_holds(&in))
+                hly_shm_ring_release(&in);
+            CHECK(hly_shm_ring_take(&in, &data, &bytes) == 1, "message %d is not there",
+                  (int)first);
+            CHECK(bytes == m->bytes && !memcmp(data, m->words, bytes), "message %d", (int)first);
+        }
+        if (first == next)
+            CHECK(hly_shm_ring_take(&in, &data, &bytes) == 0, "one too many");
+    }
+    CHECK(next > 10000, "%d messages", (int)next);
+    hly_shm_ring_unmap(&in);
+    hly_shm_ring_unmap(&out);
+}
+
+static void headers(void)
+{
+    headers_after(0);
+    headers_after((1u << 28) - 1000); /* where the numbers begin again */
 }
 
 /* ------------------------------------------------------------------ too little of everything */
@@ -431,6 +510,7 @@ const shm_case_t shm_fault_cases[] = {{"siphash", siphash},
                                       {"scribbles", scribbles},
                                       {"heads", heads},
                                       {"fuzz", fuzz},
+                                      {"headers", headers},
                                       {"limits", limits},
                                       {"answer_without_room", answer_without_room},
                                       {0}};

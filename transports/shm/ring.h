@@ -1,23 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.h - a byte ring in shared memory: one producer, one consumer, records in order.
+ * ring.h - messages in shared memory, in order: one producer, one consumer. Each is announced by a
+ * cell of one cache line; what does not fit in there lies in the ring, in bytes.
+ *
+ *   cell   one word: the message's number, a bit for each word of its header that is not as in the
+ *          last header, the bytes of the rest; these words; then the rest, if it fits
+ *   ring   64 bytes for the header, and the rest. The producer writes no header there: the consumer
+ *          puts it together in front of the rest, there or in memory of its own (lines)
+ * A message that has no header of 64 bytes, or one of which every word is new, is WHOLE: all of it
+ * is rest.
  *
  * Invariants
  *  - Positions are 64-bit counts of bytes that never wrap; the place in the ring is position &
- * mask.
- *  - A record starts on a cache line with one word: low half bytes + 1 (or RING_SKIP: go on at the
- *    start of the ring), high half the record's number. Its bytes follow without a break.
- *  - The word at the consumer's position is 0 until the record there is complete. The producer
- * keeps it so: it clears the word behind a record before it publishes the record, and therefore
- * never fills the last line. One cache line moves for a small message, no shared index does.
+ *    mask. What is in the ring starts on a cache line and goes on without a break. `number` counts
+ *    messages in the same way.
+ *  - A cell's word is never anything else, so it is the one of `number` or of HLY_SHM_CELLS before:
+ *    nothing is cleared. One cache line moves for a small message, no shared index does.
+ *  - The last header that was sent, and taken, is equal at both ends, as messages have an order.
+ * The first 64 bytes of what is WHOLE count as one, if there are as many.
  *  - Neither side trusts a number that the other wrote: an impossible one is HLY_SHM_BROKEN.
  *
- * Barriers. The word is stored with release (in seq_cst) by publish and loaded with acquire by
- * take: the bytes of the record. `head` is stored with release by release and loaded with acquire
- * by reserve: what was read may be overwritten. The two sleeps are Dekker's pattern, all four
- * accesses seq_cst, so that at least one side sees the other: publish: word = record;  then reads
- * armed        release: head = position; then reads starved arm:     armed = 1;      then reads the
- * word      arm:     starved = 1;     then reads head
+ * Barriers. The word is stored with release by send and loaded with acquire by take: cell and bytes
+ * of the message. `head` and `taken` are stored with release by release and loaded with acquire by
+ * room: what was read may be overwritten.
+ *
+ * The two sleeps are Dekker's pattern, so that at least one side sees the other:
+ *   send:    word = message;           then reads armed
+ *   arm:     armed = 1;      later     reads the word
+ *   release: head, taken = positions;  then reads starved
+ *   arm:     starved = 1;    later     reads head, taken
+ * Only the second and the fourth have a full barrier. A store of the others may still be on its way
+ * when its processor reads, but not for long: so arm looks HLY_SHM_SETTLE_NS after it has said that
+ * it sleeps (Morrison, Afek: Temporally Bounding TSO for Fence-Free Asymmetric Synchronization,
+ * ASPLOS 2015). Were that ever too short, the core, which sleeps for a second at most, would be
+ * late.
  */
 #ifndef HALAY_SHM_RING_H
 #define HALAY_SHM_RING_H
@@ -26,26 +42,37 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define HLY_SHM_LINE     64u
 #define HLY_SHM_FAR      128u /* apart enough for the prefetcher of pairs of lines too */
 #define HLY_SHM_RING_MIN (8u << 10)
 #define HLY_SHM_RING_MAX (1u << 30)
-#define HLY_SHM_HEAD     4096u /* bytes before the ring's data */
-#define HLY_SHM_MAGIC    UINT64_C(0x31306d6873796c68)
-#define HLY_SHM_SKIP     UINT32_MAX
+#define HLY_SHM_HEAD     8192u /* bytes before the ring's data */
+#define HLY_SHM_MAGIC    UINT64_C(0x32306d6873796c68)
+#define HLY_SHM_CELLS    64u
+#define HLY_SHM_WORDS    8u    /* of a line, and of a header */
+#define HLY_SHM_WHOLE    0xffu /* for the bits */
+#define HLY_SHM_HELD     16u   /* cells that the consumer may keep without need */
 #define HLY_SHM_BROKEN   (-1)
 
 /* What is said once, at the end. */
 enum { HLY_SHM_STAYS = 0, HLY_SHM_GAVE_UP = 1, HLY_SHM_LEFT = 2 };
 
+typedef struct hly_shm_cell {
+    _Alignas(HLY_SHM_LINE) _Atomic uint64_t word;
+    uint64_t more[HLY_SHM_WORDS - 1];
+} hly_shm_cell_t;
+
 typedef struct hly_shm_shared {
     uint64_t magic, bytes;
     _Alignas(HLY_SHM_FAR) _Atomic uint32_t closed; /* by the producer: GAVE_UP this way, or LEFT */
     _Atomic uint32_t starved;                      /* the producer sleeps for want of room */
-    _Alignas(HLY_SHM_FAR) _Atomic uint64_t head;   /* by the consumer: all before it is free */
+    _Alignas(HLY_SHM_FAR) _Atomic uint64_t head;   /* by the consumer: all before it is free, */
+    _Atomic uint64_t taken;                        /* and the cells of all messages before this */
     _Alignas(HLY_SHM_FAR) _Atomic uint32_t armed;  /* the consumer sleeps */
     _Atomic uint32_t left;                         /* the consumer reads no more: LEFT */
+    _Alignas(HLY_SHM_FAR) hly_shm_cell_t cells[HLY_SHM_CELLS];
 } hly_shm_shared_t;
 
 /* One side's view. */
@@ -53,10 +80,12 @@ typedef struct hly_shm_ring {
     hly_shm_shared_t *shared;
     uint8_t *data;
     uint64_t mask;
-    uint64_t position; /* of the next record */
+    uint64_t position; /* of the next message's bytes */
+    uint64_t number;   /* of the next message */
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
-    uint64_t skip;     /* producer, from reserve to publish: bytes left empty at the ring's end */
-    uint32_t number;   /* of the next record */
+    uint64_t taken;    /* the same of taken */
+    uint64_t
+        lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
 } hly_shm_ring_t;
 
 /* All three: 0, or a negative errno; *why gets what was tried ("fallocate"). */
@@ -64,99 +93,207 @@ int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char 
 int hly_shm_ring_map(int fd, uint64_t bytes, hly_shm_ring_t *ring, const char **why);
 void hly_shm_ring_unmap(hly_shm_ring_t *ring);
 
-/* The longest message of a ring: four always fit, whatever the place they start at. */
+/* The longest message of a ring: three always fit, whatever the place they start at. */
 static inline size_t hly_shm_ring_message(uint64_t mask)
 {
     return (size_t)((mask + 1) / 4 - HLY_SHM_LINE);
 }
 
-static inline _Atomic uint64_t *hly_shm_ring_word(const hly_shm_ring_t *ring, uint64_t position)
+static inline hly_shm_cell_t *hly_shm_ring_cell(const hly_shm_ring_t *ring)
 {
-    return (_Atomic uint64_t *)(void *)(ring->data + (position & ring->mask));
+    return &ring->shared->cells[ring->number % HLY_SHM_CELLS];
 }
 
-static inline uint64_t hly_shm_ring_record(size_t bytes)
+/* A cell's word: 28 bits of number, 8 bits, 28 of the rest's length. */
+static inline uint64_t hly_shm_ring_word(uint64_t number, uint32_t bits, size_t rest)
 {
-    return (sizeof(uint64_t) + bytes + HLY_SHM_LINE - 1) & ~(uint64_t)(HLY_SHM_LINE - 1);
+    return number << 36 | (uint64_t)bits << 28 | rest;
 }
 
-/* 1 if `need` bytes from position fit, 0 if not, HLY_SHM_BROKEN if the consumer's head is
- * nonsense. */
+/* Bytes of the ring that the message needs; none if it fits in its cell. */
+static inline uint64_t hly_shm_ring_need(uint32_t words, size_t lead, size_t rest)
+{
+    if (words * sizeof(uint64_t) + rest <= sizeof(((hly_shm_cell_t *)0)->more))
+        return 0;
+    return (lead + rest + HLY_SHM_LINE - 1) & ~(uint64_t)(HLY_SHM_LINE - 1);
+}
+
+/* Bytes left empty at the ring's end. */
+static inline uint64_t hly_shm_ring_skip(const hly_shm_ring_t *ring, uint64_t need)
+{
+    uint64_t offset = ring->position & ring->mask;
+    return offset + need > ring->mask + 1 ? ring->mask + 1 - offset : 0;
+}
+
+/* 1 if a message with `need` bytes of the ring fits, 0 if not, HLY_SHM_BROKEN if what the consumer
+ * says is nonsense. */
 static inline int hly_shm_ring_room(hly_shm_ring_t *ring, uint64_t need)
 {
-    if (ring->position + need + HLY_SHM_LINE - ring->edge <= ring->mask + 1)
+    if (ring->position + need - ring->edge <= ring->mask + 1 &&
+        ring->number - ring->taken < HLY_SHM_CELLS)
         return 1;
-    uint64_t head = atomic_load(&ring->shared->head);
-    if (head - ring->edge > ring->position - ring->edge)
+    uint64_t head = atomic_load(&ring->shared->head), taken = atomic_load(&ring->shared->taken);
+    if (head - ring->edge > ring->position - ring->edge ||
+        taken - ring->taken > ring->number - ring->taken)
         return HLY_SHM_BROKEN;
     ring->edge = head;
-    return ring->position + need + HLY_SHM_LINE - head <= ring->mask + 1;
+    ring->taken = taken;
+    return ring->position + need - head <= ring->mask + 1 && ring->number - taken < HLY_SHM_CELLS;
 }
 
-/* 1: *place is where `bytes` bytes go, until publish. Otherwise as room. */
-static inline int hly_shm_ring_reserve(hly_shm_ring_t *ring, size_t bytes, uint8_t **place)
+/* Has to be woken, and by nobody else? Not before what was stored last. */
+static inline int hly_shm_ring_sleeps(_Atomic uint32_t *flag)
 {
-    uint64_t offset = ring->position & ring->mask, need = hly_shm_ring_record(bytes);
-    assert(bytes <= hly_shm_ring_message(ring->mask));
-    ring->skip = offset + need > ring->mask + 1 ? ring->mask + 1 - offset : 0;
-    int room = hly_shm_ring_room(ring, ring->skip + need);
-    if (room == 1)
-        *place = (uint8_t *)hly_shm_ring_word(ring, ring->position + ring->skip) + sizeof(uint64_t);
-    return room;
+    atomic_signal_fence(memory_order_seq_cst);
+    return atomic_load_explicit(flag, memory_order_relaxed) && atomic_exchange(flag, 0);
 }
 
-/* Publishes the record reserved last. 1 if the consumer sleeps and has to be woken. */
-static inline int hly_shm_ring_publish(hly_shm_ring_t *ring, size_t bytes)
+/* A bit for each word of the header that is new, and how many. Word by word: whoever sends has just
+ * written some of them, and loads of several at once would have to wait for that. */
+static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8_t *header,
+                                         uint32_t *n)
 {
-    uint64_t start = ring->position + ring->skip, next = start + hly_shm_ring_record(bytes);
-    uint64_t number = (uint64_t)ring->number++ << 32, word = number | (uint32_t)(bytes + 1);
-    atomic_store_explicit(hly_shm_ring_word(ring, next), 0, memory_order_relaxed);
-    if (ring->skip) {
-        atomic_store_explicit(hly_shm_ring_word(ring, start), word, memory_order_relaxed);
-        word = number | HLY_SHM_SKIP;
+    uint32_t bits = 0;
+    *n = 0;
+    for (uint32_t i = 0; i < HLY_SHM_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, header + i * sizeof(word), sizeof(word));
+        uint32_t is_new = word != ring->lines[i];
+        bits |= is_new << i;
+        *n += is_new;
     }
-    atomic_store(hly_shm_ring_word(ring, ring->position), word);
-    ring->position = next;
-    return atomic_load(&ring->shared->armed) && atomic_exchange(&ring->shared->armed, 0);
+    return bits;
 }
 
-/* Consumer: is there a record? */
+/* What goes into the cell first; the header is the last one from now on. */
+static inline void hly_shm_ring_tell(hly_shm_ring_t *ring, const uint8_t *header, uint32_t bits,
+                                     uint64_t *to)
+{
+    for (; bits; bits &= bits - 1) {
+        uint32_t i = (uint32_t)__builtin_ctz(bits);
+        memcpy(to, header + i * sizeof(*to), sizeof(*to));
+        ring->lines[i] = *to++;
+    }
+}
+
+/* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
+ * consumer sleeps and has to be woken. Otherwise as room; *need is then what it lacks. */
+static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, size_t header_bytes,
+                                    const void *payload, size_t payload_bytes, uint64_t *need,
+                                    int *wake)
+{
+    uint32_t bits = HLY_SHM_WHOLE, nnews = 0;
+    size_t lead = 0, rest = header_bytes + payload_bytes;
+    assert(rest <= hly_shm_ring_message(ring->mask));
+    if (header_bytes == HLY_SHM_LINE)
+        bits = hly_shm_ring_news(ring, header, &nnews);
+    if (bits == HLY_SHM_WHOLE) {
+        nnews = 0;
+    } else {
+        lead = HLY_SHM_LINE;
+        rest = payload_bytes;
+    }
+    uint64_t bytes = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, bytes);
+    int room = hly_shm_ring_room(ring, skip + bytes);
+    *need = skip + bytes;
+    if (room != 1)
+        return room;
+    hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
+    uint8_t *at = (uint8_t *)(cell->more + nnews);
+    if (bytes)
+        at = ring->data + ((ring->position + skip) & ring->mask) + lead;
+    if (lead) {
+        hly_shm_ring_tell(ring, header, bits, cell->more);
+    } else if (header_bytes) {
+        memcpy(at, header, header_bytes);
+        at += header_bytes;
+    }
+    if (payload_bytes)
+        memcpy(at, payload, payload_bytes);
+    if (!lead && rest >= HLY_SHM_LINE)
+        memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);
+    ring->position += skip + bytes;
+    atomic_store_explicit(&cell->word, hly_shm_ring_word(++ring->number, bits, rest),
+                          memory_order_release);
+    *wake = hly_shm_ring_sleeps(&ring->shared->armed);
+    return 1;
+}
+
+/* 1 if this word is that of the next message, 0 if of the one before it in its cell, or broken. */
+static inline int hly_shm_ring_due(const hly_shm_ring_t *ring, uint64_t word)
+{
+    const uint64_t mine = hly_shm_ring_word(ring->number + 1, 0, 0) >> 36;
+    if (word >> 36 == mine)
+        return 1;
+    uint64_t last = ring->number < HLY_SHM_CELLS ? 0 : ring->number + 1 - HLY_SHM_CELLS;
+    return word >> 36 == hly_shm_ring_word(last, 0, 0) >> 36 ? 0 : HLY_SHM_BROKEN;
+}
+
+/* Consumer: is there a message? */
 static inline int hly_shm_ring_ready(const hly_shm_ring_t *ring)
 {
-    return atomic_load(hly_shm_ring_word(ring, ring->position)) != 0;
+    return hly_shm_ring_due(ring, atomic_load(&hly_shm_ring_cell(ring)->word)) != 0;
 }
 
-/* Consumer: 1 and the next record, which stays until release; 0 none; HLY_SHM_BROKEN. */
+/* Consumer: 1 and the next message, until release; one in ring->lines until the next take. 0: none;
+ * HLY_SHM_BROKEN. */
 static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, size_t *bytes)
 {
-    _Atomic uint64_t *place = hly_shm_ring_word(ring, ring->position);
-    uint64_t word = atomic_load_explicit(place, memory_order_acquire);
-    if (word == 0)
-        return 0;
-    uint64_t offset = ring->position & ring->mask, skip = 0;
-    if ((uint32_t)word == HLY_SHM_SKIP && word >> 32 == ring->number) {
-        skip = ring->mask + 1 - offset;
-        offset = 0;
-        place = hly_shm_ring_word(ring, 0);
-        word = atomic_load_explicit(place, memory_order_relaxed);
+    const hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
+    uint64_t word = atomic_load_explicit(&cell->word, memory_order_acquire);
+    int due = hly_shm_ring_due(ring, word);
+    if (due != 1)
+        return due;
+    uint32_t bits = word >> 28 & 0xff, nnews = 0;
+    size_t rest = word & ((1u << 28) - 1), lead = 0;
+    if (bits != HLY_SHM_WHOLE) {
+        lead = HLY_SHM_LINE;
+        for (; bits; bits &= bits - 1)
+            ring->lines[__builtin_ctz(bits)] = cell->more[nnews++];
     }
-    size_t length = (size_t)(uint32_t)word - 1; /* 0 - 1 is too long, as it should be */
-    if (word >> 32 != ring->number || length > hly_shm_ring_message(ring->mask) ||
-        offset + hly_shm_ring_record(length) > ring->mask + 1)
+    if (lead + rest > hly_shm_ring_message(ring->mask))
         return HLY_SHM_BROKEN;
+    uint64_t need = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, need);
+    uint8_t *start = (uint8_t *)ring->lines + (lead ? 0 : HLY_SHM_LINE);
+    if (!need) {
+        memcpy(ring->lines + HLY_SHM_WORDS, cell->more + nnews, rest);
+    } else {
+        start = ring->data + ((ring->position + skip) & ring->mask);
+        if (lead)
+            memcpy(start, ring->lines, HLY_SHM_LINE);
+        else if (rest >= HLY_SHM_LINE)
+            memcpy(ring->lines, start, HLY_SHM_LINE);
+    }
     ring->number++;
-    ring->position += skip + hly_shm_ring_record(length);
-    *data = (const uint8_t *)place + sizeof(uint64_t);
-    *bytes = length;
+    ring->position += skip + need;
+    *data = start;
+    *bytes = lead + rest;
     return 1;
+}
+
+/* Consumer: does the message of the last take lie in ring->lines? */
+static inline int hly_shm_ring_short(const hly_shm_ring_t *ring, const void *data)
+{
+    return (const uint64_t *)data - ring->lines < 2 * HLY_SHM_WORDS &&
+           (const uint64_t *)data >= ring->lines;
+}
+
+/* Consumer: does it keep so much of what was taken that the producer may want it? One message more
+ * fits beside less than that. */
+static inline int hly_shm_ring_holds(const hly_shm_ring_t *ring)
+{
+    return ring->position - ring->edge > ring->mask / 8 ||
+           ring->number - ring->taken > HLY_SHM_HELD;
 }
 
 /* Consumer: frees all that was taken. 1 if the producer sleeps for room and has to be woken. */
 static inline int hly_shm_ring_release(hly_shm_ring_t *ring)
 {
     ring->edge = ring->position;
-    atomic_store(&ring->shared->head, ring->position);
-    return atomic_load(&ring->shared->starved) && atomic_exchange(&ring->shared->starved, 0);
+    ring->taken = ring->number;
+    atomic_store_explicit(&ring->shared->head, ring->position, memory_order_release);
+    atomic_store_explicit(&ring->shared->taken, ring->number, memory_order_release);
+    return hly_shm_ring_sleeps(&ring->shared->starved);
 }
 
 #endif

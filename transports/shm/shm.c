@@ -3,8 +3,8 @@
  * shm.c - the transport between the processes of a node: the table and the fast path.
  *
  * A send copies into the ring that leads to the peer; poll hands out pointers into the rings that
- * lead here, and frees what it handed out at the next poll. Everything else is the slow path
- * (watch.c), taken every 50 us, and when there is reason to.
+ * lead here, or to short messages, and frees what it handed out at a later poll. Everything else is
+ * the slow path (watch.c), taken every 50 us, and when there is reason to.
  */
 #include "shm.h"
 
@@ -73,7 +73,8 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
 {
     hly_shm_ring_t *ring = &ep->ring;
     size_t most = hly_shm_ring_message(ring->mask);
-    uint8_t *place;
+    uint64_t need = 0;
+    int wake;
     (void)cookie;
     if (tag != 0)
         return HALAY_EUNSUPPORTED;
@@ -81,9 +82,11 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
         return HALAY_EINVAL;
     if (ep->peer->state != PEER_WELL)
         return HALAY_EPEER;
-    int room = hly_shm_ring_reserve(ring, header_bytes + payload_bytes, &place);
-    if (room == 0 || ep->state == WAY_CALLING) {
-        ep->refused = ring->skip + hly_shm_ring_record(header_bytes + payload_bytes);
+    int room = ep->state == WAY_CALLING ? 0
+                                        : hly_shm_ring_send(ring, header, header_bytes, payload,
+                                                            payload_bytes, &need, &wake);
+    if (room == 0) {
+        ep->refused = need | 1; /* a cell, if nothing else */
         return HALAY_EAGAIN;
     }
     if (room < 0) {
@@ -92,33 +95,27 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
                           (int)ep->peer->pid);
         return HALAY_EPEER;
     }
-    if (header_bytes)
-        memcpy(place, header, header_bytes);
-    if (payload_bytes)
-        memcpy(place + header_bytes, payload, payload_bytes);
     ep->refused = 0;
-    if (hly_shm_ring_publish(ring, header_bytes + payload_bytes))
+    if (wake)
         hly_shm_way_wake(t, ep);
     return HALAY_OK;
 }
 
-/* What is in one ring, up to max. First frees what the last poll handed out, if that is much or
- * idle. */
+/* What is in one ring, up to max. First frees what the last poll handed out, if that is much. */
 static int ring_collect(halay_transport_t *t, hly_shm_in_t *in, halay_event_t events[], int max)
 {
     hly_shm_ring_t *ring = &in->ring;
-    uint64_t held = ring->position - ring->edge;
-    int n = 0, rc = 0;
+    int n = 0, rc = 0, is_short = 0;
     if (in->broken)
         return 0;
-    if (held > 0 && (held > ring->mask / 8 || !hly_shm_ring_ready(ring)) &&
-        hly_shm_ring_release(ring))
+    if (hly_shm_ring_holds(ring) && hly_shm_ring_release(ring))
         hly_shm_peer_wake(in->peer);
-    while (n < max) {
+    while (n < max && !is_short) {
         halay_event_t *event = &events[n];
         rc = hly_shm_ring_take(ring, &event->data, &event->bytes);
         if (rc <= 0)
             break;
+        is_short = hly_shm_ring_short(ring, event->data); /* it would be overwritten */
         event->kind = HALAY_EVENT_MESSAGE;
         event->status = HALAY_OK;
         event->peer = in->peer->id;
@@ -161,8 +158,6 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0;
     assert(max > 0);
-    if (t->armed)
-        disarm(t);
     if (++t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS)
         n = hly_shm_attend(t, events, max);
     if (n < max)
@@ -176,6 +171,8 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
         n = t->error;
         t->error = 0;
     }
+    if (n && t->armed) /* else this end goes back to sleep, perhaps */
+        disarm(t);
     return n;
 }
 
@@ -200,20 +197,22 @@ static int unannounced(const halay_transport_t *t)
     return 0;
 }
 
-/*
- * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then every ring
- * is looked at again; the other end first writes, then looks whether this end sleeps (ring.h). What
- * the last poll handed out is still held; a peer may wait for that room, so it has to be freed
- * first.
- */
-static int shm_arm(halay_transport_t *t, int *fd)
+/* Is it said in every ring, and has nobody answered by waking this end? */
+static int is_armed(const halay_transport_t *t)
 {
-    if (t->attention || t->error)
-        return HALAY_EAGAIN; /* the slow path is due: a wake-up of before may have to be taken in */
     for (int i = 0; i < t->nins; i++) {
-        if (t->ins[i]->ring.position != t->ins[i]->ring.edge)
-            return HALAY_EAGAIN;
+        if (!atomic_load_explicit(&t->ins[i]->ring.shared->armed, memory_order_relaxed))
+            return 0;
     }
+    for (const halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->refused && !atomic_load_explicit(&ep->ring.shared->starved, memory_order_relaxed))
+            return 0;
+    }
+    return t->armed;
+}
+
+static void say_armed(halay_transport_t *t)
+{
     for (int i = 0; i < t->nins; i++)
         atomic_store(&t->ins[i]->ring.shared->armed, 1);
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
@@ -221,6 +220,29 @@ static int shm_arm(halay_transport_t *t, int *fd)
             atomic_store(&ep->ring.shared->starved, 1);
     }
     t->armed = 1;
+    t->armed_ns = hly_shm_now_ns();
+}
+
+/*
+ * Nobody is forgotten asleep: first it is said in every ring that this end sleeps, then, after a
+ * while (ring.h), every ring is looked at again; the other end first writes, then looks whether
+ * this end sleeps. What the last poll handed out is still held; if it is much, a peer may wait for
+ * that room, so it has to be freed first.
+ */
+static int shm_arm(halay_transport_t *t, int *fd)
+{
+    if (t->attention || t->error)
+        return HALAY_EAGAIN; /* the slow path is due: a wake-up of before may have to be taken in */
+    for (int i = 0; i < t->nins; i++) {
+        if (hly_shm_ring_holds(&t->ins[i]->ring))
+            return HALAY_EAGAIN;
+    }
+    if (!is_armed(t)) {
+        say_armed(t);
+        return HALAY_EAGAIN;
+    }
+    if (hly_shm_now_ns() - t->armed_ns < HLY_SHM_SETTLE_NS)
+        return HALAY_EAGAIN;
     t->attention = 1;
     if (unannounced(t))
         return HALAY_EAGAIN;

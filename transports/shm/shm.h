@@ -33,6 +33,7 @@ enum {
 #define HLY_SHM_RING_DEFAULT (256u << 10)
 #define HLY_SHM_RINGS_BYTES  (4u << 20)
 #define HLY_SHM_SLOW_NS      UINT64_C(50000) /* between two looks at sockets, while polled */
+#define HLY_SHM_SETTLE_NS    UINT64_C(20000) /* ring.h */
 #define HLY_SHM_PAUSE_NS     UINT64_C(20000) /* before the second try to connect; doubles */
 #define HLY_SHM_PAUSE_MAX_NS UINT64_C(1000000)
 #define HLY_SHM_GUEST_NS     UINT64_C(1000000000) /* to say hello in */
@@ -111,8 +112,8 @@ struct halay_transport {
     int nins, room, turn;
     uint32_t polls;
     int attention; /* the next idle poll takes the slow path */
-    int armed;
-    uint64_t attended_ns;
+    int armed;     /* it has been said that this end sleeps, at: */
+    uint64_t armed_ns, attended_ns;
 
     halay_ep_t *ways;
     hly_shm_peer_t *peers;

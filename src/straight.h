@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* straight.h - a short blocking call that is made again; and how a thread waits for its messages.
+ */
+#ifndef HLY_STRAIGHT_H
+#define HLY_STRAIGHT_H
+
+#include "core.h"
+
+/* The order of a plan's steps. */
+void hly_straight_order(struct hly_plan *plan);
+/*
+ * Makes a blocking call that is the last one again, and has its signature. false: it cannot; else
+ * *request is NULL, and the call is complete; or it is running on this request.
+ */
+bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request);
+
+/* engine.c: goes on with a request of the spare ones after straight.c: these steps are done; the
+ * one after them may be flying. */
+void hly_engine_resume(halay_request_t *request, const uint8_t done[], uint32_t ndone);
+
+/* progress.c */
+bool hly_crowded(const halay_context_t *context);   /* more ranks here than processors */
+uint32_t hly_spins(const halay_context_t *context); /* polls without yielding */
+
+#endif
