@@ -297,11 +297,12 @@ DEFAULTS = {"others": seconds_of_others, "same": None, "limits": (), "shown": ()
 
 
 def compile_bench(program, compiler, build, *libraries):
-    """halay-bench over an MPI; where it is newer than what it is made of, it stays."""
+    """halay-bench over an MPI; where it is newer than what it is made of, and of the same build, it stays."""
     folder, lib = ROOT / "tools/halay-bench", (build / "lib").resolve()
     sources = [ROOT / "bench/mpi_bench.c", ROOT / "tools/common/size.c",
                *(folder / f"{name}.c" for name in ("main", "options", "data", "measure"))]
-    if program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources):
+    if (program.exists() and program.stat().st_mtime > max(path.stat().st_mtime for path in sources)
+            and bytes(lib) in program.read_bytes()):
         return
     subprocess.run([compiler, "-O2", "-std=gnu11", "-I", ROOT / "include", "-o", program, *sources, "-L", lib, "-lhalay",
                     f"-Wl,-rpath,{lib}", *libraries, "-lm"], check=True)
