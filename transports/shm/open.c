@@ -81,6 +81,8 @@ static void ring_fit(halay_transport_t *t, int says)
         return;
     while (t->ring_bytes > HLY_SHM_RING_MIN && HLY_SHM_HEAD + t->ring_bytes > limit.rlim_cur)
         t->ring_bytes /= 2;
+    if (t->least_bytes > t->ring_bytes)
+        t->least_bytes = t->ring_bytes;
     if (t->ring_bytes < wanted && t->ring_bytes < HLY_SHM_RING_DEFAULT && says)
         hly_shm_log(t, 1,
                     "shm: rings of %zu bytes instead of %zu, which is slower: the limit on file "
