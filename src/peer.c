@@ -90,11 +90,12 @@ int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **out
 }
 
 /* Has a part of this step's message come before the step could use it? */
-static bool is_stashed(const struct hly_slot *slot, const halay_step_t *s)
+static bool is_stashed(const halay_request_t *r, const struct hly_slot *slot, const halay_step_t *s)
 {
     for (struct hly_link *l = slot->stash.next; l != &slot->stash; l = l->next) {
         const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
-        if (m->header.kind == HLY_EAGER && m->header.from == s->peer && m->header.edge == s->edge)
+        if (m->header.kind == HLY_EAGER && m->header.from == s->peer && m->header.edge == s->edge &&
+            m->header.tile == (uint16_t)r->tiles.number)
             return true;
     }
     return false;
@@ -102,16 +103,18 @@ static bool is_stashed(const struct hly_slot *slot, const halay_step_t *s)
 
 /*
  * Does the request still wait for something from this peer? A peer that has left in good order has
- * done all it had to do, so what it sent is here, in its place or in the stash.
+ * done all it had to do, so what it sent is here, in its place or in the stash; and this rank is in
+ * the call's last tile, for nobody ends one before all have begun it.
  */
 static bool needs(const halay_request_t *r, const struct hly_slot *slot,
                   const struct hly_peer *peer)
 {
+    const bool last = r->tiles.number + 1 == r->tiles.n;
     for (uint32_t i = 0; i < r->plan->plan->nsteps; i++) {
         const halay_step_t *s = &r->plan->plan->steps[i];
-        if (r->plan->peers[i] != peer || r->run[i].state == HLY_DONE)
+        if (r->plan->peers[i] != peer || (last && r->run[i].state == HLY_DONE))
             continue;
-        if (s->kind == HALAY_STEP_RECV && is_stashed(slot, s))
+        if (last && s->kind == HALAY_STEP_RECV && is_stashed(r, slot, s))
             continue;
         return true;
     }
