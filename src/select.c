@@ -27,6 +27,7 @@ static const struct {
 } table[] = {
     {HALAY_ALLREDUCE, UINT32_MAX, 32768, "two_level_short", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
+    {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", SHARED}, /* does not commute */
     {HALAY_ALLREDUCE, 2, 524288, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, 128, 4096, "recursive_multiplying", ANYWHERE},
