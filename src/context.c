@@ -130,10 +130,19 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->outs_flying);
 }
 
+/*
+ * Processors for the ranks of this node. A launcher that gives each rank one of its own is not
+ * bound itself, so what it may use counts too.
+ */
 static int count_cpus(void)
 {
-    cpu_set_t set;
-    return sched_getaffinity(0, sizeof(set), &set) ? 1 : CPU_COUNT(&set);
+    cpu_set_t mine, all;
+    pid_t launcher = getppid();
+    if (sched_getaffinity(0, sizeof(mine), &mine))
+        return 1;
+    if (launcher > 0 && !sched_getaffinity(launcher, sizeof(all), &all))
+        CPU_OR(&mine, &mine, &all);
+    return CPU_COUNT(&mine);
 }
 
 /* Bytes of the last-level cache. The C library's answer may be that of all processors together. */
