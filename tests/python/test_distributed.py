@@ -338,6 +338,7 @@ def test_calls(tmp_path, nranks):
     well(tmp_path, nranks, rank_bodies, [b.__name__ for b in BODIES])
 
 
+@pytest.mark.long
 def test_calls_under_torchrun(tmp_path):
     names = [b.__name__ for b in BODIES if b is not rank_reductions]
     well(tmp_path, 3, rank_bodies, names, launcher="torchrun")
