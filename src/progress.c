@@ -215,10 +215,15 @@ uint32_t hly_spins(const halay_context_t *context)
     return hly_crowded(context) ? SPINS_CROWDED : SPINS;
 }
 
-/* Something has come, after a wait that the clock was looked at for. */
+/*
+ * Something has come, after a wait that the clock was looked at for. Waits grow shorter only where
+ * an adapter moves the data by itself; over a kernel's sockets, polling is what takes them in.
+ */
 static void learn(halay_context_t *context, uint64_t waited_ns)
 {
-    if (context->info.local_nranks == context->info.nranks)
+    const struct hly_way *far = &context->ways[context->nways - 1];
+    if (!(far->attr.capabilities & HALAY_CAN_PUT) ||
+        context->info.local_nranks == context->info.nranks)
         return;
     if (waited_ns > LONG_NS)
         context->haste += context->haste < HASTE_MOST;
