@@ -221,9 +221,8 @@ uint32_t hly_spins(const halay_context_t *context)
  */
 static void learn(halay_context_t *context, uint64_t waited_ns)
 {
-    const struct hly_way *far = &context->ways[context->nways - 1];
-    if (!(far->attr.capabilities & HALAY_CAN_PUT) ||
-        context->info.local_nranks == context->info.nranks)
+    if (context->info.local_nranks == context->info.nranks ||
+        !(context->ways[context->nways - 1].attr.capabilities & HALAY_CAN_PUT))
         return;
     if (waited_ns > LONG_NS)
         context->haste += context->haste < HASTE_MOST;
