@@ -225,10 +225,9 @@ static void address(halay_request_t *r)
 }
 
 /* One vector, or blocks that the plan names one at a time. */
-static bool can_cut(const halay_request_t *r, const struct hly_way *way)
+static bool can_cut(const halay_request_t *r, uint32_t can)
 {
     const halay_plan_t *plan = r->plan->plan;
-    const uint32_t can = way->attr.capabilities;
     if (!(can & HALAY_CAN_CACHE) || can & (HALAY_CAN_PUT | HALAY_CAN_LAND) || r->comm->nnodes > 1 ||
         r->tables || r->call.user || r->call.aside || !plan->blocks ||
         !halay_type_bytes((halay_type_t)r->call.brief.type))
@@ -261,11 +260,10 @@ static void cut(halay_request_t *r)
     t->count = count;
     if (comm->nranks < 2)
         return;
-    int other = hly_comm_world_rank(comm, (comm->rank + 1) % comm->nranks);
-    const struct hly_way *way = hly_way_of(r->context, other, NULL);
-    if (!can_cut(r, way))
+    const halay_transport_attr_t *near = &r->context->ways[0].attr;
+    if (!can_cut(r, near->capabilities))
         return;
-    size_t most = way->attr.eager_bytes; /* of a block */
+    size_t most = near->eager_bytes; /* of a block */
     if (blocks > 2)
         most = most * TILE_MESSAGES / blocks;
     size_t part = most / halay_type_bytes((halay_type_t)r->call.brief.type);

@@ -218,8 +218,7 @@ static bool land_stashed(halay_request_t *r, uint32_t step)
 
 /*
  * A message that another step of this call, its next tile, or a later call of this communicator
- * waits for. What
- * cannot be used yet is stashed, as it is by the engine.
+ * waits for. What cannot be used yet is stashed, as it is by the engine.
  */
 static bool take_other(struct walk *w, const struct hly_way *way)
 {

@@ -27,8 +27,11 @@ struct hly_device_late_arg {
     uint32_t capacity; /* pieces of work in flight at most, up to HLY_DEVICE_LATE_CAPACITY_MAX */
 };
 
-/* memcpy past the caches. */
+/* memcpy past the caches; in parts, whose end comes before anything that says that the bytes are
+ * there. */
 void hly_stream(void *dst, const void *src, size_t bytes);
+void hly_stream_part(void *dst, const void *src, size_t bytes);
+void hly_stream_end(void);
 
 /* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
 int hly_device_work_check(const halay_work_t *work);

@@ -261,8 +261,9 @@ static void perform_streaming(const struct hly_kernels *kernels, const halay_wor
         for (uint32_t s = 0; s < work->nsrc; s++)
             part.src[s] = at(work->src[s], done * bytes);
         perform(kernels, &part);
-        hly_stream((char *)work->dst + done * bytes, scratch, part.count * bytes);
+        hly_stream_part((char *)work->dst + done * bytes, scratch, part.count * bytes);
     }
+    hly_stream_end();
 }
 
 static int host_launch(halay_device_t *device, const halay_work_t *work)

@@ -13,7 +13,7 @@
 
 #define LINE 64
 
-void hly_stream(void *dst, const void *src, size_t bytes)
+void hly_stream_part(void *dst, const void *src, size_t bytes)
 {
     char *to = dst;
     const char *from = src;
@@ -30,11 +30,25 @@ void hly_stream(void *dst, const void *src, size_t bytes)
             _mm_stream_si128((__m128i *)(void *)to + k, part[k]);
     }
     memcpy(to, from, bytes - head - lines * LINE);
-    _mm_sfence(); /* before anything that says that the bytes are there */
+}
+
+void hly_stream_end(void)
+{
+    _mm_sfence();
 }
 #else
-void hly_stream(void *dst, const void *src, size_t bytes)
+void hly_stream_part(void *dst, const void *src, size_t bytes)
 {
     memcpy(dst, src, bytes);
 }
+
+void hly_stream_end(void)
+{
+}
 #endif
+
+void hly_stream(void *dst, const void *src, size_t bytes)
+{
+    hly_stream_part(dst, src, bytes);
+    hly_stream_end();
+}
