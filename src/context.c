@@ -132,17 +132,19 @@ static void init_lists(halay_context_t *ctx)
 
 /*
  * Processors for the ranks of this node. A launcher that gives each rank one of its own is not
- * bound itself, so what it may use counts too.
+ * bound itself, so what it may use counts too; halayrun says it, to be heard behind a shell.
  */
 static int count_cpus(void)
 {
     cpu_set_t mine, all;
     pid_t launcher = getppid();
+    const char *shared = getenv("HALAY_PROCESSORS");
+    int most = shared ? (int)strtol(shared, NULL, 10) : 0;
     if (sched_getaffinity(0, sizeof(mine), &mine))
-        return 1;
+        return most ? most : 1;
     if (launcher > 0 && !sched_getaffinity(launcher, sizeof(all), &all))
         CPU_OR(&mine, &mine, &all);
-    return CPU_COUNT(&mine);
+    return CPU_COUNT(&mine) > most ? CPU_COUNT(&mine) : most;
 }
 
 /* Bytes of the last-level cache. The C library's answer may be that of all processors together. */

@@ -123,6 +123,22 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     return rc;
 }
 
+/* "0-3,8": the processors that this process may use. */
+static void read_cpus(char *text, size_t bytes)
+{
+    static const char key[] = "Cpus_allowed_list:";
+    char line[4096];
+    FILE *file = fopen("/proc/self/status", "re");
+    snprintf(text, bytes, "?");
+    while (file && fgets(line, sizeof(line), file))
+        if (!strncmp(line, key, sizeof(key) - 1))
+            snprintf(text, bytes, "%s",
+                     line + sizeof(key) - 1 + strspn(line + sizeof(key) - 1, " \t"));
+    text[strcspn(text, "\n")] = '\0';
+    if (file)
+        fclose(file);
+}
+
 void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
@@ -130,7 +146,7 @@ void hly_settings_show(halay_context_t *context)
         "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
         "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS",     "HALAY_START_DEADLINE"};
     const halay_boot_info_t *i = &context->info;
-    char transports[64];
+    char transports[64], cpus[128];
     hly_ways_text(context, transports, sizeof(transports));
     hly_log(
         context, HLY_INFO,
@@ -138,6 +154,11 @@ void hly_settings_show(halay_context_t *context)
         "transport %s",
         halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
         i->launcher, (unsigned long long)i->epoch, transports);
+    if (context->settings.level >= HLY_INFO) {
+        read_cpus(cpus, sizeof(cpus));
+        hly_log(context, HLY_INFO, "it may use processors %s; the ranks of its node share %d", cpus,
+                context->ncpus);
+    }
     if (i->nnodes > 1 && context->settings.level >= HLY_INFO) { /* it looks at all ranks */
         char between[HLY_BETWEEN_BYTES];
         hly_between_text(context, between, sizeof(between));

@@ -91,10 +91,11 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
                   const struct hly_options *options)
 {
     struct rlimit files;
+    hly_bind_plan(&spawner->binding, options);
     spawner->argv = options->command;
     spawner->self = getpid();
     spawner->terminal = isatty(STDIN_FILENO);
-    spawner->base = hly_env_create(options);
+    spawner->base = hly_env_create(options, &spawner->binding);
     spawner->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     job->signal_fd = set_up_signals(spawner);
     if (!spawner->base || spawner->null_fd < 0 || job->signal_fd < 0 ||

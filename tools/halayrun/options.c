@@ -27,6 +27,9 @@ static const char help[] =
     "  --dry-run, --print   print the command that would be run, and do not run it\n"
     "  -l, --prefix-output  begin each line of output with \"[rank] \"\n"
     "  -x, --env NAME=VALUE set a variable for the ranks (again for more)\n"
+    "  --bind auto|none     auto, the default: where there is a processor for each rank, each "
+    "rank\n"
+    "                       has an equal share of them to itself\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
@@ -47,7 +50,8 @@ static const char help[] =
     "no\n"
     "such program. Of a job that was handed over: its launcher's.\n"
     "\n"
-    "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR.\n";
+    "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR, "
+    "HALAY_BIND.\n";
 
 static int bad(const char *format, const char *text)
 {
@@ -95,6 +99,15 @@ static int set_launcher(struct hly_options *options, const char *name)
         }
     }
     return bad("--launcher must be local, srun, jsrun, prterun or mpirun, not '%s'", name);
+}
+
+static int set_bind(struct hly_options *options, const char *how, const char *name)
+{
+    options->bind = !strcmp(how, "auto");
+    if (options->bind || !strcmp(how, "none"))
+        return -1;
+    hly_note("%s must be auto or none, not '%s'", name, how);
+    return HLY_EXIT_USAGE;
 }
 
 static int set_text(const char **to, const char *option, const char *text)
@@ -148,6 +161,8 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'd':
         options->dry_run = 1;
         return -1;
+    case 'b':
+        return set_bind(options, optarg, "--bind");
     case 'o':
         options->horovod = 1;
         return -1;
@@ -194,14 +209,20 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {
-        {"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'}, {"timeout", 1, 0, 't'},
-        {"env", 1, 0, 'x'},      {"verbose", 0, 0, 'v'},       {"help", 0, 0, 'h'},
-        {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},         {"host", 1, 0, 'H'},
-        {"hostfile", 1, 0, 'f'}, {"launcher", 1, 0, 'L'},      {"dry-run", 0, 0, 'd'},
-        {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},       {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},     {0, 0, 0, 0}};
     int option;
+    const char *bind = getenv("HALAY_BIND");
     memset(options, 0, sizeof *options);
+    int wrong = set_bind(options, bind && *bind ? bind : "auto", "HALAY_BIND");
+    if (wrong >= 0)
+        return wrong;
     opterr = 0;
     while ((option = getopt_long_only(argc, argv, "+:n:lvx:hH:", names, NULL)) != -1) {
         int taken = take(options, option, argv);

@@ -20,6 +20,7 @@ struct hly_options {
     int prefix;
     int verbose;
     int dry_run;
+    int bind;      /* each rank to its share of the processors */
     int horovod;   /* programs that import horovod get Halay's */
     int timeout_s; /* 0: none */
     int nenv;

@@ -124,21 +124,23 @@ int hly_env_of_another_job(const char *assignment)
     return !strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9);
 }
 
-char **hly_env_create(const struct hly_options *options)
+char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)
 {
-    char **env = hly_env_copy(environ), size[48];
+    char **env = hly_env_copy(environ), size[48], cpus[48];
     size_t kept = 0;
     if (!env)
         return NULL;
     for (size_t i = 0; env[i]; i++) {
-        if (hly_env_of_another_job(env[i]))
+        if (hly_env_of_another_job(env[i]) || !strncmp(env[i], "HALAY_PROCESSORS=", 17))
             free(env[i]);
         else
             env[kept++] = env[i];
     }
     env[kept] = NULL;
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
+    snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
+    rc |= binding->nranks ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
     if (rc) {
@@ -165,6 +167,7 @@ static void become(const struct hly_spawner *s, int rank, char **env, int out, i
         (out >= 0 && dup2(out, STDOUT_FILENO) < 0) || (err >= 0 && dup2(err, STDERR_FILENO) < 0))
         goto fail;
     setrlimit(RLIMIT_NOFILE, &s->files);
+    hly_bind_rank(&s->binding, rank);
     sigaction(SIGPIPE, &s->pipe_action, NULL);
     sigprocmask(SIG_SETMASK, &s->mask, NULL);
     execve(s->path, s->argv, env);

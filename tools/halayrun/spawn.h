@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
+#include "bind.h"
 #include "options.h"
 
 enum { HLY_PATH_BYTES = 4096 };
@@ -27,6 +28,7 @@ struct hly_spawner {
     sigset_t mask; /* what the ranks start with, as halayrun found it */
     struct sigaction pipe_action;
     struct rlimit files;
+    struct hly_binding binding;
 };
 
 /* Looks for a program as a shell does. 0 or errno. */
@@ -39,9 +41,9 @@ int hly_find_program(const char *name, char path[HLY_PATH_BYTES]);
  * user's. */
 int hly_env_of_another_job(const char *assignment);
 
-/* A copy of the environment without what makes a process a task of some other job, plus
- * options'. */
-char **hly_env_create(const struct hly_options *options);
+/* A copy of the environment without what makes a process a task of some other job, plus options'
+ * and, where ranks are bound, how many processors they share. */
+char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding);
 char **hly_env_copy(char **env);
 /* Sets "NAME=VALUE" in it. 0 or -1. */
 int hly_env_set(char ***env, const char *assignment);
