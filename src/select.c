@@ -17,6 +17,7 @@
 #define SHARED   HLY_SHARED
 #define APART    HLY_APART
 #define TOGETHER HLY_TOGETHER
+#define ONE      HLY_ONE
 
 static const struct {
     uint32_t collective;
@@ -53,8 +54,11 @@ static const struct {
     {HALAY_BROADCAST, UINT32_MAX, 4194304, "scatter_allgather", APART},
     {HALAY_BROADCAST, 64, UINT64_MAX, "chain", APART},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "scatter_allgather", APART},
+    {HALAY_BROADCAST, 2, UINT64_MAX, "dissemination_by_four", ONE},
+    {HALAY_BROADCAST, UINT32_MAX, 8192, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "binomial", ANYWHERE},
     {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level", SHARED},
+    {HALAY_ALLGATHER, 2, UINT64_MAX, "one_shot", ONE},
     {HALAY_ALLGATHER, UINT32_MAX, 65536, "circulant", ANYWHERE},
     {HALAY_ALLGATHER, 128, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
@@ -190,7 +194,7 @@ int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32
         return HALAY_OK;
     }
     uint64_t bytes = hly_ask_bytes(ask);
-    enum hly_where where = ask->nnodes < 2              ? HLY_ANYWHERE
+    enum hly_where where = ask->nnodes < 2              ? HLY_ONE
                            : ask->nnodes == ask->nranks ? HLY_APART
                            : ask->scattered             ? HLY_SHARED
                                                         : HLY_TOGETHER;

@@ -19,9 +19,10 @@
 /* Of the communicators that a row serves. */
 enum hly_where {
     HLY_ANYWHERE = 0,
-    HLY_SHARED,  /* several nodes, one of them with several ranks */
-    HLY_APART,   /* each rank on a node of its own: a message costs more than the memory's work */
-    HLY_TOGETHER /* shared, and the ranks of each node follow one another */
+    HLY_SHARED,   /* several nodes, one of them with several ranks */
+    HLY_APART,    /* each rank on a node of its own: a message costs more than the memory's work */
+    HLY_TOGETHER, /* shared, and the ranks of each node follow one another */
+    HLY_ONE       /* all on one node */
 };
 
 struct hly_row {

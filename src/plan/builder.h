@@ -177,5 +177,7 @@ void hly_bruck_allgather(struct hly_builder *b);
 void hly_recursive_doubling_allgather(struct hly_builder *b);
 void hly_pairwise_reduce_scatter(struct hly_builder *b);
 void hly_dissemination_by_four_barrier(struct hly_builder *b);
+void hly_dissemination_broadcast(struct hly_builder *b);
+void hly_one_shot_allgather(struct hly_builder *b);
 
 #endif

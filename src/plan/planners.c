@@ -41,6 +41,7 @@ struct row {
 #define SHORT       HALAY_PLANNER_SHORT
 #define RUNS        HALAY_PLANNER_RUNS
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
+#define ALL_SOURCE  "folklore: every block to every rank"
 #define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
 #define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
 #define MULT_SOURCE                                                                                \
@@ -48,6 +49,8 @@ struct row {
 #define TREES_SOURCE "Sanders, Speck, Traeff: Two-tree algorithms, Parallel Computing 35 (2009)"
 #define VDG_SOURCE   "Barnett et al.: Interprocessor collective communication library, SHPCC (1994)"
 #define FOUR_SOURCE  "Hoefler et al.: Fast barrier synchronization for InfiniBand, IPDPS (2006)"
+#define RIDES_SOURCE                                                                               \
+    "the data ride on it: Hoefler et al.: Fast barrier synchronization, IPDPS (2006)"
 
 static const struct row rows[] = {
     {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
@@ -100,6 +103,9 @@ static const struct row rows[] = {
      hly_dissemination_by_four_barrier},
     {{"pairwise_checked", HALAY_ALLTOALL, 1, 0, RD_SOURCE}, hly_checked_alltoall},
     {{"two_level", HALAY_ALLTOALL, 1, SHAPE | PACKS, STEPS_SOURCE}, hly_two_level_alltoall},
+    {{"dissemination_by_four", HALAY_BROADCAST, 1, SHORT, RIDES_SOURCE},
+     hly_dissemination_broadcast},
+    {{"one_shot", HALAY_ALLGATHER, 1, 0, ALL_SOURCE}, hly_one_shot_allgather},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -100,6 +100,18 @@ static struct cost knomial(uint32_t p)
     return (struct cost){p - 1 + p * hear_messages(p), p - 1, children, log_up(p, 4), 0, 0};
 }
 
+static struct cost on_a_dissemination(uint32_t p)
+{
+    uint32_t rounds = log_up(p, 4);
+    return (struct cost){p * hear_messages(p), p - 1, 3ull * rounds, rounds, 0, 0};
+}
+
+static struct cost all_at_once(uint32_t p)
+{
+    uint64_t all = (uint64_t)p * (p - 1);
+    return (struct cost){all, all, p - 1, p > 1, 0, 0};
+}
+
 static struct cost gather_in_log_rounds(uint32_t p)
 {
     uint64_t rounds = log_up(p, 2);
@@ -129,6 +141,8 @@ static const struct {
     {HALAY_BROADCAST, "chain", chain},
     {HALAY_BROADCAST, "scatter_allgather", scatter_allgather},
     {HALAY_BROADCAST, "knomial", knomial},
+    {HALAY_BROADCAST, "dissemination_by_four", on_a_dissemination},
+    {HALAY_ALLGATHER, "one_shot", all_at_once},
     {HALAY_ALLGATHER, "bruck", gather_in_log_rounds},
     {HALAY_ALLGATHER, "recursive_doubling", gather_in_log_rounds},
     {HALAY_REDUCE_SCATTER, "pairwise", pairwise},

@@ -56,6 +56,13 @@ static const struct {
     {HALAY_ALLREDUCE, 8, 1, 100000, false, "circulant"},
     {HALAY_ALLREDUCE, 8, 8, 1u << 20, false, "sliced_ring"},
     {HALAY_ALLREDUCE, 1, 1, 1u << 20, false, "ring"},
+    {HALAY_BROADCAST, 2, 1, 1u << 24, false, "dissemination_by_four"},
+    {HALAY_BROADCAST, 8, 1, 2048, false, "dissemination_by_four"},
+    {HALAY_BROADCAST, 8, 1, 2049, false, "binomial"},
+    {HALAY_BROADCAST, 2, 2, 1, false, "binomial"},
+    {HALAY_ALLGATHER, 2, 1, 1u << 24, false, "one_shot"},
+    {HALAY_ALLGATHER, 2, 1, 0, true, "one_shot"},
+    {HALAY_ALLGATHER, 2, 2, 1, false, "circulant"},
     {HALAY_BROADCAST, 8, 3, 1, false, "two_level"},
     {HALAY_BROADCAST, 8, 8, 1, false, "binomial"},
     {HALAY_ALLGATHER, 8, 3, 1, true, "two_level"},
@@ -125,6 +132,11 @@ static void test_rows(void)
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 9, 9, false), "circulant") == 0, "9 ranks");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "circulant") == 0, "row 3");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "ring") == 0, "row 3 forbids vectors");
+    write_file("allgather - - one ring\nallgather - - any bruck\n");
+    use(NULL, file_path, NULL);
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "ring") == 0, "on one node");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 8, false), "bruck") == 0, "not on one node");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 3, false), "bruck") == 0, "nor on three");
     write_file("allreduce 8 1024 any ring\nallreduce - 2048 apart circulant\n"
                "allgather - - any circulant\n");
     use(NULL, file_path, NULL);

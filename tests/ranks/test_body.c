@@ -253,7 +253,7 @@ int main(int argc, char **argv)
         NULL,
         "allreduce=ring,allgather=ring,reduce_scatter=ring",
         "allreduce=circulant,allgather=circulant,reduce_scatter=circulant",
-        "allreduce=recursive_doubling",
+        "allreduce=recursive_doubling,broadcast=dissemination_by_four,allgather=one_shot",
         "allreduce=one_shot,broadcast=chain,allgather=bruck,reduce_scatter=pairwise,"
         "barrier=dissemination_by_four",
         "allreduce=recursive_multiplying,broadcast=scatter_allgather",
