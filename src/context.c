@@ -4,6 +4,7 @@
  * process. A forked child finds `*alive` wiped by the kernel, and is refused.
  */
 #include <assert.h>
+#include <limits.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,17 +135,23 @@ static void init_lists(halay_context_t *ctx)
  * Processors for the ranks of this node. A launcher that gives each rank one of its own is not
  * bound itself, so what it may use counts too; halayrun says it, to be heard behind a shell.
  */
-static int count_cpus(void)
+static int count_cpus(int most)
 {
     cpu_set_t mine, all;
     pid_t launcher = getppid();
-    const char *shared = getenv("HALAY_PROCESSORS");
-    int most = shared ? (int)strtol(shared, NULL, 10) : 0;
     if (sched_getaffinity(0, sizeof(mine), &mine))
         return most ? most : 1;
     if (launcher > 0 && !sched_getaffinity(launcher, sizeof(all), &all))
         CPU_OR(&mine, &mine, &all);
     return CPU_COUNT(&mine) > most ? CPU_COUNT(&mine) : most;
+}
+
+/* As halayrun says, for ranks that it has bound; else 0. */
+static int shared_cpus(void)
+{
+    const char *shared = getenv("HALAY_PROCESSORS");
+    long n = shared ? strtol(shared, NULL, 10) : 0;
+    return n > 0 && n <= INT_MAX ? (int)n : 0;
 }
 
 /* Bytes of the last-level cache. The C library's answer may be that of all processors together. */
@@ -181,7 +188,8 @@ static int allocate(halay_context_t **out)
     ctx->alive = alive;
     *ctx->alive = 1;
     ctx->magic = HLY_CONTEXT_MAGIC;
-    ctx->ncpus = count_cpus();
+    ctx->dealt = shared_cpus();
+    ctx->ncpus = count_cpus(ctx->dealt);
     ctx->cache_bytes = last_cache();
     init_lists(ctx);
     *out = ctx;

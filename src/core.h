@@ -437,6 +437,7 @@ struct halay_context {
     void *plugins[4]; /* dlopened */
     int nplugins;
     int ncpus;
+    int dealt; /* to so many processors the ranks of one node are bound in turn; 0: not so */
     size_t cache_bytes; /* of the last level; a guess where nobody knows */
 
     struct hly_peer **peer_table; /* hash of ids, power of two */

@@ -22,6 +22,7 @@
 
 #define CALLS_MOST    64  /* between two looks at all ways, and at the clock */
 #define YIELDS        200 /* for one message, with more ranks than processors */
+#define SPINS_FAR     100 /* for one of another processor, before that */
 #define TILE_PATIENCE 16  /* a peer that is at work on a tile needs so much longer */
 
 static bool is_message(const halay_step_t *s)
@@ -244,6 +245,26 @@ static bool take_other(struct walk *w, const struct hly_way *way)
     return true;
 }
 
+/*
+ * Has every rank that shares this one's processor sent what is waited for? Then there is nothing to
+ * yield to them for. halayrun deals more ranks than processors out in turn.
+ */
+static bool mates_are_through(const struct walk *w)
+{
+    const halay_context_t *ctx = w->r->context;
+    const struct hly_plan *p = w->r->plan;
+    int missing = ctx->dealt ? ctx->info.nranks / ctx->dealt - 1 : 1;
+    for (uint32_t i = 0; ctx->dealt && i < p->plan->nsteps; i++) {
+        if (p->plan->steps[i].kind != HALAY_STEP_RECV ||
+            (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
+            continue;
+        if (!is_done(w, i))
+            return false;
+        missing--;
+    }
+    return missing <= 0;
+}
+
 /* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
 static bool await(struct walk *w, const struct hly_way *way, int *n)
 {
@@ -251,6 +272,10 @@ static bool await(struct walk *w, const struct hly_way *way, int *n)
     uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
     uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
     for (uint32_t polls = 0; polls < most; polls++) {
+        if (polls == spins && spins < SPINS_FAR && mates_are_through(w)) {
+            spins += SPINS_FAR;
+            most += SPINS_FAR;
+        }
         if (polls >= spins)
             sched_yield();
         if (atomic_load_explicit(&ctx->want, memory_order_relaxed))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# halayrun gives each rank its share of the processors that it may use itself, where there is one for each.
+# halayrun gives ranks equal shares of the processors that it may use itself, where they divide.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 unset HALAY_BIND
@@ -60,6 +60,18 @@ bound out 2 "$have" "$mine"
 two=$(numbers "$mine" | head -2 | paste -sd,)
 run taskset -c "$two" "$HALAYRUN" -np 2 sh tell.sh
 bound out 2 2 "$two"
+# Twice as many ranks: each processor in turn. With one rank more it does not come out even.
+run "$HALAYRUN" -np $((2 * have)) sh tell.sh
+sort -n out >all
+for half in 0 1; do
+    awk -v n="$have" -v half=$half '$1 >= half * n && $1 < (half + 1) * n { $1 -= half * n; print }' all >part
+    [ "$(wc -l <part)" = "$have" ] || fail "$((2 * have)) ranks: $(cat out)"
+    bound part "$have" "$have" "$mine"
+    [ $half = 0 ] && cp part first_half
+done
+cmp -s part first_half || fail "not in turn: $(cat out)"
+run "$HALAYRUN" -np $((2 * have + 1)) sh tell.sh
+free $((2 * have + 1)) "$mine"
 # A rank is free to use others.
 run "$HALAYRUN" -np 2 taskset -c "$one" sh tell.sh
 [ "$(grep -c " of $have: $one\$" out)" = 2 ] || fail "taskset in a rank: $(cat out)"
@@ -76,5 +88,9 @@ bound out 2 "$have" "$mine"
 # Ranks that are bound are not more than the processors, also behind a shell: they spin, and do not yield.
 run env HALAY_DEBUG=info "$HALAYRUN" -np 2 sh -c '"$JOB_RANK"; exit $?'
 expect 0 "behind a shell"
+says out "rank 0 of 2, pmix (halayrun), shm"
 says err "rank 1 on .*: it may use processors [0-9,-]*; the ranks of its node share $have\$"
+run env HALAY_DEBUG=info "$HALAYRUN" -np $((2 * have)) "$JOB_RANK"
+expect 0 "two ranks on each processor"
+says err "it may use processors [0-9]*; the ranks of its node share $have\$"
 nothing_left

@@ -2,8 +2,8 @@
 /*
  * bind.c - an equal share of this machine's processors for each rank: docs/decisions/0039.
  *
- * Processors are put in the order of their place: socket, NUMA node, core, number. Rank r gets the
- * cores from ceil(r * cores / ranks) on, so a share ends where a socket does whenever that can be.
+ * Processors are put in the order of their place: socket, NUMA node, core, number. Share s has the
+ * cores from ceil(s * cores / shares) on, so a share ends where a socket does whenever that can be.
  * All of halayrun's processors are always given out: where two jobs share them, each has as many
  * ranks on any part of the machine as on any other, and neither has to know of the other.
  */
@@ -68,8 +68,8 @@ static int same_core(const struct hly_seat *a, const struct hly_seat *b)
     return a->package == b->package && a->node == b->node && a->core == b->core;
 }
 
-/* What is shared out: cores if there is one for each rank, else processors. */
-static void find_units(struct hly_binding *b, const struct hly_seat *seats, int nranks)
+/* What is shared out: cores if there is one for each share, else processors. */
+static void find_units(struct hly_binding *b, const struct hly_seat *seats, int nshares)
 {
     for (int whole = 1; whole >= 0; whole--) {
         b->nunits = 0;
@@ -77,38 +77,39 @@ static void find_units(struct hly_binding *b, const struct hly_seat *seats, int 
             if (!whole || i == 0 || !same_core(&seats[i - 1], &seats[i]))
                 b->units[b->nunits++] = i;
         b->units[b->nunits] = b->ncpus;
-        if (b->nunits >= nranks)
+        if (b->nunits >= nshares)
             return;
     }
 }
 
-void hly_bind_divide(struct hly_binding *b, struct hly_seat *seats, int ncpus, int nranks)
+void hly_bind_divide(struct hly_binding *b, struct hly_seat *seats, int ncpus, int nshares)
 {
     qsort(seats, (size_t)ncpus, sizeof seats[0], compare);
     for (int i = 0; i < ncpus; i++)
         b->cpus[i] = seats[i].cpu;
     b->ncpus = ncpus;
-    b->nranks = nranks;
-    find_units(b, seats, nranks);
+    b->nshares = nshares;
+    find_units(b, seats, nshares);
 }
 
-int hly_bind_first(const struct hly_binding *b, int rank)
+int hly_bind_first(const struct hly_binding *b, int share)
 {
-    return b->units[(rank * b->nunits + b->nranks - 1) / b->nranks];
+    return b->units[(share * b->nunits + b->nshares - 1) / b->nshares];
 }
 
 void hly_bind_plan(struct hly_binding *b, const struct hly_options *options)
 {
     static struct hly_seat seats[HLY_CPUS_MAX];
     union set all;
-    b->nranks = b->ncpus = 0;
+    const int n = options->nranks;
+    b->nshares = b->ncpus = 0;
     memset(&all, 0, sizeof all);
     if (sched_getaffinity(0, sizeof all, &all.first))
         return;
     for (int cpu = 0; cpu < HLY_CPUS_MAX; cpu++)
         if (CPU_ISSET_S(cpu, sizeof all, &all.first))
             seats[b->ncpus++].cpu = cpu;
-    if (!options->bind || options->nranks < 2 || options->nranks > b->ncpus)
+    if (!options->bind || n < 2 || b->ncpus < 2 || (n > b->ncpus && n % b->ncpus))
         return;
     for (int i = 0; i < b->ncpus; i++) {
         struct hly_seat *s = &seats[i];
@@ -116,16 +117,17 @@ void hly_bind_plan(struct hly_binding *b, const struct hly_options *options)
         s->core = read_number(s->cpu, "core_id");
         s->node = node_of(s->cpu);
     }
-    hly_bind_divide(b, seats, b->ncpus, options->nranks);
+    hly_bind_divide(b, seats, b->ncpus, n < b->ncpus ? n : b->ncpus);
 }
 
 void hly_bind_rank(const struct hly_binding *b, int rank)
 {
     union set set;
-    if (!b->nranks)
+    if (!b->nshares)
         return;
+    const int mine = rank % b->nshares;
     memset(&set, 0, sizeof set);
-    for (int i = hly_bind_first(b, rank); i < hly_bind_first(b, rank + 1); i++)
+    for (int i = hly_bind_first(b, mine); i < hly_bind_first(b, mine + 1); i++)
         CPU_SET_S(b->cpus[i], sizeof set, &set.first);
     sched_setaffinity(0, sizeof set, &set.first);
 }

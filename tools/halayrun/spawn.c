@@ -140,7 +140,7 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
-    rc |= binding->nranks ? hly_env_set(&env, cpus) : 0;
+    rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
     if (rc) {
