@@ -53,7 +53,7 @@
 #define HLY_SHM_CELLS    64u
 #define HLY_SHM_WORDS    8u    /* of a line, and of a header */
 #define HLY_SHM_WHOLE    0xffu /* for the bits */
-#define HLY_SHM_HELD     16u   /* cells that the consumer may keep without need */
+#define HLY_SHM_HELD     32u   /* cells that the consumer may keep without need */
 #define HLY_SHM_BROKEN   (-1)
 
 /* What is said once, at the end. */
@@ -148,21 +148,27 @@ static inline int hly_shm_ring_sleeps(_Atomic uint32_t *flag)
     return atomic_load_explicit(flag, memory_order_relaxed) && atomic_exchange(flag, 0);
 }
 
-/* A bit for each word of the header that is new, and how many. Word by word: whoever sends has just
- * written some of them, and loads of several at once would have to wait for that. */
-static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8_t *header,
-                                         uint32_t *n)
+/* A bit for each word of the header that is new. Word by word: whoever sends has just written some
+ * of them, and loads of several at once would have to wait for that. */
+static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8_t *header)
 {
     uint32_t bits = 0;
-    *n = 0;
+#pragma GCC unroll 8
     for (uint32_t i = 0; i < HLY_SHM_WORDS; i++) {
         uint64_t word;
         memcpy(&word, header + i * sizeof(word), sizeof(word));
-        uint32_t is_new = word != ring->lines[i];
-        bits |= is_new << i;
-        *n += is_new;
+        bits |= (uint32_t)(word != ring->lines[i]) << i;
     }
     return bits;
+}
+
+/* Mostly one: not worth a call or a table. */
+static inline uint32_t hly_shm_ring_count(uint32_t bits)
+{
+    uint32_t n = 0;
+    for (; bits; bits &= bits - 1)
+        n++;
+    return n;
 }
 
 /* What goes into the cell first; the header is the last one from now on. */
@@ -176,6 +182,25 @@ static inline void hly_shm_ring_tell(hly_shm_ring_t *ring, const uint8_t *header
     }
 }
 
+/* What fits in a cell: a call of memcpy() would take longer than the copy. */
+static inline void hly_shm_ring_copy(void *to, const void *from, size_t bytes)
+{
+    uint8_t *d = to;
+    const uint8_t *s = from;
+    for (; bytes >= 8; bytes -= 8, d += 8, s += 8)
+        memcpy(d, s, 8);
+    if (bytes & 4) {
+        memcpy(d, s, 4);
+        d += 4, s += 4;
+    }
+    if (bytes & 2) {
+        memcpy(d, s, 2);
+        d += 2, s += 2;
+    }
+    if (bytes & 1)
+        *d = *s;
+}
+
 /* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
  * consumer sleeps and has to be woken. Otherwise as room; *need is then what it lacks. */
 static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, size_t header_bytes,
@@ -186,14 +211,14 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     size_t lead = 0, rest = header_bytes + payload_bytes;
     assert(rest <= hly_shm_ring_message(ring->mask));
     if (header_bytes == HLY_SHM_LINE)
-        bits = hly_shm_ring_news(ring, header, &nnews);
-    if (bits == HLY_SHM_WHOLE) {
-        nnews = 0;
-    } else {
+        bits = hly_shm_ring_news(ring, header);
+    if (bits != HLY_SHM_WHOLE) {
+        nnews = hly_shm_ring_count(bits);
         lead = HLY_SHM_LINE;
         rest = payload_bytes;
     }
-    uint64_t bytes = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, bytes);
+    uint64_t bytes = hly_shm_ring_need(nnews, lead, rest);
+    uint64_t skip = bytes ? hly_shm_ring_skip(ring, bytes) : 0;
     int room = hly_shm_ring_room(ring, skip + bytes);
     *need = skip + bytes;
     if (room != 1)
@@ -208,7 +233,9 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
         memcpy(at, header, header_bytes);
         at += header_bytes;
     }
-    if (payload_bytes)
+    if (!bytes)
+        hly_shm_ring_copy(at, payload, payload_bytes);
+    else if (payload_bytes)
         memcpy(at, payload, payload_bytes);
     if (!lead && rest >= HLY_SHM_LINE)
         memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);
@@ -253,11 +280,12 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, siz
     }
     if (lead + rest > hly_shm_ring_message(ring->mask))
         return HLY_SHM_BROKEN;
-    uint64_t need = hly_shm_ring_need(nnews, lead, rest), skip = hly_shm_ring_skip(ring, need);
+    uint64_t need = hly_shm_ring_need(nnews, lead, rest), skip = 0;
     uint8_t *start = (uint8_t *)ring->lines + (lead ? 0 : HLY_SHM_LINE);
     if (!need) {
-        memcpy(ring->lines + HLY_SHM_WORDS, cell->more + nnews, rest);
+        hly_shm_ring_copy(ring->lines + HLY_SHM_WORDS, cell->more + nnews, rest);
     } else {
+        skip = hly_shm_ring_skip(ring, need);
         start = ring->data + ((ring->position + skip) & ring->mask);
         if (lead)
             memcpy(start, ring->lines, HLY_SHM_LINE);

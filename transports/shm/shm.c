@@ -138,7 +138,8 @@ static int rings_collect(halay_transport_t *t, halay_event_t events[], int max)
     int n = 0, i = t->turn < t->nins ? t->turn : 0;
     t->turn = i + 1;
     for (int seen = 0; seen < t->nins && n < max; seen++) {
-        n += ring_collect(t, t->ins[i], events + n, max - n);
+        if (hly_shm_ring_ready(&t->ins[i]->ring) || hly_shm_ring_holds(&t->ins[i]->ring))
+            n += ring_collect(t, t->ins[i], events + n, max - n);
         if (++i == t->nins)
             i = 0;
     }
