@@ -190,7 +190,7 @@ bool hly_engine_take_lying(halay_request_t *r, uint32_t step, const void *data)
         return false;
     const uint32_t *dep = r->plan->plan->steps[reader].dep;
     bool last = (dep[0] == step || dep[1] == step) && r->run[reader].pending == 1;
-    if (!last || r->run[reader].state != HLY_WAITS || !hly_reduce_lying(r, step, data))
+    if (!last || r->run[reader].state != HLY_WAITS || !hly_reduce_lying(r, step, reader, data))
         return false;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     hly_engine_step_done(r, step);

@@ -85,11 +85,17 @@ uint32_t hly_reader_of(const halay_request_t *r, uint32_t step)
     return found < HLY_READ_BY_MORE && r->works[found].nsrc ? found : HALAY_STEP_NONE;
 }
 
-bool hly_reduce_lying(halay_request_t *r, uint32_t step, const void *data)
+bool hly_reduce_lying(halay_request_t *r, uint32_t step, uint32_t reduction, const void *data)
 {
     halay_context_t *ctx = r->context;
     const char *place = hly_operand_segments(r, r->plan->plan->steps[step].operand)->address;
-    halay_work_t work = r->works[hly_reader_of(r, step)];
+    const halay_work_t *made = &r->works[reduction];
+    if (made->bound && !made->streams) {
+        bool left = made->src[0] == place;
+        hly_host_combine(made, left ? data : made->src[0], left ? made->src[1] : data);
+        return true;
+    }
+    halay_work_t work = *made;
     for (uint32_t i = 0; i < work.nsrc; i++)
         if (work.src[i] == place)
             work.src[i] = data;

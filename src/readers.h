@@ -26,8 +26,9 @@ void hly_readers_find(struct hly_plan *plan);
 /* The reduction that alone reads what this receive step brings, and could read it where it lies; or
  * HALAY_STEP_NONE. */
 uint32_t hly_reader_of(const halay_request_t *request, uint32_t step);
-/* Has it done so? */
-bool hly_reduce_lying(halay_request_t *request, uint32_t step, const void *data);
+/* Has that reduction done so? */
+bool hly_reduce_lying(halay_request_t *request, uint32_t step, uint32_t reduction,
+                      const void *data);
 /* engine.c: the same, and both steps are done. */
 bool hly_engine_take_lying(halay_request_t *request, uint32_t step, const void *data);
 /* The call is larger than the caches, and nobody reads again what this step writes. */

@@ -105,14 +105,24 @@ static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t
                         const struct hly_header *h, size_t bytes)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_peer_id_t id = r->plan->peers[step]->id;
-    const struct hly_header *mine = &r->header; /* member by member: some have just been written */
-    return bytes == hly_operand_segments(r, s->operand)->bytes && h->cookie == bytes &&
-           h->sequence == mine->sequence && h->edge == s->edge && h->from == s->peer &&
-           h->comm == mine->comm && h->signature == mine->signature && h->kind == mine->kind &&
-           h->tile == mine->tile && h->offset == mine->offset && from.lo == id.lo &&
-           from.hi == id.hi && hly_brief_equal(&h->call, &mine->call);
+    const halay_peer_id_t *id = &r->plan->peers[step]->id;
+    const struct hly_header *mine = &r->header;
+    uint64_t call[2], own[2];
+    memcpy(call, &h->call, sizeof(call));
+    memcpy(own, &mine->call, sizeof(own));
+    uint64_t other = bytes ^ hly_operand_segments(r, s->operand)->bytes;
+    other |= h->cookie ^ bytes;
+    other |= h->sequence ^ r->sequence;
+    other |= h->edge ^ s->edge;
+    other |= h->from ^ s->peer;
+    other |= (uint64_t)(h->kind ^ mine->kind) | (uint64_t)(h->tile ^ mine->tile);
+    other |= (h->comm ^ mine->comm) | (h->signature ^ mine->signature);
+    other |= h->offset ^ mine->offset;
+    other |= (call[0] ^ own[0]) | (call[1] ^ own[1]);
+    other |= (from.lo ^ id->lo) | (from.hi ^ id->hi);
+    return !other;
 }
+static_assert(sizeof(struct hly_brief) == 2 * sizeof(uint64_t), "two words, none of them padding");
 
 static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
 {
@@ -156,7 +166,6 @@ struct walk {
     halay_request_t *r;
     uint64_t done;
     uint32_t ndone;
-    uint32_t reduced; /* the reduction that was done with what it reads still in the message */
     uint8_t order[HLY_WORKS_KEPT + 1]; /* after these the one that was not done at once */
     int over;                          /* the poll's result that ends the walk; event is its */
     halay_event_t event;
@@ -181,27 +190,47 @@ static void settle(struct walk *w, uint32_t step)
     HLY_SAW(DONE, w->r, step);
 }
 
-/* Returns true if the step that comes next, `next`, has reduced it where it lies. */
-static bool land(halay_request_t *r, uint32_t step, uint32_t next, const void *data)
+/* The reduction that waits for this step and for nothing else, and alone reads what it brings. */
+static uint32_t reduction_of(const struct walk *w, uint32_t step)
 {
+    const struct hly_plan *p = w->r->plan;
+    const uint32_t found = p->reader[step];
+    if (found >= HLY_READ_BY_MORE)
+        return HALAY_STEP_NONE;
+    const uint32_t *dep = p->plan->steps[found].dep;
+    bool can = (dep[0] == step || is_done(w, dep[0])) && (dep[1] == step || is_done(w, dep[1]));
+    return can ? found : HALAY_STEP_NONE;
+}
+
+/* The step is done; so is the reduction that could read it where it lies. */
+static void land(struct walk *w, uint32_t step, const void *data)
+{
+    halay_request_t *r = w->r;
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    bool reduced = seg->bytes && next != HALAY_STEP_NONE && hly_reader_of(r, step) == next &&
-                   hly_reduce_lying(r, step, data);
-    if (seg->bytes && !reduced)
+    uint32_t reduction = seg->bytes ? reduction_of(w, step) : HALAY_STEP_NONE;
+    if (reduction != HALAY_STEP_NONE && !hly_reduce_lying(r, step, reduction, data))
+        reduction = HALAY_STEP_NONE;
+    if (seg->bytes && reduction == HALAY_STEP_NONE)
         hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
-    return reduced;
+    settle(w, step);
+    if (reduction == HALAY_STEP_NONE)
+        return;
+    HLY_SAW(STARTED, r, reduction);
+    hly_saw_work(r, reduction, &r->works[reduction], HALAY_OK);
+    settle(w, reduction);
 }
 
-static bool land_event(halay_request_t *r, uint32_t step, uint32_t next, const halay_event_t *e)
+static void land_event(struct walk *w, uint32_t step)
 {
-    return land(r, step, next, (const char *)e->data + sizeof(struct hly_header));
+    land(w, step, (const char *)w->event.data + sizeof(struct hly_header));
 }
 
-static bool land_stashed(halay_request_t *r, uint32_t step)
+static bool land_stashed(struct walk *w, uint32_t step)
 {
+    const halay_request_t *r = w->r;
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_link *list = &hly_request_slot(r)->stash;
     for (struct hly_link *l = list->next; l != list; l = l->next) {
@@ -209,7 +238,7 @@ static bool land_stashed(halay_request_t *r, uint32_t step)
         if (m->header.from != s->peer || m->header.edge != s->edge ||
             !is_expected(r, step, m->peer, &m->header, m->bytes))
             continue;
-        land(r, step, HALAY_STEP_NONE, m->data);
+        land(w, step, m->data);
         hly_link_remove(l);
         free(m);
         return true;
@@ -236,8 +265,7 @@ static bool take_other(struct walk *w, const struct hly_way *way)
             return false;
         if (mine && can_start(w, step)) {
             HLY_SAW(STARTED, r, step);
-            land_event(r, step, HALAY_STEP_NONE, e);
-            settle(w, step);
+            land_event(w, step);
             return true;
         }
     }
@@ -291,28 +319,23 @@ static int send_step(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
-    if (r->header.edge != s->edge) /* mostly not: what is not written need not be waited for */
-        r->header.edge = s->edge;
-    if (r->header.cookie != seg->bytes)
+    hly_header_number(&r->header, r->sequence, s->edge);
+    if (r->header.cookie != seg->bytes) /* mostly not: what is not written need not be waited for */
         r->header.cookie = seg->bytes;
     return hly_out_at_once(r, step, seg);
 }
 
 /* Its message, or HALAY_EAGAIN. */
-static int receive(struct walk *w, uint32_t at)
+static int receive(struct walk *w, uint32_t step)
 {
     halay_request_t *r = w->r;
-    const uint32_t step = r->plan->straight[at];
-    const uint32_t next =
-        at + 1 < r->plan->plan->nsteps ? r->plan->straight[at + 1] : HALAY_STEP_NONE;
     const struct hly_way *way = r->plan->peers[step]->way;
     int n;
-    if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(r, step))
+    if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(w, step))
         return HALAY_OK;
     while (await(w, way, &n)) {
         if (n == 1 && is_message_of(r, step, &w->event)) {
-            if (land_event(r, step, next, &w->event))
-                w->reduced = next;
+            land_event(w, step);
             return HALAY_OK;
         }
         if (n != 1 || !take_other(w, way)) {
@@ -326,7 +349,27 @@ static int receive(struct walk *w, uint32_t at)
 static void start_tile(halay_request_t *r, uint32_t tile)
 {
     hly_layout_tile(r, tile);
-    r->header.tile = (uint16_t)tile;
+    if (r->header.tile != (uint16_t)tile)
+        r->header.tile = (uint16_t)tile;
+}
+
+/* HALAY_OK: it is done; HALAY_INPROGRESS: it is flying. */
+static int do_step(struct walk *w, uint32_t step)
+{
+    halay_request_t *r = w->r;
+    const uint32_t kind = r->plan->plan->steps[step].kind;
+    int rc = HALAY_OK;
+    if (kind == HALAY_STEP_RECV)
+        return receive(w, step);
+    if (kind == HALAY_STEP_SEND) {
+        rc = send_step(r, step);
+    } else if (kind != HALAY_STEP_JOIN) {
+        rc = r->context->device_ops->launch(r->context->device, &r->works[step]);
+        hly_saw_work(r, step, &r->works[step], rc);
+    }
+    if (rc == HALAY_OK)
+        settle(w, step);
+    return rc;
 }
 
 /* Does the steps of the tile that is laid out until one is not done at once; true if all were. */
@@ -334,34 +377,21 @@ static bool walk_tile(struct walk *w)
 {
     halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
-    halay_context_t *ctx = r->context;
     w->done = 0;
     w->ndone = 0;
-    w->reduced = HALAY_STEP_NONE;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (uint32_t at = 0; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
-        const uint32_t kind = p->plan->steps[step].kind;
-        int rc = HALAY_OK;
         if (is_done(w, step))
             continue;
         HLY_SAW(STARTED, r, step);
-        if (kind == HALAY_STEP_SEND) {
-            rc = send_step(r, step);
-        } else if (kind == HALAY_STEP_RECV) {
-            rc = receive(w, at);
-        } else if (kind != HALAY_STEP_JOIN) {
-            if (w->reduced != step)
-                rc = ctx->device_ops->launch(ctx->device, &r->works[step]);
-            hly_saw_work(r, step, &r->works[step], rc);
-        }
+        int rc = do_step(w, step);
         if (rc < 0)
             HLY_SAW(BACK, r, step);
         if (rc != HALAY_OK) {
             w->order[w->ndone] = (uint8_t)step;
             return false;
         }
-        settle(w, step);
     }
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return true;
@@ -389,7 +419,7 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
     halay_request_t *r = ready_made(comm, call);
     if (!r)
         return false;
-    r->sequence = r->header.sequence = comm->next_sequence;
+    r->sequence = comm->next_sequence;
     start_tile(r, 0);
     struct hly_link *stash = &hly_request_slot(r)->stash;
     if (!hly_link_empty(stash) && !stash_fits(r))

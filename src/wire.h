@@ -9,7 +9,9 @@
 
 #include <assert.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum hly_kind {
     HLY_HELLO = 1, /* first on every way: version and settings; comm is 0 */
@@ -69,6 +71,16 @@ struct hly_header {
     struct hly_brief call;
 };
 static_assert(sizeof(struct hly_header) == 64, "one cache line");
+
+/* As one word: whoever compares it next by words would have to wait for two. */
+static inline void hly_header_number(struct hly_header *h, uint32_t sequence, uint32_t edge)
+{
+    const uint32_t one = 1;
+    const bool little = *(const uint8_t *)&one;
+    const uint64_t both =
+        little ? (uint64_t)edge << 32 | sequence : (uint64_t)sequence << 32 | edge;
+    memcpy((char *)h + offsetof(struct hly_header, sequence), &both, sizeof(both));
+}
 
 enum hly_mode { HLY_STAGED = 1, HLY_PUT, HLY_TAGGED };
 

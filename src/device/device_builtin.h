@@ -33,6 +33,9 @@ void hly_stream(void *dst, const void *src, size_t bytes);
 void hly_stream_part(void *dst, const void *src, size_t bytes);
 void hly_stream_end(void);
 
+/* Work that the host's bind has left something in, with these two sources instead. */
+void hly_host_combine(const halay_work_t *work, const void *left, const void *right);
+
 /* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
 int hly_device_work_check(const halay_work_t *work);
 

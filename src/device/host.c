@@ -134,13 +134,20 @@ static hly_combine_fn *const *combine_of(const struct hly_kernels *kernels,
     return *combine ? combine : NULL;
 }
 
-static void combine_two(hly_combine_fn *combine, const halay_work_t *work)
+static void combine_two(hly_combine_fn *combine, const halay_work_t *work, const void *left,
+                        const void *right)
 {
     hly_fp_t state;
     const int changed = hly_fp_enter(&state);
-    combine(work->dst, work->src[0], work->src[1], work->count);
+    combine(work->dst, left, right, work->count);
     if (changed)
         hly_fp_leave(&state);
+}
+
+void hly_host_combine(const halay_work_t *work, const void *left, const void *right)
+{
+    hly_combine_fn *const *combine = work->bound;
+    combine_two(*combine, work, left, right);
 }
 
 static const void *at(const void *base, size_t bytes)
@@ -240,7 +247,7 @@ static void perform(const struct hly_kernels *kernels, const halay_work_t *work)
 {
     hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
     if (combine)
-        combine_two(*combine, work);
+        combine_two(*combine, work, work->src[0], work->src[1]);
     else if (work->scales)
         halay_scale(work->dst, work->src[0], work->count, work->type, work->factor);
     else if (work->nsrc > 1 || divides(work))
