@@ -178,6 +178,20 @@ static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call)
     return !comm->parent && !comm->persists && !(call->brief.flags & HLY_BRIEF_LIST);
 }
 
+bool hly_post_again(halay_comm_t *comm, int *result)
+{
+    halay_context_t *ctx = comm->context;
+    halay_request_t *r;
+    if (hly_forked(ctx))
+        return false;
+    hly_lock(ctx);
+    bool posted = hly_straight_try(comm, &r);
+    if (posted)
+        *result = r ? wait_for(r) : HALAY_OK;
+    hly_unlock(ctx);
+    return posted;
+}
+
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request)
 {
@@ -189,14 +203,6 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
         call->brief.flags |= HLY_BRIEF_IN_PLACE;
     halay_request_t *r;
     hly_lock(ctx);
-    if (c->again && request == &comm->blocking) {
-        call->signature = comm->checked.signature;
-        if (hly_straight_try(comm, call, &r)) {
-            int rc = r ? wait_for(r) : HALAY_OK;
-            hly_unlock(ctx);
-            return rc;
-        }
-    }
     if (!c->again)
         hly_op_resolve(comm, call, c);
     sign(comm, call, c);

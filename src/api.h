@@ -56,6 +56,21 @@ static inline halay_request_t **hly_blocking(halay_comm_t *comm)
 {
     return comm ? &comm->blocking : NULL;
 }
+/* Is a blocking call with these arguments the one that was checked last, and right? */
+static inline bool hly_again(const halay_comm_t *comm, halay_collective_t collective,
+                             const void *in, const void *out, size_t count, halay_type_t type,
+                             halay_op_t op, int root)
+{
+    if (!comm || comm->magic != HLY_COMM_MAGIC)
+        return false;
+    const struct hly_checked *was = &comm->checked;
+    return was->signature && was->in == in && was->out == out && was->brief.count == count &&
+           was->brief.collective == collective && was->brief.type == type && was->brief.op == op &&
+           was->brief.root == (uint32_t)root &&
+           was->brief.flags == (in == HALAY_IN_PLACE ? HLY_BRIEF_IN_PLACE : 0);
+}
+/* Makes it; false: it has to be made as any other one. */
+bool hly_post_again(halay_comm_t *comm, int *result);
 /* The part that all calls share. call->signature: of what is not in the brief. */
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request);

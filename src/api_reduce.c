@@ -109,6 +109,9 @@ int halay_iexscan(const void *in, void *out, size_t count, halay_type_t type, ha
 int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                     halay_comm_t *comm)
 {
+    int rc;
+    if (hly_again(comm, HALAY_ALLREDUCE, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+        return rc;
     return halay_iallreduce(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
@@ -121,6 +124,10 @@ int halay_reduce(const void *in, void *out, size_t count, halay_type_t type, hal
 int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                          halay_comm_t *comm)
 {
+    int rc;
+    if (hly_again(comm, HALAY_REDUCE_SCATTER, in, out, count, type, op, 0) &&
+        hly_post_again(comm, &rc))
+        return rc;
     return halay_ireduce_scatter(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
@@ -133,11 +140,17 @@ int halay_reduce_scatterv(const void *in, void *out, const size_t counts[], hala
 int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                halay_comm_t *comm)
 {
+    int rc;
+    if (hly_again(comm, HALAY_SCAN, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+        return rc;
     return halay_iscan(in, out, count, type, op, comm, hly_blocking(comm));
 }
 
 int halay_exscan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                  halay_comm_t *comm)
 {
+    int rc;
+    if (hly_again(comm, HALAY_EXSCAN, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+        return rc;
     return halay_iexscan(in, out, count, type, op, comm, hly_blocking(comm));
 }

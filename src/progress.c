@@ -22,6 +22,13 @@
 #include "core.h"
 #include "straight.h"
 
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define is_single() (__libc_single_threaded)
+#else
+#define is_single() false
+#endif
+
 #define POLLS_BETWEEN_CLOCKS 64
 #define TIMER_NS             1000000ull /* deadlines are looked at this often */
 #define SPINS                100        /* polls without yielding: a few microseconds */
@@ -35,6 +42,10 @@
 
 void hly_lock(halay_context_t *context)
 {
+    if (is_single()) { /* the C library then does without an atomic operation; not so in trylock */
+        pthread_mutex_lock(&context->mutex);
+        return;
+    }
     if (pthread_mutex_trylock(&context->mutex) == 0)
         return;
     atomic_fetch_add_explicit(&context->want, 1, memory_order_relaxed);

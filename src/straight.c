@@ -76,12 +76,21 @@ static bool is_straight(const halay_request_t *r)
     return true;
 }
 
+/* Is its call the one that was checked last, with the same memory? */
+static bool repeats(const halay_request_t *r, const struct hly_checked *now)
+{
+    const struct hly_call *was = &r->call;
+    return r->bound && was->signature == now->signature && was->in == now->in &&
+           was->out == now->out && !was->local_in_place && !was->aside &&
+           memcmp(&was->brief, &now->brief, sizeof(was->brief)) == 0;
+}
+
 /* The request that made the same call last, if it can be used. */
-static halay_request_t *ready_made(halay_comm_t *comm, const struct hly_call *call)
+static halay_request_t *ready_made(halay_comm_t *comm)
 {
     const struct hly_plan *p = comm->last_plan;
     halay_request_t *r = p ? p->spare : NULL;
-    if (!r || r->straight == HLY_STRAIGHT_NO || !hly_request_repeats(r, call))
+    if (!r || r->straight == HLY_STRAIGHT_NO || !repeats(r, &comm->checked))
         return NULL;
     if (r->straight == HLY_STRAIGHT_UNKNOWN) {
         hly_layout_tile(r, 0); /* the largest */
@@ -408,7 +417,7 @@ static bool walk(struct walk *w)
     return false;
 }
 
-bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request)
+bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
     *request = NULL;
@@ -416,7 +425,7 @@ bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_req
         hly_progress(ctx);
     if (!is_quiet(comm))
         return false;
-    halay_request_t *r = ready_made(comm, call);
+    halay_request_t *r = ready_made(comm);
     if (!r)
         return false;
     r->sequence = comm->next_sequence;

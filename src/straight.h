@@ -9,10 +9,10 @@
 /* The order of a plan's steps. */
 void hly_straight_order(struct hly_plan *plan);
 /*
- * Makes a blocking call that is the last one again, and has its signature. false: it cannot; else
+ * Makes the call again, blocking, that was checked last (comm->checked). false: it cannot; else
  * *request is NULL, and the call is complete; or it is running on this request.
  */
-bool hly_straight_try(halay_comm_t *comm, const struct hly_call *call, halay_request_t **request);
+bool hly_straight_try(halay_comm_t *comm, halay_request_t **request);
 
 /* engine.c: goes on with a request of the spare ones after straight.c: these steps are done; the
  * one after them may be flying. */
