@@ -109,9 +109,8 @@ static bool is_quiet(const halay_comm_t *comm)
            !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
-/* Is it the message that this step waits for? bytes: without the header. */
-static bool is_expected(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
-                        const struct hly_header *h, size_t bytes)
+bool hly_straight_expects(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
+                          const struct hly_header *h, size_t bytes)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const halay_peer_id_t *id = &r->plan->peers[step]->id;
@@ -137,7 +136,7 @@ static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_e
 {
     const size_t header = sizeof(struct hly_header);
     return e->kind == HALAY_EVENT_MESSAGE && e->bytes >= header &&
-           is_expected(r, step, e->peer, e->data, e->bytes - header);
+           hly_straight_expects(r, step, e->peer, e->data, e->bytes - header);
 }
 
 /* Of the RECV step that an EAGER message of the request's call is for, if the plan has it. */
@@ -155,14 +154,15 @@ static bool is_ahead(const halay_request_t *r, const struct hly_header *h)
 }
 
 /* Is what came before its call all of it, and as it has to be? */
-static bool stash_fits(const halay_request_t *r)
+__attribute__((cold)) static bool stash_fits(const halay_request_t *r)
 {
     const struct hly_link *list = &hly_request_slot(r)->stash;
     for (const struct hly_link *l = list->next; l != list; l = l->next) {
         const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         uint32_t step = step_of(r, &m->header);
         if (step == HALAY_STEP_NONE ||
-            !(is_expected(r, step, m->peer, &m->header, m->bytes) || is_ahead(r, &m->header)))
+            !(hly_straight_expects(r, step, m->peer, &m->header, m->bytes) ||
+              is_ahead(r, &m->header)))
             return false;
     }
     return true;
@@ -237,7 +237,7 @@ static void land_event(struct walk *w, uint32_t step)
     land(w, step, (const char *)w->event.data + sizeof(struct hly_header));
 }
 
-static bool land_stashed(struct walk *w, uint32_t step)
+__attribute__((cold)) static bool land_stashed(struct walk *w, uint32_t step)
 {
     const halay_request_t *r = w->r;
     const halay_step_t *s = &r->plan->plan->steps[step];
@@ -245,7 +245,7 @@ static bool land_stashed(struct walk *w, uint32_t step)
     for (struct hly_link *l = list->next; l != list; l = l->next) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         if (m->header.from != s->peer || m->header.edge != s->edge ||
-            !is_expected(r, step, m->peer, &m->header, m->bytes))
+            !hly_straight_expects(r, step, m->peer, &m->header, m->bytes))
             continue;
         land(w, step, m->data);
         hly_link_remove(l);
@@ -259,7 +259,7 @@ static bool land_stashed(struct walk *w, uint32_t step)
  * A message that another step of this call, its next tile, or a later call of this communicator
  * waits for. What cannot be used yet is stashed, as it is by the engine.
  */
-static bool take_other(struct walk *w, const struct hly_way *way)
+__attribute__((cold)) static bool take_other(struct walk *w, const struct hly_way *way)
 {
     halay_request_t *r = w->r;
     const halay_event_t *e = &w->event;
@@ -417,6 +417,18 @@ static bool walk(struct walk *w)
     return false;
 }
 
+/* The engine goes on where the walk has ended, and takes in the event that ended it. */
+__attribute__((cold)) static void give_up(struct walk *w)
+{
+    halay_request_t *r = w->r;
+    const struct hly_way *way = NULL;
+    if (w->over)
+        way = r->plan->peers[w->order[w->ndone]]->way;
+    hly_engine_resume(r, w->order, w->ndone);
+    if (w->over)
+        hly_channel_take(r->context, way, &w->event, w->over);
+}
+
 bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
@@ -446,12 +458,7 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         ctx->counters.straight++;
         return true;
     }
-    const struct hly_way *way = NULL;
-    if (w.over)
-        way = r->plan->peers[w.order[w.ndone]]->way;
-    hly_engine_resume(r, w.order, w.ndone);
-    if (w.over)
-        hly_channel_take(ctx, way, &w.event, w.over);
+    give_up(&w);
     *request = r;
     return true;
 }

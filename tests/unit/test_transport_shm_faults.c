@@ -322,17 +322,30 @@ static void vary(sent_t *message, const sent_t *before, uint64_t *state)
         message->words[i] = i < 8 && keeps >> i & 1 ? before->words[i] : dice(state);
 }
 
+/* The short way only where it can be gone. */
+static int send_either(hly_shm_ring_t *out, const sent_t *m, int tries_short)
+{
+    const uint8_t *payload = (const uint8_t *)m->words + m->header;
+    const size_t bytes = m->bytes - m->header;
+    uint64_t need;
+    int wake;
+    if (tries_short && m->header == HLY_SHM_LINE && bytes < HLY_SHM_LINE &&
+        hly_shm_ring_send_short(out, m->words, payload, bytes, &wake))
+        return 1;
+    return hly_shm_ring_send(out, m->words, m->header, payload, bytes, &need, &wake);
+}
+
 /* Both ends of one ring, with this many messages behind them. */
 static void headers_after(uint64_t number)
 {
     enum { SENT = 2 * HLY_SHM_CELLS };
     static sent_t sent[SENT];
-    uint64_t state = 88172645463325252u + number, first = 0, next = 0, need;
+    uint64_t state = 88172645463325252u + number, first = 0, next = 0;
     hly_shm_ring_t out, in;
     const char *why;
     const void *data;
     size_t bytes;
-    int fd, wake, rc;
+    int fd, rc;
     CHECK(hly_shm_ring_create(HLY_SHM_RING_MIN, &out, &fd, &why) == 0, "%s", why);
     CHECK(hly_shm_ring_map(fd, HLY_SHM_RING_MIN, &in, &why) == 0, "%s", why);
     close(fd);
@@ -344,10 +357,7 @@ static void headers_after(uint64_t number)
         for (uint64_t most = next + 1 + dice(&state) % 80;; next++) {
             sent_t *m = &sent[next % SENT];
             vary(m, &sent[(next - 1) % SENT], &state);
-            rc = next == most
-                     ? 0
-                     : hly_shm_ring_send(&out, m->words, m->header, (uint8_t *)m->words + m->header,
-                                         m->bytes - m->header, &need, &wake);
+            rc = next == most ? 0 : send_either(&out, m, dice(&state) % 2);
             if (rc != 1)
                 break;
         }
@@ -368,8 +378,44 @@ static void headers_after(uint64_t number)
     hly_shm_ring_unmap(&out);
 }
 
+/* The short way ends where there is no cell left, and goes on when one is free. */
+static void short_until_full(void)
+{
+    uint64_t header[HLY_SHM_WORDS] = {1, 2, 3, 4, 5, 6, 7, 8}, sent = 0, taken = 0;
+    hly_shm_ring_t out, in;
+    const char *why;
+    const void *data;
+    size_t bytes;
+    int fd, wake;
+    CHECK(hly_shm_ring_create(HLY_SHM_RING_MIN, &out, &fd, &why) == 0, "%s", why);
+    CHECK(hly_shm_ring_map(fd, HLY_SHM_RING_MIN, &in, &why) == 0, "%s", why);
+    close(fd);
+    out.lines[1] = in.lines[1] = 2; /* or it does not fit */
+    for (int lap = 0; lap < 5; lap++) {
+        uint64_t need;
+        for (header[2] = sent; sent - taken <= HLY_SHM_CELLS; header[2] = ++sent)
+            if (!hly_shm_ring_send_short(&out, header, NULL, 0, &wake))
+                break;
+        CHECK(sent - taken == HLY_SHM_CELLS, "%d messages in the cells", (int)(sent - taken));
+        for (; taken < sent; taken++) {
+            CHECK(hly_shm_ring_take(&in, &data, &bytes) == 1, "message %d", (int)taken);
+            CHECK(bytes == sizeof(header) && ((const uint64_t *)data)[2] == taken &&
+                      ((const uint64_t *)data)[7] == 8,
+                  "message %d is another", (int)taken);
+        }
+        hly_shm_ring_release(&in);
+        header[2] = sent;
+        CHECK(!hly_shm_ring_send_short(&out, header, NULL, 0, &wake), "it looked for room");
+        CHECK(hly_shm_ring_send(&out, header, sizeof(header), NULL, 0, &need, &wake) == 1, "room");
+        sent++;
+    }
+    hly_shm_ring_unmap(&in);
+    hly_shm_ring_unmap(&out);
+}
+
 static void headers(void)
 {
+    short_until_full();
     headers_after(0);
     headers_after((1u << 28) - 1000); /* where the numbers begin again */
 }

@@ -201,6 +201,31 @@ static inline void hly_shm_ring_copy(void *to, const void *from, size_t bytes)
         *d = *s;
 }
 
+/* Announces the next message. Does the consumer sleep, and has to be woken? */
+static inline int hly_shm_ring_announce(hly_shm_ring_t *ring, hly_shm_cell_t *cell, uint32_t bits,
+                                        size_t rest)
+{
+    atomic_store_explicit(&cell->word, hly_shm_ring_word(++ring->number, bits, rest),
+                          memory_order_release);
+    return hly_shm_ring_sleeps(&ring->shared->armed);
+}
+
+/* The same as send for what fits in a cell that is known to be free; 0: something is not so. */
+static inline int hly_shm_ring_send_short(hly_shm_ring_t *ring, const void *header,
+                                          const void *payload, size_t payload_bytes, int *wake)
+{
+    const uint32_t bits = hly_shm_ring_news(ring, header);
+    const size_t news = hly_shm_ring_count(bits) * sizeof(uint64_t);
+    if (news + payload_bytes > sizeof(((hly_shm_cell_t *)0)->more) ||
+        ring->number - ring->taken >= HLY_SHM_CELLS)
+        return 0;
+    hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
+    hly_shm_ring_tell(ring, header, bits, cell->more);
+    hly_shm_ring_copy((uint8_t *)cell->more + news, payload, payload_bytes);
+    *wake = hly_shm_ring_announce(ring, cell, bits, payload_bytes);
+    return 1;
+}
+
 /* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
  * consumer sleeps and has to be woken. Otherwise as room; *need is then what it lacks. */
 static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, size_t header_bytes,
@@ -240,9 +265,7 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     if (!lead && rest >= HLY_SHM_LINE)
         memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);
     ring->position += skip + bytes;
-    atomic_store_explicit(&cell->word, hly_shm_ring_word(++ring->number, bits, rest),
-                          memory_order_release);
-    *wake = hly_shm_ring_sleeps(&ring->shared->armed);
+    *wake = hly_shm_ring_announce(ring, cell, bits, rest);
     return 1;
 }
 

@@ -68,16 +68,15 @@ static int shm_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, si
 
 /* ------------------------------------------------------------------ the fast path */
 
-static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
-                    size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
+/* Any message. Not inlined: what is short would pay for its registers. */
+__attribute__((noinline)) static int send_any(halay_transport_t *t, halay_ep_t *ep,
+                                              const void *header, size_t header_bytes,
+                                              const void *payload, size_t payload_bytes)
 {
     hly_shm_ring_t *ring = &ep->ring;
     size_t most = hly_shm_ring_message(ring->mask);
     uint64_t need = 0;
     int wake;
-    (void)cookie;
-    if (tag != 0)
-        return HALAY_EUNSUPPORTED;
     if (header_bytes > most || payload_bytes > most - header_bytes)
         return HALAY_EINVAL;
     if (ep->peer->state != PEER_WELL)
@@ -101,8 +100,33 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     return HALAY_OK;
 }
 
+static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
+                    size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
+{
+    int wake;
+    (void)cookie;
+    if (tag != 0)
+        return HALAY_EUNSUPPORTED;
+    if (header_bytes != HLY_SHM_LINE || payload_bytes >= HLY_SHM_LINE || ep->refused ||
+        ep->peer->state != PEER_WELL || ep->state == WAY_CALLING ||
+        !hly_shm_ring_send_short(&ep->ring, header, payload, payload_bytes, &wake))
+        return send_any(t, ep, header, header_bytes, payload, payload_bytes);
+    if (wake)
+        hly_shm_way_wake(t, ep);
+    return HALAY_OK;
+}
+
+__attribute__((noinline, cold)) static void fail_nonsense(halay_transport_t *t, hly_shm_in_t *in)
+{
+    in->broken = 1;
+    hly_shm_peer_fail(t, in->peer, HALAY_ETRANSPORT,
+                      "the ring of process %d holds nonsense: its memory was overwritten",
+                      (int)in->peer->pid);
+}
+
 /* What is in one ring, up to max. First frees what the last poll handed out, if that is much. */
-static int ring_collect(halay_transport_t *t, hly_shm_in_t *in, halay_event_t events[], int max)
+__attribute__((noinline)) static int ring_collect(halay_transport_t *t, hly_shm_in_t *in,
+                                                  halay_event_t events[], int max)
 {
     hly_shm_ring_t *ring = &in->ring;
     int n = 0, rc = 0, is_short = 0;
@@ -124,12 +148,8 @@ static int ring_collect(halay_transport_t *t, hly_shm_in_t *in, halay_event_t ev
         event->text = NULL;
         n++;
     }
-    if (rc < 0) {
-        in->broken = 1;
-        hly_shm_peer_fail(t, in->peer, HALAY_ETRANSPORT,
-                          "the ring of process %d holds nonsense: its memory was overwritten",
-                          (int)in->peer->pid);
-    }
+    if (rc < 0)
+        fail_nonsense(t, in);
     return n;
 }
 
@@ -155,19 +175,28 @@ static void disarm(halay_transport_t *t)
     t->armed = 0;
 }
 
-static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+/* Nothing has come, or it is time to look: the slow path too. */
+__attribute__((noinline)) static int look_around(halay_transport_t *t, halay_event_t events[],
+                                                 int max)
 {
-    int n = 0;
-    assert(max > 0);
-    if (++t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS)
-        n = hly_shm_attend(t, events, max);
+    int n = hly_shm_attend(t, events, max);
     if (n < max)
         n += rings_collect(t, events + n, max - n);
-    if (n == 0 && t->attention) {
-        n = hly_shm_attend(t, events, max);
-        if (n < max)
-            n += rings_collect(t, events + n, max - n);
-    }
+    return n;
+}
+
+static int is_time(const halay_transport_t *t)
+{
+    return t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS;
+}
+
+static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    assert(max > 0);
+    t->polls++;
+    int n = is_time(t) ? look_around(t, events, max) : rings_collect(t, events, max);
+    if (n == 0 && t->attention)
+        n = look_around(t, events, max);
     if (n == 0 && t->error) {
         n = t->error;
         t->error = 0;
