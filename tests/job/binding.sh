@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # halayrun gives ranks equal shares of the processors that it may use itself, where they divide.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2015,SC2016
 . "$(dirname "$0")/lib.sh"
 unset HALAY_BIND
 have=$(nproc)

@@ -2,7 +2,7 @@
 /*
  * job_rank - a rank for the job tests, over the public API. Adds numbers over all ranks; its
  * argument says what rank 1 does then, while the others add again and must be told what has become
- * of it.
+ * of it. "during COLLECTIVE": rank 1 is killed in the middle of long calls of that.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -99,17 +100,79 @@ static void leave(const char *how)
     _exit(0); /* without halay_finalize */
 }
 
+enum { LONG_BYTES = 6 << 20, KILL_US = 40000, AGAIN_S = 20 };
+
+/* "_its": the rank that is killed is the root. */
+static int call_long(halay_comm_t *comm, const char *name, int nranks, char *from, char *to)
+{
+    const size_t n = LONG_BYTES / 8, each = n / (size_t)nranks;
+    if (!strcmp(name, "allreduce"))
+        return halay_allreduce(from, to, n, HALAY_INT64, HALAY_SUM, comm);
+    if (!strcmp(name, "broadcast"))
+        return halay_broadcast(to, n, HALAY_INT64, 0, comm);
+    if (!strcmp(name, "broadcast_its"))
+        return halay_broadcast(to, n, HALAY_INT64, 1, comm);
+    if (!strcmp(name, "reduce"))
+        return halay_reduce(from, to, n, HALAY_INT64, HALAY_SUM, 0, comm);
+    if (!strcmp(name, "reduce_its"))
+        return halay_reduce(from, to, n, HALAY_INT64, HALAY_SUM, 1, comm);
+    if (!strcmp(name, "allgather"))
+        return halay_allgather(from, to, each, HALAY_INT64, comm);
+    if (!strcmp(name, "reduce_scatter"))
+        return halay_reduce_scatter(from, to, each, HALAY_INT64, HALAY_SUM, comm);
+    if (!strcmp(name, "alltoall"))
+        return halay_alltoall(from, to, each, HALAY_INT64, comm);
+    CHECK(!strcmp(name, "barrier"));
+    return halay_barrier(comm);
+}
+
+static void die(int number)
+{
+    (void)number;
+    raise(SIGKILL);
+}
+
+static void die_during(halay_comm_t *comm, const char *name, int rank, int nranks)
+{
+    char *from = calloc(1, LONG_BYTES), *to = calloc(1, LONG_BYTES);
+    struct itimerval soon = {.it_value = {0, KILL_US}};
+    halay_verdict_t verdict = {.size = sizeof verdict};
+    char host[64] = "";
+    int rc = 0, calls = 0;
+    double begin = now(), end = begin + AGAIN_S, took;
+    signal(SIGTERM, SIG_IGN); /* a second more to say it, on a busy machine */
+    CHECK(from && to && signal(SIGALRM, die) != SIG_ERR && !gethostname(host, sizeof host - 1));
+    CHECK(!call_long(comm, name, nranks, from, to));
+    CHECK(rank != 1 || !setitimer(ITIMER_REAL, &soon, NULL));
+    while (!rc && begin < end) {
+        begin = now();
+        calls++;
+        rc = call_long(comm, name, nranks, from, to);
+    }
+    took = now() - begin;
+    CHECK(rc == HALAY_EPEER && took < 5);
+    CHECK(!halay_comm_verdict(comm, &verdict) && verdict.rank == 1);
+    CHECK(strstr(verdict.text, "rank 1 of ") && strstr(verdict.text, host));
+    CHECK(call_long(comm, name, nranks, from, to) == HALAY_EPEER);
+    fprintf(stderr, "rank %d was told in call %d, after %.2f s\n", rank, calls, took);
+    free(from);
+    free(to);
+    exit(4);
+}
+
 int main(int argc, char **argv)
 {
     halay_context_t *context;
     halay_comm_t *comm;
     int rank, nranks;
-    for (int i = 0; i < CYCLES; i++) {
+    for (int i = 0; i < CYCLES && argc < 3; i++) {
         start(&context, &comm, &rank, &nranks);
         CHECK(halay_barrier(comm) == HALAY_OK);
         CHECK(halay_finalize(context) == HALAY_OK);
     }
     start(&context, &comm, &rank, &nranks);
+    if (argc > 2)
+        die_during(comm, argv[2], rank, nranks);
     if (argc > 1) {
         if (rank == 1)
             leave(argv[1]);

@@ -106,14 +106,31 @@ static int failed(const struct hly_job *job, int rank)
     return r->status != 0 || job->ops->state(job->server, rank) == HALAY_LAUNCH_CONNECTED;
 }
 
+/* How many processes of this machine the kernel has killed for want of memory, theirs or all. */
+static long out_of_memory(void)
+{
+    long n = 0;
+    char line[128];
+    FILE *file = fopen("/proc/vmstat", "re");
+    while (file && fgets(line, sizeof line, file))
+        if (!strncmp(line, "oom_kill ", 9))
+            n = strtol(line + 9, NULL, 10);
+    if (file)
+        fclose(file);
+    return n;
+}
+
 static void tell_end(struct hly_job *job, int rank)
 {
     const struct hly_rank *r = &job->ranks[rank];
-    int pid = (int)r->pid;
-    if (WIFSIGNALED(r->status))
-        hly_note("rank %d (pid %d on %s) was killed by signal %d (%s%s)", rank, pid, job->host,
-                 WTERMSIG(r->status), hly_signal_name(WTERMSIG(r->status)),
-                 WCOREDUMP(r->status) ? ", core dumped" : "");
+    int pid = (int)r->pid, number = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
+    if (number)
+        hly_note("rank %d (pid %d on %s) was killed by signal %d (%s%s)%s", rank, pid, job->host,
+                 number, hly_signal_name(number), WCOREDUMP(r->status) ? ", core dumped" : "",
+                 number == SIGKILL && out_of_memory() > job->out_of_memory
+                     ? ", and the kernel has killed for want of memory since the job began: is it "
+                       "at the limit of its cgroup, or the machine at its own?"
+                     : "");
     else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
         hly_note(
             "rank %d (pid %d on %s) exited without leaving the job: it called PMIx_Init and not "
@@ -428,6 +445,7 @@ int hly_job_run(struct hly_job *job)
         goto out;
     }
     int words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
+    job->out_of_memory = out_of_memory();
     if (job->options->timeout_s)
         job->timeout_ms = hly_now_ms() + (int64_t)job->options->timeout_s * 1000;
     start_ranks(job);

@@ -24,6 +24,7 @@ struct hly_job {
     struct hly_spawner *spawner;
     char host[64];
     int signal_fd;
+    long out_of_memory; /* kills for it on this machine, before the job began */
 
     struct hly_rank *ranks;
     struct hly_output *output; /* NULL unless lines are prefixed */

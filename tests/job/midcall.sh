@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A rank is killed in the middle of long calls, which are in tiles: the others' calls end with an error that names
+# it, and nothing is left. Each collective.
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
+. "$(dirname "$0")/lib.sh"
+host=$(hostname)
+
+ended() { # ranks, how halayrun saw the end
+    [ "$(grep -c '^rank [0-9]* was told in call [0-9]*, after' err)" = $(($1 - 1)) ] || fail "not all of the others were told"
+    says err "^halayrun: rank 1 (pid [0-9]* on $host) $2"
+    nothing_left
+}
+ranks=2
+for collective in allreduce allreduce broadcast broadcast_its reduce reduce_its allgather reduce_scatter alltoall barrier; do
+    run "$HALAYRUN" -np $ranks "$JOB_RANK" during $collective
+    expect 137 "$collective, $ranks ranks"
+    ended $ranks "was killed by signal 9 (SIGKILL)"
+    ranks=4
+done
+
+# Each rank, or the one that is killed, in namespaces of its own of processes or of System V. A shell is process 1.
+for kind in pid ipc; do
+    unshare --$kind --fork true 2>why || { echo "without $kind namespaces: $(tail -1 why)" && continue; }
+    for whose in all one; do
+        run "$HALAYRUN" -np 3 sh -c '[ $0 = one ] && [ "$PMIX_RANK" != 1 ] && exec "$JOB_RANK" during allreduce
+            exec unshare --$1 --fork sh -c "\"\$JOB_RANK\" during allreduce; exit \$?"' $whose $kind
+        expect 137 "$whose in a namespace: $kind"
+        ended 3 "exited with status 137"
+    done
+done
+exit 0
