@@ -33,8 +33,8 @@ void hly_dissemination_broadcast(struct hly_builder *b)
         }
         for (uint64_t far = unit; far < RADIX * unit && far < p; far += unit) {
             uint32_t down = (uint32_t)far, from = (number + p - down) % p;
-            uint32_t recv = hly_recv(b, hly_down(b, down), edge, told(from, far, unit, p), HLY_NONE,
-                                     HLY_NONE);
+            uint32_t recv =
+                hly_recv(b, hly_down(b, down), edge, told(from, far, unit, p), HLY_NONE, HLY_NONE);
             got = hly_after(b, got, recv);
         }
         heard = got;

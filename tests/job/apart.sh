@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A rank in a network namespace of its own, as in a container: it reaches the launcher (through a relay,
-# since PMIx listens on loopback) but not the first rank of its node, and is a node of its own.
+# since PMIx listens on loopback) but not the first rank of its node, and is a node of its own. Where there is a
+# wire between the namespaces, the job runs over it, and is told of that rank's death.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 unshare -n ip link set lo up 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
@@ -37,16 +38,16 @@ while True:
         threading.Thread(target=pump, args=pair, daemon=True).start()
 PYTHON
 cat >rank.sh <<'SH'
-[ "$PMIX_RANK" = 1 ] || exec "$JOB_CLIENT" info
+[ "$PMIX_RANK" = 1 ] || exec "$@"
 port=$(env | sed -nE 's/^PMIX_SERVER_URI[0-9]*=.*tcp4:\/\/127\.0\.0\.1:([0-9]+).*/\1/p' | head -1)
 [ -n "$port" ] || { echo "no TCP port of the PMIx server" >&2; exit 1; }
 # start SIDE [COMMAND...]: a relay that is ready
 start() { exec {from}< <(exec "${@:2}" python3 relay.py "$1" relay "$port"); read -r <&"$from"; }
 start outer
-exec unshare -n bash -c "$(declare -f start); port=$port; ip link set lo up; start inner; exec \"\$JOB_CLIENT\" info"
+exec $ENTER bash -c "$(declare -f start); port=$port; ip link set lo up; start inner; exec \"\$@\"" bash "$@"
 SH
-export JOB_LOG=1 JOB_EPOCHS=3
-run "$HALAYRUN" -np 3 bash rank.sh
+export JOB_LOG=1 JOB_EPOCHS=3 ENTER="unshare -n"
+run "$HALAYRUN" -np 3 bash rank.sh "$JOB_CLIENT" info
 expect 0 "a rank in a namespace of its own"
 [ "$(sed 's/ |.*//' out | sort -u | wc -l)" = 1 ] || fail "the ranks see different jobs"
 says out "^3 ranks on 2 nodes, pmix .* 0@0:.* 1@1:[^ ]*=127.0.0.1/.* 2@0:"
@@ -54,4 +55,24 @@ says out "| rank 2 local 1 of 2 node 0$"
 says out "| rank 1 local 0 of 1 node 1$"
 [ "$(grep -c '^\[1\]' err)" = 1 ] || fail "not one warning"
 says err "^\[1\] rank 1 (pid [0-9]* on .*) is a node of its own .*: it did not reach rank 0, .* network namespace of its own"
+nothing_left
+
+net=hly$mark
+net=${net:0:10}
+trap 'for i in 1 2; do ip netns del $net-$i; done 2>/dev/null; rm -rf "$here"' EXIT
+wire() {
+    ip netns add "$net-1" && ip netns add "$net-2" &&
+        ip -n "$net-1" link add eth0 type veth peer name eth0 netns "$net-2" || return 1
+    for i in 1 2; do
+        ip -n "$net-$i" addr add 10.78.1.1$i/24 dev eth0 && ip -n "$net-$i" link set eth0 up &&
+            ip -n "$net-$i" link set lo up || return 1
+    done
+}
+wire 2>why || { echo "without a wire between namespaces: $(tail -1 why)" && exit 0; }
+export ENTER="ip netns exec $net-2" HALAY_INTERFACE=eth0 HALAY_START_DEADLINE=6 HALAY_DEADLINE=20
+rm relay
+run ip netns exec "$net-1" "$HALAYRUN" -np 3 bash rank.sh "$JOB_RANK" during allreduce
+says err "rank 1 (pid [0-9]* on .*) is a node of its own"
+expect 137 "the rank in a namespace of its own is killed"
+[ "$(grep -c '^rank [02] was told in call' err)" = 2 ] || fail "not both of the others were told"
 nothing_left
