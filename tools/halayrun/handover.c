@@ -113,9 +113,9 @@ static void plan_environment(struct handover *h)
     for (char **env = environ; *env; env++) {
         int drop = hly_env_of_another_job(*env);
         for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-            drop |=
-                !strncmp(*env, others[i], strlen(others[i])) ||
-                (h->place->launcher == HLY_SRUN && !strncmp(*env, slurms[i], strlen(slurms[i])));
+            drop |= !strncmp(*env, others[i], strlen(others[i]));
+        for (size_t i = 0; i < 2 && h->place->launcher == HLY_SRUN; i++)
+            drop |= !strncmp(*env, slurms[i], strlen(slurms[i]));
         if (drop)
             add(&h->unset, "%.*s", (int)strcspn(*env, "="), *env);
     }
