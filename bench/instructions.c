@@ -2,9 +2,14 @@
 /*
  * instructions.c - 8-byte allreduces of two ranks that one thread plays: it starts the call of
  * both, then waits for both. So nobody polls in vain, and the instructions of a call can be
- * counted. instructions CALLS BYTES [persistent]
+ * counted. Or, straight: blocking calls, by two threads of which one runs at a time. Each takes
+ * itself for one of two ranks on one processor, polls twice in vain, yields, and so lets the other
+ * run; that, and the second poll, is counted too. instructions CALLS BYTES [persistent|straight]
  */
 #define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <semaphore.h>
 #include <stdbool.h>
 
 #include "two_ranks.h"
@@ -26,16 +31,74 @@ static void call(halay_comm_t *comm[], char *in[], char *out[], size_t count)
     two_ranks_wait(request);
 }
 
+/* ---------------------------------------------------------------- straight ahead */
+
+struct side {
+    int rank, calls;
+    size_t count;
+    char *in, *out;
+    halay_comm_t *comm;
+};
+
+static bool straight;
+static sem_t turn[RANKS];
+static __thread struct side *playing; /* NULL: nobody waits for this thread */
+
+/* Both stand before the C library's. */
+int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
+{
+    (void)pid;
+    memset(set, 0, bytes);
+    for (int p = 0; p < (straight ? 1 : RANKS); p++)
+        CPU_SET(p, set);
+    return 0;
+}
+
+int sched_yield(void)
+{
+    if (playing) {
+        sem_post(&turn[!playing->rank]);
+        sem_wait(&turn[playing->rank]);
+    }
+    return 0;
+}
+
+static void *play(void *arg)
+{
+    playing = arg;
+    sem_wait(&turn[playing->rank]);
+    for (int i = 0; i < playing->calls; i++)
+        check(halay_allreduce(playing->in, playing->out, playing->count, HALAY_FLOAT32, HALAY_SUM,
+                              playing->comm),
+              "halay_allreduce");
+    sem_post(&turn[!playing->rank]);
+    return NULL;
+}
+
+static void play_both(struct side sides[RANKS])
+{
+    pthread_t thread[RANKS];
+    for (int r = 0; r < RANKS; r++) {
+        sem_init(&turn[r], 0, r == 0);
+        if (pthread_create(&thread[r], NULL, play, &sides[r]))
+            check(HALAY_ENOMEM, "a thread");
+    }
+    for (int r = 0; r < RANKS; r++)
+        pthread_join(thread[r], NULL);
+}
+
 int main(int argc, char **argv)
 {
     halay_context_t *context[RANKS];
     halay_comm_t *comm[RANKS];
     char *in[RANKS], *out[RANKS];
+    struct side sides[RANKS];
     const bool persists = argc == 4 && !strcmp(argv[3], "persistent");
-    const int calls = argc == 3 || persists ? atoi(argv[1]) : 0;
+    straight = argc == 4 && !strcmp(argv[3], "straight");
+    const int calls = argc == 3 || persists || straight ? atoi(argv[1]) : 0;
     const size_t count = calls ? strtoull(argv[2], NULL, 10) / sizeof(float) : 0;
     if (calls <= 0 || !count) {
-        fprintf(stderr, "usage: instructions CALLS BYTES [persistent]\n");
+        fprintf(stderr, "usage: instructions CALLS BYTES [persistent|straight]\n");
         return 2;
     }
     two_ranks_init(context, comm);
@@ -45,12 +108,15 @@ int main(int argc, char **argv)
         if (!in[r] || !out[r])
             check(HALAY_ENOMEM, "the buffers");
         ((float *)in[r])[count - 1] = (float)(r + 1);
+        sides[r] = (struct side){r, calls, count, in[r], out[r], comm[r]};
     }
     for (int r = 0; persists && r < RANKS; r++)
         check(halay_allreduce_init(in[r], out[r], count, HALAY_FLOAT32, HALAY_SUM, comm[r],
                                    &persistent[r]),
               "halay_allreduce_init");
-    for (int i = 0; i < calls; i++)
+    if (straight)
+        play_both(sides);
+    for (int i = 0; i < calls && !straight; i++)
         call(comm, in, out, count);
     int wrong = 0;
     for (int r = 0; r < RANKS; r++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A straight call takes the message that its step waits for, and no other: every bit of the header,
- * of the sender's id and of the length is flipped in turn, and each must be refused; and so must the
- * right message once its call, its step or its peer is another one.
+ * of the sender's id and of the length is flipped in turn, and each must be refused; and so must
+ * the right message once its call, its step or its peer is another one.
  */
 #include <string.h>
 
