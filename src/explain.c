@@ -13,9 +13,12 @@
 
 static void describe_row(const struct hly_row *row, char *text, size_t bytes)
 {
-    static const char *const where[] = {"", ", several ranks on a node", ", a node for each rank",
+    static const char *const where[] = {"",
+                                        ", several ranks on a node",
+                                        ", a node for each rank",
                                         ", several ranks on a node, one after the other",
-                                        ", all on one node"};
+                                        ", all on one node",
+                                        ", all on one node, more than its processors"};
     char ranks[32] = "any number of ranks", size[40] = "any size";
     if (row->max_ranks != UINT32_MAX)
         snprintf(ranks, sizeof(ranks), "up to %u ranks", row->max_ranks);
@@ -79,6 +82,7 @@ int halay_explain(const halay_selection_t *s, const halay_question_t *q,
                           .vector = q->vector,
                           .commutative = q->commutative,
                           .scattered = q->shape->hash & HALAY_SHAPE_SCATTERED,
+                          .crowded = q->crowded,
                           .count = q->count,
                           .element_bytes = q->element_bytes};
     int rc = choose(s, &ask, q->shape, &planner, e->by, sizeof(e->by));

@@ -58,7 +58,8 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
                                  .commutative = ask->commutative,
                                  .element_bytes = (uint32_t)ask->element_bytes,
                                  .count = ask->count,
-                                 .shape = shape};
+                                 .shape = shape,
+                                 .crowded = ask->crowded};
     if (!halay_explain(r->context->settings.selection, &question, &e)) {
         size_t bytes = halay_explanation_print(e, 0, NULL, 0);
         char *text = malloc(bytes);

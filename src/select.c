@@ -18,6 +18,7 @@
 #define APART    HLY_APART
 #define TOGETHER HLY_TOGETHER
 #define ONE      HLY_ONE
+#define CROWDED  HLY_CROWDED
 
 static const struct {
     uint32_t collective;
@@ -31,6 +32,12 @@ static const struct {
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", SHARED}, /* does not commute */
     {HALAY_ALLREDUCE, 2, 524288, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", APART},
+    {HALAY_ALLREDUCE, 2, 4096, "recursive_multiplying", ONE},
+    {HALAY_ALLREDUCE, 2, 16384, "recursive_doubling", ONE},
+    {HALAY_ALLREDUCE, 2, UINT64_MAX, "ring", ONE},
+    {HALAY_ALLREDUCE, 4, 16384, "star", CROWDED},
+    {HALAY_ALLREDUCE, 4, UINT64_MAX, "ring", CROWDED},
+    {HALAY_ALLREDUCE, 16, 32768, "star", CROWDED},
     {HALAY_ALLREDUCE, 128, 4096, "recursive_multiplying", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, "recursive_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, 4, 524288, "circulant", APART},
@@ -55,10 +62,18 @@ static const struct {
     {HALAY_BROADCAST, 64, UINT64_MAX, "chain", APART},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "scatter_allgather", APART},
     {HALAY_BROADCAST, 2, UINT64_MAX, "dissemination_by_four", ONE},
+    {HALAY_BROADCAST, 16, 32768, "star", CROWDED},
     {HALAY_BROADCAST, UINT32_MAX, 8192, "dissemination_by_four", ONE},
+    {HALAY_BROADCAST, 4, 131072, "scatter_allgather", ONE},
+    {HALAY_BROADCAST, 4, UINT64_MAX, "chain", ONE},
+    {HALAY_BROADCAST, 128, UINT64_MAX, "scatter_allgather", ONE},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "binomial", ANYWHERE},
     {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level", SHARED},
     {HALAY_ALLGATHER, 2, UINT64_MAX, "one_shot", ONE},
+    {HALAY_ALLGATHER, 4, 4096, "star", CROWDED},
+    {HALAY_ALLGATHER, 4, UINT64_MAX, "one_shot", ONE},
+    {HALAY_ALLGATHER, 16, 524288, "star", CROWDED},
+    {HALAY_ALLGATHER, 16, 32768, "one_shot", ONE},
     {HALAY_ALLGATHER, UINT32_MAX, 65536, "circulant", ANYWHERE},
     {HALAY_ALLGATHER, 128, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
@@ -73,6 +88,8 @@ static const struct {
     {HALAY_REDUCE_SCATTER, UINT32_MAX, UINT64_MAX, "pairwise", ANYWHERE}, /* does not commute */
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "dissemination", APART},
+    {HALAY_BARRIER, 2, UINT64_MAX, "dissemination", ONE},
+    {HALAY_BARRIER, 16, UINT64_MAX, "star", CROWDED},
     {HALAY_BARRIER, 4, UINT64_MAX, "dissemination", ANYWHERE},
     {HALAY_BARRIER, 128, UINT64_MAX, "dissemination_by_four", ANYWHERE},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "dissemination", ANYWHERE},
@@ -179,7 +196,8 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
                      uint64_t bytes)
 {
     bool there = row->where == HLY_ANYWHERE || row->where == where ||
-                 (row->where == HLY_SHARED && where == HLY_TOGETHER);
+                 (row->where == HLY_SHARED && where == HLY_TOGETHER) ||
+                 (row->where == HLY_ONE && where == HLY_CROWDED);
     return there && bytes <= row->max_bytes && ask->nranks <= row->max_ranks &&
            hly_ask_serves(ask, row->planner, false, NULL);
 }
@@ -194,7 +212,7 @@ int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32
         return HALAY_OK;
     }
     uint64_t bytes = hly_ask_bytes(ask);
-    enum hly_where where = ask->nnodes < 2              ? HLY_ONE
+    enum hly_where where = ask->nnodes < 2              ? (ask->crowded ? HLY_CROWDED : HLY_ONE)
                            : ask->nnodes == ask->nranks ? HLY_APART
                            : ask->scattered             ? HLY_SHARED
                                                         : HLY_TOGETHER;
@@ -326,6 +344,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .vector = call->brief.flags & HLY_BRIEF_VECTOR,
         .commutative = !(call->brief.flags & HLY_BRIEF_ORDERED),
         .scattered = comm->scattered,
+        .crowded = comm->crowded,
         .count = call->brief.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->brief.type),
     };

@@ -22,7 +22,8 @@ enum hly_where {
     HLY_SHARED,   /* several nodes, one of them with several ranks */
     HLY_APART,    /* each rank on a node of its own: a message costs more than the memory's work */
     HLY_TOGETHER, /* shared, and the ranks of each node follow one another */
-    HLY_ONE       /* all on one node */
+    HLY_ONE,      /* all on one node */
+    HLY_CROWDED   /* one node that has more ranks than processors */
 };
 
 struct hly_row {
@@ -48,7 +49,7 @@ struct halay_selection {
 /* A call as selection sees it: all of it is equal on all ranks. */
 struct hly_ask {
     uint32_t collective, nranks, nnodes;
-    bool in_place, vector, commutative, scattered;
+    bool in_place, vector, commutative, scattered, crowded;
     uint64_t count, element_bytes;
 };
 

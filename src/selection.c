@@ -124,8 +124,8 @@ static bool read_most(const char *text, uint64_t any, uint64_t *most)
 
 static bool read_where(const char *text, enum hly_where *where)
 {
-    static const char *const names[] = {"any", "shared", "apart", "together", "one"};
-    for (int i = 0; i < 5; i++)
+    static const char *const names[] = {"any", "shared", "apart", "together", "one", "crowded"};
+    for (int i = 0; i < 6; i++)
         if (!strcmp(text, names[i])) {
             *where = (enum hly_where)i;
             return true;
@@ -148,11 +148,12 @@ static int read_row(const struct reader *reader, char *line, struct hly_row *row
     *row = (struct hly_row){.number = reader->line, .given = true};
     snprintf(place, sizeof(place), "%.280s, line %u", reader->path, reader->line);
     if (n != 5)
-        return wrong(reader,
-                     "%s: a row is 'COLLECTIVE MAX_RANKS MAX_BYTES any|shared|together|apart|one "
-                     "ALGORITHM', "
-                     "and this has %zu words",
-                     place, n);
+        return wrong(
+            reader,
+            "%s: a row is 'COLLECTIVE MAX_RANKS MAX_BYTES any|shared|together|apart|one|crowded "
+            "ALGORITHM', "
+            "and this has %zu words",
+            place, n);
     if (!find_collective(word[0], &row->collective)) {
         list_collectives(known, sizeof(known));
         return wrong(reader, "%s: there is no collective '%s'; there are: %s", place, word[0],
@@ -166,7 +167,8 @@ static int read_row(const struct reader *reader, char *line, struct hly_row *row
         return wrong(
             reader,
             "%s: '%s' is not any, shared (several nodes, one with several ranks), together "
-            "(shared, each node's ranks consecutive), apart (a node for each rank) or one (node)",
+            "(shared, each node's ranks consecutive), apart (a node for each rank), one (node) or "
+            "crowded (one node, more ranks than processors)",
             place, word[3]);
     return find_planner(reader, place, row->collective, word[4], &row->planner);
 }

@@ -32,6 +32,13 @@ int hly_comm_count_nodes(halay_comm_t *comm)
         return rc;
     comm->nnodes = shape->nnodes;
     comm->scattered = shape->hash & HALAY_SHAPE_SCATTERED;
+    comm->crowded = false;
+    if (shape->nnodes == 1 && comm->context->boot) {
+        halay_place_t place = {.size = sizeof(place)};
+        rc =
+            comm->context->boot_ops->get(comm->context->boot, hly_comm_world_rank(comm, 0), &place);
+        comm->crowded = place.address.fabrics & HALAY_NODE_CROWDED;
+    }
     halay_shape_free(shape);
-    return HALAY_OK;
+    return rc;
 }

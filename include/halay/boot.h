@@ -30,13 +30,14 @@ typedef void (*halay_log_fn)(void *arg, int level, const char *text);
 enum {
     HALAY_FABRIC_RDMA = 1,  /* an RDMA device with an active port */
     HALAY_FABRIC_VERBS = 2, /* the transport verbs is installed */
-    HALAY_FABRIC_UCX = 4    /* the transport ucx is installed */
+    HALAY_FABRIC_UCX = 4,   /* the transport ucx is installed */
+    HALAY_NODE_CROWDED = 8  /* more ranks than processors, where the bootstrap can tell */
 };
 
 /* Where a process listens for the others' connections (TCP). */
 typedef struct halay_address {
     uint8_t family;  /* AF_INET or AF_INET6; 0: nowhere */
-    uint8_t fabrics; /* HALAY_FABRIC_*: what else its node has */
+    uint8_t fabrics; /* HALAY_FABRIC_*, HALAY_NODE_*: what else its node has */
     uint16_t port;   /* network order */
     uint8_t ip[16];
 } halay_address_t;

@@ -282,6 +282,7 @@ typedef struct halay_question {
     uint32_t element_bytes;
     uint64_t count;             /* as in the call: elements of the vector, or of a block */
     const halay_shape_t *shape; /* the ranks and their nodes */
+    uint32_t crowded;           /* they are on one node that has more ranks than processors */
 } halay_question_t;
 
 typedef struct halay_cost {

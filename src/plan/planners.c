@@ -42,6 +42,7 @@ struct row {
 #define RUNS        HALAY_PLANNER_RUNS
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
 #define ALL_SOURCE  "folklore: every block to every rank"
+#define STAR_SOURCE "folklore: all tell one, which tells all"
 #define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
 #define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
 #define MULT_SOURCE                                                                                \
@@ -106,6 +107,10 @@ static const struct row rows[] = {
     {{"dissemination_by_four", HALAY_BROADCAST, 1, SHORT, RIDES_SOURCE},
      hly_dissemination_broadcast},
     {{"one_shot", HALAY_ALLGATHER, 1, 0, ALL_SOURCE}, hly_one_shot_allgather},
+    {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
+    {{"star", HALAY_BARRIER, 1, 0, STAR_SOURCE}, hly_star_barrier},
+    {{"star", HALAY_ALLREDUCE, 1, SHORT, STAR_SOURCE}, hly_star_allreduce},
+    {{"star", HALAY_ALLGATHER, 1, RUNS | SHORT, STAR_SOURCE}, hly_star_allgather},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -52,6 +52,13 @@ expect 0 "the model chooses"
 says err "HALAY_SELECTION=model"
 [ "$(grep -c '^allreduce of 1024 bytes, 2 ranks' err)" = 1 ] || fail "more than rank 0 explains, or more than once"
 says err "^allreduce of 1024 bytes by [a-z_]*: [0-9]* calls, median [0-9.]* us, mean [0-9.]* us; predicted [0-9.]* us, off by [+-]"
+# Ranks that share processors choose otherwise, all alike, also where each has had one of its own taken away.
+for ranks in 2 3; do
+    run env HALAY_EXPLAIN=1 taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" \
+        "$HALAYRUN" -np "$ranks" "$BENCH" barrier --seconds 0.01
+    expect 0 "$ranks ranks on one processor"
+done
+says err "^  chosen: star: row [0-9]* of the table: .*, all on one node, more than its processors"
 run "$HALAYRUN" -np 2 "$JOB_RANK"
 expect 0 "without it"
 if grep -q chosen: err; then fail "explains unasked"; fi

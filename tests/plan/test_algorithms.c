@@ -112,6 +112,38 @@ static struct cost all_at_once(uint32_t p)
     return (struct cost){all, all, p - 1, p > 1, 0, 0};
 }
 
+static struct cost star(uint32_t p)
+{
+    return (struct cost){.messages = 2ull * (p - 1),
+                         .sent = p - 1,
+                         .sent_by_one_most = p - 1,
+                         .rounds_most = p > 1 ? 2 : 0};
+}
+
+static struct cost star_allreduce(uint32_t p)
+{
+    struct cost cost = star(p);
+    cost.sent *= 2;
+    cost.depth_most = (p + 1) / 3;
+    cost.slots_most = p - 1;
+    return cost;
+}
+
+static struct cost star_barrier(uint32_t p)
+{
+    struct cost cost = star(p);
+    cost.sent = cost.sent_by_one_most = 0;
+    return cost;
+}
+
+static struct cost star_allgather(uint32_t p)
+{
+    struct cost cost = star(p);
+    cost.sent = (uint64_t)(p - 1) * (p + 1);
+    cost.sent_by_one_most = p > 1 ? (uint64_t)p * (p - 1) : 0;
+    return cost;
+}
+
 static struct cost gather_in_log_rounds(uint32_t p)
 {
     uint64_t rounds = log_up(p, 2);
@@ -143,6 +175,10 @@ static const struct {
     {HALAY_BROADCAST, "knomial", knomial},
     {HALAY_BROADCAST, "dissemination_by_four", on_a_dissemination},
     {HALAY_ALLGATHER, "one_shot", all_at_once},
+    {HALAY_ALLREDUCE, "star", star_allreduce},
+    {HALAY_BROADCAST, "star", star},
+    {HALAY_ALLGATHER, "star", star_allgather},
+    {HALAY_BARRIER, "star", star_barrier},
     {HALAY_ALLGATHER, "bruck", gather_in_log_rounds},
     {HALAY_ALLGATHER, "recursive_doubling", gather_in_log_rounds},
     {HALAY_REDUCE_SCATTER, "pairwise", pairwise},

