@@ -239,6 +239,17 @@ void hly_channel_piece(halay_context_t *context, const struct hly_header *h, con
 
 /* ---------------------------------------------------------------- sending a step */
 
+/* Might the receiver neither announce itself nor send? Then it learns from an offer that the calls
+ * differ: in an alltoallv in the counts, in a broadcast on one node (all of whose messages are such
+ * as this one, if there are two ranks) in the root. */
+static bool is_offered(const halay_request_t *r)
+{
+    const struct hly_brief *b = &r->call.brief;
+    return b->collective == HALAY_ALLTOALL
+               ? r->tables != NULL
+               : b->collective == HALAY_BROADCAST && r->comm->nnodes < 2;
+}
+
 void hly_channel_send(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
@@ -249,7 +260,7 @@ void hly_channel_send(halay_request_t *r, uint32_t step)
     bool eager = bytes <= way->unannounced_bytes;
     struct hly_out *out = run->out;
     if (!eager && !out) {
-        if (r->tables && r->call.brief.collective == HALAY_ALLTOALL)
+        if (is_offered(r))
             hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
                              &r->call, NULL, 0);
         return; /* till the receiver announces itself */

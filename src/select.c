@@ -202,6 +202,17 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
            hly_ask_serves(ask, row->planner, false, NULL);
 }
 
+/* A pair's receiver may come long after the sender has given up, and is to be told: so it waits for
+ * an answer to what it says (binomial), and not only for data that came long ago. */
+static enum hly_where where_of(const struct hly_ask *ask)
+{
+    if (ask->nnodes < 2)
+        return ask->pair ? HLY_ANYWHERE : ask->crowded ? HLY_CROWDED : HLY_ONE;
+    if (ask->nnodes == ask->nranks)
+        return HLY_APART;
+    return ask->scattered ? HLY_SHARED : HLY_TOGETHER;
+}
+
 int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32_t *planner,
                    const struct hly_row **which)
 {
@@ -212,10 +223,7 @@ int hly_select_row(const halay_selection_t *s, const struct hly_ask *ask, uint32
         return HALAY_OK;
     }
     uint64_t bytes = hly_ask_bytes(ask);
-    enum hly_where where = ask->nnodes < 2              ? (ask->crowded ? HLY_CROWDED : HLY_ONE)
-                           : ask->nnodes == ask->nranks ? HLY_APART
-                           : ask->scattered             ? HLY_SHARED
-                                                        : HLY_TOGETHER;
+    enum hly_where where = where_of(ask);
     for (uint32_t i = s->first[ask->collective]; i < s->first[ask->collective + 1]; i++)
         if (row_fits(&s->rows[i], ask, where, bytes)) {
             *which = &s->rows[i];
@@ -345,6 +353,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .commutative = !(call->brief.flags & HLY_BRIEF_ORDERED),
         .scattered = comm->scattered,
         .crowded = comm->crowded,
+        .pair = call->brief.flags & HLY_BRIEF_PAIR,
         .count = call->brief.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->brief.type),
     };

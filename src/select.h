@@ -50,6 +50,7 @@ struct halay_selection {
 struct hly_ask {
     uint32_t collective, nranks, nnodes;
     bool in_place, vector, commutative, scattered, crowded;
+    bool pair; /* send and receive */
     uint64_t count, element_bytes;
 };
 

@@ -16,7 +16,7 @@
 enum hly_kind {
     HLY_HELLO = 1, /* first on every way: version and settings; comm is 0 */
     HLY_EAGER,     /* bytes [offset, ...) of an edge's message, unannounced. No bytes of a message
-                      that has some: an offer, so that the receiver can compare (alltoallv) */
+                      that has some: an offer, so that the receiver can compare */
     HLY_READY,  /* receiver -> sender: this is where the edge's message goes (struct hly_ready) */
     HLY_PIECE,  /* bytes [offset, ...) for the landing `cookie` */
     HLY_ALARM,  /* this call has failed: struct hly_verdict_wire; passed on along the control graph
