@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 #include "readers.h"
 #include "watch.h"
@@ -154,6 +155,8 @@ void hly_channel_recv(halay_request_t *r, uint32_t step)
     halay_context_t *ctx = r->context;
     const halay_step_t *s = &r->plan->plan->steps[step];
     if (hly_operand_bytes(r, s->operand) <= r->plan->peers[step]->way->unannounced_bytes) {
+        if (r->tiles.n > 1)
+            hly_ahead_fill(r);
         if (!hly_link_empty(&hly_request_slot(r)->stash))
             hly_match_stashed(r, step);
         return;

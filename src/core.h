@@ -216,6 +216,7 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_step_run *fresh; /* all steps as they are before the start */
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
+    uint32_t ahead;    /* the step whose message may go ahead of its tile; HALAY_STEP_NONE: none */
     uint8_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
     uint8_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
     uint32_t running;               /* requests that use it now */
@@ -567,6 +568,10 @@ static inline struct hly_out *hly_out_next(halay_context_t *context)
  * it has to be submitted.
  */
 int hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
+/* Is nothing in the way of one now? */
+bool hly_out_can(const halay_request_t *request, uint32_t step);
+/* Then: one whose payload lies in the transport's place. Less than HALAY_OK: nothing was sent. */
+int hly_out_ahead(halay_request_t *request, uint32_t step, const void *place, size_t bytes);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
 void hly_out_cancel(halay_context_t *context, struct hly_out *out);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,

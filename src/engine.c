@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 #include "readers.h"
 #include "straight.h"
@@ -47,6 +48,8 @@ void hly_engine_step_done(halay_request_t *r, uint32_t step)
 {
     assert(r->run[step].state == HLY_STARTED);
     HLY_SAW(DONE, r, step);
+    if (step == r->plan->ahead && r->tiles.sent <= r->tiles.number)
+        r->tiles.sent = r->tiles.number + 1;
     settle(r, step);
     if (HLY_SEEDED(DONE_TWICE, r, step))
         hly_engine_step_done(r, step);
@@ -190,7 +193,7 @@ bool hly_engine_take_lying(halay_request_t *r, uint32_t step, const void *data)
         return false;
     const uint32_t *dep = r->plan->plan->steps[reader].dep;
     bool last = (dep[0] == step || dep[1] == step) && r->run[reader].pending == 1;
-    if (!last || r->run[reader].state != HLY_WAITS || !hly_reduce_lying(r, step, reader, data))
+    if (!last || r->run[reader].state != HLY_WAITS || !hly_ahead_reduce(r, step, reader, data))
         return false;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     hly_engine_step_done(r, step);
@@ -316,6 +319,10 @@ static bool next_tile(halay_request_t *r)
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     lay_steps(r);
     release_first(r);
+    if (r->plan->ahead != HALAY_STEP_NONE && hly_ahead_sent(r, r->plan->ahead)) {
+        HLY_SAW(DONE, r, r->plan->ahead);
+        settle(r, r->plan->ahead);
+    }
     if (!hly_link_empty(&hly_request_slot(r)->stash))
         hly_match_posted(r);
     return true;
@@ -681,6 +688,7 @@ void hly_engine_go(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     begin(r);
+    r->tiles.sent = 0;
     if (comm->context->settings.level >= HLY_TRACE) {
         char text[96];
         hly_brief_text(&r->call.brief, text, sizeof(text));

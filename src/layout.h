@@ -18,6 +18,7 @@ struct hly_tiles {
     uint32_t n;          /* 1: the call is not cut */
     uint32_t number;     /* of the one that is laid out */
     uint64_t count;      /* elements of each but the last: of the vector, or of every block */
+    uint32_t sent;       /* of these the first message has gone (ahead.h); number at least */
     size_t stride_bytes; /* from block to block in IN and OUT, where the program says that */
 };
 

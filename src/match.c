@@ -5,7 +5,7 @@
  *
  * What comes before its call, or before its step may receive, is stashed. That is bounded: a sender
  * is at most HLY_SLOTS calls ahead on a communicator, and sends unannounced at most what one plan's
- * edges carry eagerly.
+ * edges carry eagerly; of a call in tiles, what they carry in a few (ahead.h).
  */
 #include <assert.h>
 #include <stdio.h>
@@ -168,7 +168,7 @@ static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
     return hly_plan_step(r->plan, kind, h->from, h->edge);
 }
 
-/* Else it is of the next one: nobody gets further ahead (0032). */
+/* Else it is of one soon after it: nobody gets further ahead (0032, 0038). */
 static inline bool is_of_tile(const halay_request_t *r, uint16_t tile)
 {
     return tile == (uint16_t)r->tiles.number;

@@ -258,14 +258,31 @@ void hly_out_submit(halay_context_t *context, struct hly_out *out)
         hly_link_append(&context->busy_peers, &peer->waiting);
 }
 
+bool hly_out_can(const halay_request_t *r, uint32_t step)
+{
+    const struct hly_peer *peer = r->plan->peers[step];
+    return peer->greeted && !peer->dead && !r->context->lost && hly_link_empty(&peer->queue);
+}
+
+int hly_out_ahead(halay_request_t *r, uint32_t step, const void *place, size_t bytes)
+{
+    struct hly_peer *peer = r->plan->peers[step];
+    const struct hly_way *way = peer->way;
+    int rc =
+        way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header), place, bytes, 0);
+    assert(rc != HALAY_INPROGRESS);
+    if (rc == HALAY_OK)
+        count_one(r->context, peer->way, bytes);
+    return rc;
+}
+
 int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
 {
     halay_context_t *ctx = r->context;
     struct hly_peer *peer = r->plan->peers[step];
     const struct hly_way *way = peer->way;
     struct hly_out *out = hly_out_next(ctx);
-    if (!out || !peer->greeted || peer->dead || ctx->lost || !hly_link_empty(&peer->queue) ||
-        segment[1].bytes)
+    if (!out || !hly_out_can(r, step) || segment[1].bytes)
         return HALAY_EAGAIN;
     int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
                             segment->address, segment->bytes, (uint64_t)(uintptr_t)out);

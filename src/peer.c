@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 
 halay_peer_id_t hly_peer_id(const halay_context_t *context, int world_rank)
@@ -90,34 +91,45 @@ int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **out
 }
 
 /* Has a part of this step's message come before the step could use it? */
-static bool is_stashed(const halay_request_t *r, const struct hly_slot *slot, const halay_step_t *s)
+static bool is_stashed(const struct hly_slot *slot, const halay_step_t *s, uint32_t tile)
 {
     for (struct hly_link *l = slot->stash.next; l != &slot->stash; l = l->next) {
         const struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
         if (m->header.kind == HLY_EAGER && m->header.from == s->peer && m->header.edge == s->edge &&
-            m->header.tile == (uint16_t)r->tiles.number)
+            m->header.tile == (uint16_t)tile)
             return true;
     }
     return false;
 }
 
+/* Has this step with a peer still to be done in this tile, which is the request's or comes after?
+ */
+static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uint32_t step,
+                      uint32_t tile)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    if (tile == r->tiles.number && r->run[step].state == HLY_DONE)
+        return false;
+    if (s->kind == HALAY_STEP_RECV)
+        return !is_stashed(slot, s, tile);
+    return step != r->plan->ahead || tile >= r->tiles.sent;
+}
+
 /*
  * Does the request still wait for something from this peer? A peer that has left in good order has
- * done all it had to do, so what it sent is here, in its place or in the stash; and this rank is in
- * the call's last tile, for nobody ends one before all have begun it.
+ * done all it had to do, so what it sent is here, in its place or in the stash; and what it was
+ * sent has gone, so that this rank is in one of the call's last tiles.
  */
 static bool needs(const halay_request_t *r, const struct hly_slot *slot,
                   const struct hly_peer *peer)
 {
-    const bool last = r->tiles.number + 1 == r->tiles.n;
-    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++) {
-        const halay_step_t *s = &r->plan->plan->steps[i];
-        if (r->plan->peers[i] != peer || (last && r->run[i].state == HLY_DONE))
-            continue;
-        if (last && s->kind == HALAY_STEP_RECV && is_stashed(r, slot, s))
-            continue;
+    const struct hly_tiles *t = &r->tiles;
+    if (t->n - t->number > HLY_AHEAD + 1)
         return true;
-    }
+    for (uint32_t tile = t->number; tile < t->n; tile++)
+        for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
+            if (r->plan->peers[i] == peer && is_needed(r, slot, i, tile))
+                return true;
     return false;
 }
 

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 #include "readers.h"
 #include "straight.h"
@@ -209,6 +210,7 @@ static int lay_out(halay_comm_t *comm, struct hly_plan *p)
     fill_table(p);
     fill_successors(p);
     hly_straight_order(p);
+    hly_ahead_find(p);
     hly_readers_find(p);
     return look_up_peers(comm, p);
 }

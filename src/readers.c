@@ -85,12 +85,13 @@ uint32_t hly_reader_of(const halay_request_t *r, uint32_t step)
     return found < HLY_READ_BY_MORE && r->works[found].nsrc ? found : HALAY_STEP_NONE;
 }
 
-bool hly_reduce_lying(halay_request_t *r, uint32_t step, uint32_t reduction, const void *data)
+bool hly_reduce_lying(halay_request_t *r, uint32_t step, uint32_t reduction, const void *data,
+                      const struct hly_beside *beside)
 {
     halay_context_t *ctx = r->context;
     const char *place = hly_operand_segments(r, r->plan->plan->steps[step].operand)->address;
     const halay_work_t *made = &r->works[reduction];
-    if (made->bound && !made->streams) {
+    if (made->bound && !made->streams && !beside) {
         bool left = made->src[0] == place;
         hly_host_combine(made, left ? data : made->src[0], left ? made->src[1] : data);
         return true;
@@ -99,6 +100,8 @@ bool hly_reduce_lying(halay_request_t *r, uint32_t step, uint32_t reduction, con
     for (uint32_t i = 0; i < work.nsrc; i++)
         if (work.src[i] == place)
             work.src[i] = data;
+    if (beside)
+        return hly_host_beside(ctx->device, &work, beside) == HALAY_OK;
     return ctx->device_ops->launch(ctx->device, &work) == HALAY_OK;
 }
 

@@ -26,9 +26,9 @@ void hly_readers_find(struct hly_plan *plan);
 /* The reduction that alone reads what this receive step brings, and could read it where it lies; or
  * HALAY_STEP_NONE. */
 uint32_t hly_reader_of(const halay_request_t *request, uint32_t step);
-/* Has that reduction done so? */
-bool hly_reduce_lying(halay_request_t *request, uint32_t step, uint32_t reduction,
-                      const void *data);
+/* Has that reduction done so, and copied that beside it, if there is any? */
+bool hly_reduce_lying(halay_request_t *request, uint32_t step, uint32_t reduction, const void *data,
+                      const struct hly_beside *beside);
 /* engine.c: the same, and both steps are done. */
 bool hly_engine_take_lying(halay_request_t *request, uint32_t step, const void *data);
 /* The call is larger than the caches, and nobody reads again what this step writes. */

@@ -42,10 +42,10 @@ static const struct {
     {HALAY_ALLREDUCE, UINT32_MAX, 16384, "recursive_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, 4, 524288, "circulant", APART},
     {HALAY_ALLREDUCE, 4, UINT64_MAX, "sliced_ring", APART},
+    {HALAY_ALLREDUCE, 2, UINT64_MAX, "recursive_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, 4, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, "circulant", ANYWHERE},
     {HALAY_ALLREDUCE, 128, UINT64_MAX, "sliced_ring", APART},
-    {HALAY_ALLREDUCE, 2, UINT64_MAX, "recursive_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, 128, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", ANYWHERE}, /* does not commute */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 #include "device/device_builtin.h"
 #include "readers.h"
@@ -146,11 +147,12 @@ static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
                                 : HALAY_STEP_NONE;
 }
 
-/* A message of the request's call and of its next tile, which is looked at when that comes. */
+/* A message of the request's call and of a later tile, which is looked at when that comes. */
 static bool is_ahead(const halay_request_t *r, const struct hly_header *h)
 {
-    return h->signature == r->call.signature && r->tiles.number + 1 < r->tiles.n &&
-           h->tile == (uint16_t)(r->tiles.number + 1);
+    const uint32_t after = hly_ahead_of(r, h->tile);
+    return h->signature == r->call.signature && after && after <= HLY_AHEAD_SEEN &&
+           r->tiles.number + after < r->tiles.n;
 }
 
 /* Is what came before its call all of it, and as it has to be? */
@@ -217,7 +219,7 @@ static void land(struct walk *w, uint32_t step, const void *data)
     halay_request_t *r = w->r;
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
     uint32_t reduction = seg->bytes ? reduction_of(w, step) : HALAY_STEP_NONE;
-    if (reduction != HALAY_STEP_NONE && !hly_reduce_lying(r, step, reduction, data))
+    if (reduction != HALAY_STEP_NONE && !hly_ahead_reduce(r, step, reduction, data))
         reduction = HALAY_STEP_NONE;
     if (seg->bytes && reduction == HALAY_STEP_NONE)
         hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
@@ -340,6 +342,8 @@ static int receive(struct walk *w, uint32_t step)
     halay_request_t *r = w->r;
     const struct hly_way *way = r->plan->peers[step]->way;
     int n;
+    if (r->tiles.n > 1)
+        hly_ahead_fill(r);
     if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(w, step))
         return HALAY_OK;
     while (await(w, way, &n)) {
@@ -372,6 +376,8 @@ static int do_step(struct walk *w, uint32_t step)
         return receive(w, step);
     if (kind == HALAY_STEP_SEND) {
         rc = send_step(r, step);
+        if (step == r->plan->ahead && rc == HALAY_OK)
+            r->tiles.sent = r->tiles.number + 1;
     } else if (kind != HALAY_STEP_JOIN) {
         rc = r->context->device_ops->launch(r->context->device, &r->works[step]);
         hly_saw_work(r, step, &r->works[step], rc);
@@ -393,6 +399,10 @@ static bool walk_tile(struct walk *w)
         const uint32_t step = p->straight[at];
         if (is_done(w, step))
             continue;
+        if (hly_ahead_sent(r, step)) {
+            settle(w, step);
+            continue;
+        }
         HLY_SAW(STARTED, r, step);
         int rc = do_step(w, step);
         if (rc < 0)
@@ -442,6 +452,7 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         return false;
     r->sequence = comm->next_sequence;
     start_tile(r, 0);
+    r->tiles.sent = 0;
     struct hly_link *stash = &hly_request_slot(r)->stash;
     if (!hly_link_empty(stash) && !stash_fits(r))
         return false;

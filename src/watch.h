@@ -57,6 +57,9 @@ void hly_saw(const halay_request_t *r, enum hly_saw what, uint32_t step);
 void hly_saw_bytes(const halay_request_t *r, enum hly_saw what, uint32_t step,
                    const struct hly_segment seg[2], uint64_t offset, uint64_t bytes, uint32_t edge);
 void hly_saw_work(const halay_request_t *r, uint32_t step, const halay_work_t *work, int result);
+/* The message of a step goes before its tile begins; from NULL: it did not. */
+void hly_saw_ahead(const halay_request_t *r, uint32_t tile, uint32_t step, const void *from,
+                   uint64_t bytes);
 /* Is it now that this mistake is made? At most once. */
 bool hly_seeded(enum hly_seed seed, const halay_request_t *r, uint32_t step);
 bool hly_was_early(const halay_request_t *r, uint32_t step);
@@ -67,6 +70,7 @@ void hly_seed_dependencies(halay_request_t *r); /* SKIP_DEPENDENCY */
 #define HLY_SAW(what, r, step)                                 ((void)0)
 #define hly_saw_bytes(r, what, step, seg, offset, bytes, edge) ((void)0)
 #define hly_saw_work(r, step, work, result)                    ((void)0)
+#define hly_saw_ahead(r, tile, step, from, bytes)              ((void)0)
 #define HLY_SEEDED(seed, r, step)                              false
 #define hly_was_early(r, step)                                 false
 #define hly_seed_dependencies(r)                               ((void)0)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport.h - contract of a transport: 14 calls, RDMA-first where the hardware is, honest where
+ * transport.h - contract of a transport: 15 calls, RDMA-first where the hardware is, honest where
  * it is not. A transport moves bytes between two processes. It knows no collective, no rank and no
  * communicator, and never calls the core: the core polls it.
  *
@@ -10,7 +10,7 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (register .. put, by capability) are never NULL: they answer
+ *  - Optional members (register .. place, recv, put, by capability) are never NULL: they answer
  * HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
@@ -164,6 +164,15 @@ typedef struct halay_transport_ops {
      */
     int (*send)(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);
+
+    /*
+     * HALAY_CAN_CACHE: memory of the transport in which the payload of the next message to this
+     * peer, with a header of so many bytes, can be put together, so that send need not copy it.
+     * Valid until the next call with this transport. If that is a send of as much, with *place for
+     * its payload, it is not HALAY_INPROGRESS. HALAY_EAGAIN: there is none now; send copies.
+     */
+    int (*place)(halay_transport_t *transport, halay_ep_t *ep, size_t header_bytes,
+                 size_t payload_bytes, void **place);
 
     /*
      * Posts a landing buffer for one message with this tag from any peer. LANDED comes once.

@@ -11,6 +11,16 @@
 /* This processor. Takes no argument; all work is done when launch returns. */
 extern const halay_device_ops_t hly_device_host;
 
+/* Bytes to be copied while the host device works: what it reads is read while it writes. */
+struct hly_beside {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+/* launch, and the copy. */
+int hly_host_beside(halay_device_t *device, const halay_work_t *work,
+                    const struct hly_beside *beside);
+
 /*
  * For tests: does on the host what it was asked to do, but late and in random order, so that who
  * touches a buffer too early is found out. One seed gives one order. Work is ready after 1 to

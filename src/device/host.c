@@ -17,7 +17,9 @@
 #include "device/fp.h"
 #include "device/kernels.h"
 
-#define BLOCK_BYTES 4096
+#define BLOCK_BYTES  4096
+#define BESIDE_BYTES 256 /* a block where something is copied beside */
+#define LINE         64
 
 struct host {
     const struct hly_kernels *kernels;
@@ -256,21 +258,74 @@ static void perform(const struct hly_kernels *kernels, const halay_work_t *work)
         memcpy(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
 }
 
-/* Block by block through the first-level cache: the same loops, so the same bits. */
-static void perform_streaming(const struct hly_kernels *kernels, const halay_work_t *work)
+/* Elements of the next block; the first block ends where a line of dst does. */
+static size_t block_count(const halay_work_t *work, size_t done, size_t bytes, size_t block)
 {
-    _Alignas(64) unsigned char scratch[BLOCK_BYTES];
-    const size_t bytes = halay_type_bytes(work->type), step = BLOCK_BYTES / bytes;
+    const size_t head = -(uintptr_t)work->dst % LINE;
+    size_t most = (done || head % bytes || !head ? block : head) / bytes;
+    return work->count - done < most ? work->count - done : most;
+}
+
+static void copy(const struct hly_kernels *kernels, void *dst, const void *src, size_t bytes)
+{
+    if (bytes % LINE)
+        memcpy(dst, src, bytes);
+    else
+        kernels->copy(dst, src, bytes);
+}
+
+static void stream(const struct hly_kernels *kernels, void *dst, const void *src, size_t bytes)
+{
+    if (bytes % LINE || (uintptr_t)dst % LINE)
+        hly_stream_part(dst, src, bytes);
+    else
+        kernels->stream(dst, src, bytes);
+}
+
+/*
+ * Block by block, through the first-level cache where it goes past the others: the same loops, so
+ * the same bits. After each a block of what is copied beside.
+ */
+static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t *work,
+                           const struct hly_beside *beside, size_t block)
+{
+    _Alignas(LINE) unsigned char scratch[BLOCK_BYTES];
+    const size_t bytes = halay_type_bytes(work->type);
+    hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
     halay_work_t part = *work;
-    part.dst = scratch;
+    size_t copied = 0;
+    hly_fp_t state;
+    const int changed = hly_fp_enter(&state);
     for (size_t done = 0; done < work->count; done += part.count) {
-        part.count = work->count - done < step ? work->count - done : step;
+        char *const dst = (char *)work->dst + done * bytes;
+        part.count = block_count(work, done, bytes, block);
+        part.dst = work->streams ? (void *)scratch : dst;
         for (uint32_t s = 0; s < work->nsrc; s++)
             part.src[s] = at(work->src[s], done * bytes);
-        perform(kernels, &part);
-        hly_stream_part((char *)work->dst + done * bytes, scratch, part.count * bytes);
+        if (combine)
+            (*combine)(part.dst, part.src[0], part.src[1], part.count);
+        else
+            perform(kernels, &part);
+        if (work->streams)
+            stream(kernels, dst, scratch, part.count * bytes);
+        if (copied < beside->bytes) {
+            const size_t rest = beside->bytes - copied, n = rest < block ? rest : block;
+            copy(kernels, (char *)beside->to + copied, at(beside->from, copied), n);
+            copied += n;
+        }
     }
-    hly_stream_end();
+    if (copied < beside->bytes)
+        memcpy((char *)beside->to + copied, at(beside->from, copied), beside->bytes - copied);
+    if (work->streams)
+        hly_stream_end();
+    if (changed)
+        hly_fp_leave(&state);
+}
+
+static void perform_streaming(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    static const struct hly_beside nothing = {NULL, NULL, 0};
+    perform_blocks(kernels, work, &nothing, BLOCK_BYTES);
 }
 
 static int host_launch(halay_device_t *device, const halay_work_t *work)
@@ -291,6 +346,21 @@ static int host_launch(halay_device_t *device, const halay_work_t *work)
         perform_streaming(host->kernels, work);
     else
         perform(host->kernels, work);
+    return HALAY_OK;
+}
+
+int hly_host_beside(halay_device_t *device, const halay_work_t *work,
+                    const struct hly_beside *beside)
+{
+    const struct host *host = (const struct host *)device;
+    int rc = work->bound ? HALAY_OK : hly_device_work_check(work);
+    if (rc != HALAY_OK || !work->count || work->nsrc < 2 || is_user(work)) {
+        rc = host_launch(device, work);
+        if (rc == HALAY_OK)
+            memcpy(beside->to, beside->from, beside->bytes);
+        return rc;
+    }
+    perform_blocks(host->kernels, work, beside, BESIDE_BYTES);
     return HALAY_OK;
 }
 

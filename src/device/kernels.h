@@ -21,6 +21,9 @@ typedef void hly_divide_fn(void *dst, const void *src, uint32_t divisor, size_t 
 typedef void hly_reduce_fn(void *dst, const void *const src[], uint32_t nsrc, uint32_t divisor,
                            size_t count);
 
+/* Whole lines, of which dst begins one where it goes past the caches. */
+typedef void hly_lines_fn(void *dst, const void *src, size_t bytes);
+
 /* NULL where the operation does not take the type. */
 struct hly_kernels {
     const char *isa;
@@ -30,6 +33,8 @@ struct hly_kernels {
     /* All others: step by step. */
     hly_combine_fn *combine[HALAY_TYPE_COUNT][HALAY_OP_COUNT];
     hly_divide_fn *divide[HALAY_TYPE_COUNT];
+    hly_lines_fn *copy;   /* in so few stores that many lines are under way at once */
+    hly_lines_fn *stream; /* past the caches; hly_stream_end() */
 };
 
 extern const struct hly_kernels hly_kernels_scalar;

@@ -83,11 +83,47 @@ static void bound(const halay_request_t *r)
     }
 }
 
+/* Before the tile is bound: kept till then. */
+void hly_saw_ahead(const halay_request_t *r, uint32_t tile, uint32_t step, const void *from,
+                   uint64_t bytes)
+{
+    static const enum hly_saw what[] = {HLY_SAW_STARTED, HLY_SAW_SENT, HLY_SAW_LEFT};
+    struct watch_rank *rank = &ranks[r->context->info.rank];
+    struct watch_ahead *a = rank->ahead;
+    while (a->request && (a->request != r || (a->sequence == r->sequence && a->tile != tile)))
+        CHECK(++a < rank->ahead + WATCH_AHEAD, "too much is ahead");
+    a->request = NULL;
+    if (!from)
+        return;
+    *a = (struct watch_ahead){.request = r, .sequence = r->sequence, .tile = tile};
+    for (int i = 0; i < 3; i++)
+        a->events[i] = (struct watch_event){.what = what[i],
+                                            .step = step,
+                                            .clock = atomic_fetch_add(&now, 1),
+                                            .edge = r->header.edge};
+    a->events[1].at[0] = from;
+    a->events[1].bytes = bytes;
+}
+
+static void add_ahead(const halay_request_t *r)
+{
+    struct watch_rank *rank = &ranks[r->context->info.rank];
+    for (struct watch_ahead *a = rank->ahead; a < rank->ahead + WATCH_AHEAD; a++) {
+        if (a->request != r || a->sequence != r->sequence || a->tile != r->tiles.number)
+            continue;
+        a->request = NULL;
+        for (int i = 0; i < 3; i++)
+            *add(r, HLY_SAW_STARTED, 0) = a->events[i];
+        return;
+    }
+}
+
 void hly_saw(const halay_request_t *r, enum hly_saw what, uint32_t step)
 {
-    if (what == HLY_SAW_BOUND)
+    if (what == HLY_SAW_BOUND) {
         bound(r);
-    else if (r->ran || what != HLY_SAW_FINISHED)
+        add_ahead(r);
+    } else if (r->ran || what != HLY_SAW_FINISHED)
         add(r, what, step)->result = r->result;
 }
 

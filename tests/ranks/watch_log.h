@@ -36,9 +36,17 @@ struct watch_run { /* one call, or one tile of it, on one rank */
     uint32_t nevents, room;
 };
 
+#define WATCH_AHEAD 64
+struct watch_ahead { /* what was sent before its tile was bound */
+    const halay_request_t *request;
+    uint32_t sequence, tile;
+    struct watch_event events[3];
+};
+
 struct watch_rank { /* written under its context's mutex */
     struct watch_run **runs;
     uint32_t nruns, room;
+    struct watch_ahead ahead[WATCH_AHEAD];
 };
 
 struct watch_rank *watch_ranks(void); /* RANKS_MAX of them */

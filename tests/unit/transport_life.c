@@ -18,7 +18,7 @@ static void check_table(struct end *end)
     EXPECT(end,
            ops->open && ops->close && ops->query && ops->address && ops->connect &&
                ops->disconnect && ops->register_mem && ops->deregister_mem && ops->key &&
-               ops->send && ops->recv && ops->put && ops->poll && ops->arm,
+               ops->send && ops->place && ops->recv && ops->put && ops->poll && ops->arm,
            "a member is NULL");
     EXPECT(end, end->attr.size == sizeof(end->attr), "query changed size to %zu", end->attr.size);
     EXPECT(end, end->attr.message_bytes >= 1024, "message_bytes %zu", end->attr.message_bytes);
@@ -44,6 +44,11 @@ static void check_refusals(struct end *end, int to)
                ops->put(end->transport, end->ep[to], bytes, 8, bytes, 48, 0, 0, 0) ==
                    HALAY_EUNSUPPORTED,
                "put");
+    }
+    if (!(end->attr.capabilities & HALAY_CAN_CACHE)) {
+        void *place = NULL;
+        EXPECT(end, ops->place(end->transport, end->ep[to], 64, 64, &place) == HALAY_EUNSUPPORTED,
+               "place");
     }
     if (!(end->attr.capabilities & HALAY_CAN_LAND)) {
         EXPECT(end, ops->recv(end->transport, 1, bytes, 64, 0) == HALAY_EUNSUPPORTED, "recv");

@@ -238,6 +238,7 @@ void hly_inproc_free(halay_transport_t *transport)
     *link = transport->next;
     close(transport->fd);
     hly_inproc_free_held(transport);
+    free(transport->place);
     free(transport);
 }
 

@@ -105,6 +105,8 @@ struct halay_transport {
     uint64_t deadline_ns;
     halay_log_fn log; /* called without the lock */
     void *log_arg;
+    void *place; /* only the owner's thread: where it may put a payload together */
+    size_t place_bytes;
     struct buffer *held; /* only the owner's thread: what the last poll's events point to */
     atomic_bool busy;    /* poll has something to do; set under the lock, read by poll without it */
     bool killed;

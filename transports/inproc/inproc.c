@@ -317,6 +317,30 @@ static int inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t ta
     return result;
 }
 
+static int inproc_place(halay_transport_t *transport, halay_ep_t *ep, size_t header_bytes,
+                        size_t payload_bytes, void **place)
+{
+    void *memory;
+
+    (void)ep;
+    if (!(capabilities(transport) & HALAY_CAN_CACHE)) {
+        return HALAY_EUNSUPPORTED;
+    }
+    if (header_bytes + payload_bytes > transport->hub->faults.message_bytes) {
+        return HALAY_EAGAIN;
+    }
+    if (payload_bytes > transport->place_bytes) {
+        memory = realloc(transport->place, payload_bytes);
+        if (!memory) {
+            return HALAY_EAGAIN;
+        }
+        transport->place = memory;
+        transport->place_bytes = payload_bytes;
+    }
+    *place = transport->place;
+    return HALAY_OK;
+}
+
 static int inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
                        uint64_t cookie)
 {
@@ -407,6 +431,7 @@ HALAY_API const halay_transport_ops_t halay_transport_v2_inproc = {
     .deregister_mem = inproc_deregister,
     .key = inproc_key,
     .send = inproc_send,
+    .place = inproc_place,
     .recv = inproc_recv,
     .put = inproc_put,
     .poll = hly_inproc_poll,

@@ -102,8 +102,9 @@ int hly_inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, 
     if (result) {
         return result;
     }
-    defer = payload_bytes > 0 && ((faults->late_put_polls && hly_inproc_random(transport, 1)) ||
-                                  payload_bytes > faults->message_bytes);
+    defer = payload_bytes > 0 && payload != transport->place &&
+            ((faults->late_put_polls && hly_inproc_random(transport, 1)) ||
+             payload_bytes > faults->message_bytes);
     item = make_item(transport, ep, kind,
                      header_bytes + (defer && kind == ITEM_LANDING ? 0 : payload_bytes));
     if (!item) {

@@ -226,6 +226,17 @@ static inline int hly_shm_ring_send_short(hly_shm_ring_t *ring, const void *head
     return 1;
 }
 
+/* Where send will lay this payload, behind a header of HLY_SHM_LINE bytes; NULL: there is no room,
+ * or it fits in a cell. */
+static inline void *hly_shm_ring_place(hly_shm_ring_t *ring, size_t payload_bytes)
+{
+    uint64_t bytes = hly_shm_ring_need(0, HLY_SHM_LINE, payload_bytes);
+    uint64_t skip = hly_shm_ring_skip(ring, bytes);
+    if (payload_bytes < HLY_SHM_LINE || hly_shm_ring_room(ring, skip + bytes) != 1)
+        return NULL;
+    return ring->data + ((ring->position + skip) & ring->mask) + HLY_SHM_LINE;
+}
+
 /* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
  * consumer sleeps and has to be woken. Otherwise as room; *need is then what it lacks. */
 static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, size_t header_bytes,
@@ -260,7 +271,7 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     }
     if (!bytes)
         hly_shm_ring_copy(at, payload, payload_bytes);
-    else if (payload_bytes)
+    else if (payload_bytes && payload != at) /* else it lies there: hly_shm_ring_place */
         memcpy(at, payload, payload_bytes);
     if (!lead && rest >= HLY_SHM_LINE)
         memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);

@@ -100,6 +100,17 @@ __attribute__((noinline)) static int send_any(halay_transport_t *t, halay_ep_t *
     return HALAY_OK;
 }
 
+static int shm_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
+                     size_t payload_bytes, void **place)
+{
+    (void)t;
+    if (ep->peer->state != PEER_WELL || ep->state == WAY_CALLING || header_bytes != HLY_SHM_LINE ||
+        payload_bytes > hly_shm_ring_message(ep->ring.mask) - header_bytes)
+        return HALAY_EAGAIN;
+    *place = hly_shm_ring_place(&ep->ring, payload_bytes);
+    return *place ? HALAY_OK : HALAY_EAGAIN;
+}
+
 static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
@@ -296,6 +307,7 @@ const halay_transport_ops_t halay_transport_v2_shm = {
     .deregister_mem = shm_deregister,
     .key = shm_key,
     .send = shm_send,
+    .place = shm_place,
     .recv = shm_recv,
     .put = shm_put,
     .poll = shm_poll,

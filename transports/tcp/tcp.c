@@ -53,6 +53,13 @@ static int tcp_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size
     return HALAY_EUNSUPPORTED;
 }
 
+static int tcp_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
+                     size_t payload_bytes, void **place)
+{
+    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
+    return HALAY_EUNSUPPORTED;
+}
+
 static int tcp_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
                    const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                    uint64_t cookie)
@@ -287,6 +294,7 @@ const halay_transport_ops_t halay_transport_v2_tcp = {
     .deregister_mem = tcp_deregister,
     .key = tcp_key,
     .send = tcp_send,
+    .place = tcp_place,
     .recv = tcp_recv,
     .put = tcp_put,
     .poll = tcp_poll,

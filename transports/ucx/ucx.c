@@ -48,6 +48,13 @@ static int ucx_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size
     return HALAY_EUNSUPPORTED;
 }
 
+static int ucx_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
+                     size_t payload_bytes, void **place)
+{
+    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
+    return HALAY_EUNSUPPORTED;
+}
+
 static int ucx_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
                    const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                    uint64_t cookie)
@@ -362,6 +369,7 @@ const halay_transport_ops_t halay_transport_v2_ucx = {
     .deregister_mem = ucx_deregister,
     .key = ucx_key,
     .send = ucx_send,
+    .place = ucx_place,
     .recv = ucx_recv,
     .put = ucx_put,
     .poll = ucx_poll,

@@ -41,6 +41,13 @@ static int verbs_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t b
 }
 
 /* What is under way on a way that is given up ends by its queue pair, or a little later here. */
+static int verbs_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
+                       size_t payload_bytes, void **place)
+{
+    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
+    return HALAY_EUNSUPPORTED;
+}
+
 static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
 {
     hly_meet_disconnect(t, peer);
@@ -61,6 +68,7 @@ const halay_transport_ops_t halay_transport_v2_verbs = {
     .deregister_mem = hly_verbs_deregister,
     .key = hly_verbs_key,
     .send = hly_verbs_send,
+    .place = verbs_place,
     .recv = verbs_recv,
     .put = hly_verbs_put,
     .poll = hly_verbs_poll,
