@@ -55,7 +55,7 @@ static const struct {
     {HALAY_ALLREDUCE, 8, 1, 262145, false, "ring"},
     {HALAY_ALLREDUCE, 8, 1, 100000, false, "circulant"},
     {HALAY_ALLREDUCE, 8, 8, 1u << 20, false, "sliced_ring"},
-    {HALAY_ALLREDUCE, 1, 1, 1u << 20, false, "ring"},
+    {HALAY_ALLREDUCE, 1, 1, 1u << 20, false, "recursive_doubling"},
     {HALAY_BROADCAST, 2, 1, 1u << 24, false, "dissemination_by_four"},
     {HALAY_BROADCAST, 8, 1, 2048, false, "dissemination_by_four"},
     {HALAY_BROADCAST, 8, 1, 2049, false, "scatter_allgather"},
