@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "lend.h"
 #include "readers.h"
 #include "watch.h"
 
@@ -44,7 +45,9 @@ static bool is_whole(const halay_request_t *r, uint32_t tile)
     return (tile + 1) * r->tiles.count <= r->call.brief.count;
 }
 
-/* Is there one that can go now? Then it is copied, and sent before anything else is done. */
+/* Is there one that can go now? What is lent would only be copied: beyond the caches, where each
+ * rank would read both inputs from memory, that is the faster way all the same (0034). Then it is
+ * copied, and sent before anything else is done. */
 static bool place_next(halay_request_t *r, struct ahead *ahead)
 {
     struct hly_tiles *t = &r->tiles;
@@ -57,6 +60,8 @@ static bool place_next(halay_request_t *r, struct ahead *ahead)
     const size_t tile_bytes = t->count * halay_type_bytes((halay_type_t)r->call.brief.type);
     void *place;
     if (seg[1].bytes || !seg->bytes || !hly_out_can(r, step) ||
+        (!r->large && !r->plan->plan->params.in_place &&
+         hly_range_lends(r->context, peer->way, seg->address)) ||
         peer->way->ops->place(peer->way->transport, peer->ep, sizeof(r->header), seg->bytes,
                               &place))
         return false;

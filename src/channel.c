@@ -6,6 +6,7 @@
  *  - staged: in pieces through the transport's own memory, once the receiver has announced itself
  *  - put: straight into the receiver's memory (HALAY_CAN_PUT)
  *  - tagged: into a buffer that the receiver has posted (HALAY_CAN_LAND)
+ * What is sent from memory that the transport lends (0034) need not be copied: it is read there.
  * Zero buffering is kept: beyond unannounced_bytes nothing is sent that has no place to go to.
  *
  * An announced buffer is withdrawn by a handshake (decision 18): REVOKE, and the sender's REVOKED
@@ -18,6 +19,7 @@
 
 #include "ahead.h"
 #include "core.h"
+#include "lend.h"
 #include "readers.h"
 #include "watch.h"
 
@@ -218,6 +220,8 @@ void hly_channel_land(halay_request_t *r, uint32_t step, uint64_t offset, const 
         return;
     if (bytes && !dropped) {
         scatter(seg, offset, data, bytes, hly_step_streams(r, step));
+        if (!hly_channel_give_back(r->context))
+            return;
         hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, offset, bytes, 0);
     }
     run->arrived += bytes;
@@ -244,10 +248,12 @@ void hly_channel_piece(halay_context_t *context, const struct hly_header *h, con
 
 /* Might the receiver neither announce itself nor send? Then it learns from an offer that the calls
  * differ: in an alltoallv in the counts, in a broadcast on one node (all of whose messages are such
- * as this one, if there are two ranks) in the root. */
+ * as this one, if there are two ranks) in the root. Of the first tile: the others are alike. */
 static bool is_offered(const halay_request_t *r)
 {
     const struct hly_brief *b = &r->call.brief;
+    if (r->tiles.number)
+        return false;
     return b->collective == HALAY_ALLTOALL
                ? r->tables != NULL
                : b->collective == HALAY_BROADCAST && r->comm->nnodes < 2;
@@ -420,6 +426,9 @@ void hly_channel_force(halay_request_t *r)
         struct hly_out *out = HLY_OF(l, struct hly_out, link);
         struct hly_peer *peer = out->peer;
         next = l->next;
+        bool message = out->kind == HLY_OUT_EAGER || out->kind == HLY_OUT_STAGED;
+        if (message && !ctx->lost && hly_range_recall(ctx, peer->way, out->segment[0].address))
+            continue;            /* it ends with the next poll */
         if (peer && ctx->lost) { /* no event will come for it */
             hly_link_remove(&out->link);
             hly_link_append(&ctx->outs_flying, &out->link);
@@ -488,20 +497,38 @@ static void put_here(halay_context_t *context, struct hly_landing *l)
     landing_complete(context, l);
 }
 
-static void dispatch(halay_context_t *context, const halay_event_t *e)
+bool hly_channel_give_back(halay_context_t *context)
+{
+    const struct hly_way *way = context->lender;
+    context->lender = NULL;
+    return !way || way->ops->poll(way->transport, NULL, 0) == HALAY_OK;
+}
+
+static void message(halay_context_t *context, const halay_event_t *e)
+{
+    const size_t header = sizeof(struct hly_header);
+    const void *payload = e->kind == HALAY_EVENT_LENT ? e->payload : (const char *)e->data + header;
+    context->counters.received_messages++;
+    if (e->bytes < header) {
+        hly_log(context, HLY_ERROR, "a message of %zu bytes has no header; dropped", e->bytes);
+        return;
+    }
+    context->counters.received_bytes += e->bytes - header;
+    hly_match(context, e->data, payload, e->bytes - header, e->peer);
+}
+
+static void dispatch(halay_context_t *context, const struct hly_way *way, const halay_event_t *e)
 {
     struct hly_out *out = (struct hly_out *)(uintptr_t)e->cookie;
     struct hly_landing *l;
     switch (e->kind) {
     case HALAY_EVENT_MESSAGE:
-        context->counters.received_messages++;
-        if (e->bytes < sizeof(struct hly_header)) {
-            hly_log(context, HLY_ERROR, "a message of %zu bytes has no header; dropped", e->bytes);
-            return;
-        }
-        context->counters.received_bytes += e->bytes - sizeof(struct hly_header);
-        hly_match(context, e->data, (const char *)e->data + sizeof(struct hly_header),
-                  e->bytes - sizeof(struct hly_header), e->peer);
+        message(context, e);
+        return;
+    case HALAY_EVENT_LENT:
+        context->lender = way;
+        message(context, e);
+        hly_channel_give_back(context);
         return;
     case HALAY_EVENT_SENT:
     case HALAY_EVENT_PUT:
@@ -540,7 +567,7 @@ int hly_channel_take(halay_context_t *context, const struct hly_way *way,
     else if (n < 0)
         lost(context, way);
     for (int i = 0; i < n; i++)
-        dispatch(context, &events[i]);
+        dispatch(context, way, &events[i]);
     return n < 0 ? 0 : n;
 }
 

@@ -158,6 +158,7 @@ struct hly_range {
     uint32_t landings; /* open, in it */
     bool scratch;      /* of a request */
     bool refused[HLY_WAYS];
+    bool lent[HLY_WAYS];        /* by this transport, as long as there is mem */
     halay_mem_t *mem[HLY_WAYS]; /* NULL: not registered there, or not any more */
 };
 
@@ -463,6 +464,7 @@ struct halay_context {
     struct hly_landing *landings;
     uint32_t nlandings, landing_free; /* index + 1 */
     struct hly_range *ranges;         /* PLACES of mem.c, or NULL */
+    const struct hly_way *lender;     /* of the event that is being taken in, if it is LENT */
     uint32_t places;                  /* of them, that have been used */
     bool scratch_refused;             /* memory for registrations has run out */
     struct hly_certificate *certificates;

@@ -17,6 +17,7 @@
 
 #include "ahead.h"
 #include "core.h"
+#include "lend.h"
 #include "readers.h"
 #include "straight.h"
 #include "watch.h"
@@ -195,6 +196,8 @@ bool hly_engine_take_lying(halay_request_t *r, uint32_t step, const void *data)
     bool last = (dep[0] == step || dep[1] == step) && r->run[reader].pending == 1;
     if (!last || r->run[reader].state != HLY_WAITS || !hly_ahead_reduce(r, step, reader, data))
         return false;
+    if (!hly_channel_give_back(r->context))
+        return true; /* the call fails: neither step is done */
     hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     hly_engine_step_done(r, step);
     if (!r->run[reader].pending) {
@@ -661,7 +664,6 @@ static void begin(halay_request_t *r)
 void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
 {
     struct hly_plan *plan = r->plan;
-    bool flying = !hly_link_empty(&r->flying);
     halay_request_t *same = request_new(r->comm, plan);
     assert(same == r && !r->early);
     (void)same;
@@ -673,9 +675,8 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
     r->header.tile = (uint16_t)r->tiles.number;
     for (uint32_t i = 0; i < ndone; i++)
         settle(r, done[i]);
-    if (flying) {
-        struct hly_out *out = HLY_OF(r->flying.next, struct hly_out, link);
-        assert(out->step == done[ndone]);
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        struct hly_out *out = HLY_OF(l, struct hly_out, link);
         r->run[out->step].state = HLY_STARTED;
         r->run[out->step].out = out;
     }

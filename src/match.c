@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "lend.h"
 
 static bool is_same(halay_peer_id_t a, halay_peer_id_t b)
 {
@@ -32,7 +33,10 @@ static void stash(halay_context_t *context, struct hly_link *list, const struct 
     m->bytes = bytes;
     if (bytes)
         memcpy(m->data, data, bytes);
-    hly_link_append(list, &m->link);
+    if (hly_channel_give_back(context))
+        hly_link_append(list, &m->link);
+    else
+        free(m);
 }
 
 static void forget_one(struct hly_stash *m)

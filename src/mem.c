@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * mem.c - memory that stays registered with the transports that put: what the program names, what
- * it was given, and the scratch of requests. docs/decisions/0028-registered-memory.md says why.
+ * it was given, and the scratch of requests; and what peers of the node map, which the transport
+ * there makes. docs/decisions/0028-registered-memory.md and 0034 say why.
  *
  * An entry lives until its owner takes it back. Its registration may be absent, where the transport
  * has refused it, or where its key had to die before that; then transfers register what they need,
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "core.h"
+#include "lend.h"
 
 #define PLACES     (HLY_RANGES_MAX + HLY_SCRATCHES_MAX)
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -214,7 +216,34 @@ void hly_ranges_free(halay_context_t *ctx)
     free(ctx->ranges);
 }
 
+bool hly_range_lends(const halay_context_t *ctx, const struct hly_way *way, const void *address)
+{
+    const int w = (int)(way - ctx->ways);
+    for (uint32_t i = 0; i < ctx->places; i++)
+        if (ctx->ranges[i].lent[w] && lies_in(&ctx->ranges[i], address))
+            return true;
+    return false;
+}
+
+bool hly_range_recall(halay_context_t *ctx, const struct hly_way *way, const void *address)
+{
+    const int w = (int)(way - ctx->ways);
+    for (uint32_t i = 0; i < ctx->places; i++) {
+        struct hly_range *range = &ctx->ranges[i];
+        if (range->lent[w] && lies_in(range, address)) {
+            key_die(ctx, range, w);
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---------------------------------------------------------------- what the program says */
+
+struct hly_lent {
+    halay_mem_t *mem; /* NULL: it is not */
+    int way;
+};
 
 static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *range)
 {
@@ -225,7 +254,6 @@ static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *ra
 static int enter(halay_context_t *ctx, void *address, size_t bytes, size_t mapped,
                  halay_range_t *handle)
 {
-    hly_lock(ctx);
     struct hly_range *range = place_fill(ctx, address, bytes, false);
     if (range) {
         range->mapped = mapped;
@@ -239,7 +267,6 @@ static int enter(halay_context_t *ctx, void *address, size_t bytes, size_t mappe
                 "deregister some, or make them larger",
                 bytes, HLY_RANGES_MAX);
     }
-    hly_unlock(ctx);
     return range ? HALAY_OK : HALAY_ENOMEM;
 }
 
@@ -266,7 +293,10 @@ int halay_mem_register(halay_context_t *context, void *address, size_t bytes, ha
         return HALAY_EINVAL;
     if (hly_forked(context))
         return HALAY_EFORKED;
-    return enter(context, address, bytes, 0, range);
+    hly_lock(context);
+    int rc = enter(context, address, bytes, 0, range);
+    hly_unlock(context);
+    return rc;
 }
 
 int halay_mem_deregister(halay_context_t *context, halay_range_t handle)
@@ -312,10 +342,49 @@ static char *pages_map(size_t bytes)
     return NULL;
 }
 
+/* Of a transport whose peers can map it; NULL: any other memory does. */
+static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *lent)
+{
+    void *pages = NULL;
+    *lent = (struct hly_lent){0};
+    for (int w = 0; w < ctx->nways && !ctx->lost; w++) {
+        const struct hly_way *way = &ctx->ways[w];
+        if (way->attr.capabilities & HALAY_CAN_LEND &&
+            !way->ops->alloc_mem(way->transport, bytes, &pages, &lent->mem)) {
+            lent->way = w;
+            return pages;
+        }
+    }
+    return NULL;
+}
+
+static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
+{
+    struct hly_lent lent;
+    halay_range_t handle;
+    void *pages = pages_lent(ctx, bytes, &lent);
+    if (!pages)
+        pages = pages_map(bytes);
+    if (!pages)
+        return HALAY_ENOMEM;
+    int rc = enter(ctx, pages, bytes, bytes, &handle);
+    if (rc) {
+        if (lent.mem)
+            ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
+        munmap(pages, bytes);
+        return rc;
+    }
+    struct hly_range *range = &ctx->ranges[(uint32_t)handle - 1];
+    range->lent[lent.way] = lent.mem != NULL;
+    if (lent.mem)
+        range->mem[lent.way] = lent.mem;
+    *address = pages;
+    return HALAY_OK;
+}
+
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    halay_range_t unused;
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !bytes || !address)
         return HALAY_EINVAL;
     if (hly_forked(context))
@@ -323,14 +392,9 @@ int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
     if (bytes > SIZE_MAX / 2)
         return HALAY_ENOMEM;
     const size_t whole = (bytes + page - 1) / page * page;
-    char *pages = pages_map(whole);
-    if (!pages)
-        return HALAY_ENOMEM;
-    int rc = enter(context, pages, whole, whole, &unused);
-    if (rc)
-        munmap(pages, whole);
-    else
-        *address = pages;
+    hly_lock(context);
+    int rc = take_pages(context, whole, address);
+    hly_unlock(context);
     return rc;
 }
 

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "lend.h"
 #include "watch.h"
 
 int hly_out_more(halay_context_t *context)
@@ -174,11 +175,23 @@ static void send_revoked(const struct hly_out *out, bool sent)
                      NULL, NULL, 0);
 }
 
+/* What it has lent has been taken back, for a call that was given up: hly_range_recall(). */
+static void recalled(halay_request_t *r)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
+    v.call = r->call.brief;
+    snprintf(v.detail, sizeof(v.detail),
+             "its memory is that of another call too, which was given up");
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
 void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
 {
     halay_request_t *r = out->request;
     uint32_t step = out->step;
     bool device = out->kind == HLY_OUT_DEVICE;
+    bool is_message = out->kind == HLY_OUT_EAGER || out->kind == HLY_OUT_STAGED;
     hly_link_remove(&out->link);
     if (out->revoke)
         send_revoked(out, status == HALAY_OK);
@@ -199,6 +212,8 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     } else if (status == HALAY_OK && r->state == HLY_RUNNING && !hly_was_early(r, step)) {
         hly_engine_step_done(r, step);
         hly_engine_run(r);
+    } else if (status == HALAY_ETRANSPORT && r->state == HLY_RUNNING && is_message) {
+        recalled(r);
     } /* else the event that the peer failed says why */
 }
 
@@ -209,7 +224,7 @@ static void accepted(halay_context_t *context, struct hly_out *out)
     } else if (out->request) {
         hly_link_remove(&out->link);
         hly_link_append(&out->request->flying, &out->link);
-        if (HLY_SEEDED(SEND_EARLY, out->request, out->step))
+        if (out->request->state == HLY_RUNNING && HLY_SEEDED(SEND_EARLY, out->request, out->step))
             hly_engine_step_done(out->request, out->step);
     } else {
         hly_link_remove(&out->link);
@@ -276,6 +291,24 @@ int hly_out_ahead(halay_request_t *r, uint32_t step, const void *place, size_t b
     return rc;
 }
 
+/*
+ * Two ranks that reduce in place, each into what the other one reads, would wait for one another if
+ * that was lent: there it is copied after all.
+ */
+static const void *payload_of(const halay_request_t *r, const struct hly_peer *peer,
+                              const struct hly_segment *segment)
+{
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    const struct hly_way *way = peer->way;
+    void *place;
+    if (!p->in_place || p->collective == HALAY_ALLGATHER ||
+        !hly_range_lends(r->context, way, segment->address) ||
+        way->ops->place(way->transport, peer->ep, sizeof(r->header), segment->bytes, &place))
+        return segment->address;
+    memcpy(place, segment->address, segment->bytes);
+    return place;
+}
+
 int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
 {
     halay_context_t *ctx = r->context;
@@ -285,7 +318,7 @@ int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment 
     if (!out || !hly_out_can(r, step) || segment[1].bytes)
         return HALAY_EAGAIN;
     int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
-                            segment->address, segment->bytes, (uint64_t)(uintptr_t)out);
+                            payload_of(r, peer, segment), segment->bytes, (uint64_t)(uintptr_t)out);
     if (rc < 0)
         return rc;
     count_one(ctx, peer->way, segment->bytes);
@@ -294,6 +327,8 @@ int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment 
         out = hly_out_new(ctx, HLY_OUT_EAGER, peer); /* the same */
         out->request = r;
         out->step = step;
+        out->segment[0] = segment[0];
+        out->segment[1] = segment[1];
         out->flying = 1;
         out->accepted = true;
         r->run[step].out = out;

@@ -8,6 +8,9 @@
  * Invariant: whatever is not as it was last time ends this at a step, and hly_engine_resume() makes
  * of the request what it would be had the engine done the steps so far. An event that came is taken
  * in after that: so nothing is decided here, and nobody waits here for long.
+ *
+ * What a step sends may be lent (0034): then steps go on that do not depend on it, and a tile ends
+ * when all is back.
  */
 #include <assert.h>
 #include <sched.h>
@@ -17,6 +20,7 @@
 #include "ahead.h"
 #include "core.h"
 #include "device/device_builtin.h"
+#include "lend.h"
 #include "readers.h"
 #include "straight.h"
 #include "watch.h"
@@ -136,7 +140,7 @@ static_assert(sizeof(struct hly_brief) == 2 * sizeof(uint64_t), "two words, none
 static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
 {
     const size_t header = sizeof(struct hly_header);
-    return e->kind == HALAY_EVENT_MESSAGE && e->bytes >= header &&
+    return (e->kind == HALAY_EVENT_MESSAGE || e->kind == HALAY_EVENT_LENT) && e->bytes >= header &&
            hly_straight_expects(r, step, e->peer, e->data, e->bytes - header);
 }
 
@@ -175,10 +179,11 @@ __attribute__((cold)) static bool stash_fits(const halay_request_t *r)
 /* Steps of a tile done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
 struct walk {
     halay_request_t *r;
-    uint64_t done;
+    uint64_t done, flying; /* a bit each; flying: SEND steps that have lent */
     uint32_t ndone;
-    uint8_t order[HLY_WORKS_KEPT + 1]; /* after these the one that was not done at once */
-    int over;                          /* the poll's result that ends the walk; event is its */
+    uint8_t order[HLY_WORKS_KEPT];
+    int over;                  /* the poll's result that ends the walk; event is its, */
+    const struct hly_way *way; /* of this way */
     halay_event_t event;
 };
 static_assert(HLY_WORKS_KEPT <= 64, "a bit each");
@@ -213,7 +218,8 @@ static uint32_t reduction_of(const struct walk *w, uint32_t step)
     return can ? found : HALAY_STEP_NONE;
 }
 
-/* The step is done; so is the reduction that could read it where it lies. */
+/* The step is done; so is the reduction that could read it where it lies. But what was lent may
+ * have been anything (hly_channel_give_back): then neither is. */
 static void land(struct walk *w, uint32_t step, const void *data)
 {
     halay_request_t *r = w->r;
@@ -225,6 +231,8 @@ static void land(struct walk *w, uint32_t step, const void *data)
         hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
     r->context->counters.received_messages++;
     r->context->counters.received_bytes += seg->bytes;
+    if (r->context->lender && !hly_channel_give_back(r->context))
+        return;
     hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
     settle(w, step);
     if (reduction == HALAY_STEP_NONE)
@@ -236,7 +244,27 @@ static void land(struct walk *w, uint32_t step, const void *data)
 
 static void land_event(struct walk *w, uint32_t step)
 {
-    land(w, step, (const char *)w->event.data + sizeof(struct hly_header));
+    if (w->event.kind == HALAY_EVENT_LENT) {
+        w->r->context->lender = w->r->plan->peers[step]->way;
+        land(w, step, w->event.payload);
+    } else {
+        land(w, step, (const char *)w->event.data + sizeof(struct hly_header));
+    }
+}
+
+/* What a step of the tile had lent has been read. */
+__attribute__((cold)) static bool take_back(struct walk *w)
+{
+    struct hly_out *out = (struct hly_out *)(uintptr_t)w->event.cookie;
+    if (w->event.kind != HALAY_EVENT_SENT || w->event.status || !w->flying || !out ||
+        out->request != w->r)
+        return false;
+    const uint32_t step = out->step;
+    w->flying &= ~(UINT64_C(1) << step);
+    hly_out_free(w->r->context, out);
+    HLY_SAW(LEFT, w->r, step);
+    settle(w, step);
+    return true;
 }
 
 __attribute__((cold)) static bool land_stashed(struct walk *w, uint32_t step)
@@ -266,8 +294,10 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
     halay_request_t *r = w->r;
     const halay_event_t *e = &w->event;
     const struct hly_header *h = e->data;
-    if (e->kind != HALAY_EVENT_MESSAGE || e->bytes < sizeof(*h) || h->comm != r->header.comm ||
-        h->kind != HLY_EAGER)
+    if (take_back(w))
+        return true;
+    if ((e->kind != HALAY_EVENT_MESSAGE && e->kind != HALAY_EVENT_LENT) || e->bytes < sizeof(*h) ||
+        h->comm != r->header.comm || h->kind != HLY_EAGER)
         return false;
     if (h->sequence == r->sequence) {
         uint32_t step = step_of(r, h);
@@ -310,6 +340,7 @@ static bool await(struct walk *w, const struct hly_way *way, int *n)
     halay_context_t *ctx = w->r->context;
     uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
     uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
+    w->way = way;
     for (uint32_t polls = 0; polls < most; polls++) {
         if (polls == spins && spins < SPINS_FAR && mates_are_through(w)) {
             spins += SPINS_FAR;
@@ -336,6 +367,29 @@ static int send_step(halay_request_t *r, uint32_t step)
     return hly_out_at_once(r, step, seg);
 }
 
+/* Until nothing is lent that this step waits for, or nothing at all. */
+static bool await_back(struct walk *w, uint32_t step)
+{
+    const struct hly_plan *p = w->r->plan;
+    uint64_t which = w->flying;
+    int n;
+    if (step != HALAY_STEP_NONE) {
+        const uint32_t *dep = p->plan->steps[step].dep;
+        which = (is_done(w, dep[0]) ? 0 : UINT64_C(1) << dep[0]) |
+                (is_done(w, dep[1]) ? 0 : UINT64_C(1) << dep[1]);
+    }
+    while (w->flying & which) {
+        const struct hly_way *way = p->peers[__builtin_ctzll(w->flying & which)]->way;
+        if (!await(w, way, &n))
+            return false;
+        if (n != 1 || !take_other(w, way)) {
+            w->over = n;
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Its message, or HALAY_EAGAIN. */
 static int receive(struct walk *w, uint32_t step)
 {
@@ -349,7 +403,7 @@ static int receive(struct walk *w, uint32_t step)
     while (await(w, way, &n)) {
         if (n == 1 && is_message_of(r, step, &w->event)) {
             land_event(w, step);
-            return HALAY_OK;
+            return is_done(w, step) ? HALAY_OK : HALAY_EAGAIN;
         }
         if (n != 1 || !take_other(w, way)) {
             w->over = n;
@@ -392,7 +446,7 @@ static bool walk_tile(struct walk *w)
 {
     halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
-    w->done = 0;
+    w->done = w->flying = 0;
     w->ndone = 0;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (uint32_t at = 0; at < p->plan->nsteps; at++) {
@@ -403,15 +457,21 @@ static bool walk_tile(struct walk *w)
             settle(w, step);
             continue;
         }
+        if (w->flying && !await_back(w, step))
+            return false;
+        if (is_done(w, step)) /* meanwhile */
+            continue;
         HLY_SAW(STARTED, r, step);
         int rc = do_step(w, step);
-        if (rc < 0)
+        if (rc < 0) {
             HLY_SAW(BACK, r, step);
-        if (rc != HALAY_OK) {
-            w->order[w->ndone] = (uint8_t)step;
             return false;
         }
+        if (rc != HALAY_OK)
+            w->flying |= UINT64_C(1) << step;
     }
+    if (w->flying && !await_back(w, HALAY_STEP_NONE))
+        return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return true;
 }
@@ -431,12 +491,9 @@ static bool walk(struct walk *w)
 __attribute__((cold)) static void give_up(struct walk *w)
 {
     halay_request_t *r = w->r;
-    const struct hly_way *way = NULL;
-    if (w->over)
-        way = r->plan->peers[w->order[w->ndone]]->way;
     hly_engine_resume(r, w->order, w->ndone);
     if (w->over)
-        hly_channel_take(r->context, way, &w->event, w->over);
+        hly_channel_take(r->context, w->way, &w->event, w->over);
 }
 
 bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)

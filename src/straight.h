@@ -18,8 +18,8 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request);
 bool hly_straight_expects(const halay_request_t *request, uint32_t step, halay_peer_id_t from,
                           const struct hly_header *header, size_t bytes);
 
-/* engine.c: goes on with a request of the spare ones after straight.c: these steps are done; the
- * one after them may be flying. */
+/* engine.c: goes on with a request of the spare ones after straight.c: these steps are done;
+ * what is flying has been started. */
 void hly_engine_resume(halay_request_t *request, const uint8_t done[], uint32_t ndone);
 
 /* progress.c */

@@ -46,8 +46,9 @@ enum {
     HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
     HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
-    HALAY_CAN_CACHE = 1u << 4  /* an eager message is read out of a cache that both ends share, so
+    HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
                                   that much goes best as many of those */
+    HALAY_CAN_LEND = 1u << 5   /* alloc_mem; what is sent from there need not be copied */
 };
 
 typedef struct halay_transport_params {
@@ -92,7 +93,11 @@ enum halay_event_kind {
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. Once a peer; what is under way to it
      * still completes, before or after. No put of that peer changes memory here any more. */
-    HALAY_EVENT_FAILED
+    HALAY_EVENT_FAILED,
+    /* A MESSAGE whose payload lies in its sender's memory, and that is given back by a poll with
+     * max 0: as soon as it was read, since the sender waits for that. The last event of its poll.
+     * data: the header; bytes: of both; payload, peer. */
+    HALAY_EVENT_LENT
 };
 
 typedef struct halay_event {
@@ -101,9 +106,12 @@ typedef struct halay_event {
     halay_peer_id_t peer;
     uint64_t cookie;
     uint32_t immediate;
-    const void *data; /* MESSAGE: valid until the next poll; 8-byte aligned */
+    const void *data; /* MESSAGE, LENT: valid until the next poll; 8-byte aligned */
     size_t bytes;
-    const char *text; /* FAILED: evidence ("process 1234 ended"); valid until the next poll */
+    union {
+        const char *text; /* FAILED: evidence ("process 1234 ended"); valid until the next poll */
+        const void *payload; /* LENT: the same */
+    };
 } halay_event_t;
 
 typedef struct halay_transport_ops {
@@ -147,7 +155,9 @@ typedef struct halay_transport_ops {
 
     /*
      * After it returns no put changes the memory any more. A later put fails at the sender and may
-     * end the connection (FAILED at both ends): withdraw a key by a handshake first.
+     * end the connection (FAILED at both ends): withdraw a key by a handshake first. Of alloc_mem:
+     * sends from it that are not complete end with an error, and may or may not have arrived; what
+     * is written there from now on reaches nobody.
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
@@ -192,8 +202,11 @@ typedef struct halay_transport_ops {
                const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
                uint64_t cookie);
 
-    /* Up to max events. Returns how many, or an error. What an earlier poll's events point to is
-     * gone. */
+    /*
+     * Up to max events. Returns how many, or an error. What an earlier poll's events point to is
+     * gone. max 0, after a LENT event: gives back what it pointed to. HALAY_EPEER: its sender had
+     * withdrawn it meanwhile, so what was read may be anything and must not be used.
+     */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 
     /*
@@ -202,6 +215,14 @@ typedef struct halay_transport_ops {
      * same.
      */
     int (*arm)(halay_transport_t *transport, int *fd);
+
+    /*
+     * HALAY_CAN_LEND; a table without it may end here. Memory of whole pages, zeroed, that peers
+     * can read where it is: of a payload in it, send may answer HALAY_INPROGRESS and copy nothing.
+     * deregister_mem ends that; the caller unmaps the memory (munmap) after it. HALAY_ENOMEM: any
+     * other memory does.
+     */
+    int (*alloc_mem)(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
 } halay_transport_ops_t;
 
 #ifdef __cplusplus

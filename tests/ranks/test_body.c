@@ -43,12 +43,25 @@ static const halay_inproc_faults_t all_late = {.seed = 8,
                                                .eager_bytes = 128,
                                                .connect_polls = 20};
 
+static const halay_inproc_faults_t lent = {.seed = 10,
+                                           .delay_polls_max = 3,
+                                           .reorder = 1,
+                                           .again_percent = 20,
+                                           .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                                           .cache = 1,
+                                           .eager_bytes = 1024,
+                                           .lend_bytes = 100};
+
 static const struct setup {
     const char *name;
     bool shm, late_device, nodes;
     const halay_inproc_faults_t *faults;
+    bool lends;
 } setups[] = {
     {"shm", true, false, false, &none},
+    {"shm-lent", true, false, false, &none, true},
+    {"lent", false, false, false, &lent, true},
+    {"lent-late", false, true, false, &lent, true},
     {"shm-late", true, true, false, &none},
     {"inproc", false, false, false, &none},
     {"put", false, true, false, &ranks_put},
@@ -66,10 +79,25 @@ struct buffers {
     size_t bytes;
 };
 
+/* Memory that peers map, of all ranks but each third. */
+static _Thread_local char *pool;
+#define POOL ((size_t)2 << 20) /* for each buffer */
+
+static char *take_one(size_t bytes, bool second)
+{
+    return pool && bytes <= POOL ? pool + second * POOL : malloc(bytes);
+}
+
+static void give_one(char *memory)
+{
+    if (!pool || (memory != pool && memory != pool + POOL))
+        free(memory);
+}
+
 static struct buffers take(size_t bytes)
 {
-    struct buffers b = {malloc(bytes + 2 * GUARD), malloc(bytes + 2 * GUARD), malloc(bytes + 1),
-                        bytes};
+    struct buffers b = {take_one(bytes + 2 * GUARD, false), take_one(bytes + 2 * GUARD, true),
+                        malloc(bytes + 1), bytes};
     CHECK(b.in && b.out && b.want, "no memory");
     memset(b.in, 0xa5, bytes + 2 * GUARD);
     memset(b.out, 0x5a, bytes + 2 * GUARD);
@@ -95,8 +123,8 @@ static void check_and_drop(struct rank *r, struct buffers b, size_t want_at, siz
               "rank %d of %d: %s of %zu %s, %s: byte %zu is %02x, not %02x", r->rank, r->nranks,
               what, count, halay_type_name(type), halay_op_name(op), want_at + i,
               b.out[want_at + i] & 0xff, b.want[want_at + i] & 0xff);
-    free(b.in - GUARD);
-    free(b.out - GUARD);
+    give_one(b.in - GUARD);
+    give_one(b.out - GUARD);
     free(b.want);
 }
 
@@ -212,6 +240,11 @@ static void collectives(struct rank *r, size_t count, halay_type_t type, halay_o
 
 static void all(struct rank *r)
 {
+    const struct setup *setup = r->arg;
+    void *memory = NULL;
+    if (setup->lends && r->rank % 3 < 2)
+        CHECK(!halay_mem_alloc(r->context, 2 * POOL, &memory), "no memory");
+    pool = memory;
     const size_t p = (size_t)r->nranks;
     const size_t sizes[] = {0, 1, 2, p - 1, p, p + 1, 31, 32, 33, 127, 1000, 2049, 20011};
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
@@ -244,7 +277,7 @@ static void run(const struct setup *setup, int nranks, const int *node_of_rank,
                                     .node_of_rank = node_of_rank,
                                     .device = setup->late_device ? &hly_device_late : NULL,
                                     .device_arg = setup->late_device ? &late : NULL};
-    ranks_run(&options, all, NULL);
+    ranks_run(&options, all, (void *)(uintptr_t)setup);
 }
 
 int main(int argc, char **argv)

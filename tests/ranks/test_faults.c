@@ -90,7 +90,8 @@ static void note(struct rank *r, int rc, uint64_t started)
           v.rank, round->victim, v.text);
 }
 
-/* `in`, and `out` behind it; in every second round registered memory, which goes with the context.
+/* `in`, and `out` behind it; in every second round registered memory, which goes with the
+ * context, and which is lent.
  */
 static int32_t *buffers(const struct rank *r)
 {
@@ -337,6 +338,7 @@ int main(int argc, char **argv)
                                         .delay_polls_max = 3,
                                         .reorder = 1,
                                         .late_put_polls = 6,
+                                        .lend_bytes = 32,
                                         .cache = 1,
                                         .eager_bytes = i % 4 ? 64 : 1024, /* few tiles */
                                         .hide_capabilities = hidden[i % 3]};

@@ -2,6 +2,7 @@
 /*
  * Registered memory: calls whose buffers lie in it register nothing; what it costs where it is
  * refused; when an entry dies; a rank that does not answer can change nothing later; bad arguments.
+ * Memory that peers map is read in place; what they have not read when a call is given up, never.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -13,6 +14,8 @@
 #include <unistd.h>
 
 #include "ranks.h"
+
+extern HALAY_API const halay_transport_ops_t halay_transport_v2_shm;
 
 #define NRANKS 4
 #define COUNT  20000
@@ -36,6 +39,39 @@ static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     deregistered++;
     halay_transport_v2_inproc.deregister_mem(t, mem);
+}
+
+/* ---------------------------------------------------------------- memory that is lent */
+
+static const halay_transport_ops_t *lending;
+static _Thread_local unsigned lent;
+
+static int count_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    int n = lending->poll(t, events, max);
+    lent += max > 0 && n > 0 && events[n - 1].kind == HALAY_EVENT_LENT;
+    return n;
+}
+
+static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, uint64_t most)
+{
+    halay_transport_ops_t counting = shm ? halay_transport_v2_shm : halay_transport_v2_inproc;
+    halay_inproc_faults_t faults = {.seed = 8,
+                                    .eager_bytes = 4096,
+                                    .delay_polls_max = 3,
+                                    .reorder = 1,
+                                    .cache = 1,
+                                    .lend_bytes = 64,
+                                    .lend_most = most,
+                                    .hide_capabilities = HALAY_CAN_LAND | HALAY_CAN_PUT};
+    lending = shm ? &halay_transport_v2_shm : &halay_transport_v2_inproc;
+    counting.poll = count_poll;
+    struct ranks_options o = {.nranks = NRANKS,
+                              .faults = &faults,
+                              .transport = &counting,
+                              .deadline_ns = deadline_ns,
+                              .keep = deadline_ns != 0};
+    ranks_run(&o, fn, NULL);
 }
 
 static void run(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm)
@@ -245,6 +281,76 @@ static void silent(struct rank *r)
     free(copy);
 }
 
+/* ---------------------------------------------------------------- read in place */
+
+static void in_place(struct rank *r, int32_t *out, int salt)
+{
+    fill(r, out, salt);
+    CHECK(!halay_allreduce(HALAY_IN_PLACE, out, COUNT, HALAY_INT32, HALAY_SUM, r->world), "r");
+    for (int i = 0; i < COUNT; i++)
+        CHECK(out[i] == sum_at(i, salt), "in place: %d", i);
+}
+
+/* All ranks lend, or all but one; again and again, and from memory that comes and goes. */
+static void read_there(struct rank *r)
+{
+    int32_t *plain = malloc(2 * BYTES);
+    for (int round = 0; round < 12; round++) {
+        int32_t *own = room(r, 2 * BYTES), *both = round % 4 == r->rank ? plain : own;
+        for (int i = 0; i < 4; i++) {
+            calls(r, both, both + COUNT, i);
+            in_place(r, both, i);
+        }
+        CHECK(!halay_mem_free(r->context, own), "free");
+    }
+    CHECK(lent > 20, "rank %d: %u were lent", r->rank, lent);
+    free(plain);
+}
+
+static void copied(struct rank *r)
+{
+    int32_t *both = room(r, 2 * BYTES);
+    calls(r, both, both + COUNT, 1);
+    CHECK(!lent, "%u were lent", lent);
+}
+
+/*
+ * The others wait for rank 1 in vain, and write into what they had lent to it. When it calls at
+ * last, nothing comes of that; and they go on, without it having been cut off.
+ */
+static void outlasted(struct rank *r)
+{
+    int32_t *both = room(r, 2 * BYTES), *more = room(r, 2 * BYTES);
+    halay_comm_t *other;
+    int rc = 0;
+    CHECK(!halay_comm_dup(r->world, &other), "dup");
+    for (int i = 0; i < 30; i++)
+        calls(r, both, both + COUNT, 1);
+    CHECK(lent > 0, "nothing was lent");
+    pthread_barrier_wait(&all);
+    fill(r, both, 5);
+    if (r->rank != 1)
+        rc = halay_allreduce(both, both + COUNT, COUNT, HALAY_INT32, HALAY_SUM, other);
+    memset(both, 0x77, BYTES);
+    CHECK(rc < 0 || r->rank == 1, "without rank 1");
+    pthread_barrier_wait(&all);
+    if (r->rank == 1) {
+        fill(r, both, 5);
+        rc = halay_allreduce(both, both + COUNT, COUNT, HALAY_INT32, HALAY_SUM, other);
+        CHECK(rc < 0, "the others gave it up");
+    } else {
+        for (uint64_t until = ranks_now_ns() + 300000000; ranks_now_ns() < until;)
+            halay_context_progress(r->context, 1000000);
+    }
+    pthread_barrier_wait(&all);
+    for (int i = 0; i < 3; i++) {
+        calls(r, both, both + COUNT, i);
+        in_place(r, more, i);
+    }
+    pthread_barrier_wait(&all);
+    halay_finalize(r->context);
+}
+
 int main(void)
 {
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
@@ -258,5 +364,11 @@ int main(void)
     run(forked, 0, false);
     pthread_barrier_init(&all, NULL, NRANKS);
     run(silent, 1000000000, false);
+    for (int shm = 0; shm < 2; shm++) {
+        run_lent(read_there, 0, shm, 0);
+        run_lent(outlasted, 1000000000, shm, 0);
+    }
+    run_lent(in_use, 0, false, 0);
+    run_lent(copied, 0, false, BYTES);
     return 0;
 }

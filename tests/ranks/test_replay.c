@@ -28,6 +28,14 @@ static const halay_inproc_faults_t tiles = {.seed = 6,
                                             .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
                                             .cache = 1,
                                             .eager_bytes = 256};
+static const halay_inproc_faults_t lent = {.seed = 11,
+                                           .delay_polls_max = 2,
+                                           .reorder = 1,
+                                           .again_percent = 20,
+                                           .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                                           .cache = 1,
+                                           .eager_bytes = 256,
+                                           .lend_bytes = 32};
 
 static const struct setup {
     const char *name;
@@ -37,6 +45,7 @@ static const struct setup {
     {"inproc", false, false, &slow},  {"staged", false, true, &ranks_staged},
     {"put", false, true, &ranks_put}, {"tagged", false, false, &ranks_tagged},
     {"tiles", false, false, &tiles},  {"tiles-late", false, true, &tiles},
+    {"lent", false, false, &lent},    {"lent-late", false, true, &lent},
     {"shm", true, false, &none},
 };
 
@@ -77,6 +86,26 @@ static atomic_int wrong_data, errors;
 struct buffers {
     double *in, *out;
 };
+
+/* Memory that the transport may lend, but not all ranks' alike. */
+static double *take(struct rank *r, size_t count, bool in)
+{
+    void *memory = NULL;
+    if (r->rank % 3 == (in ? 2 : 1))
+        memory = calloc(count, sizeof(double));
+    else if (halay_mem_alloc(r->context, count * sizeof(double), &memory))
+        memory = NULL;
+    CHECK(memory, "no memory");
+    return memory;
+}
+
+static void give(struct rank *r, double *memory, bool in)
+{
+    if (r->rank % 3 == (in ? 2 : 1))
+        free(memory);
+    else
+        halay_mem_free(r->context, memory); /* goes with the context where a call has failed */
+}
 
 /* Compares `count` elements from element `first` of the reduction on. */
 static void compare(struct rank *r, const double *out, size_t first, size_t count, halay_op_t op,
@@ -205,8 +234,7 @@ static void calls(struct rank *r)
     static const size_t counts[] = {1, 40, 7, 0, 331, 40};
     const uint64_t *salt = r->arg;
     size_t room = 400 * (size_t)(r->nranks + 3);
-    struct buffers b = {calloc(room, sizeof(double)), calloc(room, sizeof(double))};
-    CHECK(b.in && b.out, "no memory");
+    struct buffers b = {take(r, room, true), take(r, room, false)};
     int rc = HALAY_OK;
     for (size_t i = 0; !rc && i < sizeof(counts) / sizeof(counts[0]); i++) {
         uint64_t s = *salt + i;
@@ -217,8 +245,8 @@ static void calls(struct rank *r)
         rc = rc ? rc : at_once(r, b, counts[i], s);
     }
     errors += rc != HALAY_OK;
-    free(b.in);
-    free(b.out);
+    give(r, b.in, true);
+    give(r, b.out, false);
 }
 
 static void run(const struct setup *setup, const char *algorithm, int nranks, uint64_t salt,

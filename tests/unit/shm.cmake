@@ -4,4 +4,6 @@ if(TARGET halay_transport_shm)
   halay_test(unit transport_shm SOURCES test_transport_shm.c test_transport_shm_death.c
              test_transport_shm_faults.c shm_rank.c
              LIBS halay_transport_body halay_transport_shm TIMEOUT 300 WAITS)
+  halay_test(unit transport_shm_lend SOURCES test_transport_shm_lend.c shm_rank.c
+             LIBS halay_transport_shm TIMEOUT 120 WAITS)
 endif()

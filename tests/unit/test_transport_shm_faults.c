@@ -332,7 +332,7 @@ static int send_either(hly_shm_ring_t *out, const sent_t *m, int tries_short)
     if (tries_short && m->header == HLY_SHM_LINE && bytes < HLY_SHM_LINE &&
         hly_shm_ring_send_short(out, m->words, payload, bytes, &wake))
         return 1;
-    return hly_shm_ring_send(out, m->words, m->header, payload, bytes, &need, &wake);
+    return hly_shm_ring_send(out, m->words, m->header, payload, bytes, 0, &need, &wake);
 }
 
 /* Both ends of one ring, with this many messages behind them. */
@@ -406,7 +406,8 @@ static void short_until_full(void)
         hly_shm_ring_release(&in);
         header[2] = sent;
         CHECK(!hly_shm_ring_send_short(&out, header, NULL, 0, &wake), "it looked for room");
-        CHECK(hly_shm_ring_send(&out, header, sizeof(header), NULL, 0, &need, &wake) == 1, "room");
+        CHECK(hly_shm_ring_send(&out, header, sizeof(header), NULL, 0, 0, &need, &wake) == 1,
+              "room");
         sent++;
     }
     hly_shm_ring_unmap(&in);

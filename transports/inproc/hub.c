@@ -190,8 +190,12 @@ void hly_inproc_leave(halay_transport_t *transport, bool killed)
     halay_transport_t *other;
     struct item *item, *next;
 
+    hly_inproc_recall(transport, NULL, NULL, HALAY_EPEER);
     for (item = TAILQ_FIRST(&transport->inbox); item; item = next) {
         next = TAILQ_NEXT(item, in_entry);
+        if (item == transport->borrowed) {
+            continue; /* its reader gives it back */
+        }
         if (!item->done) {
             hly_inproc_finish(item, HALAY_EPEER);
         }
@@ -216,6 +220,9 @@ void hly_inproc_free(halay_transport_t *transport)
     struct peer *peer;
     halay_mem_t *mem;
 
+    if (transport->borrowed) {
+        hly_inproc_give_back(transport);
+    }
     assert(TAILQ_EMPTY(&transport->inbox) && TAILQ_EMPTY(&transport->outbox));
     while (transport->ways) {
         hly_inproc_way_drop(transport, transport->ways);
@@ -226,7 +233,7 @@ void hly_inproc_free(halay_transport_t *transport)
     }
     while ((mem = transport->mems)) {
         transport->mems = mem->next;
-        free(mem);
+        hly_inproc_mem_free(mem);
     }
     while ((landing = transport->landings)) {
         transport->landings = landing->next;

@@ -43,6 +43,9 @@ struct item {
     uint32_t delay, late;   /* polls until it moves; polls over which it is copied */
     const uint8_t *payload; /* not copied yet: low to high of it */
     size_t low, high;
+    const uint8_t *lent; /* a message: where the payload stays, or NULL */
+    halay_mem_t *mem_lent;
+    bool recalled;
     struct buffer *data; /* a message; or a landing payload that the source need not keep */
     size_t bytes, header_bytes;
     uint64_t cookie, tag;
@@ -88,6 +91,9 @@ struct halay_mem {
     uint64_t id;
     uint8_t *address;
     size_t bytes;
+    uint8_t *shown;   /* of alloc_mem: the same for readers, or NULL */
+    uint32_t readers; /* at it now */
+    bool left;        /* by its owner: the last reader frees it */
 };
 
 /* What key() gives away. */
@@ -107,8 +113,9 @@ struct halay_transport {
     void *log_arg;
     void *place; /* only the owner's thread: where it may put a payload together */
     size_t place_bytes;
-    struct buffer *held; /* only the owner's thread: what the last poll's events point to */
-    atomic_bool busy;    /* poll has something to do; set under the lock, read by poll without it */
+    struct buffer *held;   /* only the owner's thread: what the last poll's events point to */
+    struct item *borrowed; /* what its LENT event points to, under the lock */
+    atomic_bool busy; /* poll has something to do; set under the lock, read by poll without it */
     bool killed;
     bool armed;  /* the owner may sleep: whoever gives it something makes fd readable */
     bool timed;  /* fd is readable, or will be */
@@ -182,6 +189,18 @@ int hly_inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *pay
 void hly_inproc_advance(struct item *item, halay_transport_t *by);
 /* Copies all that is left: the source is leaving. */
 void hly_inproc_flush(struct item *item);
+/* lend.c; with the lock, but alloc */
+int hly_inproc_alloc(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
+void hly_inproc_mem_free(halay_mem_t *mem);
+/* Where readers find the payload, or NULL. */
+const uint8_t *hly_inproc_lendable(const halay_transport_t *transport, const void *payload,
+                                   size_t bytes, halay_mem_t **mem);
+void hly_inproc_borrow(halay_transport_t *transport, struct item *item, halay_event_t *event);
+/* What it lends in this memory, or on this way, counts no more; all of it, where both are NULL. */
+void hly_inproc_recall(halay_transport_t *transport, const halay_mem_t *mem, const halay_ep_t *ep,
+                       int status);
+/* HALAY_EPEER: it had been recalled. */
+int hly_inproc_give_back(halay_transport_t *transport);
 /* The source's side is over. */
 void hly_inproc_finish(struct item *item, int status);
 void hly_inproc_leave_inbox(struct item *item);

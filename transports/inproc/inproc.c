@@ -25,7 +25,7 @@ static uint32_t capabilities(const halay_transport_t *transport)
 {
     const halay_inproc_faults_t *faults = &transport->hub->faults;
     return ((HALAY_CAN_PUT | HALAY_CAN_LAND | HALAY_CAN_SLEEP) & ~faults->hide_capabilities) |
-           (faults->cache ? HALAY_CAN_CACHE : 0);
+           (faults->cache ? HALAY_CAN_CACHE : 0) | (faults->lend_bytes ? HALAY_CAN_LEND : 0);
 }
 
 static int invalid(const halay_transport_t *transport, const char *what)
@@ -273,8 +273,9 @@ static void inproc_deregister(halay_transport_t *transport, halay_mem_t *mem)
     }
     *link = mem->next;
     transport->nmems--;
+    hly_inproc_recall(transport, mem, NULL, HALAY_ETRANSPORT);
+    hly_inproc_mem_free(mem);
     unlock(transport);
-    free(mem);
 }
 
 static int inproc_key(halay_transport_t *transport, const halay_mem_t *mem, void *key,
@@ -436,4 +437,5 @@ HALAY_API const halay_transport_ops_t halay_transport_v2_inproc = {
     .put = inproc_put,
     .poll = hly_inproc_poll,
     .arm = inproc_arm,
+    .alloc_mem = hly_inproc_alloc,
 };

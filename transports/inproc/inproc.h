@@ -24,8 +24,10 @@ typedef struct halay_inproc_faults {
     uint32_t queue_slots;    /* what a way holds before HALAY_EAGAIN; 0: 64 */
     uint32_t again_percent;  /* so many of 100 posts are HALAY_EAGAIN for no reason; at most 90 */
     uint32_t connect_polls;  /* a way comes about after so many polls */
-    uint32_t hide_capabilities;                       /* HALAY_CAN_* that are not offered */
-    uint32_t cache;                                   /* 1: HALAY_CAN_CACHE is */
+    uint32_t hide_capabilities; /* HALAY_CAN_* that are not offered */
+    uint32_t cache;             /* 1: HALAY_CAN_CACHE is */
+    uint32_t lend_bytes;        /* > 0: HALAY_CAN_LEND is, and payloads of so many bytes are lent */
+    uint64_t lend_most;         /* bytes that alloc_mem has at most; 0: any */
     uint64_t eager_bytes, message_bytes, piece_bytes; /* 0: 2048, 16384, 8192 */
 } halay_inproc_faults_t;
 

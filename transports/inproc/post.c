@@ -90,19 +90,43 @@ static void launch(halay_transport_t *transport, struct item *item, bool notify)
     }
 }
 
+static int lend(halay_transport_t *transport, halay_ep_t *ep, const void *header,
+                size_t header_bytes, const uint8_t *lent, halay_mem_t *mem, size_t bytes,
+                uint64_t cookie)
+{
+    struct item *item = make_item(transport, ep, ITEM_MESSAGE, header_bytes);
+
+    if (!item) {
+        return HALAY_ENOMEM;
+    }
+    item->cookie = cookie;
+    item->header_bytes = header_bytes;
+    item->bytes = header_bytes + bytes;
+    item->lent = lent;
+    item->mem_lent = mem;
+    memcpy(item->data->bytes, header, header_bytes);
+    launch(transport, item, true);
+    return HALAY_INPROGRESS;
+}
+
 int hly_inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, const void *header,
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
     const halay_inproc_faults_t *faults = &transport->hub->faults;
     enum item_kind kind = tag ? ITEM_LANDING : ITEM_MESSAGE;
     struct item *item;
+    halay_mem_t *mem = NULL;
+    const uint8_t *lent = tag ? NULL : hly_inproc_lendable(transport, payload, payload_bytes, &mem);
     int result = room(transport, ep);
     bool defer;
 
     if (result) {
         return result;
     }
-    defer = payload_bytes > 0 && payload != transport->place &&
+    if (lent && payload_bytes >= faults->lend_bytes) {
+        return lend(transport, ep, header, header_bytes, lent, mem, payload_bytes, cookie);
+    }
+    defer = !lent && payload_bytes > 0 && payload != transport->place &&
             ((faults->late_put_polls && hly_inproc_random(transport, 1)) ||
              payload_bytes > faults->message_bytes);
     item = make_item(transport, ep, kind,

@@ -63,7 +63,9 @@ static void arrive(struct item *item)
 {
     item->arrived = true;
     hly_inproc_wake(item->target);
-    hly_inproc_finish(item, HALAY_OK);
+    if (!item->lent) {
+        hly_inproc_finish(item, HALAY_OK);
+    }
 }
 
 /* False: no such memory (any more), or not so large. The put fails at its source. */
@@ -248,6 +250,10 @@ static void deliver(halay_transport_t *transport, struct item *item, halay_event
         item->data->next = transport->held;
         transport->held = item->data;
         item->data = NULL;
+        if (item->lent) {
+            hly_inproc_borrow(transport, item, event);
+            return;
+        }
         break;
     case ITEM_PUT:
         event->kind = HALAY_EVENT_IMMEDIATE;
@@ -284,6 +290,12 @@ static bool may_fail(const halay_transport_t *transport, const struct peer *peer
     {
         if (hly_inproc_same(item->from, peer->id)) {
             return false;
+        }
+    }
+    TAILQ_FOREACH(item, &transport->outbox, out_entry)
+    {
+        if (item->lent && item->done && hly_inproc_same(item->to, peer->id)) {
+            return false; /* that it has read it comes first, too */
         }
     }
     return true;
@@ -381,6 +393,15 @@ int hly_inproc_poll(halay_transport_t *transport, halay_event_t events[], int ma
     int n = 0;
 
     hly_inproc_free_held(transport);
+    if (transport->borrowed) {
+        pthread_mutex_lock(&transport->hub->lock);
+        n = hly_inproc_give_back(transport);
+        pthread_mutex_unlock(&transport->hub->lock);
+        if (max == 0) {
+            return n;
+        }
+        n = 0;
+    }
     if (!atomic_load_explicit(&transport->busy, memory_order_acquire)) {
         return 0; /* pairs with the release in wake; missed once, it is seen by the next poll */
     }
@@ -390,7 +411,7 @@ int hly_inproc_poll(halay_transport_t *transport, halay_event_t events[], int ma
         return HALAY_ETRANSPORT;
     }
     tick(transport);
-    while (n < max && pick(transport, &events[n])) {
+    while (n < max && !transport->borrowed && pick(transport, &events[n])) {
         n++;
     }
     busy = hly_inproc_pending(transport) || hly_inproc_connecting(transport, &deadline_ns) ||

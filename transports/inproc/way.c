@@ -54,6 +54,7 @@ void hly_inproc_way_drop(halay_transport_t *transport, halay_ep_t *ep)
     halay_ep_t **link = &transport->ways;
     struct item *item, *next;
 
+    hly_inproc_recall(transport, NULL, ep, HALAY_EPEER);
     for (item = TAILQ_FIRST(&transport->outbox); item; item = next) {
         next = TAILQ_NEXT(item, out_entry);
         if (item->way == ep) {

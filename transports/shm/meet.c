@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meet.c - what is said over the socket. A connection carries one hello and one answer and is then
- * closed by both sides: the ring, the wake-up descriptors and the pidfds are all that is needed,
- * and sockets say nothing reliable about death (a forked child may hold them open).
+ * meet.c - what is said over the socket. A connection carries one hello and one answer, or a region
+ * alone, and is then closed by both sides: the ring, the wake-up descriptors and the pidfds are all
+ * that is needed, and sockets say nothing reliable about death (a forked child may hold them open).
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -181,6 +181,11 @@ static int greet(halay_transport_t *t, int fd, pid_t pid)
     } else if (rc == -2) {
         turn_away(t, fd, pid,
                   "it does not speak this protocol (or the limit on descriptors was met)");
+    } else if (hly_shm_hello_right(t, HLY_SHM_REGION, &hello)) {
+        close(fds[HLY_SHM_FD_PROCESS]);
+        close(fds[HLY_SHM_FD_WAKE]);
+        hly_shm_region_take(t, &hello, fds[HLY_SHM_FD_RING]);
+        hang_up(fd);
     } else if (!hly_shm_hello_right(t, HLY_SHM_HELLO, &hello)) {
         for (int i = 0; i < HLY_SHM_FDS; i++)
             close(fds[i]);
@@ -250,14 +255,16 @@ void hly_shm_guests_accept(halay_transport_t *t)
         if (fd < 0) {
             if (errno == EAGAIN)
                 return;
-            if (!(t->warned & WARNED_DESCRIPTORS))
+            if (!(t->warned & WARNED_DESCRIPTORS)) {
                 hly_shm_log(
                     t, 0,
                     "shm: a peer's connection could not be accepted: %s; raise the limit on "
                     "open files (ulimit -n)",
                     strerror(errno));
+                t->error = HALAY_ENOMEM;
+            }
             t->warned |= WARNED_DESCRIPTORS;
-            t->error = HALAY_ENOMEM;
+            t->full = 1;
             return;
         }
         if (!hly_shm_same_user(fd, &pid, &uid))

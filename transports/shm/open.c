@@ -143,6 +143,7 @@ static void let_go(halay_transport_t *t)
         hly_shm_peer_free(t, t->peers);
     for (int i = 0; i < HLY_SHM_GUESTS; i++)
         close_one(t->guests[i].fd);
+    hly_shm_regions_free(t);
     close_one(t->listen_fd);
     close_one(t->process_fd);
     close_one(t->timer_fd);
@@ -222,6 +223,8 @@ void hly_shm_close(halay_transport_t *t)
         if (ep->state == WAY_GREETED)
             hly_shm_way_answer(t, ep, 0);
     }
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next)
+        hly_shm_recall(t, ep, HALAY_EPEER);
     for (hly_shm_peer_t *peer = t->peers; peer; peer = peer->next)
         hly_shm_peer_wake(peer);
     /* Those who wait for an answer see the end, even if a forked child holds the socket. */

@@ -180,6 +180,7 @@ void hly_shm_in_remove(halay_transport_t *t, int i)
         if (in->broken)
             hly_shm_peer_wake(in->peer);
     }
+    hly_shm_maps_free(in);
     hly_shm_ring_unmap(&in->ring);
     hly_shm_peer_drop(t, in->peer);
     free(in);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ring.c - the memory of a ring: a memfd without a name, all of it allocated before it is mapped (a
- * shortage is an error here, never SIGBUS later), sealed so that nobody can cut it, absent from
- * forked children.
+ * ring.c - the memory of a ring, or of a region: a memfd without a name, all of it allocated before
+ * it is mapped (a shortage is an error here, never SIGBUS later), sealed so that nobody can cut it,
+ * absent from forked children.
  */
 #define _GNU_SOURCE
 #include "ring.h"
@@ -40,7 +40,7 @@ static int ring_attach(int fd, size_t bytes, hly_shm_ring_t *ring, const char **
 }
 
 /* Beyond RLIMIT_FSIZE the kernel does not only refuse, it sends SIGXFSZ: so look first. */
-static int ring_allocate(int fd, size_t bytes, const char **why)
+static int memory_allocate(int fd, size_t bytes, const char **why)
 {
     struct rlimit limit;
     *why = "the limit on file size (ulimit -f)";
@@ -58,19 +58,39 @@ static int ring_allocate(int fd, size_t bytes, const char **why)
     return fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) ? -errno : 0;
 }
 
-int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char **why)
+int hly_shm_memory_create(const char *name, size_t bytes, int *fd, const char **why)
 {
-    assert(bytes >= HLY_SHM_RING_MIN && bytes <= HLY_SHM_RING_MAX && (bytes & (bytes - 1)) == 0);
-    _Static_assert(sizeof(hly_shm_shared_t) <= HLY_SHM_HEAD, "the head has its page");
     *why = "memfd_create";
-    int memory = memfd_create("halay-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+    int memory = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
     if (memory < 0 && errno == EINVAL) /* before Linux 6.3 */
-        memory = memfd_create("halay-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        memory = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (memory < 0)
         return -errno;
-    int rc = ring_allocate(memory, HLY_SHM_HEAD + bytes, why);
-    if (rc == 0)
-        rc = ring_attach(memory, bytes, ring, why);
+    int rc = memory_allocate(memory, bytes, why);
+    if (rc)
+        close(memory);
+    else
+        *fd = memory;
+    return rc;
+}
+
+int hly_shm_memory_check(int fd, uint64_t bytes)
+{
+    struct stat stat;
+    int seals = fcntl(fd, F_GET_SEALS);
+    return seals >= 0 && seals & F_SEAL_SHRINK && fstat(fd, &stat) == 0 &&
+           (uint64_t)stat.st_size >= bytes;
+}
+
+int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char **why)
+{
+    int memory;
+    assert(bytes >= HLY_SHM_RING_MIN && bytes <= HLY_SHM_RING_MAX && (bytes & (bytes - 1)) == 0);
+    _Static_assert(sizeof(hly_shm_shared_t) <= HLY_SHM_HEAD, "the head has its page");
+    int rc = hly_shm_memory_create("halay-ring", HLY_SHM_HEAD + bytes, &memory, why);
+    if (rc)
+        return rc;
+    rc = ring_attach(memory, bytes, ring, why);
     if (rc) {
         close(memory);
         return rc;
@@ -83,14 +103,11 @@ int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char 
 
 int hly_shm_ring_map(int fd, uint64_t bytes, hly_shm_ring_t *ring, const char **why)
 {
-    struct stat stat;
     *why = "a ring of an impossible size";
     if (bytes < HLY_SHM_RING_MIN || bytes > HLY_SHM_RING_MAX || (bytes & (bytes - 1)) != 0)
         return -EINVAL;
-    int seals = fcntl(fd, F_GET_SEALS);
     *why = "a ring that could shrink";
-    if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat(fd, &stat) ||
-        (uint64_t)stat.st_size < HLY_SHM_HEAD + bytes)
+    if (!hly_shm_memory_check(fd, HLY_SHM_HEAD + bytes))
         return -EINVAL;
     int rc = ring_attach(fd, (size_t)bytes, ring, why);
     if (rc)

@@ -8,7 +8,7 @@
  *   ring   64 bytes for the header, and the rest. The producer writes no header there: the consumer
  *          puts it together in front of the rest, there or in memory of its own (lines)
  * A message that has no header of 64 bytes, or one of which every word is new, is WHOLE: all of it
- * is rest.
+ * is rest. One that is LENT has a hly_shm_loan in place of its payload (region.c).
  *
  * Invariants
  *  - Positions are 64-bit counts of bytes that never wrap; the place in the ring is position &
@@ -47,13 +47,15 @@
 #define HLY_SHM_LINE     64u
 #define HLY_SHM_FAR      128u /* apart enough for the prefetcher of pairs of lines too */
 #define HLY_SHM_RING_MIN (8u << 10)
-#define HLY_SHM_RING_MAX (1u << 30)
+#define HLY_SHM_RING_MAX (1u << 29)
 #define HLY_SHM_HEAD     8192u /* bytes before the ring's data */
-#define HLY_SHM_MAGIC    UINT64_C(0x32306d6873796c68)
+#define HLY_SHM_MAGIC    UINT64_C(0x33306d6873796c68)
 #define HLY_SHM_CELLS    64u
-#define HLY_SHM_WORDS    8u    /* of a line, and of a header */
-#define HLY_SHM_WHOLE    0xffu /* for the bits */
-#define HLY_SHM_HELD     32u   /* cells that the consumer may keep without need */
+#define HLY_SHM_WORDS    8u         /* of a line, and of a header */
+#define HLY_SHM_WHOLE    0xffu      /* for the bits */
+#define HLY_SHM_HELD     32u        /* cells that the consumer may keep without need */
+#define HLY_SHM_LENT     (1u << 27) /* in the length of the rest */
+#define HLY_SHM_REGIONS  64u        /* of memory, that a process offers to map */
 #define HLY_SHM_BROKEN   (-1)
 
 /* What is said once, at the end. */
@@ -67,13 +69,25 @@ typedef struct hly_shm_cell {
 typedef struct hly_shm_shared {
     uint64_t magic, bytes;
     _Alignas(HLY_SHM_FAR) _Atomic uint32_t closed; /* by the producer: GAVE_UP this way, or LEFT */
-    _Atomic uint32_t starved;                      /* the producer sleeps for want of room */
-    _Alignas(HLY_SHM_FAR) _Atomic uint64_t head;   /* by the consumer: all before it is free, */
-    _Atomic uint64_t taken;                        /* and the cells of all messages before this */
-    _Alignas(HLY_SHM_FAR) _Atomic uint32_t armed;  /* the consumer sleeps */
-    _Atomic uint32_t left;                         /* the consumer reads no more: LEFT */
+    _Atomic uint32_t starved; /* the producer sleeps for want of room, or of what it has lent */
+    _Atomic uint32_t changes; /* of `offered`, by the producer */
+    _Atomic uint64_t
+        recalled; /* by it: what is lent by messages up to this number counts no more */
+    _Alignas(HLY_SHM_FAR) _Atomic uint64_t head;  /* by the consumer: all before it is free, */
+    _Atomic uint64_t taken;                       /* and the cells of all messages before this */
+    _Alignas(HLY_SHM_FAR) _Atomic uint32_t armed; /* the consumer sleeps */
+    _Atomic uint32_t left;                        /* the consumer reads no more: LEFT */
+    /* Generation of the producer's region in each slot, 0: none; and of what the consumer maps. */
+    _Alignas(HLY_SHM_FAR) _Atomic uint32_t offered[HLY_SHM_REGIONS];
+    _Alignas(HLY_SHM_FAR) _Atomic uint32_t mapped[HLY_SHM_REGIONS];
     _Alignas(HLY_SHM_FAR) hly_shm_cell_t cells[HLY_SHM_CELLS];
 } hly_shm_shared_t;
+
+/* Where the payload of a LENT message is. */
+typedef struct hly_shm_loan {
+    uint32_t slot, generation;
+    uint64_t offset, bytes;
+} hly_shm_loan_t;
 
 /* One side's view. */
 typedef struct hly_shm_ring {
@@ -88,10 +102,13 @@ typedef struct hly_shm_ring {
         lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
 } hly_shm_ring_t;
 
-/* All three: 0, or a negative errno; *why gets what was tried ("fallocate"). */
+/* All four: 0, or a negative errno; *why gets what was tried ("fallocate"). */
+int hly_shm_memory_create(const char *name, size_t bytes, int *fd, const char **why);
 int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char **why);
 int hly_shm_ring_map(int fd, uint64_t bytes, hly_shm_ring_t *ring, const char **why);
 void hly_shm_ring_unmap(hly_shm_ring_t *ring);
+/* Has it so many bytes, and will it always? */
+int hly_shm_memory_check(int fd, uint64_t bytes);
 
 /* The longest message of a ring: three always fit, whatever the place they start at. */
 static inline size_t hly_shm_ring_message(uint64_t mask)
@@ -104,7 +121,7 @@ static inline hly_shm_cell_t *hly_shm_ring_cell(const hly_shm_ring_t *ring)
     return &ring->shared->cells[ring->number % HLY_SHM_CELLS];
 }
 
-/* A cell's word: 28 bits of number, 8 bits, 28 of the rest's length. */
+/* A cell's word: 28 bits of number, 8 bits, 28 of the rest's length, the first for LENT. */
 static inline uint64_t hly_shm_ring_word(uint64_t number, uint32_t bits, size_t rest)
 {
     return number << 36 | (uint64_t)bits << 28 | rest;
@@ -237,11 +254,12 @@ static inline void *hly_shm_ring_place(hly_shm_ring_t *ring, size_t payload_byte
     return ring->data + ((ring->position + skip) & ring->mask) + HLY_SHM_LINE;
 }
 
-/* Sends header and payload, at most hly_shm_ring_message(). 1: sent, and *wake says whether the
- * consumer sleeps and has to be woken. Otherwise as room; *need is then what it lacks. */
+/* Sends header and payload, at most hly_shm_ring_message(); lent: HLY_SHM_LENT or 0. 1: sent, and
+ * *wake says whether the consumer sleeps and has to be woken. Otherwise as room; *need is then what
+ * it lacks. */
 static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, size_t header_bytes,
-                                    const void *payload, size_t payload_bytes, uint64_t *need,
-                                    int *wake)
+                                    const void *payload, size_t payload_bytes, uint32_t lent,
+                                    uint64_t *need, int *wake)
 {
     uint32_t bits = HLY_SHM_WHOLE, nnews = 0;
     size_t lead = 0, rest = header_bytes + payload_bytes;
@@ -276,7 +294,7 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     if (!lead && rest >= HLY_SHM_LINE)
         memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);
     ring->position += skip + bytes;
-    *wake = hly_shm_ring_announce(ring, cell, bits, rest);
+    *wake = hly_shm_ring_announce(ring, cell, bits, rest | lent);
     return 1;
 }
 
@@ -296,8 +314,8 @@ static inline int hly_shm_ring_ready(const hly_shm_ring_t *ring)
     return hly_shm_ring_due(ring, atomic_load(&hly_shm_ring_cell(ring)->word)) != 0;
 }
 
-/* Consumer: 1 and the next message, until release; one in ring->lines until the next take. 0: none;
- * HLY_SHM_BROKEN. */
+/* Consumer: 1, or 2 if it is LENT, and the next message, until release; one in ring->lines until
+ * the next take. 0: none; HLY_SHM_BROKEN. */
 static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, size_t *bytes)
 {
     const hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
@@ -306,7 +324,7 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, siz
     if (due != 1)
         return due;
     uint32_t bits = word >> 28 & 0xff, nnews = 0;
-    size_t rest = word & ((1u << 28) - 1), lead = 0;
+    size_t rest = word & (HLY_SHM_LENT - 1), lead = 0;
     if (bits != HLY_SHM_WHOLE) {
         lead = HLY_SHM_LINE;
         for (; bits; bits &= bits - 1)
@@ -330,7 +348,7 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, siz
     ring->position += skip + need;
     *data = start;
     *bytes = lead + rest;
-    return 1;
+    return word & HLY_SHM_LENT ? 2 : 1;
 }
 
 /* Consumer: does the message of the last take lie in ring->lines? */

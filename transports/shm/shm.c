@@ -2,9 +2,9 @@
 /*
  * shm.c - the transport between the processes of a node: the table and the fast path.
  *
- * A send copies into the ring that leads to the peer; poll hands out pointers into the rings that
- * lead here, or to short messages, and frees what it handed out at a later poll. Everything else is
- * the slow path (watch.c), taken every 50 us, and when there is reason to.
+ * A send copies into the ring that leads to the peer, or lends (region.c); poll hands out pointers
+ * into the rings that lead here, or to short messages, and frees what it handed out at a later
+ * poll. Everything else is the slow path (watch.c), taken every 50 us, and when there is reason to.
  */
 #include "shm.h"
 
@@ -19,7 +19,7 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
-    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE;
+    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND;
     attr->message_bytes = message;
     attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
     attr->piece_bytes = message / 2 < 32768 ? message / 2 : 32768;
@@ -38,11 +38,6 @@ static int shm_register(halay_transport_t *t, void *address, size_t bytes, halay
 {
     (void)t, (void)address, (void)bytes, (void)mem;
     return HALAY_EUNSUPPORTED;
-}
-
-static void shm_deregister(halay_transport_t *t, halay_mem_t *mem)
-{
-    (void)t, (void)mem;
 }
 
 static int shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
@@ -68,22 +63,16 @@ static int shm_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, si
 
 /* ------------------------------------------------------------------ the fast path */
 
-/* Any message. Not inlined: what is short would pay for its registers. */
-__attribute__((noinline)) static int send_any(halay_transport_t *t, halay_ep_t *ep,
-                                              const void *header, size_t header_bytes,
-                                              const void *payload, size_t payload_bytes)
+static inline int post(halay_transport_t *t, halay_ep_t *ep, const void *header,
+                       size_t header_bytes, const void *payload, size_t payload_bytes,
+                       uint32_t lent)
 {
     hly_shm_ring_t *ring = &ep->ring;
-    size_t most = hly_shm_ring_message(ring->mask);
     uint64_t need = 0;
     int wake;
-    if (header_bytes > most || payload_bytes > most - header_bytes)
-        return HALAY_EINVAL;
-    if (ep->peer->state != PEER_WELL)
-        return HALAY_EPEER;
     int room = ep->state == WAY_CALLING ? 0
                                         : hly_shm_ring_send(ring, header, header_bytes, payload,
-                                                            payload_bytes, &need, &wake);
+                                                            payload_bytes, lent, &need, &wake);
     if (room == 0) {
         ep->refused = need | 1; /* a cell, if nothing else */
         return HALAY_EAGAIN;
@@ -111,17 +100,38 @@ static int shm_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
     return *place ? HALAY_OK : HALAY_EAGAIN;
 }
 
+/* Any message. Not inlined: what is short would pay for its registers. */
+__attribute__((noinline)) static int send_any(halay_transport_t *t, halay_ep_t *ep,
+                                              const void *header, size_t header_bytes,
+                                              const void *payload, size_t payload_bytes,
+                                              uint64_t cookie)
+{
+    size_t most = hly_shm_ring_message(ep->ring.mask);
+    hly_shm_loan_t loan;
+    if (header_bytes > most || payload_bytes > most - header_bytes)
+        return HALAY_EINVAL;
+    if (ep->peer->state != PEER_WELL)
+        return HALAY_EPEER;
+    if (payload_bytes < HLY_SHM_LEND_BYTES || !t->nregions ||
+        !hly_shm_can_lend(t, ep, payload, payload_bytes, &loan))
+        return post(t, ep, header, header_bytes, payload, payload_bytes, 0);
+    int rc = post(t, ep, header, header_bytes, &loan, sizeof(loan), HLY_SHM_LENT);
+    if (rc)
+        return rc;
+    hly_shm_lent(t, ep, loan.slot, cookie);
+    return HALAY_INPROGRESS;
+}
+
 static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
     int wake;
-    (void)cookie;
     if (tag != 0)
         return HALAY_EUNSUPPORTED;
     if (header_bytes != HLY_SHM_LINE || payload_bytes >= HLY_SHM_LINE || ep->refused ||
         ep->peer->state != PEER_WELL || ep->state == WAY_CALLING ||
         !hly_shm_ring_send_short(&ep->ring, header, payload, payload_bytes, &wake))
-        return send_any(t, ep, header, header_bytes, payload, payload_bytes);
+        return send_any(t, ep, header, header_bytes, payload, payload_bytes, cookie);
     if (wake)
         hly_shm_way_wake(t, ep);
     return HALAY_OK;
@@ -145,11 +155,18 @@ __attribute__((noinline)) static int ring_collect(halay_transport_t *t, hly_shm_
         return 0;
     if (hly_shm_ring_holds(ring) && hly_shm_ring_release(ring))
         hly_shm_peer_wake(in->peer);
-    while (n < max && !is_short) {
+    while (n < max && !is_short && !t->lender) {
         halay_event_t *event = &events[n];
         rc = hly_shm_ring_take(ring, &event->data, &event->bytes);
         if (rc <= 0)
             break;
+        if (rc == 2) {
+            rc = hly_shm_borrow(t, in, event);
+            if (rc < 0)
+                break;
+            n += rc;
+            continue;
+        }
         is_short = hly_shm_ring_short(ring, event->data); /* it would be overwritten */
         event->kind = HALAY_EVENT_MESSAGE;
         event->status = HALAY_OK;
@@ -168,7 +185,7 @@ static int rings_collect(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0, i = t->turn < t->nins ? t->turn : 0;
     t->turn = i + 1;
-    for (int seen = 0; seen < t->nins && n < max; seen++) {
+    for (int seen = 0; seen < t->nins && n < max && !t->lender; seen++) {
         if (hly_shm_ring_ready(&t->ins[i]->ring) || hly_shm_ring_holds(&t->ins[i]->ring))
             n += ring_collect(t, t->ins[i], events + n, max - n);
         if (++i == t->nins)
@@ -203,9 +220,20 @@ static int is_time(const halay_transport_t *t)
 
 static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
+    int n = 0;
+    if (t->loans) {
+        int rc = hly_shm_give_back(t);
+        if (!max)
+            return rc;
+        n = hly_shm_lent_poll(t, events, max);
+        if (n && t->armed)
+            disarm(t);
+        if (n)
+            return n;
+    }
     assert(max > 0);
     t->polls++;
-    int n = is_time(t) ? look_around(t, events, max) : rings_collect(t, events, max);
+    n = is_time(t) ? look_around(t, events, max) : rings_collect(t, events, max);
     if (n == 0 && t->attention)
         n = look_around(t, events, max);
     if (n == 0 && t->error) {
@@ -220,6 +248,8 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 /* Is there something that no wake-up would announce, because it came before we were armed? */
 static int unannounced(const halay_transport_t *t)
 {
+    if (t->lender || t->nended)
+        return 1;
     for (int i = 0; i < t->nins; i++) {
         const hly_shm_in_t *in = t->ins[i];
         if (hly_shm_ring_ready(&in->ring) || atomic_load(&in->ring.shared->closed))
@@ -228,7 +258,7 @@ static int unannounced(const halay_transport_t *t)
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
         if (ep->peer->state != PEER_WELL || ep->state == WAY_CALLING)
             continue;
-        if (atomic_load(&ep->ring.shared->left))
+        if (atomic_load(&ep->ring.shared->left) || hly_shm_came_back(ep))
             return 1;
         if (ep->refused && hly_shm_ring_room(&ep->ring, ep->refused)) {
             ep->refused = 0; /* say it once: the caller may not want to send it any more */
@@ -236,6 +266,12 @@ static int unannounced(const halay_transport_t *t)
         }
     }
     return 0;
+}
+
+/* Does it wait for its peer to read? */
+static int waits(const halay_ep_t *ep)
+{
+    return ep->refused || (ep->lending && ep->lending->n);
 }
 
 /* Is it said in every ring, and has nobody answered by waking this end? */
@@ -246,7 +282,7 @@ static int is_armed(const halay_transport_t *t)
             return 0;
     }
     for (const halay_ep_t *ep = t->ways; ep; ep = ep->next) {
-        if (ep->refused && !atomic_load_explicit(&ep->ring.shared->starved, memory_order_relaxed))
+        if (waits(ep) && !atomic_load_explicit(&ep->ring.shared->starved, memory_order_relaxed))
             return 0;
     }
     return t->armed;
@@ -257,7 +293,7 @@ static void say_armed(halay_transport_t *t)
     for (int i = 0; i < t->nins; i++)
         atomic_store(&t->ins[i]->ring.shared->armed, 1);
     for (halay_ep_t *ep = t->ways; ep; ep = ep->next) {
-        if (ep->refused)
+        if (waits(ep))
             atomic_store(&ep->ring.shared->starved, 1);
     }
     t->armed = 1;
@@ -304,7 +340,7 @@ const halay_transport_ops_t halay_transport_v2_shm = {
     .connect = hly_shm_connect,
     .disconnect = hly_shm_disconnect,
     .register_mem = shm_register,
-    .deregister_mem = shm_deregister,
+    .deregister_mem = hly_shm_deregister,
     .key = shm_key,
     .send = shm_send,
     .place = shm_place,
@@ -312,4 +348,5 @@ const halay_transport_ops_t halay_transport_v2_shm = {
     .put = shm_put,
     .poll = shm_poll,
     .arm = shm_arm,
+    .alloc_mem = hly_shm_alloc,
 };

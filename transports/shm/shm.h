@@ -5,6 +5,7 @@
  *   shm.c    the table; send, poll, arm: all that is on the fast path
  *   open.c   an endpoint comes and goes
  *   ring.c   the memory of a ring; ring.h, how it is written and read
+ *   region.c memory that is lent: what peers map of it, and who reads what
  *   meet.c   what is said over the socket: hello, answer, and who may say it
  *   way.c    ways out: tried until somebody listens, greeted, open, given up
  *   peer.c   peers: whose process, how to wake it, that it failed
@@ -28,6 +29,7 @@ enum {
     HLY_SHM_TICK = 16,     /* polls between two looks at the clock */
     HLY_SHM_TEXT = 160
 };
+#define HLY_SHM_LEND_BYTES 8192u /* less is copied */
 /* The rings of a rank on a node of up to 17 take 4 MiB; each is a power of two between these. */
 #define HLY_SHM_RING_FEW     (1u << 20)
 #define HLY_SHM_RING_DEFAULT (256u << 10)
@@ -40,18 +42,20 @@ enum {
 #define HLY_SHM_HANGUP_NS    UINT64_C(20000000) /* from a hang-up to the news that it was a death */
 #define HLY_SHM_DEADLINE_NS  UINT64_C(30000000000)
 
-/* The one message each way over the socket. Same node, same ABI: no byte order. */
+/* The one message each way over the socket; a region has no answer. Same node, same ABI: no byte
+ * order. */
 typedef struct hly_shm_hello {
     uint64_t magic;
     uint32_t kind, pid;
-    uint64_t ring_bytes;
+    uint64_t ring_bytes; /* REGION: of the region */
+    uint32_t slot, generation;
     halay_peer_id_t from, to;
     uint8_t secret[16];
 } hly_shm_hello_t;
 
-enum { HLY_SHM_HELLO = 1, HLY_SHM_ANSWER = 2 };
+enum { HLY_SHM_HELLO = 1, HLY_SHM_ANSWER = 2, HLY_SHM_REGION = 3 };
 
-/* Descriptors that travel along: both have the first two, a hello has the ring's memory too. */
+/* Descriptors that travel along: all have the first two, hello and region have memory too. */
 enum { HLY_SHM_FD_PROCESS, HLY_SHM_FD_WAKE, HLY_SHM_FD_RING, HLY_SHM_FDS };
 
 /* What epoll's data begins with: the address of one of these, the first member of its object. */
@@ -82,6 +86,37 @@ typedef struct hly_shm_peer {
  * answered. */
 enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
 
+struct halay_mem { /* a region: what alloc_mem gave */
+    uint8_t *address;
+    size_t bytes;
+    int fd;
+    uint32_t slot, generation;
+};
+
+typedef struct hly_shm_lent {
+    uint64_t number, cookie; /* of the message */
+    const halay_mem_t *mem;
+} hly_shm_lent_t;
+
+typedef struct hly_shm_lending {    /* what a way has lent, and not got back yet */
+    uint32_t told[HLY_SHM_REGIONS]; /* generation whose descriptor was sent */
+    uint32_t failures;              /* of sending one */
+    uint32_t first, n;
+    hly_shm_lent_t lent[HLY_SHM_CELLS]; /* from the first on, round and round */
+} hly_shm_lending_t;
+
+typedef struct hly_shm_ended { /* of a loan: to be told */
+    halay_peer_id_t peer;
+    uint64_t cookie;
+    int status;
+} hly_shm_ended_t;
+
+typedef struct hly_shm_map { /* of a peer's region */
+    uint8_t *base;
+    size_t bytes;
+    uint32_t generation;
+} hly_shm_map_t;
+
 struct halay_ep {
     hly_shm_watch_t watch;
     int state;
@@ -90,6 +125,7 @@ struct halay_ep {
     uint64_t refused;    /* bytes of ring that the last send lacked; 0: it was taken */
     hly_shm_ring_t ring;
     hly_shm_peer_t *peer;
+    hly_shm_lending_t *lending; /* NULL: nothing was ever lent */
     uint64_t begun_ns, again_ns, pause_ns;
     struct halay_ep *next;
 };
@@ -98,6 +134,8 @@ typedef struct hly_shm_in {
     hly_shm_ring_t ring;
     hly_shm_peer_t *peer;
     int broken;
+    hly_shm_map_t *maps; /* HLY_SHM_REGIONS, or NULL */
+    uint32_t changes;    /* of what is offered, as last seen */
 } hly_shm_in_t;
 
 typedef struct hly_shm_guest {
@@ -120,6 +158,14 @@ struct halay_transport {
     int unsettled; /* ways that are CALLING, GREETED or HUNG_UP */
     int failing;   /* peers that are */
     int error;     /* for poll to return, once */
+    int full;      /* no connection can be accepted now */
+
+    int loans;            /* lent, and not told yet; and what is borrowed: */
+    hly_shm_in_t *lender; /* of the LENT event that was not given back yet */
+    hly_shm_ended_t *ended;
+    int nended, ended_room;
+    halay_mem_t *regions[HLY_SHM_REGIONS];
+    uint32_t nregions, generation; /* the last one's */
 
     hly_shm_watch_t listen_watch, wake_watch, timer_watch;
     int listen_fd, wake_fd, timer_fd, epoll_fd, process_fd;
@@ -167,6 +213,28 @@ int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid);
 void hly_shm_guests_accept(halay_transport_t *t);
 void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest);
 void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest);
+
+/* region.c: the owner's side */
+int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem);
+void hly_shm_deregister(halay_transport_t *t, halay_mem_t *mem);
+/* Can the payload be lent on this way? Fills the loan. */
+int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
+                     hly_shm_loan_t *loan);
+/* The last message has lent what is in this slot. */
+void hly_shm_lent(halay_transport_t *t, halay_ep_t *ep, uint32_t slot, uint64_t cookie);
+/* Has something come back? And its events. */
+int hly_shm_came_back(const halay_ep_t *ep);
+int hly_shm_lent_poll(halay_transport_t *t, halay_event_t events[], int max);
+/* All that is lent on the way counts no more, and has ended. */
+void hly_shm_recall(halay_transport_t *t, halay_ep_t *ep, int status);
+void hly_shm_regions_free(halay_transport_t *t);
+/* The reader's: takes the descriptor over. */
+void hly_shm_region_take(halay_transport_t *t, const hly_shm_hello_t *hello, int fd);
+/* What the message has lent: 1, 0 recalled, HLY_SHM_BROKEN. bytes: header and loan; then both. */
+int hly_shm_borrow(halay_transport_t *t, hly_shm_in_t *in, halay_event_t *event);
+int hly_shm_give_back(halay_transport_t *t);
+void hly_shm_maps_look(hly_shm_in_t *in);
+void hly_shm_maps_free(hly_shm_in_t *in);
 
 /* way.c */
 int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *address, size_t bytes,

@@ -56,7 +56,7 @@ static void event_handle(halay_transport_t *t, hly_shm_watch_t *watch, uint64_t 
 static void descriptors_look(halay_transport_t *t, uint64_t now)
 {
     struct epoll_event event;
-    for (int i = 0; i < HLY_SHM_ROUNDS && !t->error; i++) {
+    for (int i = 0; i < HLY_SHM_ROUNDS && !t->error && !t->full; i++) {
         if (epoll_wait(t->epoll_fd, &event, 1, 0) != 1)
             return;
         event_handle(t, event.data.ptr, now);
@@ -79,6 +79,7 @@ static void goodbyes_look(halay_transport_t *t)
     for (int i = t->nins - 1; i >= 0; i--) {
         hly_shm_in_t *in = t->ins[i];
         uint32_t closed = atomic_load(&in->ring.shared->closed);
+        hly_shm_maps_look(in);
         if (closed == HLY_SHM_STAYS)
             continue;
         if (closed != HLY_SHM_GAVE_UP)
@@ -109,6 +110,16 @@ static int rings_drained(halay_transport_t *t, const hly_shm_peer_t *peer)
     return 1;
 }
 
+/* What it has read, perhaps, is told first: the next poll does. */
+static int lends_to(const halay_transport_t *t, const hly_shm_peer_t *peer)
+{
+    for (const halay_ep_t *ep = t->ways; ep; ep = ep->next) {
+        if (ep->peer == peer && ep->lending && ep->lending->n)
+            return 1;
+    }
+    return 0;
+}
+
 /*
  * Tells of failures. All that such a peer ever wrote is visible: it is dead, or has said goodbye,
  * or does not count any more. Its last rings may still wait to be accepted, so that comes first.
@@ -118,7 +129,7 @@ static int failures_tell(halay_transport_t *t, halay_event_t events[], int max)
     int n = 0;
     hly_shm_guests_accept(t);
     for (hly_shm_peer_t *peer = t->peers; peer && n < max; peer = peer->next) {
-        if (peer->state != PEER_FAILING || !rings_drained(t, peer))
+        if (peer->state != PEER_FAILING || lends_to(t, peer) || !rings_drained(t, peer))
             continue;
         peer->state = PEER_FAILED;
         t->failing--;
@@ -148,6 +159,7 @@ int hly_shm_attend(halay_transport_t *t, halay_event_t events[], int max)
     uint64_t now = hly_shm_now_ns();
     t->attended_ns = now;
     t->attention = 0;
+    t->full = 0;
     told_peers_free(t);
     descriptors_look(t, now);
     guests_look(t, now);

@@ -40,6 +40,7 @@ void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep)
         t->unsettled--;
     socket_close(t, ep);
     ring_fd_close(ep);
+    free(ep->lending);
     hly_shm_ring_unmap(&ep->ring);
     hly_shm_peer_drop(t, ep->peer);
     free(ep);
@@ -225,6 +226,7 @@ void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep)
         ep->ring.shared = NULL;
         return;
     }
+    hly_shm_recall(t, ep, HALAY_EPEER);
     atomic_store(&ep->ring.shared->closed, HLY_SHM_GAVE_UP);
     hly_shm_way_wake(t, ep);
     hly_shm_way_free(t, ep);

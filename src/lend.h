@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * lend.h - messages whose payload stays in their sender's memory, which the receiver reads:
+ * docs/decisions/0034.
+ */
+#ifndef HLY_LEND_H
+#define HLY_LEND_H
+
+#include <stdbool.h>
+
+#include <halay/halay.h>
+
+struct hly_way;
+
+/*
+ * What lies in a peer's memory has been read: before anything is made of that, it is given back.
+ * false: it may be anything, and whoever sent it has given its call up. Of all else, true.
+ */
+bool hly_channel_give_back(halay_context_t *context);
+/* Is what lies there lent by this transport, and not copied? */
+bool hly_range_lends(const halay_context_t *context, const struct hly_way *way,
+                     const void *address);
+/* What lies there was lent by this transport: no more, and all messages that lend it end. */
+bool hly_range_recall(halay_context_t *context, const struct hly_way *way, const void *address);
+
+#endif
