@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v2_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v3_shm;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -330,7 +330,7 @@ static int shm_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v2_shm = {
+const halay_transport_ops_t halay_transport_v3_shm = {
     .size = sizeof(halay_transport_ops_t),
     .name = "shm",
     .open = hly_shm_open,

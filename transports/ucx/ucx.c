@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v2_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v3_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -356,7 +356,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return hly_meet_timer_set(&t->meet);
 }
 
-const halay_transport_ops_t halay_transport_v2_ucx = {
+const halay_transport_ops_t halay_transport_v3_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,
