@@ -24,6 +24,25 @@ bool hly_check_begin(struct hly_check *c, struct hly_call *call, halay_collectiv
     return !c->again;
 }
 
+bool hly_recalls(halay_comm_t *comm, halay_collective_t collective, const void *in, const void *out,
+                 size_t count, halay_type_t type, halay_op_t op, int root)
+{
+    struct hly_habit *h = NULL;
+    for (int i = 0; i < HLY_HABITS && !h; i++)
+        if (hly_is_checked(&comm->habits[i].checked, collective, in, out, count, type, op, root))
+            h = &comm->habits[i];
+    if (!h || hly_forked(comm->context))
+        return false;
+    hly_lock(comm->context);
+    const struct hly_habit last = {comm->checked, comm->last_brief, comm->last_plan};
+    comm->checked = h->checked;
+    comm->last_brief = h->brief;
+    comm->last_plan = h->plan;
+    *h = last;
+    hly_unlock(comm->context);
+    return true;
+}
+
 /* What ranks compare; call->signature is that of what is not in the brief, or 0. */
 static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c)
 {
@@ -35,8 +54,12 @@ static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_che
         uint64_t s = hly_hash(call->signature, &call->brief, sizeof(call->brief));
         call->signature = s ? s : 1;
     }
-    if (plain && !c->again)
-        *was = (struct hly_checked){call->brief, call->in, call->out, call->signature};
+    if (!plain || c->again)
+        return;
+    if (was->signature)
+        comm->habits[comm->habit++ % HLY_HABITS] =
+            (struct hly_habit){*was, comm->last_brief, comm->last_plan};
+    *was = (struct hly_checked){call->brief, call->in, call->out, call->signature};
 }
 
 void hly_wrong(struct hly_check *c, const char *text)

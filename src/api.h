@@ -56,18 +56,27 @@ static inline halay_request_t **hly_blocking(halay_comm_t *comm)
 {
     return comm ? &comm->blocking : NULL;
 }
-/* Is a blocking call with these arguments the one that was checked last, and right? */
-static inline bool hly_again(const halay_comm_t *comm, halay_collective_t collective,
-                             const void *in, const void *out, size_t count, halay_type_t type,
-                             halay_op_t op, int root)
+static inline bool hly_is_checked(const struct hly_checked *was, halay_collective_t collective,
+                                  const void *in, const void *out, size_t count, halay_type_t type,
+                                  halay_op_t op, int root)
 {
-    if (!comm || comm->magic != HLY_COMM_MAGIC)
-        return false;
-    const struct hly_checked *was = &comm->checked;
     return was->signature && was->in == in && was->out == out && was->brief.count == count &&
            was->brief.collective == collective && was->brief.type == type && was->brief.op == op &&
            was->brief.root == (uint32_t)root &&
            was->brief.flags == (in == HALAY_IN_PLACE ? HLY_BRIEF_IN_PLACE : 0);
+}
+/* The same of a few calls before it; then it is taken for the last one. */
+bool hly_recalls(halay_comm_t *comm, halay_collective_t collective, const void *in, const void *out,
+                 size_t count, halay_type_t type, halay_op_t op, int root);
+/* Is a blocking call with these arguments the one that was checked last, and right? */
+static inline bool hly_again(halay_comm_t *comm, halay_collective_t collective, const void *in,
+                             const void *out, size_t count, halay_type_t type, halay_op_t op,
+                             int root)
+{
+    if (!comm || comm->magic != HLY_COMM_MAGIC)
+        return false;
+    return hly_is_checked(&comm->checked, collective, in, out, count, type, op, root) ||
+           hly_recalls(comm, collective, in, out, count, type, op, root);
 }
 /* Makes it; false: it has to be made as any other one. */
 bool hly_post_again(halay_comm_t *comm, int *result);

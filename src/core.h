@@ -24,6 +24,7 @@
 #include <halay/plan.h>
 #include <halay/transport.h>
 
+#include "habit.h"
 #include "layout.h"
 #include "wire.h"
 
@@ -193,13 +194,6 @@ struct hly_call {
     bool aside;                  /* the result may not be written before the input was read */
     struct hly_op *user;         /* NULL: the operation is one of halay.h's */
     double prescale, postscale;  /* HLY_BRIEF_SCALED */
-};
-
-struct hly_checked { /* they were right, and nothing but the brief is signed; signature 0: none */
-    struct hly_brief brief;
-    const void *in;
-    void *out;
-    uint64_t signature;
 };
 
 struct hly_step_run;
@@ -373,9 +367,11 @@ struct halay_comm {
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    struct hly_brief last_brief;     /* of the last call, which ran this plan */
-    struct hly_plan *last_plan;      /* or NULL */
-    struct hly_checked checked;      /* the last call whose arguments were looked at: api.c */
+    struct hly_brief last_brief; /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;  /* or NULL */
+    struct hly_checked checked;  /* the last call whose arguments were looked at: api.c */
+    struct hly_habit habits[HLY_HABITS];
+    uint32_t habit;                  /* the next one to be forgotten */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
     uint64_t foreign_sequence;       /* 1 + highest sequence that others were heard of */

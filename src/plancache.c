@@ -171,6 +171,7 @@ void hly_plan_drop_all(halay_comm_t *comm)
     }
     comm->nplans = 0;
     comm->last_plan = NULL;
+    memset(comm->habits, 0, sizeof(comm->habits));
 }
 
 int hly_plan_check(const struct hly_plan *p)
@@ -228,6 +229,9 @@ static void evict_one(halay_comm_t *comm)
     *victim = gone->next;
     if (comm->last_plan == gone)
         comm->last_plan = NULL;
+    for (int i = 0; i < HLY_HABITS; i++)
+        if (comm->habits[i].plan == gone)
+            comm->habits[i] = (struct hly_habit){0};
     plan_free(gone);
     comm->nplans--;
 }

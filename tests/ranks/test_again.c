@@ -204,6 +204,32 @@ static void calls(struct rank *r)
           (unsigned long long)done.operations);
 }
 
+/* Calls that alternate are each a habit: alone, all but the first of each kind go straight. */
+static void by_turns(struct rank *r)
+{
+    enum { ROUNDS = 50, N = 40 };
+    int64_t in[N], sum[N], cast[N];
+    halay_counters_t begun = {.size = sizeof(begun)}, done = {.size = sizeof(done)};
+    CHECK(!halay_context_counters(r->context, &begun), "counters");
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int k = 0; k < N; k++) {
+            in[k] = (r->rank + 1) * i + k;
+            cast[k] = r->rank == 0 ? i * k : -1;
+        }
+        CHECK(!halay_barrier(r->world), "barrier");
+        CHECK(!halay_allreduce(in, sum, N, HALAY_INT64, HALAY_SUM, r->world), "allreduce");
+        CHECK(!halay_broadcast(cast, N, HALAY_INT64, 0, r->world), "broadcast");
+        for (int k = 0; k < N; k++) {
+            int64_t want = (int64_t)r->nranks * (r->nranks + 1) / 2 * i + (int64_t)r->nranks * k;
+            CHECK(sum[k] == want && cast[k] == (int64_t)i * k, "round %d, element %d", i, k);
+        }
+    }
+    CHECK(!halay_context_counters(r->context, &done), "counters");
+    CHECK(r->nranks > 1 || done.straight - begun.straight > 3 * (ROUNDS - 2),
+          "%llu calls of %d went straight", (unsigned long long)(done.straight - begun.straight),
+          3 * ROUNDS);
+}
+
 int main(int argc, char **argv)
 {
     int ncalls = argc > 1 ? atoi(argv[1]) : 3000;
@@ -218,6 +244,8 @@ int main(int argc, char **argv)
                                             .device_arg = setups[i].late_device ? &late : NULL};
             struct job job = {ncalls, !setups[i].late_device};
             ranks_run(&options, calls, &job);
+            if (!setups[i].late_device)
+                ranks_run(&options, by_turns, NULL);
         }
     return 0;
 }
