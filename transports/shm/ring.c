@@ -84,7 +84,7 @@ int hly_shm_memory_check(int fd, uint64_t bytes)
 
 int hly_shm_ring_create(size_t bytes, hly_shm_ring_t *ring, int *fd, const char **why)
 {
-    int memory;
+    int memory = -1;
     assert(bytes >= HLY_SHM_RING_MIN && bytes <= HLY_SHM_RING_MAX && (bytes & (bytes - 1)) == 0);
     _Static_assert(sizeof(hly_shm_shared_t) <= HLY_SHM_HEAD, "the head has its page");
     int rc = hly_shm_memory_create("halay-ring", HLY_SHM_HEAD + bytes, &memory, why);
