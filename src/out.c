@@ -301,7 +301,7 @@ static const void *payload_of(const halay_request_t *r, const struct hly_peer *p
     const halay_plan_params_t *p = &r->plan->plan->params;
     const struct hly_way *way = peer->way;
     void *place;
-    if (!p->in_place || p->collective == HALAY_ALLGATHER ||
+    if (!p->in_place || p->collective == HALAY_ALLGATHER || !segment->bytes ||
         !hly_range_lends(r->context, way, segment->address) ||
         way->ops->place(way->transport, peer->ep, sizeof(r->header), segment->bytes, &place))
         return segment->address;
