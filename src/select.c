@@ -60,7 +60,6 @@ static const struct {
     {HALAY_BROADCAST, 64, UINT64_MAX, "chain", APART},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "scatter_allgather", APART},
     {HALAY_BROADCAST, 2, UINT64_MAX, "dissemination_by_four", ONE},
-    {HALAY_BROADCAST, 16, 32768, "star", CROWDED},
     {HALAY_BROADCAST, UINT32_MAX, 8192, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, 4, 131072, "scatter_allgather", ONE},
     {HALAY_BROADCAST, 4, UINT64_MAX, "chain", ONE},
