@@ -346,7 +346,10 @@ int main(int argc, char **argv)
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int p = 2; p <= 9; p++)
         for (int a = 0; a < 4; a++) {
-            if (argc > 1 && atoi(argv[1]) != p)
+            bool asked = argc == 1;
+            for (int i = 1; i < argc; i++)
+                asked |= atoi(argv[i]) == p;
+            if (!asked)
                 continue;
             struct board board;
             pthread_barrier_init(&board.barrier, NULL, (unsigned)p);

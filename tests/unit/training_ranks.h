@@ -155,7 +155,7 @@ static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(st
 struct test_case {
     const char *name;
     void (*body)(struct rank *rank);
-    int sizes[4];           /* numbers of ranks; none: 1, 2, 3 and 5 */
+    int sizes[4];           /* numbers of ranks; none: the usual ones */
     const char *deadline_s; /* NULL: 30 */
     const char *fusion;     /* HALAY_FUSION */
     const halay_inproc_faults_t *faults;
@@ -163,7 +163,13 @@ struct test_case {
 
 static inline void run_case(const struct test_case *test)
 {
+#if defined(__SANITIZE_THREAD__)
+    static const int usual[4] = {1, 3};
+#elif defined(__SANITIZE_ADDRESS__)
+    static const int usual[4] = {2, 5};
+#else
     static const int usual[4] = {1, 2, 3, 5};
+#endif
     const int *sizes = test->sizes[0] ? test->sizes : usual;
     uint64_t start_ns = clock_ns(CLOCK_MONOTONIC);
     if (test->fusion)
