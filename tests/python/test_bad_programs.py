@@ -84,7 +84,12 @@ def rank_trains(how, folder):
     os._exit(0)
 
 
-@pytest.mark.parametrize("how", WAYS)
+CASES = [
+    pytest.param(how, marks=pytest.mark.long) if how == "more layers" else how for how in WAYS
+]
+
+
+@pytest.mark.parametrize("how", CASES)
 def test_all_others_raise(tmp_path, how):
     deadline, expected, says = WAYS[how]
     command = [sys.executable, str(HERE / "rank_main.py"), __name__, "rank_trains"]

@@ -99,7 +99,7 @@ def rank_death(folder, training):
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("training", [False, True])
+@pytest.mark.parametrize("training", [pytest.param(False, marks=pytest.mark.long), True])
 def test_death(tmp_path, training):
     status, text, _ = distributed(tmp_path, 3, rank_death, str(tmp_path), training)
     assert status != 0

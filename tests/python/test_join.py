@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import ODD_RANKS
+from conftest import ODD_RANKS, RANKS
 
 import halay.torch as hvd
 
@@ -53,7 +53,7 @@ def rank_epochs():
         torch.testing.assert_close(ours, theirs)
 
 
-@pytest.mark.parametrize("nranks", ODD_RANKS)
+@pytest.mark.parametrize("nranks", RANKS)
 def test_uneven_data(job, nranks):
     job(nranks, rank_epochs)
 

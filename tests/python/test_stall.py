@@ -9,7 +9,7 @@ import time
 
 import pytest
 import torch
-from conftest import ODD_RANKS, halayrun
+from conftest import RANKS, halayrun
 
 import halay.torch as hvd
 
@@ -66,7 +66,7 @@ def line_of(source):
         return next(n for n, line in enumerate(file, 1) if source in line)
 
 
-@pytest.mark.parametrize("nranks", ODD_RANKS)
+@pytest.mark.parametrize("nranks", RANKS)
 def test_late_rank(nranks, tmp_path):
     text = output(nranks, rank_late, tmp_path, {"HALAY_STALL": "0.5"})
     last, named = nranks - 1, line_of('name="gradient")')

@@ -3,7 +3,7 @@
 
 import pytest
 import torch
-from conftest import ODD_RANKS
+from conftest import ODD_RANKS, RANKS
 
 import halay.torch as hvd
 
@@ -201,7 +201,7 @@ def rank_autograd():
     same(weight.grad, torch.full_like(own, 2.0 * nranks * nranks))
 
 
-@pytest.mark.parametrize("nranks", ODD_RANKS)
+@pytest.mark.parametrize("nranks", RANKS)
 def test_autograd(job, nranks):
     job(nranks, rank_autograd)
 

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 import torch
-from conftest import ODD_RANKS
+from conftest import ODD_RANKS, RANKS
 
 import halay.torch as hvd
 from halay import _session
@@ -104,7 +104,7 @@ def rank_replayed():
         assert after.voids == before.voids, body.__name__
 
 
-@pytest.mark.parametrize("nranks", ODD_RANKS)
+@pytest.mark.parametrize("nranks", RANKS)
 def test_replayed(job, nranks):
     job(nranks, rank_replayed)
 
