@@ -84,9 +84,7 @@ def rank_trains(how, folder):
     os._exit(0)
 
 
-CASES = [
-    pytest.param(how, marks=pytest.mark.long) if how == "more layers" else how for how in WAYS
-]
+CASES = [pytest.param(how, marks=pytest.mark.long) if how == "more layers" else how for how in WAYS]
 
 
 @pytest.mark.parametrize("how", CASES)

@@ -374,9 +374,7 @@ def rank_optimizer(style):
 
 
 @pytest.mark.parametrize("nranks", RANKS)
-@pytest.mark.parametrize(
-    "style", [STYLES[0], pytest.param(STYLES[1], marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("style", [STYLES[0], pytest.param(STYLES[1], marks=pytest.mark.long)])
 def test_optimizer(job, nranks, style):
     if style == STYLES[0] and not hasattr(torch.Tensor, "register_post_accumulate_grad_hook"):
         pytest.skip("this torch has no register_post_accumulate_grad_hook (2.1 and later have)")
