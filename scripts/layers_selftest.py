@@ -54,13 +54,13 @@ BREACHES = [
     ("examples/e.c", '#include "../src/core.h"', "src/core.h"),
 ]
 PLUGIN = "halay/halay-transport-a.so"
-RIGHT = {"libhalay.so": "int halay_init;", PLUGIN: "int halay_transport_v3_a;"}
+RIGHT = {"libhalay.so": "int halay_init;", PLUGIN: "int halay_transport_v4_a;"}
 # What else a built library exports, and what has to be said of it.
 LIBRARIES = [
-    (PLUGIN, "int halay_transport_v3_a, hly_more;", "hly_more"),
+    (PLUGIN, "int halay_transport_v4_a, hly_more;", "hly_more"),
     (PLUGIN, "static int nothing;", "exports []"),
     (PLUGIN, "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
-    (PLUGIN, "int halay_transport_v3_a, halay_boot_v2_b;", "halay_boot_v2_b"),
+    (PLUGIN, "int halay_transport_v4_a, halay_boot_v2_b;", "halay_boot_v2_b"),
     ("libhalay.so", "int halay_init, hly_engine_start;", "exports hly_engine_start"),
 ]
 

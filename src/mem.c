@@ -89,9 +89,9 @@ static bool scratches_give_up(halay_context_t *ctx)
 int hly_mem_register(halay_context_t *ctx, const struct hly_way *way, void *address, size_t bytes,
                      halay_mem_t **mem)
 {
-    int rc = way->ops->register_mem(way->transport, address, bytes, mem);
+    int rc = way->ops->register_mem(way->transport, &address, bytes, mem);
     if (rc == HALAY_ENOMEM && scratches_give_up(ctx))
-        rc = way->ops->register_mem(way->transport, address, bytes, mem);
+        rc = way->ops->register_mem(way->transport, &address, bytes, mem);
     return rc;
 }
 
@@ -250,13 +250,15 @@ static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *ra
     return (uint64_t)range->generation << 32 | (uint64_t)(range - ctx->ranges + 1);
 }
 
-/* Makes an entry, and registers it wherever that is of use. */
+/* Makes an entry, and registers it wherever that is of use and not done. */
 static int enter(halay_context_t *ctx, void *address, size_t bytes, size_t mapped,
-                 halay_range_t *handle)
+                 struct hly_lent lent, halay_range_t *handle)
 {
     struct hly_range *range = place_fill(ctx, address, bytes, false);
     if (range) {
         range->mapped = mapped;
+        range->mem[lent.way] = lent.mem;
+        range->lent[lent.way] = lent.mem != NULL;
         for (int w = 0; w < ctx->nways; w++)
             if (registers(&ctx->ways[w]))
                 enlist(ctx, range, w);
@@ -294,7 +296,7 @@ int halay_mem_register(halay_context_t *context, void *address, size_t bytes, ha
     if (hly_forked(context))
         return HALAY_EFORKED;
     hly_lock(context);
-    int rc = enter(context, address, bytes, 0, range);
+    int rc = enter(context, address, bytes, 0, (struct hly_lent){0}, range);
     hly_unlock(context);
     return rc;
 }
@@ -350,7 +352,7 @@ static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *len
     for (int w = 0; w < ctx->nways && !ctx->lost; w++) {
         const struct hly_way *way = &ctx->ways[w];
         if (way->attr.capabilities & HALAY_CAN_LEND &&
-            !way->ops->alloc_mem(way->transport, bytes, &pages, &lent->mem)) {
+            !way->ops->register_mem(way->transport, &pages, bytes, &lent->mem)) {
             lent->way = w;
             return pages;
         }
@@ -367,19 +369,15 @@ static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
         pages = pages_map(bytes);
     if (!pages)
         return HALAY_ENOMEM;
-    int rc = enter(ctx, pages, bytes, bytes, &handle);
-    if (rc) {
-        if (lent.mem)
-            ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
-        munmap(pages, bytes);
-        return rc;
+    int rc = enter(ctx, pages, bytes, bytes, lent, &handle);
+    if (!rc) {
+        *address = pages;
+        return HALAY_OK;
     }
-    struct hly_range *range = &ctx->ranges[(uint32_t)handle - 1];
-    range->lent[lent.way] = lent.mem != NULL;
     if (lent.mem)
-        range->mem[lent.way] = lent.mem;
-    *address = pages;
-    return HALAY_OK;
+        ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
+    munmap(pages, bytes);
+    return rc;
 }
 
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)

@@ -10,11 +10,11 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (register .. place, recv, put, by capability) are never NULL: they answer
- * HALAY_EUNSUPPORTED.
+ *  - Optional members (by capability: register_mem, key, place, recv, put, arm) are never NULL:
+ *    they answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v3_<name>`; the ABI number is
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v4_<name>`; the ABI number is
  * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HALAY_TRANSPORT_ABI 3
+#define HALAY_TRANSPORT_ABI 4
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
@@ -42,13 +42,14 @@ typedef struct halay_ep halay_ep_t;               /* the way to one peer: one di
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
-    HALAY_CAN_PUT = 1u << 0,   /* put, register, key */
+    HALAY_CAN_PUT = 1u << 0,   /* put, key; register_mem of the caller's memory */
     HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
     HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
     HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
                                   that much goes best as many of those */
-    HALAY_CAN_LEND = 1u << 5   /* alloc_mem; what is sent from there need not be copied */
+    HALAY_CAN_LEND = 1u << 5   /* register_mem makes memory; what is sent from there need not be
+                                  copied */
 };
 
 typedef struct halay_transport_params {
@@ -146,17 +147,20 @@ typedef struct halay_transport_ops {
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
     /*
-     * Makes memory a possible target of peers' puts, until it is deregistered. A put whose payload
-     * lies in registered memory may use that registration: then it lives until the PUT.
-     * HALAY_ENOMEM: limits; the text says which.
+     * Shows memory to the peers until it is deregistered: with HALAY_CAN_PUT they may put into it.
+     * A put whose payload lies in registered memory may use that registration: then it lives until
+     * the PUT. *address NULL (HALAY_CAN_LEND): the memory is made, whole pages, zeroed, and peers
+     * can read it where it is: of a payload in it, send may answer HALAY_INPROGRESS and copy
+     * nothing. The caller unmaps it (munmap) after deregister_mem. HALAY_ENOMEM: limits; the text
+     * says which.
      */
-    int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
+    int (*register_mem)(halay_transport_t *transport, void **address, size_t bytes,
                         halay_mem_t **mem);
 
     /*
      * After it returns no put changes the memory any more. A later put fails at the sender and may
-     * end the connection (FAILED at both ends): withdraw a key by a handshake first. Of alloc_mem:
-     * sends from it that are not complete end with an error, and may or may not have arrived; what
+     * end the connection (FAILED at both ends): withdraw a key by a handshake first. Sends that are
+     * not complete of memory that was made end with an error, and may or may not have arrived; what
      * is written there from now on reaches nobody.
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
@@ -215,14 +219,6 @@ typedef struct halay_transport_ops {
      * same.
      */
     int (*arm)(halay_transport_t *transport, int *fd);
-
-    /*
-     * HALAY_CAN_LEND; a table without it may end here. Memory of whole pages, zeroed, that peers
-     * can read where it is: of a payload in it, send may answer HALAY_INPROGRESS and copy nothing.
-     * deregister_mem ends that; the caller unmaps the memory (munmap) after it. HALAY_ENOMEM: any
-     * other memory does.
-     */
-    int (*alloc_mem)(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
 } halay_transport_ops_t;
 
 #ifdef __cplusplus

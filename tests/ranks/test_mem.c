@@ -15,7 +15,7 @@
 
 #include "ranks.h"
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v3_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v4_shm;
 
 #define NRANKS 4
 #define COUNT  20000
@@ -27,18 +27,18 @@ extern HALAY_API const halay_transport_ops_t halay_transport_v3_shm;
 static _Thread_local unsigned registered, deregistered; /* of this rank */
 static size_t refused_from = SIZE_MAX;                  /* bytes that cannot be registered */
 
-static int count_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int count_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem)
 {
     if (bytes >= refused_from)
         return HALAY_ENOMEM;
     registered++;
-    return halay_transport_v3_inproc.register_mem(t, address, bytes, mem);
+    return halay_transport_v4_inproc.register_mem(t, address, bytes, mem);
 }
 
 static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     deregistered++;
-    halay_transport_v3_inproc.deregister_mem(t, mem);
+    halay_transport_v4_inproc.deregister_mem(t, mem);
 }
 
 /* ---------------------------------------------------------------- memory that is lent */
@@ -55,7 +55,7 @@ static int count_poll(halay_transport_t *t, halay_event_t events[], int max)
 
 static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, uint64_t most)
 {
-    halay_transport_ops_t counting = shm ? halay_transport_v3_shm : halay_transport_v3_inproc;
+    halay_transport_ops_t counting = shm ? halay_transport_v4_shm : halay_transport_v4_inproc;
     halay_inproc_faults_t faults = {.seed = 8,
                                     .eager_bytes = 4096,
                                     .delay_polls_max = 3,
@@ -64,7 +64,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
                                     .lend_bytes = 64,
                                     .lend_most = most,
                                     .hide_capabilities = HALAY_CAN_LAND | HALAY_CAN_PUT};
-    lending = shm ? &halay_transport_v3_shm : &halay_transport_v3_inproc;
+    lending = shm ? &halay_transport_v4_shm : &halay_transport_v4_inproc;
     counting.poll = count_poll;
     struct ranks_options o = {.nranks = NRANKS,
                               .faults = &faults,
@@ -76,7 +76,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
 
 static void run(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm)
 {
-    halay_transport_ops_t counting = halay_transport_v3_inproc;
+    halay_transport_ops_t counting = halay_transport_v4_inproc;
     halay_inproc_faults_t faults = {
         .seed = 7, .eager_bytes = 64, .late_put_polls = 6, .hide_capabilities = HALAY_CAN_LAND};
     counting.register_mem = count_register;

@@ -19,7 +19,7 @@
 #define SPLITS     10
 #define MOST_BYTES (16u << 20)
 
-extern const halay_transport_ops_t halay_transport_v3_shm;
+extern const halay_transport_ops_t halay_transport_v4_shm;
 
 /* ---------------------------------------------------------------- groups in both forms */
 
@@ -195,7 +195,7 @@ static void memory(void)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &ops;
     config.boot_arg = &boot;
-    config.transport = &halay_transport_v3_shm;
+    config.transport = &halay_transport_v4_shm;
     config.error = error;
     config.error_bytes = sizeof(error);
     halay_context_t *ctx;

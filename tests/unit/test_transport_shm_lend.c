@@ -25,7 +25,7 @@ static region_t region_take(rank_t *rank, size_t bytes)
 {
     region_t r = {NULL, NULL};
     void *memory = NULL;
-    int rc = shm->alloc_mem(rank->transport, bytes, &memory, &r.mem);
+    int rc = shm->register_mem(rank->transport, &memory, bytes, &r.mem);
     CHECK(rc == 0 && memory && r.mem, "%d: %s", rc, rank->log);
     r.memory = memory;
     for (size_t i = 0; i < bytes; i += 4096)
@@ -215,17 +215,17 @@ static void slots(void)
 {
     rank_t a = {0};
     region_t r[64];
-    void *memory;
+    void *memory = NULL;
     halay_mem_t *mem;
     job_draw();
     rank_open(&a, 1);
     for (int i = 0; i < 64; i++)
         r[i] = region_take(&a, 4096);
-    CHECK(shm->alloc_mem(a.transport, 4096, &memory, &mem) == HALAY_ENOMEM, "a 65th");
+    CHECK(shm->register_mem(a.transport, &memory, 4096, &mem) == HALAY_ENOMEM, "a 65th");
     CHECK(a.logged[2] == 1 && a.logged[0] + a.logged[1] == 0, "%s", a.log);
     region_drop(&a, r[20], 4096);
     r[20] = region_take(&a, 4096);
-    CHECK(shm->alloc_mem(a.transport, (size_t)1 << 50, &memory, &mem) == HALAY_ENOMEM, "huge");
+    CHECK(shm->register_mem(a.transport, &memory, (size_t)1 << 50, &mem) == HALAY_ENOMEM, "huge");
     for (int i = 0; i < 64; i++)
         region_drop(&a, r[i], 4096);
     rank_close(&a);
@@ -234,7 +234,7 @@ static void slots(void)
 static void limited(void *arg)
 {
     rank_t a = {0};
-    void *memory;
+    void *memory = NULL;
     halay_mem_t *mem;
     struct rlimit limit;
     (void)arg;
@@ -242,14 +242,14 @@ static void limited(void *arg)
     CHECK(!getrlimit(RLIMIT_FSIZE, &limit), "limit");
     limit.rlim_cur = BYTES / 2;
     CHECK(!setrlimit(RLIMIT_FSIZE, &limit), "limit");
-    CHECK(shm->alloc_mem(a.transport, BYTES, &memory, &mem) == HALAY_ENOMEM, "beyond the limit");
+    CHECK(shm->register_mem(a.transport, &memory, BYTES, &mem) == HALAY_ENOMEM, "beyond the limit");
     region_drop(&a, region_take(&a, BYTES / 4), BYTES / 4);
     limit.rlim_cur = limit.rlim_max;
     CHECK(!setrlimit(RLIMIT_FSIZE, &limit), "limit");
     getrlimit(RLIMIT_NOFILE, &limit);
     limit.rlim_cur = 3;
     CHECK(!setrlimit(RLIMIT_NOFILE, &limit), "limit");
-    CHECK(shm->alloc_mem(a.transport, BYTES, &memory, &mem) == HALAY_ENOMEM, "no descriptor");
+    CHECK(shm->register_mem(a.transport, &memory, BYTES, &mem) == HALAY_ENOMEM, "no descriptor");
     rank_close(&a);
 }
 

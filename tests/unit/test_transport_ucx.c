@@ -18,8 +18,8 @@
 
 #include "net_rank.h"
 
-extern const halay_transport_ops_t halay_transport_v3_ucx;
-const halay_transport_ops_t *const net = &halay_transport_v3_ucx;
+extern const halay_transport_ops_t halay_transport_v4_ucx;
+const halay_transport_ops_t *const net = &halay_transport_v4_ucx;
 
 size_t hello_make(const char *secret, uint8_t hello[128])
 {

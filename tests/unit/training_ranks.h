@@ -108,7 +108,7 @@ static inline void *rank_main(void *arg)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &halay_boot_v2_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
-    config.transport = &halay_transport_v3_inproc;
+    config.transport = &halay_transport_v4_inproc;
     int rc = halay_init(&config, &rank->context);
     CHECK(!rc, "init: %s", halay_strerror(rc));
     CHECK(!halay_comm_world(rank->context, &rank->world), "no world");

@@ -404,13 +404,19 @@ static void drop_puts(struct end *end)
     free(it);
 }
 
+static int target_show(struct end *end, struct put_end *it, size_t offset, size_t bytes)
+{
+    void *address = it->memory + offset;
+    return end->ops->register_mem(end->transport, &address, bytes, &it->mem);
+}
+
 /* All put to all; each byte is there when the immediate comes, and no other byte changes. */
 static void run_put(struct end *end)
 {
     int n = end->world->n;
     uint32_t all = (uint32_t)((size_t)(n - 1) * PUTS);
     struct put_end *it = start_puts(end, put_offset(n, 0));
-    int result = end->ops->register_mem(end->transport, it->memory, it->bytes, &it->mem);
+    int result = target_show(end, it, 0, it->bytes);
 
     EXPECT(end, result == HALAY_OK, "register_mem is %d", result);
     end_connect_all(end);
@@ -473,7 +479,7 @@ static void run_put_bounds(struct end *end)
     uint64_t refused = 0;
 
     it->loose = true;
-    result = end->ops->register_mem(end->transport, it->memory + GUARD, bytes, &it->mem);
+    result = target_show(end, it, GUARD, bytes);
     EXPECT(end, result == HALAY_OK, "register_mem is %d", result);
     end_connect_all(end);
     give_key(end, left, it->mem);
@@ -592,9 +598,7 @@ static void run_deregister(struct end *end)
         for (int r = 1; r < end->world->n; r++) {
             atomic_store(&end->world->shared[r], 0);
         }
-        EXPECT(end,
-               end->ops->register_mem(end->transport, it->memory, it->bytes, &it->mem) == HALAY_OK,
-               "register_mem");
+        EXPECT(end, target_show(end, it, 0, it->bytes) == HALAY_OK, "register_mem");
         deregister_target(end, it, round);
         for (int r = 1; r < end->world->n; r++) {
             done += atomic_load(&end->world->shared[r]);

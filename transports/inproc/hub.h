@@ -91,7 +91,7 @@ struct halay_mem {
     uint64_t id;
     uint8_t *address;
     size_t bytes;
-    uint8_t *shown;   /* of alloc_mem: the same for readers, or NULL */
+    uint8_t *shown;   /* of memory that was made: the same for readers, or NULL */
     uint32_t readers; /* at it now */
     bool left;        /* by its owner: the last reader frees it */
 };
@@ -189,8 +189,8 @@ int hly_inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *pay
 void hly_inproc_advance(struct item *item, halay_transport_t *by);
 /* Copies all that is left: the source is leaving. */
 void hly_inproc_flush(struct item *item);
-/* lend.c; with the lock, but alloc */
-int hly_inproc_alloc(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
+/* lend.c; with the lock, but make */
+bool hly_inproc_mem_make(halay_mem_t *mem, size_t bytes, uint64_t most);
 void hly_inproc_mem_free(halay_mem_t *mem);
 /* Where readers find the payload, or NULL. */
 const uint8_t *hly_inproc_lendable(const halay_transport_t *transport, const void *payload,

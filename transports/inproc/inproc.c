@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
@@ -219,40 +220,54 @@ static void inproc_disconnect(halay_transport_t *transport, halay_ep_t *ep)
     }
 }
 
-static int inproc_register(halay_transport_t *transport, void *address, size_t bytes,
+/* HALAY_ENOMEM: there are too many. */
+static int mem_enter(halay_transport_t *transport, halay_mem_t *mem)
+{
+    if (transport->killed) {
+        return HALAY_ETRANSPORT;
+    }
+    if (transport->nmems == INPROC_MEMS_MAX) {
+        return HALAY_ENOMEM;
+    }
+    mem->id = ++transport->hub->serial;
+    mem->next = transport->mems;
+    transport->mems = mem;
+    transport->nmems++;
+    return HALAY_OK;
+}
+
+static int inproc_register(halay_transport_t *transport, void **address, size_t bytes,
                            halay_mem_t **mem)
 {
+    const bool lend = !*address;
     halay_mem_t *made;
-    int result = HALAY_OK;
+    int result;
 
-    if (!(capabilities(transport) & HALAY_CAN_PUT)) {
+    if (!(capabilities(transport) & (lend ? HALAY_CAN_LEND : HALAY_CAN_PUT))) {
         return HALAY_EUNSUPPORTED;
-    }
-    if (!address && bytes > 0) {
-        return invalid(transport, "registration of NULL");
     }
     made = calloc(1, sizeof(*made));
     if (!made) {
         return HALAY_ENOMEM;
     }
-    made->address = address;
+    made->address = *address;
     made->bytes = bytes;
-    lock(transport);
-    if (transport->killed) {
-        result = HALAY_ETRANSPORT;
-    } else if (transport->nmems == INPROC_MEMS_MAX) {
-        result = HALAY_ENOMEM;
-    } else {
-        made->id = ++transport->hub->serial;
-        made->next = transport->mems;
-        transport->mems = made;
-        transport->nmems++;
-        *mem = made;
-    }
-    unlock(transport);
-    if (result) {
+    if (lend && !hly_inproc_mem_make(made, bytes, transport->hub->faults.lend_most)) {
         free(made);
+        return HALAY_ENOMEM;
     }
+    lock(transport);
+    result = mem_enter(transport, made);
+    unlock(transport);
+    if (!result) {
+        *address = made->address;
+        *mem = made;
+        return HALAY_OK;
+    }
+    if (lend) {
+        munmap(made->address, bytes);
+    }
+    hly_inproc_mem_free(made);
     if (result == HALAY_ENOMEM) {
         hly_inproc_log(transport, 0, "inproc: more than %d registrations; deregister some",
                        INPROC_MEMS_MAX);
@@ -419,7 +434,7 @@ static int inproc_arm(halay_transport_t *transport, int *fd)
     return result;
 }
 
-HALAY_API const halay_transport_ops_t halay_transport_v3_inproc = {
+HALAY_API const halay_transport_ops_t halay_transport_v4_inproc = {
     .size = sizeof(halay_transport_ops_t),
     .name = "inproc",
     .open = inproc_open,
@@ -437,5 +452,4 @@ HALAY_API const halay_transport_ops_t halay_transport_v3_inproc = {
     .put = inproc_put,
     .poll = hly_inproc_poll,
     .arm = inproc_arm,
-    .alloc_mem = hly_inproc_alloc,
 };

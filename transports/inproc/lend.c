@@ -17,10 +17,13 @@ static uint8_t *map(int fd, size_t bytes, int protection)
     return at == MAP_FAILED ? NULL : at;
 }
 
-static bool map_both(halay_mem_t *mem, size_t bytes)
+bool hly_inproc_mem_make(halay_mem_t *mem, size_t bytes, uint64_t most)
 {
-    int fd = memfd_create("halay-inproc", MFD_CLOEXEC);
+    int fd = -1;
 
+    if (bytes <= PTRDIFF_MAX && (!most || bytes <= most)) {
+        fd = memfd_create("halay-inproc", MFD_CLOEXEC);
+    }
     if (fd < 0) {
         return false;
     }
@@ -38,33 +41,6 @@ static bool map_both(halay_mem_t *mem, size_t bytes)
         munmap(mem->address, bytes);
     }
     return false;
-}
-
-int hly_inproc_alloc(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem)
-{
-    const size_t most = transport->hub->faults.lend_most;
-    halay_mem_t *made;
-
-    if (!transport->hub->faults.lend_bytes) {
-        return HALAY_EUNSUPPORTED;
-    }
-    if (bytes > PTRDIFF_MAX || (most && bytes > most)) {
-        return HALAY_ENOMEM;
-    }
-    made = calloc(1, sizeof(*made));
-    if (!made || !map_both(made, bytes)) {
-        free(made);
-        return HALAY_ENOMEM;
-    }
-    *address = made->address;
-    *mem = made;
-    pthread_mutex_lock(&transport->hub->lock);
-    made->id = ++transport->hub->serial;
-    made->next = transport->mems;
-    transport->mems = made;
-    transport->nmems++;
-    pthread_mutex_unlock(&transport->hub->lock);
-    return HALAY_OK;
 }
 
 void hly_inproc_mem_free(halay_mem_t *mem)

@@ -77,11 +77,13 @@ static int region_make(halay_mem_t *mem, size_t bytes, const char **why)
     return rc;
 }
 
-int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **out)
+int hly_shm_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **out)
 {
     const char *why = "all slots are taken";
     uint32_t slot = 0;
     int rc = -ENOSPC;
+    if (*address)
+        return HALAY_EUNSUPPORTED;
     halay_mem_t *mem = calloc(1, sizeof(*mem));
     if (!mem)
         return HALAY_ENOMEM;

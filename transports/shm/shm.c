@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v3_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v4_shm;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -32,12 +32,6 @@ static int shm_address(const halay_transport_t *t, void *address, size_t *bytes)
     (void)address;
     *bytes = 0;
     return HALAY_OK;
-}
-
-static int shm_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
-{
-    (void)t, (void)address, (void)bytes, (void)mem;
-    return HALAY_EUNSUPPORTED;
 }
 
 static int shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
@@ -330,7 +324,7 @@ static int shm_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v3_shm = {
+const halay_transport_ops_t halay_transport_v4_shm = {
     .size = sizeof(halay_transport_ops_t),
     .name = "shm",
     .open = hly_shm_open,
@@ -339,7 +333,7 @@ const halay_transport_ops_t halay_transport_v3_shm = {
     .address = shm_address,
     .connect = hly_shm_connect,
     .disconnect = hly_shm_disconnect,
-    .register_mem = shm_register,
+    .register_mem = hly_shm_register,
     .deregister_mem = hly_shm_deregister,
     .key = shm_key,
     .send = shm_send,
@@ -348,5 +342,4 @@ const halay_transport_ops_t halay_transport_v3_shm = {
     .put = shm_put,
     .poll = shm_poll,
     .arm = shm_arm,
-    .alloc_mem = hly_shm_alloc,
 };

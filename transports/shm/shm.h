@@ -86,7 +86,7 @@ typedef struct hly_shm_peer {
  * answered. */
 enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
 
-struct halay_mem { /* a region: what alloc_mem gave */
+struct halay_mem { /* a region: what register_mem made */
     uint8_t *address;
     size_t bytes;
     int fd;
@@ -215,7 +215,7 @@ void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest);
 void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest);
 
 /* region.c: the owner's side */
-int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem);
+int hly_shm_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem);
 void hly_shm_deregister(halay_transport_t *t, halay_mem_t *mem);
 /* Can the payload be lent on this way? Fills the loan. */
 int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v3_tcp;
+extern HALAY_API const halay_transport_ops_t halay_transport_v4_tcp;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -36,7 +36,7 @@ static int tcp_address(const halay_transport_t *t, void *address, size_t *bytes)
     return HALAY_OK;
 }
 
-static int tcp_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int tcp_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem)
 {
     (void)t, (void)address, (void)bytes, (void)mem;
     return HALAY_EUNSUPPORTED;
@@ -281,7 +281,7 @@ static int tcp_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v3_tcp = {
+const halay_transport_ops_t halay_transport_v4_tcp = {
     .size = sizeof(halay_transport_ops_t),
     .name = "tcp",
     .open = hly_tcp_open,

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v3_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v4_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -31,7 +31,7 @@ static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     return HALAY_OK;
 }
 
-static int ucx_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int ucx_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem)
 {
     (void)t, (void)address, (void)bytes, (void)mem;
     return HALAY_EUNSUPPORTED;
@@ -356,7 +356,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return hly_meet_timer_set(&t->meet);
 }
 
-const halay_transport_ops_t halay_transport_v3_ucx = {
+const halay_transport_ops_t halay_transport_v4_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,
