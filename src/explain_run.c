@@ -82,7 +82,7 @@ void hly_explain_call(halay_request_t *r)
     halay_comm_t *comm = r->comm;
     struct hly_ask ask;
     uint32_t n = 0, planner = r->plan->planner;
-    if (comm->rank != 0)
+    if (comm->rank != 0 || comm->parent) /* send and receive have one algorithm */
         return;
     hly_select_ask(comm, &r->call, &ask);
     uint32_t class = hly_size_class(&ask);

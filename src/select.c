@@ -199,12 +199,10 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
            hly_ask_serves(ask, row->planner, false, NULL);
 }
 
-/* A pair's receiver may come long after the sender has given up, and is to be told: so it waits for
- * an answer to what it says (binomial), and not only for data that came long ago. */
 static enum hly_where where_of(const struct hly_ask *ask)
 {
     if (ask->nnodes < 2)
-        return ask->pair ? HLY_ANYWHERE : ask->crowded ? HLY_CROWDED : HLY_ONE;
+        return ask->crowded ? HLY_CROWDED : HLY_ONE;
     if (ask->nnodes == ask->nranks)
         return HLY_APART;
     return ask->scattered ? HLY_SHARED : HLY_TOGETHER;
@@ -360,6 +358,10 @@ static int choose(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *plann
 {
     const halay_selection_t *s = comm->context->settings.selection;
     const struct hly_row *row;
+    if (ask->pair) {
+        *planner = s->pair;
+        return HALAY_OK;
+    }
     if (s->by_model && hly_ranking_wanted(s, ask)) {
         int rc = predicted(comm, ask, planner);
         if (rc != HALAY_EPLAN)

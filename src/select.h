@@ -41,6 +41,7 @@ struct halay_selection {
     halay_model_t model;
     bool by_model;
     uint32_t forced[HALAY_COLLECTIVE_COUNT]; /* planner, or UINT32_MAX */
+    uint32_t pair;                           /* the planner of send and receive */
     uint32_t nrows;
     uint32_t first[HALAY_COLLECTIVE_COUNT + 1]; /* rows stand by collective, a file's before */
     struct hly_row *rows;

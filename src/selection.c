@@ -229,6 +229,13 @@ static uint64_t hash_of(const halay_selection_t *s)
     return h;
 }
 
+/* A pair's receiver may come long after the sender has given up, and is to be told: so it waits for
+ * an answer to what it says, and not only for data that came long ago. Whatever broadcasts do. */
+static int find_pair(halay_selection_t *s)
+{
+    return halay_planner_find(HALAY_BROADCAST, "binomial", &s->pair);
+}
+
 static int fill(halay_selection_t *s, struct reader *reader, const char *algorithm,
                 const char *model)
 {
@@ -249,6 +256,8 @@ static int fill(halay_selection_t *s, struct reader *reader, const char *algorit
     s->by_model = !strcmp(reader->path, "model");
     if (!rc && *reader->path && !s->by_model)
         rc = read_rows(s, reader, rows);
+    if (!rc)
+        rc = find_pair(s);
     if (!rc)
         rc = hly_select_rows(rows, room, &s->nrows);
     if (!rc)

@@ -179,7 +179,6 @@ void hly_pairwise_reduce_scatter(struct hly_builder *b);
 void hly_dissemination_by_four_barrier(struct hly_builder *b);
 void hly_dissemination_broadcast(struct hly_builder *b);
 void hly_one_shot_allgather(struct hly_builder *b);
-void hly_star_broadcast(struct hly_builder *b);
 void hly_star_barrier(struct hly_builder *b);
 void hly_star_allreduce(struct hly_builder *b);
 void hly_star_allgather(struct hly_builder *b);

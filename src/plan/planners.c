@@ -107,7 +107,6 @@ static const struct row rows[] = {
     {{"dissemination_by_four", HALAY_BROADCAST, 1, SHORT, RIDES_SOURCE},
      hly_dissemination_broadcast},
     {{"one_shot", HALAY_ALLGATHER, 1, 0, ALL_SOURCE}, hly_one_shot_allgather},
-    {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
     {{"star", HALAY_BARRIER, 1, 0, STAR_SOURCE}, hly_star_barrier},
     {{"star", HALAY_ALLREDUCE, 1, SHORT, STAR_SOURCE}, hly_star_allreduce},
     {{"star", HALAY_ALLGATHER, 1, RUNS | SHORT, STAR_SOURCE}, hly_star_allgather},

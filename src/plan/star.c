@@ -5,41 +5,31 @@
  * 2(p-1) messages: with one less somebody would not have heard of somebody (nearly: the gossip
  * problem, Baker, Shostak, Discrete Mathematics 2, 1972, needs 2p-4). One rank does most of the
  * work and there are two rounds; for ranks that share processors, where a message costs more than
- * it takes on its way: each has to run once a call, whoever comes first. A broadcast's data come
- * with the answer.
+ * it takes on its way: each has to run once a call, whoever comes first.
+ *
+ * The centre is rank 0, which no call can name otherwise: so two ranks never wait for one another.
  */
 #include "builder.h"
 
 enum { SOURCES = 4 };
 
-static void star(struct hly_builder *b, uint32_t centre, halay_operand_t answer)
+void hly_star_barrier(struct hly_builder *b)
 {
     uint32_t p = b->params.nranks, r = b->params.rank, heard = HLY_NONE;
 
-    if (r != centre) {
-        hly_send(b, centre, 0, hly_nothing(), HLY_NONE, HLY_NONE);
-        hly_recv(b, centre, 0, answer, HLY_NONE, HLY_NONE);
+    b->blocks = 0;
+    if (r != 0) {
+        hly_send(b, 0, 0, hly_nothing(), HLY_NONE, HLY_NONE);
+        hly_recv(b, 0, 0, hly_nothing(), HLY_NONE, HLY_NONE);
         return;
     }
-    for (uint32_t up = 1; up < p; up++) {
-        uint32_t got = hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE);
+    for (uint32_t from = 1; from < p; from++) {
+        uint32_t got = hly_recv(b, from, 0, hly_nothing(), HLY_NONE, HLY_NONE);
         heard = hly_after(b, heard, got);
     }
-    for (uint32_t up = 1; up < p; up++) {
-        hly_send(b, hly_up(b, up), 0, answer, heard, HLY_NONE);
+    for (uint32_t to = 1; to < p; to++) {
+        hly_send(b, to, 0, hly_nothing(), heard, HLY_NONE);
     }
-}
-
-void hly_star_broadcast(struct hly_builder *b)
-{
-    b->blocks = 1;
-    star(b, b->params.root, hly_out(0, 1));
-}
-
-void hly_star_barrier(struct hly_builder *b)
-{
-    b->blocks = 0;
-    star(b, 0, hly_nothing());
 }
 
 /*

@@ -176,7 +176,6 @@ static const struct {
     {HALAY_BROADCAST, "dissemination_by_four", on_a_dissemination},
     {HALAY_ALLGATHER, "one_shot", all_at_once},
     {HALAY_ALLREDUCE, "star", star_allreduce},
-    {HALAY_BROADCAST, "star", star},
     {HALAY_ALLGATHER, "star", star_allgather},
     {HALAY_BARRIER, "star", star_barrier},
     {HALAY_ALLGATHER, "bruck", gather_in_log_rounds},

@@ -98,6 +98,9 @@ struct board { /* what each rank got, compared by rank 0 */
     pthread_barrier_t barrier;
     halay_verdict_t verdict[RANKS_MAX];
     int code[RANKS_MAX];
+    enum form form; /* of roots() */
+    bool late;      /* some of them may find it at the deadline only */
+    uint64_t deadline_ns;
 };
 
 struct args {
@@ -335,6 +338,63 @@ static void all(struct rank *r)
     free(room);
 }
 
+/* Each in turn takes another rank for the root, or itself. An error on all, by the deadline. */
+static void roots(struct rank *r)
+{
+    struct board *b = r->arg;
+    char *room = calloc(2, ROOM * (size_t)r->nranks);
+    CHECK(room, "no memory");
+    for (int wrong = 0; wrong < r->nranks; wrong++) {
+        struct args a = {room,      room + ROOM,      COUNT,   HALAY_INT32,
+                         HALAY_SUM, r->rank == wrong, b->form, false};
+        halay_comm_t *comm;
+        CHECK(!halay_comm_dup(r->world, &comm), "dup");
+        CHECK(!halay_comm_set_deadline(comm, b->deadline_ns), "deadline");
+        uint64_t start = ranks_now_ns();
+        b->code[r->rank] = call(&a, comm);
+        CHECK(ranks_now_ns() - start < b->deadline_ns + SOON_NS, "rank %d waited on", r->rank);
+        pthread_barrier_wait(&b->barrier);
+        CHECK(b->code[r->rank] < 0 && b->code[r->rank] == b->code[0], "root on rank %d of %d: %s",
+              wrong, r->nranks, halay_strerror(b->code[r->rank]));
+        CHECK(b->late || b->code[0] != HALAY_ETIMEOUT, "root on rank %d of %d: at the deadline",
+              wrong, r->nranks);
+        CHECK(!halay_comm_free(comm), "free");
+        pthread_barrier_wait(&b->barrier);
+    }
+    free(room);
+}
+
+/* By every algorithm that has a root: one rank takes another one for it, or itself. */
+static void every_root(int p, const halay_inproc_faults_t *faults)
+{
+    static const int nodes[] = {0, 0, 1, 1};
+    static const enum form of[HALAY_COLLECTIVE_COUNT] = {[HALAY_BROADCAST] = BROADCAST,
+                                                         [HALAY_REDUCE] = REDUCE,
+                                                         [HALAY_GATHER] = GATHER,
+                                                         [HALAY_SCATTER] = SCATTER};
+    for (uint32_t i = 0; i < halay_planner_count(); i++) {
+        const halay_planner_info_t *planner = halay_planner_get(i);
+        /* It sends nothing before it hears from whom it takes for the root. */
+        const bool late = !strcmp(planner->name, "scatter_allgather");
+        struct board board = {.form = of[planner->collective],
+                              .late = late,
+                              .deadline_ns = late ? SOON_NS / 10 : 3 * SOON_NS};
+        char name[64];
+        if (!halay_collective_rooted(planner->collective))
+            continue;
+        snprintf(name, sizeof(name), "%s=%s", halay_collective_name(planner->collective),
+                 planner->name);
+        pthread_barrier_init(&board.barrier, NULL, (unsigned)p);
+        struct ranks_options o = {.nranks = p,
+                                  .faults = faults,
+                                  .node_of_rank =
+                                      planner->restrictions & HALAY_PLANNER_SHAPE ? nodes : NULL,
+                                  .algorithm = name};
+        ranks_run(&o, roots, &board);
+        pthread_barrier_destroy(&board.barrier);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static const char *const algorithms[] = {
@@ -361,5 +421,7 @@ int main(int argc, char **argv)
             ranks_run(&o, all, &board);
             pthread_barrier_destroy(&board.barrier);
         }
+    for (int p = 2; p <= 4; p++)
+        every_root(p, &faults);
     return 0;
 }

@@ -292,7 +292,7 @@ int main(int argc, char **argv)
         "allreduce=recursive_multiplying,broadcast=scatter_allgather",
         "allreduce=halving_doubling,broadcast=knomial",
         "allreduce=double_tree",
-        "allreduce=star,broadcast=star,allgather=star,barrier=star",
+        "allreduce=star,allgather=star,barrier=star",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level",
         "allreduce=two_level_short"};
