@@ -107,7 +107,7 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 }
 
 /* The first open: claims the identity, then asks for it. Only one thread is in here. */
-static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
 {
     int announced;
     if (!pmix_probe(&announced)) {
@@ -131,7 +131,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
         hly_boot_say(log, 0, "out of memory while joining the job");
         rc = HALAY_ENOMEM;
     }
-    rc = rc ? rc : hly_pmix_join(log, deadline_ns, &self.id);
+    rc = rc ? rc : hly_pmix_join(log, deadline_ns, processors, &self.id);
     if (!rc && self.id.stays && atexit(at_exit)) {
         hly_pmix_leave();
         self.id.stays = false;
@@ -152,7 +152,7 @@ static int pmix_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadlin
     int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
     if (rc)
         return rc;
-    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns);
+    rc = self.joined == 1 ? HALAY_OK : first_open(&log, deadline_ns, info->processors);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;
@@ -175,8 +175,8 @@ static void pmix_close(halay_boot_t *boot)
         hly_boot_life_closed(&boot->life);
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v2_pmix;
-const halay_boot_ops_t halay_boot_v2_pmix = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v3_pmix;
+const halay_boot_ops_t halay_boot_v3_pmix = {
     .size = sizeof(halay_boot_ops_t),
     .name = "pmix",
     .probe = pmix_probe,

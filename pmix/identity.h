@@ -57,7 +57,7 @@ void hly_pmix_table_unmap(struct hly_pmix_table *table);
 const char *hly_pmix_server(void);
 
 /* The one PMIx life of the process: init, one exchange, finalize (but see id->stays). Fills *id. */
-int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int processors,
                   struct hly_pmix_identity *id);
 void hly_pmix_leave(void);
 

@@ -325,7 +325,7 @@ void hly_pmix_leave(void)
     PMIx_Finalize(NULL, 0);
 }
 
-int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
+int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int processors,
                   struct hly_pmix_identity *id)
 {
     struct heard heard = {.log = log};
@@ -333,6 +333,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns,
     struct joining j = {.log = &ears, .deadline_ns = deadline_ns};
     memset(id, 0, sizeof *id);
     id->listen_fd = -1;
+    j.node.processors = processors;
     j.node.begin_ns = hly_node_now_ns();
     j.node.half_ns = j.node.begin_ns + deadline_ns / 2;
     j.node.end_ns = j.node.begin_ns + deadline_ns;

@@ -69,6 +69,7 @@ struct hly_node {
     uint32_t rank;
     int nlocal;
     const uint32_t *local; /* rising; local[0] is the first rank */
+    int processors;        /* 0: not known */
     char host[HLY_NODE_HOST], library[HLY_NODE_LIBRARY];
     char apart[HLY_SHARE_WHY];          /* why this rank can share no memory; empty: it can */
     uint64_t begin_ns, half_ns, end_ns; /* of the monotonic clock */

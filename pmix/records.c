@@ -15,7 +15,6 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "../boot/common/processors.h"
 #include "records.h"
 
 #define RECORD_KEY "halay.node.2" /* the number is the record's version */
@@ -67,7 +66,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     record->family = node->address.family;
     record->fabrics = node->address.fabrics;
     record->nranks = list_ranks(node, record);
-    if (record->nranks > (uint32_t)hly_boot_processors())
+    if (node->processors && record->nranks > (uint32_t)node->processors)
         record->fabrics |= HALAY_NODE_CROWDED;
     memcpy(record->ip, node->address.ip, sizeof record->ip);
     memcpy(record->host, node->host, sizeof record->host);

@@ -60,7 +60,7 @@ LIBRARIES = [
     (PLUGIN, "int halay_transport_v4_a, hly_more;", "hly_more"),
     (PLUGIN, "static int nothing;", "exports []"),
     (PLUGIN, "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
-    (PLUGIN, "int halay_transport_v4_a, halay_boot_v2_b;", "halay_boot_v2_b"),
+    (PLUGIN, "int halay_transport_v4_a, halay_boot_v3_b;", "halay_boot_v3_b"),
     ("libhalay.so", "int halay_init, hly_engine_start;", "exports hly_engine_start"),
 ]
 

@@ -37,6 +37,7 @@ static void alone(halay_context_t *ctx)
 static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
 {
     ctx->info.size = sizeof(ctx->info);
+    ctx->info.processors = ctx->ncpus;
     int rc = ctx->boot_ops->open(arg, hly_log_text, ctx, ctx->settings.start_deadline_ns,
                                  &ctx->info, &ctx->boot);
     if (rc)
@@ -61,7 +62,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         alone(ctx);
         return HALAY_OK;
     }
-    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v2_", &table, reason, sizeof(reason));
+    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v3_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))

@@ -79,7 +79,7 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
 #define TEXT_(x) #x
 #define TEXT(x)  TEXT_(x)
 
-static void describe(struct hly_tcp *tcp)
+static void describe(struct hly_tcp *tcp, int processors)
 {
     struct hly_tcp_hello *me = &tcp->self;
     struct stat net;
@@ -92,6 +92,7 @@ static void describe(struct hly_tcp *tcp)
     me->rank = (uint32_t)tcp->v->rank;
     me->nranks = (uint32_t)tcp->v->nranks;
     me->pid = (uint32_t)getpid();
+    me->processors = (uint32_t)processors;
     if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
         strcpy(me->host, "unknown");
     /* Which machine, and which network namespace of it: nothing on a node goes across either. */
@@ -113,14 +114,14 @@ static void describe(struct hly_tcp *tcp)
 }
 
 static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
-                uint64_t deadline_ns, struct hly_tcp_identity *id)
+                uint64_t deadline_ns, int processors, struct hly_tcp_identity *id)
 {
     struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_tcp_now_ns(), .listen_fd = -1};
     memset(id, 0, sizeof *id);
     tcp.end_ns = tcp.begin_ns + deadline_ns;
     id->rank = v->rank;
     id->nranks = v->nranks;
-    describe(&tcp);
+    describe(&tcp, processors);
     int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
     if (rc && tcp.listen_fd >= 0)
         close(tcp.listen_fd);
@@ -129,7 +130,7 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
 }
 
 /* The first open: claims the identity, then meets the others. Only one thread is in here. */
-static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
+static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
 {
     struct hly_tcp_variables v;
     int announced;
@@ -148,7 +149,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns)
         return rc;
     self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
     if (self.heeds_fork) {
-        rc = meet(log, &v, deadline_ns, &self.id);
+        rc = meet(log, &v, deadline_ns, processors, &self.id);
     } else {
         hly_boot_say(log, 0, "out of memory for the rendezvous");
         rc = HALAY_ENOMEM;
@@ -183,7 +184,7 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
     int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
     if (rc)
         return rc;
-    rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns);
+    rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns, info->processors);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;
@@ -206,8 +207,8 @@ static void tcp_close(halay_boot_t *boot)
         hly_boot_life_closed(&boot->life);
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v2_tcp;
-const halay_boot_ops_t halay_boot_v2_tcp = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v3_tcp;
+const halay_boot_ops_t halay_boot_v3_tcp = {
     .size = sizeof(halay_boot_ops_t),
     .name = "tcp",
     .probe = hly_tcp_announced,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * table.c - which rank is on which node, as rank 0 finds it and all ranks read it. Nodes are
- * numbered in the order of their lowest ranks. On the wire: the runs, the ports of all ranks, the
- * ranks whose ip is not that of their node's lowest rank, and the nodes, each a family, its ip (4
- * or 16 bytes) and its name with its end.
+ * numbered in the order of their lowest ranks, which also say how many processors a node has. On
+ * the wire: the runs, the ports of all ranks, the ranks whose ip is not that of their node's lowest
+ * rank, and the nodes, each a family, its ip (4 or 16 bytes) and its name with its end.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -92,15 +92,30 @@ static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int3
     return bytes;
 }
 
-int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
-                        struct hly_tcp_answer *answer, char **table)
+/* Who shares processors is told so with every address: whose ip is another one, too. */
+static void mark_crowded(struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
+                         const struct hly_tcp_hello **firsts, uint32_t *count)
+{
+    for (int r = 0; r < nranks; r++)
+        count[node_of[r]]++;
+    for (int r = 0; r < nranks; r++) {
+        uint32_t processors = firsts[node_of[r]]->processors;
+        if (processors && count[node_of[r]] > processors)
+            hellos[r].address.fabrics |= HALAY_NODE_CROWDED;
+    }
+}
+
+int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
+                        char **table)
 {
     int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
     const struct hly_tcp_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
+    uint32_t *count = calloc((size_t)nranks, sizeof count[0]);
     char *to = NULL;
-    if (!node_of || !firsts || number_nodes(hellos, nranks, node_of) < 0)
+    if (!node_of || !firsts || !count || number_nodes(hellos, nranks, node_of) < 0)
         goto out;
     size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
+    mark_crowded(hellos, nranks, node_of, firsts, count);
     *table = to = malloc(bytes);
     if (!to)
         goto out;
@@ -124,6 +139,7 @@ int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
     }
     assert(to == *table + bytes);
 out:
+    free(count);
     free(firsts);
     free(node_of);
     return to ? HALAY_OK : HALAY_ENOMEM;

@@ -25,7 +25,7 @@
 #define HLY_TCP_MAGIC 0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 
 enum {
-    HLY_TCP_VERSION = 2,
+    HLY_TCP_VERSION = 3,
     HLY_TCP_RANKS_MAX = 65536,
     HLY_TCP_PORT_OFFSET = 101, /* the first port tried is MASTER_PORT + this */
     HLY_TCP_PORTS = 16,
@@ -60,7 +60,8 @@ struct hly_tcp_hello {
     uint64_t netns;          /* with machine: two ranks share a node if they have the same */
     char machine[40];
     char host[HLY_BOOT_HOST_BYTES];
-    char library[24];
+    char library[20];
+    uint32_t processors; /* that the ranks of its node have; 0: not known */
     uint8_t mac[32];
 };
 
@@ -132,10 +133,10 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
 /* The most that a rank adds to the table: a run, a port, an address of its own, a node. */
 enum { HLY_TCP_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES };
 
-/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns, nothers and bytes.
- * HALAY_ENOMEM. */
-int hly_tcp_table_write(const struct hly_tcp_hello *hellos, int nranks,
-                        struct hly_tcp_answer *answer, char **table);
+/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns, nothers and bytes; in their
+ * addresses, which nodes are crowded. HALAY_ENOMEM. */
+int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
+                        char **table);
 /* The table -> *id, all but rank and nranks, which are read. HALAY_ENOMEM, HALAY_EBOOT (no table).
  */
 int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,

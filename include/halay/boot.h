@@ -19,9 +19,9 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v2_<name>`, this
+/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v3_<name>`, this
  * table. */
-#define HALAY_BOOT_ABI 2
+#define HALAY_BOOT_ABI 3
 
 /* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no
  * newline. */
@@ -31,7 +31,7 @@ enum {
     HALAY_FABRIC_RDMA = 1,  /* an RDMA device with an active port */
     HALAY_FABRIC_VERBS = 2, /* the transport verbs is installed */
     HALAY_FABRIC_UCX = 4,   /* the transport ucx is installed */
-    HALAY_NODE_CROWDED = 8  /* more ranks than processors, where the bootstrap can tell */
+    HALAY_NODE_CROWDED = 8  /* more ranks than processors, where that is known */
 };
 
 /* Where a process listens for the others' connections (TCP). */
@@ -51,7 +51,8 @@ typedef struct halay_place {
 } halay_place_t;
 
 typedef struct halay_boot_info {
-    size_t size; /* of this struct, set by the caller */
+    size_t size;    /* of this struct, set by the caller */
+    int processors; /* that the ranks of this node have, set by the caller; 0: not known */
     int rank, nranks;
     int local_rank, local_nranks;
     int node, nnodes;

@@ -20,7 +20,7 @@
 
 #include <halay/boot.h>
 
-extern const halay_boot_ops_t halay_boot_v2_pmix, halay_boot_v2_tcp;
+extern const halay_boot_ops_t halay_boot_v3_pmix, halay_boot_v3_tcp;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
 
@@ -34,7 +34,7 @@ extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs)
 
 enum { EPOCHS = 1000 };
 
-static const halay_boot_ops_t *ops = &halay_boot_v2_pmix;
+static const halay_boot_ops_t *ops = &halay_boot_v3_pmix;
 static char last_log[1024];
 static const char *die_after; /* 0.6 s after a message with this text */
 
@@ -312,7 +312,7 @@ int main(int argc, char **argv)
 {
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
     if (by && !strcmp(by, "tcp"))
-        ops = &halay_boot_v2_tcp;
+        ops = &halay_boot_v3_tcp;
     if (!strcmp(what, "info"))
         return info();
     if (!strcmp(what, "children"))

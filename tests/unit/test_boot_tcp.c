@@ -99,31 +99,58 @@ static halay_address_t address_of(int host, int r)
     return address;
 }
 
+/* As the lowest rank of the host says; 0: not known. */
+static uint32_t processors_of(int host)
+{
+    return (uint32_t)host % 5;
+}
+
+/* The lowest rank of each host, and how many it has; by host, of which there are at most n. */
+static void count_ranks(int shape, int n, int *lowest, uint32_t *ranks)
+{
+    for (int r = n - 1; r >= 0; r--) {
+        lowest[host_of(shape, r, n)] = r;
+        ranks[host_of(shape, r, n)]++;
+    }
+}
+
 /* Hosts 2k and 2k+1 are one machine with two network namespaces. */
 static struct hly_tcp_hello *hellos_of(int shape, int n)
 {
     struct hly_tcp_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
-    CHECK(hellos);
+    int *lowest = calloc((size_t)n + 16, sizeof lowest[0]);
+    uint32_t *ranks = calloc((size_t)n + 16, sizeof ranks[0]);
+    CHECK(hellos && lowest && ranks);
+    count_ranks(shape, n, lowest, ranks);
     for (int r = 0; r < n; r++) {
         int host = host_of(shape, r, n);
+        hellos[r].processors = r == lowest[host] ? processors_of(host) : (unsigned)r % 3;
         snprintf(hellos[r].machine, sizeof hellos[r].machine, "machine-%d", host / 2);
         hellos[r].netns = 4026531840u + (unsigned)host % 2;
         snprintf(hellos[r].host, sizeof hellos[r].host, "host-%d", host);
         hellos[r].address = address_of(host, r);
     }
+    free(lowest);
+    free(ranks);
     return hellos;
 }
 
 static void check_identity(const struct hly_tcp_identity *id, int shape)
 {
-    int local = 0, before = 0, seen = 0;
+    int local = 0, before = 0, seen = 0,
+        *lowest = calloc((size_t)id->nranks + 16, sizeof lowest[0]);
+    uint32_t *ranks = calloc((size_t)id->nranks + 16, sizeof ranks[0]);
     char name[32];
     halay_place_t at = {.size = sizeof at};
     halay_boot_info_t info = {.rank = id->rank};
     hly_boot_places_info(&id->places, &info);
+    CHECK(lowest && ranks);
+    count_ranks(shape, id->nranks, lowest, ranks);
     for (int r = 0; r < id->nranks; r++) {
         int host = host_of(shape, r, id->nranks);
         halay_address_t address = address_of(host, r);
+        if (address.family && processors_of(host) && ranks[host] > processors_of(host))
+            address.fabrics = HALAY_NODE_CROWDED;
         CHECK(hly_boot_places_get(&id->places, r, &at) == HALAY_OK);
         CHECK(at.node >= 0 && at.node <= seen && at.node < info.nnodes);
         seen += at.node == seen; /* numbered in the order of lowest ranks */
@@ -141,6 +168,8 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
     CHECK(hly_boot_places_get(&id->places, -1, &at) == HALAY_EINVAL);
     CHECK(seen == info.nnodes && info.nranks == id->nranks);
     CHECK(info.local_nranks == local && info.local_rank == before);
+    free(lowest);
+    free(ranks);
 }
 
 static void tables(int n)

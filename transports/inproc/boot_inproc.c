@@ -126,7 +126,7 @@ static void boot_close(halay_boot_t *boot)
     }
 }
 
-HALAY_API const halay_boot_ops_t halay_boot_v2_inproc = {
+HALAY_API const halay_boot_ops_t halay_boot_v3_inproc = {
     .size = sizeof(halay_boot_ops_t),
     .name = "inproc",
     .probe = boot_probe,
