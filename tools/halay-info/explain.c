@@ -24,6 +24,7 @@ const char hly_info_explain_help[] =
     "  --ranks N         ranks\n"
     "  --nodes N         nodes (1), the ranks spread evenly, consecutive ones together\n"
     "  --round-robin     ... or dealt out to the nodes in turn\n"
+    "  --crowded         on one node that has more ranks than processors\n"
     "  --type T          float32\n"
     "  --op OP           sum; \"ordered\" is any operation that does not commute\n"
     "  --root R          root (0)\n"
@@ -120,6 +121,9 @@ static int parse_option(int option, struct explain *x)
     case 'r':
         x->round_robin = 1;
         return 0;
+    case 'c':
+        x->question.crowded = 1;
+        return 0;
     case 'j':
         return (x->json = 1) - 1;
     case 'h':
@@ -137,7 +141,7 @@ static int parse(int argc, char **argv, struct explain *x)
         {"type", 1, 0, 't'},      {"op", 1, 0, 'O'},     {"root", 1, 0, 'o'},
         {"in-place", 0, 0, 'i'},  {"vector", 0, 0, 'v'}, {"algorithm", 1, 0, 'a'},
         {"selection", 1, 0, 's'}, {"model", 1, 0, 'm'},  {"json", 0, 0, 'j'},
-        {"help", 0, 0, 'h'},      {0, 0, 0, 0}};
+        {"crowded", 0, 0, 'c'},   {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
     int option, status = 0;
     while (!status && (option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
         status = parse_option(option, x);
@@ -163,6 +167,8 @@ static int check(struct explain *x)
         return complain("--ranks is missing", "");
     if (x->nnodes > x->nranks)
         return complain("--nodes is more than --ranks", "");
+    if (x->question.crowded && x->nnodes > 1)
+        return complain("--crowded is for one node", "");
     if (x->question.root >= x->nranks || (x->question.root && !halay_collective_rooted(collective)))
         return complain("--root is no rank, or the collective has none", "");
     uint32_t element = (uint32_t)halay_type_bytes(x->type);

@@ -64,6 +64,8 @@ expect 0 "$INFO" explain allreduce 64 --ranks 6 --nodes 3 --round-robin --op ord
 says "^  ring +refused: the operation does not commute$"
 says "^  two_level_short +refused: .*not consecutive$"
 says "^  chosen: recursive_doubling: "
+expect 0 "$INFO" explain barrier --ranks 8 --crowded
+says "^  chosen: star: row [0-9]+ of the table: .*more than its processors$"
 expect 0 "$INFO" explain allreduce 64 --ranks 6 --algorithm allreduce=ring --op ordered
 says "HALAY_ALGORITHM's ring cannot: the operation does not commute"
 expect 0 env HALAY_ALGORITHM=allreduce=ring "$INFO" explain allreduce 64 --ranks 6 --op max
@@ -88,7 +90,7 @@ done < <(awk '{ print $1 }' planners | sort -u)
 for wrong in "allreduce" "allreduce 1K" "allreduce 1X --ranks 2" "barrier 1K --ranks 2" "teleport 1K --ranks 2" \
     "allreduce 1K --ranks 0" "allreduce 1K --ranks 2 --nodes 3" "allreduce 1K --ranks 2 --root 1" \
     "broadcast 1K --ranks 2 --root 2" "allreduce 1K --ranks 2 --type float80" "allreduce 1K --ranks 2 --op best" \
-    "allreduce 1K --ranks 2 --type float32 --op bitand"; do
+    "allreduce 1K --ranks 2 --type float32 --op bitand" "barrier --ranks 4 --nodes 2 --crowded"; do
     # shellcheck disable=SC2086
     expect 2 "$INFO" explain $wrong
 done
