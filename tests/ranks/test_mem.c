@@ -45,11 +45,15 @@ static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
 
 static const halay_transport_ops_t *lending;
 static _Thread_local unsigned lent;
+static _Thread_local bool slow; /* to read what it is lent */
 
 static int count_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = lending->poll(t, events, max);
-    lent += max > 0 && n > 0 && events[n - 1].kind == HALAY_EVENT_LENT;
+    bool is_lent = max > 0 && n > 0 && events[n - 1].kind == HALAY_EVENT_LENT;
+    lent += is_lent;
+    if (is_lent && slow)
+        usleep(2000);
     return n;
 }
 
@@ -315,6 +319,29 @@ static void copied(struct rank *r)
 }
 
 /*
+ * A call that goes straight ahead does not end before what it has lent was read: its caller writes
+ * there next. The root finds the others' answers at once, while they are slow to read.
+ */
+static void read_first(struct rank *r)
+{
+    enum { N = 2048, ROUNDS = 30 };
+    int32_t *data = room(r, N * sizeof(*data));
+    slow = r->rank != 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        for (int k = 0; k < N; k++)
+            data[k] = r->rank == 0 ? i * N + k : -1;
+        if (r->rank == 0)
+            usleep(3000); /* the others wait for it */
+        CHECK(!halay_broadcast(data, N, HALAY_INT32, 0, r->world), "broadcast");
+        for (int k = 0; r->rank > 0 && k < N; k++)
+            CHECK(data[k] == i * N + k, "round %d, element %d: %d", i, k, data[k]);
+        memset(data, 0x55, N * sizeof(*data));
+    }
+    CHECK(r->rank == 0 || lent > ROUNDS / 2, "rank %d: %u were lent", r->rank, lent);
+    slow = false;
+}
+
+/*
  * The others wait for rank 1 in vain, and write into what they had lent to it. When it calls at
  * last, nothing comes of that; and they go on, without it having been cut off.
  */
@@ -368,6 +395,7 @@ int main(void)
         run_lent(read_there, 0, shm, 0);
         run_lent(outlasted, 1000000000, shm, 0);
     }
+    run_lent(read_first, 0, true, 0);
     run_lent(in_use, 0, false, 0);
     run_lent(copied, 0, false, BYTES);
     return 0;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_transport_shm_lend.c - memory that peers map: lent, given back, taken back, recalled; copied
- * where it cannot be; what becomes of it when a process is killed.
+ * where it cannot be; what becomes of it when a process is killed. And messages that are put
+ * together in the ring.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -101,14 +102,19 @@ typedef struct both {
     halay_ep_t *ab, *ba;
 } both_t;
 
-static void both_open(both_t *p)
+static void both_open_ring(both_t *p, const char *options)
 {
-    *p = (both_t){.ab = NULL};
+    *p = (both_t){.a.options = options, .b.options = options};
     job_draw();
     rank_open(&p->a, 1);
     rank_open(&p->b, 2);
     p->ab = rank_connect(&p->a, 2);
     p->ba = rank_connect(&p->b, 1);
+}
+
+static void both_open(both_t *p)
+{
+    both_open_ring(p, NULL);
 }
 
 static void both_close(both_t *p)
@@ -119,14 +125,21 @@ static void both_close(both_t *p)
     rank_close(&p->b);
 }
 
+/* A region of a's, of which b maps all and is lent a part. */
+static region_t both_lend(both_t *p, size_t offset, uint64_t cookie)
+{
+    region_t r = region_take(&p->a, BYTES);
+    lend(&p->a, p->ab, &p->b, r.memory + offset, PART, cookie);
+    return r;
+}
+
 static void completes(void)
 {
     both_t p;
     halay_event_t event;
     both_open(&p);
-    region_t r = region_take(&p.a, BYTES);
+    region_t r = both_lend(&p, 64, 1);
     memset(r.memory, 7, BYTES);
-    lend(&p.a, p.ab, &p.b, r.memory + 64, PART, 1);
     for (uint64_t i = 2; i < 500; i++) {
         CHECK(next(&p.b, &p.a, &event) == HALAY_EVENT_LENT, "kind %d", event.kind);
         check_payload(&event, i - 1, r.memory + 64);
@@ -150,8 +163,7 @@ static void many(void)
     both_t p;
     halay_event_t event;
     both_open(&p);
-    region_t r = region_take(&p.a, BYTES);
-    lend(&p.a, p.ab, &p.b, r.memory, PART, 0);
+    region_t r = both_lend(&p, 0, 0);
     uint64_t sent = 1, taken = 0, back = 0;
     for (int round = 0; round < 20000; round++) {
         int rc = HALAY_EAGAIN;
@@ -265,8 +277,7 @@ static void recalled(void)
     both_t p;
     halay_event_t event;
     both_open(&p);
-    region_t r = region_take(&p.a, BYTES);
-    lend(&p.a, p.ab, &p.b, r.memory, PART, 1);
+    region_t r = both_lend(&p, 0, 1);
     CHECK(put(&p.a, p.ab, r.memory + PART, PART, 2) == HALAY_INPROGRESS, "copied");
     region_drop(&p.a, r, BYTES);
     CHECK(put(&p.a, p.ab, (const uint8_t *)"a message that is copied", 24, 3) == 0, "send");
@@ -277,8 +288,7 @@ static void recalled(void)
     check_payload(&event, 3, "a message that is copied");
     rank_quiet(&p.b, 5);
     /* And while it is being read: whoever reads it is told before it uses it. */
-    r = region_take(&p.a, BYTES);
-    lend(&p.a, p.ab, &p.b, r.memory, PART, 4);
+    r = both_lend(&p, 0, 4);
     CHECK(next(&p.b, &p.a, &event) == HALAY_EVENT_LENT, "kind %d", event.kind);
     region_drop(&p.a, r, BYTES);
     CHECK(payload_of(&event)[PART - 1] == 0, "it is there as long as it is read");
@@ -293,14 +303,72 @@ static void given_up(void)
     both_t p;
     halay_event_t event;
     both_open(&p);
-    region_t r = region_take(&p.a, BYTES);
-    lend(&p.a, p.ab, &p.b, r.memory, PART, 1);
+    region_t r = both_lend(&p, 0, 1);
     shm->disconnect(p.a.transport, p.ab);
     CHECK(next(&p.a, NULL, &event) == HALAY_EVENT_SENT && event.status == HALAY_EPEER &&
               event.cookie == 1,
           "kind %d", event.kind);
     rank_quiet(&p.b, 5);
     region_drop(&p.a, r, BYTES);
+    both_close(&p);
+}
+
+/* ------------------------------------------------------------------ put together in the ring */
+
+enum { LINE = 64, RING_MESSAGE = 8192 / 4 - LINE, MOST = RING_MESSAGE - LINE };
+
+static int place(rank_t *rank, halay_ep_t *ep, size_t header, size_t bytes, uint8_t **at)
+{
+    void *found = NULL;
+    int rc = shm->place(rank->transport, ep, header, bytes, &found);
+    CHECK(rc == HALAY_EAGAIN || (rc == 0 && found), "place: %d", rc);
+    *at = found;
+    return rc;
+}
+
+/* The peer takes one, and finds what was written there after it was sent. */
+static void take_placed(both_t *p, uint64_t number, size_t bytes, uint8_t *at)
+{
+    halay_event_t event;
+    at[bytes - 1] ^= 0xff;
+    CHECK(next(&p->b, NULL, &event) == HALAY_EVENT_MESSAGE, "kind %d", event.kind);
+    check_payload(&event, number, at);
+    CHECK(payload_of(&event)[bytes - 1] == (uint8_t)~number, "message %d is a copy", (int)number);
+}
+
+/*
+ * Of every length, all along a small ring and over its end, with headers of which more or less is
+ * new; and no place where there is none.
+ */
+static void placed(void)
+{
+    both_t p;
+    uint8_t *at;
+    uint64_t header[LINE / 8] = {0};
+    int full = 0;
+    both_open_ring(&p, "ring=8192");
+    rank_quiet(&p.b, 20);
+    rank_quiet(&p.a, 20); /* the way is open */
+    CHECK(place(&p.a, p.ab, LINE - 8, 200, &at) == HALAY_EAGAIN, "another header");
+    CHECK(place(&p.a, p.ab, LINE, LINE - 1, &at) == HALAY_EAGAIN, "it fits in a cell");
+    CHECK(place(&p.a, p.ab, LINE, MOST + 1, &at) == HALAY_EAGAIN, "too long");
+    for (uint64_t i = 0; i < 3000; i++) {
+        const size_t bytes = i % 7 ? LINE + (i * 37) % (MOST - LINE + 1) : MOST;
+        header[0] = i;
+        header[1] = bytes;
+        for (uint64_t k = 2; k < 2 + i % 7; k++)
+            header[k] += i;
+        CHECK(place(&p.a, p.ab, LINE, bytes, &at) == 0, "no place for %zu bytes", bytes);
+        memset(at, (int)(i & 0xff), bytes);
+        CHECK(shm->send(p.a.transport, p.ab, 0, header, LINE, at, bytes, 0) == 0, "send");
+        take_placed(&p, i, bytes, at);
+    }
+    rank_quiet(&p.b, 1); /* it has freed all */
+    while (place(&p.a, p.ab, LINE, MOST, &at) == 0) {
+        CHECK(shm->send(p.a.transport, p.ab, 0, header, LINE, at, MOST, 0) == 0, "send");
+        CHECK(++full < 5, "there is always room");
+    }
+    CHECK(full >= 3, "%d fit", full);
     both_close(&p);
 }
 
@@ -451,6 +519,7 @@ int main(int argc, char **argv)
         {"limits", limits},
         {"recalled", recalled},
         {"given_up", given_up},
+        {"placed", placed},
         {"wakes", wakes},
         {"reader_killed", reader_killed},
         {"owner_killed", owner_killed},
