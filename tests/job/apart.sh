@@ -3,8 +3,8 @@
 # A rank in a network namespace of its own, as in a container: it reaches the launcher (through a relay,
 # since PMIx listens on loopback) but not the first rank of its node, and is a node of its own. Where there is a
 # wire between the namespaces, the job runs over it, and is told of that rank's death.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
-. "$(dirname "$0")/lib.sh"
+# shellcheck source-path=SCRIPTDIR source=netns_lib.sh disable=SC2016
+. "$(dirname "$0")/netns_lib.sh"
 unshare -n ip link set lo up 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
 
 # relay.py outer|inner PATH PORT: one end listens at PATH and calls PORT, the other the reverse.
@@ -57,18 +57,7 @@ says out "| rank 1 local 0 of 1 node 1$"
 says err "^\[1\] rank 1 (pid [0-9]* on .*) is a node of its own .*: it did not reach rank 0, .* network namespace of its own"
 nothing_left
 
-net=hly$mark
-net=${net:0:10}
-trap 'for i in 1 2; do ip netns del $net-$i; done 2>/dev/null; rm -rf "$here"' EXIT
-wire() {
-    ip netns add "$net-1" && ip netns add "$net-2" &&
-        ip -n "$net-1" link add eth0 type veth peer name eth0 netns "$net-2" || return 1
-    for i in 1 2; do
-        ip -n "$net-$i" addr add 10.78.1.1$i/24 dev eth0 && ip -n "$net-$i" link set eth0 up &&
-            ip -n "$net-$i" link set lo up || return 1
-    done
-}
-wire 2>why || { echo "without a wire between namespaces: $(tail -1 why)" && exit 0; }
+wire 10.78.1 2>why || { echo "without a wire between namespaces: $(tail -1 why)" && exit 0; }
 export ENTER="ip netns exec $net-2" HALAY_INTERFACE=eth0 HALAY_START_DEADLINE=6 HALAY_DEADLINE=20
 rm relay
 run ip netns exec "$net-1" "$HALAYRUN" -np 3 bash rank.sh "$JOB_RANK" during allreduce

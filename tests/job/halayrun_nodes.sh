@@ -2,25 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # halayrun -H on two nodes, which are network namespaces of this machine: Open MPI starts its daemons
 # through a stand-in for ssh, which like ssh passes no variable on.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
-. "$(dirname "$0")/lib.sh"
+# shellcheck source-path=SCRIPTDIR source=netns_lib.sh disable=SC2016
+. "$(dirname "$0")/netns_lib.sh"
 # Open MPI 5.0.11 loses a rank's record between two nodes in about one run of eight, as its own PMIx sees it.
 mpirun --version 2>/dev/null | grep -q 'Open MPI) 4' || { echo "skipped: no mpirun of Open MPI 4 (Debian: openmpi-bin)"; exit 77; }
-net=hly$mark
-net=${net:0:10}
-trap 'for i in 1 2; do ip netns del $net-$i; done 2>/dev/null; rm -rf "$here"' EXIT
-nodes() {
-    ip netns add "$net-1" && ip netns add "$net-2" &&
-        ip -n "$net-1" link add eth0 type veth peer name eth0 netns "$net-2" || return 1
-    for i in 1 2; do
-        ip -n "$net-$i" addr add 10.78.0.1$i/24 dev eth0 && ip -n "$net-$i" link set eth0 up &&
-            ip -n "$net-$i" link set lo up || return 1
-    done
-    on 1 true
-}
 # on NODE COMMAND...: with the node's own name.
 on() { ip netns exec "$net-$1" unshare --uts sh -c 'hostname "$0" && exec "$@"' "node$1" "${@:2}"; }
-nodes 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
+{ wire 10.78.0 && on 1 true; } 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
 
 # agent HOST COMMAND: what ssh does, with nothing of the caller's environment.
 cat >agent <<END
