@@ -68,18 +68,20 @@ static inline bool hly_is_checked(const struct hly_checked *was, halay_collectiv
 /* The same of a few calls before it; then it is taken for the last one. */
 bool hly_recalls(halay_comm_t *comm, halay_collective_t collective, const void *in, const void *out,
                  size_t count, halay_type_t type, halay_op_t op, int root);
-/* Is a blocking call with these arguments the one that was checked last, and right? */
+/* Makes the call that was checked last again; false: it has to be made as any other one. */
+bool hly_post_again(halay_comm_t *comm, int *result);
+/* The same of a blocking call, if its arguments are those of one that was made lately, and right.
+ */
 static inline bool hly_again(halay_comm_t *comm, halay_collective_t collective, const void *in,
                              const void *out, size_t count, halay_type_t type, halay_op_t op,
-                             int root)
+                             int root, int *result)
 {
     if (!comm || comm->magic != HLY_COMM_MAGIC)
         return false;
-    return hly_is_checked(&comm->checked, collective, in, out, count, type, op, root) ||
-           hly_recalls(comm, collective, in, out, count, type, op, root);
+    return (hly_is_checked(&comm->checked, collective, in, out, count, type, op, root) ||
+            hly_recalls(comm, collective, in, out, count, type, op, root)) &&
+           hly_post_again(comm, result);
 }
-/* Makes it; false: it has to be made as any other one. */
-bool hly_post_again(halay_comm_t *comm, int *result);
 /* The part that all calls share. call->signature: of what is not in the brief. */
 int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
              struct hly_check *c, halay_request_t **request);

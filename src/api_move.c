@@ -182,8 +182,7 @@ int halay_ibarrier(halay_comm_t *comm, halay_request_t **request)
 int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_BROADCAST, NULL, buffer, count, type, 0, root) &&
-        hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_BROADCAST, NULL, buffer, count, type, 0, root, &rc))
         return rc;
     return halay_ibroadcast(buffer, count, type, root, comm, hly_blocking(comm));
 }
@@ -191,7 +190,7 @@ int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, hal
 int halay_allgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_ALLGATHER, in, out, count, type, 0, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_ALLGATHER, in, out, count, type, 0, 0, &rc))
         return rc;
     return halay_iallgather(in, out, count, type, comm, hly_blocking(comm));
 }
@@ -229,7 +228,7 @@ int halay_scatterv(const void *in, void *out, const size_t counts[], const size_
 int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_ALLTOALL, in, out, count, type, 0, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_ALLTOALL, in, out, count, type, 0, 0, &rc))
         return rc;
     return halay_ialltoall(in, out, count, type, comm, hly_blocking(comm));
 }
@@ -245,7 +244,7 @@ int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_di
 int halay_barrier(halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0, &rc))
         return rc;
     return halay_ibarrier(comm, hly_blocking(comm));
 }

@@ -110,7 +110,7 @@ int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, 
                     halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_ALLREDUCE, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_ALLREDUCE, in, out, count, type, op, 0, &rc))
         return rc;
     return halay_iallreduce(in, out, count, type, op, comm, hly_blocking(comm));
 }
@@ -125,8 +125,7 @@ int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t t
                          halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_REDUCE_SCATTER, in, out, count, type, op, 0) &&
-        hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_REDUCE_SCATTER, in, out, count, type, op, 0, &rc))
         return rc;
     return halay_ireduce_scatter(in, out, count, type, op, comm, hly_blocking(comm));
 }
@@ -141,7 +140,7 @@ int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay
                halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_SCAN, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_SCAN, in, out, count, type, op, 0, &rc))
         return rc;
     return halay_iscan(in, out, count, type, op, comm, hly_blocking(comm));
 }
@@ -150,7 +149,7 @@ int halay_exscan(const void *in, void *out, size_t count, halay_type_t type, hal
                  halay_comm_t *comm)
 {
     int rc;
-    if (hly_again(comm, HALAY_EXSCAN, in, out, count, type, op, 0) && hly_post_again(comm, &rc))
+    if (hly_again(comm, HALAY_EXSCAN, in, out, count, type, op, 0, &rc))
         return rc;
     return halay_iexscan(in, out, count, type, op, comm, hly_blocking(comm));
 }
