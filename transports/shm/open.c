@@ -172,6 +172,7 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     t->self = params->self;
     memcpy(t->job, params->job, sizeof(t->job));
     memcpy(t->secret, params->secret, sizeof(t->secret));
+    t->slow_ns = HLY_SHM_SLOW_NS;
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_SHM_DEADLINE_NS;
     if (t->deadline_ns > INT64_MAX / 2)
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */

@@ -53,6 +53,7 @@
 #define HLY_SHM_CELLS    64u
 #define HLY_SHM_WORDS    8u         /* of a line, and of a header */
 #define HLY_SHM_WHOLE    0xffu      /* for the bits */
+#define HLY_SHM_BESIDE   48u        /* bytes that fit in a cell beside one word */
 #define HLY_SHM_HELD     32u        /* cells that the consumer may keep without need */
 #define HLY_SHM_LENT     (1u << 27) /* in the length of the rest */
 #define HLY_SHM_REGIONS  64u        /* of memory, that a process offers to map */
@@ -98,6 +99,7 @@ typedef struct hly_shm_ring {
     uint64_t number;   /* of the next message */
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
     uint64_t taken;    /* the same of taken */
+    uint32_t usual;    /* producer: word of the header that was new last time */
     uint64_t
         lines[2 * HLY_SHM_WORDS]; /* the last header; consumer: what came behind it in a cell */
 } hly_shm_ring_t;
@@ -179,6 +181,25 @@ static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8
     return bits;
 }
 
+/* The same where mostly no other word is new than last time: told already. 0: some other one is. */
+static inline uint32_t hly_shm_ring_usual(hly_shm_ring_t *ring, const uint8_t *header)
+{
+    const uint32_t usual = ring->usual % HLY_SHM_WORDS;
+    const uint64_t was = ring->lines[usual];
+    uint64_t others = 0;
+    memcpy(&ring->lines[usual], header + usual * sizeof(was), sizeof(was));
+#pragma GCC unroll 8
+    for (uint32_t i = 0; i < HLY_SHM_WORDS; i++) {
+        uint64_t word;
+        memcpy(&word, header + i * sizeof(word), sizeof(word));
+        others |= word ^ ring->lines[i];
+    }
+    if (!others)
+        return 1u << usual;
+    ring->lines[usual] = was;
+    return 0;
+}
+
 /* Mostly one: not worth a call or a table. */
 static inline uint32_t hly_shm_ring_count(uint32_t bits)
 {
@@ -193,7 +214,7 @@ static inline void hly_shm_ring_tell(hly_shm_ring_t *ring, const uint8_t *header
                                      uint64_t *to)
 {
     for (; bits; bits &= bits - 1) {
-        uint32_t i = (uint32_t)__builtin_ctz(bits);
+        uint32_t i = ring->usual = (uint32_t)__builtin_ctz(bits);
         memcpy(to, header + i * sizeof(*to), sizeof(*to));
         ring->lines[i] = *to++;
     }
@@ -227,18 +248,36 @@ static inline int hly_shm_ring_announce(hly_shm_ring_t *ring, hly_shm_cell_t *ce
     return hly_shm_ring_sleeps(&ring->shared->armed);
 }
 
-/* The same as send for what fits in a cell that is known to be free; 0: something is not so. */
-static inline int hly_shm_ring_send_short(hly_shm_ring_t *ring, const void *header,
+/* The same as send where mostly nothing is new: there is room as far as is known, and one word of
+ * the header has changed, or all that has fits in the cell. 0: something is not so. */
+static inline int hly_shm_ring_send_usual(hly_shm_ring_t *ring, const void *header,
                                           const void *payload, size_t payload_bytes, int *wake)
 {
-    const uint32_t bits = hly_shm_ring_news(ring, header);
-    const size_t news = hly_shm_ring_count(bits) * sizeof(uint64_t);
-    if (news + payload_bytes > sizeof(((hly_shm_cell_t *)0)->more) ||
-        ring->number - ring->taken >= HLY_SHM_CELLS)
+    const uint64_t bytes = hly_shm_ring_need(1, HLY_SHM_LINE, payload_bytes);
+    const uint64_t skip = bytes ? hly_shm_ring_skip(ring, bytes) : 0;
+    if (ring->number - ring->taken >= HLY_SHM_CELLS ||
+        ring->position + skip + bytes - ring->edge > ring->mask + 1)
         return 0;
     hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
-    hly_shm_ring_tell(ring, header, bits, cell->more);
-    hly_shm_ring_copy((uint8_t *)cell->more + news, payload, payload_bytes);
+    size_t news = sizeof(uint64_t);
+    uint32_t bits = hly_shm_ring_usual(ring, header);
+    if (bits) {
+        cell->more[0] = ring->lines[ring->usual % HLY_SHM_WORDS];
+    } else {
+        bits = hly_shm_ring_news(ring, header);
+        news = hly_shm_ring_count(bits) * sizeof(uint64_t);
+        if (bytes || news + payload_bytes > sizeof(cell->more))
+            return 0;
+        hly_shm_ring_tell(ring, header, bits, cell->more);
+    }
+    if (!bytes) {
+        hly_shm_ring_copy((uint8_t *)cell->more + news, payload, payload_bytes);
+    } else {
+        uint8_t *at = ring->data + ((ring->position + skip) & ring->mask) + HLY_SHM_LINE;
+        if (payload != at) /* else it lies there: hly_shm_ring_place */
+            memcpy(at, payload, payload_bytes);
+        ring->position += skip + bytes;
+    }
     *wake = hly_shm_ring_announce(ring, cell, bits, payload_bytes);
     return 1;
 }
@@ -349,6 +388,40 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, siz
     *data = start;
     *bytes = lead + rest;
     return word & HLY_SHM_LENT ? 2 : 1;
+}
+
+/* Consumer: the same as take where one word of the header is new, as mostly, and not more than
+ * `most` bytes follow; 0: perhaps there is another message. */
+static inline int hly_shm_ring_take_usual(hly_shm_ring_t *ring, size_t most, const void **data,
+                                          size_t *bytes)
+{
+    const hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
+    const uint64_t word = atomic_load_explicit(&cell->word, memory_order_acquire);
+    const uint32_t bits = word >> 28 & 0xff;
+    const size_t rest = word & ((1u << 28) - 1);
+    if ((word ^ hly_shm_ring_word(ring->number + 1, 0, 0)) >> 36 || !bits || bits & (bits - 1) ||
+        rest > most)
+        return 0;
+    const uint32_t one = (uint32_t)__builtin_ctz(bits);
+    const uint64_t news = cell->more[0];
+    *data = ring->lines;
+    if (rest <= 2 * sizeof(uint64_t)) { /* more than that costs no more than to look how much */
+        memcpy(ring->lines + HLY_SHM_WORDS, cell->more + 1, 2 * sizeof(uint64_t));
+    } else if (rest <= HLY_SHM_BESIDE) {
+        memcpy(ring->lines + HLY_SHM_WORDS, cell->more + 1, HLY_SHM_BESIDE);
+    } else { /* the new word last: whoever has just written it waits before it copies a line */
+        const uint64_t need = hly_shm_ring_need(1, HLY_SHM_LINE, rest);
+        const uint64_t skip = hly_shm_ring_skip(ring, need);
+        uint8_t *start = ring->data + ((ring->position + skip) & ring->mask);
+        memcpy(start, ring->lines, HLY_SHM_LINE);
+        memcpy(start + one * sizeof(news), &news, sizeof(news));
+        ring->position += skip + need;
+        *data = start;
+    }
+    ring->lines[one] = news;
+    ring->number++;
+    *bytes = HLY_SHM_LINE + rest;
+    return 1;
 }
 
 /* Consumer: does the message of the last take lie in ring->lines? */

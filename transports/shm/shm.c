@@ -4,7 +4,8 @@
  *
  * A send copies into the ring that leads to the peer, or lends (region.c); poll hands out pointers
  * into the rings that lead here, or to short messages, and frees what it handed out at a later
- * poll. Everything else is the slow path (watch.c), taken every 50 us, and when there is reason to.
+ * poll. Everything else is the slow path (watch.c), taken every 50 to 200 us, and when there is
+ * reason to.
  */
 #include "shm.h"
 
@@ -122,9 +123,10 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     int wake;
     if (tag != 0)
         return HALAY_EUNSUPPORTED;
-    if (header_bytes != HLY_SHM_LINE || payload_bytes >= HLY_SHM_LINE || ep->refused ||
+    if (header_bytes != HLY_SHM_LINE || payload_bytes >= HLY_SHM_LEND_BYTES || ep->refused ||
+        payload_bytes > hly_shm_ring_message(ep->ring.mask) - HLY_SHM_LINE ||
         ep->peer->state != PEER_WELL || ep->state == WAY_CALLING ||
-        !hly_shm_ring_send_short(&ep->ring, header, payload, payload_bytes, &wake))
+        !hly_shm_ring_send_usual(&ep->ring, header, payload, payload_bytes, &wake))
         return send_any(t, ep, header, header_bytes, payload, payload_bytes, cookie);
     if (wake)
         hly_shm_way_wake(t, ep);
@@ -137,6 +139,28 @@ __attribute__((noinline, cold)) static void fail_nonsense(halay_transport_t *t, 
     hly_shm_peer_fail(t, in->peer, HALAY_ETRANSPORT,
                       "the ring of process %d holds nonsense: its memory was overwritten",
                       (int)in->peer->pid);
+}
+
+static inline void tell_message(const hly_shm_in_t *in, halay_event_t *event)
+{
+    event->kind = HALAY_EVENT_MESSAGE;
+    event->status = HALAY_OK;
+    event->peer = in->peer->id;
+    event->cookie = 0;
+    event->immediate = 0;
+    event->text = NULL;
+}
+
+/* A message of at most so many bytes beside its header. */
+__attribute__((always_inline)) static inline int take_usual(hly_shm_in_t *in, size_t most,
+                                                            halay_event_t *event)
+{
+    hly_shm_ring_t *ring = &in->ring;
+    if (in->broken || hly_shm_ring_holds(ring) ||
+        !hly_shm_ring_take_usual(ring, most, &event->data, &event->bytes))
+        return 0;
+    tell_message(in, event);
+    return 1;
 }
 
 /* What is in one ring, up to max. First frees what the last poll handed out, if that is much. */
@@ -162,12 +186,7 @@ __attribute__((noinline)) static int ring_collect(halay_transport_t *t, hly_shm_
             continue;
         }
         is_short = hly_shm_ring_short(ring, event->data); /* it would be overwritten */
-        event->kind = HALAY_EVENT_MESSAGE;
-        event->status = HALAY_OK;
-        event->peer = in->peer->id;
-        event->cookie = 0;
-        event->immediate = 0;
-        event->text = NULL;
+        tell_message(in, event);
         n++;
     }
     if (rc < 0)
@@ -180,8 +199,11 @@ static int rings_collect(halay_transport_t *t, halay_event_t events[], int max)
     int n = 0, i = t->turn < t->nins ? t->turn : 0;
     t->turn = i + 1;
     for (int seen = 0; seen < t->nins && n < max && !t->lender; seen++) {
-        if (hly_shm_ring_ready(&t->ins[i]->ring) || hly_shm_ring_holds(&t->ins[i]->ring))
-            n += ring_collect(t, t->ins[i], events + n, max - n);
+        hly_shm_in_t *in = t->ins[i];
+        if (take_usual(in, HLY_SHM_BESIDE, &events[n]))
+            n++;
+        else if (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring))
+            n += ring_collect(t, in, events + n, max - n);
         if (++i == t->nins)
             i = 0;
     }
@@ -207,12 +229,13 @@ __attribute__((noinline)) static int look_around(halay_transport_t *t, halay_eve
     return n;
 }
 
-static int is_time(const halay_transport_t *t)
+static int is_time(const halay_transport_t *t, uint32_t ticks)
 {
-    return t->polls % HLY_SHM_TICK == 0 && hly_shm_now_ns() - t->attended_ns >= HLY_SHM_SLOW_NS;
+    return t->polls % ticks == 0 && hly_shm_now_ns() - t->attended_ns >= t->slow_ns;
 }
 
-static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+/* Anything that can be. */
+__attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0;
     if (t->loans) {
@@ -227,8 +250,8 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
     }
     assert(max > 0);
     t->polls++;
-    n = is_time(t) ? look_around(t, events, max) : rings_collect(t, events, max);
-    if (n == 0 && t->attention)
+    n = is_time(t, HLY_SHM_TICKS) ? look_around(t, events, max) : rings_collect(t, events, max);
+    if (n == 0 && (t->attention || is_time(t, HLY_SHM_TICK)))
         n = look_around(t, events, max);
     if (n == 0 && t->error) {
         n = t->error;
@@ -237,6 +260,26 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
     if (n && t->armed) /* else this end goes back to sleep, perhaps */
         disarm(t);
     return n;
+}
+
+/* First where one ring leads here, and mostly there is nothing, or a message as they all are:
+ * whoever waits for that looks all the sooner again. */
+static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    if (t->nins != 1 || max < 1 || t->loans | t->armed | t->attention | t->error ||
+        (t->polls + 1) % HLY_SHM_TICK == 0)
+        return poll_all(t, events, max);
+    hly_shm_in_t *in = t->ins[0];
+    const size_t most = max > 1 ? HLY_SHM_BESIDE /* else there may be more */
+                                : hly_shm_ring_message(in->ring.mask) - HLY_SHM_LINE;
+    if (take_usual(in, most, &events[0])) {
+        t->polls++;
+        return 1;
+    }
+    if (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring))
+        return poll_all(t, events, max);
+    t->polls++;
+    return 0;
 }
 
 /* Is there something that no wake-up would announce, because it came before we were armed? */

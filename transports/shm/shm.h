@@ -26,7 +26,8 @@ enum {
     HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet */
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
-    HLY_SHM_TICK = 16,     /* polls between two looks at the clock */
+    HLY_SHM_TICK = 16,     /* polls between two looks at the clock, by one in vain; */
+    HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
 #define HLY_SHM_LEND_BYTES 8192u /* less is copied */
@@ -34,9 +35,10 @@ enum {
 #define HLY_SHM_RING_FEW     (1u << 20)
 #define HLY_SHM_RING_DEFAULT (256u << 10)
 #define HLY_SHM_RINGS_BYTES  (4u << 20)
-#define HLY_SHM_SLOW_NS      UINT64_C(50000) /* between two looks at sockets, while polled */
-#define HLY_SHM_SETTLE_NS    UINT64_C(20000) /* ring.h */
-#define HLY_SHM_PAUSE_NS     UINT64_C(20000) /* before the second try to connect; doubles */
+#define HLY_SHM_SLOW_NS      UINT64_C(50000)  /* between two looks at sockets, while polled; */
+#define HLY_SHM_SLOW_MAX_NS  UINT64_C(200000) /* doubles up to this */
+#define HLY_SHM_SETTLE_NS    UINT64_C(20000)  /* ring.h */
+#define HLY_SHM_PAUSE_NS     UINT64_C(20000)  /* before the second try to connect; doubles */
 #define HLY_SHM_PAUSE_MAX_NS UINT64_C(1000000)
 #define HLY_SHM_GUEST_NS     UINT64_C(1000000000) /* to say hello in */
 #define HLY_SHM_HANGUP_NS    UINT64_C(20000000) /* from a hang-up to the news that it was a death */
@@ -151,7 +153,7 @@ struct halay_transport {
     uint32_t polls;
     int attention; /* the next idle poll takes the slow path */
     int armed;     /* it has been said that this end sleeps, at: */
-    uint64_t armed_ns, attended_ns;
+    uint64_t armed_ns, attended_ns, slow_ns;
 
     halay_ep_t *ways;
     hly_shm_peer_t *peers;

@@ -53,15 +53,26 @@ static void event_handle(halay_transport_t *t, hly_shm_watch_t *watch, uint64_t 
     }
 }
 
-static void descriptors_look(halay_transport_t *t, uint64_t now)
+/* Was there anything? */
+static int descriptors_look(halay_transport_t *t, uint64_t now)
 {
     struct epoll_event event;
     for (int i = 0; i < HLY_SHM_ROUNDS && !t->error && !t->full; i++) {
         if (epoll_wait(t->epoll_fd, &event, 1, 0) != 1)
-            return;
+            return i > 0;
         event_handle(t, event.data.ptr, now);
     }
     t->attention = 1;
+    return 1;
+}
+
+/* While nothing happens there the looks become fewer: each is a system call. */
+static void pause_set(halay_transport_t *t, int happens)
+{
+    if (happens || t->unsettled || t->nguests || t->failing || t->attention)
+        t->slow_ns = HLY_SHM_SLOW_NS;
+    else if (t->slow_ns < HLY_SHM_SLOW_MAX_NS)
+        t->slow_ns *= 2;
 }
 
 static void guests_look(halay_transport_t *t, uint64_t now)
@@ -161,13 +172,14 @@ int hly_shm_attend(halay_transport_t *t, halay_event_t events[], int max)
     t->attention = 0;
     t->full = 0;
     told_peers_free(t);
-    descriptors_look(t, now);
+    int happens = descriptors_look(t, now);
     guests_look(t, now);
     for (halay_ep_t *ep = t->unsettled ? t->ways : NULL; ep; ep = next) {
         next = ep->next;
         hly_shm_way_tend(t, ep, now);
     }
     goodbyes_look(t);
+    pause_set(t, happens);
     return t->failing ? failures_tell(t, events, max) : 0;
 }
 
