@@ -59,7 +59,7 @@ static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_che
     if (was->signature)
         comm->habits[comm->habit++ % HLY_HABITS] =
             (struct hly_habit){*was, comm->last_brief, comm->last_plan};
-    *was = (struct hly_checked){call->brief, call->in, call->out, call->signature};
+    *was = (struct hly_checked){call->brief, call->in, call->out, call->signature, ++comm->checks};
 }
 
 void hly_wrong(struct hly_check *c, const char *text)

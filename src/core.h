@@ -254,6 +254,7 @@ struct halay_request {
     bool refused;              /* `early` was there from the beginning */
     bool bound;                /* places, spans and works are those of `call` */
     uint8_t straight;          /* HLY_STRAIGHT_* */
+    uint64_t repeated;         /* hly_checked.number that it is known to repeat; 0: none */
     struct hly_bundle *bundle; /* it is a part of this group */
     struct hly_bundle *group;  /* it stands for this group */
     halay_comm_t *comm;
@@ -370,6 +371,7 @@ struct halay_comm {
     struct hly_brief last_brief; /* of the last call, which ran this plan */
     struct hly_plan *last_plan;  /* or NULL */
     struct hly_checked checked;  /* the last call whose arguments were looked at: api.c */
+    uint64_t checks;             /* how many were */
     struct hly_habit habits[HLY_HABITS];
     uint32_t habit;                  /* the next one to be forgotten */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */

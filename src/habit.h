@@ -14,6 +14,7 @@ struct hly_checked { /* they were right, and nothing but the brief is signed; si
     const void *in;
     void *out;
     uint64_t signature;
+    uint64_t number; /* of those of its communicator, from 1 on */
 };
 struct hly_habit { /* of the members of a communicator: checked, last_brief, last_plan */
     struct hly_checked checked;

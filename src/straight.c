@@ -35,7 +35,15 @@ static bool is_message(const halay_step_t *s)
     return s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
 }
 
-/* What waits for no message goes first, so that nobody waits for a step that could be done. */
+static int urgency(const halay_step_t *s) /* 0 is first */
+{
+    return s->kind == HALAY_STEP_RECV ? 2 : s->kind != HALAY_STEP_SEND;
+}
+
+/*
+ * What waits for no message goes first, so that nobody waits for a step that could be done; and of
+ * that what is sent, so that all else is done while it is on its way.
+ */
 void hly_straight_order(struct hly_plan *p)
 {
     const uint32_t n = p->plan->nsteps;
@@ -48,11 +56,7 @@ void hly_straight_order(struct hly_plan *p)
             const halay_step_t *s = &p->plan->steps[i];
             bool can = !done[i] && (s->dep[0] == HALAY_STEP_NONE || done[s->dep[0]]) &&
                        (s->dep[1] == HALAY_STEP_NONE || done[s->dep[1]]);
-            if (can && s->kind != HALAY_STEP_RECV) {
-                best = i;
-                break;
-            }
-            if (can && best == HALAY_STEP_NONE)
+            if (can && (best == HALAY_STEP_NONE || urgency(s) < urgency(&p->plan->steps[best])))
                 best = i;
         }
         assert(best != HALAY_STEP_NONE); /* a proved plan has no cycle */
@@ -95,8 +99,13 @@ static halay_request_t *ready_made(halay_comm_t *comm)
 {
     const struct hly_plan *p = comm->last_plan;
     halay_request_t *r = p ? p->spare : NULL;
-    if (!r || r->straight == HLY_STRAIGHT_NO || !repeats(r, &comm->checked))
+    if (!r || r->straight == HLY_STRAIGHT_NO)
         return NULL;
+    if (r->repeated != comm->checked.number) {
+        if (!repeats(r, &comm->checked))
+            return NULL;
+        r->repeated = comm->checked.number;
+    }
     if (r->straight == HLY_STRAIGHT_UNKNOWN) {
         hly_layout_tile(r, 0); /* the largest */
         r->straight = is_straight(r) ? HLY_STRAIGHT_YES : HLY_STRAIGHT_NO;
@@ -114,34 +123,60 @@ static bool is_quiet(const halay_comm_t *comm)
            !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
+/* What a RECV step's message has to be, and what comes of it. */
+struct due {
+    struct hly_header header;
+    halay_peer_id_t from;
+    size_t bytes; /* without the header */
+    char *place;
+    uint32_t step, reduction; /* reduction_of(step) */
+    const halay_work_t *work; /* it can be done by hly_host_combine(); or NULL */
+    bool left;                /* it is its left operand */
+};
+
+static void foresee(const halay_request_t *r, uint32_t step, struct due *due)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const struct hly_segment *seg = hly_operand_segments(r, s->operand);
+    due->header = r->header;
+    hly_header_number(&due->header, r->sequence, s->edge);
+    due->header.from = s->peer;
+    due->header.cookie = seg->bytes;
+    due->from = r->plan->peers[step]->id;
+    due->bytes = seg->bytes;
+    due->place = seg->address;
+    due->step = step;
+}
+
+/* Without a branch a field. */
+static inline bool is_due(const struct due *due, halay_peer_id_t from, const void *header,
+                          size_t bytes)
+{
+    uint64_t other = bytes ^ due->bytes;
+#pragma GCC unroll 8
+    for (size_t at = 0; at < sizeof(due->header); at += sizeof(uint64_t)) {
+        uint64_t came, mine;
+        memcpy(&came, (const char *)header + at, sizeof(came));
+        memcpy(&mine, (const char *)&due->header + at, sizeof(mine));
+        other |= came ^ mine;
+    }
+    other |= (from.lo ^ due->from.lo) | (from.hi ^ due->from.hi);
+    return !other;
+}
+
 bool hly_straight_expects(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
                           const struct hly_header *h, size_t bytes)
 {
-    const halay_step_t *s = &r->plan->plan->steps[step];
-    const halay_peer_id_t *id = &r->plan->peers[step]->id;
-    const struct hly_header *mine = &r->header;
-    uint64_t call[2], own[2];
-    memcpy(call, &h->call, sizeof(call));
-    memcpy(own, &mine->call, sizeof(own));
-    uint64_t other = bytes ^ hly_operand_segments(r, s->operand)->bytes;
-    other |= h->cookie ^ bytes;
-    other |= h->sequence ^ r->sequence;
-    other |= h->edge ^ s->edge;
-    other |= h->from ^ s->peer;
-    other |= (uint64_t)(h->kind ^ mine->kind) | (uint64_t)(h->tile ^ mine->tile);
-    other |= (h->comm ^ mine->comm) | (h->signature ^ mine->signature);
-    other |= h->offset ^ mine->offset;
-    other |= (call[0] ^ own[0]) | (call[1] ^ own[1]);
-    other |= (from.lo ^ id->lo) | (from.hi ^ id->hi);
-    return !other;
+    struct due due;
+    foresee(r, step, &due);
+    return is_due(&due, from, h, bytes);
 }
-static_assert(sizeof(struct hly_brief) == 2 * sizeof(uint64_t), "two words, none of them padding");
 
-static bool is_message_of(const halay_request_t *r, uint32_t step, const halay_event_t *e)
+static inline bool is_message_due(const struct due *due, const halay_event_t *e)
 {
     const size_t header = sizeof(struct hly_header);
     return (e->kind == HALAY_EVENT_MESSAGE || e->kind == HALAY_EVENT_LENT) && e->bytes >= header &&
-           hly_straight_expects(r, step, e->peer, e->data, e->bytes - header);
+           is_due(due, e->peer, e->data, e->bytes - header);
 }
 
 /* Of the RECV step that an EAGER message of the request's call is for, if the plan has it. */
@@ -218,37 +253,65 @@ static uint32_t reduction_of(const struct walk *w, uint32_t step)
     return can ? found : HALAY_STEP_NONE;
 }
 
-/* The step is done; so is the reduction that could read it where it lies. But what was lent may
- * have been anything (hly_channel_give_back): then neither is. */
-static void land(struct walk *w, uint32_t step, const void *data)
+/* What can be known before the message is there. */
+static void prepare(const struct walk *w, uint32_t step, struct due *due)
 {
     halay_request_t *r = w->r;
-    const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-    uint32_t reduction = seg->bytes ? reduction_of(w, step) : HALAY_STEP_NONE;
-    if (reduction != HALAY_STEP_NONE && !hly_ahead_reduce(r, step, reduction, data))
-        reduction = HALAY_STEP_NONE;
-    if (seg->bytes && reduction == HALAY_STEP_NONE)
-        hly_copy_in(seg->address, data, seg->bytes, hly_step_streams(r, step));
-    r->context->counters.received_messages++;
-    r->context->counters.received_bytes += seg->bytes;
-    if (r->context->lender && !hly_channel_give_back(r->context))
+    foresee(r, step, due);
+    due->work = NULL;
+    due->reduction = due->bytes ? reduction_of(w, step) : HALAY_STEP_NONE;
+    if (due->reduction == HALAY_STEP_NONE || r->tiles.n > 1)
         return;
-    hly_saw_bytes(r, HLY_SAW_LANDED, step, seg, 0, seg->bytes, 0);
-    settle(w, step);
-    if (reduction == HALAY_STEP_NONE)
-        return;
-    HLY_SAW(STARTED, r, reduction);
-    hly_saw_work(r, reduction, &r->works[reduction], HALAY_OK);
-    settle(w, reduction);
+    const halay_work_t *work = &r->works[due->reduction];
+    if (work->bound && !work->streams) {
+        due->work = work;
+        due->left = work->src[0] == due->place;
+    }
 }
 
-static void land_event(struct walk *w, uint32_t step)
+/* Has the reduction been done that could read it where it lies? */
+static bool reduce(struct walk *w, const struct due *due, const void *data)
+{
+    if (due->reduction == HALAY_STEP_NONE)
+        return false;
+    if (!due->work)
+        return hly_ahead_reduce(w->r, due->step, due->reduction, data);
+    hly_host_combine(due->work, due->left ? data : due->work->src[0],
+                     due->left ? due->work->src[1] : data);
+    return true;
+}
+
+/* The step is done; so is the reduction that could read it where it lies. But what was lent may
+ * have been anything (hly_channel_give_back): then neither is. */
+static inline void land(struct walk *w, const struct due *due, const void *data)
+{
+    halay_request_t *r = w->r;
+    halay_context_t *ctx = r->context;
+    const bool reduced = reduce(w, due, data);
+    if (due->bytes && !reduced)
+        hly_copy_in(due->place, data, due->bytes, hly_step_streams(r, due->step));
+    ctx->counters.received_messages++;
+    ctx->counters.received_bytes += due->bytes;
+    if (ctx->lender && !hly_channel_give_back(ctx))
+        return;
+    hly_saw_bytes(r, HLY_SAW_LANDED, due->step,
+                  hly_operand_segments(r, r->plan->plan->steps[due->step].operand), 0, due->bytes,
+                  0);
+    settle(w, due->step);
+    if (!reduced)
+        return;
+    HLY_SAW(STARTED, r, due->reduction);
+    hly_saw_work(r, due->reduction, &r->works[due->reduction], HALAY_OK);
+    settle(w, due->reduction);
+}
+
+static void land_event(struct walk *w, const struct due *due)
 {
     if (w->event.kind == HALAY_EVENT_LENT) {
-        w->r->context->lender = w->r->plan->peers[step]->way;
-        land(w, step, w->event.payload);
+        w->r->context->lender = w->r->plan->peers[due->step]->way;
+        land(w, due, w->event.payload);
     } else {
-        land(w, step, (const char *)w->event.data + sizeof(struct hly_header));
+        land(w, due, (const char *)w->event.data + sizeof(struct hly_header));
     }
 }
 
@@ -277,7 +340,9 @@ __attribute__((cold)) static bool land_stashed(struct walk *w, uint32_t step)
         if (m->header.from != s->peer || m->header.edge != s->edge ||
             !hly_straight_expects(r, step, m->peer, &m->header, m->bytes))
             continue;
-        land(w, step, m->data);
+        struct due due;
+        prepare(w, step, &due);
+        land(w, &due, m->data);
         hly_link_remove(l);
         free(m);
         return true;
@@ -300,13 +365,16 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
         h->comm != r->header.comm || h->kind != HLY_EAGER)
         return false;
     if (h->sequence == r->sequence) {
+        struct due due;
         uint32_t step = step_of(r, h);
-        bool mine = step != HALAY_STEP_NONE && is_message_of(r, step, e);
+        if (step != HALAY_STEP_NONE)
+            prepare(w, step, &due);
+        bool mine = step != HALAY_STEP_NONE && is_message_due(&due, e);
         if (!mine && (step == HALAY_STEP_NONE || !is_ahead(r, h)))
             return false;
         if (mine && can_start(w, step)) {
             HLY_SAW(STARTED, r, step);
-            land_event(w, step);
+            land_event(w, &due);
             return true;
         }
     }
@@ -334,14 +402,13 @@ static bool mates_are_through(const struct walk *w)
     return missing <= 0;
 }
 
-/* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
-static bool await(struct walk *w, const struct hly_way *way, int *n)
+/* After the first poll. */
+static bool await_more(struct walk *w, const struct hly_way *way, int *n)
 {
     halay_context_t *ctx = w->r->context;
     uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
     uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
-    w->way = way;
-    for (uint32_t polls = 0; polls < most; polls++) {
+    for (uint32_t polls = 1; polls < most; polls++) {
         if (polls == spins && spins < SPINS_FAR && mates_are_through(w)) {
             spins += SPINS_FAR;
             most += SPINS_FAR;
@@ -355,6 +422,16 @@ static bool await(struct walk *w, const struct hly_way *way, int *n)
             return true;
     }
     return false;
+}
+
+/* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
+static inline bool await(struct walk *w, const struct hly_way *way, int *n)
+{
+    w->way = way;
+    *n = 0;
+    if (!atomic_load_explicit(&w->r->context->want, memory_order_relaxed))
+        *n = way->ops->poll(way->transport, &w->event, 1);
+    return *n || await_more(w, way, n);
 }
 
 static int send_step(halay_request_t *r, uint32_t step)
@@ -400,22 +477,26 @@ static int receive(struct walk *w, uint32_t step)
         hly_ahead_fill(r);
     if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(w, step))
         return HALAY_OK;
+    struct due due;
+    prepare(w, step, &due);
     while (await(w, way, &n)) {
-        if (n == 1 && is_message_of(r, step, &w->event)) {
-            land_event(w, step);
+        if (n == 1 && is_message_due(&due, &w->event)) {
+            land_event(w, &due);
             return is_done(w, step) ? HALAY_OK : HALAY_EAGAIN;
         }
         if (n != 1 || !take_other(w, way)) {
             w->over = n;
             return HALAY_EAGAIN;
         }
+        prepare(w, step, &due); /* for other steps are done, perhaps */
     }
     return HALAY_EAGAIN;
 }
 
 static void start_tile(halay_request_t *r, uint32_t tile)
 {
-    hly_layout_tile(r, tile);
+    if (r->tiles.number != tile)
+        hly_layout_tile(r, tile);
     if (r->header.tile != (uint16_t)tile)
         r->header.tile = (uint16_t)tile;
 }
@@ -500,8 +581,6 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
     *request = NULL;
-    if (++ctx->polls >= CALLS_MOST)
-        hly_progress(ctx);
     if (!is_quiet(comm))
         return false;
     halay_request_t *r = ready_made(comm);
@@ -524,6 +603,8 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         comm->oldest++;
         ctx->counters.operations++;
         ctx->counters.straight++;
+        if (++ctx->polls >= CALLS_MOST) /* now: it would stash what this call waits for */
+            hly_progress(ctx);
         return true;
     }
     give_up(&w);
