@@ -78,8 +78,9 @@ static void *play(void *arg)
 static void play_both(struct side sides[RANKS])
 {
     pthread_t thread[RANKS];
-    for (int r = 0; r < RANKS; r++) {
+    for (int r = 0; r < RANKS; r++)
         sem_init(&turn[r], 0, r == 0);
+    for (int r = 0; r < RANKS; r++) {
         if (pthread_create(&thread[r], NULL, play, &sides[r]))
             check(HALAY_ENOMEM, "a thread");
     }
