@@ -282,9 +282,47 @@ static void stream(const struct hly_kernels *kernels, void *dst, const void *src
         kernels->stream(dst, src, bytes);
 }
 
+/* NULL: in blocks. */
+static hly_weave_fn *weave_of(const struct hly_kernels *kernels, const halay_work_t *work)
+{
+    const bool sums = work->op == HALAY_SUM || (work->op == HALAY_AVERAGE && !divides(work));
+    return work->streams && work->nsrc == 2 && sums ? kernels->weave[work->type] : NULL;
+}
+
+/* The next bytes of what is copied beside. */
+static struct hly_beside beside_take(struct hly_beside *rest, size_t most)
+{
+    const struct hly_beside taken = {rest->to, rest->from, rest->bytes < most ? rest->bytes : most};
+    if (taken.bytes) {
+        rest->to = (char *)rest->to + taken.bytes;
+        rest->from = at(rest->from, taken.bytes);
+        rest->bytes -= taken.bytes;
+    }
+    return taken;
+}
+
+/* What is whole lines of the work, from `done` bytes on, as far as there is something to copy; or
+ * to its end. Returns how much that was. */
+static size_t weave(hly_weave_fn *fn, const halay_work_t *work, struct hly_beside *rest,
+                    size_t done)
+{
+    char *const dst = (char *)work->dst + done;
+    size_t bytes = work->count * halay_type_bytes(work->type) - done;
+    if (rest->bytes >= LINE && rest->bytes < bytes)
+        bytes = rest->bytes;
+    bytes -= bytes % LINE;
+    if ((uintptr_t)dst % LINE || !bytes)
+        return 0;
+    const struct hly_beside copied = beside_take(rest, rest->bytes < LINE ? 0 : bytes);
+    fn(dst, at(work->src[0], done), at(work->src[1], done), bytes, copied.bytes ? copied.to : NULL,
+       copied.from);
+    return bytes;
+}
+
 /*
  * Block by block, through the first-level cache where it goes past the others: the same loops, so
- * the same bits. After each a block of what is copied beside.
+ * the same bits. After each a block of what is copied beside. Sums that go past the caches, line by
+ * line.
  */
 static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t *work,
                            const struct hly_beside *beside, size_t block)
@@ -292,12 +330,16 @@ static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t
     _Alignas(LINE) unsigned char scratch[BLOCK_BYTES];
     const size_t bytes = halay_type_bytes(work->type);
     hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
+    hly_weave_fn *const woven = weave_of(kernels, work);
+    struct hly_beside rest = *beside;
     halay_work_t part = *work;
-    size_t copied = 0;
     hly_fp_t state;
     const int changed = hly_fp_enter(&state);
     for (size_t done = 0; done < work->count; done += part.count) {
         char *const dst = (char *)work->dst + done * bytes;
+        part.count = woven ? weave(woven, work, &rest, done * bytes) / bytes : 0;
+        if (part.count)
+            continue;
         part.count = block_count(work, done, bytes, block);
         part.dst = work->streams ? (void *)scratch : dst;
         for (uint32_t s = 0; s < work->nsrc; s++)
@@ -308,14 +350,12 @@ static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t
             perform(kernels, &part);
         if (work->streams)
             stream(kernels, dst, scratch, part.count * bytes);
-        if (copied < beside->bytes) {
-            const size_t rest = beside->bytes - copied, n = rest < block ? rest : block;
-            copy(kernels, (char *)beside->to + copied, at(beside->from, copied), n);
-            copied += n;
-        }
+        const struct hly_beside now = beside_take(&rest, block);
+        if (now.bytes)
+            copy(kernels, now.to, now.from, now.bytes);
     }
-    if (copied < beside->bytes)
-        memcpy((char *)beside->to + copied, at(beside->from, copied), beside->bytes - copied);
+    if (rest.bytes)
+        memcpy(rest.to, rest.from, rest.bytes);
     if (work->streams)
         hly_stream_end();
     if (changed)

@@ -434,28 +434,28 @@ static void compare(const halay_work_t *w, const unsigned char *want, const char
     }
 }
 
-/* Something of another length is copied beside it, which no bit of the work may show. */
-static void launch_beside(halay_device_t *device, const halay_work_t *work)
+enum { BESIDE = 20000 };
+
+/* The work, and bytes that are copied beside it: fewer, as many, or more, of any alignment. */
+static int launch_beside(halay_device_t *isa, const halay_work_t *w)
 {
-    enum { MOST = 12000 };
-    static unsigned char from[MOST + 64], room[MOST + 64 + 2 * GUARD];
-    const size_t bytes = random_next() % 8 ? random_next() % 700 : random_next() % MOST;
-    const struct hly_beside beside = {room + GUARD + random_next() % 64, from + random_next() % 64,
-                                      bytes};
-    unsigned char *to = beside.to;
-    for (size_t i = 0; i < bytes + 64; i++)
-        from[i] = (unsigned char)(from[i] * 5 + i + 1);
-    memset(to - GUARD, 0x5a, bytes + 2 * GUARD);
-    CHECK(hly_host_beside(device, work, &beside) == HALAY_OK, "beside %zu bytes", bytes);
-    CHECK(!memcmp(to, beside.from, bytes), "beside %zu elements: not all of %zu bytes", work->count,
-          bytes);
-    for (size_t i = 0; i < GUARD; i++)
-        CHECK(to[-1 - (ptrdiff_t)i] == 0x5a && to[bytes + i] == 0x5a, "more than %zu bytes", bytes);
+    static _Alignas(64) unsigned char from[BESIDE + 64], to[BESIDE + 64];
+    const size_t all = w->count * halay_type_bytes(w->type), at = random_next() % 2 * 5;
+    size_t bytes = random_next() % 3 ? (size_t)random_next() % BESIDE : all;
+    bytes = bytes < BESIDE ? bytes : BESIDE;
+    for (size_t i = 0; i < sizeof from; i++)
+        from[i] = (unsigned char)random_next();
+    memset(to, 0xa5, sizeof to);
+    int rc = hly_host_beside(isa, w, &(struct hly_beside){to + at, from + at / 5, bytes});
+    CHECK(memcmp(to + at, from + at / 5, bytes) == 0, "%zu bytes beside %zu", bytes, all);
+    for (size_t i = 0; i < sizeof to; i++)
+        CHECK((i >= at && i < at + bytes) || to[i] == 0xa5, "byte %zu beside %zu", i, bytes);
+    return rc;
 }
 
 /*
  * Runs the work on all instruction sets, bound or not, streamed or not, with a copy beside it or
- * not, with dst in place of src[alias] (-1: none), and looks at the bytes around dst, too.
+ * without, with dst in place of src[alias] (-1: none), and looks at the bytes around dst, too.
  */
 static void run(const halay_work_t *work, int alias)
 {
@@ -474,10 +474,9 @@ static void run(const halay_work_t *work, int alias)
         w.streams = random_next() % 2;
         if (random_next() % 2)
             CHECK(hly_device_host.bind(isas[n], &w) != HALAY_EINVAL, "%s", isa_names[n]);
-        if (random_next() % 3 == 0)
-            launch_beside(isas[n], &w);
-        else
-            CHECK(hly_device_host.launch(isas[n], &w) == HALAY_OK, "%s", isa_names[n]);
+        int rc =
+            random_next() % 8 ? hly_device_host.launch(isas[n], &w) : launch_beside(isas[n], &w);
+        CHECK(rc == HALAY_OK, "%s", isa_names[n]);
         compare(&w, expected, isa_names[n], alias);
         for (size_t i = 0; i < GUARD; i++)
             CHECK(dst[-1 - (ptrdiff_t)i] == 0xa5 && dst[bytes + i] == 0xa5, "%s %s %s count %zu",
