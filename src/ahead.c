@@ -9,10 +9,12 @@
 #include "readers.h"
 #include "watch.h"
 
-/* A message that has a place in the transport's memory. */
+/* The next message: a place in the transport's memory, and what is still to be copied there; or
+ * what is lent, where it lies. */
 struct ahead {
-    struct hly_beside copy; /* its payload, still to be copied */
+    struct hly_beside copy;
     uint32_t tile;
+    bool lent;
 };
 
 /*
@@ -45,10 +47,15 @@ static bool is_whole(const halay_request_t *r, uint32_t tile)
     return (tile + 1) * r->tiles.count <= r->call.brief.count;
 }
 
-/* Is there one that can go now? What is lent would only be copied: beyond the caches, where each
- * rank would read both inputs from memory, that is the faster way all the same (0034). Then it is
- * copied, and sent before anything else is done. */
-static bool place_next(halay_request_t *r, struct ahead *ahead)
+bool hly_ahead_holds(const halay_request_t *r, uint32_t step)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    return r->tiles.n > 1 && step == r->plan->ahead && !plan->params.in_place &&
+           plan->operands[plan->steps[step].operand].buffer == HALAY_BUFFER_IN;
+}
+
+/* Is there one that can go now? */
+static bool next_ahead(halay_request_t *r, struct ahead *ahead)
 {
     struct hly_tiles *t = &r->tiles;
     const uint32_t step = r->plan->ahead, tile = t->sent;
@@ -58,20 +65,20 @@ static bool place_next(halay_request_t *r, struct ahead *ahead)
     const struct hly_segment *seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
     const struct hly_peer *peer = r->plan->peers[step];
     const size_t tile_bytes = t->count * halay_type_bytes((halay_type_t)r->call.brief.type);
-    void *place;
-    if (seg[1].bytes || !seg->bytes || !hly_out_can(r, step) ||
-        (!r->large && !r->plan->plan->params.in_place &&
-         hly_range_lends(r->context, peer->way, seg->address)) ||
-        peer->way->ops->place(peer->way->transport, peer->ep, sizeof(r->header), seg->bytes,
-                              &place))
+    if (seg[1].bytes || !seg->bytes || !hly_out_can(r, step))
         return false;
-    ahead->copy =
-        (struct hly_beside){place, seg->address + (tile - t->number) * tile_bytes, seg->bytes};
+    char *from = seg->address + (tile - t->number) * tile_bytes;
+    void *place = from;
+    ahead->lent = hly_ahead_holds(r, step) && hly_range_lends(r->context, peer->way, from);
+    if (!ahead->lent && peer->way->ops->place(peer->way->transport, peer->ep, sizeof(r->header),
+                                              seg->bytes, &place))
+        return false;
+    ahead->copy = (struct hly_beside){place, from, seg->bytes};
     ahead->tile = tile;
     return true;
 }
 
-static void send_placed(halay_request_t *r, const struct ahead *ahead)
+static void send_ahead(halay_request_t *r, const struct ahead *ahead)
 {
     const uint32_t step = r->plan->ahead;
     const struct hly_beside *copy = &ahead->copy;
@@ -79,7 +86,7 @@ static void send_placed(halay_request_t *r, const struct ahead *ahead)
     hly_header_number(&r->header, r->sequence, r->plan->plan->steps[step].edge);
     r->header.cookie = copy->bytes;
     hly_saw_ahead(r, ahead->tile, step, copy->from, copy->bytes);
-    if (hly_out_ahead(r, step, copy->to, copy->bytes) == HALAY_OK)
+    if (hly_out_ahead(r, step, (struct hly_segment){copy->to, copy->bytes}) == HALAY_OK)
         r->tiles.sent = ahead->tile + 1;
     else
         hly_saw_ahead(r, ahead->tile, step, NULL, 0);
@@ -89,10 +96,11 @@ static void send_placed(halay_request_t *r, const struct ahead *ahead)
 void hly_ahead_fill(halay_request_t *r)
 {
     struct ahead ahead;
-    while (r->tiles.sent < r->tiles.number + HLY_AHEAD && place_next(r, &ahead)) {
+    while (r->tiles.sent < r->tiles.number + HLY_AHEAD && next_ahead(r, &ahead)) {
         const uint32_t sent = r->tiles.sent;
-        memcpy(ahead.copy.to, ahead.copy.from, ahead.copy.bytes);
-        send_placed(r, &ahead);
+        if (!ahead.lent)
+            memcpy(ahead.copy.to, ahead.copy.from, ahead.copy.bytes);
+        send_ahead(r, &ahead);
         if (r->tiles.sent == sent)
             return;
     }
@@ -101,10 +109,13 @@ void hly_ahead_fill(halay_request_t *r)
 bool hly_ahead_reduce(halay_request_t *r, uint32_t step, uint32_t reduction, const void *data)
 {
     struct ahead ahead;
-    if (r->tiles.n == 1 || !place_next(r, &ahead))
+    const bool any = r->tiles.n > 1 && next_ahead(r, &ahead);
+    if (any && ahead.lent)
+        send_ahead(r, &ahead);
+    if (!any || ahead.lent)
         return hly_reduce_lying(r, step, reduction, data, NULL);
     const bool reduced = hly_reduce_lying(r, step, reduction, data, &ahead.copy);
     if (reduced)
-        send_placed(r, &ahead);
+        send_ahead(r, &ahead);
     return reduced;
 }

@@ -31,6 +31,8 @@ static inline bool hly_ahead_sent(const halay_request_t *r, uint32_t step)
 {
     return step == r->plan->ahead && r->tiles.sent > r->tiles.number;
 }
+/* Is what this step lends not written before the call ends? Then the step need not wait for it. */
+bool hly_ahead_holds(const halay_request_t *request, uint32_t step);
 /* Is a message with these low bits of a tile's number of this tile, or of one not far after it? */
 static inline uint32_t hly_ahead_of(const halay_request_t *r, uint16_t tile)
 {

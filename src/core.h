@@ -119,6 +119,7 @@ struct hly_out {
     uint32_t flying;     /* transport completions to come */
     int status;          /* first failure of those */
     bool accepted;       /* nothing left to hand to the transport */
+    bool held;           /* lent to the end of its call, which waits for it; its step is done */
     bool revoke;         /* PUT, TAGGED: answer REVOKED when it is complete */
     uint64_t revoke_cookie;
     struct hly_ready ready; /* PUT, TAGGED */
@@ -570,8 +571,9 @@ static inline struct hly_out *hly_out_next(halay_context_t *context)
 int hly_out_at_once(halay_request_t *request, uint32_t step, const struct hly_segment *segment);
 /* Is nothing in the way of one now? */
 bool hly_out_can(const halay_request_t *request, uint32_t step);
-/* Then: one whose payload lies in the transport's place. Less than HALAY_OK: nothing was sent. */
-int hly_out_ahead(halay_request_t *request, uint32_t step, const void *place, size_t bytes);
+/* Then: one whose payload lies in the transport's place, or is lent and held. Less than HALAY_OK:
+ * nothing was sent. */
+int hly_out_ahead(halay_request_t *request, uint32_t step, struct hly_segment payload);
 void hly_out_free(halay_context_t *context, struct hly_out *out);
 void hly_out_cancel(halay_context_t *context, struct hly_out *out);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,

@@ -316,7 +316,7 @@ static bool next_tile(halay_request_t *r)
     if (r->state != HLY_RUNNING || r->steps_done != r->plan->plan->nsteps || t->number + 1 == t->n)
         return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
-    assert(hly_link_empty(&r->flying) && !r->landings);
+    assert(!r->landings); /* and what flies is held */
     hly_layout_tile(r, t->number + 1);
     r->header.tile = (uint16_t)t->number;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
@@ -354,6 +354,8 @@ void hly_engine_run(halay_request_t *r)
     if (r->state != HLY_RUNNING ||
         (r->steps_done != r->plan->plan->nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
         return;
+    if (r->steps_done == r->plan->plan->nsteps && !hly_link_empty(&r->flying))
+        return; /* what it holds is lent; when all is back this is called again */
     if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->after = 0;
     if (r->after)
@@ -678,6 +680,8 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
         settle(r, done[i]);
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
         struct hly_out *out = HLY_OF(l, struct hly_out, link);
+        if (out->held)
+            continue;
         r->run[out->step].state = HLY_STARTED;
         r->run[out->step].out = out;
     }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ahead.h"
 #include "core.h"
 #include "lend.h"
 #include "watch.h"
@@ -35,7 +36,7 @@ struct hly_out *hly_out_new(halay_context_t *context, enum hly_out_kind kind, st
     out->sent_bytes = 0;
     out->flying = 0;
     out->status = 0;
-    out->accepted = out->revoke = false;
+    out->accepted = out->revoke = out->held = false;
     out->payload_bytes = 0;
     return out;
 }
@@ -192,15 +193,17 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
     uint32_t step = out->step;
     bool device = out->kind == HLY_OUT_DEVICE;
     bool is_message = out->kind == HLY_OUT_EAGER || out->kind == HLY_OUT_STAGED;
+    bool held = out->held;
     hly_link_remove(&out->link);
     if (out->revoke)
         send_revoked(out, status == HALAY_OK);
-    if (r && !device)
+    if (r && !device && !held)
         r->run[step].out = NULL;
     hly_out_free(context, out);
     if (!r)
         return;
-    HLY_SAW(LEFT, r, step);
+    if (!held)
+        HLY_SAW(LEFT, r, step);
     if (device && step != HALAY_STEP_NONE && --r->run[step].arrived > 0 && r->state == HLY_RUNNING)
         return;
     if (r->state == HLY_FAILING) {
@@ -209,6 +212,8 @@ void hly_out_complete(halay_context_t *context, struct hly_out *out, int status)
         hly_engine_result(r);
     } else if (device && step == HALAY_STEP_NONE) {
         hly_engine_prescaled(r);
+    } else if (held && status != HALAY_ETRANSPORT && r->state == HLY_RUNNING) {
+        hly_engine_run(r);
     } else if (status == HALAY_OK && r->state == HLY_RUNNING && !hly_was_early(r, step)) {
         hly_engine_step_done(r, step);
         hly_engine_run(r);
@@ -279,16 +284,41 @@ bool hly_out_can(const halay_request_t *r, uint32_t step)
     return peer->greeted && !peer->dead && !r->context->lost && hly_link_empty(&peer->queue);
 }
 
-int hly_out_ahead(halay_request_t *r, uint32_t step, const void *place, size_t bytes)
+/* A message that has gone, with the next out as its cookie: the transport has lent it. */
+static struct hly_out *fly(halay_request_t *r, uint32_t step, struct hly_segment segment)
+{
+    struct hly_out *out = hly_out_new(r->context, HLY_OUT_EAGER, r->plan->peers[step]);
+    out->request = r;
+    out->step = step;
+    out->segment[0] = segment;
+    out->segment[1] = (struct hly_segment){0};
+    out->flying = 1;
+    out->accepted = true;
+    return out;
+}
+
+static void hold(struct hly_out *out)
+{
+    out->held = true;
+    hly_link_remove(&out->link);
+    hly_link_append(&out->request->flying, &out->link);
+}
+
+int hly_out_ahead(halay_request_t *r, uint32_t step, struct hly_segment payload)
 {
     struct hly_peer *peer = r->plan->peers[step];
     const struct hly_way *way = peer->way;
-    int rc =
-        way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header), place, bytes, 0);
-    assert(rc != HALAY_INPROGRESS);
-    if (rc == HALAY_OK)
-        count_one(r->context, peer->way, bytes);
-    return rc;
+    struct hly_out *out = hly_out_next(r->context);
+    if (!out)
+        return HALAY_ENOMEM;
+    int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
+                            payload.address, payload.bytes, (uint64_t)(uintptr_t)out);
+    if (rc < 0)
+        return rc;
+    count_one(r->context, peer->way, payload.bytes);
+    if (rc == HALAY_INPROGRESS)
+        hold(fly(r, step, payload));
+    return HALAY_OK;
 }
 
 /*
@@ -324,16 +354,13 @@ int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment 
     count_one(ctx, peer->way, segment->bytes);
     hly_saw_bytes(r, HLY_SAW_SENT, step, segment, 0, segment->bytes, r->header.edge);
     if (rc == HALAY_INPROGRESS) {
-        out = hly_out_new(ctx, HLY_OUT_EAGER, peer); /* the same */
-        out->request = r;
-        out->step = step;
-        out->segment[0] = segment[0];
-        out->segment[1] = segment[1];
-        out->flying = 1;
-        out->accepted = true;
-        r->run[step].out = out;
-        accepted(ctx, out);
-        return rc;
+        out = fly(r, step, *segment);
+        if (!hly_ahead_holds(r, step)) {
+            r->run[step].out = out;
+            accepted(ctx, out);
+            return rc;
+        }
+        hold(out);
     }
     HLY_SAW(LEFT, r, step);
     return HALAY_OK;

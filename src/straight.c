@@ -319,12 +319,15 @@ static void land_event(struct walk *w, const struct due *due)
 __attribute__((cold)) static bool take_back(struct walk *w)
 {
     struct hly_out *out = (struct hly_out *)(uintptr_t)w->event.cookie;
-    if (w->event.kind != HALAY_EVENT_SENT || w->event.status || !w->flying || !out ||
-        out->request != w->r)
+    if (w->event.kind != HALAY_EVENT_SENT || w->event.status || !out || out->request != w->r ||
+        (!w->flying && !out->held))
         return false;
     const uint32_t step = out->step;
-    w->flying &= ~(UINT64_C(1) << step);
+    const bool held = out->held;
     hly_out_free(w->r->context, out);
+    if (held)
+        return true;
+    w->flying &= ~(UINT64_C(1) << step);
     HLY_SAW(LEFT, w->r, step);
     settle(w, step);
     return true;
@@ -444,26 +447,41 @@ static int send_step(halay_request_t *r, uint32_t step)
     return hly_out_at_once(r, step, seg);
 }
 
-/* Until nothing is lent that this step waits for, or nothing at all. */
+/* Something that is not waited for by name. */
+static bool await_other(struct walk *w, const struct hly_way *way)
+{
+    int n;
+    if (!await(w, way, &n))
+        return false;
+    if (n == 1 && take_other(w, way))
+        return true;
+    w->over = n;
+    return false;
+}
+
+/* Until nothing is lent that this step waits for, or nothing at all of the tile. */
 static bool await_back(struct walk *w, uint32_t step)
 {
     const struct hly_plan *p = w->r->plan;
     uint64_t which = w->flying;
-    int n;
     if (step != HALAY_STEP_NONE) {
         const uint32_t *dep = p->plan->steps[step].dep;
         which = (is_done(w, dep[0]) ? 0 : UINT64_C(1) << dep[0]) |
                 (is_done(w, dep[1]) ? 0 : UINT64_C(1) << dep[1]);
     }
-    while (w->flying & which) {
-        const struct hly_way *way = p->peers[__builtin_ctzll(w->flying & which)]->way;
-        if (!await(w, way, &n))
+    while (w->flying & which)
+        if (!await_other(w, p->peers[__builtin_ctzll(w->flying & which)]->way))
             return false;
-        if (n != 1 || !take_other(w, way)) {
-            w->over = n;
+    return true;
+}
+
+/* Until nothing is lent that the call waits for. */
+static bool await_held(struct walk *w)
+{
+    const halay_request_t *r = w->r;
+    while (!hly_link_empty(&r->flying))
+        if (!await_other(w, r->plan->peers[r->plan->ahead]->way))
             return false;
-        }
-    }
     return true;
 }
 
@@ -553,6 +571,8 @@ static bool walk_tile(struct walk *w)
     }
     if (w->flying && !await_back(w, HALAY_STEP_NONE))
         return false;
+    if (r->tiles.number + 1 == r->tiles.n && !await_held(w))
+        return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return true;
 }
@@ -598,6 +618,7 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
     if (walk(&w)) {
         if (!hly_link_empty(stash))
             hly_match_forget(ctx, stash);
+        assert(hly_link_empty(&r->flying));
         comm->next_sequence++;
         comm->started++;
         comm->oldest++;

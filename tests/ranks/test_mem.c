@@ -17,10 +17,12 @@
 
 extern HALAY_API const halay_transport_ops_t halay_transport_v4_shm;
 
-#define NRANKS 4
+#define NRANKS 4 /* at most */
 #define COUNT  20000
 #define BYTES  (COUNT * sizeof(int32_t))
 #define RANGES 256
+
+static int nranks = NRANKS;
 
 /* ---------------------------------------------------------------- a transport that counts */
 
@@ -70,7 +72,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
                                     .hide_capabilities = HALAY_CAN_LAND | HALAY_CAN_PUT};
     lending = shm ? &halay_transport_v4_shm : &halay_transport_v4_inproc;
     counting.poll = count_poll;
-    struct ranks_options o = {.nranks = NRANKS,
+    struct ranks_options o = {.nranks = nranks,
                               .faults = &faults,
                               .transport = &counting,
                               .deadline_ns = deadline_ns,
@@ -85,7 +87,7 @@ static void run(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm)
         .seed = 7, .eager_bytes = 64, .late_put_polls = 6, .hide_capabilities = HALAY_CAN_LAND};
     counting.register_mem = count_register;
     counting.deregister_mem = count_deregister;
-    struct ranks_options o = {.nranks = NRANKS,
+    struct ranks_options o = {.nranks = nranks,
                               .shm = shm,
                               .faults = &faults,
                               .transport = shm ? NULL : &counting,
@@ -104,13 +106,13 @@ static void fill(const struct rank *r, int32_t *in, int salt)
 
 static int32_t sum_at(int i, int salt)
 {
-    return i % 1009 * (NRANKS * (NRANKS + 1) / 2) + NRANKS * salt;
+    return i % 1009 * (nranks * (nranks + 1) / 2) + nranks * salt;
 }
 
 /* Each collective that sends much, its results looked at. Returns what was registered for it. */
 static unsigned calls(struct rank *r, int32_t *in, int32_t *out, int salt)
 {
-    const int part = COUNT / NRANKS;
+    const int part = COUNT / nranks;
     unsigned before = registered;
     fill(r, in, salt);
     CHECK(!halay_allreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, r->world), "allreduce");
@@ -311,6 +313,19 @@ static void read_there(struct rank *r)
     free(plain);
 }
 
+/* The same call again, and what it had lent is written as soon as it has returned. */
+static void held(struct rank *r)
+{
+    int32_t *both = room(r, 2 * BYTES);
+    for (int i = 0; i < 60; i++) {
+        fill(r, both, i);
+        CHECK(!halay_allreduce(both, both + COUNT, COUNT, HALAY_INT32, HALAY_SUM, r->world), "h");
+        for (int k = 0; k < COUNT; k++)
+            CHECK(both[COUNT + k] == sum_at(k, i), "call %d: %d", i, k);
+    }
+    CHECK(lent > 60, "rank %d: %u were lent", r->rank, lent);
+}
+
 static void copied(struct rank *r)
 {
     int32_t *both = room(r, 2 * BYTES);
@@ -389,7 +404,7 @@ int main(void)
     run(in_use, 0, true);
     run(wrong, 0, false);
     run(forked, 0, false);
-    pthread_barrier_init(&all, NULL, NRANKS);
+    pthread_barrier_init(&all, NULL, (unsigned)nranks);
     run(silent, 1000000000, false);
     for (int shm = 0; shm < 2; shm++) {
         run_lent(read_there, 0, shm, 0);
@@ -398,5 +413,13 @@ int main(void)
     run_lent(read_first, 0, true, 0);
     run_lent(in_use, 0, false, 0);
     run_lent(copied, 0, false, BYTES);
+    pthread_barrier_destroy(&all);
+    nranks = 2; /* whose tiles are lent ahead, and held */
+    pthread_barrier_init(&all, NULL, (unsigned)nranks);
+    for (int shm = 0; shm < 2; shm++) {
+        run_lent(held, 0, shm, 0);
+        run_lent(read_there, 0, shm, 0);
+        run_lent(outlasted, 1000000000, shm, 0);
+    }
     return 0;
 }
