@@ -247,8 +247,8 @@ static bool can_cut(const halay_request_t *r, uint32_t can)
 
 /*
  * Into tiles, on all ranks alike. Where a plan has one or two blocks, or few rounds, no message is
- * longer than an eager one; where it has more, and the ranks perhaps no processor each, a tile is larger, so that
- * they change places less often.
+ * longer than an eager one; where it has more, and the ranks perhaps no processor each, a tile is
+ * larger, so that they change places less often.
  */
 static void cut(halay_request_t *r)
 {

@@ -25,10 +25,10 @@
 #include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST    64  /* between two looks at all ways, and at the clock */
-#define YIELDS        200 /* for one message, with more ranks than processors */
-#define SPINS_FAR     100 /* for one of another processor, before that */
-#define TILE_PATIENCE 16  /* a peer that is at work on a tile needs so much longer */
+#define CALLS_MOST    64   /* between two looks at all ways, and at the clock */
+#define YIELDS        200  /* for one message, with more ranks than processors */
+#define SPINS_FAR     100  /* for one of another processor, before that */
+#define TILE_PATIENCE 16   /* a peer that is at work on a tile needs so much longer */
 #define LONG_BYTES    4096 /* what is shorter is sooner copied than left to lie */
 #define SET_WORDS     (HLY_WORKS_KEPT / 64)
 

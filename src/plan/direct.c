@@ -13,7 +13,7 @@
 /* The plan over every `slices`-th part of the data: more messages of one size a round. Slots of a
  * slice: the sum, p-1 inputs for others, p-1 that come. */
 struct slice {
-    uint32_t first;  /* block */
+    uint32_t first; /* block */
     uint32_t slot;
     uint32_t edge;   /* of the inputs; the sums have the one after it */
     uint32_t posted; /* the step that copies the first input; a send, and the others follow */

@@ -117,9 +117,10 @@ static const struct row rows[] = {
     {{"direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE}, hly_direct_allreduce},
     {{"sliced_direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
      hly_sliced_direct_allreduce},
-    {{"direct", HALAY_REDUCE_SCATTER, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
+    {{"direct", HALAY_REDUCE_SCATTER, 1, ROUNDS | COMMUTATIVE | HALAY_PLANNER_EQUAL, OWNS_SOURCE},
      hly_direct_reduce_scatter},
-    {{"posted", HALAY_ALLGATHER, 1, ROUNDS, POST_SOURCE}, hly_posted_allgather},
+    {{"posted", HALAY_ALLGATHER, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE},
+     hly_posted_allgather},
     {{"posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_posted_broadcast},
 };
 

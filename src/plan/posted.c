@@ -43,8 +43,8 @@ void hly_posted_broadcast(struct hly_builder *b)
         return;
     }
     for (uint32_t up = 1; up < p; up++) {
-        heard = hly_after(
-            b, heard, hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE));
+        heard =
+            hly_after(b, heard, hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE));
     }
     for (uint32_t i = 0; p > 1 && i < SLICES; i++) {
         uint32_t posted = hly_copy(b, hly_scratch(i, 1, i), hly_out(i, 1), HLY_NONE, HLY_NONE);
