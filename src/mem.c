@@ -197,17 +197,13 @@ static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *len
     return NULL;
 }
 
-/* Is what the plan makes there sent to several, who need not have it copied for each? */
+/* Is it what the plan sends from, to many? */
 static bool is_told(const halay_request_t *r, size_t bytes)
 {
     const halay_plan_t *p = r->plan->plan;
-    uint32_t nsends = 0;
-    for (uint32_t i = 0; i < p->nsteps; i++)
-        nsends += p->steps[i].kind == HALAY_STEP_SEND &&
-                  p->operands[p->steps[i].operand].buffer == HALAY_BUFFER_SCRATCH;
-    return nsends > 1 && r->comm->nnodes < 2 && p->params.nranks > 2 &&
-           bytes >= HLY_SCRATCH_LENT_LEAST && bytes <= HLY_SCRATCH_LENT_MOST &&
-           r->context->scratches_lent < HLY_SCRATCHES_LENT;
+    return halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS &&
+           r->comm->nnodes < 2 && p->params.nranks > 2 && bytes >= HLY_SCRATCH_LENT_LEAST &&
+           bytes <= HLY_SCRATCH_LENT_MOST && r->context->scratches_lent < HLY_SCRATCHES_LENT;
 }
 
 /* In memory that peers map, if it can be had. */
