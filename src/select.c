@@ -65,7 +65,6 @@ static const struct {
     {HALAY_BROADCAST, UINT32_MAX, 8192, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, 4, 131072, "scatter_allgather", ONE},
     {HALAY_BROADCAST, 4, UINT64_MAX, "chain", CROWDED},
-    {HALAY_BROADCAST, 16, 32768, "scatter_allgather", CROWDED},
     {HALAY_BROADCAST, 16, UINT64_MAX, "posted", CROWDED},
     {HALAY_BROADCAST, 4, UINT64_MAX, "chain", ONE},
     {HALAY_BROADCAST, 128, UINT64_MAX, "scatter_allgather", ONE},
