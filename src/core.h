@@ -28,22 +28,25 @@
 #include "layout.h"
 #include "wire.h"
 
-#define HLY_WORKS_KEPT 64 /* steps of plans whose work is kept for the next call */
-#define HLY_WINDOW     16 /* calls of one communicator that may be running on this rank */
+#define HLY_WORKS_KEPT 128 /* steps of plans whose work is kept for the next call */
+#define HLY_WINDOW     16  /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX     65536
-#define HLY_COMMS_MAX       65536
-#define HLY_FREED_MAX       64
-#define HLY_WAYS            2   /* transports: inside the node, between nodes */
-#define HLY_PLANS_MAX       256 /* kept a communicator */
-#define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
-#define HLY_LANDINGS_MAX    65536
-#define HLY_RANGES_MAX      256          /* that the program keeps registered */
-#define HLY_SCRATCHES_MAX   64           /* of requests, beside those */
-#define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
-#define HLY_GRACE_MAX_NS    2000000000ull
+#define HLY_CONTROL_MAX        32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX        65536
+#define HLY_COMMS_MAX          65536
+#define HLY_FREED_MAX          64
+#define HLY_WAYS               2   /* transports: inside the node, between nodes */
+#define HLY_PLANS_MAX          256 /* kept a communicator */
+#define HLY_PROVE_WHOLE_MAX    512 /* ranks whose plans are proved together */
+#define HLY_LANDINGS_MAX       65536
+#define HLY_RANGES_MAX         256 /* that the program keeps registered */
+#define HLY_SCRATCHES_MAX      64  /* of requests, beside those */
+#define HLY_SCRATCHES_LENT     4   /* of these, that peers map; each of so many bytes: */
+#define HLY_SCRATCH_LENT_LEAST ((size_t)32 << 10)
+#define HLY_SCRATCH_LENT_MOST  ((size_t)1 << 20)
+#define HLY_GRACE_NS           400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS       2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 
@@ -268,10 +271,12 @@ struct halay_request {
     bool ran;              /* `run` is valid */
     bool runs;             /* hly_engine_run is at it */
     bool large;            /* more than the caches hold */
+    bool in_turn;          /* straight.c takes each message when its step is there */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
     char *in, *out, *scratch;
-    size_t scratch_bytes; /* room */
+    size_t scratch_bytes;  /* room */
+    size_t scratch_mapped; /* 0: it was allocated; else peers can map it */
     size_t slot_bytes;
     size_t element_bytes;
     halay_work_t *works;            /* of each step, once it was done in one piece; or NULL */
@@ -466,6 +471,7 @@ struct halay_context {
     const struct hly_way *lender;     /* of the event that is being taken in, if it is LENT */
     uint32_t places;                  /* of them, that have been used */
     bool scratch_refused;             /* memory for registrations has run out */
+    uint32_t scratches_lent;          /* requests whose scratch peers can map */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;

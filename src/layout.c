@@ -246,14 +246,16 @@ static bool can_cut(const halay_request_t *r, uint32_t can)
 }
 
 /*
- * Into tiles, on all ranks alike. Where a plan has one or two blocks, no message is longer than an
- * eager one; where it has more, and the ranks perhaps no processor each, a tile is larger, so that
- * they change places less often.
+ * Into tiles, on all ranks alike. Where a plan has one or two blocks, or few rounds, no message is
+ * longer than an eager one; where it has more, and the ranks perhaps no processor each, a tile is
+ * larger, so that they change places less often.
  */
 static void cut(halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm;
-    const uint32_t blocks = r->plan->plan->blocks;
+    const halay_plan_t *plan = r->plan->plan;
+    const uint32_t blocks = plan->blocks;
+    const bool rounds = halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_ROUNDS;
     const uint64_t count = r->call.brief.count;
     struct hly_tiles *t = &r->tiles;
     t->n = 1;
@@ -264,11 +266,11 @@ static void cut(halay_request_t *r)
     if (!can_cut(r, near->capabilities))
         return;
     size_t most = near->eager_bytes; /* of a block */
-    if (blocks > 2)
+    if (blocks > 2 && !rounds)
         most = most * TILE_MESSAGES / blocks;
     size_t part = most / halay_type_bytes((halay_type_t)r->call.brief.type);
     part -= part > TILE_ALIGN ? part % TILE_ALIGN : 0;
-    part = (part ? part : 1) * (is_cut(r->plan->plan) ? blocks : 1);
+    part = (part ? part : 1) * (is_cut(plan) ? blocks : 1);
     if (part >= count || (count - 1) / part >= UINT32_MAX)
         return;
     t->count = part;

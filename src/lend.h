@@ -17,7 +17,7 @@ struct hly_way;
  * false: it may be anything, and whoever sent it has given its call up. Of all else, true.
  */
 bool hly_channel_give_back(halay_context_t *context);
-/* Is what lies there lent by this transport, and not copied? */
+/* Is what lies there, of the program, lent by this transport, and not copied? */
 bool hly_range_lends(const halay_context_t *context, const struct hly_way *way,
                      const void *address);
 /* What lies there was lent by this transport: no more, and all messages that lend it end. */

@@ -2,7 +2,7 @@
 /*
  * mem.c - memory that stays registered with the transports that put: what the program names, what
  * it was given, and the scratch of requests; and what peers of the node map, which the transport
- * there makes. docs/decisions/0028-registered-memory.md and 0034 say why.
+ * there makes. docs/decisions/0028-registered-memory.md, 0034 and 0040 say why.
  *
  * An entry lives until its owner takes it back. Its registration may be absent, where the transport
  * has refused it, or where its key had to die before that; then transfers register what they need,
@@ -174,6 +174,61 @@ void hly_range_revoke(halay_context_t *ctx, struct hly_range *range, const struc
     key_die(ctx, range, (int)(way - ctx->ways));
 }
 
+/* ---------------------------------------------------------------- scratch */
+
+struct hly_lent {
+    halay_mem_t *mem; /* NULL: it is not */
+    int way;
+};
+
+/* Of a transport whose peers can map it; NULL: any other memory does. */
+static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *lent)
+{
+    void *pages = NULL;
+    *lent = (struct hly_lent){0};
+    for (int w = 0; w < ctx->nways && !ctx->lost; w++) {
+        const struct hly_way *way = &ctx->ways[w];
+        if (way->attr.capabilities & HALAY_CAN_LEND &&
+            !way->ops->register_mem(way->transport, &pages, bytes, &lent->mem)) {
+            lent->way = w;
+            return pages;
+        }
+    }
+    return NULL;
+}
+
+/* Is it what the plan sends from, to many? */
+static bool is_told(const halay_request_t *r, size_t bytes)
+{
+    const halay_plan_t *p = r->plan->plan;
+    return halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS &&
+           r->comm->nnodes < 2 && p->params.nranks > 2 && bytes >= HLY_SCRATCH_LENT_LEAST &&
+           bytes <= HLY_SCRATCH_LENT_MOST && r->context->scratches_lent < HLY_SCRATCHES_LENT;
+}
+
+/* In memory that peers map, if it can be had. */
+static bool scratch_lend(halay_request_t *r, size_t bytes)
+{
+    halay_context_t *ctx = r->context;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
+    struct hly_lent lent;
+    char *pages = is_told(r, bytes) ? pages_lent(ctx, whole, &lent) : NULL;
+    if (!pages)
+        return false;
+    struct hly_range *range = place_fill(ctx, pages, whole, true);
+    if (!range) {
+        ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
+        munmap(pages, whole);
+        return false;
+    }
+    range->lent[lent.way] = true;
+    range->mem[lent.way] = lent.mem;
+    ctx->scratches_lent++;
+    r->scratch = pages;
+    r->scratch_bytes = r->scratch_mapped = whole;
+    return true;
+}
+
 /* Where it may be registered its pages are its own: on kernels before 5.12 a forked child lacks
  * what is registered. */
 int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
@@ -184,6 +239,8 @@ int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
             alignment = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + alignment - 1) / alignment * alignment;
     assert(!r->scratch);
+    if (scratch_lend(r, bytes))
+        return HALAY_OK;
     r->scratch = aligned_alloc(alignment, bytes);
     r->scratch_bytes = r->scratch ? bytes : 0;
     return r->scratch ? HALAY_OK : HALAY_ENOMEM;
@@ -195,8 +252,14 @@ void hly_scratch_free(halay_request_t *r)
     for (uint32_t i = 0; r->scratch && i < ctx->places; i++)
         if (ctx->ranges[i].bytes && ctx->ranges[i].address == r->scratch)
             place_free(ctx, &ctx->ranges[i]);
-    free(r->scratch);
+    if (r->scratch_mapped) {
+        munmap(r->scratch, r->scratch_mapped);
+        ctx->scratches_lent--;
+    } else {
+        free(r->scratch);
+    }
     r->scratch = NULL;
+    r->scratch_mapped = 0;
 }
 
 /* No message is under way any more. Memory of halay_mem_alloc stays, for the transports may read
@@ -220,7 +283,7 @@ bool hly_range_lends(const halay_context_t *ctx, const struct hly_way *way, cons
 {
     const int w = (int)(way - ctx->ways);
     for (uint32_t i = 0; i < ctx->places; i++)
-        if (ctx->ranges[i].lent[w] && lies_in(&ctx->ranges[i], address))
+        if (ctx->ranges[i].lent[w] && !ctx->ranges[i].scratch && lies_in(&ctx->ranges[i], address))
             return true;
     return false;
 }
@@ -239,11 +302,6 @@ bool hly_range_recall(halay_context_t *ctx, const struct hly_way *way, const voi
 }
 
 /* ---------------------------------------------------------------- what the program says */
-
-struct hly_lent {
-    halay_mem_t *mem; /* NULL: it is not */
-    int way;
-};
 
 static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *range)
 {
@@ -341,22 +399,6 @@ static char *pages_map(size_t bytes)
     if (madvise(pages, bytes, MADV_DONTFORK) == 0)
         return pages;
     munmap(pages, bytes);
-    return NULL;
-}
-
-/* Of a transport whose peers can map it; NULL: any other memory does. */
-static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *lent)
-{
-    void *pages = NULL;
-    *lent = (struct hly_lent){0};
-    for (int w = 0; w < ctx->nways && !ctx->lost; w++) {
-        const struct hly_way *way = &ctx->ways[w];
-        if (way->attr.capabilities & HALAY_CAN_LEND &&
-            !way->ops->register_mem(way->transport, &pages, bytes, &lent->mem)) {
-            lent->way = w;
-            return pages;
-        }
-    }
     return NULL;
 }
 

@@ -25,10 +25,12 @@
 #include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST    64  /* between two looks at all ways, and at the clock */
-#define YIELDS        200 /* for one message, with more ranks than processors */
-#define SPINS_FAR     100 /* for one of another processor, before that */
-#define TILE_PATIENCE 16  /* a peer that is at work on a tile needs so much longer */
+#define CALLS_MOST    64   /* between two looks at all ways, and at the clock */
+#define YIELDS        200  /* for one message, with more ranks than processors */
+#define SPINS_FAR     100  /* for one of another processor, before that */
+#define TILE_PATIENCE 16   /* a peer that is at work on a tile needs so much longer */
+#define LONG_BYTES    4096 /* what is shorter is sooner copied than left to lie */
+#define SET_WORDS     (HLY_WORKS_KEPT / 64)
 
 static bool is_message(const halay_step_t *s)
 {
@@ -85,6 +87,22 @@ static bool is_straight(const halay_request_t *r)
     return true;
 }
 
+/* Are its messages long, and come from many? Then each is taken when its turn has come, and lies
+ * where it is till then. */
+static bool in_turn(const halay_request_t *r)
+{
+    const halay_plan_t *p = r->plan->plan;
+    size_t most = 0;
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const halay_step_t *s = &p->steps[i];
+        const size_t bytes = s->kind == HALAY_STEP_RECV ? hly_operand_bytes(r, s->operand) : 0;
+        most = bytes > most ? bytes : most;
+        if (is_message(s) && !(r->plan->peers[i]->way->attr.capabilities & HALAY_CAN_CHOOSE))
+            return false;
+    }
+    return p->params.nranks > 2 && most >= LONG_BYTES;
+}
+
 /* Is its call the one that was checked last, with the same memory? */
 static bool repeats(const halay_request_t *r, const struct hly_checked *now)
 {
@@ -109,6 +127,7 @@ static halay_request_t *ready_made(halay_comm_t *comm)
     if (r->straight == HLY_STRAIGHT_UNKNOWN) {
         hly_layout_tile(r, 0); /* the largest */
         r->straight = is_straight(r) ? HLY_STRAIGHT_YES : HLY_STRAIGHT_NO;
+        r->in_turn = in_turn(r);
     }
     return r->straight == HLY_STRAIGHT_YES ? r : NULL;
 }
@@ -214,18 +233,28 @@ __attribute__((cold)) static bool stash_fits(const halay_request_t *r)
 /* Steps of a tile done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
 struct walk {
     halay_request_t *r;
-    uint64_t done, flying; /* a bit each; flying: SEND steps that have lent */
-    uint32_t ndone;
+    uint64_t done[SET_WORDS], flying[SET_WORDS]; /* a bit each; flying: SEND steps that have lent */
+    uint32_t ndone, nflying;
     uint8_t order[HLY_WORKS_KEPT];
     int over;                  /* the poll's result that ends the walk; event is its, */
     const struct hly_way *way; /* of this way */
     halay_event_t event;
 };
-static_assert(HLY_WORKS_KEPT <= 64, "a bit each");
+static_assert(HLY_WORKS_KEPT % 64 == 0, "a bit each");
+
+static bool has(const uint64_t set[], uint32_t step)
+{
+    return set[step / 64] >> step % 64 & 1;
+}
+
+static void put(uint64_t set[], uint32_t step)
+{
+    set[step / 64] |= UINT64_C(1) << step % 64;
+}
 
 static bool is_done(const struct walk *w, uint32_t step)
 {
-    return step == HALAY_STEP_NONE || w->done >> step & 1;
+    return step == HALAY_STEP_NONE || has(w->done, step);
 }
 
 static bool can_start(const struct walk *w, uint32_t step)
@@ -237,7 +266,7 @@ static bool can_start(const struct walk *w, uint32_t step)
 static void settle(struct walk *w, uint32_t step)
 {
     w->order[w->ndone++] = (uint8_t)step;
-    w->done |= UINT64_C(1) << step;
+    put(w->done, step);
     HLY_SAW(DONE, w->r, step);
 }
 
@@ -320,14 +349,15 @@ __attribute__((cold)) static bool take_back(struct walk *w)
 {
     struct hly_out *out = (struct hly_out *)(uintptr_t)w->event.cookie;
     if (w->event.kind != HALAY_EVENT_SENT || w->event.status || !out || out->request != w->r ||
-        (!w->flying && !out->held))
+        (!w->nflying && !out->held))
         return false;
     const uint32_t step = out->step;
     const bool held = out->held;
     hly_out_free(w->r->context, out);
     if (held)
         return true;
-    w->flying &= ~(UINT64_C(1) << step);
+    w->flying[step / 64] &= ~(UINT64_C(1) << step % 64);
+    w->nflying--;
     HLY_SAW(LEFT, w->r, step);
     settle(w, step);
     return true;
@@ -405,12 +435,23 @@ static bool mates_are_through(const struct walk *w)
     return missing <= 0;
 }
 
+/* Its way's poll; of the messages only this peer's, if each is taken in turn. */
+static inline int poll_of(struct walk *w, const struct hly_way *way, const halay_peer_id_t *peer)
+{
+    if (!w->r->in_turn)
+        return way->ops->poll(way->transport, &w->event, 1);
+    w->event.peer = *peer;
+    return way->ops->poll(way->transport, &w->event, HALAY_POLL_ONE);
+}
+
 /* After the first poll. */
-static bool await_more(struct walk *w, const struct hly_way *way, int *n)
+static bool await_more(struct walk *w, const struct hly_way *way, const halay_peer_id_t *peer,
+                       int *n)
 {
     halay_context_t *ctx = w->r->context;
-    uint32_t spins = hly_spins(ctx) * (w->r->tiles.n > 1 ? TILE_PATIENCE : 1);
-    uint32_t most = spins + (hly_crowded(ctx) ? YIELDS : 0);
+    uint32_t spins = hly_spins(ctx), most = spins + YIELDS;
+    if (!hly_crowded(ctx))
+        most = spins *= w->r->tiles.n > 1 ? TILE_PATIENCE : 1;
     for (uint32_t polls = 1; polls < most; polls++) {
         if (polls == spins && spins < SPINS_FAR && mates_are_through(w)) {
             spins += SPINS_FAR;
@@ -420,7 +461,7 @@ static bool await_more(struct walk *w, const struct hly_way *way, int *n)
             sched_yield();
         if (atomic_load_explicit(&ctx->want, memory_order_relaxed))
             return false;
-        *n = way->ops->poll(way->transport, &w->event, 1);
+        *n = poll_of(w, way, peer);
         if (*n)
             return true;
     }
@@ -428,13 +469,14 @@ static bool await_more(struct walk *w, const struct hly_way *way, int *n)
 }
 
 /* Its way's poll, until it returns something; false: not soon, or another thread wants to go on. */
-static inline bool await(struct walk *w, const struct hly_way *way, int *n)
+static inline bool await(struct walk *w, const struct hly_way *way, const halay_peer_id_t *peer,
+                         int *n)
 {
     w->way = way;
     *n = 0;
     if (!atomic_load_explicit(&w->r->context->want, memory_order_relaxed))
-        *n = way->ops->poll(way->transport, &w->event, 1);
-    return *n || await_more(w, way, n);
+        *n = poll_of(w, way, peer);
+    return *n || await_more(w, way, peer, n);
 }
 
 static int send_step(halay_request_t *r, uint32_t step)
@@ -447,11 +489,12 @@ static int send_step(halay_request_t *r, uint32_t step)
     return hly_out_at_once(r, step, seg);
 }
 
-/* Something that is not waited for by name. */
+/* Something that is not waited for by name: no message, if each is taken in turn. */
 static bool await_other(struct walk *w, const struct hly_way *way)
 {
+    const halay_peer_id_t nobody = {0};
     int n;
-    if (!await(w, way, &n))
+    if (!await(w, way, &nobody, &n))
         return false;
     if (n == 1 && take_other(w, way))
         return true;
@@ -459,18 +502,26 @@ static bool await_other(struct walk *w, const struct hly_way *way)
     return false;
 }
 
+/* One of the steps that this one waits for, or of all, whose message is lent. */
+static uint32_t lent_before(const struct walk *w, uint32_t step)
+{
+    const struct hly_plan *p = w->r->plan;
+    if (step != HALAY_STEP_NONE) {
+        const uint32_t *dep = p->plan->steps[step].dep;
+        return !is_done(w, dep[0]) ? dep[0] : !is_done(w, dep[1]) ? dep[1] : HALAY_STEP_NONE;
+    }
+    for (uint32_t i = 0; i < SET_WORDS; i++)
+        if (w->flying[i])
+            return 64 * i + (uint32_t)__builtin_ctzll(w->flying[i]);
+    return HALAY_STEP_NONE;
+}
+
 /* Until nothing is lent that this step waits for, or nothing at all of the tile. */
 static bool await_back(struct walk *w, uint32_t step)
 {
-    const struct hly_plan *p = w->r->plan;
-    uint64_t which = w->flying;
-    if (step != HALAY_STEP_NONE) {
-        const uint32_t *dep = p->plan->steps[step].dep;
-        which = (is_done(w, dep[0]) ? 0 : UINT64_C(1) << dep[0]) |
-                (is_done(w, dep[1]) ? 0 : UINT64_C(1) << dep[1]);
-    }
-    while (w->flying & which)
-        if (!await_other(w, p->peers[__builtin_ctzll(w->flying & which)]->way))
+    uint32_t lent;
+    while ((lent = lent_before(w, step)) != HALAY_STEP_NONE)
+        if (!await_other(w, w->r->plan->peers[lent]->way))
             return false;
     return true;
 }
@@ -497,7 +548,7 @@ static int receive(struct walk *w, uint32_t step)
         return HALAY_OK;
     struct due due;
     prepare(w, step, &due);
-    while (await(w, way, &n)) {
+    while (await(w, way, &r->plan->peers[step]->id, &n)) {
         if (n == 1 && is_message_due(&due, &w->event)) {
             land_event(w, &due);
             return is_done(w, step) ? HALAY_OK : HALAY_EAGAIN;
@@ -545,8 +596,9 @@ static bool walk_tile(struct walk *w)
 {
     halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
-    w->done = w->flying = 0;
-    w->ndone = 0;
+    memset(w->done, 0, sizeof(w->done));
+    memset(w->flying, 0, sizeof(w->flying));
+    w->ndone = w->nflying = 0;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     for (uint32_t at = 0; at < p->plan->nsteps; at++) {
         const uint32_t step = p->straight[at];
@@ -556,7 +608,7 @@ static bool walk_tile(struct walk *w)
             settle(w, step);
             continue;
         }
-        if (w->flying && !await_back(w, step))
+        if (w->nflying && !await_back(w, step))
             return false;
         if (is_done(w, step)) /* meanwhile */
             continue;
@@ -566,10 +618,12 @@ static bool walk_tile(struct walk *w)
             HLY_SAW(BACK, r, step);
             return false;
         }
-        if (rc != HALAY_OK)
-            w->flying |= UINT64_C(1) << step;
+        if (rc != HALAY_OK) {
+            put(w->flying, step);
+            w->nflying++;
+        }
     }
-    if (w->flying && !await_back(w, HALAY_STEP_NONE))
+    if (w->nflying && !await_back(w, HALAY_STEP_NONE))
         return false;
     if (r->tiles.number + 1 == r->tiles.n && !await_held(w))
         return false;

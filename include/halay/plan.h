@@ -164,7 +164,9 @@ enum {
     HALAY_PLANNER_RUNS = 1u << 5, /* names runs of several blocks of IN or OUT: not for the v forms,
                                      whose blocks lie anywhere */
     HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot is one */
-    HALAY_PLANNER_OUT_OF_PLACE = 1u << 7
+    HALAY_PLANNER_OUT_OF_PLACE = 1u << 7,
+    HALAY_PLANNER_ROUNDS = 1u << 8 /* not a restriction: few rounds of many messages, from scratch;
+                                      a long call is cut until each fits in one not announced */
 };
 
 typedef struct halay_planner_info {

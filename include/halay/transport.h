@@ -31,6 +31,7 @@ extern "C" {
 #endif
 
 #define HALAY_TRANSPORT_ABI 4
+#define HALAY_POLL_ONE      (-1)
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
@@ -48,8 +49,9 @@ enum {
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
     HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
                                   that much goes best as many of those */
-    HALAY_CAN_LEND = 1u << 5   /* register_mem makes memory; what is sent from there need not be
+    HALAY_CAN_LEND = 1u << 5,  /* register_mem makes memory; what is sent from there need not be
                                   copied */
+    HALAY_CAN_CHOOSE = 1u << 6 /* HALAY_POLL_ONE */
 };
 
 typedef struct halay_transport_params {
@@ -210,6 +212,8 @@ typedef struct halay_transport_ops {
      * Up to max events. Returns how many, or an error. What an earlier poll's events point to is
      * gone. max 0, after a LENT event: gives back what it pointed to. HALAY_EPEER: its sender had
      * withdrawn it meanwhile, so what was read may be anything and must not be used.
+     * max HALAY_POLL_ONE (HALAY_CAN_CHOOSE): one event at most, SENT, or a message of the peer that
+     * events->peer names, which need be none. All else waits for another poll.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
 

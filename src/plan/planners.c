@@ -42,6 +42,9 @@ struct row {
 #define RUNS        HALAY_PLANNER_RUNS
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
 #define ALL_SOURCE  "folklore: every block to every rank"
+#define ROUNDS      HALAY_PLANNER_ROUNDS
+#define OWNS_SOURCE "folklore: each rank sums its share of all inputs, and tells all"
+#define POST_SOURCE "folklore: written once where all can read it"
 #define STAR_SOURCE "folklore: all tell one, which tells all"
 #define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
 #define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
@@ -110,6 +113,14 @@ static const struct row rows[] = {
     {{"star", HALAY_BARRIER, 1, 0, STAR_SOURCE}, hly_star_barrier},
     {{"star", HALAY_ALLREDUCE, 1, SHORT, STAR_SOURCE}, hly_star_allreduce},
     {{"star", HALAY_ALLGATHER, 1, RUNS | SHORT, STAR_SOURCE}, hly_star_allgather},
+    {{"direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE}, hly_direct_allreduce},
+    {{"sliced_direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
+     hly_sliced_direct_allreduce},
+    {{"direct", HALAY_REDUCE_SCATTER, 1, ROUNDS | COMMUTATIVE | HALAY_PLANNER_EQUAL, OWNS_SOURCE},
+     hly_direct_reduce_scatter},
+    {{"posted", HALAY_ALLGATHER, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE},
+     hly_posted_allgather},
+    {{"posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_posted_broadcast},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -115,7 +115,14 @@ static void test_crowded(void)
 {
     comm.crowded = true;
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 8192, 8, 1, false), "star") == 0, "allreduce");
-    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 8193, 8, 1, false), "circulant") == 0, "longer");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 8193, 8, 1, false), "direct") == 0, "longer");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 8, 1, false), "sliced_direct") == 0, "long");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 17, 1, false), "ring") == 0, "of 17");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 131072, 8, 1, false), "posted") == 0, "long broadcast");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "posted") == 0, "long allgather");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, true), "ring") == 0, "long allgatherv");
+    CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, false), "direct") == 0, "long blocks");
+    CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, true), "ring") == 0, "a v form");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 4097, 4, 1, false), "ring") == 0, "of four");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 2, 1, false), "recursive_multiplying") == 0, "of two");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 8, 1, false), "dissemination_by_four") == 0,

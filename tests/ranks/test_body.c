@@ -16,7 +16,7 @@
 #include "reference.h"
 
 #define GUARD     64
-#define TWO_LEVEL 9 /* the first such entry of the algorithms */
+#define TWO_LEVEL 11 /* the first such entry of the algorithms */
 
 static const halay_inproc_faults_t none, narrow = {.seed = 6,
                                                    .delay_polls_max = 8,
@@ -293,6 +293,8 @@ int main(int argc, char **argv)
         "allreduce=halving_doubling,broadcast=knomial",
         "allreduce=double_tree",
         "allreduce=star,allgather=star,barrier=star",
+        "allreduce=direct,broadcast=posted,allgather=posted,reduce_scatter=direct",
+        "allreduce=sliced_direct",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level",
         "allreduce=two_level_short"};

@@ -48,11 +48,12 @@ static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
 static const halay_transport_ops_t *lending;
 static _Thread_local unsigned lent;
 static _Thread_local bool slow; /* to read what it is lent */
+static const char *algorithm;   /* of run_lent */
 
 static int count_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = lending->poll(t, events, max);
-    bool is_lent = max > 0 && n > 0 && events[n - 1].kind == HALAY_EVENT_LENT;
+    bool is_lent = max && n > 0 && events[n - 1].kind == HALAY_EVENT_LENT;
     lent += is_lent;
     if (is_lent && slow)
         usleep(2000);
@@ -75,6 +76,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
     struct ranks_options o = {.nranks = nranks,
                               .faults = &faults,
                               .transport = &counting,
+                              .algorithm = algorithm,
                               .deadline_ns = deadline_ns,
                               .keep = deadline_ns != 0};
     ranks_run(&o, fn, NULL);
@@ -333,6 +335,28 @@ static void copied(struct rank *r)
     CHECK(!lent, "%u were lent", lent);
 }
 
+/* The program's memory is its own, but what plans send from is lent: of some communicators, and of
+ * others the same is copied. */
+static void posted(struct rank *r)
+{
+    int32_t *in = malloc(BYTES), *out = malloc(BYTES);
+    for (int i = 0; i < 40; i++)
+        calls(r, in, out, i);
+    CHECK(lent > 40, "rank %d: %u were lent", r->rank, lent);
+    for (int c = 0; c < 6; c++) {
+        halay_comm_t *other;
+        CHECK(!halay_comm_dup(r->world, &other), "dup");
+        for (int i = 0; i < 6; i++) {
+            fill(r, in, i);
+            CHECK(!halay_allreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, other), "allreduce");
+            CHECK(out[COUNT - 1] == sum_at(COUNT - 1, i), "communicator %d", c);
+            in_place(r, out, i);
+        }
+    }
+    free(in);
+    free(out);
+}
+
 /*
  * A call that goes straight ahead does not end before what it has lent was read: its caller writes
  * there next. The root finds the others' answers at once, while they are slow to read.
@@ -411,6 +435,10 @@ int main(void)
         run_lent(outlasted, 1000000000, shm, 0);
     }
     run_lent(read_first, 0, true, 0);
+    algorithm = "allreduce=direct,reduce_scatter=direct,allgather=posted,broadcast=posted";
+    run_lent(posted, 0, true, 0);
+    run_lent(outlasted, 1000000000, true, 0);
+    algorithm = NULL;
     run_lent(in_use, 0, false, 0);
     run_lent(copied, 0, false, BYTES);
     pthread_barrier_destroy(&all);

@@ -20,10 +20,11 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
-    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND;
+    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE;
     attr->message_bytes = message;
-    attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
-    attr->piece_bytes = message / 2 < 32768 ? message / 2 : 32768;
+    /* With a header: so powers of two are cut into tiles without a rest. */
+    attr->eager_bytes = message < 32768 + HLY_SHM_FAR ? message / 2 : 32768;
+    attr->piece_bytes = attr->eager_bytes;
     return HALAY_OK;
 }
 
@@ -234,6 +235,26 @@ static int is_time(const halay_transport_t *t, uint32_t ticks)
     return t->polls % ticks == 0 && hly_shm_now_ns() - t->attended_ns >= t->slow_ns;
 }
 
+/* The next message of one peer, in the order in which it sent them; others stay in their rings. */
+static int poll_one(halay_transport_t *t, halay_event_t *event)
+{
+    const halay_peer_id_t peer = event->peer;
+    int n = 0;
+    if (t->loans) {
+        hly_shm_give_back(t);
+        n = hly_shm_lent_poll(t, event, 1);
+    }
+    for (int i = 0; i < t->nins && !n; i++) {
+        hly_shm_in_t *in = t->ins[i];
+        if (hly_meet_same_id(in->peer->id, peer) &&
+            (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring)))
+            n = ring_collect(t, in, event, 1);
+    }
+    if (n && t->armed)
+        disarm(t);
+    return n;
+}
+
 /* Anything that can be. */
 __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_t events[], int max)
 {
@@ -266,6 +287,8 @@ __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_
  * whoever waits for that looks all the sooner again. */
 static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
+    if (max == HALAY_POLL_ONE)
+        return poll_one(t, events);
     if (t->nins != 1 || max < 1 || t->loans | t->armed | t->attention | t->error ||
         (t->polls + 1) % HLY_SHM_TICK == 0)
         return poll_all(t, events, max);

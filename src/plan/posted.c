@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * posted.c - what goes to all is written once into scratch, which peers map, and read by each where
+ * it is (docs/decisions/0040): for long blocks of ranks that share a node.
+ *
+ * Of a broadcast the root posts slices; the last of them when it has heard from all, so that all
+ * have when they have that. The others do not wait: two that both take themselves for the root hear
+ * of one another.
+ */
+#include "builder.h"
+
+enum { SLICES = 4 };
+
+void hly_posted_allgather(struct hly_builder *b)
+{
+    uint32_t p = b->params.nranks, r = b->params.rank;
+    halay_operand_t post = hly_scratch(r, 1, 0);
+
+    b->blocks = p;
+    uint32_t posted = p > 1 ? hly_copy(b, post, hly_in(r, 1), HLY_NONE, HLY_NONE) : HLY_NONE;
+    for (uint32_t up = 1; up < p; up++) {
+        hly_send(b, hly_up(b, up), 0, post, posted, HLY_NONE);
+    }
+    for (uint32_t up = 1; up < p; up++) {
+        uint32_t from = hly_up(b, up);
+        hly_recv(b, from, 0, hly_out(from, 1), HLY_NONE, HLY_NONE);
+    }
+    if (!b->params.in_place) {
+        hly_copy(b, hly_out(r, 1), hly_in(r, 1), HLY_NONE, HLY_NONE);
+    }
+}
+
+void hly_posted_broadcast(struct hly_builder *b)
+{
+    uint32_t p = b->params.nranks, root = b->params.root, heard = HLY_NONE;
+
+    b->blocks = SLICES;
+    if (b->params.rank != root) {
+        hly_send(b, root, 0, hly_nothing(), HLY_NONE, HLY_NONE);
+        for (uint32_t i = 0; i < SLICES; i++) {
+            hly_recv(b, root, i, hly_out(i, 1), HLY_NONE, HLY_NONE);
+        }
+        return;
+    }
+    for (uint32_t up = 1; up < p; up++) {
+        heard =
+            hly_after(b, heard, hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE));
+    }
+    for (uint32_t i = 0; p > 1 && i < SLICES; i++) {
+        uint32_t posted = hly_copy(b, hly_scratch(i, 1, i), hly_out(i, 1), HLY_NONE, HLY_NONE);
+        for (uint32_t up = 1; up < p; up++) {
+            hly_send(b, hly_up(b, up), i, hly_scratch(i, 1, i), posted,
+                     i + 1 == SLICES ? heard : HLY_NONE);
+        }
+    }
+}
