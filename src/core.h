@@ -32,21 +32,18 @@
 #define HLY_WINDOW     16  /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX        32 /* neighbours in the control graph: log2 of the ranks, at most */
-#define HLY_ORPHANS_MAX        65536
-#define HLY_COMMS_MAX          65536
-#define HLY_FREED_MAX          64
-#define HLY_WAYS               2   /* transports: inside the node, between nodes */
-#define HLY_PLANS_MAX          256 /* kept a communicator */
-#define HLY_PROVE_WHOLE_MAX    512 /* ranks whose plans are proved together */
-#define HLY_LANDINGS_MAX       65536
-#define HLY_RANGES_MAX         256 /* that the program keeps registered */
-#define HLY_SCRATCHES_MAX      64  /* of requests, beside those */
-#define HLY_SCRATCHES_LENT     4   /* of these, that peers map; each of so many bytes: */
-#define HLY_SCRATCH_LENT_LEAST ((size_t)32 << 10)
-#define HLY_SCRATCH_LENT_MOST  ((size_t)1 << 20)
-#define HLY_GRACE_NS           400000000ull /* for the others to agree on a dead or an absent rank */
-#define HLY_GRACE_MAX_NS       2000000000ull
+#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_ORPHANS_MAX     65536
+#define HLY_COMMS_MAX       65536
+#define HLY_FREED_MAX       64
+#define HLY_WAYS            2   /* transports: inside the node, between nodes */
+#define HLY_PLANS_MAX       256 /* kept a communicator */
+#define HLY_PROVE_WHOLE_MAX 512 /* ranks whose plans are proved together */
+#define HLY_LANDINGS_MAX    65536
+#define HLY_RANGES_MAX      256          /* that the program keeps registered */
+#define HLY_SCRATCHES_MAX   64           /* of requests, beside those */
+#define HLY_GRACE_NS        400000000ull /* for the others to agree on a dead or an absent rank */
+#define HLY_GRACE_MAX_NS    2000000000ull
 
 enum hly_level { HLY_ERROR = 0, HLY_WARN = 1, HLY_INFO = 2, HLY_TRACE = 3 };
 

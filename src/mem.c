@@ -176,6 +176,10 @@ void hly_range_revoke(halay_context_t *ctx, struct hly_range *range, const struc
 
 /* ---------------------------------------------------------------- scratch */
 
+#define SCRATCHES_LENT 4 /* that peers map; each of so many bytes: */
+#define LENT_LEAST     ((size_t)32 << 10)
+#define LENT_MOST      ((size_t)1 << 20)
+
 struct hly_lent {
     halay_mem_t *mem; /* NULL: it is not */
     int way;
@@ -202,8 +206,8 @@ static bool is_told(const halay_request_t *r, size_t bytes)
 {
     const halay_plan_t *p = r->plan->plan;
     return halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS &&
-           r->comm->nnodes < 2 && p->params.nranks > 2 && bytes >= HLY_SCRATCH_LENT_LEAST &&
-           bytes <= HLY_SCRATCH_LENT_MOST && r->context->scratches_lent < HLY_SCRATCHES_LENT;
+           r->comm->nnodes < 2 && p->params.nranks > 2 && bytes >= LENT_LEAST &&
+           bytes <= LENT_MOST && r->context->scratches_lent < SCRATCHES_LENT;
 }
 
 /* In memory that peers map, if it can be had. */
