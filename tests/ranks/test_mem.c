@@ -299,17 +299,21 @@ static void in_place(struct rank *r, int32_t *out, int salt)
         CHECK(out[i] == sum_at(i, salt), "in place: %d", i);
 }
 
-/* Peers map memory when they look at sockets, which is not at once: calls until all were lent some.
- */
+/* Peers map memory when they look at sockets, which is not at once. */
+static bool have_begun(struct rank *r)
+{
+    int32_t mine = lent > 0 || r->rank == 0, least;
+    CHECK(!halay_allreduce(&mine, &least, 1, HALAY_INT32, HALAY_MIN, r->world), "least");
+    return least;
+}
+
 static void wait_until_lent(struct rank *r, int32_t *in, int32_t *out)
 {
-    int32_t mine, least = 0;
-    for (int i = 0; i < 2000 && !least; i++) {
+    int i = 0;
+    do
         calls(r, in, out, i);
-        mine = lent > 0;
-        CHECK(!halay_allreduce(&mine, &least, 1, HALAY_INT32, HALAY_MIN, r->world), "least");
-    }
-    CHECK(least, "rank %d: %u were lent", r->rank, lent);
+    while (!have_begun(r) && i++ < 2000);
+    CHECK(i < 2000, "rank %d: %u were lent", r->rank, lent);
 }
 
 /* All ranks lend, or all but one; again and again, and from memory that comes and goes. */
@@ -380,6 +384,9 @@ static void read_first(struct rank *r)
 {
     enum { N = 2048, ROUNDS = 30 };
     int32_t *data = room(r, N * sizeof(*data));
+    do
+        CHECK(!halay_broadcast(data, N, HALAY_INT32, 0, r->world), "broadcast");
+    while (!have_begun(r));
     slow = r->rank != 0;
     for (int i = 0; i < ROUNDS; i++) {
         for (int k = 0; k < N; k++)
