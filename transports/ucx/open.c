@@ -12,31 +12,37 @@
 
 #include "ucx.h"
 
+__attribute__((cold)) static void throw_away(halay_transport_t *t, size_t bytes)
+{
+    if (!t->meet.closing && !(t->warned & 1))
+        hly_meet_log(&t->meet, 1,
+                     "a message of %zu bytes of an unknown sender was thrown away; this is said "
+                     "once",
+                     bytes);
+    t->warned |= 1;
+}
+
 void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, size_t bytes,
                      int stays)
 {
     hly_ucx_peer_t *peer = hly_ucx_peer_of(t, token);
+    halay_event_t event;
     if (!peer || bytes > HLY_UCX_MESSAGE) {
-        if (!t->meet.closing && !(t->warned & 1))
-            hly_meet_log(&t->meet, 1,
-                         "a message of %zu bytes of an unknown sender was thrown away; this is "
-                         "said once",
-                         bytes);
-        t->warned |= 1;
+        throw_away(t, bytes);
         return;
     }
     peer->came++;
     t->meet.attention |= peer->base.goodbye;
     if (t->meet.closing)
         return;
-    const halay_event_t event = {.kind = HALAY_EVENT_MESSAGE,
-                                 .peer = peer->base.id,
-                                 .data = bytes ? data : NULL,
-                                 .bytes = bytes};
-    if (stays && t->last == 0 && t->sunk < t->sink_room)
-        t->sink[t->sunk++] = event;
-    else
-        hly_ucx_event_add(t, &event, stays);
+    const int now = stays && t->last == 0 && t->sunk < t->sink_room;
+    halay_event_t *to = now ? &t->sink[t->sunk++] : &event;
+    *to = (halay_event_t){.kind = HALAY_EVENT_MESSAGE,
+                          .peer = peer->base.id,
+                          .data = bytes ? data : NULL,
+                          .bytes = bytes};
+    if (!now)
+        hly_ucx_event_add(t, to, stays);
 }
 
 /* A longer one. */
@@ -71,10 +77,12 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
                                             UCP_WORKER_ATTR_FIELD_ADDRESS_FLAGS,
                               .address_flags = UCP_WORKER_ADDRESS_FLAG_NET_ONLY};
     ucp_config_t *config;
+    int rdma;
     *what = "ucp_config_read";
-    ucs_status_t status = hly_ucx_settings_read(&t->meet.where, &config);
+    ucs_status_t status = hly_ucx_settings_read(&t->meet.where, &config, &rdma);
     if (status != UCS_OK)
         return status;
+    t->short_bytes = rdma ? HLY_UCX_SHORT : HLY_UCX_SHORT_TCP;
     *what = "ucp_init";
     status = ucp_init(&params, config, &t->context);
     ucp_config_release(config);
@@ -103,7 +111,7 @@ static int pools_make(halay_transport_t *t)
     t->ops = calloc(HLY_UCX_OPS, sizeof(*t->ops));
     t->ops_room = malloc(HLY_UCX_OPS * room); /* touched only where used */
     t->landings = calloc(HLY_UCX_LANDINGS, sizeof(*t->landings));
-    if (!t->ops || !t->ops_room || !t->landings || hly_ucx_shorts_make(t))
+    if (!t->ops || !t->ops_room || !t->landings)
         return HALAY_ENOMEM;
     for (size_t i = HLY_UCX_OPS; i-- > 0;) {
         t->ops[i].transport = t;
@@ -189,7 +197,9 @@ int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **out
         rc = status == UCS_ERR_NO_MEMORY ? HALAY_ENOMEM : HALAY_ETRANSPORT;
         goto undo;
     }
-    rc = hly_meet_open(&t->meet, t->worker_fd);
+    rc = hly_ucx_shorts_make(t);
+    if (rc == 0)
+        rc = hly_meet_open(&t->meet, t->worker_fd);
     if (rc)
         goto undo;
     t->watched = 1;

@@ -67,14 +67,6 @@ static int index_take(halay_transport_t *t, hly_ucx_peer_t *peer)
     return 0;
 }
 
-hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token)
-{
-    uint32_t i = (uint32_t)token;
-    if (i >= (uint32_t)t->nindex || !t->by_index[i] || t->by_index[i]->token != token)
-        return NULL;
-    return t->by_index[i];
-}
-
 hly_meet_peer_t *hly_ucx_peer_make(halay_transport_t *t)
 {
     hly_ucx_peer_t *peer = calloc(1, sizeof(*peer));

@@ -172,16 +172,17 @@ static int send_room(const char *interface)
  * Where TCP is all there is, UCX is kept to the interface that the bootstrap has found: it would
  * also try those that lead nowhere (bridges of containers with the same address on each host).
  */
-ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config)
+ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config, int *rdma)
 {
-    int gid, rdma = rdma_here(&gid);
+    int gid;
+    *rdma = rdma_here(&gid);
     char interface[IF_NAMESIZE], number[16];
     ucs_status_t status = ucp_config_read(NULL, NULL, config);
     if (status != UCS_OK)
         return status;
     wish(*config, "", "HANDLE_ERRORS", "none");
     wish(*config, "", "LOG_LEVEL", "fatal"); /* errors come back as a status, and are told by us */
-    if (!rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
+    if (!*rdma || (!getenv("UCX_TLS") && !getenv("UCX_NET_DEVICES"))) { /* else UCX would warn */
         wish(*config, "TCP_", "RX_SEG_SIZE", "640K");
         wish(*config, "TCP_", "CONN_NB", "y"); /* a connect that blocks is none for poll */
     }
@@ -189,9 +190,11 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
         snprintf(number, sizeof(number), "%d", gid);
         wish(*config, "IB_", "GID_INDEX", number);
     }
-    if (rdma)
+    if (*rdma)
         return UCS_OK;
-    wish(*config, "", "RNDV_THRESH", "600K"); /* below it one segment holds a landing */
+    wish(*config, "TCP_", "SENDV_THRESH", "8K");    /* a short message by send(2) */
+    wish(*config, "", "KEEPALIVE_INTERVAL", "inf"); /* the link notices */
+    wish(*config, "", "RNDV_THRESH", "600K");       /* below it one segment holds a landing */
     interface_find(where, interface);
     if (!interface[0])
         return UCS_OK;

@@ -3,11 +3,12 @@
  * short.c - short messages that come. They are sent as tagged messages, for UCX sends those with
  * fewer instructions and a cheaper system call than active messages: the tag holds
  * HLY_UCX_SHORT_TAG and the token that the receiver has given to the sender. Receives for any such
- * tag are always posted; what comes while all of them hold something that nobody has polled waits
+ * tag are always posted: a few, which stay in the cache; more for a while, once all of them were
+ * taken in one poll. What comes while all of them hold something that nobody has polled waits
  * inside UCX.
  *
- * Invariant: a short is posted, or in the list of the spent, or its event waits or was given away
- * since the arena last started anew.
+ * Invariant: a short is posted, or spare, or spent: its event waits or was given away since the
+ * arena last started anew. UCX's request lies before it, so none has to be found and given back.
  */
 #include "ucx.h"
 
@@ -16,63 +17,81 @@
 /* A message is in its room; or its receive was cancelled, because the transport closes. */
 static void on_short(void *request, ucs_status_t status, const ucp_tag_recv_info_t *info, void *arg)
 {
-    hly_ucx_short_t *one = arg;
-    halay_transport_t *t = one->transport;
-    one->request = NULL;
+    hly_ucx_short_t *one = request;
+    halay_transport_t *t = arg;
     one->posted = 0;
     one->next = t->spent;
     t->spent = one;
+    if (--t->shorts_posted == 0 && t->shorts_wanted < HLY_UCX_SHORTS)
+        t->shorts_wanted *= 2;
     if (status == UCS_OK)
         hly_ucx_message(t, info->sender_tag & ~HLY_UCX_SHORT_TAG, one->room, info->length, 1);
-    ucp_request_free(request);
 }
 
 /* UCX 1.13 does not say what came if it completes a receive at once: so it may not. */
-static void post(halay_transport_t *t, hly_ucx_short_t *one)
+static ucs_status_ptr_t post(halay_transport_t *t, hly_ucx_short_t *one)
 {
-    const ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK |
-                                                       UCP_OP_ATTR_FIELD_USER_DATA |
-                                                       UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
-                                       .cb.recv = on_short,
-                                       .user_data = one};
+    const ucp_request_param_t param = {
+        .op_attr_mask = UCP_OP_ATTR_FIELD_REQUEST | UCP_OP_ATTR_FIELD_CALLBACK |
+                        UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
+        .request = one,
+        .cb.recv = on_short,
+        .user_data = t};
     one->posted = 1;
-    void *request = ucp_tag_recv_nbx(t->worker, one->room, sizeof(one->room), HLY_UCX_SHORT_TAG,
-                                     HLY_UCX_SHORT_TAG, &param);
-    if (UCS_PTR_IS_ERR(request)) { /* tried again when the arena starts anew */
-        one->posted = 0;
-        one->next = t->spent;
-        t->spent = one;
-    }
-    one->request = one->posted ? request : NULL;
+    t->shorts_posted++;
+    return ucp_tag_recv_nbx(t->worker, one->room, sizeof(one->room), HLY_UCX_SHORT_TAG,
+                            HLY_UCX_SHORT_TAG, &param);
 }
 
 void hly_ucx_shorts_post(halay_transport_t *t)
 {
-    hly_ucx_short_t *one = t->spent, *next;
-    t->spent = NULL;
-    for (; one; one = next) {
-        next = one->next;
-        post(t, one);
+    hly_ucx_short_t *one;
+    while ((one = t->spent) != NULL) {
+        t->spent = one->next;
+        one->next = t->spare;
+        t->spare = one;
     }
+    while (t->shorts_posted < t->shorts_wanted && (one = t->spare) != NULL) {
+        t->spare = one->next;
+        if (!UCS_PTR_IS_ERR(post(t, one)))
+            continue;
+        one->posted = 0; /* tried again when the arena starts anew */
+        one->next = t->spare;
+        t->spare = one;
+        t->shorts_posted--;
+        return;
+    }
+}
+
+static hly_ucx_short_t *at(const halay_transport_t *t, size_t i)
+{
+    return (hly_ucx_short_t *)(t->shorts + t->shorts_stride * (i + 1) - sizeof(hly_ucx_short_t));
 }
 
 int hly_ucx_shorts_make(halay_transport_t *t)
 {
-    t->shorts = calloc(HLY_UCX_SHORTS, sizeof(*t->shorts));
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_REQUEST_SIZE};
+    if (ucp_context_query(t->context, &attr) != UCS_OK)
+        return HALAY_ETRANSPORT;
+    const size_t line = _Alignof(hly_ucx_short_t);
+    t->shorts_stride = (attr.request_size + line - 1) / line * line + sizeof(hly_ucx_short_t);
+    t->shorts = aligned_alloc(line, HLY_UCX_SHORTS * t->shorts_stride); /* touched where used */
     if (!t->shorts)
         return HALAY_ENOMEM;
-    for (int i = 0; i < HLY_UCX_SHORTS; i++) {
-        t->shorts[i].transport = t;
-        t->shorts[i].next = t->spent;
-        t->spent = &t->shorts[i];
+    for (size_t i = HLY_UCX_SHORTS; i-- > 0;) {
+        hly_ucx_short_t *one = at(t, i);
+        one->posted = 0;
+        one->next = t->spare;
+        t->spare = one;
     }
+    t->shorts_wanted = HLY_UCX_SHORTS_LEAST;
     return HALAY_OK;
 }
 
 void hly_ucx_shorts_cancel(halay_transport_t *t)
 {
-    for (int i = 0; i < HLY_UCX_SHORTS; i++) {
-        if (t->shorts[i].request)
-            ucp_request_cancel(t->worker, t->shorts[i].request);
+    for (size_t i = 0; i < HLY_UCX_SHORTS; i++) {
+        if (at(t, i)->posted)
+            ucp_request_cancel(t->worker, at(t, i));
     }
 }

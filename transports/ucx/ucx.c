@@ -173,7 +173,7 @@ static int ucx_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     op->peer = peer;
     op->cookie = cookie;
     void *request = tag ? post_tagged(op, tag, payload, payload_bytes)
-                    : header_bytes + payload_bytes <= HLY_UCX_SHORT
+                    : header_bytes + payload_bytes <= t->short_bytes
                         ? post_short(op, header, header_bytes, payload, payload_bytes)
                         : post_message(op, header, header_bytes, payload, payload_bytes);
     if (UCS_PTR_IS_ERR(request)) {
@@ -314,25 +314,35 @@ static int look(halay_transport_t *t, halay_event_t events[], int max)
     return t->sunk;
 }
 
+/* While messages come, sockets are looked at less: each look is a system call. */
+static void tick(halay_transport_t *t)
+{
+    const uint64_t pause_ns = t->busy ? HLY_UCX_BUSY_NS : HLY_UCX_SLOW_NS;
+    t->busy = 0;
+    if (hly_meet_now_ns() - t->attended_ns >= pause_ns)
+        hly_ucx_attend(t);
+}
+
 static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     assert(max > 0);
-    if (t->first < t->last)
-        return events_give(t, events, max);
-    hly_ucx_arena_restart(t);
+    if (t->first == t->last)
+        hly_ucx_arena_restart(t);
     if (t->first < t->last)
         return events_give(t, events, max);
     if (t->watched)
         hly_ucx_watch(t, 0); /* if it fails, it is only slower */
-    if (++t->polls % HLY_UCX_TICK == 0 && hly_meet_now_ns() - t->attended_ns >= HLY_UCX_SLOW_NS)
-        hly_ucx_attend(t);
+    if (++t->polls % HLY_UCX_TICK == 0)
+        tick(t);
     int n = look(t, events, max);
-    if (n)
-        return n + events_give(t, events + n, max - n);
+    t->busy |= n;
+    if (t->last == 0 && n)
+        return n;
     if (t->last == 0 && t->meet.attention)
         hly_ucx_attend(t);
-    n = events_give(t, events, max);
-    return n ? n : hly_meet_error_take(&t->meet);
+    if (t->last > 0)
+        n += events_give(t, events + n, max - n);
+    return n || !t->meet.error ? n : hly_meet_error_take(&t->meet);
 }
 
 static int ucx_arm(halay_transport_t *t, int *fd)

@@ -30,8 +30,10 @@ enum {
     HLY_UCX_MESSAGE = 64 << 10, /* header and payload of a message */
     HLY_UCX_EAGER = 8 << 10,    /* payloads that are best sent unannounced */
     HLY_UCX_COPY = 8 << 10,     /* up to here a send copies */
-    HLY_UCX_SHORT = 1 << 10,    /* header and payload of a short message */
-    HLY_UCX_SHORTS = 64,        /* posted receives for them */
+    HLY_UCX_SHORT = 1 << 10,    /* header and payload of a short message, */
+    HLY_UCX_SHORT_TCP = 4224,   /* and where TCP is all there is */
+    HLY_UCX_SHORTS = 64,        /* posted receives for them, at most, */
+    HLY_UCX_SHORTS_LEAST = 2,   /* and at least */
     HLY_UCX_TOKEN = 8,          /* before a message */
     HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
     HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
@@ -40,7 +42,8 @@ enum {
 };
 #define HLY_UCX_SHORT_TAG (UINT64_C(1) << 63) /* never in the tag of a landing buffer */
 #define HLY_UCX_MAGIC     UINT64_C(0x3358435559414c48)
-#define HLY_UCX_SLOW_NS   UINT64_C(50000) /* between two looks at sockets, while polled */
+#define HLY_UCX_SLOW_NS   UINT64_C(50000)   /* between two looks at sockets, while polled */
+#define HLY_UCX_BUSY_NS   UINT64_C(1000000) /* the same, while messages come */
 
 /* A way is a reference to a peer. */
 typedef struct halay_ep {
@@ -74,13 +77,12 @@ typedef struct hly_ucx_landing {
     struct hly_ucx_landing *next;
 } hly_ucx_landing_t;
 
+/* UCX's request lies before it. */
 typedef struct hly_ucx_short {
-    halay_transport_t *transport;
-    int posted;
-    void *request; /* while it is posted */
     struct hly_ucx_short *next;
-    uint8_t room[HLY_UCX_SHORT] __attribute__((aligned(8)));
-} hly_ucx_short_t;
+    int posted;
+    uint8_t room[HLY_UCX_SHORT_TCP] __attribute__((aligned(8)));
+} __attribute__((aligned(64))) hly_ucx_short_t;
 
 /* An event that waits to be polled. offset: of its data in the arena, 8-byte aligned. */
 typedef struct hly_ucx_waiting {
@@ -107,8 +109,12 @@ struct halay_transport {
     hly_ucx_op_t *ops, *free_op;
     uint8_t *ops_room;
     hly_ucx_landing_t *landings, *free_landing;
-    hly_ucx_short_t *shorts, *spent; /* spent: to be posted when the arena starts anew */
-    int lands;                       /* a landing buffer was posted at some time */
+    uint8_t *shorts;
+    size_t shorts_stride;
+    hly_ucx_short_t *spare, *spent; /* spent: to be posted when the arena starts anew */
+    int shorts_posted, shorts_wanted;
+    size_t short_bytes; /* what is sent as a short message */
+    int lands;          /* a landing buffer was posted at some time */
 
     hly_ucx_peer_t **by_index;
     int nindex;
@@ -116,6 +122,7 @@ struct halay_transport {
     int closes;     /* UCX endpoints that are being closed */
 
     uint32_t polls;
+    int busy; /* a message has come since the last look at the clock */
     uint64_t attended_ns;
     int warned; /* of a message of an unknown sender */
 };
@@ -125,13 +132,22 @@ static inline hly_ucx_peer_t *hly_ucx_first(const halay_transport_t *t)
     return (hly_ucx_peer_t *)t->meet.peers;
 }
 
+/* NULL: none has this token. */
+static inline hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token)
+{
+    uint32_t i = (uint32_t)token;
+    if (i >= (uint32_t)t->nindex || !t->by_index[i] || t->by_index[i]->token != token)
+        return NULL;
+    return t->by_index[i];
+}
+
 void hly_ucx_shorts_post(halay_transport_t *t);
 
 /* What was polled before is gone, and no event waits; what waits inside UCX may come now. */
 static inline void hly_ucx_arena_restart(halay_transport_t *t)
 {
     t->first = t->last = t->arena_bytes = 0;
-    if (t->spent)
+    if (t->shorts_posted < t->shorts_wanted)
         hly_ucx_shorts_post(t);
 }
 
@@ -154,8 +170,8 @@ void hly_ucx_shorts_cancel(halay_transport_t *t);
 
 /* settings.c */
 void hly_ucx_signals_restore(void);
-/* where: this process listens. */
-ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config);
+/* where: this process listens. *rdma: not only TCP. */
+ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config, int *rdma);
 
 /* peer.c */
 /* What hly_meet_ops_t asks for. */
@@ -166,7 +182,6 @@ void hly_ucx_peer_meet(halay_transport_t *t, hly_meet_peer_t *base, const uint8_
 void hly_ucx_peer_free(halay_transport_t *t, hly_ucx_peer_t *peer);
 /* UCX says that the peer cannot be reached. What our own link says is better: it is read first. */
 void hly_ucx_peer_break(halay_transport_t *t, hly_ucx_peer_t *peer, ucs_status_t status);
-hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64_t token);
 void hly_ucx_ep_close(halay_transport_t *t, hly_ucx_peer_t *peer);
 /* Appends an event, with a copy of its data if not `stays`; NULL: no memory, and t->error is set.
  */

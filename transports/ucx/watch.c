@@ -103,6 +103,7 @@ void hly_ucx_attend(halay_transport_t *t)
     uint64_t now = hly_meet_now_ns();
     assert(t->first == t->last);
     t->attended_ns = now;
+    t->shorts_wanted -= t->shorts_wanted > HLY_UCX_SHORTS_LEAST;
     t->meet.attention = 0;
     told_peers_free(t);
     hly_meet_attend(&t->meet, now);
