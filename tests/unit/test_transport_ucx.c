@@ -23,7 +23,7 @@ const halay_transport_ops_t *const net = &halay_transport_v4_ucx;
 
 size_t hello_make(const char *secret, uint8_t hello[128])
 {
-    const uint64_t magic = UINT64_C(0x3358435559414c48);
+    const uint64_t magic = UINT64_C(0x3458435559414c48);
     const uint32_t kind = 1, address_bytes = 8;
     memcpy(hello, &magic, 8);
     memcpy(hello + 8, &kind, 4);

@@ -12,39 +12,6 @@
 
 #include "ucx.h"
 
-__attribute__((cold)) static void throw_away(halay_transport_t *t, size_t bytes)
-{
-    if (!t->meet.closing && !(t->warned & 1))
-        hly_meet_log(&t->meet, 1,
-                     "a message of %zu bytes of an unknown sender was thrown away; this is said "
-                     "once",
-                     bytes);
-    t->warned |= 1;
-}
-
-void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, size_t bytes,
-                     int stays)
-{
-    hly_ucx_peer_t *peer = hly_ucx_peer_of(t, token);
-    halay_event_t event;
-    if (!peer || bytes > HLY_UCX_MESSAGE) {
-        throw_away(t, bytes);
-        return;
-    }
-    peer->came++;
-    t->meet.attention |= peer->base.goodbye;
-    if (t->meet.closing)
-        return;
-    const int now = stays && t->last == 0 && t->sunk < t->sink_room;
-    halay_event_t *to = now ? &t->sink[t->sunk++] : &event;
-    *to = (halay_event_t){.kind = HALAY_EVENT_MESSAGE,
-                          .peer = peer->base.id,
-                          .data = bytes ? data : NULL,
-                          .bytes = bytes};
-    if (!now)
-        hly_ucx_event_add(t, to, stays);
-}
-
 /* A longer one. */
 static ucs_status_t on_message(void *arg, const void *header, size_t header_bytes, void *data,
                                size_t bytes, const ucp_am_recv_param_t *param)

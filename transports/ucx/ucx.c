@@ -109,7 +109,7 @@ static void *post_tagged(hly_ucx_op_t *op, uint64_t tag, const void *payload, si
     return ucp_tag_send_nbx(op->peer->ucp, payload, bytes, tag, &param);
 }
 
-/* Header and payload are put together, and need no SENT. */
+/* Token, header and payload are put together, and need no SENT. */
 static void *post_short(hly_ucx_op_t *op, const void *header, size_t header_bytes,
                         const void *payload, size_t payload_bytes)
 {
@@ -117,13 +117,17 @@ static void *post_short(hly_ucx_op_t *op, const void *header, size_t header_byte
                                            UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                        .cb.send = on_sent,
                                        .user_data = op};
-    if (header_bytes)
-        memcpy(op->room, header, header_bytes);
+    const size_t bytes = HLY_UCX_TOKEN + header_bytes;
+    memcpy(op->room, &op->peer->its_token, HLY_UCX_TOKEN);
+    if (header_bytes == HLY_UCX_LINE)
+        memcpy(op->room + HLY_UCX_TOKEN, header, HLY_UCX_LINE); /* without a call */
+    else if (header_bytes)
+        memcpy(op->room + HLY_UCX_TOKEN, header, header_bytes);
     if (payload_bytes)
-        memcpy(op->room + header_bytes, payload, payload_bytes);
+        memcpy(op->room + bytes, payload, payload_bytes);
     op->tell = 0;
-    return ucp_tag_send_nbx(op->peer->ucp, op->room, header_bytes + payload_bytes,
-                            HLY_UCX_SHORT_TAG | op->peer->its_token, &param);
+    return ucp_tag_send_nbx(op->peer->ucp, op->room, bytes + payload_bytes, HLY_UCX_SHORT_TAG,
+                            &param);
 }
 
 /*
@@ -306,8 +310,8 @@ static int look(halay_transport_t *t, halay_event_t events[], int max)
     t->sink = events;
     t->sink_room = max;
     t->sunk = 0;
-    for (int i = 0; i < HLY_UCX_PROGRESS && t->last == 0 && t->sunk == 0; i++) {
-        if (ucp_worker_progress(t->worker) == 0)
+    for (int i = t->last == 0 ? HLY_UCX_PROGRESS : 0; i > 0; i--) {
+        if (ucp_worker_progress(t->worker) == 0 || t->sunk || t->last > 0)
             break;
     }
     t->sink_room = 0;

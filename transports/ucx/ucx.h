@@ -35,13 +35,14 @@ enum {
     HLY_UCX_SHORTS = 64,        /* posted receives for them, at most, */
     HLY_UCX_SHORTS_LEAST = 2,   /* and at least */
     HLY_UCX_TOKEN = 8,          /* before a message */
+    HLY_UCX_LINE = 64,          /* a usual header */
     HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
     HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
     HLY_UCX_DROPS = 64,         /* messages nobody waits for that are thrown away in one go */
     HLY_UCX_TICK = 16,          /* polls between two looks at the clock */
 };
 #define HLY_UCX_SHORT_TAG (UINT64_C(1) << 63) /* never in the tag of a landing buffer */
-#define HLY_UCX_MAGIC     UINT64_C(0x3358435559414c48)
+#define HLY_UCX_MAGIC     UINT64_C(0x3458435559414c48)
 #define HLY_UCX_SLOW_NS   UINT64_C(50000)   /* between two looks at sockets, while polled */
 #define HLY_UCX_BUSY_NS   UINT64_C(1000000) /* the same, while messages come */
 
@@ -81,7 +82,8 @@ typedef struct hly_ucx_landing {
 typedef struct hly_ucx_short {
     struct hly_ucx_short *next;
     int posted;
-    uint8_t room[HLY_UCX_SHORT_TCP] __attribute__((aligned(8)));
+    uint64_t token; /* what comes */
+    uint8_t room[HLY_UCX_SHORT_TCP];
 } __attribute__((aligned(64))) hly_ucx_short_t;
 
 /* An event that waits to be polled. offset: of its data in the arena, 8-byte aligned. */
@@ -160,11 +162,10 @@ static inline hly_ucx_peer_t *hly_ucx_next(const hly_ucx_peer_t *peer)
 int hly_ucx_open(const halay_transport_params_t *params, halay_transport_t **transport);
 void hly_ucx_close(halay_transport_t *t);
 
+/* short.c */
 /* A message from the peer with this token. stays: as in hly_ucx_waiting_t. */
 void hly_ucx_message(halay_transport_t *t, uint64_t token, const void *data, size_t bytes,
                      int stays);
-
-/* short.c */
 int hly_ucx_shorts_make(halay_transport_t *t);
 void hly_ucx_shorts_cancel(halay_transport_t *t);
 
