@@ -4,8 +4,9 @@
  * fewer instructions and a cheaper system call than active messages. All have the same tag, for
  * UCX finds a receive of one tag sooner than one of many; the token that the receiver has given to
  * the sender goes first. Receives are always posted: a few, which stay in the cache; more for a
- * while, once all of them were taken in one poll. What comes while all of them hold something that
- * nobody has polled waits inside UCX.
+ * while, once all of them were taken in one poll. They are posted again in a poll that finds
+ * nothing, or when none is left. What comes while all of them hold something that nobody has polled
+ * waits inside UCX.
  *
  * Invariant: a short is posted, or spare, or spent: its event waits or was given away since the
  * arena last started anew. UCX's request lies before it, so none has to be found and given back.
@@ -61,7 +62,8 @@ static void on_short(void *request, ucs_status_t status, const ucp_tag_recv_info
     one->posted = 0;
     one->next = t->spent;
     t->spent = one;
-    if (--t->shorts_posted == 0 && t->shorts_wanted < HLY_UCX_SHORTS)
+    if (--t->shorts_posted == 0 && (t->sunk > 0 || t->last > 0) &&
+        t->shorts_wanted < HLY_UCX_SHORTS)
         t->shorts_wanted *= 2;
     if (status == UCS_OK && info->length >= HLY_UCX_TOKEN)
         message(t, one->token, one->room, info->length - HLY_UCX_TOKEN, 1);

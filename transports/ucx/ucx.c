@@ -342,6 +342,8 @@ static int ucx_poll(halay_transport_t *t, halay_event_t events[], int max)
     t->busy |= n;
     if (t->last == 0 && n)
         return n;
+    if (t->last == 0 && t->shorts_posted < t->shorts_wanted)
+        hly_ucx_shorts_post(t); /* now that there is time */
     if (t->last == 0 && t->meet.attention)
         hly_ucx_attend(t);
     if (t->last > 0)

@@ -33,7 +33,7 @@ enum {
     HLY_UCX_SHORT = 1 << 10,    /* header and payload of a short message, */
     HLY_UCX_SHORT_TCP = 4224,   /* and where TCP is all there is */
     HLY_UCX_SHORTS = 64,        /* posted receives for them, at most, */
-    HLY_UCX_SHORTS_LEAST = 2,   /* and at least */
+    HLY_UCX_SHORTS_LEAST = 4,   /* and at least */
     HLY_UCX_TOKEN = 8,          /* before a message */
     HLY_UCX_LINE = 64,          /* a usual header */
     HLY_UCX_ADDRESS = 4 << 10,  /* a UCX worker's address, at most */
@@ -143,13 +143,14 @@ static inline hly_ucx_peer_t *hly_ucx_peer_of(const halay_transport_t *t, uint64
     return t->by_index[i];
 }
 
+/* What was polled before is gone. */
 void hly_ucx_shorts_post(halay_transport_t *t);
 
 /* What was polled before is gone, and no event waits; what waits inside UCX may come now. */
 static inline void hly_ucx_arena_restart(halay_transport_t *t)
 {
     t->first = t->last = t->arena_bytes = 0;
-    if (t->shorts_posted < t->shorts_wanted)
+    if (t->shorts_posted == 0)
         hly_ucx_shorts_post(t);
 }
 
