@@ -6,6 +6,7 @@
  * harm), the half types through a table of all their values.
  */
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -439,17 +440,21 @@ enum { BESIDE = 20000 };
 /* The work, and bytes that are copied beside it: fewer, as many, or more, of any alignment. */
 static int launch_beside(halay_device_t *isa, const halay_work_t *w)
 {
-    static _Alignas(64) unsigned char from[BESIDE + 64], to[BESIDE + 64];
-    const size_t all = w->count * halay_type_bytes(w->type), at = random_next() % 2 * 5;
+    static unsigned char bytes_of[BESIDE + 64], room[BESIDE + 64 + 2 * GUARD];
+    static bool filled;
+    for (size_t i = 0; !filled && i < sizeof(bytes_of); i++)
+        bytes_of[i] = (unsigned char)random_next();
+    filled = true;
+    const size_t all = w->count * halay_type_bytes(w->type);
     size_t bytes = random_next() % 3 ? (size_t)random_next() % BESIDE : all;
     bytes = bytes < BESIDE ? bytes : BESIDE;
-    for (size_t i = 0; i < sizeof from; i++)
-        from[i] = (unsigned char)random_next();
-    memset(to, 0xa5, sizeof to);
-    int rc = hly_host_beside(isa, w, &(struct hly_beside){to + at, from + at / 5, bytes});
-    CHECK(memcmp(to + at, from + at / 5, bytes) == 0, "%zu bytes beside %zu", bytes, all);
-    for (size_t i = 0; i < sizeof to; i++)
-        CHECK((i >= at && i < at + bytes) || to[i] == 0xa5, "byte %zu beside %zu", i, bytes);
+    const unsigned char *from = bytes_of + random_next() % 64;
+    unsigned char *to = room + GUARD + random_next() % 64;
+    memset(to - GUARD, 0xa5, bytes + 2 * GUARD);
+    int rc = hly_host_beside(isa, w, &(struct hly_beside){to, from, bytes});
+    CHECK(memcmp(to, from, bytes) == 0, "%zu bytes beside %zu", bytes, all);
+    for (size_t i = 0; i < GUARD; i++)
+        CHECK(to[-1 - (ptrdiff_t)i] == 0xa5 && to[bytes + i] == 0xa5, "%zu beside %zu", bytes, all);
     return rc;
 }
 
