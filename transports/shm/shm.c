@@ -22,8 +22,7 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
     attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE;
     attr->message_bytes = message;
-    /* With a header: so powers of two are cut into tiles without a rest. */
-    attr->eager_bytes = message < 32768 + HLY_SHM_FAR ? message / 2 : 32768;
+    attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
     attr->piece_bytes = attr->eager_bytes;
     return HALAY_OK;
 }
