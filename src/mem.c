@@ -201,6 +201,20 @@ static void *pages_lent(halay_context_t *ctx, size_t bytes, struct hly_lent *len
     return NULL;
 }
 
+/* What pages_lent gave, or any other pages. */
+static void pages_drop(halay_context_t *ctx, void *pages, size_t bytes, struct hly_lent lent)
+{
+    if (lent.mem)
+        ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
+    munmap(pages, bytes);
+}
+
+static void range_lend(struct hly_range *range, struct hly_lent lent)
+{
+    range->mem[lent.way] = lent.mem;
+    range->lent[lent.way] = lent.mem != NULL;
+}
+
 /* Is it what the plan sends from, to many? */
 static bool is_told(const halay_request_t *r, size_t bytes)
 {
@@ -221,12 +235,10 @@ static bool scratch_lend(halay_request_t *r, size_t bytes)
         return false;
     struct hly_range *range = place_fill(ctx, pages, whole, true);
     if (!range) {
-        ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
-        munmap(pages, whole);
+        pages_drop(ctx, pages, whole, lent);
         return false;
     }
-    range->lent[lent.way] = true;
-    range->mem[lent.way] = lent.mem;
+    range_lend(range, lent);
     ctx->scratches_lent++;
     r->scratch = pages;
     r->scratch_bytes = r->scratch_mapped = whole;
@@ -319,8 +331,7 @@ static int enter(halay_context_t *ctx, void *address, size_t bytes, size_t mappe
     struct hly_range *range = place_fill(ctx, address, bytes, false);
     if (range) {
         range->mapped = mapped;
-        range->mem[lent.way] = lent.mem;
-        range->lent[lent.way] = lent.mem != NULL;
+        range_lend(range, lent);
         for (int w = 0; w < ctx->nways; w++)
             if (registers(&ctx->ways[w]))
                 enlist(ctx, range, w);
@@ -420,9 +431,7 @@ static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
         *address = pages;
         return HALAY_OK;
     }
-    if (lent.mem)
-        ctx->ways[lent.way].ops->deregister_mem(ctx->ways[lent.way].transport, lent.mem);
-    munmap(pages, bytes);
+    pages_drop(ctx, pages, bytes, lent);
     return rc;
 }
 
