@@ -33,6 +33,8 @@ static const struct {
     {HALAY_ALLREDUCE, 2, 524288, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", APART},
     {HALAY_ALLREDUCE, 2, 4096, "recursive_multiplying", ONE},
+    {HALAY_ALLREDUCE, 2, 31744, "recursive_doubling", ONE},
+    {HALAY_ALLREDUCE, 2, 6291456, "ring", ONE},
     {HALAY_ALLREDUCE, 2, UINT64_MAX, "recursive_doubling", ONE},
     {HALAY_ALLREDUCE, 4, 16384, "star", CROWDED},
     {HALAY_ALLREDUCE, 4, 65536, "ring", CROWDED},
