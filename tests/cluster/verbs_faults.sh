@@ -47,7 +47,7 @@ deaths() {
     both kill-target
     both kill-source
     both cut
-    both given-up
+    HALAY_VERBS=mtu=256 both given-up
 }
 late_rank() { # one that calls when the other has given up, whose memory stays registered
     ranks_are_nodes
@@ -61,9 +61,11 @@ networks() {
     third_gid 0
     ip neigh replace "10.80.0.$((2 - NODE_ID))" lladdr 02:00:00:00:00:99 dev eth0
     HALAY_VERBS=gid=2 both refused "no RDMA packet reaches .*rxe0/1 GID 2 ::ffff:10.80.*gid=INDEX"
-    tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms # drops what is larger
-    both refused "only small RDMA packets reach .*MTU 4096 of 4096 and 4096.*mtu=1024"
-    tc qdisc add dev eth0 root tbf rate 1gbit burst 2000 latency 100ms
+    drops_from 300 eth0
+    ip route change 10.79.0.0/24 dev eth0 src "10.79.0.$((NODE_ID + 1))" advmss 200 # TCP's are smaller
+    HALAY_VERBS=mtu=256 DEADLINE_S=6 both refused \
+        "only small RDMA packets reach .*no answer by the deadline.*MTU 256 .*a filter"
+    drops_from 2000 eth0
     HALAY_VERBS=mtu=1024 both late
 }
 # A job of one rank on each machine, over what is chosen by itself; its words are in $NODE_DIR/out.*,

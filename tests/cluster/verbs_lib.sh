@@ -18,6 +18,11 @@ on_machines() { # TEST [OPTION...]: instead of this shell
     exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 "${@:2}" --share "$folder" --share "$build" -- \
         env BUILD="$build" bash "$folder/$1" machine
 }
+# Soft-RoCE tries these again and again, in interrupts: with large packets (mtu) a slow machine does
+# nothing else.
+drops_from() { # BYTES CARD: what is larger is not sent
+    tc qdisc add dev "$2" root tbf rate 1gbit burst "$1" latency 100ms
+}
 device=rxe0 # whose counters they are
 # shellcheck disable=SC2153 # NODE_ID and the others are rdma-nodes'
 read_counters() { # TAG: into the folder that both machines share

@@ -269,6 +269,13 @@ static const char *look_where(halay_transport_t *t, const hly_verbs_lane_t *lane
     return "; its process, port, network? (halay-doctor)";
 }
 
+static const char *look_how_large(const hly_verbs_lane_t *lane)
+{
+    return lane->peer->plan[lane->place].mtu > IBV_MTU_1024
+               ? "; HALAY_VERBS=mtu=1024?"
+               : "; a filter, or a network with a smaller MTU?";
+}
+
 void hly_verbs_lane_broken(halay_transport_t *t, const hly_verbs_lane_t *lane, const char *why)
 {
     halay_ep_t *peer = lane->peer;
@@ -277,7 +284,7 @@ void hly_verbs_lane_broken(halay_transport_t *t, const hly_verbs_lane_t *lane, c
                        : lane->tried == TRYING_LARGE ? "only small RDMA packets reach"
                                                      : "no RDMA packet reaches";
     const char *remedy = lane->tried == TRIED          ? look_where(t, lane)
-                         : lane->tried == TRYING_LARGE ? "; HALAY_VERBS=mtu=1024?"
+                         : lane->tried == TRYING_LARGE ? look_how_large(lane)
                          : peer->nlanes > 1            ? "; HALAY_VERBS=rails=1 or gid=INDEX?"
                                                        : "; HALAY_VERBS=gid=INDEX?";
     if (peer->base.state != PEER_WELL)
