@@ -11,6 +11,7 @@
 #include "core.h"
 
 #define DEADLINE_DEFAULT_NS 30000000000ull
+#define START_DEFAULT_NS    300000000000ull /* Python and its modules, from a busy file system */
 #define DEADLINE_MAX_S      1e9
 
 /* *ns stays as it is where the variable is not set. */
@@ -33,10 +34,11 @@ static int read_deadlines(struct hly_settings *s, const halay_config_t *config, 
                           size_t error_bytes)
 {
     int rc = HALAY_OK;
-    s->deadline_ns = config->deadline_ns ? config->deadline_ns : DEADLINE_DEFAULT_NS;
-    if (!config->deadline_ns)
+    s->deadline_ns = config->deadline_ns;
+    if (!s->deadline_ns)
         rc = read_seconds("HALAY_DEADLINE", &s->deadline_ns, error, error_bytes);
-    s->start_deadline_ns = s->deadline_ns;
+    s->start_deadline_ns = s->deadline_ns ? s->deadline_ns : START_DEFAULT_NS;
+    s->deadline_ns = s->deadline_ns ? s->deadline_ns : DEADLINE_DEFAULT_NS;
     return rc ? rc
               : read_seconds("HALAY_START_DEADLINE", &s->start_deadline_ns, error, error_bytes);
 }

@@ -48,9 +48,46 @@ static void differ(struct rank *r)
     CHECK(rc == HALAY_EMISMATCH, "later: %s", halay_strerror(rc));
 }
 
+/* ------------------------------------------------------------------ how long the start waits */
+
+static int never_open(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
+                      halay_boot_info_t *info, halay_boot_t **boot)
+{
+    uint64_t *asked_ns = arg;
+    *asked_ns = deadline_ns;
+    (void)log, (void)log_arg, (void)info, (void)boot;
+    return HALAY_EBOOT;
+}
+
+static void start_waits(const char *start, const char *call, uint64_t config_s, uint64_t expected_s)
+{
+    static const halay_boot_ops_t ops = {.size = sizeof(ops), .name = "never", .open = never_open};
+    uint64_t asked_ns = 0;
+    halay_config_t config = HALAY_CONFIG_INIT;
+    halay_context_t *context;
+    config.boot = &ops;
+    config.boot_arg = &asked_ns;
+    config.deadline_ns = config_s * 1000000000;
+    if (start)
+        setenv("HALAY_START_DEADLINE", start, 1);
+    if (call)
+        setenv("HALAY_DEADLINE", call, 1);
+    int rc = halay_init(&config, &context);
+    unsetenv("HALAY_START_DEADLINE");
+    unsetenv("HALAY_DEADLINE");
+    CHECK(rc == HALAY_EBOOT && asked_ns == expected_s * 1000000000, "%s: asked for %g s",
+          halay_strerror(rc), (double)asked_ns / 1e9);
+}
+
 int main(void)
 {
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    unsetenv("HALAY_DEADLINE");
+    start_waits(NULL, NULL, 0, 300);
+    start_waits(NULL, "7", 0, 7);
+    start_waits(NULL, "7", 8, 8);
+    start_waits("9", "7", 8, 9);
+    start_waits("9", NULL, 0, 9);
     refused("HALAY_DEADLINE", "soon", "seconds");
     refused("HALAY_DEADLINE", "-1", "seconds");
     refused("HALAY_START_DEADLINE", "0", "seconds");

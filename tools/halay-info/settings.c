@@ -116,7 +116,8 @@ void hly_info_variables(void)
         const char *name, *usual, *meaning;
     } rows[] = {
         {"HALAY_DEADLINE", "30", "seconds that a call may take before it ends with an error"},
-        {"HALAY_START_DEADLINE", "HALAY_DEADLINE", "seconds that the start waits for other ranks"},
+        {"HALAY_START_DEADLINE", "300",
+         "seconds that the start waits for other ranks; HALAY_DEADLINE counts, if set"},
         {"HALAY_ALGORITHM", "chosen", "collective=algorithm,...; the same on all ranks"},
         {"HALAY_SELECTION", "built in", "a file of rows that choose algorithms, or \"model\""},
         {"HALAY_MODEL", "built in", "a file of halay-bench calibrate, which predicts times"},

@@ -74,7 +74,7 @@ SETTINGS: dict[str, Setting] = {
         USED, "how long a call may wait for other ranks; 0: 30 s", "HALAY_DEADLINE", _seconds
     ),
     "GLOO_TIMEOUT_SECONDS": Setting(
-        USED, "how long init() waits for other ranks; 30 s", _START, _seconds
+        USED, "how long init() waits for other ranks; 300 s", _START, _seconds
     ),
     # In the order of the alphabet: the first that is set counts.
     "STALL_CHECK_DISABLE": Setting(
