@@ -28,6 +28,7 @@
 #define CALLS_MOST    64   /* between two looks at all ways, and at the clock */
 #define YIELDS        200  /* for one message, with more ranks than processors */
 #define SPINS_FAR     100  /* for one of another processor, before that */
+#define SPINS_MATE    300  /* the same, for each rank of this one */
 #define TILE_PATIENCE 16   /* a peer that is at work on a tile needs so much longer */
 #define LONG_BYTES    4096 /* what is shorter is sooner copied than left to lie */
 #define SET_WORDS     (HLY_WORKS_KEPT / 64)
@@ -416,23 +417,29 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
 }
 
 /*
- * Has every rank that shares this one's processor sent what is waited for? Then there is nothing to
- * yield to them for. halayrun deals more ranks than processors out in turn.
+ * Once all ranks that share this one's processor have sent what is waited for, there is nothing to
+ * yield to them for: so many polls come first, and to run them all in vain takes the longer the
+ * more they are. Fewer where what others lend has to be read by them too. halayrun deals more
+ * ranks than processors out in turn.
  */
-static bool mates_are_through(const struct walk *w)
+static uint32_t spins_far(const struct walk *w)
 {
     const halay_context_t *ctx = w->r->context;
     const struct hly_plan *p = w->r->plan;
-    int missing = ctx->dealt ? ctx->info.nranks / ctx->dealt - 1 : 1;
+    const bool lends = halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS;
+    const int mates = ctx->dealt ? ctx->info.nranks / ctx->dealt - 1 : 1;
+    int missing = mates;
     for (uint32_t i = 0; ctx->dealt && i < p->plan->nsteps; i++) {
         if (p->plan->steps[i].kind != HALAY_STEP_RECV ||
             (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
             continue;
         if (!is_done(w, i))
-            return false;
+            return 0;
         missing--;
     }
-    return missing <= 0;
+    if (missing > 0)
+        return 0;
+    return lends ? SPINS_FAR : SPINS_MATE * (uint32_t)mates;
 }
 
 /* Its way's poll; of the messages only this peer's, if each is taken in turn. */
@@ -449,13 +456,13 @@ static bool await_more(struct walk *w, const struct hly_way *way, const halay_pe
                        int *n)
 {
     halay_context_t *ctx = w->r->context;
-    uint32_t spins = hly_spins(ctx), most = spins + YIELDS;
+    uint32_t spins = hly_spins(ctx), most = spins + YIELDS, far = 0;
     if (!hly_crowded(ctx))
         most = spins *= w->r->tiles.n > 1 ? TILE_PATIENCE : 1;
     for (uint32_t polls = 1; polls < most; polls++) {
-        if (polls == spins && spins < SPINS_FAR && mates_are_through(w)) {
-            spins += SPINS_FAR;
-            most += SPINS_FAR;
+        if (polls == spins && !far && (far = spins_far(w))) {
+            spins += far;
+            most += far;
         }
         if (polls >= spins)
             sched_yield();

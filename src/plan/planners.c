@@ -46,6 +46,7 @@ struct row {
 #define OWNS_SOURCE "folklore: each rank sums its share of all inputs, and tells all"
 #define POST_SOURCE "folklore: written once where all can read it"
 #define STAR_SOURCE "folklore: all tell one, which tells all"
+#define TWO_SOURCE  "folklore: two that all tell, which tell one another, then all"
 #define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
 #define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
 #define MULT_SOURCE                                                                                \
@@ -121,6 +122,8 @@ static const struct row rows[] = {
     {{"posted", HALAY_ALLGATHER, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE},
      hly_posted_allgather},
     {{"posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_posted_broadcast},
+    {{"two_stars", HALAY_BARRIER, 1, 0, TWO_SOURCE}, hly_two_stars_barrier},
+    {{"two_stars", HALAY_ALLREDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_allreduce},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -136,6 +136,24 @@ static struct cost star_barrier(uint32_t p)
     return cost;
 }
 
+static struct cost two_stars_barrier(uint32_t p)
+{
+    struct cost cost = star_barrier(p);
+    cost.rounds_most = p > 2 ? 3 : p > 1;
+    return cost;
+}
+
+static struct cost two_stars_allreduce(uint32_t p)
+{
+    struct cost cost = two_stars_barrier(p);
+    const uint32_t members = (p - 1) / 2; /* of rank 0 */
+    cost.sent = cost.messages;
+    cost.sent_by_one_most = p > 1 ? members + 1 : 0;
+    cost.depth_most = (members + 2) / 3 + (p > 1);
+    cost.slots_most = p > 1 ? members + 1 : 0;
+    return cost;
+}
+
 static struct cost star_allgather(uint32_t p)
 {
     struct cost cost = star(p);
@@ -214,6 +232,8 @@ static const struct {
     {HALAY_ALLREDUCE, "star", star_allreduce},
     {HALAY_ALLGATHER, "star", star_allgather},
     {HALAY_BARRIER, "star", star_barrier},
+    {HALAY_ALLREDUCE, "two_stars", two_stars_allreduce},
+    {HALAY_BARRIER, "two_stars", two_stars_barrier},
     {HALAY_ALLGATHER, "bruck", gather_in_log_rounds},
     {HALAY_ALLGATHER, "recursive_doubling", gather_in_log_rounds},
     {HALAY_REDUCE_SCATTER, "pairwise", pairwise},

@@ -24,9 +24,10 @@ static const char *const algorithms[] = {"ring",
                                          "double_tree",
                                          "halving_doubling",
                                          "star",
+                                         "two_stars",
                                          "two_level",
                                          "two_level_short"};
-#define TWO_LEVEL 8 /* the first of those */
+#define TWO_LEVEL 9 /* the first of those */
 static const int nodes[][9] = {{0, 0, 0, 1, 1, 1, 1, 2, 2}, {0, 1, 0, 1, 0, 1, 2, 0, 1}};
 #define NODES 2 /* ways to spread the ranks, after the one node */
 

@@ -293,6 +293,7 @@ int main(int argc, char **argv)
         "allreduce=halving_doubling,broadcast=knomial",
         "allreduce=double_tree",
         "allreduce=star,allgather=star,barrier=star",
+        "allreduce=two_stars,barrier=two_stars",
         "allreduce=direct,broadcast=posted,allgather=posted,reduce_scatter=direct",
         "allreduce=sliced_direct",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
