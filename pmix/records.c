@@ -67,7 +67,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     record->fabrics = node->address.fabrics;
     record->nranks = list_ranks(node, record);
     if (node->processors && record->nranks > (uint32_t)node->processors)
-        record->fabrics |= HALAY_NODE_CROWDED;
+        record->fabrics |= HALAY_NODE_CROWDED | (node->processors == 1 ? HALAY_NODE_SINGLE : 0);
     memcpy(record->ip, node->address.ip, sizeof record->ip);
     memcpy(record->host, node->host, sizeof record->host);
     if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||

@@ -358,7 +358,8 @@ struct halay_comm {
     int rank, nranks;
     uint32_t nnodes;   /* that its ranks are on: all that selection asks of its shape. Constant */
     bool scattered;    /* some node's ranks are not consecutive. Constant */
-    bool crowded;      /* all on one node with more ranks than processors. Constant */
+    uint32_t crowded;  /* 1: all on one node with more ranks than processors; 2: and one processor.
+                          Constant */
     uint32_t children; /* made of it so far */
     bool persists;     /* the next call makes a persistent request: persistent.c */
     halay_request_t *blocking; /* its address alone has a meaning: api.h */

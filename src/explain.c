@@ -18,7 +18,8 @@ static void describe_row(const struct hly_row *row, char *text, size_t bytes)
                                         ", a node for each rank",
                                         ", several ranks on a node, one after the other",
                                         ", all on one node",
-                                        ", all on one node, more than its processors"};
+                                        ", all on one node, more than its processors",
+                                        ", all on one node of one processor"};
     char ranks[32] = "any number of ranks", size[40] = "any size";
     if (row->max_ranks != UINT32_MAX)
         snprintf(ranks, sizeof(ranks), "up to %u ranks", row->max_ranks);

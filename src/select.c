@@ -19,6 +19,7 @@
 #define TOGETHER HLY_TOGETHER
 #define ONE      HLY_ONE
 #define CROWDED  HLY_CROWDED
+#define SINGLE   HLY_SINGLE
 
 static const struct {
     uint32_t collective;
@@ -36,6 +37,7 @@ static const struct {
     {HALAY_ALLREDUCE, 2, 31744, "recursive_doubling", ONE},
     {HALAY_ALLREDUCE, 2, 6291456, "ring", ONE},
     {HALAY_ALLREDUCE, 2, UINT64_MAX, "recursive_doubling", ONE},
+    {HALAY_ALLREDUCE, 16, 32768, "star", SINGLE},
     {HALAY_ALLREDUCE, 3, 16384, "star", CROWDED},
     {HALAY_ALLREDUCE, 3, 65536, "ring", CROWDED},
     {HALAY_ALLREDUCE, 16, 131072, "two_stars", CROWDED},
@@ -100,6 +102,7 @@ static const struct {
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
     {HALAY_BARRIER, UINT32_MAX, UINT64_MAX, "dissemination", APART},
     {HALAY_BARRIER, 2, UINT64_MAX, "dissemination", ONE},
+    {HALAY_BARRIER, 16, UINT64_MAX, "star", SINGLE},
     {HALAY_BARRIER, 3, UINT64_MAX, "star", CROWDED},
     {HALAY_BARRIER, 16, UINT64_MAX, "two_stars", CROWDED},
     {HALAY_BARRIER, 4, UINT64_MAX, "dissemination", ANYWHERE},
@@ -209,7 +212,8 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
 {
     bool there = row->where == HLY_ANYWHERE || row->where == where ||
                  (row->where == HLY_SHARED && where == HLY_TOGETHER) ||
-                 (row->where == HLY_ONE && where == HLY_CROWDED);
+                 (row->where == HLY_ONE && where >= HLY_CROWDED) ||
+                 (row->where == HLY_CROWDED && where == HLY_SINGLE);
     return there && bytes <= row->max_bytes && ask->nranks <= row->max_ranks &&
            hly_ask_serves(ask, row->planner, false, NULL);
 }
@@ -217,7 +221,7 @@ static bool row_fits(const struct hly_row *row, const struct hly_ask *ask, enum 
 static enum hly_where where_of(const struct hly_ask *ask)
 {
     if (ask->nnodes < 2)
-        return ask->crowded ? HLY_CROWDED : HLY_ONE;
+        return !ask->crowded ? HLY_ONE : ask->crowded == 1 ? HLY_CROWDED : HLY_SINGLE;
     if (ask->nnodes == ask->nranks)
         return HLY_APART;
     return ask->scattered ? HLY_SHARED : HLY_TOGETHER;

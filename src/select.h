@@ -23,7 +23,8 @@ enum hly_where {
     HLY_APART,    /* each rank on a node of its own: a message costs more than the memory's work */
     HLY_TOGETHER, /* shared, and the ranks of each node follow one another */
     HLY_ONE,      /* all on one node */
-    HLY_CROWDED   /* one node that has more ranks than processors */
+    HLY_CROWDED,  /* one node that has more ranks than processors */
+    HLY_SINGLE    /* and one processor */
 };
 
 struct hly_row {
@@ -50,8 +51,9 @@ struct halay_selection {
 /* A call as selection sees it: all of it is equal on all ranks. */
 struct hly_ask {
     uint32_t collective, nranks, nnodes;
-    bool in_place, vector, commutative, scattered, crowded;
-    bool pair; /* send and receive */
+    bool in_place, vector, commutative, scattered;
+    uint32_t crowded; /* as of the communicator */
+    bool pair;        /* send and receive */
     uint64_t count, element_bytes;
 };
 

@@ -124,8 +124,9 @@ static bool read_most(const char *text, uint64_t any, uint64_t *most)
 
 static bool read_where(const char *text, enum hly_where *where)
 {
-    static const char *const names[] = {"any", "shared", "apart", "together", "one", "crowded"};
-    for (int i = 0; i < 6; i++)
+    static const char *const names[] = {"any", "shared",  "apart", "together",
+                                        "one", "crowded", "single"};
+    for (int i = 0; i < 7; i++)
         if (!strcmp(text, names[i])) {
             *where = (enum hly_where)i;
             return true;
@@ -150,8 +151,8 @@ static int read_row(const struct reader *reader, char *line, struct hly_row *row
     if (n != 5)
         return wrong(
             reader,
-            "%s: a row is 'COLLECTIVE MAX_RANKS MAX_BYTES any|shared|together|apart|one|crowded "
-            "ALGORITHM', "
+            "%s: a row is 'COLLECTIVE MAX_RANKS MAX_BYTES any|shared|together|apart|one|crowded|"
+            "single ALGORITHM', "
             "and this has %zu words",
             place, n);
     if (!find_collective(word[0], &row->collective)) {
@@ -167,8 +168,8 @@ static int read_row(const struct reader *reader, char *line, struct hly_row *row
         return wrong(
             reader,
             "%s: '%s' is not any, shared (several nodes, one with several ranks), together "
-            "(shared, each node's ranks consecutive), apart (a node for each rank), one (node) or "
-            "crowded (one node, more ranks than processors)",
+            "(shared, each node's ranks consecutive), apart (a node for each rank), one (node), "
+            "crowded (one node, more ranks than processors) or single (and one processor)",
             place, word[3]);
     return find_planner(reader, place, row->collective, word[4], &row->planner);
 }

@@ -32,12 +32,14 @@ int hly_comm_count_nodes(halay_comm_t *comm)
         return rc;
     comm->nnodes = shape->nnodes;
     comm->scattered = shape->hash & HALAY_SHAPE_SCATTERED;
-    comm->crowded = false;
+    comm->crowded = 0;
     if (shape->nnodes == 1 && comm->context->boot) {
         halay_place_t place = {.size = sizeof(place)};
         rc =
             comm->context->boot_ops->get(comm->context->boot, hly_comm_world_rank(comm, 0), &place);
-        comm->crowded = place.address.fabrics & HALAY_NODE_CROWDED;
+        const uint8_t node = place.address.fabrics;
+        if (!rc && node & HALAY_NODE_CROWDED)
+            comm->crowded = node & HALAY_NODE_SINGLE ? 2 : 1;
     }
     halay_shape_free(shape);
     return rc;

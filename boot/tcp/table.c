@@ -101,7 +101,8 @@ static void mark_crowded(struct hly_tcp_hello *hellos, int nranks, const int32_t
     for (int r = 0; r < nranks; r++) {
         uint32_t processors = firsts[node_of[r]]->processors;
         if (processors && count[node_of[r]] > processors)
-            hellos[r].address.fabrics |= HALAY_NODE_CROWDED;
+            hellos[r].address.fabrics |=
+                HALAY_NODE_CROWDED | (processors == 1 ? HALAY_NODE_SINGLE : 0);
     }
 }
 

@@ -284,7 +284,7 @@ typedef struct halay_question {
     uint32_t element_bytes;
     uint64_t count;             /* as in the call: elements of the vector, or of a block */
     const halay_shape_t *shape; /* the ranks and their nodes */
-    uint32_t crowded;           /* they are on one node that has more ranks than processors */
+    uint32_t crowded; /* 1: on one node that has more ranks than processors; 2: of one processor */
 } halay_question_t;
 
 typedef struct halay_cost {

@@ -69,8 +69,7 @@ static void meet(struct hly_builder *b, halay_operand_t mine, uint32_t after)
     uint32_t got = hly_recv(b, 1 - r, HALF, other, HLY_NONE, HLY_NONE);
     got = hly_after(b, got, after);
     sent = mine.buffer == HALAY_BUFFER_IN && b->params.in_place ? sent : HLY_NONE;
-    uint32_t all =
-        hly_reduce(b, hly_out(0, 1), r ? other : mine, r ? mine : other, got, sent);
+    uint32_t all = hly_reduce(b, hly_out(0, 1), r ? other : mine, r ? mine : other, got, sent);
     for (uint32_t to = r + CENTRES; to < p; to += CENTRES) {
         hly_send(b, to, 0, hly_out(0, 1), all, HLY_NONE);
     }

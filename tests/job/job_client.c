@@ -73,8 +73,8 @@ static void print_bytes(const char *name, const uint8_t bytes[16])
 static void print_address(const halay_address_t *address)
 {
     char ip[INET6_ADDRSTRLEN] = "none";
-    CHECK((address->fabrics &
-           ~(HALAY_FABRIC_RDMA | HALAY_FABRIC_VERBS | HALAY_FABRIC_UCX | HALAY_NODE_CROWDED)) == 0);
+    CHECK((address->fabrics & ~(HALAY_FABRIC_RDMA | HALAY_FABRIC_VERBS | HALAY_FABRIC_UCX |
+                                HALAY_NODE_CROWDED | HALAY_NODE_SINGLE)) == 0);
     if (address->family)
         CHECK(inet_ntop(address->family, address->ip, ip, sizeof ip));
     printf("%s/%d", ip, ntohs(address->port));

@@ -50,7 +50,7 @@ for name in a0 a1 b0 b1; do ended $name 0; done
 # Ranks that share processors choose otherwise, all alike; here all have one, as their parent has.
 taskset -cp "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" $$ >taskset.out
 job 3 HALAY_EXPLAIN=1 "$JOB_RANK"
-says err.0 "^  chosen: star: row [0-9]* of the table: .*, all on one node, more than its processors"
+says err.0 "^  chosen: star: row [0-9]* of the table: .*, all on one node of one processor"
 
 # Once they have met, the only sockets left are the claim on the rank and the one it listens on.
 begin 0 0 2 JOB_BOOT=tcp "$JOB_CLIENT" end sleep

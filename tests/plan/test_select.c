@@ -117,7 +117,7 @@ static void write_file(const char *text)
 /* All of it known to all: where ranks outnumber processors fewer messages count for more. */
 static void test_crowded(void)
 {
-    comm.crowded = true;
+    comm.crowded = 1;
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 32768, 8, 1, false), "two_stars") == 0, "allreduce");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 32769, 8, 1, false), "direct") == 0, "longer");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 4096, 3, 1, false), "star") == 0, "of three");
@@ -137,15 +137,20 @@ static void test_crowded(void)
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "one_shot") == 0, "allgatherv");
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 8, 1, false), "two_stars") == 0, "barrier");
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 3, 1, false), "star") == 0, "barrier of three");
+    comm.crowded = 2;
+    CHECK(strcmp(chosen(HALAY_BARRIER, 0, 8, 1, false), "star") == 0, "barrier, one processor");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 8, 1, false), "star") == 0, "one processor");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "posted") == 0, "as crowded");
+    comm.crowded = 1;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 2, 1, false), "dissemination") == 0, "barrier of two");
-    comm.crowded = false;
+    comm.crowded = 0;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "dissemination") == 0, "not crowded");
     write_file("barrier - - crowded two_level\n");
     use(NULL, file_path, NULL);
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "dissemination") == 0, "a file's row");
-    comm.crowded = true;
+    comm.crowded = 1;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "two_level") == 0, "a file's row");
-    comm.crowded = false;
+    comm.crowded = 0;
     use(NULL, NULL, NULL);
 }
 

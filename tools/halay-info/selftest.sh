@@ -65,7 +65,9 @@ says "^  ring +refused: the operation does not commute$"
 says "^  two_level_short +refused: .*not consecutive$"
 says "^  chosen: recursive_doubling: "
 expect 0 "$INFO" explain barrier --ranks 8 --crowded
-says "^  chosen: star: row [0-9]+ of the table: .*more than its processors$"
+says "^  chosen: two_stars: row [0-9]+ of the table: .*more than its processors$"
+expect 0 "$INFO" explain barrier --ranks 8 --single
+says "^  chosen: star: row [0-9]+ of the table: .*of one processor$"
 expect 0 "$INFO" explain allreduce 64 --ranks 6 --algorithm allreduce=ring --op ordered
 says "HALAY_ALGORITHM's ring cannot: the operation does not commute"
 expect 0 env HALAY_ALGORITHM=allreduce=ring "$INFO" explain allreduce 64 --ranks 6 --op max
