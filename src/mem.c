@@ -176,8 +176,8 @@ void hly_range_revoke(halay_context_t *ctx, struct hly_range *range, const struc
 
 /* ---------------------------------------------------------------- scratch */
 
-#define SCRATCHES_LENT 4 /* that peers map; each of so many bytes: */
-#define LENT_LEAST     ((size_t)32 << 10)
+#define SCRATCHES_LENT 4                  /* that peers map; each of so many bytes: */
+#define LENT_LEAST     ((size_t)16 << 10) /* an eager message is a little less than twice that */
 #define LENT_MOST      ((size_t)1 << 20)
 
 struct hly_lent {

@@ -376,6 +376,24 @@ static void posted(struct rank *r)
     free(out);
 }
 
+/* So is scratch of one tile's block alone. */
+static void gathered(struct rank *r)
+{
+    enum { BLOCK = 1 << 14 };
+    int32_t *in = malloc(BLOCK * sizeof(*in)), *out = malloc(nranks * BLOCK * sizeof(*out));
+    int i = 0;
+    do {
+        for (int k = 0; k < BLOCK; k++)
+            in[k] = r->rank + k * i;
+        CHECK(!halay_allgather(in, out, BLOCK, HALAY_INT32, r->world), "allgather");
+        for (int k = 0; k < nranks * BLOCK; k++)
+            CHECK(out[k] == k / BLOCK + k % BLOCK * i, "call %d: %d", i, k);
+    } while (!have_begun(r) && i++ < 2000);
+    CHECK(i < 2000, "rank %d: %u were lent", r->rank, lent);
+    free(in);
+    free(out);
+}
+
 /*
  * A call that goes straight ahead does not end before what it has lent was read: its caller writes
  * there next. The root finds the others' answers at once, while they are slow to read.
@@ -458,6 +476,7 @@ int main(void)
     algorithm = "allreduce=direct,reduce_scatter=direct,allgather=posted,broadcast=posted";
     run_lent(posted, 0, true, 0);
     run_lent(outlasted, 1000000000, true, 0);
+    run_lent(gathered, 0, true, 0);
     algorithm = NULL;
     run_lent(in_use, 0, false, 0);
     run_lent(copied, 0, false, BYTES);
