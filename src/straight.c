@@ -422,14 +422,15 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
  * more they are. Fewer where what others lend has to be read by them too. halayrun deals more
  * ranks than processors out in turn.
  */
-static uint32_t spins_far(const struct walk *w)
+__attribute__((noinline)) static uint32_t spins_far(const struct walk *w)
 {
     const halay_context_t *ctx = w->r->context;
     const struct hly_plan *p = w->r->plan;
-    const bool lends = halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS;
-    const int mates = ctx->dealt ? ctx->info.nranks / ctx->dealt - 1 : 1;
+    if (!ctx->dealt)
+        return 0;
+    const int mates = ctx->info.nranks / ctx->dealt - 1;
     int missing = mates;
-    for (uint32_t i = 0; ctx->dealt && i < p->plan->nsteps; i++) {
+    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
         if (p->plan->steps[i].kind != HALAY_STEP_RECV ||
             (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
             continue;
@@ -439,7 +440,9 @@ static uint32_t spins_far(const struct walk *w)
     }
     if (missing > 0)
         return 0;
-    return lends ? SPINS_FAR : SPINS_MATE * (uint32_t)mates;
+    if (halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS)
+        return SPINS_FAR;
+    return SPINS_MATE * (uint32_t)mates;
 }
 
 /* Its way's poll; of the messages only this peer's, if each is taken in turn. */
