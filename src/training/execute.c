@@ -255,8 +255,9 @@ static void fused_start(halay_trainer_t *trainer, const struct hly_announcement 
     flight->packed_ns = trainer->recording ? hly_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
-    int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
-                              &flight->request);
+    int rc =
+        halay_iallreduce(trainer->pair ? memory : HALAY_IN_PLACE, hly_fuse_result(trainer, slot),
+                         count + marks, type, op, trainer->data, &flight->request);
     if (rc)
         flight_fail(trainer, rc);
 }
@@ -297,15 +298,15 @@ static int fused_end(halay_trainer_t *trainer, struct hly_flight *flight)
     const struct hly_announcement *says =
         flight->group ? group_says(trainer, flight->group) : &flight->tensors.head->says;
     halay_type_t type = hly_announcement_type(says);
-    char *memory = trainer->slots[flight->slot].memory;
+    const char *result = hly_fuse_result(trainer, flight->slot);
     if (flight->group) {
-        const char *mark = memory + flight->count * halay_type_bytes(type);
+        const char *mark = result + flight->count * halay_type_bytes(type);
         empty = hly_fuse_marked(trainer, mark, type, hly_announcement_op(says));
     }
     assert(empty || flight->tensors.head);
     if (flight->group)
         hly_replay_result(trainer, flight, empty); /* takes the tensors of a void one back */
-    hly_fuse_unpack(trainer, memory, &flight->tensors);
+    hly_fuse_unpack(trainer, result, &flight->tensors);
     fused_done(trainer, flight, reduced_ns);
     trainer->slots[flight->slot].used = 0;
     return 1;

@@ -13,6 +13,8 @@
 #include "trainer.h"
 
 #define SLOT_ALIGN 4096
+#define LENT_LEAST 16384 /* bytes of a group; what is shorter gains nothing */
+#define MARKS_MOST 16    /* bytes, of a pair */
 
 halay_type_t hly_announcement_type(const struct hly_announcement *says)
 {
@@ -22,6 +24,11 @@ halay_type_t hly_announcement_type(const struct hly_announcement *says)
 halay_op_t hly_announcement_op(const struct hly_announcement *says)
 {
     return (halay_op_t)(says->what >> 16 & 0xff);
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
 }
 
 static int is_integer(halay_type_t type)
@@ -69,18 +76,40 @@ int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announceme
     return a->what == b->what;
 }
 
-static int slot_grow(struct hly_slot *slot, size_t bytes)
+/* Memory that the other of a pair maps, for all fusion buffers: asked for once. */
+static int lend(halay_trainer_t *trainer, struct hly_slot *slot)
 {
-    size_t room = (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+    const size_t room = round_up(trainer->slot_bytes + MARKS_MOST),
+                 i = (size_t)(slot - trainer->slots);
+    void *memory = NULL;
+    if (!trainer->lent_asked && !halay_mem_alloc(trainer->context, HLY_SLOTS * 2 * room, &memory))
+        trainer->lent = memory;
+    trainer->lent_asked = 1;
+    if (trainer->lent)
+        *slot = (struct hly_slot){.memory = trainer->lent + i * 2 * room, .bytes = room, .lent = 1};
+    return slot->lent;
+}
+
+static void slot_free(struct hly_slot *slot)
+{
+    if (!slot->lent)
+        free(slot->memory);
+    *slot = (struct hly_slot){0};
+}
+
+/* Zeroed, as lent memory is: a void rank sends what it has there. */
+static int slot_grow(halay_trainer_t *trainer, struct hly_slot *slot, size_t bytes)
+{
+    const size_t room = round_up(bytes), all = trainer->pair ? 2 * room : room;
     if (bytes <= slot->bytes)
         return 0;
-    char *memory = aligned_alloc(SLOT_ALIGN, room);
+    slot_free(slot);
+    if (trainer->pair && bytes >= LENT_LEAST && lend(trainer, slot))
+        return 0;
+    char *memory = aligned_alloc(SLOT_ALIGN, all);
     if (!memory)
         return HALAY_ENOMEM;
-    memset(memory, 0, room); /* a void rank sends what it has there */
-    free(slot->memory);
-    slot->memory = memory;
-    slot->bytes = room;
+    *slot = (struct hly_slot){.memory = memset(memory, 0, all), .bytes = room};
     return 0;
 }
 
@@ -89,9 +118,10 @@ int hly_fuse_slot(halay_trainer_t *trainer, size_t bytes, int *slot)
     for (int i = 0; i < HLY_SLOTS; i++) {
         if (trainer->slots[i].used)
             continue;
-        int rc = slot_grow(&trainer->slots[i], bytes);
+        int rc = slot_grow(trainer, &trainer->slots[i], bytes);
         if (rc)
             return rc;
+        assert(trainer->slots[i].bytes >= bytes);
         trainer->slots[i].used = 1;
         *slot = i;
         return 0;
@@ -105,6 +135,20 @@ int hly_fuse_free(const halay_trainer_t *trainer)
     for (int i = 0; i < HLY_SLOTS; i++)
         unused |= !trainer->slots[i].used;
     return unused;
+}
+
+char *hly_fuse_result(const halay_trainer_t *trainer, int slot)
+{
+    const struct hly_slot *s = &trainer->slots[slot];
+    return trainer->pair ? s->memory + s->bytes : s->memory;
+}
+
+void hly_fuse_finish(halay_trainer_t *trainer)
+{
+    for (int i = 0; i < HLY_SLOTS; i++)
+        slot_free(&trainer->slots[i]);
+    if (trainer->lent)
+        halay_mem_free(trainer->context, trainer->lent);
 }
 
 /* ------------------------------------------------------------------ marks */

@@ -72,13 +72,17 @@ int hly_trainer_greet(halay_trainer_t *trainer)
     halay_topology_t topology = {.size = sizeof(topology)};
     struct hly_greeting *own = &trainer->greetings[trainer->rank];
     own->fusion_bytes = fusion_bytes(trainer->rank);
-    if (!halay_context_topology(trainer->context, &topology))
+    own->node = UINT64_MAX - (uint64_t)trainer->rank; /* nobody else's */
+    if (!halay_context_topology(trainer->context, &topology)) {
+        own->node = (uint64_t)topology.node;
         snprintf(own->host, sizeof(own->host), "%.55s", topology.host);
+    }
     int rc =
         halay_allgather(HALAY_IN_PLACE, trainer->greetings, WORDS, HALAY_UINT64, trainer->control);
     if (rc)
         return rc;
     uint64_t least = FUSION_MAX;
+    trainer->pair = trainer->nranks == 2 && own->node == trainer->greetings[!trainer->rank].node;
     for (int r = 0; r < trainer->nranks; r++)
         if (trainer->greetings[r].fusion_bytes < least)
             least = trainer->greetings[r].fusion_bytes;

@@ -209,8 +209,7 @@ static void memory_free(halay_trainer_t *trainer)
     hly_stall_free(trainer);
     hly_deals_free(trainer);
     hly_tensor_map_finish(&trainer->names, NULL);
-    for (int i = 0; i < HLY_SLOTS; i++)
-        free(trainer->slots[i].memory);
+    hly_fuse_finish(trainer);
     if (trainer->alive)
         munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(trainer->greetings);

@@ -251,9 +251,11 @@ struct hly_flight {
     size_t count;                 /* fused: elements, without the marks */
 };
 
+/* What goes into a call, and behind it, for a pair, room for what comes out. */
 struct hly_slot {
     char *memory;
-    size_t bytes;
+    size_t bytes; /* of each part */
+    int lent;     /* of trainer->lent */
     int used;
 };
 
@@ -354,6 +356,9 @@ struct halay_trainer {
     int nflights, voting; /* voting: nothing is started before the result is known */
     struct hly_slot slots[HLY_SLOTS];
     size_t slot_bytes; /* a fused group's most, without its marks; equal on all ranks */
+    int pair;          /* two ranks, on one node; equal on all ranks */
+    char *lent;        /* of halay_mem_alloc(), for all slots */
+    int lent_asked;
     uint64_t bonds;
     size_t *counts;                    /* two a rank, for a call */
     uint64_t *votes;                   /* of all ranks, of the vote in flight */
@@ -391,7 +396,7 @@ struct halay_trainer {
 
 /* What ranks tell each other once. */
 struct hly_greeting {
-    uint64_t fusion_bytes;
+    uint64_t fusion_bytes, node;
     char host[56];
 };
 
@@ -451,7 +456,7 @@ void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor);
 void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int code,
                          const char *text);
 
-/* greet.c: collective; fills greetings and slot_bytes. */
+/* greet.c: collective; fills greetings, slot_bytes and pair. */
 int hly_trainer_greet(halay_trainer_t *trainer);
 
 /* Of a reduce_scatter: elements of a rank. */
@@ -627,8 +632,11 @@ int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announceme
 /* Elements behind the tensors, which tell whether a rank was void. */
 size_t hly_fuse_marks(const halay_trainer_t *trainer, halay_type_t type);
 /* A fusion buffer that is not in use, of this many bytes: HALAY_EAGAIN, HALAY_ENOMEM. */
-int hly_fuse_free(const halay_trainer_t *trainer); /* 1 if there is one */
 int hly_fuse_slot(halay_trainer_t *trainer, size_t bytes, int *slot);
+int hly_fuse_free(const halay_trainer_t *trainer); /* 1 if there is one */
+/* Where the result of its call is. */
+char *hly_fuse_result(const halay_trainer_t *trainer, int slot);
+void hly_fuse_finish(halay_trainer_t *trainer);
 void hly_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
                    int empty);
 int hly_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,

@@ -47,6 +47,7 @@ struct rank {
 /* What the ranks of one run share: the threads meet here without Halay's help. */
 struct ranks {
     pthread_barrier_t meet;
+    const halay_transport_ops_t *transport; /* NULL: inproc as it is */
     char texts[RANKS_MAX][1024];
     int codes[RANKS_MAX];
     struct rank rank[RANKS_MAX];
@@ -108,7 +109,7 @@ static inline void *rank_main(void *arg)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
-    config.transport = &halay_transport_v4_inproc;
+    config.transport = rank->ranks->transport ? rank->ranks->transport : &halay_transport_v4_inproc;
     int rc = halay_init(&config, &rank->context);
     CHECK(!rc, "init: %s", halay_strerror(rc));
     CHECK(!halay_comm_world(rank->context, &rank->world), "no world");
@@ -126,6 +127,8 @@ static inline void *rank_main(void *arg)
 static const halay_inproc_faults_t *hub_faults;
 /* Of each rank of the next run; NULL: all on one. */
 static const int *hub_nodes;
+/* Of the next run: over inproc; NULL: that itself. */
+static const halay_transport_ops_t *hub_transport;
 
 static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(struct rank *rank))
 {
@@ -136,6 +139,7 @@ static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(st
     CHECK(ranks && !halay_inproc_hub_create(nranks, hub_faults, &hub), "no hub");
     CHECK(!hub_nodes || !halay_inproc_hub_nodes(hub, hub_nodes), "no nodes");
     pthread_barrier_init(&ranks->meet, NULL, (unsigned)nranks);
+    ranks->transport = hub_transport;
     for (int r = 0; r < nranks; r++) {
         ranks->hub_rank[r] = (struct halay_inproc_rank){.hub = hub, .rank = r};
         ranks->rank[r] = (struct rank){.rank = r,
