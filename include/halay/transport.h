@@ -43,15 +43,16 @@ typedef struct halay_ep halay_ep_t;               /* the way to one peer: one di
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
-    HALAY_CAN_PUT = 1u << 0,   /* put, key; register_mem of the caller's memory */
-    HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
-    HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
-    HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
-    HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
-                                  that much goes best as many of those */
-    HALAY_CAN_LEND = 1u << 5,  /* register_mem makes memory; what is sent from there need not be
-                                  copied */
-    HALAY_CAN_CHOOSE = 1u << 6 /* HALAY_POLL_ONE */
+    HALAY_CAN_PUT = 1u << 0,    /* put, key; register_mem of the caller's memory */
+    HALAY_CAN_LAND = 1u << 1,   /* recv posts a landing buffer for a tag; send may use tags */
+    HALAY_CAN_SLEEP = 1u << 2,  /* arm gives a descriptor */
+    HALAY_CAN_COUNT = 1u << 3,  /* query tells what its device's queues have done so far */
+    HALAY_CAN_CACHE = 1u << 4,  /* an eager message is read out of a cache that both ends share, so
+                                   that much goes best as many of those */
+    HALAY_CAN_LEND = 1u << 5,   /* register_mem makes memory; what is sent from there need not be
+                                   copied */
+    HALAY_CAN_CHOOSE = 1u << 6, /* HALAY_POLL_ONE */
+    HALAY_CAN_REACH = 1u << 7   /* of memory that register_mem made: key, and place at a peer's */
 };
 
 typedef struct halay_transport_params {
@@ -117,6 +118,13 @@ typedef struct halay_event {
     };
 } halay_event_t;
 
+/* Bytes from `offset` on in a peer's memory that this key names. */
+typedef struct halay_reach {
+    const void *key;
+    size_t key_bytes;
+    uint64_t offset;
+} halay_reach_t;
+
 typedef struct halay_transport_ops {
     size_t size; /* of this struct */
     const char *name;
@@ -167,7 +175,8 @@ typedef struct halay_transport_ops {
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
-    /* What a peer needs to put into it: opaque, at most *bytes <= 48 (in: room, out: used). */
+    /* What a peer needs to put into it, or to reach it (of memory that was made): opaque, at most
+     * *bytes <= 48 (in: room, out: used). */
     int (*key)(halay_transport_t *transport, const halay_mem_t *mem, void *key, size_t *bytes);
 
     /*
@@ -186,6 +195,11 @@ typedef struct halay_transport_ops {
      * peer, with a header of so many bytes, can be put together, so that send need not copy it.
      * Valid until the next call with this transport. If that is a send of as much, with *place for
      * its payload, it is not HALAY_INPROGRESS. HALAY_EAGAIN: there is none now; send copies.
+     *
+     * HALAY_CAN_REACH, and *place is not NULL but points to a halay_reach_t: so many bytes of the
+     * peer's memory, to be read and written until the next call with this transport.
+     * HALAY_EAGAIN: not now. The peer keeps other pages there from the day on when it takes them
+     * back by itself (mmap): who has not heard of that writes where nobody looks.
      */
     int (*place)(halay_transport_t *transport, halay_ep_t *ep, size_t header_bytes,
                  size_t payload_bytes, void **place);

@@ -271,6 +271,62 @@ static void limits(void)
     process_join(process_start(limited, NULL));
 }
 
+typedef struct region_key {
+    uint8_t bytes[48];
+    size_t n;
+} region_key_t;
+
+static region_key_t key_of(both_t *p, const region_t *r)
+{
+    region_key_t key = {.n = sizeof(key.bytes)};
+    CHECK(shm->key(p->a.transport, r->mem, key.bytes, &key.n) == 0, "key");
+    return key;
+}
+
+/* What is at `offset` of a's region, for b; NULL: it cannot be reached. */
+static uint8_t *reach(both_t *p, const region_key_t *key, uint64_t offset, size_t bytes, int *rc)
+{
+    const halay_reach_t what = {key->bytes, key->n, offset};
+    void *place = (void *)(uintptr_t)&what;
+    *rc = shm->place(p->b.transport, p->ba, 0, bytes, &place);
+    return *rc ? NULL : place;
+}
+
+/* A peer that has the key writes into a region, as far as it goes, and as long as it is there; also
+ * one from which nothing was sent. */
+static void reached(void)
+{
+    both_t p;
+    halay_event_t event;
+    int rc;
+    uint8_t *at = NULL;
+    both_open(&p);
+    region_t r = both_lend(&p, 0, 1), never = region_take(&p.a, BYTES);
+    CHECK(next(&p.b, &p.a, &event) == HALAY_EVENT_LENT && give_back(&p.b) == 0, "lent");
+    CHECK(next(&p.a, NULL, &event) == HALAY_EVENT_SENT, "kind %d", event.kind);
+    const region_key_t key = key_of(&p, &r), other = key_of(&p, &never);
+    CHECK((at = reach(&p, &key, 100, BYTES - 100, &rc)), "%d", rc);
+    at[5] = 77;
+    CHECK(r.memory[105] == 77, "other memory");
+    CHECK(!reach(&p, &key, 101, BYTES - 100, &rc) && rc == HALAY_EINVAL, "beyond its end: %d", rc);
+    CHECK(!reach(&p, &key, BYTES + 1, 0, &rc) && rc == HALAY_EINVAL, "beyond its end: %d", rc);
+    for (int i = 0; i < 1000 && !(at = reach(&p, &other, 0, BYTES, &rc)); i++) {
+        CHECK(rc == HALAY_EAGAIN, "%d", rc);
+        rank_quiet(&p.b, 1);
+    }
+    CHECK(at, "it is never mapped");
+    at[BYTES - 1] = 78;
+    CHECK(never.memory[BYTES - 1] == 78, "other memory");
+    region_drop(&p.a, r, BYTES);
+    for (int i = 0; i < 1000 && rc != HALAY_EAGAIN; i++) {
+        rank_quiet(&p.b, 1);
+        reach(&p, &key, 0, 1, &rc);
+    }
+    CHECK(rc == HALAY_EAGAIN, "it is there for ever");
+    region_drop(&p.a, never, BYTES);
+    both_close(&p);
+}
+
 /* Taken back before the peer has looked: it comes to nothing there, and ends with an error here. */
 static void recalled(void)
 {
@@ -517,6 +573,7 @@ int main(int argc, char **argv)
         {"regions", regions},
         {"slots", slots},
         {"limits", limits},
+        {"reached", reached},
         {"recalled", recalled},
         {"given_up", given_up},
         {"placed", placed},

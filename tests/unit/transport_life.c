@@ -29,7 +29,7 @@ static void check_table(struct end *end)
     EXPECT(end, end->attr.message_bytes >= 1024, "message_bytes %zu", end->attr.message_bytes);
     EXPECT(end, end->attr.eager_bytes > 0, "eager_bytes %zu", end->attr.eager_bytes);
     EXPECT(end, end->attr.piece_bytes > 0, "piece_bytes %zu", end->attr.piece_bytes);
-    EXPECT(end, !(end->attr.capabilities & ~127u), "capabilities %#x", end->attr.capabilities);
+    EXPECT(end, !(end->attr.capabilities & ~255u), "capabilities %#x", end->attr.capabilities);
 }
 
 /* What is not offered says so. */
@@ -50,11 +50,13 @@ static void check_refusals(struct end *end, int to)
     if (!(end->attr.capabilities & HALAY_CAN_PUT)) {
         EXPECT(end, ops->register_mem(end->transport, &memory, 64, &mem) == HALAY_EUNSUPPORTED,
                "register_mem");
-        EXPECT(end, ops->key(end->transport, mem, bytes, &key_bytes) == HALAY_EUNSUPPORTED, "key");
         EXPECT(end,
                ops->put(end->transport, end->ep[to], bytes, 8, bytes, 48, 0, 0, 0) ==
                    HALAY_EUNSUPPORTED,
                "put");
+    }
+    if (!(end->attr.capabilities & (HALAY_CAN_PUT | HALAY_CAN_REACH))) {
+        EXPECT(end, ops->key(end->transport, mem, bytes, &key_bytes) == HALAY_EUNSUPPORTED, "key");
     }
     if (!(end->attr.capabilities & HALAY_CAN_CACHE)) {
         void *place = NULL;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * region.c - memory that is lent: peers map it, and read there what a message would carry.
+ * region.c - memory that is lent: peers map it, and read there what a message would carry; or
+ * write, where its owner has given them a key.
  *
  * A region has a slot and a generation, which the head of every ring shows whose consumer was sent
  * its descriptor. The consumer shows in the same way what it maps; only that is lent. What fails
@@ -216,6 +217,24 @@ int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, 
     return 1;
 }
 
+typedef struct region_key {
+    uint32_t slot, generation;
+} region_key_t;
+
+/* To whom something was lent already, or could have been. */
+int hly_shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    const region_key_t mine = {mem->slot, mem->generation};
+    if (*bytes < sizeof(mine))
+        return HALAY_EINVAL;
+    for (halay_ep_t *ep = t->ways; ep; ep = ep->next)
+        if (ep->lending && ep->state == WAY_OPEN)
+            region_offer(t, ep, mem);
+    memcpy(key, &mine, sizeof(mine));
+    *bytes = sizeof(mine);
+    return HALAY_OK;
+}
+
 void hly_shm_lent(halay_transport_t *t, halay_ep_t *ep, uint32_t slot, uint64_t cookie)
 {
     hly_shm_lending_t *l = ep->lending;
@@ -330,7 +349,7 @@ void hly_shm_region_take(halay_transport_t *t, const hly_shm_hello_t *hello, int
     if (!in->maps || atomic_load(&shared->offered[hello->slot]) != hello->generation)
         goto out; /* the latter: it was taken back */
     map_drop(in, hello->slot);
-    void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         goto out;
     if (madvise(base, bytes, MADV_DONTFORK)) {
@@ -366,6 +385,25 @@ void hly_shm_maps_free(hly_shm_in_t *in)
         map_drop(in, i);
     free(in->maps);
     in->maps = NULL;
+}
+
+int hly_shm_reach(const halay_transport_t *t, const halay_ep_t *ep, const halay_reach_t *what,
+                  size_t bytes, void **place)
+{
+    const hly_shm_in_t *in = ring_from(t, ep->peer->id);
+    region_key_t key;
+    if (what->key_bytes != sizeof(key))
+        return HALAY_EINVAL;
+    memcpy(&key, what->key, sizeof(key));
+    if (!in || !in->maps || key.slot >= HLY_SHM_REGIONS)
+        return HALAY_EAGAIN;
+    const hly_shm_map_t *map = &in->maps[key.slot];
+    if (!map->base || map->generation != key.generation)
+        return HALAY_EAGAIN;
+    if (what->offset > map->bytes || bytes > map->bytes - what->offset)
+        return HALAY_EINVAL;
+    *place = map->base + what->offset;
+    return HALAY_OK;
 }
 
 int hly_shm_borrow(halay_transport_t *t, hly_shm_in_t *in, halay_event_t *event)

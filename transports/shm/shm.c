@@ -20,7 +20,8 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
-    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE;
+    attr->capabilities =
+        HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE | HALAY_CAN_REACH;
     attr->message_bytes = message;
     attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
     attr->piece_bytes = attr->eager_bytes;
@@ -33,12 +34,6 @@ static int shm_address(const halay_transport_t *t, void *address, size_t *bytes)
     (void)address;
     *bytes = 0;
     return HALAY_OK;
-}
-
-static int shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
-{
-    (void)t, (void)mem, (void)key, (void)bytes;
-    return HALAY_EUNSUPPORTED;
 }
 
 static int shm_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
@@ -87,7 +82,8 @@ static inline int post(halay_transport_t *t, halay_ep_t *ep, const void *header,
 static int shm_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
                      size_t payload_bytes, void **place)
 {
-    (void)t;
+    if (*place)
+        return hly_shm_reach(t, ep, *place, payload_bytes, place);
     if (ep->peer->state != PEER_WELL || ep->state == WAY_CALLING || header_bytes != HLY_SHM_LINE ||
         payload_bytes > hly_shm_ring_message(ep->ring.mask) - header_bytes)
         return HALAY_EAGAIN;
@@ -400,7 +396,7 @@ const halay_transport_ops_t halay_transport_v4_shm = {
     .disconnect = hly_shm_disconnect,
     .register_mem = hly_shm_register,
     .deregister_mem = hly_shm_deregister,
-    .key = shm_key,
+    .key = hly_shm_key,
     .send = shm_send,
     .place = shm_place,
     .recv = shm_recv,

@@ -230,8 +230,13 @@ int hly_shm_lent_poll(halay_transport_t *t, halay_event_t events[], int max);
 /* All that is lent on the way counts no more, and has ended. */
 void hly_shm_recall(halay_transport_t *t, halay_ep_t *ep, int status);
 void hly_shm_regions_free(halay_transport_t *t);
+/* Offers the region, too. */
+int hly_shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes);
 /* The reader's: takes the descriptor over. */
 void hly_shm_region_take(halay_transport_t *t, const hly_shm_hello_t *hello, int fd);
+/* Bytes of the peer's memory. */
+int hly_shm_reach(const halay_transport_t *t, const halay_ep_t *ep, const halay_reach_t *what,
+                  size_t bytes, void **place);
 /* What the message has lent: 1, 0 recalled, HLY_SHM_BROKEN. bytes: header and loan; then both. */
 int hly_shm_borrow(halay_transport_t *t, hly_shm_in_t *in, halay_event_t *event);
 int hly_shm_give_back(halay_transport_t *t);
