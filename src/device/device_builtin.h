@@ -21,6 +21,9 @@ struct hly_beside {
 int hly_host_beside(halay_device_t *device, const halay_work_t *work,
                     const struct hly_beside *beside);
 
+/* launch of work that streams, and the same result there; hly_stream_end() is the caller's. */
+int hly_host_twice(halay_device_t *device, const halay_work_t *work, void *other);
+
 /*
  * For tests: does on the host what it was asked to do, but late and in random order, so that who
  * touches a buffer too early is found out. One seed gives one order. Work is ready after 1 to

@@ -282,11 +282,16 @@ static void stream(const struct hly_kernels *kernels, void *dst, const void *src
         kernels->stream(dst, src, bytes);
 }
 
+static bool sums(const halay_work_t *work)
+{
+    return work->streams && work->nsrc == 2 &&
+           (work->op == HALAY_SUM || (work->op == HALAY_AVERAGE && !divides(work)));
+}
+
 /* NULL: in blocks. */
 static hly_weave_fn *weave_of(const struct hly_kernels *kernels, const halay_work_t *work)
 {
-    const bool sums = work->op == HALAY_SUM || (work->op == HALAY_AVERAGE && !divides(work));
-    return work->streams && work->nsrc == 2 && sums ? kernels->weave[work->type] : NULL;
+    return sums(work) ? kernels->weave[work->type] : NULL;
 }
 
 /* The next bytes of what is copied beside. */
@@ -401,6 +406,41 @@ int hly_host_beside(halay_device_t *device, const halay_work_t *work,
         return rc;
     }
     perform_blocks(host->kernels, work, beside, BESIDE_BYTES);
+    return HALAY_OK;
+}
+
+/* Of whole lines, all of it; of other work each block to both. */
+static void perform_twice(const struct hly_kernels *kernels, const halay_work_t *work, void *other)
+{
+    _Alignas(LINE) unsigned char scratch[BLOCK_BYTES];
+    const size_t size = halay_type_bytes(work->type), bytes = work->count * size;
+    hly_twice_fn *const twice = sums(work) ? kernels->twice[work->type] : NULL;
+    const bool lines = !(((uintptr_t)work->dst | (uintptr_t)other | bytes) % LINE);
+    halay_work_t part = *work;
+    hly_fp_t state;
+    const int changed = hly_fp_enter(&state);
+    if (twice && lines)
+        twice(work->dst, other, work->src[0], work->src[1], bytes);
+    for (size_t done = 0; !(twice && lines) && done < bytes; done += part.count * size) {
+        part.count = (bytes - done < BLOCK_BYTES ? bytes - done : BLOCK_BYTES) / size;
+        part.dst = scratch;
+        for (uint32_t s = 0; s < work->nsrc; s++)
+            part.src[s] = at(work->src[s], done);
+        perform(kernels, &part);
+        stream(kernels, (char *)work->dst + done, scratch, part.count * size);
+        stream(kernels, (char *)other + done, scratch, part.count * size);
+    }
+    if (changed)
+        hly_fp_leave(&state);
+}
+
+int hly_host_twice(halay_device_t *device, const halay_work_t *work, void *other)
+{
+    const struct host *host = (const struct host *)device;
+    const int rc = hly_device_work_check(work);
+    if (rc != HALAY_OK || is_user(work))
+        return rc ? rc : HALAY_EUNSUPPORTED;
+    perform_twice(host->kernels, work, other);
     return HALAY_OK;
 }
 

@@ -29,6 +29,10 @@ typedef void hly_lines_fn(void *dst, const void *src, size_t bytes);
 typedef void hly_weave_fn(void *dst, const void *left, const void *right, size_t bytes, void *to,
                           const void *from);
 
+/* dst = other = left + right, the same way. */
+typedef void hly_twice_fn(void *dst, void *other, const void *left, const void *right,
+                          size_t bytes);
+
 /* NULL where the operation does not take the type. */
 struct hly_kernels {
     const char *isa;
@@ -41,6 +45,7 @@ struct hly_kernels {
     hly_lines_fn *copy;   /* in so few stores that many lines are under way at once */
     hly_lines_fn *stream; /* past the caches; hly_stream_end() */
     hly_weave_fn *weave[HALAY_TYPE_COUNT]; /* the same; NULL: in blocks */
+    hly_twice_fn *twice[HALAY_TYPE_COUNT]; /* the same */
 };
 
 extern const struct hly_kernels hly_kernels_scalar;

@@ -458,9 +458,26 @@ static int launch_beside(halay_device_t *isa, const halay_work_t *w)
     return rc;
 }
 
+/* The same result at two places, of any alignment; where that is for the host to do. */
+static int launch_twice(halay_device_t *isa, const halay_work_t *w)
+{
+    static unsigned char room[BESIDE + 64 + 2 * GUARD] __attribute__((aligned(64)));
+    const size_t bytes = w->count * halay_type_bytes(w->type);
+    if (bytes > BESIDE || w->op >= HALAY_OP_USER || !bytes)
+        return hly_device_host.launch(isa, w);
+    unsigned char *other = room + GUARD + (random_next() % 2 ? 0 : random_next() % 64);
+    memset(other - GUARD, 0xa5, bytes + 2 * GUARD);
+    int rc = hly_host_twice(isa, w, other);
+    hly_stream_end();
+    CHECK(memcmp(other, w->dst, bytes) == 0, "twice: %zu bytes", bytes);
+    for (size_t i = 0; i < GUARD; i++)
+        CHECK(other[-1 - (ptrdiff_t)i] == 0xa5 && other[bytes + i] == 0xa5, "twice: %zu", bytes);
+    return rc;
+}
+
 /*
- * Runs the work on all instruction sets, bound or not, streamed or not, with a copy beside it or
- * without, with dst in place of src[alias] (-1: none), and looks at the bytes around dst, too.
+ * Runs the work on all instruction sets, bound or not, streamed or not, with a copy beside it, at
+ * two places or with dst in place of src[alias] (-1: none), and looks at the bytes around dst, too.
  */
 static void run(const halay_work_t *work, int alias)
 {
@@ -479,8 +496,10 @@ static void run(const halay_work_t *work, int alias)
         w.streams = random_next() % 2;
         if (random_next() % 2)
             CHECK(hly_device_host.bind(isas[n], &w) != HALAY_EINVAL, "%s", isa_names[n]);
-        int rc =
-            random_next() % 8 ? hly_device_host.launch(isas[n], &w) : launch_beside(isas[n], &w);
+        const uint64_t how = random_next() % 8;
+        int rc = how == 0                ? launch_beside(isas[n], &w)
+                 : how == 1 && w.streams ? launch_twice(isas[n], &w)
+                                         : hly_device_host.launch(isas[n], &w);
         CHECK(rc == HALAY_OK, "%s", isa_names[n]);
         compare(&w, expected, isa_names[n], alias);
         for (size_t i = 0; i < GUARD; i++)
