@@ -5,6 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "both.h"
 #include "lend.h"
 #include "readers.h"
 #include "watch.h"
@@ -68,12 +69,12 @@ static bool next_ahead(halay_request_t *r, struct ahead *ahead)
     if (seg[1].bytes || !seg->bytes || !hly_out_can(r, step))
         return false;
     char *from = seg->address + (tile - t->number) * tile_bytes;
-    void *place = from;
+    void *place = NULL;
     ahead->lent = hly_ahead_holds(r, step) && hly_range_lends(r->context, peer->way, from);
     if (!ahead->lent && peer->way->ops->place(peer->way->transport, peer->ep, sizeof(r->header),
                                               seg->bytes, &place))
         return false;
-    ahead->copy = (struct hly_beside){place, from, seg->bytes};
+    ahead->copy = (struct hly_beside){ahead->lent ? from : place, from, seg->bytes};
     ahead->tile = tile;
     return true;
 }
@@ -83,6 +84,7 @@ static void send_ahead(halay_request_t *r, const struct ahead *ahead)
     const uint32_t step = r->plan->ahead;
     const struct hly_beside *copy = &ahead->copy;
     r->header.tile = (uint16_t)ahead->tile;
+    r->header.offset = hly_both_promise(r, ahead->tile);
     hly_header_number(&r->header, r->sequence, r->plan->plan->steps[step].edge);
     r->header.cookie = copy->bytes;
     hly_saw_ahead(r, ahead->tile, step, copy->from, copy->bytes);
@@ -90,7 +92,10 @@ static void send_ahead(halay_request_t *r, const struct ahead *ahead)
         r->tiles.sent = ahead->tile + 1;
     else
         hly_saw_ahead(r, ahead->tile, step, NULL, 0);
+    if (r->header.offset && r->tiles.sent > ahead->tile)
+        hly_both_promised(r, ahead->tile);
     r->header.tile = (uint16_t)r->tiles.number;
+    r->header.offset = hly_both_mine(r);
 }
 
 void hly_ahead_fill(halay_request_t *r)
@@ -112,6 +117,8 @@ bool hly_ahead_reduce(halay_request_t *r, uint32_t step, uint32_t reduction, con
     const bool any = r->tiles.n > 1 && next_ahead(r, &ahead);
     if (any && ahead.lent)
         send_ahead(r, &ahead);
+    if (hly_both_shares(r) && hly_both_reduce(r, step, reduction, data))
+        return true;
     if (!any || ahead.lent)
         return hly_reduce_lying(r, step, reduction, data, NULL);
     const bool reduced = hly_reduce_lying(r, step, reduction, data, &ahead.copy);

@@ -24,6 +24,7 @@
 #include <halay/plan.h>
 #include <halay/transport.h>
 
+#include "both.h"
 #include "habit.h"
 #include "layout.h"
 #include "wire.h"
@@ -99,8 +100,7 @@ struct hly_segment {
     size_t bytes;
 };
 
-/* Where an operand is: `offset` bytes into its buffer; where it wraps, the second segment has the
- * rest, at the buffer's start. */
+/* Where an operand is: `offset` bytes into its buffer; what wraps is in the second segment. */
 struct hly_span {
     size_t offset;
     struct hly_segment segment[2];
@@ -298,6 +298,7 @@ struct halay_request {
     uint32_t ready_head, ready_tail;
     uint32_t *ready; /* queue of startable steps; each enters once */
     struct hly_step_run *run;
+    struct hly_both both;
     struct hly_link flying; /* hly_out that the transport or the device holds */
     uint32_t landings;      /* open */
     struct hly_link link;   /* context->requests while running */
@@ -326,6 +327,7 @@ struct hly_slot {
     bool settled;             /* has failed here, or those who fail know that it has not */
     struct hly_link stash;
     struct hly_fault *fault; /* NULL: all is well */
+    struct hly_room room;
 };
 
 struct hly_failure { /* of one call, as it is told */
@@ -737,8 +739,7 @@ void hly_ops_free(halay_context_t *context);
 
 /* ---------------------------------------------------------------- shape.c */
 
-/* Which of its ranks share a node; memory in proportion to the ranks, so only while plans are made.
- */
+/* Which of its ranks share a node; memory of O(ranks), so only while plans are made. */
 int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
 /* Fills what selection asks at each call. */
 int hly_comm_count_nodes(halay_comm_t *comm);

@@ -95,6 +95,8 @@ static int start_work(halay_request_t *r, uint32_t step)
     struct hly_step_run *run = &r->run[step];
     const struct hly_op *user = r->call.user;
     halay_work_t *kept = r->works ? &r->works[step] : NULL;
+    if (r->both.mine)
+        hly_both_missed(r);
     if (kept && kept->nsrc) {
         run->arrived = 1;
         return device_launch(r, step, kept);
@@ -319,6 +321,7 @@ static bool next_tile(halay_request_t *r)
     assert(!r->landings); /* and what flies is held */
     hly_layout_tile(r, t->number + 1);
     r->header.tile = (uint16_t)t->number;
+    r->header.offset = hly_both_mine(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     lay_steps(r);
     release_first(r);
@@ -356,6 +359,11 @@ void hly_engine_run(halay_request_t *r)
         return;
     if (r->steps_done == r->plan->plan->nsteps && !hly_link_empty(&r->flying))
         return; /* what it holds is lent; when all is back this is called again */
+    if (r->both.mine && r->steps_done == r->plan->plan->nsteps && !hly_both_end(r)) {
+        if (r->both.failed)
+            fail_here(r, HALAY_ETRANSPORT, "the other rank's memory could not be reached");
+        return; /* till the other rank has written all of the result */
+    }
     if (r->after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->after = 0;
     if (r->after)
@@ -483,6 +491,8 @@ static void start(halay_request_t *r)
         return;
     }
     hly_layout_tile(r, 0);
+    if (r->tiles.n > 1)
+        hly_both_begin(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     prepare_run(r);
     hly_seed_dependencies(r);
@@ -511,6 +521,8 @@ void hly_engine_finish(halay_request_t *r, int result)
     struct hly_slot *slot = hly_request_slot(r);
     assert(slot->request == r && slot->sequence == r->sequence && r->state != HLY_COMPLETE);
     assert(hly_link_empty(&r->flying) && !r->landings);
+    if (result && r->both.mine)
+        hly_both_withdraw(r);
     r->state = HLY_COMPLETE;
     r->result = result;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
@@ -658,6 +670,7 @@ static void begin(halay_request_t *r)
     r->sequence = r->header.sequence = r->comm->next_sequence++;
     r->state = HLY_QUEUED;
     r->header.tile = 0;
+    r->header.offset = 0;
     r->ran = r->foreseen = r->runs = false;
     r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + r->comm->deadline_ns;
@@ -676,6 +689,7 @@ void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
     enter(r);
     prepare_run(r);
     r->header.tile = (uint16_t)r->tiles.number;
+    r->header.offset = hly_both_mine(r);
     for (uint32_t i = 0; i < ndone; i++)
         settle(r, done[i]);
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {

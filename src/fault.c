@@ -455,7 +455,8 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
     uint32_t n = r->ran ? r->plan->plan->nsteps : 0;
     for (uint32_t i = 0; i < n; i++) {
         const halay_step_t *s = &r->plan->plan->steps[i];
-        if (r->run[i].state != HLY_STARTED || !r->plan->peers[i])
+        const bool last = i == r->plan->ahead && hly_both_waits(r);
+        if ((r->run[i].state != HLY_STARTED && !last) || !r->plan->peers[i])
             continue;
         hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
         v->call = r->call.brief;

@@ -299,6 +299,7 @@ static bool is_large(const halay_request_t *r)
 static void lay_first(halay_request_t *r)
 {
     r->tiles.number = 0;
+    r->both = (struct hly_both){0};
     cut(r);
     r->large = is_large(r);
     bool laid = r->laid_out && !r->tables && is_laid(r);

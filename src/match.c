@@ -200,12 +200,13 @@ static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *
     }
     if (!is_of_tile(r, h->tile))
         return false;
+    hly_both_look(r, h);
     if (!fits(r, step, h, h->cookie) || (!bytes && h->cookie))
         return true; /* the latter: an offer */
     if (r->run[step].state == HLY_WAITS)
         return false;
     if (r->run[step].state == HLY_STARTED)
-        hly_channel_land(r, step, h->offset, data, bytes);
+        hly_channel_land(r, step, h->offset & ~HLY_PROMISE, data, bytes);
     return true;
 }
 
@@ -288,6 +289,10 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         comm->foreign_sequence = reached;
         ctx->woken = true; /* halay_comm_called() may have changed */
         hly_wake(ctx);
+    }
+    if (h->kind == HLY_ROOM || h->kind == HLY_FILLED) {
+        hly_both_heard(comm, h, data, bytes);
+        return;
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     if (h->kind == HLY_ALARM || h->kind == HLY_ROUND || h->kind == HLY_REVOKE)
@@ -384,7 +389,8 @@ void hly_match_stashed(halay_request_t *r, uint32_t step)
             !is_of_tile(r, m->header.tile))
             continue;
         hly_link_remove(&m->link);
-        uint64_t offset = m->header.offset;
+        uint64_t offset = m->header.offset & ~HLY_PROMISE;
+        hly_both_look(r, &m->header);
         bool last = r->run[step].arrived + m->bytes == hly_operand_bytes(r, s->operand);
         hly_channel_land(r, step, offset, m->data, m->bytes);
         free(m);

@@ -317,6 +317,38 @@ bool hly_range_recall(halay_context_t *ctx, const struct hly_way *way, const voi
     return false;
 }
 
+bool hly_range_name(const halay_context_t *ctx, const struct hly_way *way, void *address,
+                    struct hly_ready *ready)
+{
+    const int w = (int)(way - ctx->ways);
+    const struct hly_segment seg = {address, ready->bytes};
+    size_t bytes = sizeof(ready->key);
+    for (uint32_t i = 0; i < ctx->places; i++) {
+        const struct hly_range *range = &ctx->ranges[i];
+        if (!range->lent[w] || !range->mem[w] || range->scratch || !holds(range, &seg) ||
+            way->ops->key(way->transport, range->mem[w], ready->key, &bytes))
+            continue;
+        ready->key_bytes = (uint32_t)bytes;
+        ready->offset = (uint64_t)((char *)address - range->address);
+        return true;
+    }
+    return false;
+}
+
+void hly_range_part(halay_context_t *ctx, void *address, size_t bytes)
+{
+    for (uint32_t i = 0; i < ctx->places; i++)
+        for (int w = 0; w < ctx->nways && lies_in(&ctx->ranges[i], address); w++)
+            key_die(ctx, &ctx->ranges[i], w);
+    if (mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+             0) == MAP_FAILED)
+        hly_log(ctx, HLY_ERROR,
+                "no new pages for the result of a call that has failed: a peer that hangs may yet "
+                "change it (limits: vm.max_map_count, ulimit -v)");
+    else
+        madvise(address, bytes, MADV_DONTFORK);
+}
+
 /* ---------------------------------------------------------------- what the program says */
 
 static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *range)

@@ -109,7 +109,7 @@ static int send_pieces(halay_context_t *context, struct hly_out *out)
         const struct hly_segment *seg = &out->segment[second];
         size_t at = out->sent_bytes - (second ? out->segment[0].bytes : 0);
         size_t bytes = seg->bytes - at < most ? seg->bytes - at : most;
-        out->header.offset = out->sent_bytes;
+        out->header.offset = out->sent_bytes | (out->header.offset & HLY_PROMISE);
         int rc = way->ops->send(way->transport, out->peer->ep, 0, &out->header, sizeof(out->header),
                                 seg->address + at, bytes, (uint64_t)(uintptr_t)out);
         if (counted(context, out, rc, bytes) < 0)
@@ -330,7 +330,7 @@ static const void *payload_of(const halay_request_t *r, const struct hly_peer *p
 {
     const halay_plan_params_t *p = &r->plan->plan->params;
     const struct hly_way *way = peer->way;
-    void *place;
+    void *place = NULL;
     if (!p->in_place || p->collective == HALAY_ALLGATHER || !segment->bytes ||
         !hly_range_lends(r->context, way, segment->address) ||
         way->ops->place(way->transport, peer->ep, sizeof(r->header), segment->bytes, &place))

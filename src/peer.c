@@ -124,7 +124,7 @@ static bool needs(const halay_request_t *r, const struct hly_slot *slot,
                   const struct hly_peer *peer)
 {
     const struct hly_tiles *t = &r->tiles;
-    if (t->n - t->number > HLY_AHEAD + 1)
+    if (t->n - t->number > HLY_AHEAD + 1 || hly_both_waits(r))
         return true;
     for (uint32_t tile = t->number; tile < t->n; tile++)
         for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)

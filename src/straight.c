@@ -162,6 +162,8 @@ static void foresee(const halay_request_t *r, uint32_t step, struct due *due)
     hly_header_number(&due->header, r->sequence, s->edge);
     due->header.from = s->peer;
     due->header.cookie = seg->bytes;
+    if (r->tiles.n > 1)
+        due->header.offset = hly_both_theirs(r);
     due->from = r->plan->peers[step]->id;
     due->bytes = seg->bytes;
     due->place = seg->address;
@@ -366,13 +368,15 @@ __attribute__((cold)) static bool take_back(struct walk *w)
 
 __attribute__((cold)) static bool land_stashed(struct walk *w, uint32_t step)
 {
-    const halay_request_t *r = w->r;
+    halay_request_t *r = w->r;
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_link *list = &hly_request_slot(r)->stash;
     for (struct hly_link *l = list->next; l != list; l = l->next) {
         struct hly_stash *m = HLY_OF(l, struct hly_stash, link);
-        if (m->header.from != s->peer || m->header.edge != s->edge ||
-            !hly_straight_expects(r, step, m->peer, &m->header, m->bytes))
+        if (m->header.from != s->peer || m->header.edge != s->edge)
+            continue;
+        hly_both_look(r, &m->header);
+        if (!hly_straight_expects(r, step, m->peer, &m->header, m->bytes))
             continue;
         struct due due;
         prepare(w, step, &due);
@@ -396,11 +400,13 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
     if (take_back(w))
         return true;
     if ((e->kind != HALAY_EVENT_MESSAGE && e->kind != HALAY_EVENT_LENT) || e->bytes < sizeof(*h) ||
-        h->comm != r->header.comm || h->kind != HLY_EAGER)
+        h->comm != r->header.comm ||
+        (h->kind != HLY_EAGER && h->kind != HLY_ROOM && h->kind != HLY_FILLED))
         return false;
-    if (h->sequence == r->sequence) {
+    if (h->sequence == r->sequence && h->kind == HLY_EAGER) {
         struct due due;
         uint32_t step = step_of(r, h);
+        hly_both_look(r, h);
         if (step != HALAY_STEP_NONE)
             prepare(w, step, &due);
         bool mine = step != HALAY_STEP_NONE && is_message_due(&due, e);
@@ -546,6 +552,16 @@ static bool await_held(struct walk *w)
     return true;
 }
 
+/* Until the other rank has written all that it does of the result. */
+static bool await_both(struct walk *w)
+{
+    const halay_request_t *r = w->r;
+    while (!hly_both_end(w->r))
+        if (r->both.failed || !await_other(w, r->plan->peers[r->plan->ahead]->way))
+            return false;
+    return true;
+}
+
 /* Its message, or HALAY_EAGAIN. */
 static int receive(struct walk *w, uint32_t step)
 {
@@ -567,6 +583,8 @@ static int receive(struct walk *w, uint32_t step)
             w->over = n;
             return HALAY_EAGAIN;
         }
+        if (is_done(w, step)) /* it was the first that promises (both.h) */
+            return HALAY_OK;
         prepare(w, step, &due); /* for other steps are done, perhaps */
     }
     return HALAY_EAGAIN;
@@ -578,6 +596,8 @@ static void start_tile(halay_request_t *r, uint32_t tile)
         hly_layout_tile(r, tile);
     if (r->header.tile != (uint16_t)tile)
         r->header.tile = (uint16_t)tile;
+    if (tile)
+        r->header.offset = hly_both_mine(r);
 }
 
 /* HALAY_OK: it is done; HALAY_INPROGRESS: it is flying. */
@@ -593,6 +613,8 @@ static int do_step(struct walk *w, uint32_t step)
         if (step == r->plan->ahead && rc == HALAY_OK)
             r->tiles.sent = r->tiles.number + 1;
     } else if (kind != HALAY_STEP_JOIN) {
+        if (r->both.mine)
+            hly_both_missed(r);
         rc = r->context->device_ops->launch(r->context->device, &r->works[step]);
         hly_saw_work(r, step, &r->works[step], rc);
     }
@@ -637,6 +659,8 @@ static bool walk_tile(struct walk *w)
         return false;
     if (r->tiles.number + 1 == r->tiles.n && !await_held(w))
         return false;
+    if (r->both.mine && r->tiles.number + 1 == r->tiles.n && !await_both(w))
+        return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return true;
 }
@@ -676,6 +700,8 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
     struct hly_link *stash = &hly_request_slot(r)->stash;
     if (!hly_link_empty(stash) && !stash_fits(r))
         return false;
+    if (r->tiles.n > 1)
+        hly_both_begin(r);
     struct walk w;
     w.r = r;
     w.over = 0;

@@ -24,6 +24,8 @@ enum hly_kind {
     HLY_ROUND,  /* round `edge` of the agreement on the verdict */
     HLY_REVOKE, /* receiver -> sender: the landing `cookie` is withdrawn, say when you are off it */
     HLY_REVOKED, /* sender -> receiver: no byte will be written to the landing `cookie` any more */
+    HLY_ROOM,    /* my result of this call lies here (struct hly_ready): both.h */
+    HLY_FILLED,  /* I write no more into yours */
     HLY_KIND_END
 };
 
@@ -65,8 +67,8 @@ struct hly_header {
     uint32_t edge;
     uint32_t from; /* sender's rank in the communicator (HELLO: in the world) */
     uint16_t kind;
-    uint16_t tile; /* EAGER: of the call (layout.h), its low bits */
-    uint64_t offset;
+    uint16_t tile;   /* EAGER: of the call (layout.h), its low bits */
+    uint64_t offset; /* EAGER: and HLY_PROMISE, both.h */
     uint64_t cookie; /* the receiver's landing; EAGER: bytes of the whole message */
     struct hly_brief call;
 };
