@@ -247,16 +247,18 @@ void hly_channel_piece(halay_context_t *context, const struct hly_header *h, con
 /* ---------------------------------------------------------------- sending a step */
 
 /* Might the receiver neither announce itself nor send? Then it learns from an offer that the calls
- * differ: in an alltoallv in the counts, in a broadcast on one node (all of whose messages are such
- * as this one, if there are two ranks) in the root. Of the first tile: the others are alike. */
+ * differ: in an alltoallv in the counts, in a broadcast on one node, or one whose data are among
+ * the messages by which all hear from all, in the root. Of the first tile: the others are alike. */
 static bool is_offered(const halay_request_t *r)
 {
     const struct hly_brief *b = &r->call.brief;
     if (r->tiles.number)
         return false;
-    return b->collective == HALAY_ALLTOALL
-               ? r->tables != NULL
-               : b->collective == HALAY_BROADCAST && r->comm->nnodes < 2;
+    if (b->collective == HALAY_ALLTOALL)
+        return r->tables != NULL;
+    return b->collective == HALAY_BROADCAST &&
+           (r->comm->nnodes < 2 || halay_planner_get(r->plan->plan->planner)->restrictions &
+                                       (HALAY_PLANNER_SHORT | HALAY_PLANNER_ROUNDS));
 }
 
 void hly_channel_send(halay_request_t *r, uint32_t step)

@@ -98,7 +98,7 @@ static const struct row rows[] = {
     {{"halving_doubling", HALAY_ALLREDUCE, 1, 0, RD_SOURCE}, hly_halving_doubling_allreduce},
     {{"double_tree", HALAY_ALLREDUCE, 1, 0, TREES_SOURCE}, hly_double_tree_allreduce},
     {{"chain", HALAY_BROADCAST, 1, 0, PIPE_SOURCE}, hly_chain_broadcast},
-    {{"scatter_allgather", HALAY_BROADCAST, 1, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
+    {{"scatter_allgather", HALAY_BROADCAST, 2, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
     {{"knomial", HALAY_BROADCAST, 1, SHORT, KNOM_SOURCE}, hly_knomial_broadcast},
     {{"bruck", HALAY_ALLGATHER, 1, RUNS, BRUCK_SOURCE}, hly_bruck_allgather},
     {{"recursive_doubling", HALAY_ALLGATHER, 1, RUNS | HALAY_PLANNER_POWER_OF_TWO, RD_SOURCE},

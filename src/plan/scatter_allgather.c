@@ -8,6 +8,9 @@
  * gets the run of blocks of all that are below it, its own first. The gather phase then gives every
  * rank every block, some for the second time; those are received after they were passed on. It is
  * also how all hear from all.
+ *
+ * Before it has anything to pass on, each rank tells its neighbour below that it has called: else
+ * ranks of which each takes another one for the root would only listen.
  */
 #include "builder.h"
 
@@ -21,6 +24,9 @@ void hly_scatter_allgather_broadcast(struct hly_builder *b)
 
     hly_circulant_init(&c, p);
     b->blocks = p;
+    if (p > 1) {
+        hly_send(b, hly_down(b, 1), 2 * c.rounds, hly_nothing(), HLY_NONE, HLY_NONE);
+    }
     while (bit < p && !(number & bit)) {
         bit *= 2;
     }
@@ -35,6 +41,9 @@ void hly_scatter_allgather_broadcast(struct hly_builder *b)
                                      got, HLY_NONE);
             sent = hly_after(b, sent, step);
         }
+    }
+    if (p > 1) {
+        hly_recv(b, hly_up(b, 1), 2 * c.rounds, hly_nothing(), HLY_NONE, HLY_NONE);
     }
     for (uint32_t k = 0; k < c.rounds; k++) {
         c.sent[k] = sent;

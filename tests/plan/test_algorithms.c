@@ -88,7 +88,7 @@ static struct cost scatter_allgather(uint32_t p)
         uint32_t bit = number & -number;
         scattered += p - number < bit ? p - number : bit;
     }
-    return (struct cost){.messages = p - 1 + (uint64_t)p * log_up(p, 2),
+    return (struct cost){.messages = p - 1 + (uint64_t)p * log_up(p, 2) + (p > 1 ? p : 0),
                          .sent = scattered + (uint64_t)p * (p - 1),
                          .sent_by_one_most = 2ull * (p - 1),
                          .rounds_most = 2 * log_up(p, 2)};
