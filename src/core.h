@@ -29,7 +29,7 @@
 #include "layout.h"
 #include "wire.h"
 
-#define HLY_WORKS_KEPT 128 /* steps of plans whose work is kept for the next call */
+#define HLY_WORKS_KEPT 320 /* steps of plans whose work is kept for the next call */
 #define HLY_WINDOW     16  /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS                                                                                  \
     32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
@@ -212,11 +212,11 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     struct hly_step_run *fresh; /* all steps as they are before the start */
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
-    uint32_t ahead;    /* the step whose message may go ahead of its tile; HALAY_STEP_NONE: none */
-    uint8_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
-    uint8_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
-    uint32_t running;               /* requests that use it now */
-    halay_request_t *spare;         /* requests that can be used again */
+    uint32_t ahead;     /* the step whose message may go ahead of its tile; HALAY_STEP_NONE: none */
+    uint16_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
+    uint16_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
+    uint32_t running;                /* requests that use it now */
+    halay_request_t *spare;          /* requests that can be used again */
 };
 
 enum hly_step_state { HLY_WAITS = 0, HLY_STARTED, HLY_DONE };
@@ -271,9 +271,9 @@ struct halay_request {
     bool in_turn;          /* straight.c takes each message when its step is there */
     bool foreseen;         /* made on a communicator known to be broken: no news */
     struct hly_plan *plan; /* NULL where the arguments allow none */
-    char *in, *out, *scratch;
-    size_t scratch_bytes;  /* room */
-    size_t scratch_mapped; /* 0: it was allocated; else peers can map it */
+    char *in, *out, *scratch, *own_scratch; /* the last: allocated for it; or peers map scratch */
+    size_t scratch_bytes;
+    bool told; /* what its plan sends from there goes to many: best if peers map it */
     size_t slot_bytes;
     size_t element_bytes;
     halay_work_t *works;            /* of each step, once it was done in one piece; or NULL */
@@ -466,12 +466,13 @@ struct halay_context {
     uint32_t ngone, norphans;
     struct hly_link outs_free, outs_flying; /* unused; control messages with the transport */
     struct hly_landing *landings;
-    uint32_t nlandings, landing_free; /* index + 1 */
-    struct hly_range *ranges;         /* PLACES of mem.c, or NULL */
-    const struct hly_way *lender;     /* of the event that is being taken in, if it is LENT */
-    uint32_t places;                  /* of them, that have been used */
-    bool scratch_refused;             /* memory for registrations has run out */
-    uint32_t scratches_lent;          /* requests whose scratch peers can map */
+    uint32_t nlandings, landing_free;     /* index + 1 */
+    struct hly_range *ranges;             /* PLACES of mem.c, or NULL */
+    const struct hly_way *lender;         /* of the event that is being taken in, if it is LENT */
+    uint32_t places;                      /* of them, that have been used */
+    bool scratch_refused, shared_refused; /* memory for registrations has run out; for shared */
+    struct hly_range *shared;     /* scratch that peers map, made when it is first of use; */
+    halay_request_t *shared_user; /* of the call that runs with it, or did so last */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;

@@ -490,7 +490,7 @@ static void start(halay_request_t *r)
         hly_fault_entered(r);
         return;
     }
-    hly_layout_tile(r, 0);
+    hly_layout_begin(r);
     if (r->tiles.n > 1)
         hly_both_begin(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
@@ -677,7 +677,7 @@ static void begin(halay_request_t *r)
     r->explained = NULL;
 }
 
-void hly_engine_resume(halay_request_t *r, const uint8_t done[], uint32_t ndone)
+void hly_engine_resume(halay_request_t *r, const uint16_t done[], uint32_t ndone)
 {
     struct hly_plan *plan = r->plan;
     halay_request_t *same = request_new(r->comm, plan);

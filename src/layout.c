@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "lend.h"
 #include "watch.h"
 
 #define SLOT_ALIGN    64
@@ -319,11 +320,8 @@ int hly_layout_bind(halay_request_t *r)
     r->home = r->out;
     size_t slots = round_up(r->slot_bytes * r->plan->plan->scratch_slots);
     size_t need = slots + (c->aside ? round_up(r->slot_bytes) : 0);
-    if (need > r->scratch_bytes) {
-        hly_scratch_free(r);
-        if (hly_scratch_alloc(r, need, SLOT_ALIGN))
-            return HALAY_ENOMEM;
-    }
+    if (hly_scratch_alloc(r, need, SLOT_ALIGN))
+        return HALAY_ENOMEM;
     if (c->aside)
         r->out = r->scratch + slots;
     address(r);
@@ -339,6 +337,15 @@ void hly_layout_tile(halay_request_t *r, uint32_t tile)
     if (r->laid_tile != tile_count(r))
         lay_out(r);
     address(r);
+}
+
+void hly_layout_begin(halay_request_t *r)
+{
+    const bool moved = hly_scratch_take(r);
+    if (r->tiles.number)
+        hly_layout_tile(r, 0);
+    else if (moved)
+        address(r);
 }
 
 /* One table. Nothing between the blocks where no displacements are given. */

@@ -26,6 +26,8 @@ struct hly_tiles {
 int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 /* The addresses behind the plan's symbols, for the first tile, and scratch. */
 int hly_layout_bind(halay_request_t *request);
+/* The call starts: for the first tile, in the scratch that it gets. */
+void hly_layout_begin(halay_request_t *request);
 /* The same for another tile of the call. */
 void hly_layout_tile(halay_request_t *request, uint32_t tile);
 void hly_layout_forget(halay_request_t *request);

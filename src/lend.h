@@ -26,6 +26,8 @@ bool hly_range_name(const halay_context_t *context, const struct hly_way *way, v
                     struct hly_ready *ready);
 /* New pages, whole ones, for what peers can reach there; they keep the old ones. */
 void hly_range_part(halay_context_t *context, void *address, size_t bytes);
+/* Decides what a call that starts has for scratch; true: not what it had. */
+bool hly_scratch_take(halay_request_t *request);
 /* What lies there was lent by this transport: no more, and all messages that lend it end. */
 bool hly_range_recall(halay_context_t *context, const struct hly_way *way, const void *address);
 

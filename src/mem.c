@@ -78,7 +78,7 @@ static bool scratches_give_up(halay_context_t *ctx)
     ctx->scratch_refused = true;
     for (uint32_t i = 0; i < ctx->places; i++) {
         struct hly_range *range = &ctx->ranges[i];
-        if (range->bytes && range->scratch && !in_use(ctx, range)) {
+        if (range->bytes && range->scratch && range != ctx->shared && !in_use(ctx, range)) {
             place_free(ctx, range);
             any = true;
         }
@@ -143,10 +143,10 @@ static struct hly_range *place_fill(halay_context_t *ctx, void *address, size_t 
 static struct hly_range *scratch_keep(const halay_request_t *r, const struct hly_segment *seg)
 {
     halay_context_t *ctx = r->context;
-    const struct hly_range whole = {.address = r->scratch, .bytes = r->scratch_bytes};
-    if (ctx->scratch_refused || !r->scratch || !holds(&whole, seg))
+    const struct hly_range whole = {.address = r->own_scratch, .bytes = r->scratch_bytes};
+    if (ctx->scratch_refused || !r->own_scratch || !holds(&whole, seg))
         return NULL;
-    return place_fill(ctx, r->scratch, r->scratch_bytes, true);
+    return place_fill(ctx, r->own_scratch, r->scratch_bytes, true);
 }
 
 struct hly_range *hly_range_of(const halay_request_t *r, const struct hly_way *way,
@@ -176,9 +176,7 @@ void hly_range_revoke(halay_context_t *ctx, struct hly_range *range, const struc
 
 /* ---------------------------------------------------------------- scratch */
 
-#define SCRATCHES_LENT 4                  /* that peers map; each of so many bytes: */
-#define LENT_LEAST     ((size_t)16 << 10) /* an eager message is a little less than twice that */
-#define LENT_MOST      ((size_t)1 << 20)
+#define LENT_LEAST ((size_t)16 << 10) /* an eager message is a little less than twice that */
 
 struct hly_lent {
     halay_mem_t *mem; /* NULL: it is not */
@@ -215,34 +213,81 @@ static void range_lend(struct hly_range *range, struct hly_lent lent)
     range->lent[lent.way] = lent.mem != NULL;
 }
 
+/* Of this context's; 0: none of its transports lends. */
+static size_t lend_bytes(const halay_context_t *ctx)
+{
+    for (int w = 0; w < ctx->nways; w++)
+        if (ctx->ways[w].attr.capabilities & HALAY_CAN_LEND)
+            return ctx->ways[w].attr.lend_bytes;
+    return 0;
+}
+
 /* Is it what the plan sends from, to many? */
 static bool is_told(const halay_request_t *r, size_t bytes)
 {
     const halay_plan_t *p = r->plan->plan;
     return halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_ROUNDS &&
-           r->comm->nnodes < 2 && p->params.nranks > 2 && bytes >= LENT_LEAST &&
-           bytes <= LENT_MOST && r->context->scratches_lent < SCRATCHES_LENT;
+           r->comm->nnodes < 2 && p->params.nranks > 2 && !r->call.aside && bytes >= LENT_LEAST &&
+           bytes <= lend_bytes(r->context);
 }
 
-/* In memory that peers map, if it can be had. */
-static bool scratch_lend(halay_request_t *r, size_t bytes)
+/* A call was given up: peers map it no more (hly_range_recall). */
+static bool is_dead(const struct hly_range *range)
+{
+    for (int w = 0; w < HLY_WAYS; w++)
+        if (range->lent[w] && range->mem[w])
+            return false;
+    return true;
+}
+
+static void shared_drop(halay_context_t *ctx)
+{
+    struct hly_range *range = ctx->shared;
+    ctx->shared = NULL;
+    if (!range)
+        return;
+    char *pages = range->address;
+    const size_t bytes = range->bytes;
+    place_free(ctx, range);
+    munmap(pages, bytes);
+}
+
+/* All that the context may have, once: whoever runs has it, one after the other. */
+static bool shared_make(halay_context_t *ctx)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = lend_bytes(ctx) / page * page;
+    struct hly_lent lent;
+    if (ctx->shared && !is_dead(ctx->shared))
+        return true;
+    shared_drop(ctx);
+    char *pages = ctx->shared_refused ? NULL : pages_lent(ctx, bytes, &lent);
+    ctx->shared = pages ? place_fill(ctx, pages, bytes, true) : NULL;
+    if (ctx->shared)
+        range_lend(ctx->shared, lent);
+    else if (pages)
+        pages_drop(ctx, pages, bytes, lent);
+    ctx->shared_refused = !ctx->shared;
+    return ctx->shared != NULL;
+}
+
+static bool is_idle(const halay_request_t *r)
+{
+    return r->state == HLY_IDLE || r->state == HLY_COMPLETE;
+}
+
+bool hly_scratch_take(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE), whole = (bytes + page - 1) / page * page;
-    struct hly_lent lent;
-    char *pages = is_told(r, bytes) ? pages_lent(ctx, whole, &lent) : NULL;
-    if (!pages)
+    const halay_request_t *user = ctx->shared_user;
+    char *before = r->scratch;
+    if (!r->told)
         return false;
-    struct hly_range *range = place_fill(ctx, pages, whole, true);
-    if (!range) {
-        pages_drop(ctx, pages, whole, lent);
-        return false;
+    r->scratch = r->own_scratch;
+    if ((!user || user == r || is_idle(user)) && shared_make(ctx)) {
+        ctx->shared_user = r;
+        r->scratch = ctx->shared->address;
     }
-    range_lend(range, lent);
-    ctx->scratches_lent++;
-    r->scratch = pages;
-    r->scratch_bytes = r->scratch_mapped = whole;
-    return true;
+    return r->scratch != before;
 }
 
 /* Where it may be registered its pages are its own: on kernels before 5.12 a forked child lacks
@@ -250,32 +295,34 @@ static bool scratch_lend(halay_request_t *r, size_t bytes)
 int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
 {
     const halay_context_t *ctx = r->context;
-    for (int w = 0; w < ctx->nways; w++)
-        if (registers(&ctx->ways[w]) && bytes > ctx->ways[w].unannounced_bytes)
-            alignment = (size_t)sysconf(_SC_PAGESIZE);
-    bytes = (bytes + alignment - 1) / alignment * alignment;
-    assert(!r->scratch);
-    if (scratch_lend(r, bytes))
-        return HALAY_OK;
-    r->scratch = aligned_alloc(alignment, bytes);
-    r->scratch_bytes = r->scratch ? bytes : 0;
-    return r->scratch ? HALAY_OK : HALAY_ENOMEM;
+    r->told = is_told(r, bytes);
+    if (bytes > r->scratch_bytes) {
+        hly_scratch_free(r);
+        for (int w = 0; w < ctx->nways; w++)
+            if (registers(&ctx->ways[w]) && bytes > ctx->ways[w].unannounced_bytes)
+                alignment = (size_t)sysconf(_SC_PAGESIZE);
+        bytes = (bytes + alignment - 1) / alignment * alignment;
+        r->own_scratch = aligned_alloc(alignment, bytes);
+        r->scratch_bytes = r->own_scratch ? bytes : 0;
+    }
+    r->scratch = r->told && ctx->shared ? ctx->shared->address : r->own_scratch;
+    return r->own_scratch || !bytes ? HALAY_OK : HALAY_ENOMEM;
 }
 
 void hly_scratch_free(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    for (uint32_t i = 0; r->scratch && i < ctx->places; i++)
-        if (ctx->ranges[i].bytes && ctx->ranges[i].address == r->scratch)
+    for (uint32_t i = 0; r->own_scratch && i < ctx->places; i++)
+        if (ctx->ranges[i].bytes && ctx->ranges[i].address == r->own_scratch)
             place_free(ctx, &ctx->ranges[i]);
-    if (r->scratch_mapped) {
-        munmap(r->scratch, r->scratch_mapped);
-        ctx->scratches_lent--;
-    } else {
-        free(r->scratch);
+    if (ctx->shared_user == r) {
+        if (!is_idle(r)) /* peers may yet look at it */
+            shared_drop(ctx);
+        ctx->shared_user = NULL;
     }
-    r->scratch = NULL;
-    r->scratch_mapped = 0;
+    free(r->own_scratch);
+    r->scratch = r->own_scratch = NULL;
+    r->scratch_bytes = 0;
 }
 
 /* No message is under way any more. Memory of halay_mem_alloc stays, for the transports may read
@@ -289,6 +336,7 @@ void hly_ranges_withdraw(halay_context_t *ctx)
 
 void hly_ranges_free(halay_context_t *ctx)
 {
+    shared_drop(ctx);
     for (uint32_t i = 0; i < ctx->places; i++)
         if (ctx->ranges[i].mapped)
             munmap(ctx->ranges[i].address, ctx->ranges[i].mapped);

@@ -49,13 +49,13 @@ static uint32_t reads(const halay_plan_t *p, const halay_step_t *s, const halay_
     return n;
 }
 
-static uint8_t reader(const struct hly_plan *plan, uint32_t at)
+static uint16_t reader(const struct hly_plan *plan, uint32_t at)
 {
     const halay_plan_t *p = plan->plan;
     const halay_step_t *s = &p->steps[plan->straight[at]];
     const halay_operand_t *what = &p->operands[s->operand];
     bool lies = s->kind == HALAY_STEP_RECV && what->buffer == HALAY_BUFFER_SCRATCH;
-    uint8_t found = HLY_READ_BY_NONE;
+    uint16_t found = HLY_READ_BY_NONE;
     for (uint32_t next = at + 1; next < p->nsteps; next++) {
         const halay_step_t *t = &p->steps[plan->straight[next]];
         bool alone = lies && t->kind == HALAY_STEP_REDUCE && reads(p, t, what, true) == 1;
@@ -81,7 +81,7 @@ uint32_t hly_reader_of(const halay_request_t *r, uint32_t step)
     const struct hly_plan *p = r->plan;
     if (!p->straight || !r->works || r->context->device_ops != &hly_device_host)
         return HALAY_STEP_NONE;
-    uint8_t found = p->reader[step];
+    uint16_t found = p->reader[step];
     return found < HLY_READ_BY_MORE && r->works[found].nsrc ? found : HALAY_STEP_NONE;
 }
 

@@ -16,7 +16,7 @@
 #include "device/device_builtin.h"
 
 /* hly_plan.reader[step], else the number of the reduction. */
-enum { HLY_READ_BY_MORE = 254, HLY_READ_BY_NONE = 255 };
+enum { HLY_READ_BY_MORE = 0xfffe, HLY_READ_BY_NONE = 0xffff };
 
 #define HLY_CACHE_BYTES (32u << 20) /* of the last level, where nobody says */
 

@@ -64,7 +64,7 @@ void hly_straight_order(struct hly_plan *p)
         }
         assert(best != HALAY_STEP_NONE); /* a proved plan has no cycle */
         done[best] = true;
-        p->straight[at] = (uint8_t)best;
+        p->straight[at] = (uint16_t)best;
     }
 }
 
@@ -238,7 +238,7 @@ struct walk {
     halay_request_t *r;
     uint64_t done[SET_WORDS], flying[SET_WORDS]; /* a bit each; flying: SEND steps that have lent */
     uint32_t ndone, nflying;
-    uint8_t order[HLY_WORKS_KEPT];
+    uint16_t order[HLY_WORKS_KEPT];
     int over;                  /* the poll's result that ends the walk; event is its, */
     const struct hly_way *way; /* of this way */
     halay_event_t event;
@@ -268,7 +268,7 @@ static bool can_start(const struct walk *w, uint32_t step)
 
 static void settle(struct walk *w, uint32_t step)
 {
-    w->order[w->ndone++] = (uint8_t)step;
+    w->order[w->ndone++] = (uint16_t)step;
     put(w->done, step);
     HLY_SAW(DONE, w->r, step);
 }
@@ -695,6 +695,8 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
     if (!r)
         return false;
     r->sequence = comm->next_sequence;
+    if (r->told)
+        hly_layout_begin(r);
     start_tile(r, 0);
     r->tiles.sent = 0;
     struct hly_link *stash = &hly_request_slot(r)->stash;

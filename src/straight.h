@@ -20,7 +20,7 @@ bool hly_straight_expects(const halay_request_t *request, uint32_t step, halay_p
 
 /* engine.c: goes on with a request of the spare ones after straight.c: these steps are done;
  * what is flying has been started. */
-void hly_engine_resume(halay_request_t *request, const uint8_t done[], uint32_t ndone);
+void hly_engine_resume(halay_request_t *request, const uint16_t done[], uint32_t ndone);
 
 /* progress.c */
 bool hly_crowded(const halay_context_t *context);   /* more ranks here than processors */

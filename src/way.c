@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "core.h"
+#include "straight.h"
 
 /* What a rank says first on a way; its settings must be equal on both ends. */
 static void hello_make(const halay_context_t *ctx, struct hly_way *way)
@@ -45,7 +46,8 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .listen_fd = ctx->info.listen_fd,
                                   .listen_address = ctx->info.address,
                                   .local_rank = ctx->info.local_rank,
-                                  .local_nranks = ctx->info.local_nranks};
+                                  .local_nranks = ctx->info.local_nranks,
+                                  .crowded = hly_crowded(ctx)};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->nways < HLY_WAYS);

@@ -71,6 +71,7 @@ typedef struct halay_transport_params {
     halay_address_t listen_address;
     int local_rank;   /* among the ranks of this node: they spread over what is equally near */
     int local_nranks; /* 0: not known */
+    int crowded;      /* more of them than processors: long vectors go from memory that it lends */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {
@@ -84,6 +85,9 @@ typedef struct halay_transport_attr {
 
     halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
     char over[128];        /* the devices that it uses, for people; untouched: nothing to say */
+    /* HALAY_CAN_LEND: what the core may have made for itself, so that it and all ways together take
+     * no more shared memory than a process should have at rest. */
+    size_t lend_bytes;
 } halay_transport_attr_t;
 
 enum halay_event_kind {

@@ -394,6 +394,77 @@ static void gathered(struct rank *r)
     free(out);
 }
 
+/* Bytes of the memory without a name that this process has mapped, once each; regions: of those. */
+static size_t shared_bytes(size_t *regions)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    struct {
+        unsigned long inode, bytes;
+    } seen[4096];
+    size_t n = 0, sum = 0;
+    *regions = 0;
+    CHECK(maps, "maps");
+    while (fgets(line, sizeof(line), maps)) {
+        unsigned long from, to, inode;
+        if (!strstr(line, "memfd:halay") ||
+            sscanf(line, "%lx-%lx %*s %*s %*s %lu", &from, &to, &inode) != 3)
+            continue;
+        size_t i = 0;
+        while (i < n && seen[i].inode != inode)
+            i++;
+        if (i < n)
+            continue;
+        CHECK(n < 4096, "too many");
+        seen[n].inode = inode;
+        seen[n++].bytes = to - from;
+        sum += to - from;
+        *regions += strstr(line, "halay-region") ? to - from : 0;
+    }
+    fclose(maps);
+    return sum;
+}
+
+/* After calls of all sizes, from several communicators, one after the other and at once. */
+static void at_rest(struct rank *r)
+{
+    enum { MOST = 1 << 18, REQUESTS = 6 };
+    const size_t p = (size_t)r->nranks;
+    int32_t *in = calloc(MOST, sizeof(*in)), *out = calloc(MOST * REQUESTS, sizeof(*out));
+    halay_comm_t *other;
+    size_t regions;
+    CHECK(in && out && !halay_comm_dup(r->world, &other), "dup");
+    for (int i = 0; i < MOST; i++)
+        in[i] = i;
+    for (size_t n = 64; n <= MOST; n *= 16)
+        for (int c = 0; c < 2; c++) {
+            halay_comm_t *comm = c ? other : r->world;
+            CHECK(!halay_allreduce(in, out, n, HALAY_INT32, HALAY_SUM, comm), "allreduce");
+            CHECK(!halay_reduce_scatter(in, out, n / p, HALAY_INT32, HALAY_SUM, comm), "r_s");
+            CHECK(!halay_allgather(in, out, n / p, HALAY_INT32, comm), "allgather");
+            CHECK(!halay_alltoall(in, out, n / p, HALAY_INT32, comm), "alltoall");
+            CHECK(!halay_broadcast(in, n, HALAY_INT32, c, comm), "broadcast");
+        }
+    halay_request_t *request[REQUESTS];
+    for (int i = 0; i < REQUESTS; i++)
+        CHECK(!halay_iallreduce(in, out + i * MOST, MOST, HALAY_INT32, HALAY_SUM,
+                                i % 2 ? other : r->world, &request[i]),
+              "iallreduce");
+    for (int i = 0; i < REQUESTS; i++)
+        CHECK(!halay_request_wait(request[i]), "wait");
+    for (int i = 0; i < MOST * REQUESTS; i++)
+        CHECK(out[i] == (int32_t)p * (i % MOST), "%d: %d", i, out[i]);
+    CHECK(!halay_barrier(r->world), "barrier");
+    if (r->rank == 0) {
+        const size_t bytes = shared_bytes(&regions);
+        CHECK(bytes <= p << 22, "%zu ranks: %zu bytes each", p, bytes / p);
+        CHECK(regions || p > 8, "nothing is lent");
+    }
+    CHECK(!halay_barrier(r->world), "barrier");
+    free(in);
+    free(out);
+}
+
 /*
  * A call that goes straight ahead does not end before what it has lent was read: its caller writes
  * there next. The root finds the others' answers at once, while they are slow to read.
@@ -475,6 +546,9 @@ int main(void)
     run_lent(read_first, 0, true, 0);
     algorithm = "allreduce=direct,reduce_scatter=direct,allgather=posted,broadcast=posted";
     run_lent(posted, 0, true, 0);
+    for (nranks = 3; nranks <= 16; nranks += nranks == 3 ? 2 : 11)
+        run_lent(at_rest, 0, true, 0);
+    nranks = NRANKS;
     run_lent(outlasted, 1000000000, true, 0);
     run_lent(gathered, 0, true, 0);
     algorithm = NULL;

@@ -393,22 +393,33 @@ static size_t ring_bytes(void)
     return sum;
 }
 
-/* A rank with ways to all others of its node has at most 4 MiB of shared memory, and heads. */
+/* A rank with ways to all others of its node, and with what it may lend of its own, has at most 4
+ * MiB of shared memory; and who shares processors may lend what 16 ranks need of it. */
 static void memory(void)
 {
-    for (int n = 2; n <= 17; n++) {
-        rank_t a = {0};
-        halay_transport_params_t params;
-        job_draw();
-        rank_params(&a, 1, &params);
-        params.local_nranks = n;
-        CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
-        for (int i = 1; i < n; i++)
-            rank_connect(&a, 1 + (uint64_t)i);
-        size_t others = (size_t)n - 1, bytes = ring_bytes() - others * 8192;
-        CHECK(bytes <= 4u << 20 && bytes >= others * (256u << 10), "%d: %zu", n, bytes);
-        CHECK(n > 5 || bytes == others << 20, "%d: %zu", n, bytes);
-        rank_close(&a);
+    static const int more[] = {24, 31, 32, 64, 128, 256, 257};
+    for (int i = 2; i < 18 + (int)(sizeof(more) / sizeof(more[0])); i++) {
+        const int n = i < 18 ? i : more[i - 18];
+        for (int crowded = 0; crowded < 2; crowded++) {
+            rank_t a = {0};
+            halay_transport_params_t params;
+            halay_transport_attr_t attr = {.size = sizeof(attr)};
+            job_draw();
+            rank_params(&a, 1, &params);
+            params.local_nranks = n;
+            params.crowded = crowded;
+            CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
+            CHECK(shm->query(a.transport, &attr) == 0, "query");
+            for (int k = 1; k < n; k++)
+                rank_connect(&a, 1 + (uint64_t)k);
+            const size_t bytes = ring_bytes() + attr.lend_bytes;
+            CHECK(bytes <= 4u << 20, "%d ranks: %zu", n, bytes);
+            CHECK(bytes >= 2u << 20 || n < 3, "%d ranks: %zu", n, bytes);
+            CHECK(!crowded || n < 3 || n > 16 || attr.lend_bytes == 31 * 32768, "%d: %zu", n,
+                  attr.lend_bytes);
+            CHECK(n > 31 || attr.eager_bytes >= 32640, "%d: %zu", n, attr.eager_bytes);
+            rank_close(&a);
+        }
     }
 }
 

@@ -23,8 +23,10 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     attr->capabilities =
         HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE | HALAY_CAN_REACH;
     attr->message_bytes = message;
-    attr->eager_bytes = message / 2 < 32768 ? message / 2 : 32768;
+    message -= HLY_SHM_LINE;
+    attr->eager_bytes = message < HLY_SHM_EAGER ? message : HLY_SHM_EAGER;
     attr->piece_bytes = attr->eager_bytes;
+    attr->lend_bytes = t->lend_bytes;
     return HALAY_OK;
 }
 

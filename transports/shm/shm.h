@@ -30,11 +30,17 @@ enum {
     HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
-#define HLY_SHM_LEND_BYTES 8192u /* less is copied */
-/* The rings of a rank on a node of up to 17 take 4 MiB; each is a power of two between these. */
+#define HLY_SHM_LEND_BYTES 8192u  /* less is copied */
+#define HLY_SHM_EAGER      32736u /* payload of an eager message: at most */
+/* What a rank has at rest, ways to all others of a node of up to HLY_SHM_ALL and what it lends of
+ * its own together; a ring is a power of two up to RING_FEW, halved to RING_DEFAULT at most where
+ * memory is short. */
+#define HLY_SHM_REST_BYTES   (4u << 20)
+#define HLY_SHM_LENDS_BYTES  (992u << 10) /* 31 eager messages: of 16 ranks an input, a sum, all */
+#define HLY_SHM_LENDS_RANKS  16
+#define HLY_SHM_ALL          257
 #define HLY_SHM_RING_FEW     (1u << 20)
 #define HLY_SHM_RING_DEFAULT (256u << 10)
-#define HLY_SHM_RINGS_BYTES  (4u << 20)
 #define HLY_SHM_SLOW_NS      UINT64_C(50000)  /* between two looks at sockets, while polled; */
 #define HLY_SHM_SLOW_MAX_NS  UINT64_C(200000) /* doubles up to this */
 #define HLY_SHM_SETTLE_NS    UINT64_C(20000)  /* ring.h */
@@ -181,6 +187,7 @@ struct halay_transport {
     uint64_t deadline_ns;
     size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
+    size_t lend_bytes; /* that are left beside them */
     unsigned warned;
     halay_log_fn log;
     void *log_arg;
