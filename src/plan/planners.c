@@ -124,6 +124,8 @@ static const struct row rows[] = {
     {{"posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_posted_broadcast},
     {{"two_stars", HALAY_BARRIER, 1, 0, TWO_SOURCE}, hly_two_stars_barrier},
     {{"two_stars", HALAY_ALLREDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_allreduce},
+    {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
+    {{"sliced_posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

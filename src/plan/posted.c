@@ -9,7 +9,7 @@
  */
 #include "builder.h"
 
-enum { SLICES = 4 };
+enum { SLICES = 4, MANY_SLICES = 17 }; /* with eager messages 512 KiB are one tile of those */
 
 void hly_posted_allgather(struct hly_builder *b)
 {
@@ -30,14 +30,14 @@ void hly_posted_allgather(struct hly_builder *b)
     }
 }
 
-void hly_posted_broadcast(struct hly_builder *b)
+static void post(struct hly_builder *b, uint32_t slices)
 {
     uint32_t p = b->params.nranks, root = b->params.root, heard = HLY_NONE;
 
-    b->blocks = SLICES;
+    b->blocks = slices;
     if (b->params.rank != root) {
         hly_send(b, root, 0, hly_nothing(), HLY_NONE, HLY_NONE);
-        for (uint32_t i = 0; i < SLICES; i++) {
+        for (uint32_t i = 0; i < slices; i++) {
             hly_recv(b, root, i, hly_out(i, 1), HLY_NONE, HLY_NONE);
         }
         return;
@@ -46,11 +46,21 @@ void hly_posted_broadcast(struct hly_builder *b)
         heard =
             hly_after(b, heard, hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE));
     }
-    for (uint32_t i = 0; p > 1 && i < SLICES; i++) {
+    for (uint32_t i = 0; p > 1 && i < slices; i++) {
         uint32_t posted = hly_copy(b, hly_scratch(i, 1, i), hly_out(i, 1), HLY_NONE, HLY_NONE);
         for (uint32_t up = 1; up < p; up++) {
             hly_send(b, hly_up(b, up), i, hly_scratch(i, 1, i), posted,
-                     i + 1 == SLICES ? heard : HLY_NONE);
+                     i + 1 == slices ? heard : HLY_NONE);
         }
     }
+}
+
+void hly_posted_broadcast(struct hly_builder *b)
+{
+    post(b, SLICES);
+}
+
+void hly_sliced_posted_broadcast(struct hly_builder *b)
+{
+    post(b, MANY_SLICES);
 }

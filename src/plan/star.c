@@ -8,6 +8,8 @@
  * it takes on its way: each has to run once a call, whoever comes first.
  *
  * The centre is rank 0, which no call can name otherwise: so two ranks never wait for one another.
+ * Of a broadcast it is the root, which therefore tells rank 0 that it takes itself for that, before
+ * it waits for the others. So of two that both do, one hears of the other.
  */
 #include "builder.h"
 
@@ -95,5 +97,30 @@ void hly_star_allgather(struct hly_builder *b)
     }
     for (uint32_t up = 1; up < p; up++) {
         hly_send(b, up, 0, hly_out(0, p), heard, HLY_NONE);
+    }
+}
+
+void hly_star_broadcast(struct hly_builder *b)
+{
+    uint32_t p = b->params.nranks, r = b->params.rank, root = b->params.root, heard = HLY_NONE;
+
+    b->blocks = 1;
+    if (r != root) {
+        hly_send(b, root, 0, hly_nothing(), HLY_NONE, HLY_NONE);
+        if (r == 0) {
+            hly_recv(b, root, 1, hly_nothing(), HLY_NONE, HLY_NONE);
+        }
+        hly_recv(b, root, 0, hly_out(0, 1), HLY_NONE, HLY_NONE);
+        return;
+    }
+    if (r != 0) {
+        hly_send(b, 0, 1, hly_nothing(), HLY_NONE, HLY_NONE);
+    }
+    for (uint32_t up = 1; up < p; up++) {
+        uint32_t got = hly_recv(b, hly_up(b, up), 0, hly_nothing(), HLY_NONE, HLY_NONE);
+        heard = hly_after(b, heard, got);
+    }
+    for (uint32_t up = 1; up < p; up++) {
+        hly_send(b, hly_up(b, up), 0, hly_out(0, 1), heard, HLY_NONE);
     }
 }

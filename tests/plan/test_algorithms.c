@@ -154,6 +154,12 @@ static struct cost two_stars_allreduce(uint32_t p)
     return cost;
 }
 
+/* A root that is not rank 0 sends one more (check_case). */
+static struct cost star_broadcast(uint32_t p)
+{
+    return star(p);
+}
+
 static struct cost star_allgather(uint32_t p)
 {
     struct cost cost = star(p);
@@ -196,6 +202,12 @@ static struct cost posted_broadcast(uint32_t p)
 {
     return (struct cost){5ull * (p - 1), 4ull * (p - 1), 4ull * (p - 1), p > 1 ? 2 : 0, 0,
                          p > 1 ? 4 : 0};
+}
+
+static struct cost sliced_posted_broadcast(uint32_t p)
+{
+    return (struct cost){18ull * (p - 1), 17ull * (p - 1), 17ull * (p - 1), p > 1 ? 2 : 0, 0,
+                         p > 1 ? 17 : 0};
 }
 
 static struct cost gather_in_log_rounds(uint32_t p)
@@ -243,6 +255,8 @@ static const struct {
     {HALAY_REDUCE_SCATTER, "direct", direct_reduce_scatter},
     {HALAY_ALLGATHER, "posted", posted_allgather},
     {HALAY_BROADCAST, "posted", posted_broadcast},
+    {HALAY_BROADCAST, "star", star_broadcast},
+    {HALAY_BROADCAST, "sliced_posted", sliced_posted_broadcast},
 };
 
 static uint64_t blocks_sent(const halay_plan_t *plan)
@@ -261,6 +275,7 @@ static void check_case(size_t which, uint32_t planner, uint32_t p, uint32_t root
 {
     const char *name = algorithms[which].name;
     struct cost want = algorithms[which].cost(p);
+    want.messages += root != 0 && algorithms[which].cost == star_broadcast;
     struct plans all;
     halay_proof_t proof;
     uint64_t sent = 0, most = 0;

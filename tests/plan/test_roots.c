@@ -181,8 +181,7 @@ static void check_planner(uint32_t planner, uint32_t p)
 int main(void)
 {
     for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
-        if (halay_collective_rooted(
-                (halay_collective_t)halay_planner_get(planner)->collective)) {
+        if (halay_collective_rooted((halay_collective_t)halay_planner_get(planner)->collective)) {
             for (uint32_t p = 2; p <= MOST && !failures; p++) {
                 check_planner(planner, p);
             }

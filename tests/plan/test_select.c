@@ -123,15 +123,18 @@ static void test_crowded(void)
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 4096, 3, 1, false), "star") == 0, "of three");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 8, 1, false), "sliced_direct") == 0, "long");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 17, 1, false), "ring") == 0, "of 17");
-    CHECK(strcmp(chosen(HALAY_BROADCAST, 131072, 8, 1, false), "posted") == 0, "long broadcast");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 65536, 8, 1, false), "posted") == 0, "long broadcast");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 65537, 8, 1, false), "sliced_posted") == 0, "longer");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "posted") == 0, "long allgather");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, true), "ring") == 0, "long allgatherv");
     CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, false), "direct") == 0, "long blocks");
     CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, true), "ring") == 0, "a v form");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 4097, 3, 1, false), "ring") == 0, "longer, of three");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 2, 1, false), "recursive_multiplying") == 0, "of two");
-    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 8, 1, false), "dissemination_by_four") == 0,
-          "broadcast");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 2048, 8, 1, false), "star") == 0, "broadcast");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 2049, 8, 1, false), "posted") == 0, "not so short");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 2049, 9, 1, false), "star") == 0, "of nine");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 4, 1, false), "dissemination_by_four") == 0, "four");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 17, 1, false), "dissemination_by_four") == 0, "17");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "star") == 0, "allgather");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "one_shot") == 0, "allgatherv");

@@ -292,10 +292,10 @@ int main(int argc, char **argv)
         "allreduce=recursive_multiplying,broadcast=scatter_allgather",
         "allreduce=halving_doubling,broadcast=knomial",
         "allreduce=double_tree",
-        "allreduce=star,allgather=star,barrier=star",
         "allreduce=two_stars,barrier=two_stars",
+        "allreduce=star,broadcast=star,allgather=star,barrier=star",
         "allreduce=direct,broadcast=posted,allgather=posted,reduce_scatter=direct",
-        "allreduce=sliced_direct",
+        "allreduce=sliced_direct,broadcast=sliced_posted",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level",
         "allreduce=two_level_short"};
