@@ -29,11 +29,10 @@
 #include "layout.h"
 #include "wire.h"
 
-#define HLY_WORKS_KEPT 320 /* steps of plans whose work is kept for the next call */
-#define HLY_WINDOW     16  /* calls of one communicator that may be running on this rank */
-#define HLY_SLOTS                                                                                  \
-    32 /* so headers up to 2 * window ahead may arrive: each rank heard of every other */
-#define HLY_CONTROL_MAX     32 /* neighbours in the control graph: log2 of the ranks, at most */
+#define HLY_WORKS_KEPT      320 /* steps of plans whose work is kept for the next call */
+#define HLY_WINDOW          16  /* calls of one communicator that may be running on this rank */
+#define HLY_SLOTS           32  /* headers up to 2 * window ahead: each rank heard of every other */
+#define HLY_CONTROL_MAX     32  /* neighbours in the control graph: log2 of the ranks, at most */
 #define HLY_ORPHANS_MAX     65536
 #define HLY_COMMS_MAX       65536
 #define HLY_FREED_MAX       64
