@@ -158,7 +158,7 @@ static void leave_incoming(halay_transport_t *source, halay_transport_t *to, boo
             continue;
         }
         assert(!item->in_outbox);
-        if (killed && !item->landing && hly_inproc_random(source, 1)) {
+        if (killed && !item->landing && item != to->borrowed && hly_inproc_random(source, 1)) {
             hly_inproc_leave_inbox(item);
             continue;
         }
