@@ -266,6 +266,8 @@ static const char *look_where(halay_transport_t *t, const hly_verbs_lane_t *lane
     struct ibv_port_attr now;
     if (ibv_query_port(context, port, &now) || now.state != IBV_PORT_ACTIVE)
         return "; this end's port is down: ip link, rdma link";
+    if (lane->failed_here) /* a port that goes down still says that it is up, for a moment */
+        return "; this end's port goes down? ip link, rdma link";
     return "; its process, port, network? (halay-doctor)";
 }
 

@@ -33,6 +33,7 @@ static int on_sent(halay_transport_t *t, hly_verbs_lane_t *lane, const struct ib
         work_done(t, lane, one, one == number ? status : HALAY_OK);
     }
     t->n.sent++;
+    lane->failed_here |= wc->status == IBV_WC_LOC_QP_OP_ERR;
     if (wc->status)
         hly_verbs_lane_broken(t, lane, ibv_wc_status_str(wc->status));
     else if (lane->tried < TRIED)

@@ -139,9 +139,9 @@ typedef struct hly_verbs_lane {
     uint32_t quiet;        /* the last ones, unsignalled */
     uint32_t trial;        /* the first of two requests that try it */
     uint32_t inline_bytes;
-    uint32_t put_next; /* the first put that is not posted whole here */
-    uint32_t came;     /* parts of puts that are complete */
-    int tried;
+    uint32_t put_next;      /* the first put that is not posted whole here */
+    uint32_t came;          /* parts of puts that are complete */
+    int tried, failed_here; /* the latter: a request could not leave this end */
     hly_verbs_work_t work[HLY_VERBS_SLOTS];
 } hly_verbs_lane_t;
 
