@@ -12,8 +12,8 @@
  *   verbs_put late                 node 1 takes its memory back while node 0 puts into it
  *   verbs_put under                node 0 takes memory back from which it puts
  *   verbs_put given-up             node 0's large packets vanish unsent; it gives the way up
- *   verbs_put refused              the other cannot be reached: FAILED says why (DEADLINE_S: by
- * then) verbs_put open                 opens and closes; exit status 1: it cannot
+ *   verbs_put refused              the other cannot be reached: FAILED says why, by DEADLINE_S
+ *   verbs_put open                 opens and closes; exit status 1: it cannot
  *
  * With kill and cut node 0 must be told within 10 s, once, and no operation may be left hanging.
  */
