@@ -25,6 +25,7 @@
 #include <halay/transport.h>
 
 #include "both.h"
+#include "fault.h"
 #include "habit.h"
 #include "layout.h"
 #include "wire.h"
@@ -304,21 +305,6 @@ struct halay_request {
     struct hly_link posted; /* context->posted until released */
 };
 
-/* Where the call of one sequence stands on this rank. */
-struct hly_fault {
-    bool raised;          /* this rank knows of a failure */
-    bool entered;         /* and its call has been made: it takes part in the agreement */
-    bool slow;            /* someone is dead or absent: ends by time, not by rounds */
-    bool started;         /* round 0 is sent */
-    uint32_t round;       /* next to be heard */
-    uint32_t heard;       /* bits: rounds that came */
-    uint32_t alarmed;     /* bits: control neighbours that have sent an alarm or a round */
-    uint64_t deadline_ns; /* when the agreement ends anyway */
-    uint32_t looks;       /* at the clock, after that */
-    uint64_t absent_ns;   /* when silent neighbours are called absent */
-    struct hly_verdict_wire verdict;
-};
-
 struct hly_slot {
     uint32_t sequence;
     halay_request_t *request; /* NULL: not made yet */
@@ -327,14 +313,6 @@ struct hly_slot {
     struct hly_link stash;
     struct hly_fault *fault; /* NULL: all is well */
     struct hly_room room;
-};
-
-struct hly_failure { /* of one call, as it is told */
-    struct hly_verdict_wire verdict;
-    uint32_t sequence;
-    int nranks;  /* of the communicator that the program knows */
-    bool paired; /* send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] there */
-    int pair[2];
 };
 
 struct hly_run { /* of world ranks */
@@ -744,26 +722,6 @@ int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
 /* Fills what selection asks at each call. */
 int hly_comm_count_nodes(halay_comm_t *comm);
 
-/* ---------------------------------------------------------------- fault.c */
-
-void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);
-void hly_fault_entered(halay_request_t *request);
-void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
-                     const struct hly_verdict_wire *verdict);
-void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
-                        const struct hly_verdict_wire *verdict);
-void hly_fault_timers(halay_context_t *context);
-void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
-void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills other_host */
-bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
-void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
-                      int code, int rank);
-void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
-int hly_failure_rank(const struct hly_failure *failure, int rank);
-/* The number of a rank of this communicator in the one that the program knows. */
-int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
-void hly_brief_text(const struct hly_brief *brief, char *text, size_t bytes);
-
 /* ---------------------------------------------------------------- comm.c */
 
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_group *group, int rank,
@@ -773,6 +731,8 @@ halay_comm_t *hly_comm_find(halay_context_t *context, uint64_t id);
 int hly_comm_world_rank(const halay_comm_t *comm, int rank);
 int hly_comm_rank_of(const halay_comm_t *comm, int world_rank);        /* -1: not in it */
 struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence); /* NULL: out of the window */
+/* The number of a rank of this communicator in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 
 /* Of one that has started. */
 static inline struct hly_slot *hly_request_slot(const halay_request_t *request)
