@@ -16,11 +16,20 @@ function(halay_plugin kind name)
   install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
 endfunction()
 
+# halay_test_programs(unit test_unit_reduce): the target programs-unit builds them, and what they need.
+function(halay_test_programs group)
+  if(NOT TARGET programs-${group})
+    add_custom_target(programs-${group})
+  endif()
+  add_dependencies(programs-${group} ${ARGN})
+endfunction()
+
 # halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [WAITS] [TIMEOUT s]): one program, one
 # ctest. It takes two places of ctest -j, one if it WAITS most of its time: scripts/test gives two a processor.
 function(halay_test group name)
   cmake_parse_arguments(T "WAITS" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
   add_executable(test_${group}_${name} ${T_SOURCES})
+  halay_test_programs(${group} test_${group}_${name})
   target_link_libraries(test_${group}_${name} PRIVATE ${T_LIBS} pthread m)
   target_include_directories(test_${group}_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)

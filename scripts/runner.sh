@@ -42,9 +42,9 @@ suite() {
     fi
 }
 
-# build PRESET FOLDER
+# build PRESET FOLDER [TARGET...]
 build() {
-    cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2"
+    cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2" "${@:3}"
 }
 
 # ctests FOLDER LABEL...  Those of unit, plan and ranks say how many places of two a processor they take.

@@ -283,8 +283,10 @@ static void all(struct rank *r)
     good(halay_barrier(r->world), "barrier");
 }
 
-int main(void)
+/* An argument: this number of ranks alone. */
+int main(int argc, char **argv)
 {
+    const int only = argc > 1 ? atoi(argv[1]) : 0;
     static const int nodes[] = {0, 1, 0, 1, 2};
     static const halay_inproc_faults_t faults[] = {
         {.seed = 1, .queue_slots = 2},
@@ -299,7 +301,7 @@ int main(void)
          .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
          .eager_bytes = 64,
          .piece_bytes = 128}};
-    for (int n = 2; n <= 5; n++)
+    for (int n = only ? only : 2; n <= (only ? only : 5); n++)
         for (int f = 0; f < 4; f++) {
             struct ranks_options o = {.nranks = n,
                                       .shm = f == 3,

@@ -225,8 +225,10 @@ static void dies(struct rank *r)
     halay_finalize(r->context);
 }
 
-int main(void)
+/* An argument: this number of ranks alone. */
+int main(int argc, char **argv)
 {
+    const int only = argc > 1 ? atoi(argv[1]) : 0;
     static const int nodes[] = {0, 1, 0, 1, 2};
     static const halay_inproc_faults_t faults[] = {
         {.seed = 1, .queue_slots = 2},
@@ -239,7 +241,7 @@ int main(void)
     static void (*const fns[])(struct rank *) = {absent, dies};
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     for (int f = 0; f < 4; f++)
-        for (int n = 2; n <= 5; n++) {
+        for (int n = only ? only : 2; n <= (only ? only : 5); n++) {
             struct board board;
             pthread_barrier_init(&board.barrier, NULL, (unsigned)n);
             struct ranks_options o = {.nranks = n,
