@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where the build is, and `job`: runs a function of a test module on N ranks under halayrun.
 
+A rank imports torch for 2 s, so functions that want nothing special share a job, one after the
+other (Shared): each between an init() and a shutdown() of its own. After a failure the job is new.
+
 HALAY_BUILD_DIR names the build tree (default: build/ of the source tree).
 """
 
@@ -8,10 +11,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -85,28 +90,77 @@ def halayrun(
     return run([str(HALAYRUN), "-np", str(nranks), *command], timeout, environment(env))
 
 
+class Shared:
+    """A job whose ranks run one function after the other."""
+
+    jobs: dict[int, Shared] = {}  # noqa: RUF012
+
+    def __init__(self, nranks: int) -> None:
+        self.nranks, self.folder = nranks, Path(tempfile.mkdtemp())
+        self.output = (self.folder / "output").open("w+b")
+        (self.folder / "calls").touch()
+        ranks = [sys.executable, str(HERE / "rank_main.py"), str(self.folder), str(os.getpid())]
+        self.process = subprocess.Popen(
+            [str(HALAYRUN), "-np", str(nranks), *ranks],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=subprocess.STDOUT,
+            env=environment(),
+            start_new_session=True,
+        )
+
+    @classmethod
+    def of(cls, nranks: int) -> Shared:
+        if nranks not in cls.jobs:
+            cls.jobs[nranks] = cls(nranks)
+        return cls.jobs[nranks]
+
+    def call(self, text: str, done: list[Path], timeout: float) -> None:
+        begin, late = self.output.seek(0, os.SEEK_END), time.monotonic() + timeout
+        with (self.folder / "calls").open("a") as calls:
+            calls.write(text + "\n")
+        while not all(path.exists() for path in done):
+            if self.process.poll() is not None or time.monotonic() > late:
+                del self.jobs[self.nranks]
+                status = self.close()
+                self.output.seek(begin)
+                said = self.output.read().decode("utf-8", "replace")
+                pytest.fail(f"exit status {status}, not done within {timeout} s\n{said}")
+            time.sleep(0.005)
+
+    def close(self) -> int:
+        end(self.process)
+        shutil.rmtree(self.folder)
+        return self.process.returncode
+
+
+def pytest_sessionfinish():
+    for shared in Shared.jobs.values():
+        shared.close()
+
+
 @pytest.fixture
 def job(tmp_path):
-    """job(nranks, function, *args, env=..., timeout=...): what the function returned, by rank.
+    """job(nranks, function, *args, own=..., env=..., timeout=...): what it returned, by rank.
 
     The function and its arguments are looked up by name and sent as JSON. It is called after
-    hvd.init(), on every rank; any exception on any rank fails the test.
+    hvd.init(), on every rank; any exception on any rank fails the test. `own`, as with `env`: the
+    processes run nothing else, before or after.
     """
 
-    def start(nranks, function, *args, env=None, timeout=180):
-        command = [
-            sys.executable,
-            str(HERE / "rank_main.py"),
-            function.__module__,
-            function.__name__,
-            json.dumps(args),
-            str(tmp_path),
-        ]
-        for rank in range(nranks):
-            (tmp_path / f"{rank}.json").unlink(missing_ok=True)
-        status, text = halayrun(nranks, command, timeout, env)
-        assert status == 0, f"exit status {status}\n{text}"
-        return [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(nranks)]
+    def start(nranks, function, *args, own=False, env=None, timeout=180):
+        call = [function.__module__, function.__name__]
+        results = [tmp_path / f"{rank}.json" for rank in range(nranks)]
+        for path in results:
+            path.unlink(missing_ok=True)
+        if own or env:
+            command = [sys.executable, str(HERE / "rank_main.py"), *call]
+            command += [json.dumps(args), str(tmp_path)]
+            status, text = halayrun(nranks, command, timeout, env)
+            assert status == 0, f"exit status {status}\n{text}"
+        else:
+            Shared.of(nranks).call(json.dumps([*call, args, str(tmp_path)]), results, timeout)
+        return [json.loads(path.read_text()) for path in results]
 
     return start
 

@@ -85,7 +85,7 @@ def rank_cycles(cycles):
 @pytest.mark.parametrize("cycles", [20, pytest.param(1000, marks=pytest.mark.long)])
 def test_cycles_leave_nothing(job, cycles):
     """Registrations are mappings here: of the segments that ranks of a node share."""
-    found = job(2, rank_cycles, cycles, timeout=120 + cycles)
+    found = job(2, rank_cycles, cycles, own=True, timeout=120 + cycles)
     for rank, samples in enumerate(found):
         print(f"rank {rank}: {samples[0]} ... {samples[-1]}")
         first, last = samples[0], samples[-1]
@@ -107,4 +107,4 @@ def rank_refused(most):
 
 
 def test_fusion_buffers_are_refused(job):
-    job(2, rank_refused, 8 * 132 * 1024 - 1)
+    job(2, rank_refused, 8 * 132 * 1024 - 1, own=True)
