@@ -33,8 +33,8 @@ need_root() { [ "$(id -u)" = 0 ] || die "needs root (network and mount namespace
 
 # ---------------------------------------------------------------- processes, by pid only
 starttime() { # pid -> start time in ticks, empty if there is no such process
-    local text s=()
-    text=$(cat "/proc/$1/stat" 2>/dev/null) || return 0
+    local text='' s=()
+    { IFS= read -rd '' text <"/proc/$1/stat"; } 2>/dev/null || [ -n "$text" ] || return 0
     text=${text##*) } # the command may hold blanks and brackets
     read -r -a s <<<"$text"
     case ${s[0]} in Z | X) return 0 ;; esac # a zombie counts as gone
@@ -167,9 +167,9 @@ node_down() { # a power cut: the link first, so that no peer hears of it; then t
 }
 in_ns() { # network namespace, but this process -> the processes that live in it
     local q
-    for q in /proc/[0-9]*; do
-        if [ "$(readlink "$q/ns/net" 2>/dev/null)" != "$1" ] || [ "${q#/proc/}" = "$2" ]; then continue; fi
-        if [ -n "$(starttime "${q#/proc/}")" ]; then echo "${q#/proc/}"; fi
+    for q in $(stat -c %N /proc/[0-9]*/ns/net 2>/dev/null | awk -F"'" -v ns="$1" -v me="$2" \
+        '$4 == ns { split($2, part, "/"); if (part[3] != me) print part[3] }'); do
+        if [ -n "$(starttime "$q")" ]; then echo "$q"; fi
     done
 }
 sw_down() { # end whatever still lives in the switch's network namespace, then the namespace

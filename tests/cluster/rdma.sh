@@ -9,7 +9,7 @@ command -v ibv_rc_pingpong >/dev/null || skip "no ibv_rc_pingpong (rdma-nodes in
 run "$folder/rdma-nodes" run --nodes 2 --raw --timeout 120 --share "$here" -- bash -c '
     if [ $NODE_ID = 0 ]; then
         ibv_rc_pingpong -d rxe0 -g 1 -n 100 >/dev/null & # listens before it is called
-        sleep 1
+        until [ -n "$(ss -Hltn)" ]; do sleep 0.1; done
         $NODE_BARRIER listening
         wait $! && echo pong
     else

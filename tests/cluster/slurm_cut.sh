@@ -5,7 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 start_slurm 3 --cpus 4 --slurmd-timeout 5 # else srun waits longer for what is lost
-export HALAY_DEADLINE=5
+export HALAY_DEADLINE=3
 
 # Each task's output is written on its node: nothing of it has to pass a cut link.
 begin() {
@@ -22,7 +22,7 @@ told() { # RANK...: by the deadline and a second, about a rank of node 2
         says "out.$r" "^told [0-9]* rank $r: .* about rank [23] on n2:"
         ms=$(sed -n 's/.*call that failed took \([0-9]*\) ms/\1/p' "out.$r")
         echo "rank $r was told after $ms ms"
-        [ "$ms" -lt 6500 ] || fail "rank $r was told after $ms ms"
+        [ "$ms" -lt 4500 ] || fail "rank $r was told after $ms ms"
     done
 }
 over() {
@@ -47,6 +47,5 @@ for r in 2 3; do # they see the others vanish
     until_true grep -q "^told" out.$r
     says out.$r "^told [0-9]* rank $r: .* about rank [0145] on n[13]:"
 done
-until_true clean_node 2 # although nobody could have ended them
-slurm partition 2 up
-over
+# Although nobody could have ended them. Slurm itself takes 45 s more to see that the job is over.
+nothing_left 3

@@ -31,7 +31,12 @@ check() {
 collectives() { # puts of up to 8 MiB, the most that Soft-RoCE takes at once, and of more
     ranks_are_nodes
     "$bench" allreduce --min 8 --max 512K --iterations 1 --warmup 1 || fail "allreduce"
-    "$bench" allreduce --min 32M --max 32M --iterations 1 --warmup 0 || fail "allreduce"
+    HALAY_ALGORITHM=broadcast=binomial HALAY_DEBUG=info "$bench" broadcast --min 9M --max 9M --iterations 1 --warmup 0 \
+        >"$NODE_DIR/log.$NODE_ID" 2>&1 || fail "broadcast: $(cat "$NODE_DIR/log.$NODE_ID")"
+    grep -E "^ *[0-9]|counters" "$NODE_DIR/log.$NODE_ID"
+    "$NODE_BARRIER" broadcast
+    [ $(($(said put_bytes 0) + $(said put_bytes 1))) -gt $((($(said puts 0) + $(said puts 1)) << 23)) ] ||
+        fail "no put was of more than 8 MiB"
 }
 formulas_of() { # RANKS on each machine
     local i pids=()

@@ -63,7 +63,7 @@ networks() {
     HALAY_VERBS=gid=2 both refused "no RDMA packet reaches .*rxe0/1 GID 2 ::ffff:10.80.*gid=INDEX"
     drops_from 300 eth0
     ip route change 10.79.0.0/24 dev eth0 src "10.79.0.$((NODE_ID + 1))" advmss 200 # TCP's are smaller
-    HALAY_VERBS=mtu=256 DEADLINE_S=6 both refused \
+    HALAY_VERBS=mtu=256 DEADLINE_S=4 both refused \
         "only small RDMA packets reach .*no answer by the deadline.*MTU 256 .*a filter"
     drops_from 2000 eth0
     HALAY_VERBS=mtu=1024 both late
@@ -131,7 +131,7 @@ link_down() { # of node 1, in the middle of a job's puts
 ports_tell() { # FILE: at which a rank on this machine listens
     ss -Htlnp | sed -n 's/.*:\([0-9]*\) .*cluster_rank.*/\1/p' >"$1.new" && mv "$1.new" "$1"
 }
-nonsense() { # FILE: at each of these ports of node 0, for 3 s; on one connection more nothing
+nonsense() { # FILE: at each of these ports of node 0, for 1 s; on one connection more nothing
     local port where=/dev/tcp/${NODE_ADDRS%% *}
     await test -e "$1"
     while read -r port; do
@@ -139,7 +139,7 @@ nonsense() { # FILE: at each of these ports of node 0, for 3 s; on one connectio
         exec {silent}<>"$where/$port" {loud}<>"$where/$port"
         head -c 4000 /dev/urandom >&"$loud"
     done <"$1"
-    sleep 3
+    sleep 1
 }
 stranger() { # calls node 0's rank, and talks nonsense, or nothing
     local here=$shared/stranger
@@ -188,7 +188,11 @@ job_dies() { # a rank of a job is killed in the middle of its calls, over what i
     ranks_are_nodes
     unset HALAY_TRANSPORT
     if [ "$NODE_ID" = 1 ]; then
-        timeout -s KILL 15 "$build/bin/cluster_rank" loop
+        "$build/bin/cluster_rank" loop &
+        await grep looping "$NODE_DIR/loop"
+        sleep 0.5
+        kill -KILL $! || fail "it has ended before it was killed"
+        wait $!
         [ $? = 137 ] || fail "it was not killed"
     else
         HALAY_DEBUG=info "$build/bin/cluster_rank" loop >"$NODE_DIR/loop" 2>&1
