@@ -116,7 +116,9 @@ batch() {
 has_torch() {
     export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=$source_folder/python OMP_NUM_THREADS=1
     export HALAY_LIBRARY=$build/lib/libhalay.so.0
-    "$python" -c "import torch, sklearn, cffi" 2>err
+    "$python" -c 'import importlib.util as u, sys # to import torch takes seconds
+missing = [name for name in ("torch", "sklearn", "cffi") if not u.find_spec(name)]
+sys.exit(f"no {missing}" if missing else 0)' 2>err
 }
 need_torch() { has_torch || skip "$python has not all that the example needs: $(tail -1 err)"; }
 
