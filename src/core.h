@@ -25,6 +25,7 @@
 #include <halay/transport.h>
 
 #include "both.h"
+#include "due.h"
 #include "fault.h"
 #include "habit.h"
 #include "layout.h"
@@ -213,6 +214,7 @@ struct hly_plan { /* a plan admitted for one communicator: proved, with its peer
     uint32_t *ready;            /* steps without predecessors */
     uint32_t nready;
     uint32_t ahead;     /* the step whose message may go ahead of its tile; HALAY_STEP_NONE: none */
+    bool lone;          /* it receives one message, if there is `straight`: */
     uint16_t *straight; /* its steps, as straight.c does them; NULL: they are too many */
     uint16_t reader[HLY_WORKS_KEPT]; /* of what each writes: readers.h; if there is `straight` */
     uint32_t running;                /* requests that use it now */
@@ -299,6 +301,7 @@ struct halay_request {
     uint32_t *ready; /* queue of startable steps; each enters once */
     struct hly_step_run *run;
     struct hly_both both;
+    struct hly_due due;     /* of a plan with one, as long as straight.c finds all as it was */
     struct hly_link flying; /* hly_out that the transport or the device holds */
     uint32_t landings;      /* open */
     struct hly_link link;   /* context->requests while running */
@@ -673,8 +676,8 @@ static inline bool hly_call_in_place(const struct hly_call *call)
     return (call->brief.flags & HLY_BRIEF_IN_PLACE && !call->aside) || call->local_in_place;
 }
 
-/* ---------------------------------------------------------------- plancache.c, select.c,
- * explain_run.c */
+/* ---------------------------------------------------------------- plancache, select, explain_run
+ */
 
 /* reason: why nobody serves it. */
 int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,

@@ -583,6 +583,7 @@ static void take_call(halay_request_t *r, const struct hly_call *call)
     r->bound = false;
     r->straight = HLY_STRAIGHT_UNKNOWN;
     r->repeated = 0;
+    hly_due_forget(&r->due);
     r->call = *call;
     memset(r->call.vector, 0, sizeof(r->call.vector)); /* the program's arrays may go */
     if (call->user)

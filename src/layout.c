@@ -214,6 +214,7 @@ static void address(halay_request_t *r)
     const struct hly_places now = {base[0], base[1], base[2], r->call.brief.op};
     if (!r->call.user && r->laid_out && memcmp(&now, &r->places, sizeof(now)) == 0)
         return;
+    hly_due_forget(&r->due);
     for (uint32_t i = 0; i < plan->noperands; i++) {
         struct hly_span *span = &r->spans[i];
         span->segment[1].address = base[plan->operands[i].buffer];

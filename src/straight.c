@@ -31,7 +31,7 @@
 #define SPINS_MATE    300  /* the same, for each rank of this one */
 #define TILE_PATIENCE 16   /* a peer that is at work on a tile needs so much longer */
 #define LONG_BYTES    4096 /* what is shorter is sooner copied than left to lie */
-#define SET_WORDS     (HLY_WORKS_KEPT / 64)
+#define CLEARED       16   /* bytes at once */
 
 static bool is_message(const halay_step_t *s)
 {
@@ -51,6 +51,7 @@ void hly_straight_order(struct hly_plan *p)
 {
     const uint32_t n = p->plan->nsteps;
     bool done[HLY_WORKS_KEPT] = {false};
+    uint32_t nrecvs = 0;
     if (!p->straight)
         return;
     for (uint32_t at = 0; at < n; at++) {
@@ -64,8 +65,10 @@ void hly_straight_order(struct hly_plan *p)
         }
         assert(best != HALAY_STEP_NONE); /* a proved plan has no cycle */
         done[best] = true;
+        nrecvs += p->plan->steps[best].kind == HALAY_STEP_RECV;
         p->straight[at] = (uint16_t)best;
     }
+    p->lone = nrecvs == 1;
 }
 
 /* Has the request's call only steps of the kinds that are done here? */
@@ -143,18 +146,8 @@ static bool is_quiet(const halay_comm_t *comm)
            !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
-/* What a RECV step's message has to be, and what comes of it. */
-struct due {
-    struct hly_header header;
-    halay_peer_id_t from;
-    size_t bytes; /* without the header */
-    char *place;
-    uint32_t step, reduction; /* reduction_of(step) */
-    const halay_work_t *work; /* it can be done by hly_host_combine(); or NULL */
-    bool left;                /* it is its left operand */
-};
-
-static void foresee(const halay_request_t *r, uint32_t step, struct due *due)
+/* What the message of a RECV step has to be. */
+static void foresee(const halay_request_t *r, uint32_t step, struct hly_due *due)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
@@ -170,35 +163,12 @@ static void foresee(const halay_request_t *r, uint32_t step, struct due *due)
     due->step = step;
 }
 
-/* Without a branch a field. */
-static inline bool is_due(const struct due *due, halay_peer_id_t from, const void *header,
-                          size_t bytes)
-{
-    uint64_t other = bytes ^ due->bytes;
-#pragma GCC unroll 8
-    for (size_t at = 0; at < sizeof(due->header); at += sizeof(uint64_t)) {
-        uint64_t came, mine;
-        memcpy(&came, (const char *)header + at, sizeof(came));
-        memcpy(&mine, (const char *)&due->header + at, sizeof(mine));
-        other |= came ^ mine;
-    }
-    other |= (from.lo ^ due->from.lo) | (from.hi ^ due->from.hi);
-    return !other;
-}
-
 bool hly_straight_expects(const halay_request_t *r, uint32_t step, halay_peer_id_t from,
                           const struct hly_header *h, size_t bytes)
 {
-    struct due due;
+    struct hly_due due;
     foresee(r, step, &due);
-    return is_due(&due, from, h, bytes);
-}
-
-static inline bool is_message_due(const struct due *due, const halay_event_t *e)
-{
-    const size_t header = sizeof(struct hly_header);
-    return (e->kind == HALAY_EVENT_MESSAGE || e->kind == HALAY_EVENT_LENT) && e->bytes >= header &&
-           is_due(due, e->peer, e->data, e->bytes - header);
+    return hly_due_is(&due, from, h, bytes);
 }
 
 /* Of the RECV step that an EAGER message of the request's call is for, if the plan has it. */
@@ -233,43 +203,44 @@ __attribute__((cold)) static bool stash_fits(const halay_request_t *r)
 
 /* ---------------------------------------------------------------- the walk */
 
+/* Of each step of the tile: */
+enum { WAITS = 0, DONE, FLYING }; /* the last: a SEND that has lent */
+
 /* Steps of a tile done so far, and in which order; more than HLY_WORKS_KEPT are not done here. */
 struct walk {
     halay_request_t *r;
-    uint64_t done[SET_WORDS], flying[SET_WORDS]; /* a bit each; flying: SEND steps that have lent */
+    const halay_step_t *steps; /* of its plan */
     uint32_t ndone, nflying;
-    uint16_t order[HLY_WORKS_KEPT];
     int over;                  /* the poll's result that ends the walk; event is its, */
     const struct hly_way *way; /* of this way */
     halay_event_t event;
+    uint8_t state[HLY_WORKS_KEPT];
+    uint16_t order[HLY_WORKS_KEPT];
 };
-static_assert(HLY_WORKS_KEPT % 64 == 0, "a bit each");
+static_assert(HLY_WORKS_KEPT % CLEARED == 0, "cleared by so many");
 
-static bool has(const uint64_t set[], uint32_t step)
+static inline void start_over(struct walk *w, uint32_t nsteps)
 {
-    return set[step / 64] >> step % 64 & 1;
-}
-
-static void put(uint64_t set[], uint32_t step)
-{
-    set[step / 64] |= UINT64_C(1) << step % 64;
+    w->ndone = w->nflying = 0;
+    for (uint32_t at = 0; at < nsteps; at += CLEARED)
+        memset(w->state + at, WAITS, CLEARED);
 }
 
 static bool is_done(const struct walk *w, uint32_t step)
 {
-    return step == HALAY_STEP_NONE || has(w->done, step);
+    return step == HALAY_STEP_NONE || w->state[step] == DONE;
 }
 
 static bool can_start(const struct walk *w, uint32_t step)
 {
-    const halay_step_t *s = &w->r->plan->plan->steps[step];
+    const halay_step_t *s = &w->steps[step];
     return !is_done(w, step) && is_done(w, s->dep[0]) && is_done(w, s->dep[1]);
 }
 
 static void settle(struct walk *w, uint32_t step)
 {
     w->order[w->ndone++] = (uint16_t)step;
-    put(w->done, step);
+    w->state[step] = DONE;
     HLY_SAW(DONE, w->r, step);
 }
 
@@ -286,7 +257,7 @@ static uint32_t reduction_of(const struct walk *w, uint32_t step)
 }
 
 /* What can be known before the message is there. */
-static void prepare(const struct walk *w, uint32_t step, struct due *due)
+static void prepare(const struct walk *w, uint32_t step, struct hly_due *due)
 {
     halay_request_t *r = w->r;
     foresee(r, step, due);
@@ -302,20 +273,23 @@ static void prepare(const struct walk *w, uint32_t step, struct due *due)
 }
 
 /* Has the reduction been done that could read it where it lies? */
-static bool reduce(struct walk *w, const struct due *due, const void *data)
+static inline bool reduce(struct walk *w, const struct hly_due *due, const void *data)
 {
-    if (due->reduction == HALAY_STEP_NONE)
-        return false;
-    if (!due->work)
-        return hly_ahead_reduce(w->r, due->step, due->reduction, data);
-    hly_host_combine(due->work, due->left ? data : due->work->src[0],
-                     due->left ? due->work->src[1] : data);
+    const halay_work_t *work = due->work;
+    if (!work)
+        return due->reduction != HALAY_STEP_NONE &&
+               hly_ahead_reduce(w->r, due->step, due->reduction, data);
+    if (due->left)
+        hly_host_combine(work, data, work->src[1]);
+    else
+        hly_host_combine(work, work->src[0], data);
     return true;
 }
 
 /* The step is done; so is the reduction that could read it where it lies. But what was lent may
  * have been anything (hly_channel_give_back): then neither is. */
-static inline void land(struct walk *w, const struct due *due, const void *data)
+__attribute__((always_inline)) static inline void land(struct walk *w, const struct hly_due *due,
+                                                       const void *data)
 {
     halay_request_t *r = w->r;
     halay_context_t *ctx = r->context;
@@ -337,7 +311,7 @@ static inline void land(struct walk *w, const struct due *due, const void *data)
     settle(w, due->reduction);
 }
 
-static void land_event(struct walk *w, const struct due *due)
+static inline void land_event(struct walk *w, const struct hly_due *due)
 {
     if (w->event.kind == HALAY_EVENT_LENT) {
         w->r->context->lender = w->r->plan->peers[due->step]->way;
@@ -359,7 +333,6 @@ __attribute__((cold)) static bool take_back(struct walk *w)
     hly_out_free(w->r->context, out);
     if (held)
         return true;
-    w->flying[step / 64] &= ~(UINT64_C(1) << step % 64);
     w->nflying--;
     HLY_SAW(LEFT, w->r, step);
     settle(w, step);
@@ -378,7 +351,7 @@ __attribute__((cold)) static bool land_stashed(struct walk *w, uint32_t step)
         hly_both_look(r, &m->header);
         if (!hly_straight_expects(r, step, m->peer, &m->header, m->bytes))
             continue;
-        struct due due;
+        struct hly_due due;
         prepare(w, step, &due);
         land(w, &due, m->data);
         hly_link_remove(l);
@@ -404,12 +377,12 @@ __attribute__((cold)) static bool take_other(struct walk *w, const struct hly_wa
         (h->kind != HLY_EAGER && h->kind != HLY_ROOM && h->kind != HLY_FILLED))
         return false;
     if (h->sequence == r->sequence && h->kind == HLY_EAGER) {
-        struct due due;
+        struct hly_due due;
         uint32_t step = step_of(r, h);
         hly_both_look(r, h);
         if (step != HALAY_STEP_NONE)
             prepare(w, step, &due);
-        bool mine = step != HALAY_STEP_NONE && is_message_due(&due, e);
+        bool mine = step != HALAY_STEP_NONE && hly_due_came(&due, e);
         if (!mine && (step == HALAY_STEP_NONE || !is_ahead(r, h)))
             return false;
         if (mine && can_start(w, step)) {
@@ -495,9 +468,8 @@ static inline bool await(struct walk *w, const struct hly_way *way, const halay_
     return *n || await_more(w, way, peer, n);
 }
 
-static int send_step(halay_request_t *r, uint32_t step)
+static inline int send_step(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
-    const halay_step_t *s = &r->plan->plan->steps[step];
     const struct hly_segment *seg = hly_operand_segments(r, s->operand);
     hly_header_number(&r->header, r->sequence, s->edge);
     if (r->header.cookie != seg->bytes) /* mostly not: what is not written need not be waited for */
@@ -526,9 +498,9 @@ static uint32_t lent_before(const struct walk *w, uint32_t step)
         const uint32_t *dep = p->plan->steps[step].dep;
         return !is_done(w, dep[0]) ? dep[0] : !is_done(w, dep[1]) ? dep[1] : HALAY_STEP_NONE;
     }
-    for (uint32_t i = 0; i < SET_WORDS; i++)
-        if (w->flying[i])
-            return 64 * i + (uint32_t)__builtin_ctzll(w->flying[i]);
+    for (uint32_t i = 0; w->nflying && i < p->plan->nsteps; i++)
+        if (w->state[i] == FLYING)
+            return i;
     return HALAY_STEP_NONE;
 }
 
@@ -562,6 +534,31 @@ static bool await_both(struct walk *w)
     return true;
 }
 
+/* The message of this step, as it is foreseen when the walk comes to it. */
+__attribute__((noinline)) static const struct hly_due *
+expect_anew(const struct walk *w, uint32_t step, struct hly_due *made)
+{
+    halay_request_t *r = w->r;
+    const bool keeps = r->plan->lone && r->tiles.n == 1 && !w->nflying;
+    struct hly_due *due = keeps ? &r->due : made;
+    prepare(w, step, due);
+    return due;
+}
+
+/*
+ * It is kept for the next call where nothing but the number can be another one then: of a plan with
+ * one message all steps before it are done, unless what they lent flies, and none behind it.
+ */
+static inline const struct hly_due *expect(const struct walk *w, uint32_t step,
+                                           struct hly_due *made)
+{
+    struct hly_due *kept = &w->r->due;
+    if (kept->step != step || w->nflying)
+        return expect_anew(w, step, made);
+    hly_header_number(&kept->header, w->r->sequence, kept->header.edge);
+    return kept;
+}
+
 /* Its message, or HALAY_EAGAIN. */
 static int receive(struct walk *w, uint32_t step)
 {
@@ -572,11 +569,11 @@ static int receive(struct walk *w, uint32_t step)
         hly_ahead_fill(r);
     if (!hly_link_empty(&hly_request_slot(r)->stash) && land_stashed(w, step))
         return HALAY_OK;
-    struct due due;
-    prepare(w, step, &due);
+    struct hly_due made;
+    const struct hly_due *due = expect(w, step, &made);
     while (await(w, way, &r->plan->peers[step]->id, &n)) {
-        if (n == 1 && is_message_due(&due, &w->event)) {
-            land_event(w, &due);
+        if (n == 1 && hly_due_came(due, &w->event)) {
+            land_event(w, due);
             return is_done(w, step) ? HALAY_OK : HALAY_EAGAIN;
         }
         if (n != 1 || !take_other(w, way)) {
@@ -585,7 +582,7 @@ static int receive(struct walk *w, uint32_t step)
         }
         if (is_done(w, step)) /* it was the first that promises (both.h) */
             return HALAY_OK;
-        prepare(w, step, &due); /* for other steps are done, perhaps */
+        due = expect(w, step, &made); /* for other steps are done, perhaps */
     }
     return HALAY_EAGAIN;
 }
@@ -604,12 +601,13 @@ static void start_tile(halay_request_t *r, uint32_t tile)
 static int do_step(struct walk *w, uint32_t step)
 {
     halay_request_t *r = w->r;
-    const uint32_t kind = r->plan->plan->steps[step].kind;
+    const halay_step_t *s = &w->steps[step];
+    const uint32_t kind = s->kind;
     int rc = HALAY_OK;
     if (kind == HALAY_STEP_RECV)
         return receive(w, step);
     if (kind == HALAY_STEP_SEND) {
-        rc = send_step(r, step);
+        rc = send_step(r, step, s);
         if (step == r->plan->ahead && rc == HALAY_OK)
             r->tiles.sent = r->tiles.number + 1;
     } else if (kind != HALAY_STEP_JOIN) {
@@ -623,26 +621,30 @@ static int do_step(struct walk *w, uint32_t step)
     return rc;
 }
 
+/* Of the call, with its last tile: what is lent, and what the other rank does of the result. */
+static bool await_end(struct walk *w)
+{
+    const struct hly_tiles *t = &w->r->tiles;
+    if (t->number + 1 < t->n)
+        return true;
+    return await_held(w) && (!w->r->both.mine || await_both(w));
+}
+
 /* Does the steps of the tile that is laid out until one is not done at once; true if all were. */
 static bool walk_tile(struct walk *w)
 {
     halay_request_t *r = w->r;
     const struct hly_plan *p = r->plan;
-    memset(w->done, 0, sizeof(w->done));
-    memset(w->flying, 0, sizeof(w->flying));
-    w->ndone = w->nflying = 0;
+    const uint32_t nsteps = p->plan->nsteps;
+    start_over(w, nsteps);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    for (uint32_t at = 0; at < p->plan->nsteps; at++) {
+    if (r->tiles.sent > r->tiles.number) /* before the tile began */
+        settle(w, p->ahead);
+    for (uint32_t at = 0; at < nsteps; at++) {
         const uint32_t step = p->straight[at];
-        if (is_done(w, step))
-            continue;
-        if (hly_ahead_sent(r, step)) {
-            settle(w, step);
-            continue;
-        }
         if (w->nflying && !await_back(w, step))
             return false;
-        if (is_done(w, step)) /* meanwhile */
+        if (is_done(w, step))
             continue;
         HLY_SAW(STARTED, r, step);
         int rc = do_step(w, step);
@@ -651,15 +653,13 @@ static bool walk_tile(struct walk *w)
             return false;
         }
         if (rc != HALAY_OK) {
-            put(w->flying, step);
+            w->state[step] = FLYING;
             w->nflying++;
         }
     }
     if (w->nflying && !await_back(w, HALAY_STEP_NONE))
         return false;
-    if (r->tiles.number + 1 == r->tiles.n && !await_held(w))
-        return false;
-    if (r->both.mine && r->tiles.number + 1 == r->tiles.n && !await_both(w))
+    if (r->tiles.n > 1 && !await_end(w)) /* else nothing is held */
         return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     return true;
@@ -668,6 +668,7 @@ static bool walk_tile(struct walk *w)
 static bool walk(struct walk *w)
 {
     uint32_t tile = 0;
+    w->steps = w->r->plan->plan->steps;
     while (walk_tile(w)) {
         if (++tile == w->r->tiles.n)
             return true;
