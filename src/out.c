@@ -325,13 +325,13 @@ int hly_out_ahead(halay_request_t *r, uint32_t step, struct hly_segment payload)
  * Two ranks that reduce in place, each into what the other one reads, would wait for one another if
  * that was lent: there it is copied after all.
  */
-static const void *payload_of(const halay_request_t *r, const struct hly_peer *peer,
-                              const struct hly_segment *segment)
+__attribute__((noinline)) static const void *payload_in_place(const halay_request_t *r,
+                                                              const struct hly_peer *peer,
+                                                              const struct hly_segment *segment)
 {
-    const halay_plan_params_t *p = &r->plan->plan->params;
     const struct hly_way *way = peer->way;
     void *place = NULL;
-    if (!p->in_place || p->collective == HALAY_ALLGATHER || !segment->bytes ||
+    if (r->plan->plan->params.collective == HALAY_ALLGATHER || !segment->bytes ||
         !hly_range_lends(r->context, way, segment->address) ||
         way->ops->place(way->transport, peer->ep, sizeof(r->header), segment->bytes, &place))
         return segment->address;
@@ -339,29 +339,41 @@ static const void *payload_of(const halay_request_t *r, const struct hly_peer *p
     return place;
 }
 
+/* It has gone, but its memory is lent. */
+__attribute__((noinline)) static int lent_at_once(halay_request_t *r, uint32_t step,
+                                                  const struct hly_segment *segment)
+{
+    struct hly_out *out = fly(r, step, *segment);
+    if (!hly_ahead_holds(r, step)) {
+        r->run[step].out = out;
+        accepted(r->context, out);
+        return HALAY_INPROGRESS;
+    }
+    hold(out);
+    HLY_SAW(LEFT, r, step);
+    return HALAY_OK;
+}
+
 int hly_out_at_once(halay_request_t *r, uint32_t step, const struct hly_segment *segment)
 {
     halay_context_t *ctx = r->context;
-    struct hly_peer *peer = r->plan->peers[step];
-    const struct hly_way *way = peer->way;
-    struct hly_out *out = hly_out_next(ctx);
+    const struct hly_plan *plan = r->plan;
+    struct hly_peer *peer = plan->peers[step];
+    struct hly_way *way = peer->way;
+    const struct hly_out *out = hly_out_next(ctx);
     if (!out || !hly_out_can(r, step) || segment[1].bytes)
         return HALAY_EAGAIN;
-    int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header),
-                            payload_of(r, peer, segment), segment->bytes, (uint64_t)(uintptr_t)out);
+    const void *payload = segment->address;
+    if (plan->plan->params.in_place)
+        payload = payload_in_place(r, peer, segment);
+    int rc = way->ops->send(way->transport, peer->ep, 0, &r->header, sizeof(r->header), payload,
+                            segment->bytes, (uint64_t)(uintptr_t)out);
     if (rc < 0)
         return rc;
-    count_one(ctx, peer->way, segment->bytes);
+    count_one(ctx, way, segment->bytes);
     hly_saw_bytes(r, HLY_SAW_SENT, step, segment, 0, segment->bytes, r->header.edge);
-    if (rc == HALAY_INPROGRESS) {
-        out = fly(r, step, *segment);
-        if (!hly_ahead_holds(r, step)) {
-            r->run[step].out = out;
-            accepted(ctx, out);
-            return rc;
-        }
-        hold(out);
-    }
+    if (rc == HALAY_INPROGRESS)
+        return lent_at_once(r, step, segment);
     HLY_SAW(LEFT, r, step);
     return HALAY_OK;
 }
