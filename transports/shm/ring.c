@@ -36,6 +36,7 @@ static int ring_attach(int fd, size_t bytes, hly_shm_ring_t *ring, const char **
     ring->shared = at;
     ring->data = (uint8_t *)at + HLY_SHM_HEAD;
     ring->mask = bytes - 1;
+    ring->most = hly_shm_ring_message(ring->mask) - HLY_SHM_LINE;
     return 0;
 }
 

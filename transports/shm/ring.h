@@ -95,6 +95,7 @@ typedef struct hly_shm_ring {
     hly_shm_shared_t *shared;
     uint8_t *data;
     uint64_t mask;
+    uint64_t most;     /* bytes beside a header, of the longest message */
     uint64_t position; /* of the next message's bytes */
     uint64_t number;   /* of the next message */
     uint64_t edge;     /* producer: head, as last seen. consumer: head, as last said */
@@ -220,23 +221,27 @@ static inline void hly_shm_ring_tell(hly_shm_ring_t *ring, const uint8_t *header
     }
 }
 
-/* What fits in a cell: a call of memcpy() would take longer than the copy. */
+/* What fits in a cell: a call of memcpy() would take longer than the copy. The last word overlaps
+ * the one before it. */
 static inline void hly_shm_ring_copy(void *to, const void *from, size_t bytes)
 {
     uint8_t *d = to;
     const uint8_t *s = from;
-    for (; bytes >= 8; bytes -= 8, d += 8, s += 8)
+    if (bytes >= 16) {
+        for (size_t at = 0; at + 16 < bytes; at += 16)
+            memcpy(d + at, s + at, 16);
+        memcpy(d + bytes - 16, s + bytes - 16, 16);
+    } else if (bytes >= 8) {
         memcpy(d, s, 8);
-    if (bytes & 4) {
+        memcpy(d + bytes - 8, s + bytes - 8, 8);
+    } else if (bytes >= 4) {
         memcpy(d, s, 4);
-        d += 4, s += 4;
+        memcpy(d + bytes - 4, s + bytes - 4, 4);
+    } else if (bytes) {
+        d[0] = s[0];
+        d[bytes / 2] = s[bytes / 2];
+        d[bytes - 1] = s[bytes - 1];
     }
-    if (bytes & 2) {
-        memcpy(d, s, 2);
-        d += 2, s += 2;
-    }
-    if (bytes & 1)
-        *d = *s;
 }
 
 /* Announces the next message. Does the consumer sleep, and has to be woken? */

@@ -122,8 +122,7 @@ static int shm_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const vo
     if (tag != 0)
         return HALAY_EUNSUPPORTED;
     if (header_bytes != HLY_SHM_LINE || payload_bytes >= HLY_SHM_LEND_BYTES || ep->refused ||
-        payload_bytes > hly_shm_ring_message(ep->ring.mask) - HLY_SHM_LINE ||
-        ep->peer->state != PEER_WELL || ep->state == WAY_CALLING ||
+        payload_bytes > ep->ring.most || ep->peer->state != PEER_WELL || ep->state == WAY_CALLING ||
         !hly_shm_ring_send_usual(&ep->ring, header, payload, payload_bytes, &wake))
         return send_any(t, ep, header, header_bytes, payload, payload_bytes, cookie);
     if (wake)
@@ -233,7 +232,7 @@ static int is_time(const halay_transport_t *t, uint32_t ticks)
 }
 
 /* The next message of one peer, in the order in which it sent them; others stay in their rings. */
-static int poll_one(halay_transport_t *t, halay_event_t *event)
+__attribute__((noinline)) static int poll_one(halay_transport_t *t, halay_event_t *event)
 {
     const halay_peer_id_t peer = event->peer;
     int n = 0;
@@ -291,7 +290,7 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
         return poll_all(t, events, max);
     hly_shm_in_t *in = t->ins[0];
     const size_t most = max > 1 ? HLY_SHM_BESIDE /* else there may be more */
-                                : hly_shm_ring_message(in->ring.mask) - HLY_SHM_LINE;
+                                : in->ring.most;
     if (take_usual(in, most, &events[0])) {
         t->polls++;
         return 1;
