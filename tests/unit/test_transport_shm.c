@@ -418,6 +418,7 @@ static void memory(void)
             CHECK(!crowded || n < 3 || n > 16 || attr.lend_bytes == 31 * 32768, "%d: %zu", n,
                   attr.lend_bytes);
             CHECK(n > 31 || attr.eager_bytes >= 32640, "%d: %zu", n, attr.eager_bytes);
+            CHECK(n > 12 || attr.eager_bytes == 32768, "%d: %zu", n, attr.eager_bytes);
             rank_close(&a);
         }
     }

@@ -31,7 +31,7 @@ enum {
     HLY_SHM_TEXT = 160
 };
 #define HLY_SHM_LEND_BYTES 8192u  /* less is copied */
-#define HLY_SHM_EAGER      32736u /* payload of an eager message: at most */
+#define HLY_SHM_EAGER      32768u /* payload of an eager message: at most */
 /* What a rank has at rest, ways to all others of a node of up to HLY_SHM_ALL and what it lends of
  * its own together; a ring is a power of two up to RING_FEW, halved to RING_DEFAULT at most where
  * memory is short. */
