@@ -118,6 +118,10 @@ int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, 
 int halay_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                  int root, halay_comm_t *comm)
 {
+    void *own = comm && comm->rank == root ? out : NULL; /* hly_check_gathering */
+    int rc;
+    if (hly_again(comm, HALAY_REDUCE, in, own, count, type, op, root, &rc))
+        return rc;
     return halay_ireduce(in, out, count, type, op, root, comm, hly_blocking(comm));
 }
 

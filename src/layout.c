@@ -16,8 +16,9 @@
 #include "watch.h"
 
 #define SLOT_ALIGN    64
-#define TILE_ALIGN    16 /* elements */
-#define TILE_MESSAGES 16 /* eager ones */
+#define TILE_ALIGN    16           /* elements */
+#define TILE_MESSAGES 16           /* eager ones, of a plan of many blocks, */
+#define TILE_BYTES    (512u << 10) /* but not more than this, so that a ring of 1 MiB holds it */
 
 static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
 {
@@ -247,6 +248,12 @@ static bool can_cut(const halay_request_t *r, uint32_t can)
     }
 }
 
+static size_t tile_bytes(const halay_transport_attr_t *near)
+{
+    const size_t most = near->eager_bytes * TILE_MESSAGES;
+    return most < TILE_BYTES ? most : TILE_BYTES;
+}
+
 /*
  * Into tiles, on all ranks alike. Where a plan has one or two blocks, or few rounds, no message is
  * longer than an eager one; where it has more, and the ranks perhaps no processor each, a tile is
@@ -269,7 +276,7 @@ static void cut(halay_request_t *r)
         return;
     size_t most = near->eager_bytes; /* of a block */
     if (blocks > 2 && !rounds)
-        most = most * TILE_MESSAGES / blocks;
+        most = tile_bytes(near) / blocks;
     size_t part = most / halay_type_bytes((halay_type_t)r->call.brief.type);
     part -= part > TILE_ALIGN ? part % TILE_ALIGN : 0;
     part = (part ? part : 1) * (is_cut(plan) ? blocks : 1);

@@ -94,11 +94,11 @@ void hly_direct_allreduce(struct hly_builder *b)
     direct(b, 1);
 }
 
-/* As many slices as make few ranks' tiles as long as those of many. */
+/* So many slices that few ranks' tiles are nearly as long as those of many. */
 void hly_sliced_direct_allreduce(struct hly_builder *b)
 {
     uint32_t p = b->params.nranks;
-    direct(b, p <= 4 ? 4 : p <= 8 ? 2 : 1);
+    direct(b, p <= 4 ? 2 : 1);
 }
 
 /* One block for each rank. In place the result goes to where the input for rank 0 was. */

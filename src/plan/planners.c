@@ -115,7 +115,7 @@ static const struct row rows[] = {
     {{"star", HALAY_ALLREDUCE, 1, SHORT, STAR_SOURCE}, hly_star_allreduce},
     {{"star", HALAY_ALLGATHER, 1, RUNS | SHORT, STAR_SOURCE}, hly_star_allgather},
     {{"direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE}, hly_direct_allreduce},
-    {{"sliced_direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
+    {{"sliced_direct", HALAY_ALLREDUCE, 2, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
      hly_sliced_direct_allreduce},
     {{"direct", HALAY_REDUCE_SCATTER, 1, ROUNDS | COMMUTATIVE | HALAY_PLANNER_EQUAL, OWNS_SOURCE},
      hly_direct_reduce_scatter},
@@ -125,7 +125,9 @@ static const struct row rows[] = {
     {{"two_stars", HALAY_BARRIER, 1, 0, TWO_SOURCE}, hly_two_stars_barrier},
     {{"two_stars", HALAY_ALLREDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_allreduce},
     {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
-    {{"sliced_posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
+    {{"sliced_posted", HALAY_BROADCAST, 2, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
+    {{"two_stars", HALAY_REDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_reduce},
+    {{"posted", HALAY_ALLTOALL, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE}, hly_posted_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

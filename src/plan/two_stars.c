@@ -9,7 +9,8 @@
  */
 #include "builder.h"
 
-enum { SOURCES = 4, CENTRES = 2, HALF = 1 }; /* edges: 0, and between the centres HALF */
+/* Edges: 0, and between the centres HALF, and of a reduce WORD. */
+enum { SOURCES = 4, CENTRES = 2, HALF = 1, WORD = 2 };
 
 static uint32_t centre_of(uint32_t rank)
 {
@@ -38,14 +39,18 @@ void hly_two_stars_barrier(struct hly_builder *b)
     }
 }
 
-/* What this centre's ranks sent is in slots from 1 on; the sum of its half stays in the first of
+/* What this centre's ranks send comes to slots from 1 on; the sum of its half stays in the first of
  * them, or is its input, if it has none. */
-static halay_operand_t sum_half(struct hly_builder *b, uint32_t heard, uint32_t *after)
+static halay_operand_t sum_half(struct hly_builder *b, uint32_t *after)
 {
     uint32_t r = b->params.rank, others = (b->params.nranks - 1 - r) / CENTRES, next = 0;
     halay_operand_t sum = hly_in(0, 1);
 
-    *after = heard;
+    for (uint32_t i = 1; i <= others; i++) {
+        uint32_t from = r + i * CENTRES;
+        uint32_t got = hly_recv(b, from, 0, hly_scratch(0, 1, i), HLY_NONE, HLY_NONE);
+        *after = hly_after(b, *after, got);
+    }
     while (next < others) {
         halay_operand_t sources[SOURCES] = {sum};
         uint32_t n = 1;
@@ -91,10 +96,55 @@ void hly_two_stars_allreduce(struct hly_builder *b)
         }
         return;
     }
-    for (uint32_t from = r + CENTRES, slot = 1; from < p; from += CENTRES, slot++) {
-        uint32_t got = hly_recv(b, from, 0, hly_scratch(0, 1, slot), HLY_NONE, HLY_NONE);
-        heard = hly_after(b, heard, got);
-    }
-    halay_operand_t half = sum_half(b, heard, &heard);
+    halay_operand_t half = sum_half(b, &heard);
     meet(b, half, heard);
+}
+
+/*
+ * The half that the root is not of goes to the other centre; nothing but word of it comes back. The
+ * root gets the sum, the others of both stars hear of it. Two centres that each take the other's
+ * half for the root's would both only send: so word goes ahead.
+ */
+static void meet_for(struct hly_builder *b, halay_operand_t mine, uint32_t heard)
+{
+    uint32_t p = b->params.nranks, r = b->params.rank, root = b->params.root;
+    uint32_t others = (p - 1 - r) / CENTRES, all;
+    halay_operand_t other = hly_scratch(0, 1, 0), sum = hly_scratch(0, 1, 1 + others);
+
+    if (centre_of(root) == r) {
+        sum = root == r ? hly_out(0, 1) : sum;
+        hly_send(b, 1 - r, HALF, hly_nothing(), heard, HLY_NONE);
+        hly_recv(b, 1 - r, WORD, hly_nothing(), HLY_NONE, HLY_NONE);
+        uint32_t got = hly_recv(b, 1 - r, HALF, other, HLY_NONE, HLY_NONE);
+        all = hly_reduce(b, sum, r ? other : mine, r ? mine : other, got, heard);
+    } else {
+        hly_send(b, 1 - r, WORD, hly_nothing(), HLY_NONE, HLY_NONE);
+        hly_send(b, 1 - r, HALF, mine, heard, HLY_NONE);
+        all = hly_recv(b, 1 - r, HALF, hly_nothing(), HLY_NONE, HLY_NONE);
+        all = hly_after(b, all, heard);
+    }
+    for (uint32_t to = r + CENTRES; to < p; to += CENTRES) {
+        hly_send(b, to, 0, to == root ? sum : hly_nothing(), all, HLY_NONE);
+    }
+}
+
+void hly_two_stars_reduce(struct hly_builder *b)
+{
+    uint32_t p = b->params.nranks, r = b->params.rank, root = b->params.root, heard = HLY_NONE;
+
+    b->blocks = 1;
+    if (r >= CENTRES) {
+        uint32_t sent = hly_send(b, centre_of(r), 0, hly_in(0, 1), HLY_NONE, HLY_NONE);
+        hly_recv(b, centre_of(r), 0, r == root ? hly_out(0, 1) : hly_nothing(),
+                 r == root && b->params.in_place ? sent : HLY_NONE, HLY_NONE);
+        return;
+    }
+    if (p == 1) {
+        if (!b->params.in_place) {
+            hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
+        }
+        return;
+    }
+    halay_operand_t half = sum_half(b, &heard);
+    meet_for(b, half, heard);
 }

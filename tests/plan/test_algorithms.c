@@ -177,7 +177,7 @@ static struct cost direct(uint32_t p)
 static struct cost sliced_direct(uint32_t p)
 {
     struct cost cost = direct(p);
-    uint32_t slices = p <= 4 ? 4 : p <= 8 ? 2 : 1;
+    uint32_t slices = p <= 4 ? 2 : 1;
     cost.messages *= slices;
     cost.sent *= slices;
     cost.sent_by_one_most *= slices;
@@ -206,8 +206,9 @@ static struct cost posted_broadcast(uint32_t p)
 
 static struct cost sliced_posted_broadcast(uint32_t p)
 {
-    return (struct cost){18ull * (p - 1), 17ull * (p - 1), 17ull * (p - 1), p > 1 ? 2 : 0, 0,
-                         p > 1 ? 17 : 0};
+    uint32_t slices = p <= 8 ? 15 : 16;
+    uint64_t sent = (uint64_t)slices * (p - 1);
+    return (struct cost){sent + p - 1, sent, sent, p > 1 ? 2 : 0, 0, p > 1 ? slices : 0};
 }
 
 static struct cost gather_in_log_rounds(uint32_t p)

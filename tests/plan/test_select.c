@@ -133,7 +133,17 @@ static void test_crowded(void)
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 2, 1, false), "recursive_multiplying") == 0, "of two");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 2048, 8, 1, false), "star") == 0, "broadcast");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 2049, 8, 1, false), "posted") == 0, "not so short");
-    CHECK(strcmp(chosen(HALAY_BROADCAST, 2049, 9, 1, false), "star") == 0, "of nine");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 8192, 9, 1, false), "star") == 0, "of nine");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 32769, 9, 1, false), "sliced_posted") == 0, "long");
+    CHECK(strcmp(chosen(HALAY_REDUCE, 131072, 4, 1, false), "two_stars") == 0, "reduce");
+    CHECK(strcmp(chosen(HALAY_REDUCE, 131073, 4, 1, false), "circulant") == 0, "long reduce");
+    CHECK(strcmp(chosen(HALAY_REDUCE, 1, 2, 1, false), "binomial") == 0, "reduce of two");
+    CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 257, 8, 1, false), "direct") == 0, "blocks");
+    CHECK(strcmp(chosen(HALAY_ALLTOALL, 8192, 4, 1, false), "pairwise") == 0, "alltoall");
+    CHECK(strcmp(chosen(HALAY_ALLTOALL, 8193, 4, 1, false), "posted") == 0, "long alltoall");
+    CHECK(strcmp(chosen(HALAY_ALLTOALL, 8192, 16, 1, false), "pairwise") == 0, "of 16");
+    CHECK(strcmp(chosen(HALAY_ALLTOALL, 8193, 16, 1, false), "posted") == 0, "long, of 16");
+    CHECK(strcmp(chosen(HALAY_ALLTOALL, 8193, 16, 1, true), "pairwise_checked") == 0, "a v form");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 4, 1, false), "dissemination_by_four") == 0, "four");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 17, 1, false), "dissemination_by_four") == 0, "17");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, false), "star") == 0, "allgather");

@@ -417,8 +417,9 @@ static void memory(void)
             CHECK(bytes >= 2u << 20 || n < 3, "%d ranks: %zu", n, bytes);
             CHECK(!crowded || n < 3 || n > 16 || attr.lend_bytes == 31 * 32768, "%d: %zu", n,
                   attr.lend_bytes);
-            CHECK(n > 31 || attr.eager_bytes >= 32640, "%d: %zu", n, attr.eager_bytes);
-            CHECK(n > 12 || attr.eager_bytes == 32768, "%d: %zu", n, attr.eager_bytes);
+            const size_t most = n > 2 && n <= 8 ? 65536 : 32768;
+            CHECK(n > 31 || attr.eager_bytes == most, "%d: %zu", n, attr.eager_bytes);
+            CHECK(attr.eager_bytes <= attr.message_bytes - 64, "%d: a header", n);
             rank_close(&a);
         }
     }
@@ -434,7 +435,7 @@ static void answers(void)
     CHECK(shm->query(a.transport, &attr) == 0, "query");
     CHECK(attr.capabilities == (HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND |
                                 HALAY_CAN_CHOOSE | HALAY_CAN_REACH) &&
-              attr.message_bytes == 32768 - 64,
+              attr.message_bytes == 32768 + 2048 - 64,
           "%zu", attr.message_bytes);
     CHECK(attr.eager_bytes <= attr.message_bytes && attr.piece_bytes <= attr.message_bytes, "attr");
     CHECK(shm->address(a.transport, NULL, &bytes) == 0 && bytes == 0, "address");

@@ -229,12 +229,12 @@ static void scribble_once(uint64_t word, int advance)
 
 static void scribbles(void)
 {
-    const size_t most = 8192 / 4 - HLY_SHM_LINE;
-    scribble_once(hly_shm_ring_word(2, 0, 8), 3);        /* another message's number */
-    scribble_once(hly_shm_ring_word(5, 0, 8), 3);        /* the next one's */
-    scribble_once(hly_shm_ring_word(1, 0, 8), 70);       /* of two laps before */
-    scribble_once(hly_shm_ring_word(4, 0xff, 2000), 3);  /* longer than a message may be */
-    scribble_once(hly_shm_ring_word(4, 0, most - 8), 3); /* with its header */
+    const size_t most = hly_shm_ring_message(8192 - 1);
+    scribble_once(hly_shm_ring_word(2, 0, 8), 3);           /* another message's number */
+    scribble_once(hly_shm_ring_word(5, 0, 8), 3);           /* the next one's */
+    scribble_once(hly_shm_ring_word(1, 0, 8), 70);          /* of two laps before */
+    scribble_once(hly_shm_ring_word(4, 0xff, most + 1), 3); /* longer than a message may be */
+    scribble_once(hly_shm_ring_word(4, 0, most - 8), 3);    /* with its header */
     scribble_once(hly_shm_ring_word(8, 0xff, (1u << 28) - 1), 7);
     scribble_once(UINT64_MAX, 5);
 }

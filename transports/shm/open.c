@@ -59,6 +59,7 @@ static void ring_sizes(halay_transport_t *t, const halay_transport_params_t *par
 {
     const int n = params->local_nranks, others = n > 1 ? n - 1 : HLY_SHM_LENDS_RANKS - 1;
     const size_t beside = n > 2 && n <= HLY_SHM_LENDS_RANKS ? HLY_SHM_LENDS_BYTES : 0;
+    t->eager_bytes = n > 2 && n <= HLY_SHM_FEW ? HLY_SHM_EAGER_FEW : HLY_SHM_EAGER;
     t->least_bytes = ring_default(others, beside);
     t->ring_bytes = params->crowded ? t->least_bytes : ring_default(others, 0);
     if (t->least_bytes > HLY_SHM_RING_DEFAULT)

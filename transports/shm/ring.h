@@ -113,10 +113,11 @@ void hly_shm_ring_unmap(hly_shm_ring_t *ring);
 /* Has it so many bytes, and will it always? */
 int hly_shm_memory_check(int fd, uint64_t bytes);
 
-/* The longest message of a ring: three always fit, whatever the place they start at. */
+/* The longest message of a ring: a little more than 32 KiB of 128. Two always fit, whatever the
+ * place they start at, and beside what the consumer may not have given back yet. */
 static inline size_t hly_shm_ring_message(uint64_t mask)
 {
-    return (size_t)((mask + 1) / 4 - HLY_SHM_LINE);
+    return (size_t)((mask + 1) / 4 + (mask + 1) / 64 - HLY_SHM_LINE);
 }
 
 static inline hly_shm_cell_t *hly_shm_ring_cell(const hly_shm_ring_t *ring)

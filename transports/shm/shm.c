@@ -24,7 +24,7 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
         HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE | HALAY_CAN_REACH;
     attr->message_bytes = message;
     message -= HLY_SHM_LINE;
-    attr->eager_bytes = message < HLY_SHM_EAGER ? message : HLY_SHM_EAGER;
+    attr->eager_bytes = message < t->eager_bytes ? message : t->eager_bytes;
     attr->piece_bytes = attr->eager_bytes;
     attr->lend_bytes = t->lend_bytes;
     return HALAY_OK;

@@ -30,13 +30,18 @@ enum {
     HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
-#define HLY_SHM_LEND_BYTES 8192u  /* less is copied */
-#define HLY_SHM_EAGER      32768u /* payload of an eager message: at most */
+#define HLY_SHM_LEND_BYTES 8192u /* less is copied */
+/* Payload of an eager message, at most; of 3 to FEW ranks, where there is scratch to be lent for
+ * longer ones (0040). */
+#define HLY_SHM_EAGER     (32u << 10)
+#define HLY_SHM_EAGER_FEW (64u << 10)
+#define HLY_SHM_FEW       8
 /* What a rank has at rest, ways to all others of a node of up to HLY_SHM_ALL and what it lends of
  * its own together; a ring is a power of two up to RING_FEW, halved to RING_DEFAULT at most where
  * memory is short. */
-#define HLY_SHM_REST_BYTES   (4u << 20)
-#define HLY_SHM_LENDS_BYTES  (992u << 10) /* 31 eager messages: of 16 ranks an input, a sum, all */
+#define HLY_SHM_REST_BYTES (4u << 20)
+#define HLY_SHM_LENDS_BYTES                                                                        \
+    (992u << 10) /* 31 eager messages of 16 ranks: an input, a sum, all; 15 of 8 */
 #define HLY_SHM_LENDS_RANKS  16
 #define HLY_SHM_ALL          257
 #define HLY_SHM_RING_FEW     (1u << 20)
@@ -187,7 +192,8 @@ struct halay_transport {
     uint64_t deadline_ns;
     size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
-    size_t lend_bytes; /* that are left beside them */
+    size_t eager_bytes; /* at most */
+    size_t lend_bytes;  /* that are left beside them */
     unsigned warned;
     halay_log_fn log;
     void *log_arg;
