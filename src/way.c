@@ -36,6 +36,7 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                     const halay_transport_ops_t *ops, char *why, size_t why_bytes)
 {
     struct hly_way *way = &ctx->ways[ctx->nways];
+    const bool whole = config->transport && ctx->info.nnodes > 1; /* it reaches all nodes' ranks */
     halay_transport_params_t p = {.size = sizeof(p),
                                   .self = hly_peer_id(ctx, ctx->info.rank),
                                   .deadline_ns = ctx->settings.deadline_ns,
@@ -46,7 +47,7 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .listen_fd = ctx->info.listen_fd,
                                   .listen_address = ctx->info.address,
                                   .local_rank = ctx->info.local_rank,
-                                  .local_nranks = ctx->info.local_nranks,
+                                  .local_nranks = whole ? 0 : ctx->info.local_nranks,
                                   .crowded = hly_crowded(ctx)};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
