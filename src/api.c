@@ -34,10 +34,12 @@ bool hly_recalls(halay_comm_t *comm, halay_collective_t collective, const void *
     if (!h || hly_forked(comm->context))
         return false;
     hly_lock(comm->context);
-    const struct hly_habit last = {comm->checked, comm->last_brief, comm->last_plan};
+    const struct hly_habit last = {comm->checked, comm->last_brief, comm->last_plan,
+                                   comm->last_series};
     comm->checked = h->checked;
     comm->last_brief = h->brief;
     comm->last_plan = h->plan;
+    comm->last_series = h->series;
     *h = last;
     hly_unlock(comm->context);
     return true;
@@ -58,7 +60,7 @@ static void sign(halay_comm_t *comm, struct hly_call *call, const struct hly_che
         return;
     if (was->signature)
         comm->habits[comm->habit++ % HLY_HABITS] =
-            (struct hly_habit){*was, comm->last_brief, comm->last_plan};
+            (struct hly_habit){*was, comm->last_brief, comm->last_plan, comm->last_series};
     *was = (struct hly_checked){call->brief, call->in, call->out, call->signature, ++comm->checks};
 }
 

@@ -3,8 +3,9 @@
  * comm.c - communicators: who is in them, and the window of their calls.
  *
  * Invariant of the window: `oldest` is the first call not complete; headers arrive for at most
- * [oldest, oldest + HLY_SLOTS), because a rank starts a call only within HLY_WINDOW of its own
- * oldest, and completes none before it has heard of it from every rank (proved for every plan).
+ * [oldest, oldest + HLY_SLOTS), because a rank starts a call only within HLY_WINDOW of the oldest
+ * that not all are known to have made: before it is complete it has been heard of from every rank
+ * (proved for every plan), but for those of a series (series.h), which only the next one is.
  *
  * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
  * and that error has to travel under its id.
@@ -47,7 +48,7 @@ struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence)
     if (slot->sequence != sequence) {
         assert(!slot->request && !slot->fault && hly_link_empty(&slot->stash));
         slot->sequence = sequence;
-        slot->complete = slot->settled = false;
+        slot->complete = slot->settled = slot->unheard = false;
     }
     return slot;
 }
@@ -192,6 +193,7 @@ int halay_comm_free(halay_comm_t *comm)
                                    : "requests are in flight on it; wait for them first");
         rc = HALAY_ESTATE;
     } else {
+        hly_series_free(comm);
         comm->magic = HLY_COMM_FREED;
         hly_explain_end(comm);
         hly_select_forget(comm);

@@ -343,6 +343,7 @@ int halay_finalize(halay_context_t *context)
         return HALAY_EFORKED;
     hly_lock(context);
     bool any = abandon_requests(context);
+    int late = hly_series_end(context);
     flush(context);
     if (any)
         hly_log(context, HLY_ERROR,
@@ -356,7 +357,7 @@ int halay_finalize(halay_context_t *context)
     }
     hly_unlock(context);
     destroy(context);
-    return any ? HALAY_ESTATE : HALAY_OK;
+    return any ? HALAY_ESTATE : late;
 }
 
 /* ---------------------------------------------------------------- questions */

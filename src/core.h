@@ -29,11 +29,12 @@
 #include "fault.h"
 #include "habit.h"
 #include "layout.h"
+#include "series.h"
 #include "wire.h"
 
 #define HLY_WORKS_KEPT      320 /* steps of plans whose work is kept for the next call */
 #define HLY_WINDOW          16  /* calls of one communicator that may be running on this rank */
-#define HLY_SLOTS           32  /* headers up to 2 * window ahead: each rank heard of every other */
+#define HLY_SLOTS           64  /* headers up to window + HLY_SERIES ahead: series.h */
 #define HLY_CONTROL_MAX     32  /* neighbours in the control graph: log2 of the ranks, at most */
 #define HLY_ORPHANS_MAX     65536
 #define HLY_COMMS_MAX       65536
@@ -269,6 +270,7 @@ struct halay_request {
     int result;
     bool ran;              /* `run` is valid */
     bool runs;             /* hly_engine_run is at it */
+    bool doubts;           /* hly_series_doubt */
     bool large;            /* more than the caches hold */
     bool in_turn;          /* straight.c takes each message when its step is there */
     bool foreseen;         /* made on a communicator known to be broken: no news */
@@ -313,6 +315,7 @@ struct hly_slot {
     halay_request_t *request; /* NULL: not made yet */
     bool complete;            /* and forgotten once all older ones are */
     bool settled;             /* has failed here, or those who fail know that it has not */
+    bool unheard;             /* others need not have made it when it is complete: series.h */
     struct hly_link stash;
     struct hly_fault *fault; /* NULL: all is well */
     struct hly_room room;
@@ -349,15 +352,18 @@ struct halay_comm {
     uint64_t deadline_ns;
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
+    uint32_t heard;         /* those before it have been made by all ranks */
     uint32_t started;       /* first call that is not started */
     struct hly_slot slots[HLY_SLOTS];
     halay_request_t *queue_head, *queue_tail; /* beyond the window */
     struct hly_plan *plans;
     uint32_t nplans;
-    struct hly_brief last_brief; /* of the last call, which ran this plan */
-    struct hly_plan *last_plan;  /* or NULL */
-    struct hly_checked checked;  /* the last call whose arguments were looked at: api.c */
-    uint64_t checks;             /* how many were */
+    struct hly_brief last_brief;  /* of the last call, which ran this plan */
+    struct hly_plan *last_plan;   /* or NULL */
+    struct hly_plan *last_series; /* of the same in a series; last_plan: that; NULL: not known */
+    struct hly_series series;
+    struct hly_checked checked; /* the last call whose arguments were looked at: api.c */
+    uint64_t checks;            /* how many were */
     struct hly_habit habits[HLY_HABITS];
     uint32_t habit;                  /* the next one to be forgotten */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
@@ -615,7 +621,7 @@ int hly_engine_make(halay_comm_t *comm, const struct hly_call *call, int argumen
 /* Its next call on the communicator: it is running, queued or failing after it. */
 void hly_engine_go(halay_request_t *request);
 /* Both. */
-int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+int hly_engine_post(halay_comm_t *comm, struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request);
 void hly_engine_step_done(halay_request_t *request, uint32_t step);
 void hly_engine_run(halay_request_t *request);

@@ -457,6 +457,7 @@ static struct hly_slot *enter(halay_request_t *r)
     struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
     assert(slot && !slot->request);
     slot->request = r;
+    slot->unheard = r->call.brief.flags & HLY_BRIEF_SERIES;
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
     return slot;
@@ -504,7 +505,8 @@ static void start(halay_request_t *r)
 /* Starts queued calls while the window has room. A call may complete, and be freed, inside. */
 static void start_queued(halay_comm_t *comm)
 {
-    while (comm->queue_head && comm->started - comm->oldest < HLY_WINDOW) {
+    while (comm->queue_head && comm->started - comm->oldest < HLY_WINDOW &&
+           comm->started - comm->heard < HLY_SERIES) {
         halay_request_t *r = comm->queue_head;
         comm->queue_head = r->next;
         if (!comm->queue_head)
@@ -532,14 +534,22 @@ void hly_engine_finish(halay_request_t *r, int result)
     hly_match_forget(r->context, &slot->stash);
     free(slot->fault);
     slot->fault = NULL;
+    if (result) {
+        slot->unheard = false; /* it has been heard of, or the communicator is broken */
+        comm->series.signature = 0;
+    }
     r->context->counters.operations++;
     r->context->counters.errors += result != HALAY_OK;
     if (r->explained)
         hly_explain_done(r);
     while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
-        comm->slots[comm->oldest % HLY_SLOTS].complete = false;
-        comm->oldest++;
+        struct hly_slot *done = &comm->slots[comm->oldest++ % HLY_SLOTS];
+        done->complete = false;
+        if (!done->unheard)
+            comm->heard = comm->oldest;
     }
+    if (comm->series.asks)
+        hly_series_answer(comm);
     r->context->woken = true; /* whoever looked before this must not go to sleep now */
     hly_wake(r->context);
     if (r->bundle)
@@ -557,6 +567,8 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
                    char *reason, size_t reason_bytes)
 {
     uint32_t planner;
+    if (call->brief.flags & HLY_BRIEF_SERIES)
+        return hly_series_plan(comm, call, plan, reason, reason_bytes);
     *plan = comm->last_plan;
     if (*plan && is_last(comm, &call->brief) &&
         (*plan)->in_place == (uint32_t)(hly_call_in_place(call) && !call->aside))
@@ -566,6 +578,7 @@ static int prepare(halay_comm_t *comm, const struct hly_call *call, struct hly_p
     if (!rc)
         rc = hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
     comm->last_plan = *plan;
+    comm->last_series = NULL;
     comm->last_brief = call->brief;
     return rc;
 }
@@ -672,7 +685,7 @@ static void begin(halay_request_t *r)
     r->state = HLY_QUEUED;
     r->header.tile = 0;
     r->header.offset = 0;
-    r->ran = r->foreseen = r->runs = false;
+    r->ran = r->foreseen = r->runs = r->doubts = false;
     r->started_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + r->comm->deadline_ns;
     r->explained = NULL;
@@ -727,9 +740,10 @@ void hly_engine_go(halay_request_t *r)
     enqueue(comm, r);
 }
 
-int hly_engine_post(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+int hly_engine_post(halay_comm_t *comm, struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
+    hly_series_post(comm, call, argument_error);
     int rc = hly_engine_make(comm, call, argument_error, argument_text, request);
     if (!rc)
         hly_engine_go(*request);

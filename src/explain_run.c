@@ -59,7 +59,8 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
                                  .element_bytes = (uint32_t)ask->element_bytes,
                                  .count = ask->count,
                                  .shape = shape,
-                                 .crowded = ask->crowded};
+                                 .crowded = ask->crowded,
+                                 .series = ask->series};
     if (!halay_explain(r->context->settings.selection, &question, &e)) {
         size_t bytes = halay_explanation_print(e, 0, NULL, 0);
         char *text = malloc(bytes);

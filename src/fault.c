@@ -59,6 +59,8 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
 
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
 {
+    if (!a->of != !b->of)
+        return a->of; /* it was first */
     if (a->cause != b->cause)
         return a->cause < b->cause;
     if (a->rank != b->rank)
@@ -153,7 +155,9 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                  "%s%s. All ranks must make the same calls in the same order",
                  number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
                  v->other_host, two,
-                 strcmp(one, two)                         ? ""
+                 strcmp(one, two) ? ""
+                 : (v->call.flags ^ v->other_call.flags) & HLY_BRIEF_SERIES
+                     ? ", of which one did not follow the same call"
                  : f->verdict.call.flags & HLY_BRIEF_LIST ? " with another list"
                  : f->verdict.call.flags & HLY_BRIEF_GROUP
                      ? ", and those differ"
@@ -221,7 +225,7 @@ static int from_of(const halay_comm_t *comm, uint32_t k)
     return (int)(((uint64_t)comm->rank + n - (1ull << k) % n) % n);
 }
 
-static bool is_dead(const halay_comm_t *comm, int rank)
+bool hly_fault_is_dead(const halay_comm_t *comm, int rank)
 {
     halay_context_t *ctx = comm->context;
     struct hly_peer *p = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
@@ -263,11 +267,14 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 
 /*
  * After a death or an absence the rounds may never be complete: the clock ends them. Of a death all
- * ranks say the same by themselves; who is absent has to be passed on, so that takes longer.
+ * ranks say the same by themselves; who is absent has to be passed on, so that takes longer. So it
+ * is where ranks may have gone on, and make no call just now.
  */
-static void by_time(const halay_comm_t *comm, struct hly_fault *f, enum hly_cause cause)
+static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum hly_cause cause)
 {
-    bool slow = cause == HLY_CAUSE_PEER || cause >= HLY_CAUSE_ABSENT;
+    struct hly_fault *f = slot->fault;
+    bool slow = cause == HLY_CAUSE_PEER || cause >= HLY_CAUSE_ABSENT ||
+                hly_series_follows(comm, slot->sequence);
     if (!slow || f->slow)
         return;
     uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
@@ -290,7 +297,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     f->absent_ns = r->deadline_ns;
     f->slow = false;
     slot->settled = true;
-    by_time(comm, f, f->verdict.cause);
+    by_time(comm, slot, f->verdict.cause);
     comm->context->timer_ns = 0;
     alarm_all(comm, slot);
     alarm_expectant(comm, slot);
@@ -298,12 +305,12 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     hly_fault_progress(comm, slot);
 }
 
-/* Kept for halay_comm_verdict(), and said. */
-static void tell(halay_comm_t *comm, const struct hly_slot *slot)
+void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v,
+                    int level)
 {
     halay_comm_t *known = comm->parent ? comm->parent : comm;
-    struct hly_failure f = {.verdict = slot->fault->verdict,
-                            .sequence = slot->sequence,
+    struct hly_failure f = {.verdict = *v,
+                            .sequence = v->of ? (uint32_t)(v->of - 1) : sequence,
                             .nranks = known->nranks,
                             .paired = comm->parent != NULL,
                             .pair = {comm->pair[0], comm->pair[1]}};
@@ -311,19 +318,22 @@ static void tell(halay_comm_t *comm, const struct hly_slot *slot)
     known->last = f;
     known->failed = true;
     hly_failure_text(&f, text, sizeof(text));
-    hly_log(comm->context, slot->request->foreseen ? HLY_INFO : HLY_WARN, "%s", text);
+    hly_log(comm->context, level, "%s", text);
 }
 
 static void conclude(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_verdict_wire v = slot->fault->verdict;
-    bool out_of_step =
-        v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT;
+    if (!v.of && slot->fault->round < rounds_of(comm) && hly_series_follows(comm, slot->sequence))
+        v.of = (uint64_t)slot->sequence + 1; /* somebody has gone on, perhaps */
+    bool out_of_step = v.cause == HLY_CAUSE_PEER || v.cause == HLY_CAUSE_SETTINGS ||
+                       v.cause >= HLY_CAUSE_ABSENT || v.of;
     if (out_of_step && !comm->broken) {
         comm->broken = true;
         comm->broken_by = v;
     }
-    tell(comm, slot);
+    hly_fault_tell(comm, slot->sequence, &v, slot->request->foreseen ? HLY_INFO : HLY_WARN);
+    comm->series.late = false;
     hly_engine_finish(slot->request, v.code);
 }
 
@@ -349,8 +359,8 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
-    if (f->verdict.rank >= 0 && is_dead(comm, f->verdict.rank))
-        by_time(comm, f, HLY_CAUSE_PEER);
+    if (f->verdict.rank >= 0 && hly_fault_is_dead(comm, f->verdict.rank))
+        by_time(comm, slot, HLY_CAUSE_PEER);
     uint32_t rounds = rounds_of(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->landings;
     bool late = f->looks >= LATE_LOOKS || comm->context->lost;
@@ -364,7 +374,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         send_verdict(comm, slot, HLY_ROUND, 0);
     f->started = true;
     while (f->round < rounds &&
-           ((f->heard >> f->round & 1) || is_dead(comm, from_of(comm, f->round)))) {
+           ((f->heard >> f->round & 1) || hly_fault_is_dead(comm, from_of(comm, f->round)))) {
         f->round++;
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
@@ -425,7 +435,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         f->heard |= 1u << h->edge;
     bool better = adopt(f, v);
     if (f->entered && better) {
-        by_time(comm, f, v->cause);
+        by_time(comm, slot, v->cause);
         if (f->slow)
             alarm_all(comm, slot);
     }
@@ -435,7 +445,8 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         hly_fault_progress(comm, slot);
 }
 
-/* This rank had completed the call before: those who fail in it need not wait for its rounds. */
+/* This rank had completed the call before: those who fail in it need not wait for its rounds. If
+ * this was in a series, they hear that ranks are not in step any more. */
 void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
                         const struct hly_verdict_wire *v)
 {
@@ -443,8 +454,12 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
     if (slot->sequence != h->sequence || slot->settled)
         return;
     slot->settled = true;
+    struct hly_verdict_wire mine = *v;
+    if (slot->unheard)
+        hly_series_failed(comm, h->sequence, &mine);
     for (uint32_t k = 0; k < rounds_of(comm); k++)
-        hly_control_send(comm, to_of(comm, k), HLY_ROUND, h->sequence, k, 0, NULL, v, sizeof(*v));
+        hly_control_send(comm, to_of(comm, k), HLY_ROUND, h->sequence, k, 0, NULL, &mine,
+                         sizeof(mine));
 }
 
 /* ---------------------------------------------------------------- time */
@@ -473,7 +488,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     for (uint32_t k = 0; k < rounds_of(comm); k++) {
-        if (f->alarmed >> k & 1 || is_dead(comm, from_of(comm, k)))
+        if (f->alarmed >> k & 1 || hly_fault_is_dead(comm, from_of(comm, k)))
             continue;
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from_of(comm, k));
@@ -507,6 +522,8 @@ void hly_fault_timers(halay_context_t *context)
             struct hly_verdict_wire v;
             name_the_missing(r, &v);
             hly_fault_raise(r->comm, r->sequence, &v);
+        } else {
+            hly_series_doubt(r);
         }
     }
 }

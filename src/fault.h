@@ -42,6 +42,10 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
                      const struct hly_verdict_wire *verdict);
 void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
                         const struct hly_verdict_wire *verdict);
+bool hly_fault_is_dead(const halay_comm_t *comm, int rank);
+/* Keeps for halay_comm_verdict() how the call has failed, and says it. */
+void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict,
+                    int level);
 void hly_fault_timers(halay_context_t *context);
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills other_host */

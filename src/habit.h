@@ -16,10 +16,10 @@ struct hly_checked { /* they were right, and nothing but the brief is signed; si
     uint64_t signature;
     uint64_t number; /* of those of its communicator, from 1 on */
 };
-struct hly_habit { /* of the members of a communicator: checked, last_brief, last_plan */
+struct hly_habit { /* of the members of a communicator: checked and last_* */
     struct hly_checked checked;
     struct hly_brief brief;
-    struct hly_plan *plan;
+    struct hly_plan *plan, *series;
 };
 
 #endif

@@ -182,6 +182,8 @@ static inline bool is_of_tile(const halay_request_t *r, uint16_t tile)
 static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *h, const void *data,
                     size_t bytes)
 {
+    if (h->kind == HLY_DOUBT)
+        return true; /* it is the same call */
     if (step == HALAY_STEP_NONE) {
         hly_log(r->context, HLY_ERROR, "rank %u sent edge %u, which this rank's plan does not have",
                 h->from, h->edge);
@@ -292,6 +294,10 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     }
     if (h->kind == HLY_ROOM || h->kind == HLY_FILLED) {
         hly_both_heard(comm, h, data, bytes);
+        return;
+    }
+    if (h->kind == HLY_LEAVE) {
+        hly_series_leave(comm, h);
         return;
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);

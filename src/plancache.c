@@ -170,7 +170,7 @@ void hly_plan_drop_all(halay_comm_t *comm)
         comm->plans = next;
     }
     comm->nplans = 0;
-    comm->last_plan = NULL;
+    comm->last_plan = comm->last_series = NULL;
     memset(comm->habits, 0, sizeof(comm->habits));
 }
 
@@ -227,10 +227,12 @@ static void evict_one(halay_comm_t *comm)
         return; /* all are running: the window bounds them */
     struct hly_plan *gone = *victim;
     *victim = gone->next;
+    if (comm->last_plan == gone || comm->last_series == gone)
+        comm->last_series = NULL;
     if (comm->last_plan == gone)
         comm->last_plan = NULL;
     for (int i = 0; i < HLY_HABITS; i++)
-        if (comm->habits[i].plan == gone)
+        if (comm->habits[i].plan == gone || comm->habits[i].series == gone)
             comm->habits[i] = (struct hly_habit){0};
     plan_free(gone);
     comm->nplans--;

@@ -268,6 +268,7 @@ void hly_wait(halay_request_t *r)
         if (!idle_since)
             idle_since = now;
         if (now - idle_since > YIELD_NS >> ctx->haste) {
+            hly_series_doubt(r);
             stop_polling(ctx);
             hly_sleep(ctx, SLEEP_NS);
             ctx->pollers++;

@@ -66,7 +66,9 @@ static const struct {
     {HALAY_BROADCAST, UINT32_MAX, 4194304, "scatter_allgather", APART},
     {HALAY_BROADCAST, 64, UINT64_MAX, "chain", APART},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "scatter_allgather", APART},
+    {HALAY_BROADCAST, 2, 16384, "flat", ONE}, /* in a series */
     {HALAY_BROADCAST, 2, UINT64_MAX, "dissemination_by_four", ONE},
+    {HALAY_BROADCAST, 16, 16384, "flat", CROWDED},
     {HALAY_BROADCAST, 4, 8192, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, 4, 131072, "scatter_allgather", ONE},
     {HALAY_BROADCAST, 4, UINT64_MAX, "chain", ONE},
@@ -202,7 +204,8 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
                                  .in_place = ask->in_place,
                                  .vector = ask->vector,
                                  .commutative = ask->commutative,
-                                 .scattered = ask->scattered};
+                                 .scattered = ask->scattered,
+                                 .series = ask->series};
     if (is_whole(ask->collective))
         call.count /= ask->nranks;
     if (asked)
@@ -375,6 +378,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .scattered = comm->scattered,
         .crowded = comm->crowded,
         .pair = call->brief.flags & HLY_BRIEF_PAIR,
+        .series = call->brief.flags & HLY_BRIEF_SERIES,
         .count = call->brief.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->brief.type),
     };

@@ -54,6 +54,7 @@ struct hly_ask {
     bool in_place, vector, commutative, scattered;
     uint32_t crowded; /* as of the communicator */
     bool pair;        /* send and receive */
+    bool series;      /* series.h */
     uint64_t count, element_bytes;
 };
 

@@ -25,7 +25,7 @@
 #include "straight.h"
 #include "watch.h"
 
-#define CALLS_MOST    64   /* between two looks at all ways, and at the clock */
+#define CALLS_MOST    256  /* between two looks at all ways, and at the clock */
 #define YIELDS        200  /* for one message, with more ranks than processors */
 #define SPINS_FAR     100  /* for one of another processor, before that */
 #define SPINS_MATE    300  /* the same, for each rank of this one */
@@ -108,23 +108,28 @@ static bool in_turn(const halay_request_t *r)
 }
 
 /* Is its call the one that was checked last, with the same memory? */
-static bool repeats(const halay_request_t *r, const struct hly_checked *now)
+static bool repeats(const halay_request_t *r, const struct hly_checked *now, bool series)
 {
     const struct hly_call *was = &r->call;
-    return r->bound && was->signature == now->signature && was->in == now->in &&
-           was->out == now->out && !was->local_in_place && !was->aside &&
-           memcmp(&was->brief, &now->brief, sizeof(was->brief)) == 0;
+    struct hly_brief brief = now->brief;
+    brief.flags |= series ? HLY_BRIEF_SERIES : 0;
+    return r->bound && was->signature == (now->signature ^ (series ? HLY_SERIES_SIGN : 0)) &&
+           was->in == now->in && was->out == now->out && !was->local_in_place && !was->aside &&
+           memcmp(&was->brief, &brief, sizeof(was->brief)) == 0;
 }
 
 /* The request that made the same call last, if it can be used. */
 static halay_request_t *ready_made(halay_comm_t *comm)
 {
+    const struct hly_checked *now = &comm->checked;
     const struct hly_plan *p = comm->last_plan;
+    if (hly_series_next(&comm->series, comm->next_sequence, now->signature))
+        p = comm->last_series;
     halay_request_t *r = p ? p->spare : NULL;
     if (!r || r->straight == HLY_STRAIGHT_NO)
         return NULL;
     if (r->repeated != comm->checked.number) {
-        if (!repeats(r, &comm->checked))
+        if (!repeats(r, &comm->checked, p != comm->last_plan))
             return NULL;
         r->repeated = comm->checked.number;
     }
@@ -142,8 +147,9 @@ static bool is_quiet(const halay_comm_t *comm)
     const halay_context_t *ctx = comm->context;
     const struct hly_slot *slot = &comm->slots[comm->next_sequence % HLY_SLOTS];
     return comm->magic == HLY_COMM_MAGIC && !comm->bundle && !comm->persists && !comm->broken &&
-           comm->oldest == comm->next_sequence && hly_link_empty(&ctx->requests) && !ctx->lost &&
-           !ctx->watcher && !ctx->followers && hly_link_empty(&ctx->busy_peers) && !slot->fault;
+           !comm->series.asks && comm->oldest == comm->next_sequence &&
+           hly_link_empty(&ctx->requests) && !ctx->lost && !ctx->watcher && !ctx->followers &&
+           hly_link_empty(&ctx->busy_peers) && !slot->fault;
 }
 
 /* What the message of a RECV step has to be. */
@@ -686,6 +692,24 @@ __attribute__((cold)) static void give_up(struct walk *w)
         hly_channel_take(r->context, w->way, &w->event, w->over);
 }
 
+/* The call is complete. */
+static void end(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = hly_request_slot(r);
+    const bool unheard = r->call.brief.flags & HLY_BRIEF_SERIES;
+    slot->sequence = r->sequence;
+    slot->settled = false;
+    slot->unheard = unheard;
+    comm->next_sequence++;
+    comm->started++;
+    comm->oldest++;
+    if (!unheard)
+        comm->heard = comm->oldest;
+    r->context->counters.operations++;
+    r->context->counters.straight++;
+}
+
 bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
@@ -705,6 +729,10 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         return false;
     if (r->tiles.n > 1)
         hly_both_begin(r);
+    if (hly_series_next(&comm->series, comm->next_sequence, comm->checked.signature))
+        hly_series_go_on(&comm->series);
+    else if (r->call.brief.collective == HALAY_BROADCAST)
+        hly_series_count(comm, &comm->checked.brief, comm->checked.signature);
     struct walk w;
     w.r = r;
     w.over = 0;
@@ -712,11 +740,7 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         if (!hly_link_empty(stash))
             hly_match_forget(ctx, stash);
         assert(hly_link_empty(&r->flying));
-        comm->next_sequence++;
-        comm->started++;
-        comm->oldest++;
-        ctx->counters.operations++;
-        ctx->counters.straight++;
+        end(r);
         if (++ctx->polls >= CALLS_MOST) /* now: it would stash what this call waits for */
             hly_progress(ctx);
         return true;

@@ -26,6 +26,9 @@ enum hly_kind {
     HLY_REVOKED, /* sender -> receiver: no byte will be written to the landing `cookie` any more */
     HLY_ROOM,    /* my result of this call lies here (struct hly_ready): both.h */
     HLY_FILLED,  /* I write no more into yours */
+    HLY_DOUBT,   /* I have been waiting for you in this call, in which I tell nobody anything */
+    HLY_LEAVE,   /* edge 0: I would leave when you have ended this call and those before it; 1: I
+                    have. series.h */
     HLY_KIND_END
 };
 
@@ -45,6 +48,7 @@ enum {
     HLY_BRIEF_VECTOR = 2,
     HLY_BRIEF_PAIR = 4,       /* send and receive: a broadcast of two ranks */
     HLY_BRIEF_LIST = 8,       /* comm_from_ranks: a barrier */
+    HLY_BRIEF_SERIES = 0x10,  /* the same as the one before, and not to be heard of: series.h */
     HLY_BRIEF_ORDERED = 0x20, /* the operation does not commute */
     HLY_BRIEF_SCALED = 0x40,
     HLY_BRIEF_GROUP = 0x80 /* the head of several calls: a barrier */
@@ -125,6 +129,7 @@ struct hly_verdict_wire {
     int32_t other;
     struct hly_brief call;       /* of `rank` */
     struct hly_brief other_call; /* of `other` */
+    uint64_t of; /* 1 + the number of its call, where that was complete on some rank; else 0 */
     char host[64];
     char other_host[64];
     char detail[256];

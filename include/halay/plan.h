@@ -56,7 +56,8 @@
  * same operands in the same order on every rank; nothing is read before it is written; no two steps
  * that could run at once touch the same memory, one of them writing; scratch as declared; and no
  * rank finishes before it has heard, directly or not, from every other rank (so that an error on
- * any rank reaches all before one of them returns success).
+ * any rank reaches all before one of them returns success; with HALAY_PLANNER_SERIES from the
+ * root).
  */
 #ifndef HALAY_PLAN_H
 #define HALAY_PLAN_H
@@ -165,8 +166,10 @@ enum {
                                      whose blocks lie anywhere */
     HALAY_PLANNER_EQUAL = 1u << 6, /* blocks of equal size only; a slot is one */
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7,
-    HALAY_PLANNER_ROUNDS = 1u << 8 /* not a restriction: few rounds of many messages, from scratch;
-                                      a long call is cut until each fits in one not announced */
+    HALAY_PLANNER_ROUNDS = 1u << 8, /* not a restriction: few rounds of many messages, from scratch;
+                                       a long call is cut until each fits in one not announced */
+    HALAY_PLANNER_SERIES = 1u << 9  /* for a call that is the same as the one before it: ranks hear
+                                       from the root alone, and that from nobody */
 };
 
 typedef struct halay_planner_info {
@@ -187,6 +190,7 @@ typedef struct halay_planner_call {
     uint32_t vector;   /* 1: a v form, blocks of any sizes that lie anywhere */
     uint32_t commutative; /* 0: the operation does not commute */
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
+    uint32_t series;      /* 1: the same as the call before it, which all have heard of */
 } halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
@@ -285,6 +289,7 @@ typedef struct halay_question {
     uint64_t count;             /* as in the call: elements of the vector, or of a block */
     const halay_shape_t *shape; /* the ranks and their nodes */
     uint32_t crowded; /* 1: on one node that has more ranks than processors; 2: of one processor */
+    uint32_t series;  /* 1: the call before it was the same */
 } halay_question_t;
 
 typedef struct halay_cost {

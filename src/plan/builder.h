@@ -186,6 +186,7 @@ void hly_two_stars_barrier(struct hly_builder *b);
 void hly_two_stars_allreduce(struct hly_builder *b);
 void hly_two_stars_reduce(struct hly_builder *b);
 void hly_star_broadcast(struct hly_builder *b);
+void hly_flat_broadcast(struct hly_builder *b);
 void hly_direct_allreduce(struct hly_builder *b);
 void hly_sliced_direct_allreduce(struct hly_builder *b);
 void hly_direct_reduce_scatter(struct hly_builder *b);

@@ -47,6 +47,7 @@ struct row {
 #define POST_SOURCE "folklore: written once where all can read it"
 #define STAR_SOURCE "folklore: all tell one, which tells all"
 #define TWO_SOURCE  "folklore: two that all tell, which tell one another, then all"
+#define FLAT_SOURCE "folklore: the root tells all"
 #define PIPE_SOURCE "Watts, van de Geijn: A pipelined broadcast for meshes, PPL 5 (1995)"
 #define KNOM_SOURCE "binomial tree (Chan et al., CCPE 19, 2007) in base four beside a dissemination"
 #define MULT_SOURCE                                                                                \
@@ -128,6 +129,7 @@ static const struct row rows[] = {
     {{"sliced_posted", HALAY_BROADCAST, 2, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
     {{"two_stars", HALAY_REDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_reduce},
     {{"posted", HALAY_ALLTOALL, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE}, hly_posted_alltoall},
+    {{"flat", HALAY_BROADCAST, 1, SHORT | HALAY_PLANNER_SERIES, FLAT_SOURCE}, hly_flat_broadcast},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
@@ -195,6 +197,8 @@ int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, con
         no = "needs blocks of equal size";
     } else if (info->restrictions & HALAY_PLANNER_OUT_OF_PLACE && call->in_place) {
         no = "does not work in place";
+    } else if (info->restrictions & HALAY_PLANNER_SERIES && !call->series) {
+        no = "not all hear from all: only for a call that is the same as the one before it";
     } else if (call->count < info->min_count) {
         no = "is meant for longer vectors";
     }

@@ -230,13 +230,23 @@ static int check_no_circle(struct run *u)
                       length + 1 - u->asked[number]);
 }
 
+/* Of whom a rank has to have heard: of all, in a series of the root. */
+static int has_to_hear(const struct hly_prover *v, uint32_t rank, uint32_t other)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+
+    return other != rank &&
+           (!info || !(info->restrictions & HALAY_PLANNER_SERIES) || other == plan->params.root);
+}
+
 static int check_heard(struct run *u)
 {
     for (uint32_t rank = 0; rank < u->v->nranks; rank++) {
         const uint64_t *set = hly_set(&u->sets, u->ended[rank]);
 
         for (uint32_t other = 0; other < u->v->nranks; other++) {
-            if (other != rank && !(set[other / 64] >> other % 64 & 1)) {
+            if (has_to_hear(u->v, rank, other) && !(set[other / 64] >> other % 64 & 1)) {
                 return hly_refuse(u->v, rank, HLY_NONE,
                                   "can end before it has heard, directly or not, from rank %u",
                                   other);

@@ -160,6 +160,11 @@ static struct cost star_broadcast(uint32_t p)
     return star(p);
 }
 
+static struct cost flat(uint32_t p)
+{
+    return (struct cost){p - 1, p - 1, p - 1, p > 1, 0, 0};
+}
+
 static struct cost star_allgather(uint32_t p)
 {
     struct cost cost = star(p);
@@ -257,6 +262,7 @@ static const struct {
     {HALAY_ALLGATHER, "posted", posted_allgather},
     {HALAY_BROADCAST, "posted", posted_broadcast},
     {HALAY_BROADCAST, "star", star_broadcast},
+    {HALAY_BROADCAST, "flat", flat},
     {HALAY_BROADCAST, "sliced_posted", sliced_posted_broadcast},
 };
 

@@ -56,7 +56,7 @@ static halay_shape_t *shape_of(uint32_t planner, uint32_t nranks, uint32_t node_
 static int takes(uint32_t planner, uint32_t nranks, uint32_t in_place)
 {
     halay_planner_call_t call = {
-        .nranks = nranks, .count = 1u << 30, .in_place = in_place, .commutative = 1};
+        .nranks = nranks, .count = 1u << 30, .in_place = in_place, .commutative = 1, .series = 1};
     return halay_planner_serves(planner, &call, NULL);
 }
 

@@ -12,6 +12,7 @@
 
 static halay_context_t context;
 static halay_comm_t comm;
+static bool series; /* the call before it was the same */
 
 static const char *chosen(halay_collective_t collective, size_t count, int nranks, uint32_t nnodes,
                           bool vector)
@@ -19,7 +20,9 @@ static const char *chosen(halay_collective_t collective, size_t count, int nrank
     struct hly_call call = {.brief = {.collective = (uint8_t)collective,
                                       .count = count,
                                       .type = HALAY_FLOAT32,
-                                      .flags = vector ? HLY_BRIEF_VECTOR : 0}};
+                                      .flags = vector   ? HLY_BRIEF_VECTOR
+                                               : series ? HLY_BRIEF_SERIES
+                                                        : 0}};
     uint32_t planner = UINT32_MAX;
 
     comm.context = &context;
@@ -112,6 +115,22 @@ static void write_file(const char *text)
         perror(file_path);
         exit(1);
     }
+}
+
+/* Its root need not wait, for a short one on one node. */
+static void test_series(void)
+{
+    series = true;
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 4096, 2, 1, false), "flat") == 0, "of two");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 4097, 2, 1, false), "flat") != 0, "longer");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 2, 2, false), "flat") != 0, "two nodes");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 8, 1, false), "flat") != 0, "a processor each");
+    comm.crowded = 1;
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 4096, 16, 1, false), "flat") == 0, "crowded");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 17, 1, false), "flat") != 0, "17");
+    comm.crowded = 0;
+    series = false;
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 2, 1, false), "flat") != 0, "no series");
 }
 
 /* All of it known to all: where ranks outnumber processors fewer messages count for more. */
@@ -381,6 +400,7 @@ int main(void)
         CHECK(strcmp(name, cases[i].name) == 0, "case %zu: %s, not %s", i, name, cases[i].name);
     }
     test_crowded();
+    test_series();
     test_names();
     test_rows();
     test_wrong_rows();

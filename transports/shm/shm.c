@@ -292,9 +292,13 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
     const size_t most = max > 1 ? HLY_SHM_BESIDE /* else there may be more */
                                 : in->ring.most;
     if (take_usual(in, most, &events[0])) {
+        if (!t->vain)
+            __builtin_prefetch(hly_shm_ring_cell(&in->ring));
+        t->vain = 0;
         t->polls++;
         return 1;
     }
+    t->vain = 1;
     if (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring))
         return poll_all(t, events, max);
     t->polls++;

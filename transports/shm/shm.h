@@ -161,7 +161,7 @@ typedef struct hly_shm_guest {
 struct halay_transport {
     hly_shm_in_t **ins; /* what poll walks */
     int nins, room, turn;
-    uint32_t polls;
+    uint32_t polls, vain;
     int attention; /* the next idle poll takes the slow path */
     int armed;     /* it has been said that this end sleeps, at: */
     uint64_t armed_ns, attended_ns, slow_ns;
