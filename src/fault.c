@@ -3,7 +3,7 @@
  * fault.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
  *
  * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved). The ranks that have made the call then agree on one verdict,
+ * heard from every other (proved; but see series.h). The ranks that have made the call then agree on one verdict,
  * over a graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the
  * ranks. ALARM  to all of these at once, on entering: spreads the news in L hops. ROUND  k to r +
  * 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has the best of the

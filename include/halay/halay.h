@@ -203,7 +203,8 @@ HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context
  * Ends the context and frees it with all its communicators and requests; takes NULL. Not
  * collective: peers that still wait for this rank get an error that names it. Requests still in
  * flight are ended with an error here and on all ranks that still wait, and HALAY_ESTATE is
- * returned; the context is gone all the same.
+ * returned; the context is gone all the same. Where the last calls were broadcasts that did not
+ * wait, it does, by the deadline; an error that nobody was told of is returned.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
 
@@ -403,7 +404,12 @@ HALAY_API int halay_allreduce_scaled(const void *in, void *out, size_t count, ha
                                      halay_op_t op, double prescale, double postscale,
                                      halay_comm_t *comm);
 
-/* buffer of rank `root` to all; count elements. Returns when all ranks are known to have called. */
+/*
+ * buffer of rank `root` to all; count elements. Returns when all ranks are known to have called.
+ * Short ones on one node that are made again right after the same call, up to 31, need not wait for
+ * that: the buffer may be used again, and an error on another rank is returned by one of this
+ * rank's next 32 calls, or by halay_finalize, and the communicator fails from then on.
+ */
 HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
                               halay_comm_t *comm);
 
