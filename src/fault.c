@@ -3,14 +3,14 @@
  * fault.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
  *
  * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
- * heard from every other (proved; but see series.h). The ranks that have made the call then agree on one verdict,
- * over a graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 .. L-1, modulo the
- * ranks. ALARM  to all of these at once, on entering: spreads the news in L hops. ROUND  k to r +
- * 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has the best of the
- * verdicts with which the ranks entered; so all have the same. A rank sends round 0 only when its
- * buffers are withdrawn, so nobody leaves while it is asked to withdraw. Someone dead is not waited
- * for. Someone absent (has not made the call, or hangs) is named after a quarter of the grace time,
- * and the agreement ends with it: then by time, improvements being passed on.
+ * heard from every other (proved; but see series.h). The ranks that have made the call then agree
+ * on one verdict, over a graph that does not depend on the plan: rank r sends to r + 2^k, k = 0 ..
+ * L-1, modulo the ranks. ALARM  to all of these at once, on entering: spreads the news in L hops.
+ * ROUND  k to r + 2^k, once rounds 0 .. k-1 were heard: a dissemination, after which every rank has
+ * the best of the verdicts with which the ranks entered; so all have the same. A rank sends round 0
+ * only when its buffers are withdrawn, so nobody leaves while it is asked to withdraw. Someone dead
+ * is not waited for. Someone absent (has not made the call, or hangs) is named after a quarter of
+ * the grace time, and the agreement ends with it: then by time, improvements being passed on.
  *
  * A rank may fail after others have all they need of it and have completed the call. It alarms
  * those to whom its plan still owes a message, too; and who has completed answers the first alarm
