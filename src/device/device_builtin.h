@@ -17,7 +17,8 @@ struct hly_beside {
     const void *from;
     size_t bytes;
 };
-/* launch, and the copy. */
+/* launch, and the copy; without hly_stream_end(), as what is copied is of a later tile, and the
+ * last tile's work has one. */
 int hly_host_beside(halay_device_t *device, const halay_work_t *work,
                     const struct hly_beside *beside);
 

@@ -361,8 +361,6 @@ static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t
     }
     if (rest.bytes)
         memcpy(rest.to, rest.from, rest.bytes);
-    if (work->streams)
-        hly_stream_end();
     if (changed)
         hly_fp_leave(&state);
 }
@@ -371,6 +369,7 @@ static void perform_streaming(const struct hly_kernels *kernels, const halay_wor
 {
     static const struct hly_beside nothing = {NULL, NULL, 0};
     perform_blocks(kernels, work, &nothing, BLOCK_BYTES);
+    hly_stream_end();
 }
 
 static int host_launch(halay_device_t *device, const halay_work_t *work)
