@@ -112,6 +112,8 @@ static int call_long(halay_comm_t *comm, const char *name, int nranks, char *fro
         return halay_broadcast(to, n, HALAY_INT64, 0, comm);
     if (!strcmp(name, "broadcast_its"))
         return halay_broadcast(to, n, HALAY_INT64, 1, comm);
+    if (!strncmp(name, "series", 6)) /* not long: its root does not wait for the others */
+        return halay_broadcast(to, 2, HALAY_INT64, !strcmp(name, "series_its"), comm);
     if (!strcmp(name, "reduce"))
         return halay_reduce(from, to, n, HALAY_INT64, HALAY_SUM, 0, comm);
     if (!strcmp(name, "reduce_its"))

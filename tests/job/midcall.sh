@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A rank is killed in the middle of long calls, which are in tiles: the others' calls end with an error that names
-# it, and nothing is left. Each collective.
+# it, and nothing is left. Each collective, and series of short broadcasts.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 host=$(hostname)
@@ -12,7 +12,7 @@ ended() { # ranks, how halayrun saw the end
     nothing_left
 }
 ranks=2
-for collective in allreduce allreduce broadcast broadcast_its reduce reduce_its allgather reduce_scatter alltoall barrier; do
+for collective in allreduce allreduce broadcast broadcast_its series series_its reduce reduce_its allgather reduce_scatter alltoall barrier; do
     run "$HALAYRUN" -np $ranks "$JOB_RANK" during $collective
     expect 137 "$collective, $ranks ranks"
     ended $ranks "was killed by signal 9 (SIGKILL)"
