@@ -743,7 +743,8 @@ void hly_engine_go(halay_request_t *r)
 int hly_engine_post(halay_comm_t *comm, struct hly_call *call, int argument_error,
                     const char *argument_text, halay_request_t **request)
 {
-    hly_series_post(comm, call, argument_error);
+    if (argument_error || call->brief.collective == HALAY_BROADCAST)
+        hly_series_post(comm, call, argument_error);
     int rc = hly_engine_make(comm, call, argument_error, argument_text, request);
     if (!rc)
         hly_engine_go(*request);

@@ -44,7 +44,7 @@ static inline bool hly_series_next(const struct hly_series *s, uint32_t sequence
 {
     return s->signature == signature && s->next == sequence && (s->n + 1) % HLY_SERIES;
 }
-/* Then it is made; or whatever it is. */
+/* Then it is made; and whatever it is. */
 static inline void hly_series_go_on(struct hly_series *s)
 {
     s->n++;

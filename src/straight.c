@@ -729,7 +729,7 @@ bool hly_straight_try(halay_comm_t *comm, halay_request_t **request)
         return false;
     if (r->tiles.n > 1)
         hly_both_begin(r);
-    if (hly_series_next(&comm->series, comm->next_sequence, comm->checked.signature))
+    if (r->call.brief.flags & HLY_BRIEF_SERIES)
         hly_series_go_on(&comm->series);
     else if (r->call.brief.collective == HALAY_BROADCAST)
         hly_series_count(comm, &comm->checked.brief, comm->checked.signature);
