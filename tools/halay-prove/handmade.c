@@ -184,6 +184,11 @@ const hly_handmade_t hly_handmade[] = {
 
     {"root hears nothing", HALAY_BROADCAST, 2, 1, 0, 1, 0, HLY_WRONG, HLY_WRONG,
      {RECV(0, 1, 0, NO, OUT(0)), SEND(1, 0, 0, NO, OUT(0))}},
+    {"the same, in a series", HALAY_BROADCAST, 2, 1, 0, 1, 0, HLY_RIGHT, HLY_RIGHT,
+     {RECV(0, 1, 0, NO, OUT(0)), SEND(1, 0, 0, NO, OUT(0))}, 0, 0, 1},
+    {"in a series, nothing comes", HALAY_BROADCAST, 3, 1, 0, 1, 0, HLY_WRONG, HLY_WRONG,
+     {RECV(0, 1, 0, NO, OUT(0)), RECV(0, 2, 1, NO, NOTHING), SEND(1, 0, 0, NO, OUT(0)),
+      SEND(2, 0, 1, NO, NOTHING)}, 0, 0, 1},
     {"root is answered", HALAY_BROADCAST, 2, 1, 0, 1, 0, HLY_RIGHT, HLY_RIGHT,
      {RECV(0, 1, 0, NO, OUT(0)), SEND(0, 1, 0, NO, NOTHING),
       SEND(1, 0, 0, NO, OUT(0)), RECV(1, 0, 0, NO, NOTHING)}},

@@ -23,6 +23,7 @@ typedef struct hly_handmade {
     hly_handmade_step_t steps[HLY_HANDMADE_STEPS_MAX];
     uint32_t in_order; /* 1: as if by a planner that takes operations that do not commute */
     uint32_t equal;    /* 1: as if by a planner for blocks of equal size */
+    uint32_t series;   /* 1: as if by one for calls of a series */
 } hly_handmade_t;
 
 extern const hly_handmade_t hly_handmade[];

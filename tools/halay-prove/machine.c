@@ -220,6 +220,16 @@ static void write_cell(hly_machine_t *machine, const hly_pstep_t *step, uint32_t
     cell->tag = target->tag;
 }
 
+/* From all; in a series from the root. */
+static int has_heard(const hly_machine_t *machine, uint32_t rank)
+{
+    const hly_program_t *program = machine->program;
+    uint32_t all = (1u << program->params.nranks) - 1;
+    uint32_t needed = program->series ? 1u << program->params.root : all;
+
+    return (machine->heard[rank] & needed) == needed;
+}
+
 /* Puts successors that may start now on the work list. */
 static void release(hly_machine_t *machine, uint32_t g, uint32_t *npending)
 {
@@ -232,8 +242,7 @@ static void release(hly_machine_t *machine, uint32_t g, uint32_t *npending)
         }
     }
     assert(machine->left[step->rank] > 0);
-    uint32_t all = (1u << machine->program->params.nranks) - 1;
-    if (--machine->left[step->rank] == 0 && machine->heard[step->rank] != all) {
+    if (--machine->left[step->rank] == 0 && !has_heard(machine, step->rank)) {
         end_run(machine, HLY_WRONG, "rank %u is done before it has heard from all (only %#x)",
                 step->rank, machine->heard[step->rank]);
     }
@@ -272,9 +281,8 @@ void hly_machine_reset(hly_machine_t *machine, uint32_t eager)
     machine->eager = eager;
     machine->verdict = HLY_RIGHT;
     machine->why[0] = '\0';
-    uint32_t all = (1u << program->params.nranks) - 1;
     for (uint32_t rank = 0; rank < program->params.nranks; rank++) {
-        if (machine->left[rank] == 0 && machine->heard[rank] != all) {
+        if (machine->left[rank] == 0 && !has_heard(machine, rank)) {
             end_run(machine, HLY_WRONG, "rank %u does nothing and hears from nobody", rank);
         }
     }

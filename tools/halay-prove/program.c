@@ -88,6 +88,12 @@ static uint32_t in_order(const halay_plan_t *plan)
     return !(info->restrictions & HALAY_PLANNER_BLOCKWISE) || plan->shape % 2 == 0;
 }
 
+static uint32_t in_series(const halay_plan_t *plan)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    return info != NULL && (info->restrictions & HALAY_PLANNER_SERIES) != 0;
+}
+
 /* Are blocks equal, so that slots are blocks? Only where the user's blocks are the plan's. */
 static uint32_t equal_blocks(const halay_plan_t *plan)
 {
@@ -126,6 +132,7 @@ static int check_heads(hly_program_t *program, const halay_plan_t *const plans[]
     program->blocks = plans[0]->blocks;
     program->in_order = in_order(plans[0]);
     program->equal = equal_blocks(plans[0]);
+    program->series = in_series(plans[0]);
     if (program->params.collective >= HALAY_COLLECTIVE_COUNT || program->params.root >= nranks ||
         steps > HLY_ORACLE_STEPS_MAX) {
         return refuse(program, "no collective that there is, or too long");

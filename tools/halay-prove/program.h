@@ -51,6 +51,7 @@ typedef struct hly_program {
     uint32_t blocks;
     uint32_t in_order; /* 1: reduces in the order of ranks, as its planner's entry says */
     uint32_t equal;    /* 1: blocks of equal size, as its planner's entry says; a slot is one */
+    uint32_t series;   /* 1: ranks need not hear but from the root, as its planner's entry says */
     uint32_t nsteps, nruns, ncells, nchannels;
     uint32_t nreads, nwrites; /* cells of all sources, and of all targets */
     uint32_t nevents;         /* at most so many can be possible at once */

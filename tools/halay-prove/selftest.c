@@ -28,8 +28,9 @@ static uint32_t planner_of(const hly_handmade_t *from)
         const halay_planner_info_t *info = halay_planner_get(planner);
         uint32_t in_order = !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
         uint32_t equal = (info->restrictions & HALAY_PLANNER_EQUAL) != 0;
+        uint32_t series = (info->restrictions & HALAY_PLANNER_SERIES) != 0;
         int reduces = halay_collective_reduces((halay_collective_t)info->collective);
-        if (info->collective == from->collective &&
+        if (info->collective == from->collective && series == from->series &&
             (found == UINT32_MAX ||
              (reduces ? in_order == from->in_order : equal == from->equal))) {
             found = planner;
