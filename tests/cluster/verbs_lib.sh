@@ -18,10 +18,14 @@ on_machines() { # TEST [OPTION...]: instead of this shell
     exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 "${@:2}" --share "$folder" --share "$build" -- \
         env BUILD="$build" bash "$folder/$1" machine
 }
-# Soft-RoCE tries these again and again, in interrupts: with large packets (mtu) a slow machine does
-# nothing else.
-drops_from() { # BYTES CARD: what is larger is not sent
-    tc qdisc add dev "$2" root tbf rate 1gbit burst "$1" latency 100ms
+# Where they come in: what is refused where it is sent, Soft-RoCE tries again at once and for ever, in
+# interrupts, and a slow machine does nothing else.
+drops_from() { # BYTES CARD: what is larger does not come in
+    tc qdisc add dev "$2" ingress &&
+        tc filter add dev "$2" ingress matchall action police rate 10gbit burst 1m mtu "$1" conform-exceed drop/ok
+}
+drops_none() { # CARD
+    tc qdisc del dev "$1" ingress
 }
 device=rxe0 # whose counters they are
 # What follows starts no programs: on these machines each takes a quarter of a second and more.
