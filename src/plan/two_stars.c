@@ -80,26 +80,6 @@ static void meet(struct hly_builder *b, halay_operand_t mine, uint32_t after)
     }
 }
 
-void hly_two_stars_allreduce(struct hly_builder *b)
-{
-    uint32_t p = b->params.nranks, r = b->params.rank, heard = HLY_NONE;
-
-    b->blocks = 1;
-    if (r >= CENTRES) {
-        uint32_t sent = hly_send(b, centre_of(r), 0, hly_in(0, 1), HLY_NONE, HLY_NONE);
-        hly_recv(b, centre_of(r), 0, hly_out(0, 1), b->params.in_place ? sent : HLY_NONE, HLY_NONE);
-        return;
-    }
-    if (p == 1) {
-        if (!b->params.in_place) {
-            hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
-        }
-        return;
-    }
-    halay_operand_t half = sum_half(b, &heard);
-    meet(b, half, heard);
-}
-
 /*
  * The half that the root is not of goes to the other centre; nothing but word of it comes back. The
  * root gets the sum, the others of both stars hear of it. Two centres that each take the other's
@@ -128,23 +108,35 @@ static void meet_for(struct hly_builder *b, halay_operand_t mine, uint32_t heard
     }
 }
 
-void hly_two_stars_reduce(struct hly_builder *b)
+/* gets: this rank has the sum in the end. */
+static void two_stars(struct hly_builder *b, int gets,
+                      void (*centres_meet)(struct hly_builder *, halay_operand_t, uint32_t))
 {
-    uint32_t p = b->params.nranks, r = b->params.rank, root = b->params.root, heard = HLY_NONE;
+    uint32_t r = b->params.rank, heard = HLY_NONE;
 
     b->blocks = 1;
     if (r >= CENTRES) {
         uint32_t sent = hly_send(b, centre_of(r), 0, hly_in(0, 1), HLY_NONE, HLY_NONE);
-        hly_recv(b, centre_of(r), 0, r == root ? hly_out(0, 1) : hly_nothing(),
-                 r == root && b->params.in_place ? sent : HLY_NONE, HLY_NONE);
+        hly_recv(b, centre_of(r), 0, gets ? hly_out(0, 1) : hly_nothing(),
+                 gets && b->params.in_place ? sent : HLY_NONE, HLY_NONE);
         return;
     }
-    if (p == 1) {
+    if (b->params.nranks == 1) {
         if (!b->params.in_place) {
             hly_copy(b, hly_out(0, 1), hly_in(0, 1), HLY_NONE, HLY_NONE);
         }
         return;
     }
     halay_operand_t half = sum_half(b, &heard);
-    meet_for(b, half, heard);
+    centres_meet(b, half, heard);
+}
+
+void hly_two_stars_allreduce(struct hly_builder *b)
+{
+    two_stars(b, 1, meet);
+}
+
+void hly_two_stars_reduce(struct hly_builder *b)
+{
+    two_stars(b, b->params.rank == b->params.root, meet_for);
 }
