@@ -5,7 +5,8 @@
  * Invariant of the window: `oldest` is the first call not complete; headers arrive for at most
  * [oldest, oldest + HLY_SLOTS), because a rank starts a call only within HLY_WINDOW of the oldest
  * that not all are known to have made: before it is complete it has been heard of from every rank
- * (proved for every plan), but for those of a series (series.h), which only the next one is.
+ * (proved for every plan). Of a series only each 32nd call is, and counts for those before
+ * (series.h).
  *
  * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
  * and that error has to travel under its id.

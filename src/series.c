@@ -13,11 +13,6 @@ static bool can(const halay_comm_t *comm, const struct hly_brief *brief)
            comm->nnodes < 2 && comm->nranks > 1 && comm->nranks <= RANKS_MOST;
 }
 
-static bool goes_on(const struct hly_series *s, uint32_t sequence, uint64_t signature)
-{
-    return s->signature == signature && s->next == sequence;
-}
-
 void hly_series_count(halay_comm_t *comm, const struct hly_brief *brief, uint64_t signature)
 {
     struct hly_series *s = &comm->series;
@@ -25,7 +20,7 @@ void hly_series_count(halay_comm_t *comm, const struct hly_brief *brief, uint64_
         return;
     if (s->next != comm->next_sequence)
         s->first = comm->next_sequence;
-    s->n = goes_on(s, comm->next_sequence, signature) ? s->n + 1 : 0;
+    s->n = hly_series_goes_on(s, comm->next_sequence, signature) ? s->n + 1 : 0;
     s->signature = signature;
     s->next = comm->next_sequence + 1;
 }

@@ -37,12 +37,17 @@ struct hly_series {     /* of a communicator */
     bool late;          /* a call has failed that was complete here, and the program was not told */
 };
 
-/* The communicator's next call has this signature. Need it not be heard of, if its plan can do so?
- */
+/* The communicator's next call has this number and signature: is it the same as the one before? */
+static inline bool hly_series_goes_on(const struct hly_series *s, uint32_t sequence,
+                                      uint64_t signature)
+{
+    return s->signature == signature && s->next == sequence;
+}
+/* And need it not be heard of, if its plan can do so? */
 static inline bool hly_series_next(const struct hly_series *s, uint32_t sequence,
                                    uint64_t signature)
 {
-    return s->signature == signature && s->next == sequence && (s->n + 1) % HLY_SERIES;
+    return hly_series_goes_on(s, sequence, signature) && (s->n + 1) % HLY_SERIES;
 }
 /* Then it is made; and whatever it is. */
 static inline void hly_series_go_on(struct hly_series *s)

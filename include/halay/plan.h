@@ -190,7 +190,7 @@ typedef struct halay_planner_call {
     uint32_t vector;   /* 1: a v form, blocks of any sizes that lie anywhere */
     uint32_t commutative; /* 0: the operation does not commute */
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
-    uint32_t series;      /* 1: the same as the call before it, which all have heard of */
+    uint32_t series;      /* 1: the same as the call before it */
 } halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
