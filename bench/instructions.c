@@ -2,9 +2,11 @@
 /*
  * instructions.c - 8-byte allreduces of two ranks that one thread plays: it starts the call of
  * both, then waits for both. So nobody polls in vain, and the instructions of a call can be
- * counted. Or, straight: blocking calls, by two threads of which one runs at a time. Each takes
+ * counted. Or, blocking: blocking calls, by two threads of which one runs at a time. Each takes
  * itself for one of two ranks on one processor, polls twice in vain, yields, and so lets the other
- * run; that, and the second poll, is counted too. instructions CALLS BYTES [persistent|straight]
+ * run; that, and the second poll, is counted too. Or, cold: the first call of a communicator, of
+ * which CALLS are made and freed; made: these without a call, to be taken off.
+ *   instructions CALLS BYTES [persistent|blocking|cold|made]
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -31,7 +33,23 @@ static void call(halay_comm_t *comm[], char *in[], char *out[], size_t count)
     two_ranks_wait(request);
 }
 
-/* ---------------------------------------------------------------- straight ahead */
+/* The world's first call has had the plan proved. */
+static void first_calls(halay_comm_t *world[], char *in[], char *out[], size_t count, int calls,
+                        bool cold)
+{
+    call(world, in, out, count);
+    for (int i = 0; i < calls; i++) {
+        halay_comm_t *comm[RANKS];
+        for (int r = 0; r < RANKS; r++)
+            check(halay_comm_dup(world[r], &comm[r]), "halay_comm_dup");
+        if (cold)
+            call(comm, in, out, count);
+        for (int r = 0; r < RANKS; r++)
+            check(halay_comm_free(comm[r]), "halay_comm_free");
+    }
+}
+
+/* ---------------------------------------------------------------- blocking */
 
 struct side {
     int rank, calls;
@@ -40,7 +58,7 @@ struct side {
     halay_comm_t *comm;
 };
 
-static bool straight;
+static bool blocking;
 static sem_t turn[RANKS];
 static __thread struct side *playing; /* NULL: nobody waits for this thread */
 
@@ -49,7 +67,7 @@ int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 {
     (void)pid;
     memset(set, 0, bytes);
-    for (int p = 0; p < (straight ? 1 : RANKS); p++)
+    for (int p = 0; p < (blocking ? 1 : RANKS); p++)
         CPU_SET(p, set);
     return 0;
 }
@@ -95,11 +113,13 @@ int main(int argc, char **argv)
     char *in[RANKS], *out[RANKS];
     struct side sides[RANKS];
     const bool persists = argc == 4 && !strcmp(argv[3], "persistent");
-    straight = argc == 4 && !strcmp(argv[3], "straight");
-    const int calls = argc == 3 || persists || straight ? atoi(argv[1]) : 0;
+    const bool cold = argc == 4 && !strcmp(argv[3], "cold");
+    const bool first = cold || (argc == 4 && !strcmp(argv[3], "made"));
+    blocking = argc == 4 && !strcmp(argv[3], "blocking");
+    const int calls = argc == 3 || persists || blocking || first ? atoi(argv[1]) : 0;
     const size_t count = calls ? strtoull(argv[2], NULL, 10) / sizeof(float) : 0;
     if (calls <= 0 || !count) {
-        fprintf(stderr, "usage: instructions CALLS BYTES [persistent|straight]\n");
+        fprintf(stderr, "usage: instructions CALLS BYTES [persistent|blocking|cold|made]\n");
         return 2;
     }
     two_ranks_init(context, comm);
@@ -115,9 +135,11 @@ int main(int argc, char **argv)
         check(halay_allreduce_init(in[r], out[r], count, HALAY_FLOAT32, HALAY_SUM, comm[r],
                                    &persistent[r]),
               "halay_allreduce_init");
-    if (straight)
+    if (blocking)
         play_both(sides);
-    for (int i = 0; i < calls && !straight; i++)
+    if (first)
+        first_calls(comm, in, out, count, calls, cold);
+    for (int i = 0; i < calls && !blocking && !first; i++)
         call(comm, in, out, count);
     int wrong = 0;
     for (int r = 0; r < RANKS; r++) {

@@ -2,7 +2,7 @@
 """What the comparisons with other libraries share: interleaved rounds, of which the quiet ones count, quartiles and
 tables. A plan of runs is {name: command}; a run writes its rows to args.out/rows.csv, or prints them. The name "halay"
 is ours; so are those in args.shown, which are only shown, and, where args.same names a peer, "halay " and that name,
-which is judged beside it; what args.limits names is no peer. Those, and a peer that is too slow for them, may have some
+which is judged beside it; what args.limits names is no peer. What args.also and args.total yield follows the tables. Those, and a peer that is too slow for them, may have some
 sizes only."""
 
 import argparse
@@ -20,11 +20,18 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import records
+from neighbours import beside
+
 ROOT = Path(__file__).resolve().parents[1]
 PROCESSORS = len(os.sched_getaffinity(0))
 SPLIT = 256 << 10
 TRIES = 3  # of a peer's run: some crash now and then when they start
 UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+
+
+def peers_of(args):
+    return [] if args.variants == "none" else args.variants.split(",")
 
 
 def size(text):
@@ -87,7 +94,8 @@ def run(name, command, args):
     written.unlink(missing_ok=True)
     for _ in range(1 if name.startswith("halay") else TRIES):
         others, start = args.others(), time.monotonic()
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=900)
+        with beside(args.neighbours):
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, env=environment, timeout=900)
         cores = (args.others() - others) / (time.monotonic() - start)
         if done.returncode == 0:
             break
@@ -124,6 +132,7 @@ def measure(args, collective, ranks):
                 if stopped.get(name, low) < low:
                     continue
                 rows, cores, again = run_quietly(name, part[name], args)
+                records.append(args, collective, ranks, number, name, rows, cores)
                 if args.stops and name not in args.limits and rows and int(rows[-1]["bytes"]) * args.factor <= high:
                     stopped[name] = low
                 results[name] += [dict(row, others=f"{cores:.3f}") for row in rows]
@@ -240,11 +249,11 @@ def machine(args, load):
                   if line.startswith("model name")), platform.machine())
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     info = output(str(args.build / "bin/halay-info"), "--version")
-    commit = output("git", "-c", "safe.directory=*", "log", "-1", "--format=%h")
-    dirty = "+" if output("git", "-c", "safe.directory=*", "status", "--porcelain", "--", "src", "transports") else ""
     yield f"- {datetime.datetime.now():%Y-%m-%d %H:%M}, load {load:.1f} before; {args.statistic} of the calls"
     yield f"- {model}, {PROCESSORS} processors, {gib:.0f} GiB; Linux {platform.release()}"
-    yield f"- {info} (commit {commit}{dirty}); {'; '.join(args.versions(args))}"
+    yield f"- {info} (commit {records.commit(args.build)}); {'; '.join(args.versions(args))}"
+    if args.old:
+        yield f"- halay-old: {output(str(args.old / 'bin/halay-info'), '--version')} (commit {records.commit(args.old)})"
     first = args.cases(args)[0][0]
     for collective, ranks in args.cases(args):
         for name, command in args.commands(args, collective, ranks, args.min, args.max).items() if collective == first else ():
@@ -284,7 +293,8 @@ def options(doc, variants):
     parser.add_argument("--patience", type=int, default=3, help="so many tries for a quiet run (3)")
     parser.add_argument("--pause", type=float, help="seconds before the next try (2)")
     parser.add_argument("--statistic", choices=("avg", "median", "min"), default="avg", help="over calls (avg)")
-    parser.add_argument("--variants", default=",".join(variants), help="peers (%(default)s)")
+    parser.add_argument("--variants", default=",".join(variants), help="peers; or none (%(default)s)")
+    parser.add_argument("--old", type=Path, help="build folder of an older commit, which takes part as halay-old")
     parser.add_argument("--append", action="store_true", help="to the rounds that --out has")
     parser.set_defaults(prog=parser.prog, **DEFAULTS)
     return parser
@@ -293,7 +303,9 @@ def options(doc, variants):
 # What a comparison may set otherwise in its args.
 DEFAULTS = {"others": seconds_of_others, "same": None, "limits": (), "shown": (), "split": SPLIT, "stops": False,
             "markdown": markdown, "where": f" on {PROCESSORS} processors", "collectives": ["allreduce"],
-            "cases": all_cases, "versions": debian_versions, "min": 4, "max": size("256M"), "factor": 2, "pause": 2}
+            "cases": all_cases, "versions": debian_versions, "min": 4, "max": size("256M"), "factor": 2, "pause": 2,
+            "old": None, "neighbours": 0, "also": [], "total": None, "mode": "one-node",
+            "labels": lambda collective, variant, _: (collective, variant)}
 
 
 def compile_bench(program, compiler, build, *libraries):
@@ -312,6 +324,8 @@ def prepare(args):
     """Makes the folder and builds the side of Debian's Open MPI, mpi_bench."""
     args.out = args.out.resolve()
     args.out.mkdir(parents=True, exist_ok=True)
+    if not peers_of(args):
+        return
     if not output("mpicc", "--version"):
         sys.exit(f"{args.prog}: there is no mpicc (Debian: libopenmpi-dev, openmpi-bin)")
     compile_bench(args.out / "mpi_bench", "mpicc", args.build)
@@ -329,17 +343,21 @@ def read_rounds(path):
 
 def write(args, head, every, thrown):
     """runs.csv, table.csv, table.md and variants.md, of the rounds of all cases."""
-    raw, table, text, more = [], [], list(head), []
+    raw, table, text, more, quiet = [], [], list(head), [], {}
     for (collective, ranks), rounds in every.items():
         kept, note = choose(args, rounds, thrown[collective, ranks])
         rows = list(compare(args, kept))
         if rows:
             text += args.markdown(args, collective, ranks, note, rows)
+        for also in args.also:
+            text += also(args, collective, ranks, note, kept)
         more += variants(args, collective, ranks, note, kept)
+        quiet[collective, ranks] = kept
         case = {"collective": collective, "ranks": ranks}
         table += [{**case, **row} for row in rows]
         raw += [{**case, "round": number, "variant": name, **row, "kept": int(any(results is k for _, k in kept))}
                 for number, (_, results) in enumerate(rounds) for name, rows_ in results.items() for row in rows_]
+    text += args.total(args, quiet) if args.total else []
     write_csv(args.out / "runs.csv", raw)
     write_csv(args.out / "table.csv", table)
     (args.out / "table.md").write_text("\n".join(text) + "\n")

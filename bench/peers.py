@@ -24,7 +24,7 @@ VARIANTS = {  # name -> (library, what it is told, collectives that this is abou
     "openmpi4 ucx": ("openmpi4", UCX, None),
     "gloo": ("gloo", [], None),
 }
-CROWDED = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
+OVERSUBSCRIBED = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
 MPIEXEC = {"openmpi5": "mpirun", "intel": "mpiexec.hydra", "mpich": "mpiexec"}
 
 
@@ -78,4 +78,4 @@ def command(args, variant, ranks, words):
         return ["env", f"I_MPI_ROOT={args.peers / library}", "I_MPI_FABRICS=shm", *told, mpiexec, "-n", ranks, program, *words]
     if library == "mpich":
         return [mpiexec, *(["-bind-to", "core"] if ranks <= PROCESSORS else []), "-n", ranks, program, *words]
-    return [mpiexec, "-np", ranks, *(CROWDED if ranks > PROCESSORS else []), *told, program, *words]
+    return [mpiexec, "-np", ranks, *(OVERSUBSCRIBED if ranks > PROCESSORS else []), *told, program, *words]

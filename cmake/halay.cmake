@@ -3,6 +3,7 @@
 #   halay_transport_shm        a static library, for the tests that link it in
 #   halay-transport-shm.so     the plug-in, in lib/halay/, found at run time
 function(halay_plugin kind name)
+  set_property(GLOBAL APPEND PROPERTY halay_plugins "${kind} ${name}")
   add_library(halay_${kind}_${name} STATIC ${ARGN})
   target_include_directories(halay_${kind}_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include)
   add_library(halay_${kind}_${name}_plugin MODULE ${ARGN})
@@ -14,6 +15,30 @@ function(halay_plugin kind name)
     target_link_options(halay_${kind}_${name}_plugin PRIVATE -Wl,--no-undefined)
   endif()
   install(TARGETS halay_${kind}_${name}_plugin LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/halay)
+endfunction()
+
+# halay_has_build_id(target ...): they include hly_build.h.
+function(halay_has_build_id)
+  foreach(target ${ARGN})
+    add_dependencies(${target} halay_build_id)
+    target_include_directories(${target} PRIVATE ${HALAY_GENERATED})
+  endforeach()
+endfunction()
+
+# halay_no_plugin("transport verbs" "why, and what to install")
+function(halay_no_plugin plugin why)
+  set_property(GLOBAL APPEND PROPERTY halay_no_plugins "${plugin}: ${why}")
+endfunction()
+
+# At the end: what is built, and, even where nobody reads the status lines, what is not.
+function(halay_tell_plugins)
+  get_property(built GLOBAL PROPERTY halay_plugins)
+  get_property(missing GLOBAL PROPERTY halay_no_plugins)
+  list(JOIN built ", " built)
+  message(STATUS "plug-ins that are built: ${built}")
+  foreach(plugin ${missing})
+    message(NOTICE "-- no plug-in ${plugin}")
+  endforeach()
 endfunction()
 
 # halay_test_programs(unit test_unit_reduce): the target programs-unit builds them, and what they need.

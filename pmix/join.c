@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "records.h"
+#include <hly_build.h>
 
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
@@ -221,7 +222,7 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     if (rc)
         return rc;
     if (fd < 0) {
-        struct hly_pmix_reading reading = {j->log, id->nspace, node->end_ns, &j->call, 0};
+        struct hly_pmix_reading reading = {j->log, node, id->nspace, node->end_ns, &j->call, 0};
         rc = hly_pmix_records_read(&reading, id->nranks, &records);
         if (!rc && node->apart[0])
             rc = hly_pmix_table_keep(j->log, &records, &id->table);
@@ -262,9 +263,6 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
     return rc;
 }
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
-
 static void prepare(struct joining *j, struct hly_pmix_identity *id)
 {
     snprintf(id->nspace, sizeof id->nspace, "%s", j->me.nspace);
@@ -273,8 +271,8 @@ static void prepare(struct joining *j, struct hly_pmix_identity *id)
     j->node.nspace = id->nspace;
     j->node.rank = j->me.rank;
     hly_share_probe(j->node.apart);
-    strcpy(j->node.library,
-           TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
+    _Static_assert(sizeof HLY_BUILD <= sizeof j->node.library, "with its end");
+    strcpy(j->node.library, hly_build());
 }
 
 /* What ends the job here ends it on the node. */

@@ -17,13 +17,15 @@
 
 #include "records.h"
 
-#define RECORD_KEY "halay.node.2" /* the number is the record's version */
+#define RECORD_KEY "halay.node.3" /* the number is the record's version */
 
 #define STAY_NS 2000000000ull
 
-enum { RECORD_VERSION = 2 };
+enum { RECORD_VERSION = 3 };
 
 struct record {
+    char library[HLY_NODE_LIBRARY]; /* first in all versions: its build is compared before all else
+                                     */
     uint16_t version;
     uint8_t family, fabrics; /* of the address */
     uint32_t nranks;
@@ -36,8 +38,8 @@ struct record {
         uint16_t port, flags; /* network order; flags: none yet */
     } ranks[];
 };
-_Static_assert(sizeof(struct record) == 96 && sizeof(((struct record *)0)->ranks[0]) == 8,
-               "a node's record is 96 + 8 bytes a rank");
+_Static_assert(sizeof(struct record) == 120 && sizeof(((struct record *)0)->ranks[0]) == 8,
+               "a node's record is 120 + 8 bytes a rank");
 
 static uint32_t list_ranks(const struct hly_node *node, struct record *record)
 {
@@ -63,11 +65,13 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
     if (!record)
         return HALAY_ENOMEM;
     record->version = RECORD_VERSION;
+    memcpy(record->library, node->library, sizeof record->library);
     record->family = node->address.family;
     record->fabrics = node->address.fabrics;
     record->nranks = list_ranks(node, record);
     if (node->processors && record->nranks > (uint32_t)node->processors)
-        record->fabrics |= HALAY_NODE_CROWDED | (node->processors == 1 ? HALAY_NODE_SINGLE : 0);
+        record->fabrics |=
+            HALAY_NODE_OVERSUBSCRIBED | (node->processors == 1 ? HALAY_NODE_SINGLE : 0);
     memcpy(record->ip, node->address.ip, sizeof record->ip);
     memcpy(record->host, node->host, sizeof record->host);
     if (node->rank == 0 && (getrandom(record->secret, sizeof record->secret, 0) != 16 ||
@@ -77,7 +81,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
         return HALAY_EBOOT;
     }
     size_t bytes = sizeof *record + (size_t)record->nranks * 8;
-    assert(bytes == 96 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
+    assert(bytes == 120 + 8 * (size_t)record->nranks && record->nranks <= (uint32_t)node->nlocal);
     hly_boot_say(log, 2, "rank %u puts a record of %zu bytes", node->rank, bytes);
     memset(&value, 0, sizeof value);
     value.type = PMIX_BYTE_OBJECT;
@@ -139,6 +143,24 @@ static pmix_status_t get_value(struct hly_pmix_reading *r, uint32_t rank, pmix_v
     return status;
 }
 
+static int other_build(const struct hly_pmix_reading *r, const pmix_value_t *value, uint32_t rank)
+{
+    char library[HLY_NODE_LIBRARY] = "", text[HLY_NODE_TEXT];
+    struct hly_node *node = r->node;
+    if (value->type == PMIX_BYTE_OBJECT && value->data.bo.size >= sizeof library)
+        memcpy(library, value->data.bo.bytes, sizeof library - 1);
+    if (!strcmp(library, node->library))
+        return 0;
+    snprintf(text, sizeof text,
+             "rank %u on another node runs Halay %s, but rank %u on %s runs Halay %s: run the same "
+             "build on all nodes",
+             rank, library, node->rank, node->host, node->library);
+    hly_boot_say(r->log, 0, "%s", text);
+    if (node->role == HLY_ROLE_FIRST)
+        hly_node_fail(node, text);
+    return 1;
+}
+
 /* The record of the node whose first rank is `rank`; to be released. */
 static int get_record(struct hly_pmix_reading *r, uint32_t rank, int nranks, pmix_value_t **value)
 {
@@ -150,9 +172,12 @@ static int get_record(struct hly_pmix_reading *r, uint32_t rank, int nranks, pmi
                      rank, PMIx_Error_string(status));
         return HALAY_EBOOT;
     }
-    if (valid_record(*value, rank, nranks))
+    const int other = other_build(r, *value, rank);
+    if (!other && valid_record(*value, rank, nranks))
         return HALAY_OK;
     PMIX_VALUE_RELEASE(*value);
+    if (other)
+        return HALAY_EBOOT;
     hly_boot_say(r->log, 0,
                  "the record of rank %u's node is not one of this version of Halay: run the same "
                  "version on all nodes",

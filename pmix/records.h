@@ -12,6 +12,7 @@ int hly_pmix_record_put(const struct hly_boot_log *log, const struct hly_node *n
 
 struct hly_pmix_reading {
     const struct hly_boot_log *log;
+    struct hly_node *node; /* this rank's */
     const char *nspace;
     uint64_t end_ns;
     struct hly_pmix_call *call;

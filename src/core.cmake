@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
+# In the order of the layers: each uses those above it in this list, and none below.
 target_sources(halay_core PRIVATE
-  ahead.c api.c api_move.c api_pair.c api_reduce.c api_scaled.c between.c both.c channel.c comm.c comm_make.c context.c engine.c
-  series.c straight.c fault.c group.c group_call.c layout.c loader.c match.c mem.c op.c out.c peer.c persistent.c plancache.c readers.c
-  progress.c request.c select.c selection.c explain.c
-  explain_run.c settings.c
-  shape.c util.c way.c)
+  base/device.c base/util.c
+  comm/comm.c comm/ranks.c comm/shape.c
+  select/between.c select/explain.c select/select.c select/selection.c
+  wire/edges.c wire/land.c wire/match.c wire/news.c wire/peer.c wire/register.c wire/rendezvous.c wire/send.c
+  exec/call_cache.c exec/compile.c exec/execute.c exec/layout.c exec/plan_cache.c exec/post.c exec/relaxed.c exec/request.c exec/work.c
+  fault/agree.c fault/events.c fault/verdict.c
+  api/call.c api/check.c api/comm.c api/comm_make.c api/explain_run.c api/group.c api/memory.c api/move.c api/op.c api/pair.c api/persistent.c api/progress.c api/reduce.c api/scaled.c
+  job/context.c job/loader.c job/settings.c job/transports.c)
+halay_has_build_id(halay_core)
 target_compile_definitions(halay_core PRIVATE _GNU_SOURCE)

@@ -21,6 +21,7 @@
 
 #include "../common/life.h"
 #include "tcp.h"
+#include <hly_build.h>
 
 struct halay_boot {
     struct hly_boot_life life;
@@ -76,9 +77,6 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
     hly_mac(v->secret_key, pieces, 5, mac);
 }
 
-#define TEXT_(x) #x
-#define TEXT(x)  TEXT_(x)
-
 static void describe(struct hly_tcp *tcp, int processors)
 {
     struct hly_tcp_hello *me = &tcp->self;
@@ -109,8 +107,8 @@ static void describe(struct hly_tcp *tcp, int processors)
                      "memory: %s",
                      tcp->v->rank, me->pid, me->host, why);
     }
-    strcpy(me->library,
-           TEXT(HALAY_VERSION_MAJOR) "." TEXT(HALAY_VERSION_MINOR) "." TEXT(HALAY_VERSION_PATCH));
+    _Static_assert(sizeof HLY_BUILD <= sizeof me->library, "with its end");
+    strcpy(me->library, hly_build());
 }
 
 static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,

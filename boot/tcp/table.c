@@ -93,8 +93,8 @@ static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int3
 }
 
 /* Who shares processors is told so with every address: whose ip is another one, too. */
-static void mark_crowded(struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                         const struct hly_tcp_hello **firsts, uint32_t *count)
+static void mark_oversubscribed(struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
+                                const struct hly_tcp_hello **firsts, uint32_t *count)
 {
     for (int r = 0; r < nranks; r++)
         count[node_of[r]]++;
@@ -102,7 +102,7 @@ static void mark_crowded(struct hly_tcp_hello *hellos, int nranks, const int32_t
         uint32_t processors = firsts[node_of[r]]->processors;
         if (processors && count[node_of[r]] > processors)
             hellos[r].address.fabrics |=
-                HALAY_NODE_CROWDED | (processors == 1 ? HALAY_NODE_SINGLE : 0);
+                HALAY_NODE_OVERSUBSCRIBED | (processors == 1 ? HALAY_NODE_SINGLE : 0);
     }
 }
 
@@ -116,7 +116,7 @@ int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp
     if (!node_of || !firsts || !count || number_nodes(hellos, nranks, node_of) < 0)
         goto out;
     size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
-    mark_crowded(hellos, nranks, node_of, firsts, count);
+    mark_oversubscribed(hellos, nranks, node_of, firsts, count);
     *table = to = malloc(bytes);
     if (!to)
         goto out;

@@ -134,7 +134,7 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
 enum { HLY_TCP_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES };
 
 /* All ranks' hellos -> the table, allocated; answer's nnodes, nruns, nothers and bytes; in their
- * addresses, which nodes are crowded. HALAY_ENOMEM. */
+ * addresses, which nodes are oversubscribed. HALAY_ENOMEM. */
 int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
                         char **table);
 /* The table -> *id, all but rank and nranks, which are read. HALAY_ENOMEM, HALAY_EBOOT (no table).

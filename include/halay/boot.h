@@ -28,11 +28,11 @@ extern "C" {
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
 
 enum {
-    HALAY_FABRIC_RDMA = 1,  /* an RDMA device with an active port */
-    HALAY_FABRIC_VERBS = 2, /* the transport verbs is installed */
-    HALAY_FABRIC_UCX = 4,   /* the transport ucx is installed */
-    HALAY_NODE_CROWDED = 8, /* more ranks than processors, where that is known */
-    HALAY_NODE_SINGLE = 16  /* and but one processor */
+    HALAY_FABRIC_RDMA = 1,         /* an RDMA device with an active port */
+    HALAY_FABRIC_VERBS = 2,        /* the transport verbs is installed */
+    HALAY_FABRIC_UCX = 4,          /* the transport ucx is installed */
+    HALAY_NODE_OVERSUBSCRIBED = 8, /* more ranks than processors, where that is known */
+    HALAY_NODE_SINGLE = 16         /* and but one processor */
 };
 
 /* Where a process listens for the others' connections (TCP). */

@@ -11,6 +11,12 @@
  *  - Collectives are called by every rank of the communicator, in the same order, with the same
  *    count, type, operation and root. A call that differs on one rank ends with the same error on
  *    all of them; halay_comm_verdict() then says who, where, what and what to do.
+ *  - When the ranks have agreed that a call has failed, a rank that is still in the call, or enters
+ *    it later, gets that error too: same code, same rank at fault, same text. A rank for which the
+ *    call had ended well before gets it from its next call on that communicator, or else from
+ *    halay_finalize(). No call that succeeds waits for this.
+ *  - After a death, a missed deadline or different settings the communicator is broken: every later
+ *    call on it fails at once, with the same error.
  *  - Every call returns by the communicator's deadline (30 s unless set otherwise).
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
@@ -55,7 +61,9 @@ enum {
     HALAY_EFORKED = -10,     /* called in a forked child */
     HALAY_EPLAN = -11,       /* a plan without a valid certificate: refused */
     HALAY_EAGAIN = -12,      /* full for now: try again (contracts only) */
-    HALAY_EINTERNAL = -13    /* a bug in Halay */
+    HALAY_EINTERNAL = -13,   /* a bug in Halay */
+    HALAY_EDEVICE = -14      /* a device failed, or did not finish; the verdict says whether its
+                                memory may still change */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
@@ -153,7 +161,10 @@ HALAY_API int halay_op_takes(halay_op_t op, halay_type_t type);
 HALAY_API int halay_scale(void *out, const void *in, size_t count, halay_type_t type,
                           double factor);
 
-/* As `in`: the input is in `out` already (see each collective). */
+/*
+ * As `in`: the input is in `out` already (see each collective). As `out`, where MPI has it, at the
+ * root of a scatter; HALAY_EINVAL, on all ranks, as any other buffer.
+ */
 #define HALAY_IN_PLACE ((const void *)-1)
 
 /* ------------------------------------------------------------------ context */
@@ -168,7 +179,9 @@ struct halay_device_ops;
 
 /*
  * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job
- * is found through PMIx, and everything else is chosen. Zero and NULL always mean "choose".
+ * is found through PMIx, and everything else is chosen. Zero and NULL always mean "choose". What
+ * an older program's struct does not have is chosen; HALAY_EINVAL if it is newer than the library
+ * and sets what that does not know.
  */
 typedef struct halay_config {
     size_t size;                                 /* of this struct, for growth */
@@ -204,11 +217,15 @@ HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context
  * collective: peers that still wait for this rank get an error that names it. Requests still in
  * flight are ended with an error here and on all ranks that still wait, and HALAY_ESTATE is
  * returned; the context is gone all the same. Where the last calls were broadcasts that did not
- * wait, it does, by the deadline; an error that nobody was told of is returned.
+ * wait, it does, by the deadline. Where a call has ended well here and failed on other ranks, and
+ * no later call has said so, the code of that error is returned.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
 
-/* Where this rank stands. */
+/*
+ * Where this rank stands. This and the other structs with a size may be those of an older or a
+ * newer header: as much is filled as both have, and size becomes that.
+ */
 typedef struct halay_topology {
     size_t size; /* of this struct, set by the caller */
     int rank, nranks;
@@ -226,7 +243,7 @@ typedef struct halay_counters {
     size_t size; /* of this struct, set by the caller */
     uint64_t sent_bytes, sent_messages, received_bytes, received_messages;
     uint64_t operations, errors, connections, sleeps, plans_made, plans_proved;
-    uint64_t straight; /* of the operations, those that repeated the last one, step by step */
+    uint64_t repeated; /* of the operations, those found in the call cache of their communicator */
 } halay_counters_t;
 
 HALAY_API int halay_context_counters(halay_context_t *context, halay_counters_t *counters);
@@ -248,7 +265,7 @@ typedef struct halay_queues {
 
 /* The same for one transport: what went inside the node, and what between nodes. */
 typedef struct halay_traffic {
-    size_t size; /* of this struct, set by the caller; it may end before `queues` */
+    size_t size; /* of this struct, set by the caller */
     char transport[32];
     uint64_t sent_bytes, sent_messages; /* bytes of the program's data, without headers */
     uint64_t connections;
@@ -337,6 +354,25 @@ HALAY_API int halay_comm_free(halay_comm_t *comm);
 
 /* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused. */
 HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
+HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
+
+/* What a communicator may do that changes the meaning of its calls. All are off at first. */
+typedef enum halay_hint {
+    /*
+     * Of equal broadcasts, one after the other on the ranks of one node, only the first and then
+     * every 32nd is heard of by all ranks before it returns. The root of the others does not wait.
+     * An error in one is then returned by one of the next 32 calls, or by halay_finalize, on every
+     * rank, and the communicator fails from then on.
+     */
+    HALAY_HINT_RELAXED_BROADCAST = 1
+} halay_hint_t;
+
+/*
+ * Sets a hint: value 1, or 0. All ranks set the same hints between the same two calls; where they
+ * do not, the next broadcast is a mismatch. HALAY_ESTATE: calls are under way, or relaxed ones have
+ * not been heard of by all yet. Local.
+ */
+HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 
 /*
  * Sets *called to 1 if another rank is known to have entered the next call on this communicator,
@@ -345,7 +381,12 @@ HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
  */
 HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 
-/* Why the last failed call on a communicator failed: the same on every rank. */
+/*
+ * Why the call failed whose error the program read last on this communicator: from a blocking call,
+ * from wait or test, or from a function that found an error of this rank alone. Of a collective it
+ * is the same on every rank. It belongs to the request: of several that have failed each shows its
+ * own, in the order in which the program reads the results.
+ */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
     int code;          /* HALAY_E*, 0 if no call has failed */
@@ -405,10 +446,8 @@ HALAY_API int halay_allreduce_scaled(const void *in, void *out, size_t count, ha
                                      halay_comm_t *comm);
 
 /*
- * buffer of rank `root` to all; count elements. Returns when all ranks are known to have called.
- * Short ones on one node that are made again right after the same call, up to 31, need not wait for
- * that: the buffer may be used again, and an error on another rank is returned by one of this
- * rank's next 32 calls, or by halay_finalize, and the communicator fails from then on.
+ * buffer of rank `root` to all; count elements. Returns when all ranks are known to have called
+ * (but see HALAY_HINT_RELAXED_BROADCAST).
  */
 HALAY_API int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
                               halay_comm_t *comm);
@@ -473,7 +512,8 @@ HALAY_API int halay_gatherv(const void *in, void *out, const size_t counts[], co
 /*
  * The other way round: block r of the root's in, of count elements, or counts[r] at displs[r], goes
  * to out on rank r. Elsewhere in and displs are not used, and may be NULL; counts are the same on
- * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays.
+ * all ranks. IN_PLACE, at the root alone: the blocks are in out, where the root's own stays; or, as
+ * out: they are in in, which is not written.
  */
 HALAY_API int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                             halay_comm_t *comm);

@@ -45,19 +45,34 @@
  *  REDUCE  operand[0] = operand[1] OP operand[2] OP ... in this order; 2 to 4 sources, all with the
  *          same first and count. The destination may be one of the sources exactly.
  *  JOIN    nothing: done when its predecessors are.
+ *  GROUP   a collective that a device does for several ranks, its members: operand[0]
+ *          (destination), operand[1] (source). The step names an entry of the plan's groups: the
+ *          kind, the members by rising rank, and which run of blocks is whose. The runs follow one
+ *          another; together they are the whole. A member's own run may be empty.
+ *            reduce_scatter, reduce, allreduce   own run = sum of the members' wholes
+ *            allgather, broadcast                whole = each block from the member whose it is
+ *          In a reduce or broadcast the whole is one member's; in an allreduce it is everyone's.
+ *          The sum is in an order that the device chooses, the same for all that it gives it to.
+ *          Source and destination are apart, or each block that they share is the same one (in
+ *          SCRATCH the whole operand is).
+ *          Done when its operands may be touched, and each member from which data come has begun.
+ *          `peer` is the entry in groups[], `edge` the channel: the n-th step of a rank on a
+ *          channel meets the n-th step there of each member. A rank's steps on one channel have the
+ *          same members and follow one another. A member has to have heard from the others before.
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
  * step's own index. A message is named by (sender, receiver, edge): edges are numbered by the
  * planner so that no two messages of a plan from one rank to another have the same edge, and both
  * sides agree. Both operands of a message, and of a COPY, are the same run of blocks; those of an
  * alltoall have the same count only, for there a block's number is another at each rank.
+ * All members of a group step have the same group, and an alltoall has no group steps.
  *
  * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
- * with the same blocks; no deadlock with zero buffering; every input is counted exactly once; the
- * same operands in the same order on every rank; nothing is read before it is written; no two steps
- * that could run at once touch the same memory, one of them writing; scratch as declared; and no
- * rank finishes before it has heard, directly or not, from every other rank (so that an error on
- * any rank reaches all before one of them returns success; with HALAY_PLANNER_SERIES from the
- * root).
+ * with the same blocks, and a group step all its members; no deadlock with zero buffering; every
+ * input is counted exactly once; the same operands in the same order on every rank; nothing is read
+ * before it is written; no two steps that could run at once touch the same memory, one of them
+ * writing; scratch as declared; and no rank finishes before it has heard, directly or not, from
+ * every other rank (so that an error on any rank reaches all before one of them returns success;
+ * with HALAY_PLANNER_SERIES from the root).
  */
 #ifndef HALAY_PLAN_H
 #define HALAY_PLAN_H
@@ -89,11 +104,27 @@ typedef enum halay_collective {
 HALAY_API const char *halay_collective_name(halay_collective_t collective);
 
 enum { HALAY_BUFFER_IN = 0, HALAY_BUFFER_OUT = 1, HALAY_BUFFER_SCRATCH = 2 };
-enum { HALAY_STEP_SEND = 1, HALAY_STEP_RECV, HALAY_STEP_COPY, HALAY_STEP_REDUCE, HALAY_STEP_JOIN };
+enum {
+    HALAY_STEP_SEND = 1,
+    HALAY_STEP_RECV,
+    HALAY_STEP_COPY,
+    HALAY_STEP_REDUCE,
+    HALAY_STEP_JOIN,
+    HALAY_STEP_GROUP
+};
+enum {
+    HALAY_GROUP_REDUCE_SCATTER = 1,
+    HALAY_GROUP_ALLGATHER,
+    HALAY_GROUP_ALLREDUCE,
+    HALAY_GROUP_REDUCE,
+    HALAY_GROUP_BROADCAST
+};
 
-#define HALAY_STEP_NONE       UINT32_MAX
-#define HALAY_PLAN_STEPS_MAX  (1u << 22) /* of one rank */
-#define HALAY_PLAN_SLICES_MAX 8          /* blocks of an allreduce for each rank */
+#define HALAY_STEP_NONE         UINT32_MAX
+#define HALAY_PLAN_STEPS_MAX    (1u << 22) /* of one rank */
+#define HALAY_PLAN_MEMBERS_MAX  (1u << 22) /* of all groups of one rank */
+#define HALAY_PLAN_CHANNELS_MAX 8          /* of group steps */
+#define HALAY_PLAN_SLICES_MAX   8          /* blocks of an allreduce for each rank */
 
 typedef struct halay_operand {
     uint32_t buffer; /* HALAY_BUFFER_* */
@@ -104,12 +135,24 @@ typedef struct halay_operand {
 
 typedef struct halay_step {
     uint16_t kind;      /* HALAY_STEP_* */
-    uint16_t noperands; /* 1 SEND, RECV; 2 COPY; 3 to 5 REDUCE; 0 JOIN */
-    uint32_t peer;      /* SEND, RECV; else HALAY_STEP_NONE */
-    uint32_t edge;      /* SEND, RECV; else 0 */
+    uint16_t noperands; /* 1 SEND, RECV; 2 COPY, GROUP; 3 to 5 REDUCE; 0 JOIN */
+    uint32_t peer;      /* SEND, RECV; GROUP: index in plan->groups; else HALAY_STEP_NONE */
+    uint32_t edge;      /* SEND, RECV; GROUP: the channel; else 0 */
     uint32_t operand;   /* index of the first one in plan->operands */
     uint32_t dep[2];    /* predecessors, or HALAY_STEP_NONE */
 } halay_step_t;
+
+/* A member of a group, and its run of blocks; an empty run begins where the one before it ends. */
+typedef struct halay_member {
+    uint32_t rank;
+    uint32_t first, count;
+} halay_member_t;
+
+typedef struct halay_group {
+    uint32_t kind;   /* HALAY_GROUP_* */
+    uint32_t member; /* index of the first one in plan->members */
+    uint32_t nmembers;
+} halay_group_t;
 
 /*
  * Which ranks share a node. Any map from ranks to nodes will do: consecutive ranks or not, nodes of
@@ -151,8 +194,12 @@ typedef struct halay_plan {
     uint32_t scratch_slots;
     uint32_t nsteps;
     uint32_t noperands;
+    uint32_t ngroups;
+    uint32_t nmembers;
     halay_step_t *steps; /* all in one allocation with the plan */
     halay_operand_t *operands;
+    halay_group_t *groups;
+    halay_member_t *members;
 } halay_plan_t;
 
 /* Restrictions of a planner, as data: the selection can never pick one that does not apply. */
@@ -168,8 +215,9 @@ enum {
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7,
     HALAY_PLANNER_ROUNDS = 1u << 8, /* not a restriction: few rounds of many messages, from scratch;
                                        a long call is cut until each fits in one not announced */
-    HALAY_PLANNER_SERIES = 1u << 9  /* for a call that is the same as the one before it: ranks hear
+    HALAY_PLANNER_SERIES = 1u << 9, /* for a call that is the same as the one before it: ranks hear
                                        from the root alone, and that from nobody */
+    HALAY_PLANNER_GROUP = 1u << 10  /* has group steps: only where a device offers them */
 };
 
 typedef struct halay_planner_info {
@@ -191,6 +239,7 @@ typedef struct halay_planner_call {
     uint32_t commutative; /* 0: the operation does not commute */
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
     uint32_t series;      /* 1: the same as the call before it */
+    uint32_t group;       /* 1: a device offers group steps to the ranks of each node */
 } halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
@@ -288,8 +337,9 @@ typedef struct halay_question {
     uint32_t element_bytes;
     uint64_t count;             /* as in the call: elements of the vector, or of a block */
     const halay_shape_t *shape; /* the ranks and their nodes */
-    uint32_t crowded; /* 1: on one node that has more ranks than processors; 2: of one processor */
-    uint32_t series;  /* 1: the call before it was the same */
+    uint32_t oversubscribed;    /* 1: on one node that has more ranks than processors; 2: of one
+                                   processor */
+    uint32_t series;            /* 1: the call before it was the same */
 } halay_question_t;
 
 typedef struct halay_cost {

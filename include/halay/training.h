@@ -29,7 +29,8 @@ typedef struct halay_dims {
 
 /*
  * Makes a trainer over the ranks of comm (it makes communicators of its own) and starts its one
- * thread, which sleeps unless there is work. Collective. comm must outlive it.
+ * thread, which sleeps unless there is work. Collective. comm must outlive it. Its tensors wait no
+ * longer than comm's deadline as it is now.
  */
 HALAY_API int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
                                    halay_trainer_t **trainer);

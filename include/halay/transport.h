@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * transport.h - contract of a transport: 15 calls, RDMA-first where the hardware is, honest where
+ * transport.h - contract of a transport: 18 calls, RDMA-first where the hardware is, honest where
  * it is not. A transport moves bytes between two processes. It knows no collective, no rank and no
  * communicator, and never calls the core: the core polls it.
  *
@@ -10,11 +10,11 @@
  *  - Messages may be delivered in any order, also between the same two processes. None is lost or
  *    delivered twice.
  *  - Whoever finds an error reports it once through the log function, with cause and remedy.
- *  - Optional members (by capability: register_mem, key, place, recv, put, arm) are never NULL:
- *    they answer HALAY_EUNSUPPORTED.
+ *  - Optional members (by capability: register_mem, key, put; alloc_mem, give_back; recv, withdraw;
+ *    arm) are never NULL: they answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v4_<name>`; the ABI number is
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v5_<name>`; the ABI number is
  * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
@@ -30,8 +30,7 @@
 extern "C" {
 #endif
 
-#define HALAY_TRANSPORT_ABI 4
-#define HALAY_POLL_ONE      (-1)
+#define HALAY_TRANSPORT_ABI 5
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
@@ -43,16 +42,13 @@ typedef struct halay_ep halay_ep_t;               /* the way to one peer: one di
 typedef struct halay_mem halay_mem_t;             /* registered memory */
 
 enum {
-    HALAY_CAN_PUT = 1u << 0,    /* put, key; register_mem of the caller's memory */
-    HALAY_CAN_LAND = 1u << 1,   /* recv posts a landing buffer for a tag; send may use tags */
-    HALAY_CAN_SLEEP = 1u << 2,  /* arm gives a descriptor */
-    HALAY_CAN_COUNT = 1u << 3,  /* query tells what its device's queues have done so far */
-    HALAY_CAN_CACHE = 1u << 4,  /* an eager message is read out of a cache that both ends share, so
-                                   that much goes best as many of those */
-    HALAY_CAN_LEND = 1u << 5,   /* register_mem makes memory; what is sent from there need not be
-                                   copied */
-    HALAY_CAN_CHOOSE = 1u << 6, /* HALAY_POLL_ONE */
-    HALAY_CAN_REACH = 1u << 7   /* of memory that register_mem made: key, and place at a peer's */
+    HALAY_CAN_PUT = 1u << 0,   /* register_mem, key, put */
+    HALAY_CAN_LAND = 1u << 1,  /* recv posts a landing buffer for a tag; send may use tags */
+    HALAY_CAN_SLEEP = 1u << 2, /* arm gives a descriptor */
+    HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
+    HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
+                                  that much goes best as many of those */
+    HALAY_CAN_LEND = 1u << 5   /* alloc_mem; what is sent from there need not be copied */
 };
 
 typedef struct halay_transport_params {
@@ -71,7 +67,6 @@ typedef struct halay_transport_params {
     halay_address_t listen_address;
     int local_rank;   /* among the ranks of this node: they spread over what is equally near */
     int local_nranks; /* 0: not known */
-    int crowded;      /* more of them than processors: long vectors go from memory that it lends */
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {
@@ -85,9 +80,6 @@ typedef struct halay_transport_attr {
 
     halay_queues_t queues; /* HALAY_CAN_COUNT: as they are now; else untouched */
     char over[128];        /* the devices that it uses, for people; untouched: nothing to say */
-    /* HALAY_CAN_LEND: what the core may have made for itself, so that it and all ways together take
-     * no more shared memory than a process should have at rest. */
-    size_t lend_bytes;
 } halay_transport_attr_t;
 
 enum halay_event_kind {
@@ -102,9 +94,9 @@ enum halay_event_kind {
     /* The peer died or cannot be reached: peer, status, text. Once a peer; what is under way to it
      * still completes, before or after. No put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED,
-    /* A MESSAGE whose payload lies in its sender's memory, and that is given back by a poll with
-     * max 0: as soon as it was read, since the sender waits for that. The last event of its poll.
-     * data: the header; bytes: of both; payload, peer. */
+    /* A MESSAGE whose payload lies in its sender's memory. It is given back (give_back) as soon as
+     * it was read, since the sender waits for that. The last event of its poll. data: the header;
+     * bytes: of both; payload, peer. */
     HALAY_EVENT_LENT
 };
 
@@ -121,13 +113,6 @@ typedef struct halay_event {
         const void *payload; /* LENT: the same */
     };
 } halay_event_t;
-
-/* Bytes from `offset` on in a peer's memory that this key names. */
-typedef struct halay_reach {
-    const void *key;
-    size_t key_bytes;
-    uint64_t offset;
-} halay_reach_t;
 
 typedef struct halay_transport_ops {
     size_t size; /* of this struct */
@@ -161,26 +146,40 @@ typedef struct halay_transport_ops {
     void (*disconnect)(halay_transport_t *transport, halay_ep_t *ep);
 
     /*
-     * Shows memory to the peers until it is deregistered: with HALAY_CAN_PUT they may put into it.
-     * A put whose payload lies in registered memory may use that registration: then it lives until
-     * the PUT. *address NULL (HALAY_CAN_LEND): the memory is made, whole pages, zeroed, and peers
-     * can read it where it is: of a payload in it, send may answer HALAY_INPROGRESS and copy
-     * nothing. The caller unmaps it (munmap) after deregister_mem. HALAY_ENOMEM: limits; the text
-     * says which.
+     * Ends by force what is under way with the peer of this way, in both directions, also if the
+     * peer does not answer. The next polls complete it, whatever the peer does: SENT and PUT with
+     * an error, or 0 if it has gone; LANDED with an error, or 0 if all bytes are there. After its
+     * event no landing buffer is written any more. A landing buffer that no byte has reached stays
+     * posted: it can be withdrawn. Messages of the peer that were not polled may be lost. The
+     * peer has failed then: FAILED comes at both ends, unless it has come, and send is HALAY_EPEER.
+     * The way is still to be given up.
      */
-    int (*register_mem)(halay_transport_t *transport, void **address, size_t bytes,
+    void (*sever)(halay_transport_t *transport, halay_ep_t *ep);
+
+    /*
+     * HALAY_CAN_PUT: peers may put into the memory until it is deregistered. A put whose payload
+     * lies in registered memory may use that registration: then it lives until the PUT.
+     * HALAY_ENOMEM: limits; the text says which.
+     */
+    int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
                         halay_mem_t **mem);
 
     /*
-     * After it returns no put changes the memory any more. A later put fails at the sender and may
-     * end the connection (FAILED at both ends): withdraw a key by a handshake first. Sends that are
-     * not complete of memory that was made end with an error, and may or may not have arrived; what
-     * is written there from now on reaches nobody.
+     * HALAY_CAN_LEND: makes memory, whole pages, zeroed, that peers can read where it is: of a
+     * payload in it, send may answer HALAY_INPROGRESS and copy nothing. The caller unmaps it
+     * (munmap) after deregister_mem. HALAY_ENOMEM: limits; the text says which.
+     */
+    int (*alloc_mem)(halay_transport_t *transport, size_t bytes, void **address, halay_mem_t **mem);
+
+    /*
+     * Of both. After it returns no put changes the memory any more. A later put fails at the sender
+     * and may end the connection (FAILED at both ends): withdraw a key by a handshake first. Sends
+     * that are not complete of memory that was made end with an error, and may or may not have
+     * arrived; what is written there from now on reaches nobody.
      */
     void (*deregister_mem)(halay_transport_t *transport, halay_mem_t *mem);
 
-    /* What a peer needs to put into it, or to reach it (of memory that was made): opaque, at most
-     * *bytes <= 48 (in: room, out: used). */
+    /* What a peer needs to put into it: opaque, at most *bytes <= 48 (in: room, out: used). */
     int (*key)(halay_transport_t *transport, const halay_mem_t *mem, void *key, size_t *bytes);
 
     /*
@@ -194,27 +193,14 @@ typedef struct halay_transport_ops {
     int (*send)(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);
 
-    /*
-     * HALAY_CAN_CACHE: memory of the transport in which the payload of the next message to this
-     * peer, with a header of so many bytes, can be put together, so that send need not copy it.
-     * Valid until the next call with this transport. If that is a send of as much, with *place for
-     * its payload, it is not HALAY_INPROGRESS. HALAY_EAGAIN: there is none now; send copies.
-     *
-     * HALAY_CAN_REACH, and *place is not NULL but points to a halay_reach_t: so many bytes of the
-     * peer's memory, to be read and written until the next call with this transport.
-     * HALAY_EAGAIN: not now. The peer keeps other pages there from the day on when it takes them
-     * back by itself (mmap): who has not heard of that writes where nobody looks.
-     */
-    int (*place)(halay_transport_t *transport, halay_ep_t *ep, size_t header_bytes,
-                 size_t payload_bytes, void **place);
-
-    /*
-     * Posts a landing buffer for one message with this tag from any peer. LANDED comes once.
-     * buffer NULL withdraws it: HALAY_OK, it is withdrawn and no event comes; HALAY_INPROGRESS, the
-     * bytes are landing and LANDED will come. HALAY_EAGAIN: nothing to post with.
-     */
+    /* Posts a landing buffer for one message with this tag from any peer. LANDED comes once, with
+     * this cookie. HALAY_EAGAIN: nothing to post with. */
     int (*recv)(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
                 uint64_t cookie);
+
+    /* Takes the landing buffer of this tag back. HALAY_OK: no event comes. HALAY_INPROGRESS: the
+     * bytes are landing, and LANDED will come. */
+    int (*withdraw)(halay_transport_t *transport, uint64_t tag);
 
     /*
      * Writes payload to offset in the peer's memory with that key, then raises IMMEDIATE there,
@@ -227,13 +213,16 @@ typedef struct halay_transport_ops {
                uint64_t cookie);
 
     /*
-     * Up to max events. Returns how many, or an error. What an earlier poll's events point to is
-     * gone. max 0, after a LENT event: gives back what it pointed to. HALAY_EPEER: its sender had
-     * withdrawn it meanwhile, so what was read may be anything and must not be used.
-     * max HALAY_POLL_ONE (HALAY_CAN_CHOOSE): one event at most, SENT, or a message of the peer that
-     * events->peer names, which need be none. All else waits for another poll.
+     * Up to max events, one at least. Returns how many, or an error. What an earlier poll's events
+     * point to is gone, and given back.
      */
     int (*poll)(halay_transport_t *transport, halay_event_t events[], int max);
+
+    /*
+     * After a LENT event, before the next poll: gives back what it points to. HALAY_EPEER: its
+     * sender had withdrawn it meanwhile, so what was read may be anything and must not be used.
+     */
+    int (*give_back)(halay_transport_t *transport);
 
     /*
      * Prepares to sleep: *fd becomes readable when poll would return something. HALAY_EAGAIN: poll

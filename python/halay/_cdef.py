@@ -23,7 +23,8 @@ enum {
     HALAY_EFORKED = -10,
     HALAY_EPLAN = -11,
     HALAY_EAGAIN = -12,
-    HALAY_EINTERNAL = -13
+    HALAY_EINTERNAL = -13,
+    HALAY_EDEVICE = -14
 };
 
 const char *halay_strerror(int code);

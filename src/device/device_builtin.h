@@ -3,6 +3,7 @@
 #ifndef HLY_DEVICE_BUILTIN_H
 #define HLY_DEVICE_BUILTIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -10,20 +11,6 @@
 
 /* This processor. Takes no argument; all work is done when launch returns. */
 extern const halay_device_ops_t hly_device_host;
-
-/* Bytes to be copied while the host device works: what it reads is read while it writes. */
-struct hly_beside {
-    void *to;
-    const void *from;
-    size_t bytes;
-};
-/* launch, and the copy; without hly_stream_end(), as what is copied is of a later tile, and the
- * last tile's work has one. */
-int hly_host_beside(halay_device_t *device, const halay_work_t *work,
-                    const struct hly_beside *beside);
-
-/* launch of work that streams, and the same result there; hly_stream_end() is the caller's. */
-int hly_host_twice(halay_device_t *device, const halay_work_t *work, void *other);
 
 /*
  * For tests: does on the host what it was asked to do, but late and in random order, so that who
@@ -39,6 +26,16 @@ struct hly_device_late_arg {
     uint64_t seed;
     uint32_t delay_polls_max;
     uint32_t capacity; /* pieces of work in flight at most, up to HLY_DEVICE_LATE_CAPACITY_MAX */
+    /* Of the pieces launched, counted from 1: one that never finishes, one that ends with
+     * HALAY_EDEVICE and is not done, one after which poll is an error. 0: none. */
+    uint32_t never, fails, breaks;
+    bool stubborn; /* it cannot be stopped */
+    /* Work is ready after at most so many microseconds instead, however often is polled; and the
+     * device has a descriptor to sleep on. */
+    uint32_t delay_us_max;
+    /* It works in memory of a kind of its own, HALAY_MEMORY_TEST: alloc's, whose pages nobody can
+     * read or write but itself, while it works. Who touches them otherwise crashes. */
+    bool own_memory;
 };
 
 /* memcpy past the caches; in parts, whose end comes before anything that says that the bytes are
@@ -46,9 +43,6 @@ struct hly_device_late_arg {
 void hly_stream(void *dst, const void *src, size_t bytes);
 void hly_stream_part(void *dst, const void *src, size_t bytes);
 void hly_stream_end(void);
-
-/* Work that the host's bind has left something in, with these two sources instead. */
-void hly_host_combine(const halay_work_t *work, const void *left, const void *right);
 
 /* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
 int hly_device_work_check(const halay_work_t *work);

@@ -17,9 +17,8 @@
 #include "device/fp.h"
 #include "device/kernels.h"
 
-#define BLOCK_BYTES  4096
-#define BESIDE_BYTES 256 /* a block where something is copied beside */
-#define LINE         64
+#define BLOCK_BYTES 4096
+#define LINE        64
 
 struct host {
     const struct hly_kernels *kernels;
@@ -92,6 +91,9 @@ static int is_user(const halay_work_t *work)
 /* What is asked of an operation, beside its type. */
 static int operation_check(const halay_work_t *work, size_t bytes)
 {
+    if (work->direction > HALAY_FROM_HOST ||
+        (work->direction && (work->nsrc != 1 || work->scales || divides(work))))
+        return HALAY_EINVAL;
     if (work->scales && (work->nsrc != 1 || halay_scale(NULL, NULL, 0, work->type, work->factor)))
         return HALAY_EINVAL;
     if ((work->nsrc > 1 || divides(work)) && !halay_op_takes(work->op, work->type))
@@ -105,7 +107,7 @@ static int operation_check(const halay_work_t *work, size_t bytes)
 int hly_device_work_check(const halay_work_t *work)
 {
     size_t bytes;
-    if (!work)
+    if (!work || work->size < sizeof(*work))
         return HALAY_EINVAL;
     bytes = halay_type_bytes(work->type);
     if (bytes == 0 || work->count > SIZE_MAX / bytes)
@@ -144,12 +146,6 @@ static void combine_two(hly_combine_fn *combine, const halay_work_t *work, const
     combine(work->dst, left, right, work->count);
     if (changed)
         hly_fp_leave(&state);
-}
-
-void hly_host_combine(const halay_work_t *work, const void *left, const void *right)
-{
-    hly_combine_fn *const *combine = work->bound;
-    combine_two(*combine, work, left, right);
 }
 
 static const void *at(const void *base, size_t bytes)
@@ -244,6 +240,36 @@ static int host_open(void *arg, const char *isa, halay_device_t **device)
     return HALAY_OK;
 }
 
+/* All memory that no other device claims. */
+static int host_query(halay_device_t *device, const void *address, size_t bytes,
+                      halay_memory_t *memory)
+{
+    (void)device;
+    (void)address;
+    (void)bytes;
+    if (!memory || memory->size < sizeof(*memory))
+        return HALAY_EINVAL;
+    memory->kind = HALAY_MEMORY_HOST;
+    memory->touchable = 1;
+    return HALAY_OK;
+}
+
+static int host_alloc(halay_device_t *device, size_t bytes, size_t alignment, void **address)
+{
+    (void)device;
+    if (!address || !bytes || !alignment || alignment & (alignment - 1) ||
+        bytes > SIZE_MAX - alignment)
+        return HALAY_EINVAL;
+    *address = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+    return *address ? HALAY_OK : HALAY_ENOMEM;
+}
+
+static void host_free(halay_device_t *device, void *address)
+{
+    (void)device;
+    free(address);
+}
+
 /* What has been checked. */
 static void perform(const struct hly_kernels *kernels, const halay_work_t *work)
 {
@@ -266,14 +292,6 @@ static size_t block_count(const halay_work_t *work, size_t done, size_t bytes, s
     return work->count - done < most ? work->count - done : most;
 }
 
-static void copy(const struct hly_kernels *kernels, void *dst, const void *src, size_t bytes)
-{
-    if (bytes % LINE)
-        memcpy(dst, src, bytes);
-    else
-        kernels->copy(dst, src, bytes);
-}
-
 static void stream(const struct hly_kernels *kernels, void *dst, const void *src, size_t bytes)
 {
     if (bytes % LINE || (uintptr_t)dst % LINE)
@@ -288,87 +306,47 @@ static bool sums(const halay_work_t *work)
            (work->op == HALAY_SUM || (work->op == HALAY_AVERAGE && !divides(work)));
 }
 
-/* NULL: in blocks. */
-static hly_weave_fn *weave_of(const struct hly_kernels *kernels, const halay_work_t *work)
+/* Whole lines of a sum from `done` bytes on. Returns how much that was; 0: it goes in blocks. */
+static size_t sum_lines(const struct hly_kernels *kernels, const halay_work_t *work, size_t done)
 {
-    return sums(work) ? kernels->weave[work->type] : NULL;
-}
-
-/* The next bytes of what is copied beside. */
-static struct hly_beside beside_take(struct hly_beside *rest, size_t most)
-{
-    const struct hly_beside taken = {rest->to, rest->from, rest->bytes < most ? rest->bytes : most};
-    if (taken.bytes) {
-        rest->to = (char *)rest->to + taken.bytes;
-        rest->from = at(rest->from, taken.bytes);
-        rest->bytes -= taken.bytes;
-    }
-    return taken;
-}
-
-/* What is whole lines of the work, from `done` bytes on, as far as there is something to copy; or
- * to its end. Returns how much that was. */
-static size_t weave(hly_weave_fn *fn, const halay_work_t *work, struct hly_beside *rest,
-                    size_t done)
-{
+    hly_sum_lines_fn *const fn = sums(work) ? kernels->sum_lines[work->type] : NULL;
     char *const dst = (char *)work->dst + done;
-    size_t bytes = work->count * halay_type_bytes(work->type) - done;
-    if (rest->bytes >= LINE && rest->bytes < bytes)
-        bytes = rest->bytes;
-    bytes -= bytes % LINE;
-    if ((uintptr_t)dst % LINE || !bytes)
+    const size_t left = work->count * halay_type_bytes(work->type) - done;
+    const size_t bytes = left - left % LINE;
+    if (!fn || (uintptr_t)dst % LINE || !bytes)
         return 0;
-    const struct hly_beside copied = beside_take(rest, rest->bytes < LINE ? 0 : bytes);
-    fn(dst, at(work->src[0], done), at(work->src[1], done), bytes, copied.bytes ? copied.to : NULL,
-       copied.from);
+    fn(dst, at(work->src[0], done), at(work->src[1], done), bytes);
     return bytes;
 }
 
 /*
- * Block by block, through the first-level cache where it goes past the others: the same loops, so
- * the same bits. After each a block of what is copied beside. Sums that go past the caches, line by
- * line.
+ * Block by block, through the first-level cache and past the others: the same loops, so the same
+ * bits. Sums line by line.
  */
-static void perform_blocks(const struct hly_kernels *kernels, const halay_work_t *work,
-                           const struct hly_beside *beside, size_t block)
+static void stream_blocks(const struct hly_kernels *kernels, const halay_work_t *work)
 {
     _Alignas(LINE) unsigned char scratch[BLOCK_BYTES];
     const size_t bytes = halay_type_bytes(work->type);
     hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
-    hly_weave_fn *const woven = weave_of(kernels, work);
-    struct hly_beside rest = *beside;
     halay_work_t part = *work;
     hly_fp_t state;
     const int changed = hly_fp_enter(&state);
     for (size_t done = 0; done < work->count; done += part.count) {
-        char *const dst = (char *)work->dst + done * bytes;
-        part.count = woven ? weave(woven, work, &rest, done * bytes) / bytes : 0;
+        part.count = sum_lines(kernels, work, done * bytes) / bytes;
         if (part.count)
             continue;
-        part.count = block_count(work, done, bytes, block);
-        part.dst = work->streams ? (void *)scratch : dst;
+        part.count = block_count(work, done, bytes, BLOCK_BYTES);
+        part.dst = scratch;
         for (uint32_t s = 0; s < work->nsrc; s++)
             part.src[s] = at(work->src[s], done * bytes);
         if (combine)
             (*combine)(part.dst, part.src[0], part.src[1], part.count);
         else
             perform(kernels, &part);
-        if (work->streams)
-            stream(kernels, dst, scratch, part.count * bytes);
-        const struct hly_beside now = beside_take(&rest, block);
-        if (now.bytes)
-            copy(kernels, now.to, now.from, now.bytes);
+        stream(kernels, (char *)work->dst + done * bytes, scratch, part.count * bytes);
     }
-    if (rest.bytes)
-        memcpy(rest.to, rest.from, rest.bytes);
     if (changed)
         hly_fp_leave(&state);
-}
-
-static void perform_streaming(const struct hly_kernels *kernels, const halay_work_t *work)
-{
-    static const struct hly_beside nothing = {NULL, NULL, 0};
-    perform_blocks(kernels, work, &nothing, BLOCK_BYTES);
     hly_stream_end();
 }
 
@@ -387,59 +365,9 @@ static int host_launch(halay_device_t *device, const halay_work_t *work)
     if (work->streams && plain)
         hly_stream(work->dst, work->src[0], work->count * halay_type_bytes(work->type));
     else if (work->streams && !is_user(work))
-        perform_streaming(host->kernels, work);
+        stream_blocks(host->kernels, work);
     else
         perform(host->kernels, work);
-    return HALAY_OK;
-}
-
-int hly_host_beside(halay_device_t *device, const halay_work_t *work,
-                    const struct hly_beside *beside)
-{
-    const struct host *host = (const struct host *)device;
-    int rc = work->bound ? HALAY_OK : hly_device_work_check(work);
-    if (rc != HALAY_OK || !work->count || work->nsrc < 2 || is_user(work)) {
-        rc = host_launch(device, work);
-        if (rc == HALAY_OK)
-            memcpy(beside->to, beside->from, beside->bytes);
-        return rc;
-    }
-    perform_blocks(host->kernels, work, beside, BESIDE_BYTES);
-    return HALAY_OK;
-}
-
-/* Of whole lines, all of it; of other work each block to both. */
-static void perform_twice(const struct hly_kernels *kernels, const halay_work_t *work, void *other)
-{
-    _Alignas(LINE) unsigned char scratch[BLOCK_BYTES];
-    const size_t size = halay_type_bytes(work->type), bytes = work->count * size;
-    hly_twice_fn *const twice = sums(work) ? kernels->twice[work->type] : NULL;
-    const bool lines = !(((uintptr_t)work->dst | (uintptr_t)other | bytes) % LINE);
-    halay_work_t part = *work;
-    hly_fp_t state;
-    const int changed = hly_fp_enter(&state);
-    if (twice && lines)
-        twice(work->dst, other, work->src[0], work->src[1], bytes);
-    for (size_t done = 0; !(twice && lines) && done < bytes; done += part.count * size) {
-        part.count = (bytes - done < BLOCK_BYTES ? bytes - done : BLOCK_BYTES) / size;
-        part.dst = scratch;
-        for (uint32_t s = 0; s < work->nsrc; s++)
-            part.src[s] = at(work->src[s], done);
-        perform(kernels, &part);
-        stream(kernels, (char *)work->dst + done, scratch, part.count * size);
-        stream(kernels, (char *)other + done, scratch, part.count * size);
-    }
-    if (changed)
-        hly_fp_leave(&state);
-}
-
-int hly_host_twice(halay_device_t *device, const halay_work_t *work, void *other)
-{
-    const struct host *host = (const struct host *)device;
-    const int rc = hly_device_work_check(work);
-    if (rc != HALAY_OK || is_user(work))
-        return rc ? rc : HALAY_EUNSUPPORTED;
-    perform_twice(host->kernels, work, other);
     return HALAY_OK;
 }
 
@@ -452,12 +380,28 @@ static int host_bind(halay_device_t *device, halay_work_t *work)
     return rc == HALAY_OK && !work->bound ? HALAY_EUNSUPPORTED : rc;
 }
 
-static int host_poll(halay_device_t *device, uint64_t cookies[], int max)
+static int host_poll(halay_device_t *device, halay_done_t done[], int max)
 {
     assert(device);
     (void)device;
-    (void)cookies;
+    (void)done;
     return max < 0 ? HALAY_EINVAL : 0;
+}
+
+/* Nothing is ever in flight. */
+static int host_arm(halay_device_t *device, int *fd)
+{
+    (void)device;
+    (void)fd;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int host_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_ns)
+{
+    (void)device;
+    (void)cookie;
+    (void)patience_ns;
+    return HALAY_OK;
 }
 
 static void host_close(halay_device_t *device)
@@ -469,8 +413,13 @@ const halay_device_ops_t hly_device_host = {
     .size = sizeof(halay_device_ops_t),
     .name = "host",
     .open = host_open,
+    .query = host_query,
+    .alloc = host_alloc,
+    .free = host_free,
     .launch = host_launch,
     .bind = host_bind,
     .poll = host_poll,
+    .arm = host_arm,
+    .stop = host_stop,
     .close = host_close,
 };

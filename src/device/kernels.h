@@ -24,14 +24,8 @@ typedef void hly_reduce_fn(void *dst, const void *const src[], uint32_t nsrc, ui
 /* Whole lines, of which dst begins one where it goes past the caches. */
 typedef void hly_lines_fn(void *dst, const void *src, size_t bytes);
 
-/* dst = left + right in whole lines, past the caches, of which dst begins one; beside each, a line
- * of `to` = from. `to` may be NULL. */
-typedef void hly_weave_fn(void *dst, const void *left, const void *right, size_t bytes, void *to,
-                          const void *from);
-
-/* dst = other = left + right, the same way. */
-typedef void hly_twice_fn(void *dst, void *other, const void *left, const void *right,
-                          size_t bytes);
+/* dst = left + right in whole lines, past the caches; dst begins one. */
+typedef void hly_sum_lines_fn(void *dst, const void *left, const void *right, size_t bytes);
 
 /* NULL where the operation does not take the type. */
 struct hly_kernels {
@@ -42,10 +36,8 @@ struct hly_kernels {
     /* All others: step by step. */
     hly_combine_fn *combine[HALAY_TYPE_COUNT][HALAY_OP_COUNT];
     hly_divide_fn *divide[HALAY_TYPE_COUNT];
-    hly_lines_fn *copy;   /* in so few stores that many lines are under way at once */
-    hly_lines_fn *stream; /* past the caches; hly_stream_end() */
-    hly_weave_fn *weave[HALAY_TYPE_COUNT]; /* the same; NULL: in blocks */
-    hly_twice_fn *twice[HALAY_TYPE_COUNT]; /* the same */
+    hly_lines_fn *stream;                          /* past the caches; hly_stream_end() */
+    hly_sum_lines_fn *sum_lines[HALAY_TYPE_COUNT]; /* the same; NULL: in blocks */
 };
 
 extern const struct hly_kernels hly_kernels_scalar;

@@ -1,28 +1,49 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * late.c - the late test device. Invariant: flights[0 .. nflights) is the work that was launched
- * and whose cookie poll has not returned; no byte of its dst has been touched yet.
+ * late.c - the late test device. Invariants: flights[0 .. nflights) is the work that was launched
+ * and whose cookie poll has not returned; no byte of its dst has been touched yet. Pages of blocks
+ * are PROT_NONE outside of perform().
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "device/device_builtin.h"
 
 #define SEED_DEFAULT        0x48616c6179u
 #define DELAY_POLLS_DEFAULT 8u
 #define CAPACITY_DEFAULT    64u
+#define NEVER               UINT32_MAX
 
 struct flight {
     halay_work_t work;
-    uint32_t polls_left; /* 0: ready */
+    uint32_t polls_left; /* 0: ready; NEVER: it stays so */
+    uint64_t ready_ns;   /* with a timer, when it is ready */
+    int status;
+};
+
+struct block { /* of memory of its own */
+    struct block *next;
+    char *address;
+    size_t bytes, mapped;
 };
 
 struct late {
     halay_device_t *host;
     uint64_t random;
-    uint32_t delay_polls_max, capacity, nflights;
+    uint32_t delay_polls_max, capacity, nflights, nlaunched;
+    uint32_t never, fails, breaks;
+    bool stubborn, own_memory;
+    int timer; /* or -1 */
+    uint32_t delay_us_max;
+    struct block *blocks;
     struct flight flights[];
 };
+
+/* ------------------------------------------------------------------ opening */
 
 /* A number below `limit`. SplitMix64: Steele, Lea, Flood, OOPSLA 2014. */
 static uint32_t random_below(struct late *late, uint32_t limit)
@@ -33,6 +54,29 @@ static uint32_t random_below(struct late *late, uint32_t limit)
     z ^= z >> 31;
     assert(limit > 0);
     return (uint32_t)(((z >> 32) * limit) >> 32);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec ts;
+    clock_gettime(CLOCK_MONOTONIC, &ts);
+    return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+static void late_init(struct late *late, const struct hly_device_late_arg *a, uint32_t capacity)
+{
+    *late = (struct late){.host = late->host,
+                          .random = a->seed ? a->seed : SEED_DEFAULT,
+                          .delay_polls_max =
+                              a->delay_polls_max ? a->delay_polls_max : DELAY_POLLS_DEFAULT,
+                          .capacity = capacity,
+                          .never = a->never,
+                          .fails = a->fails,
+                          .breaks = a->breaks,
+                          .stubborn = a->stubborn,
+                          .own_memory = a->own_memory,
+                          .timer = -1,
+                          .delay_us_max = a->delay_us_max};
 }
 
 static int late_open(void *arg, const char *isa, halay_device_t **device)
@@ -51,17 +95,148 @@ static int late_open(void *arg, const char *isa, halay_device_t **device)
     rc = hly_device_host.open(NULL, isa, &late->host);
     if (rc != HALAY_OK)
         goto free_late;
-    late->random = a->seed ? a->seed : SEED_DEFAULT;
-    late->delay_polls_max = a->delay_polls_max ? a->delay_polls_max : DELAY_POLLS_DEFAULT;
-    late->capacity = capacity;
-    late->nflights = 0;
+    late_init(late, a, capacity);
+    if (a->delay_us_max) {
+        late->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+        rc = HALAY_ENOMEM;
+        if (late->timer < 0)
+            goto close_host;
+    }
     *device = (halay_device_t *)late;
     return HALAY_OK;
 
+close_host:
+    hly_device_host.close(late->host);
 free_late:
     free(late);
     return rc;
 }
+
+/* ------------------------------------------------------------------ memory */
+
+static bool overlaps(const struct block *b, const char *at, size_t bytes)
+{
+    return (uintptr_t)at < (uintptr_t)b->address + b->bytes &&
+           (uintptr_t)b->address < (uintptr_t)at + bytes;
+}
+
+/* The first one that has some of these bytes. */
+static struct block *block_of(const struct late *late, const void *at, size_t bytes)
+{
+    struct block *b = late->blocks;
+    while (b && !overlaps(b, at, bytes))
+        b = b->next;
+    return b;
+}
+
+static bool holds(const struct block *b, const char *at, size_t bytes)
+{
+    return at >= b->address && bytes <= b->bytes - (size_t)(at - b->address);
+}
+
+static int late_query(halay_device_t *device, const void *address, size_t bytes,
+                      halay_memory_t *memory)
+{
+    const struct late *late = (const struct late *)device;
+    if (!late->own_memory)
+        return hly_device_host.query(late->host, address, bytes, memory);
+    if (!memory || memory->size < sizeof(*memory))
+        return HALAY_EINVAL;
+    bytes += !bytes;
+    const struct block *b = address ? block_of(late, address, bytes) : NULL;
+    if (address && !b)
+        return HALAY_EUNSUPPORTED;
+    if (b && !holds(b, address, bytes))
+        return HALAY_EINVAL;
+    memory->kind = HALAY_MEMORY_TEST;
+    memory->touchable = 0;
+    return HALAY_OK;
+}
+
+static int late_alloc(halay_device_t *device, size_t bytes, size_t alignment, void **address)
+{
+    struct late *late = (struct late *)device;
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!late->own_memory)
+        return hly_device_host.alloc(late->host, bytes, alignment, address);
+    if (!address || !bytes || !alignment || alignment & (alignment - 1) || alignment > page ||
+        bytes > SIZE_MAX - page)
+        return HALAY_EINVAL;
+    struct block *b = malloc(sizeof(*b));
+    if (!b)
+        return HALAY_ENOMEM;
+    const size_t mapped = (bytes + page - 1) / page * page;
+    void *pages = mmap(NULL, mapped, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED) {
+        free(b);
+        return HALAY_ENOMEM;
+    }
+    *b = (struct block){late->blocks, pages, bytes, mapped};
+    late->blocks = b;
+    *address = pages;
+    return HALAY_OK;
+}
+
+static void late_free(halay_device_t *device, void *address)
+{
+    struct late *late = (struct late *)device;
+    struct block **at = &late->blocks;
+    if (!late->own_memory) {
+        hly_device_host.free(late->host, address);
+        return;
+    }
+    if (!address)
+        return;
+    while (*at && (*at)->address != (char *)address)
+        at = &(*at)->next;
+    struct block *b = *at;
+    assert(b);
+    *at = b->next;
+    munmap(b->address, b->mapped);
+    free(b);
+}
+
+/* Its own, or for a copy the host's, as the work says. */
+static bool operand_fits(const struct late *late, const void *at, size_t bytes, bool own)
+{
+    const struct block *b = block_of(late, at, bytes);
+    return own ? b && holds(b, at, bytes) : !b;
+}
+
+static bool operands_fit(const struct late *late, const halay_work_t *work)
+{
+    const size_t bytes = work->count * halay_type_bytes(work->type);
+    bool fit = true;
+    if (!late->own_memory || !bytes)
+        return true;
+    fit = operand_fits(late, work->dst, bytes, work->direction != HALAY_TO_HOST);
+    for (uint32_t s = 0; s < work->nsrc; s++)
+        fit = fit && operand_fits(late, work->src[s], bytes, work->direction != HALAY_FROM_HOST);
+    return fit;
+}
+
+static void protect(const struct late *late, const void *at, int how)
+{
+    const struct block *b = block_of(late, at, 1);
+    int rc = b ? mprotect(b->address, b->mapped, how) : 0;
+    assert(rc == 0);
+    (void)rc;
+}
+
+/* Does work that was checked. */
+static void perform(const struct late *late, const halay_work_t *work)
+{
+    const bool guards = late->own_memory && work->count;
+    for (uint32_t s = 0; guards && s <= work->nsrc; s++)
+        protect(late, s ? work->src[s - 1] : work->dst, PROT_READ | PROT_WRITE);
+    int rc = hly_device_host.launch(late->host, work);
+    assert(rc == HALAY_OK);
+    (void)rc;
+    for (uint32_t s = 0; guards && s <= work->nsrc; s++)
+        protect(late, s ? work->src[s - 1] : work->dst, PROT_NONE);
+}
+
+/* ------------------------------------------------------------------ work */
 
 static int late_launch(halay_device_t *device, const halay_work_t *work)
 {
@@ -73,11 +248,22 @@ static int late_launch(halay_device_t *device, const halay_work_t *work)
     rc = hly_device_work_check(work);
     if (rc != HALAY_OK)
         return rc;
+    if (!operands_fit(late, work))
+        return HALAY_EINVAL;
+    if (work->at_once) /* as luck will have it */
+        return random_below(late, 2) ? hly_device_host.launch(late->host, work)
+                                     : HALAY_EUNSUPPORTED;
     if (late->nflights == late->capacity)
         return HALAY_EAGAIN;
     flight = &late->flights[late->nflights++];
     flight->work = *work;
     flight->polls_left = 1 + random_below(late, late->delay_polls_max);
+    if (late->delay_us_max)
+        flight->ready_ns = now_ns() + 1000ull * (1 + random_below(late, late->delay_us_max));
+    late->nlaunched++;
+    if (late->nlaunched == late->never || late->nlaunched == late->breaks)
+        flight->polls_left = NEVER;
+    flight->status = late->nlaunched == late->fails ? HALAY_EDEVICE : HALAY_OK;
     return HALAY_INPROGRESS;
 }
 
@@ -90,32 +276,43 @@ static int late_bind(halay_device_t *device, halay_work_t *work)
 }
 
 /* Does the work now, and puts the last one into its place. */
-static uint64_t flight_finish(struct late *late, uint32_t which)
+static halay_done_t flight_finish(struct late *late, uint32_t which)
 {
-    const halay_work_t work = late->flights[which].work;
-    int rc = hly_device_host.launch(late->host, &work);
-    assert(rc == HALAY_OK); /* it was checked when it was launched */
-    (void)rc;
+    const struct flight flight = late->flights[which];
+    if (!flight.status)
+        perform(late, &flight.work);
     late->flights[which] = late->flights[--late->nflights];
-    return work.cookie;
+    return (halay_done_t){flight.work.cookie, flight.status};
 }
 
-static int late_poll(halay_device_t *device, uint64_t cookies[], int max)
+/* Is it, at this poll? */
+static bool is_ready(const struct late *late, struct flight *flight, uint64_t now)
+{
+    if (flight->polls_left == NEVER)
+        return false;
+    if (late->delay_us_max)
+        return now >= flight->ready_ns;
+    flight->polls_left -= flight->polls_left > 0;
+    return !flight->polls_left;
+}
+
+static int late_poll(halay_device_t *device, halay_done_t done[], int max)
 {
     struct late *late = (struct late *)device;
+    const uint64_t now = late->delay_us_max ? now_ns() : 0;
     uint32_t nready = 0;
     int n = 0;
 
     assert(late && late->nflights <= late->capacity);
-    if (max < 0 || (max > 0 && !cookies))
+    if (max < 0 || (max > 0 && !done))
         return HALAY_EINVAL;
+    if (late->breaks && late->nlaunched >= late->breaks)
+        return HALAY_EDEVICE;
     /* The ready ones to the front. */
     for (uint32_t f = 0; f < late->nflights; f++) {
-        struct flight flight = late->flights[f];
-        flight.polls_left -= flight.polls_left > 0;
-        late->flights[f] = flight;
-        if (flight.polls_left > 0)
+        if (!is_ready(late, &late->flights[f], now))
             continue;
+        const struct flight flight = late->flights[f];
         late->flights[f] = late->flights[nready];
         late->flights[nready++] = flight;
     }
@@ -124,9 +321,44 @@ static int late_poll(halay_device_t *device, uint64_t cookies[], int max)
         struct flight flight = late->flights[which];
         late->flights[which] = late->flights[nready];
         late->flights[nready] = flight;
-        cookies[n++] = flight_finish(late, nready);
+        done[n++] = flight_finish(late, nready);
     }
     return n;
+}
+
+static int late_arm(halay_device_t *device, int *fd)
+{
+    struct late *late = (struct late *)device;
+    uint64_t first = UINT64_MAX;
+    if (late->timer < 0)
+        return HALAY_EUNSUPPORTED;
+    if (late->breaks && late->nlaunched >= late->breaks)
+        return HALAY_EAGAIN;
+    for (uint32_t f = 0; f < late->nflights; f++)
+        if (late->flights[f].polls_left != NEVER && late->flights[f].ready_ns < first)
+            first = late->flights[f].ready_ns;
+    if (first <= now_ns())
+        return HALAY_EAGAIN;
+    if (first == UINT64_MAX)
+        first = 0; /* none: the timer is off */
+    const struct itimerspec when = {
+        .it_value = {(time_t)(first / 1000000000u), (long)(first % 1000000000u)}};
+    if (timerfd_settime(late->timer, TFD_TIMER_ABSTIME, &when, NULL))
+        return HALAY_EAGAIN;
+    *fd = late->timer;
+    return HALAY_OK;
+}
+
+static int late_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_ns)
+{
+    struct late *late = (struct late *)device;
+    uint32_t which = 0;
+    (void)patience_ns;
+    while (which < late->nflights && late->flights[which].work.cookie != cookie)
+        which++;
+    assert(which < late->nflights);
+    late->flights[which] = late->flights[--late->nflights];
+    return late->stubborn ? HALAY_EDEVICE : HALAY_OK;
 }
 
 static void late_close(halay_device_t *device)
@@ -135,6 +367,14 @@ static void late_close(halay_device_t *device)
     if (!late)
         return;
     assert(late->nflights == 0);
+    while (late->blocks) { /* work that could not be stopped may write there */
+        struct block *b = late->blocks;
+        assert(late->stubborn);
+        late->blocks = b->next;
+        free(b);
+    }
+    if (late->timer >= 0)
+        close(late->timer);
     hly_device_host.close(late->host);
     free(late);
 }
@@ -143,8 +383,13 @@ const halay_device_ops_t hly_device_late = {
     .size = sizeof(halay_device_ops_t),
     .name = "late",
     .open = late_open,
+    .query = late_query,
+    .alloc = late_alloc,
+    .free = late_free,
     .launch = late_launch,
     .bind = late_bind,
     .poll = late_poll,
+    .arm = late_arm,
+    .stop = late_stop,
     .close = late_close,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * builder.c - two arrays that grow while a planner runs, then one allocation with the plan.
+ * builder.c - arrays that grow while a planner runs, then one allocation with the plan.
  * Invariant: nsteps <= HALAY_PLAN_STEPS_MAX, and every dep of a step is lower than its index.
  */
 #include "two_level.h"
@@ -26,13 +26,19 @@ int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **p
                            .scratch_slots = b->scratch_slots,
                            .nsteps = b->nsteps,
                            .noperands = b->noperands,
+                           .ngroups = b->ngroups,
+                           .nmembers = b->nmembers,
                            .steps = b->steps,
-                           .operands = b->operands};
+                           .operands = b->operands,
+                           .groups = b->groups,
+                           .members = b->members};
     header.params.shape = NULL;
     int result = b->error ? b->error : halay_plan_copy(&header, plan);
 
     free(b->steps);
     free(b->operands);
+    free(b->groups);
+    free(b->members);
     return result;
 }
 
@@ -43,6 +49,7 @@ static int make_room(void **items, uint32_t *room, uint32_t used, uint32_t more,
         return 0;
     }
     uint32_t wanted = *room ? *room * 2 : 64;
+    wanted = wanted < used + more ? used + more : wanted;
     void *grown = realloc(*items, wanted * size);
     if (!grown) {
         return HALAY_ENOMEM;
@@ -138,6 +145,40 @@ uint32_t hly_reduce_many(struct hly_builder *b, halay_operand_t to, const halay_
     }
     step.noperands = (uint16_t)(nsources + 1);
     return add_step(b, step, operands, after, after2);
+}
+
+uint32_t hly_group(struct hly_builder *b, uint32_t kind, uint32_t n)
+{
+    if (!b->error && n > HALAY_PLAN_MEMBERS_MAX - b->nmembers) {
+        b->error = HALAY_EUNSUPPORTED;
+    }
+    if (!b->error) {
+        b->error =
+            make_room((void **)&b->groups, &b->groups_room, b->ngroups, 1, sizeof(halay_group_t));
+    }
+    if (!b->error) {
+        b->error = make_room((void **)&b->members, &b->members_room, b->nmembers, n,
+                             sizeof(halay_member_t));
+    }
+    if (b->error) {
+        return 0;
+    }
+    memset(&b->members[b->nmembers], 0, n * sizeof(halay_member_t));
+    b->groups[b->ngroups] = (halay_group_t){.kind = kind, .member = b->nmembers, .nmembers = n};
+    b->nmembers += n;
+    return b->ngroups++;
+}
+
+halay_member_t *hly_group_members(struct hly_builder *b, uint32_t group)
+{
+    return b->error ? NULL : &b->members[b->groups[group].member];
+}
+
+uint32_t hly_group_step(struct hly_builder *b, uint32_t group, uint32_t channel, halay_operand_t to,
+                        halay_operand_t from, uint32_t after, uint32_t after2)
+{
+    halay_step_t step = {.kind = HALAY_STEP_GROUP, .noperands = 2, .peer = group, .edge = channel};
+    return add_step(b, step, (halay_operand_t[]){to, from}, after, after2);
 }
 
 uint32_t hly_after(struct hly_builder *b, uint32_t after, uint32_t after2)

@@ -20,8 +20,12 @@ struct hly_builder {
     uint32_t scratch_slots;
     uint32_t nsteps, steps_room;
     uint32_t noperands, operands_room;
+    uint32_t ngroups, groups_room;
+    uint32_t nmembers, members_room;
     halay_step_t *steps;
     halay_operand_t *operands;
+    halay_group_t *groups;
+    halay_member_t *members;
     int error;
 };
 
@@ -41,6 +45,12 @@ uint32_t hly_reduce(struct hly_builder *b, halay_operand_t to, halay_operand_t l
 /* 2 to 4 sources. */
 uint32_t hly_reduce_many(struct hly_builder *b, halay_operand_t to, const halay_operand_t *sources,
                          uint32_t nsources, uint32_t after, uint32_t after2);
+/* A group of n members, by rising rank; returns its index. */
+uint32_t hly_group(struct hly_builder *b, uint32_t kind, uint32_t n);
+/* Its members, to be filled in before the next group is made; NULL after an error. */
+halay_member_t *hly_group_members(struct hly_builder *b, uint32_t group);
+uint32_t hly_group_step(struct hly_builder *b, uint32_t group, uint32_t channel, halay_operand_t to,
+                        halay_operand_t from, uint32_t after, uint32_t after2);
 /* A step that follows both: one of them if the other is HLY_NONE, else a JOIN. */
 uint32_t hly_after(struct hly_builder *b, uint32_t after, uint32_t after2);
 
@@ -151,6 +161,7 @@ void hly_two_level_allgather(struct hly_builder *b);
 void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
 void hly_two_level_alltoall(struct hly_builder *b);
+void hly_two_level_group_allreduce(struct hly_builder *b);
 
 void hly_binomial_reduce(struct hly_builder *b);
 void hly_linear_gather(struct hly_builder *b);

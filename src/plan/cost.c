@@ -11,10 +11,16 @@
  * message above eager_bytes leaves when its receiver's announcement (a message without bytes) has
  * come.
  *
+ * A group step of k members begins when all are ready and takes a near latency for each doubling up
+ * to k. The bytes of the whole but for one member's share, (k-1)/k of them, pass once at the near
+ * byte_ns, in an allreduce twice, and are reduced once where it sums. No processor waits for it.
+ *
  * Invariant: events come off the heap in the order of (time, number of the step, kind), so that
  * equal plans give equal times on every machine: only + and * and comparisons of doubles.
  */
 #include <halay/plan.h>
+
+#include "group.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +44,7 @@ struct event {
 struct state {       /* of one step */
     double ready_ns; /* send: handed over; receive: arrived, or ready, whichever was first */
     uint32_t rank;
-    uint32_t partner; /* the step at the other end of a message */
+    uint32_t partner; /* the step at the other end of a message; of a group's next member */
     uint32_t rounds;  /* messages on the longest chain that ends here */
     uint8_t pending;  /* predecessors */
     uint8_t half;     /* one of the two things that a message waits for has happened */
@@ -120,10 +126,9 @@ static const halay_step_t *step_of(const struct walk *w, uint32_t step)
     return &w->plans[rank]->steps[step - w->ranks[rank].base];
 }
 
-static double bytes_of(const struct walk *w, uint32_t step)
+static double operand_bytes(const struct walk *w, const halay_plan_t *plan,
+                            const halay_operand_t *o)
 {
-    const halay_plan_t *plan = w->plans[w->steps[step].rank];
-    const halay_operand_t *o = &plan->operands[step_of(w, step)->operand];
     uint64_t longer = 0, end = (uint64_t)o->first + o->count;
 
     if (o->first < w->long_blocks) {
@@ -134,6 +139,13 @@ static double bytes_of(const struct walk *w, uint32_t step)
         longer += rest < w->long_blocks ? rest : w->long_blocks;
     }
     return (double)(o->count * w->unit_bytes + longer * w->element_bytes);
+}
+
+static double bytes_of(const struct walk *w, uint32_t step)
+{
+    const halay_plan_t *plan = w->plans[w->steps[step].rank];
+
+    return operand_bytes(w, plan, &plan->operands[step_of(w, step)->operand]);
 }
 
 static int is_far(const struct walk *w, uint32_t a, uint32_t b)
@@ -163,6 +175,51 @@ static double work(struct walk *w, uint32_t step, double ns, double work_ns)
     return rank->cpu_ns;
 }
 
+/* What a group step's members wait for, and the bytes that pass each of them. */
+static double group_ns(const struct walk *w, uint32_t step, uint64_t *passed)
+{
+    const halay_plan_t *plan = w->plans[w->steps[step].rank];
+    const halay_group_t *group = hly_group_of(plan, step_of(w, step));
+    double whole = operand_bytes(w, plan, hly_group_whole(plan, step_of(w, step))), ns = 0;
+    uint64_t share = (uint64_t)whole / group->nmembers * (group->nmembers - 1);
+    uint64_t rest = (uint64_t)whole % group->nmembers * (group->nmembers - 1) / group->nmembers;
+
+    for (uint64_t k = 1; k < group->nmembers; k *= 2) {
+        ns += w->model->near.latency_ns;
+    }
+    *passed = (share + rest) * (group->kind == HALAY_GROUP_ALLREDUCE ? 2 : 1);
+    ns += (double)*passed * w->model->near.byte_ns;
+    return hly_group_reduces(group) ? ns + (double)(share + rest) * w->model->reduce_byte_ns : ns;
+}
+
+/* The last member that is ready starts the group: then it is done for all at one time. */
+static void join_group(struct walk *w, uint32_t step, double ns)
+{
+    struct state *state = &w->steps[step];
+    uint32_t rounds = state->rounds, member = step;
+    uint64_t passed;
+
+    state->ready_ns = work(w, step, ns, w->model->step_ns + w->model->near.overhead_ns);
+    state->half = 1;
+    ns = state->ready_ns;
+    while ((member = w->steps[member].partner) != step) {
+        if (!w->steps[member].half) {
+            return;
+        }
+        ns = later(ns, w->steps[member].ready_ns);
+        rounds = rounds > w->steps[member].rounds ? rounds : w->steps[member].rounds;
+    }
+    ns += group_ns(w, step, &passed);
+    do {
+        struct rank *rank = &w->ranks[w->steps[member].rank];
+        w->steps[member].rounds = rounds + 1;
+        rank->sent += passed;
+        rank->received += passed;
+        push(w, ns, member, DONE);
+        member = w->steps[member].partner;
+    } while (member != step);
+}
+
 static void ready(struct walk *w, uint32_t step, double ns)
 {
     const halay_step_t *s = step_of(w, step);
@@ -187,6 +244,8 @@ static void ready(struct walk *w, uint32_t step, double ns)
             push(w, later(ns, state->ready_ns), step, LANDED);
         }
         state->half = 1;
+    } else if (s->kind == HALAY_STEP_GROUP) {
+        join_group(w, step, ns);
     } else {
         double per_byte = s->kind == HALAY_STEP_COPY ? w->model->copy_byte_ns
                           : s->kind == HALAY_STEP_REDUCE
@@ -280,12 +339,13 @@ static int is_message(const halay_step_t *s)
 static int step_is_sane(const halay_plan_t *plan, uint32_t i, uint32_t nranks)
 {
     const halay_step_t *s = &plan->steps[i];
-    uint32_t least = is_message(s)                  ? 1
-                     : s->kind == HALAY_STEP_COPY   ? 2
-                     : s->kind == HALAY_STEP_REDUCE ? 3
-                                                    : 0;
+    int group = s->kind == HALAY_STEP_GROUP;
+    uint32_t least = is_message(s)                         ? 1
+                     : s->kind == HALAY_STEP_COPY || group ? 2
+                     : s->kind == HALAY_STEP_REDUCE        ? 3
+                                                           : 0;
 
-    if (s->kind < HALAY_STEP_SEND || s->kind > HALAY_STEP_JOIN || s->noperands < least ||
+    if (s->kind < HALAY_STEP_SEND || s->kind > HALAY_STEP_GROUP || s->noperands < least ||
         (uint64_t)s->operand + s->noperands > plan->noperands ||
         (is_message(s) && (s->peer >= nranks || s->peer == plan->params.rank))) {
         return 0;
@@ -295,6 +355,9 @@ static int step_is_sane(const halay_plan_t *plan, uint32_t i, uint32_t nranks)
             (plan->blocks && plan->operands[o].first >= plan->blocks)) {
             return 0;
         }
+    }
+    if (group && hly_group_check(plan, s, nranks)) {
+        return 0;
     }
     return (s->dep[0] == NONE || s->dep[0] < i) && (s->dep[1] == NONE || s->dep[1] < i);
 }
@@ -412,7 +475,30 @@ static int pair_messages(struct walk *w)
     return rc;
 }
 
-/* As the engine cuts a call's data into blocks. */
+/* Joins the steps of each group's members to a circle. */
+static int join_groups(struct walk *w)
+{
+    struct hly_group_fault fault;
+    uint32_t *base = calloc((size_t)w->nranks + w->nsteps + 1, sizeof(*base));
+
+    if (!base) {
+        return HALAY_ENOMEM;
+    }
+    uint32_t *partner = base + w->nranks;
+    for (uint32_t r = 0; r < w->nranks; r++) {
+        base[r] = w->ranks[r].base;
+    }
+    int rc = hly_group_link(w->plans, w->nranks, base, partner, &fault);
+    for (uint32_t i = 0; rc == 0 && i < w->nsteps; i++) {
+        if (step_of(w, i)->kind == HALAY_STEP_GROUP) {
+            w->steps[i].partner = partner[i];
+        }
+    }
+    free(base);
+    return rc;
+}
+
+/* As the executor cuts a call's data into blocks. */
 static void lay_out(struct walk *w, const halay_question_t *q, uint32_t blocks)
 {
     int whole = q->collective == HALAY_ALLREDUCE || q->collective == HALAY_BROADCAST ||
@@ -501,6 +587,9 @@ int halay_plan_cost(const halay_plan_t *const plans[], const halay_question_t *q
     }
     if (rc == 0) {
         rc = pair_messages(&w);
+    }
+    if (rc == 0) {
+        rc = join_groups(&w);
     }
     if (rc == 0) {
         play(&w);

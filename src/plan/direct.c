@@ -4,8 +4,8 @@
  * for ranks that share memory, and perhaps processors: whoever runs does all of its work.
  *
  * p blocks, of which rank r sums block r: its own input, then those of r-1, r-2 and so on, after 0
- * those of p-1 and down. All is sent from scratch: where peers map that (docs/decisions/0040) it is
- * read there, in memory that is used again and again, and the sum is not copied for each of them.
+ * those of p-1 and down. All is sent from scratch: memory that is used again and again, and that a
+ * transport could lend to peers (docs/decisions/0036), so that the sum is not copied for each.
  * Each input that comes has a slot of its own, so that no message waits for a place.
  */
 #include "builder.h"
@@ -94,7 +94,7 @@ void hly_direct_allreduce(struct hly_builder *b)
     direct(b, 1);
 }
 
-/* So many slices that few ranks' tiles are nearly as long as those of many. */
+/* So many slices that few ranks' segments are nearly as long as those of many. */
 void hly_sliced_direct_allreduce(struct hly_builder *b)
 {
     uint32_t p = b->params.nranks;

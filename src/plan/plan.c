@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan.c - what one does with a finished plan: copy, free, hash, print.
- * Invariant: a plan, its steps and its operands are one allocation, whose address is the plan's.
+ * Invariant: a plan, its steps, operands, groups and members are one allocation, whose address is
+ * the plan's.
  */
 #include <halay/plan.h>
 
@@ -14,6 +15,8 @@
 
 static_assert(sizeof(halay_plan_t) % _Alignof(halay_step_t) == 0, "steps follow the plan");
 static_assert(sizeof(halay_step_t) % _Alignof(halay_operand_t) == 0, "operands follow the steps");
+static_assert(sizeof(halay_operand_t) % _Alignof(halay_group_t) == 0, "groups follow the operands");
+static_assert(sizeof(halay_group_t) % _Alignof(halay_member_t) == 0, "members follow the groups");
 
 int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy)
 {
@@ -22,18 +25,29 @@ int halay_plan_copy(const halay_plan_t *plan, halay_plan_t **copy)
     }
     size_t steps_bytes = plan->nsteps * sizeof(halay_step_t);
     size_t operands_bytes = plan->noperands * sizeof(halay_operand_t);
-    halay_plan_t *made = malloc(sizeof(*made) + steps_bytes + operands_bytes);
+    size_t groups_bytes = plan->ngroups * sizeof(halay_group_t);
+    size_t members_bytes = plan->nmembers * sizeof(halay_member_t);
+    halay_plan_t *made =
+        malloc(sizeof(*made) + steps_bytes + operands_bytes + groups_bytes + members_bytes);
     if (!made) {
         return HALAY_ENOMEM;
     }
     *made = *plan;
     made->steps = (halay_step_t *)(made + 1);
     made->operands = (halay_operand_t *)(made->steps + plan->nsteps);
+    made->groups = (halay_group_t *)(made->operands + plan->noperands);
+    made->members = (halay_member_t *)(made->groups + plan->ngroups);
     if (steps_bytes) {
         memcpy(made->steps, plan->steps, steps_bytes);
     }
     if (operands_bytes) {
         memcpy(made->operands, plan->operands, operands_bytes);
+    }
+    if (groups_bytes) {
+        memcpy(made->groups, plan->groups, groups_bytes);
+    }
+    if (members_bytes) {
+        memcpy(made->members, plan->members, members_bytes);
     }
     *copy = made;
     return 0;
@@ -57,6 +71,24 @@ static uint64_t mix(uint64_t h, uint32_t low, uint32_t high)
     return h ^ h >> 29;
 }
 
+/* Plans without groups have the hashes that they had before there were any. */
+static uint64_t mix_groups(uint64_t h, const halay_plan_t *plan)
+{
+    if (plan->ngroups == 0 && plan->nmembers == 0) {
+        return h;
+    }
+    h = mix(h, plan->ngroups, plan->nmembers);
+    for (uint32_t i = 0; i < plan->ngroups; i++) {
+        h = mix(h, plan->groups[i].kind, plan->groups[i].member);
+        h = mix(h, plan->groups[i].nmembers, 0);
+    }
+    for (uint32_t i = 0; i < plan->nmembers; i++) {
+        h = mix(h, plan->members[i].rank, 0);
+        h = mix(h, plan->members[i].first, plan->members[i].count);
+    }
+    return h;
+}
+
 uint64_t halay_plan_hash(const halay_plan_t *plan)
 {
     const halay_plan_params_t *params = &plan->params;
@@ -78,6 +110,7 @@ uint64_t halay_plan_hash(const halay_plan_t *plan)
         h = mix(h, operand->buffer, operand->first);
         h = mix(h, operand->count, operand->slot);
     }
+    h = mix_groups(h, plan);
     return mix(h, plan->nsteps, plan->noperands);
 }
 
@@ -99,13 +132,31 @@ static void put_operand(struct hly_text *text, const halay_plan_t *plan, const h
     }
 }
 
+static void put_group(struct hly_text *text, const halay_plan_t *plan, const halay_step_t *step)
+{
+    static const char *const kinds[] = {"?",         "reduce_scatter", "allgather",
+                                        "allreduce", "reduce",         "broadcast"};
+
+    if (step->peer >= plan->ngroups) {
+        hly_text_put(text, " group ?");
+        return;
+    }
+    const halay_group_t *group = &plan->groups[step->peer];
+    hly_text_put(text, " %s channel %u of",
+                 kinds[group->kind <= HALAY_GROUP_BROADCAST ? group->kind : 0], step->edge);
+    for (uint32_t i = 0; i < group->nmembers && (uint64_t)group->member + i < plan->nmembers; i++) {
+        const halay_member_t *m = &plan->members[group->member + i];
+        hly_text_put(text, " %u[%u+%u]", m->rank, m->first, m->count);
+    }
+}
+
 static void put_step(struct hly_text *text, const halay_plan_t *plan, uint32_t index)
 {
-    static const char *const kinds[] = {"?", "send", "recv", "copy", "reduce", "join"};
+    static const char *const kinds[] = {"?", "send", "recv", "copy", "reduce", "join", "group"};
     const halay_step_t *step = &plan->steps[index];
     const char *sign = step->kind == HALAY_STEP_REDUCE ? " op" : "";
 
-    hly_text_put(text, "%6u %-6s", index, step->kind <= HALAY_STEP_JOIN ? kinds[step->kind] : "?");
+    hly_text_put(text, "%6u %-6s", index, step->kind <= HALAY_STEP_GROUP ? kinds[step->kind] : "?");
     for (uint32_t i = 0; i < step->noperands; i++) {
         hly_text_put(text, "%s", i == 1 ? " =" : i > 1 ? sign : "");
         put_operand(text, plan, step, i);
@@ -113,6 +164,8 @@ static void put_step(struct hly_text *text, const halay_plan_t *plan, uint32_t i
     if (step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) {
         hly_text_put(text, " %s %u edge %u", step->kind == HALAY_STEP_SEND ? "to" : "from",
                      step->peer, step->edge);
+    } else if (step->kind == HALAY_STEP_GROUP) {
+        put_group(text, plan, step);
     }
     for (int i = 0; i < 2; i++) {
         if (step->dep[i] != HALAY_STEP_NONE) {

@@ -130,6 +130,9 @@ static const struct row rows[] = {
     {{"two_stars", HALAY_REDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_reduce},
     {{"posted", HALAY_ALLTOALL, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE}, hly_posted_alltoall},
     {{"flat", HALAY_BROADCAST, 1, SHORT | HALAY_PLANNER_SERIES, FLAT_SOURCE}, hly_flat_broadcast},
+    {{"two_level_group", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | HALAY_PLANNER_GROUP,
+      LANES_SOURCE},
+     hly_two_level_group_allreduce},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
@@ -199,6 +202,8 @@ int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, con
         no = "does not work in place";
     } else if (info->restrictions & HALAY_PLANNER_SERIES && !call->series) {
         no = "not all hear from all: only for a call that is the same as the one before it";
+    } else if (info->restrictions & HALAY_PLANNER_GROUP && !call->group) {
+        no = "no device offers group steps";
     } else if (call->count < info->min_count) {
         no = "is meant for longer vectors";
     }

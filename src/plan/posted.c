@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * posted.c - what goes to all is written once into scratch, which peers map, and read by each where
- * it is (docs/decisions/0040): for long blocks of ranks that share a node.
+ * posted.c - what goes to all is written once into scratch, and sent from there
+ * (docs/decisions/0036): for long blocks of ranks that share a node.
  *
  * Of a broadcast the root posts slices; the last of them when it has heard from all, so that all
  * have when they have that. The others do not wait: two that both take themselves for the root hear
@@ -13,7 +13,7 @@
 #include "builder.h"
 
 enum { POST_STEPS = 2 }; /* a copy and a send */
-/* As many as can be lent at once, of an eager message each: with more ranks those are shorter. */
+/* So many messages, each an eager one: with more ranks those are shorter. */
 enum { SLICES = 4, SLICES_OF_FEW = 15, SLICES_OF_MANY = 16, FEW = 8 };
 
 void hly_posted_allgather(struct hly_builder *b)

@@ -14,7 +14,8 @@
 static size_t describe(const struct hly_prover *v, uint32_t rank, uint32_t index, char *text,
                        size_t bytes)
 {
-    static const char *const kinds[] = {"unknown", "send", "recv", "copy", "reduce", "join"};
+    static const char *const kinds[] = {"unknown", "send", "recv", "copy",
+                                        "reduce",  "join", "group"};
     int n;
 
     if (index == HLY_NONE) {
@@ -22,10 +23,13 @@ static size_t describe(const struct hly_prover *v, uint32_t rank, uint32_t index
         return (size_t)n;
     }
     const halay_step_t *step = &v->plans[rank]->steps[index];
-    const char *kind = kinds[step->kind <= HALAY_STEP_JOIN ? step->kind : 0];
+    const char *kind = kinds[step->kind <= HALAY_STEP_GROUP ? step->kind : 0];
     if (step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV) {
         n = snprintf(text, bytes, "rank %u, step %u (%s %s %u, edge %u): ", rank, index, kind,
                      step->kind == HALAY_STEP_SEND ? "to" : "from", step->peer, step->edge);
+    } else if (step->kind == HALAY_STEP_GROUP) {
+        n = snprintf(text, bytes, "rank %u, step %u (group on channel %u): ", rank, index,
+                     step->edge);
     } else {
         n = snprintf(text, bytes, "rank %u, step %u (%s): ", rank, index, kind);
     }

@@ -4,7 +4,7 @@
  *
  * The parts run in this order, and each may rely on those before it:
  *   form     every number of every plan is in range, so no later part checks an index
- *   match    each send has its one receive
+ *   match    each send has its one receive, each group step its other members
  *   hazard   steps of one rank that touch the same memory are ordered, so any order gives one
  * result run      all plans together, symbolically: deadlock, values, who has heard from whom A
  * step's number counts over all ranks: base[rank] + its index.
@@ -30,7 +30,8 @@ struct hly_prover {
     uint32_t nsteps;   /* of all ranks */
     uint32_t *base;    /* nranks + 1 */
     uint32_t *rank_of; /* of a step */
-    uint32_t *partner; /* of a SEND its RECV, and the reverse; HLY_NONE for other steps */
+    uint32_t *partner; /* of a SEND its RECV, and the reverse; of a GROUP that of the next
+                          member, in a circle; HLY_NONE for other steps */
     halay_proof_t proof;
 };
 

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "group.h"
 #include "prove.h"
 
 /* Blocks of a broadcast are the planner's choice: one a rank, or as many pieces; any use of more is
@@ -175,15 +176,57 @@ static int check_together(struct hly_prover *v, uint32_t rank, uint32_t index)
     return 0;
 }
 
+/* The same of a GROUP: what both operands name is the same block of both; in scratch all of it. */
+static int check_group_together(struct hly_prover *v, uint32_t rank, uint32_t index)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_operand_t *to = &plan->operands[plan->steps[index].operand], *from = to + 1;
+    int scratch = to->buffer == HALAY_BUFFER_SCRATCH, bad = 0;
+    struct hly_memory memory;
+
+    hly_memory_init(&memory, v, rank);
+    if (to->count == 0 || from->count == 0 || scratch != (from->buffer == HALAY_BUFFER_SCRATCH)) {
+        return 0;
+    }
+    if (scratch) {
+        bad = to->slot < from->slot + from->count && from->slot < to->slot + to->count &&
+              (to->slot != from->slot || to->first != from->first || to->count != from->count);
+    } else if (memory.own[to->buffer] || memory.own[from->buffer]) { /* one of them has one block */
+        for (uint32_t i = 0; i < to->count; i++) {
+            for (uint32_t j = 0; j < from->count; j++) {
+                bad |= hly_cell(&memory, to, i) == hly_cell(&memory, from, j) &&
+                       (to->first + i) % v->blocks != (from->first + j) % v->blocks;
+            }
+        }
+    }
+    return bad ? hly_refuse(v, rank, index, "the destination overlaps operand 1 in part") : 0;
+}
+
+static int check_group(struct hly_prover *v, uint32_t rank, uint32_t index)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+
+    if (!info || !(info->restrictions & HALAY_PLANNER_GROUP) ||
+        v->params.collective == HALAY_ALLTOALL) {
+        return hly_refuse(v, rank, index, "its planner or collective has no group steps");
+    }
+    const char *why = hly_group_check(plan, &plan->steps[index], v->nranks);
+    if (why) {
+        return hly_refuse(v, rank, index, "%s", why);
+    }
+    return check_group_together(v, rank, index);
+}
+
 static int check_shape(struct hly_prover *v, uint32_t rank, uint32_t index)
 {
     /* Operands of each kind, from and to. */
-    static const uint16_t least[] = {0, 1, 1, 2, 3, 0}, most[] = {0, 1, 1, 2, 5, 0};
+    static const uint16_t least[] = {0, 1, 1, 2, 3, 0, 2}, most[] = {0, 1, 1, 2, 5, 0, 2};
     const halay_plan_t *plan = v->plans[rank];
     const halay_step_t *step = &plan->steps[index];
     int message = step->kind == HALAY_STEP_SEND || step->kind == HALAY_STEP_RECV;
 
-    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_JOIN) {
+    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_GROUP) {
         return hly_refuse(v, rank, index, "kind %u is unknown", step->kind);
     }
     if (step->noperands < least[step->kind] || step->noperands > most[step->kind]) {
@@ -193,8 +236,9 @@ static int check_shape(struct hly_prover *v, uint32_t rank, uint32_t index)
         return hly_refuse(v, rank, index, "operand %u is past the plan's %u", step->operand,
                           plan->noperands);
     }
-    if (message ? step->peer >= v->nranks || step->peer == rank
-                : step->peer != HLY_NONE || step->edge != 0) {
+    if (message                          ? step->peer >= v->nranks || step->peer == rank
+        : step->kind == HALAY_STEP_GROUP ? step->peer >= plan->ngroups
+                                         : step->peer != HLY_NONE || step->edge != 0) {
         return hly_refuse(v, rank, index, "peer %u or edge %u is not possible", step->peer,
                           step->edge);
     }
@@ -228,7 +272,11 @@ static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint6
     if (*touched > HLY_PROVE_BLOCKS_MAX) {
         return hly_refuse(v, rank, index, "the plans touch too many blocks to be proved");
     }
-    return check_together(v, rank, index);
+    if (step->kind != HALAY_STEP_GROUP) {
+        return check_together(v, rank, index);
+    }
+    *touched += plan->groups[step->peer].nmembers;
+    return check_group(v, rank, index);
 }
 
 static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, uint64_t *cells)
@@ -237,6 +285,8 @@ static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, ui
     uint64_t slots = 0;
 
     if (plan->nsteps > HALAY_PLAN_STEPS_MAX || plan->noperands > 5 * (uint64_t)plan->nsteps ||
+        plan->ngroups > plan->nsteps || plan->nmembers > HALAY_PLAN_MEMBERS_MAX ||
+        (plan->ngroups && !plan->groups) || (plan->nmembers && !plan->members) ||
         (plan->nsteps && !plan->steps) || (plan->noperands && !plan->operands) ||
         v->base[rank] + (uint64_t)plan->nsteps > HLY_PROVE_STEPS_MAX) {
         return hly_refuse(v, rank, HLY_NONE, "%u steps with %u operands cannot be a plan",

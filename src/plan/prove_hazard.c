@@ -3,6 +3,9 @@
  * prove_hazard.c - on one rank, two steps that touch the same cell, one of them writing it, must be
  * ordered by the rank's own dependencies: the earlier is done before the later starts.
  *
+ * Group steps on one channel are ordered too, and have the same members: a device runs them as they
+ * are started, and what others meet has to be the same in all runs.
+ *
  * Steps are taken by index. For each cell it keeps the last writer and who has read it since. A
  * reader must follow the last writer; a writer must follow the last writer and those readers. That
  * is enough: anyone earlier was followed by that writer when it came.
@@ -15,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "group.h"
 #include "prove.h"
 
 struct hazard {
@@ -30,6 +34,7 @@ struct hazard {
     uint32_t *queue; /* of the search back from one step */
     uint32_t head, tail;
     uint64_t visited;
+    uint32_t channel[HALAY_PLAN_CHANNELS_MAX]; /* the last step on it, or HLY_NONE */
 };
 
 static void find(struct hazard *z, uint32_t index, uint32_t step)
@@ -114,6 +119,27 @@ static int check_write(struct hazard *z, uint32_t index, const halay_operand_t *
     return 0;
 }
 
+static int check_channel(struct hazard *z, uint32_t index)
+{
+    const halay_plan_t *plan = z->v->plans[z->rank];
+    const halay_step_t *step = &plan->steps[index];
+    uint32_t last = z->channel[step->edge];
+
+    z->channel[step->edge] = index;
+    if (last == HLY_NONE) {
+        return 0;
+    }
+    if (!hly_groups_agree(plan, step, plan, &plan->steps[last], 0)) {
+        return hly_refuse(z->v, z->rank, index, "has other members than step %u on this channel",
+                          last);
+    }
+    if (!follows(z, index, last)) {
+        return hly_refuse(z->v, z->rank, index,
+                          "does not follow step %u, which is before it on the channel", last);
+    }
+    return 0;
+}
+
 static int check_steps(struct hazard *z)
 {
     const halay_plan_t *plan = z->v->plans[z->rank];
@@ -128,6 +154,9 @@ static int check_steps(struct hazard *z)
         z->chain[index] = chain_of(z, step, index);
         find(z, index, step->dep[0]);
         find(z, index, step->dep[1]);
+        if (step->kind == HALAY_STEP_GROUP) {
+            result = check_channel(z, index);
+        }
         for (uint32_t i = writes; result == 0 && i < step->noperands; i++) {
             result = check_read(z, index, &operands[i]);
         }
@@ -169,6 +198,7 @@ static int check_rank(struct hazard *z, uint32_t *room)
     z->list = z->queue + plan->nsteps;
     z->entries = 0;
     z->visited = 0;
+    memset(z->channel, 0xff, sizeof(z->channel));
     /* All ones is HLY_NONE, for cells and for steps. */
     memset(room, 0xff, (2 * (size_t)z->memory.cells + plan->nsteps) * sizeof(uint32_t));
     return check_steps(z);

@@ -11,11 +11,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "group.h"
 #include "prove.h"
 
 struct message {
-    uint32_t peer, edge, sends, step; /* sends: 1 if it is this rank that does */
+    uint32_t peer, edge, sends, step; /* sends: 1 if it is this rank that does; or MEETS */
 };
+
+enum { MEETS = 2 }; /* a group step: one message for each other member */
 
 static int compare(const void *a, const void *b)
 {
@@ -27,15 +30,42 @@ static int compare(const void *a, const void *b)
     if (x->edge != y->edge) {
         return x->edge < y->edge ? -1 : 1;
     }
-    return x->sends < y->sends ? -1 : x->sends > y->sends;
+    if (x->sends != y->sends) {
+        return x->sends < y->sends ? -1 : 1;
+    }
+    return x->step < y->step ? -1 : x->step > y->step;
+}
+
+/* Messages that a step is one end of, at most. */
+static uint64_t ends_of(const halay_plan_t *plan, const halay_step_t *s)
+{
+    return s->kind == HALAY_STEP_GROUP ? hly_group_of(plan, s)->nmembers : 1;
+}
+
+static void list_members(const halay_plan_t *plan, uint32_t step, uint32_t peer, struct message *m,
+                         uint32_t *n)
+{
+    const halay_step_t *s = &plan->steps[step];
+    const halay_member_t *member = hly_members_of(plan, s);
+
+    for (uint32_t i = 0; i < hly_group_of(plan, s)->nmembers; i++) {
+        if (member[i].rank != plan->params.rank && (peer == HLY_NONE || member[i].rank == peer)) {
+            m[(*n)++] = (struct message){member[i].rank, s->edge, MEETS, step};
+        }
+    }
 }
 
 /* The plan's messages (with `peer` only, or HLY_NONE for all), sorted. Free *list. */
 static int list_messages(const halay_plan_t *plan, uint32_t peer, struct message **list,
                          uint32_t *count)
 {
-    struct message *m = malloc(((size_t)plan->nsteps + 1) * sizeof(*m));
+    uint64_t room = 1;
     uint32_t n = 0;
+
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        room += ends_of(plan, &plan->steps[i]);
+    }
+    struct message *m = room > HLY_PROVE_STEPS_MAX ? NULL : malloc(room * sizeof(*m));
 
     if (!m) {
         return HALAY_ENOMEM;
@@ -45,6 +75,8 @@ static int list_messages(const halay_plan_t *plan, uint32_t peer, struct message
         if ((s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV) &&
             (peer == HLY_NONE || s->peer == peer)) {
             m[n++] = (struct message){s->peer, s->edge, s->kind == HALAY_STEP_SEND, i};
+        } else if (s->kind == HALAY_STEP_GROUP) {
+            list_members(plan, i, peer, m, &n);
         }
     }
     qsort(m, n, sizeof(*m), compare);
@@ -59,7 +91,16 @@ static int check_message(struct hly_prover *v, uint32_t rank, const struct messa
 {
     const halay_plan_t *plan = v->plans[rank], *other = v->plans[mine->peer];
 
-    if (!theirs || theirs->edge != mine->edge || theirs->sends == mine->sends) {
+    if (mine->sends == MEETS) {
+        if (!theirs || theirs->edge != mine->edge || theirs->sends != MEETS ||
+            !hly_groups_agree(plan, &plan->steps[mine->step], other, &other->steps[theirs->step],
+                              1)) {
+            return hly_refuse(v, rank, mine->step, "rank %u, a member, has another group here",
+                              mine->peer);
+        }
+        return 0;
+    }
+    if (!theirs || theirs->edge != mine->edge || theirs->sends != !mine->sends) {
         return hly_refuse(v, rank, mine->step, "nobody %s this message",
                           mine->sends ? "receives" : "sends");
     }
@@ -85,13 +126,14 @@ static int check_pair(struct hly_prover *v, uint32_t rank, const struct message 
         return result;
     }
     for (uint32_t i = 0; i < count; i++) { /* the same order as mine: by edge, then by who sends */
-        theirs[i].sends = !theirs[i].sends;
+        theirs[i].sends = theirs[i].sends == MEETS ? MEETS : !theirs[i].sends;
     }
     qsort(theirs, count, sizeof(*theirs), compare);
     for (uint32_t i = 0; result == 0 && i < n; i++) {
         struct message of_peer = i < count ? theirs[i] : mine[i];
-        of_peer.sends = !of_peer.sends;
-        if (i > 0 && mine[i].edge == mine[i - 1].edge && mine[i].sends == mine[i - 1].sends) {
+        of_peer.sends = of_peer.sends == MEETS ? MEETS : !of_peer.sends;
+        if (i > 0 && mine[i].sends != MEETS && mine[i].edge == mine[i - 1].edge &&
+            mine[i].sends == mine[i - 1].sends) {
             result =
                 hly_refuse(v, rank, mine[i].step, "step %u is the same message", mine[i - 1].step);
         } else {
@@ -121,7 +163,7 @@ static int check_peer(struct hly_prover *v, const halay_plan_t **plans, uint32_t
     }
     const halay_plan_t *kept = plans[mine->peer]; /* that of rank 0 may stand for the parameters */
     plans[mine->peer] = other;
-    *steps += other->nsteps;
+    *steps += (uint64_t)other->nsteps + other->nmembers;
     if (*steps > HLY_PROVE_STEPS_MAX) {
         result = hly_refuse(v, rank, HLY_NONE, "its peers have too many steps to be proved");
     }

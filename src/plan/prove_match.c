@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * prove_match.c - each send has one receive, and each receive one send, of the same blocks (in an
- * alltoall, of as many).
+ * alltoall, of as many); each group step has that of each other member (group.c).
  * A table finds a send by (sender, receiver, edge): open addressing, at most half full.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "group.h"
 #include "prove.h"
 
 struct table {
@@ -102,6 +103,18 @@ static int match_all(struct hly_prover *v, struct table *table)
     return result;
 }
 
+static int match_groups(struct hly_prover *v)
+{
+    struct hly_group_fault fault;
+    int result = hly_group_link(v->plans, v->nranks, v->base, v->partner, &fault);
+
+    if (result == HALAY_EPLAN) {
+        return hly_refuse(v, fault.rank, fault.index, "rank %u, a member, %s", fault.other,
+                          fault.why);
+    }
+    return result;
+}
+
 int hly_prove_match(struct hly_prover *v)
 {
     uint32_t sends = 0, room = 1;
@@ -119,5 +132,5 @@ int hly_prove_match(struct hly_prover *v)
     memset(table.sends, 0xff, room * sizeof(uint32_t));
     int result = match_all(v, &table);
     free(table.sends);
-    return result;
+    return result == 0 ? match_groups(v) : result;
 }

@@ -8,11 +8,13 @@
  *
  * With each step it keeps which ranks this rank has heard from by then, directly or not: a message
  * carries what its sender's predecessors had heard, no more. A rank's own end has heard what any of
- * its steps has.
+ * its steps has. A GROUP is one event of all its members, each of which has heard from the others
+ * before; to whom data go hears from all from whom they come.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "group.h"
 #include "prove_value.h"
 
 struct run {
@@ -25,7 +27,7 @@ struct run {
     uint32_t *chain;     /* messages on the longest chain up to a step; HLY_NONE: has not run */
     uint32_t *heard;     /* set of a step that has run */
     uint32_t *ended;     /* set of a rank's end */
-    uint32_t *queue;     /* steps that may run; of a message only one of the two */
+    uint32_t *queue;     /* steps that may run; of those that meet only one */
     uint8_t *waiting;    /* of a step: predecessors that have not run */
     uint32_t head, tail;
 };
@@ -72,14 +74,29 @@ static void link_steps(struct run *u)
     }
 }
 
-/* A step has no predecessor left; a message goes to the queue when neither side has. */
+/* A step has no predecessor left; it goes to the queue when none of those that it meets has. */
 static void make_ready(struct run *u, uint32_t number)
 {
-    uint32_t partner = u->v->partner[number];
+    const uint32_t *partner = u->v->partner;
 
-    if (partner == HLY_NONE || u->waiting[partner] == 0) {
-        u->queue[u->tail++] = number;
+    for (uint32_t p = partner[number]; p != HLY_NONE && p != number; p = partner[p]) {
+        if (u->waiting[p] != 0) {
+            return;
+        }
     }
+    u->queue[u->tail++] = number;
+}
+
+/* Of the steps that meet this is the one with the lowest number. */
+static int is_lowest(const struct run *u, uint32_t number)
+{
+    const uint32_t *partner = u->v->partner;
+    uint32_t p = partner[number];
+
+    while (p != HLY_NONE && p > number) {
+        p = partner[p];
+    }
+    return p == HLY_NONE || p == number;
 }
 
 /* What the predecessors of a step had heard: a set with a reference of its own. */
@@ -169,17 +186,88 @@ static void finish_step(struct run *u, uint32_t number, uint32_t chain)
     }
 }
 
+/* What each member had heard before: that has to be all the others. The givers' goes to set all. */
+static int hear_members(struct run *u, const uint32_t *steps, uint32_t n, uint32_t all)
+{
+    const halay_plan_t *plan = u->v->plans[u->v->rank_of[steps[0]]];
+    const halay_group_t *group = hly_group_of(plan, hly_step(u->v, steps[0]));
+    const halay_member_t *member = &plan->members[group->member];
+
+    for (uint32_t m = 0; m < n; m++) {
+        uint32_t *heard = &u->heard[steps[m]], index = steps[m] - u->v->base[member[m].rank];
+        int result = heard_before(u, steps[m], 1, heard);
+        if (result < 0) {
+            return result;
+        }
+        for (uint32_t o = 0; o < n; o++) {
+            uint32_t rank = member[o].rank;
+            if (o != m && !(hly_set(&u->sets, *heard)[rank / 64] >> rank % 64 & 1)) {
+                return hly_refuse(u->v, member[m].rank, index,
+                                  "can begin before it has heard from rank %u, a member", rank);
+            }
+        }
+        if (hly_member_gives(group, &member[m])) {
+            hly_sets_add(&u->sets, all, *heard);
+            hly_set(&u->sets, all)[member[m].rank / 64] |= 1ull << member[m].rank % 64;
+        }
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        if (hly_member_takes(group, &member[m])) {
+            hly_sets_add(&u->sets, u->heard[steps[m]], all);
+            hly_sets_add(&u->sets, u->ended[member[m].rank], all);
+        }
+    }
+    return 0;
+}
+
+/* Runs the event of all steps that meet this one. */
+static int run_group(struct run *u, uint32_t number)
+{
+    const halay_plan_t *plan = u->v->plans[u->v->rank_of[number]];
+    const halay_step_t *step = hly_step(u->v, number);
+    uint32_t n = hly_group_of(plan, step)->nmembers, chain = 0;
+    uint32_t *steps = malloc(n * sizeof(*steps)), all = hly_sets_make(&u->sets);
+    int result = steps && all ? 0 : HALAY_ENOMEM;
+
+    while (u->v->rank_of[number] != hly_members_of(plan, step)[0].rank) {
+        number = u->v->partner[number];
+    }
+    for (uint32_t m = 0; result == 0 && m < n; m++, number = u->v->partner[number]) {
+        uint32_t before = chain_before(u, number);
+        chain = before >= chain ? before + 1 : chain;
+        steps[m] = number;
+    }
+    if (result == 0) {
+        result = hear_members(u, steps, n, all);
+    }
+    if (result == 0) {
+        result = hly_values_group(&u->values, steps, n);
+    }
+    for (uint32_t m = 0; result == 0 && m < n; m++) {
+        finish_step(u, steps[m], chain);
+    }
+    hly_sets_put(&u->sets, all);
+    free(steps);
+    return result;
+}
+
 static int run_all(struct run *u)
 {
     for (uint32_t number = 0; number < u->v->nsteps; number++) {
-        uint32_t partner = u->v->partner[number];
-        if (u->waiting[number] == 0 && (partner == HLY_NONE || partner > number)) {
+        if (u->waiting[number] == 0 && is_lowest(u, number)) {
             make_ready(u, number);
         }
     }
     while (u->head < u->tail) {
         uint32_t number = u->queue[u->head++], send = HLY_NONE, chain;
 
+        if (hly_step(u->v, number)->kind == HALAY_STEP_GROUP) {
+            int ran = run_group(u, number);
+            if (ran < 0) {
+                return ran;
+            }
+            continue;
+        }
         if (u->v->partner[number] != HLY_NONE) {
             send = u->v->partner[number];
             if (hly_step(u->v, number)->kind == HALAY_STEP_SEND) {

@@ -5,6 +5,8 @@
  */
 #include "prove_value.h"
 
+#include "group.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -253,6 +255,82 @@ int hly_values_step(struct hly_values *s, uint32_t number, uint32_t send)
             }
         }
     }
+    return 0;
+}
+
+/* Block number i of the whole, summed over the members. */
+static struct hly_cell_state sum_in_group(struct hly_values *s, const uint32_t *steps, uint32_t n,
+                                          uint32_t i)
+{
+    struct hly_cell_state made = {.tree = scramble(0x67726f7570ull + ((uint64_t)steps[0] << 8))};
+
+    for (uint32_t m = 0; m < n; m++) {
+        uint32_t rank = s->v->rank_of[steps[m]];
+        const halay_operand_t *from = operands_of(s, steps[m]) + 1;
+        const struct hly_cell_state *state = cell(s, rank, hly_cell(&s->memory[rank], from, i));
+
+        if (n == 1) {
+            return *state;
+        }
+        made.sum = add(made.sum, state->sum);
+        made.tree = scramble(made.tree * 0x9e3779b97f4a7c15u + state->tree);
+        made.depth = state->depth > made.depth ? state->depth : made.depth;
+    }
+    made.tree |= 1;
+    made.depth += n - 1;
+    return made;
+}
+
+/* The whole, as the group makes it. */
+static void make_whole(struct hly_values *s, const uint32_t *steps, uint32_t n,
+                       const halay_group_t *group, const halay_operand_t *whole,
+                       struct hly_cell_state *made)
+{
+    const halay_plan_t *plan = s->v->plans[s->v->rank_of[steps[0]]];
+    uint32_t at = 0;
+
+    for (uint32_t i = 0; hly_group_reduces(group) && i < whole->count; i++) {
+        made[i] = sum_in_group(s, steps, n, i);
+    }
+    for (uint32_t m = 0; !hly_group_reduces(group) && m < n; m++) {
+        uint32_t rank = s->v->rank_of[steps[m]];
+        const halay_operand_t *from = operands_of(s, steps[m]) + 1;
+        for (uint32_t i = 0; i < plan->members[group->member + m].count; i++) {
+            made[at++] = *cell(s, rank, hly_cell(&s->memory[rank], from, i));
+        }
+    }
+}
+
+int hly_values_group(struct hly_values *s, const uint32_t *steps, uint32_t n)
+{
+    const halay_plan_t *plan = s->v->plans[s->v->rank_of[steps[0]]];
+    const halay_step_t *step = hly_step(s->v, steps[0]);
+    const halay_group_t *group = hly_group_of(plan, step);
+    const halay_operand_t *whole = hly_group_whole(plan, step);
+    int result = 0;
+    uint32_t at = 0;
+
+    for (uint32_t m = 0; result == 0 && m < n; m++) {
+        result = check_readable(s, steps[m], operands_of(s, steps[m]) + 1);
+    }
+    if (result < 0) {
+        return result;
+    }
+    struct hly_cell_state *made = malloc(whole->count * sizeof(*made));
+    if (!made) {
+        return HALAY_ENOMEM;
+    }
+    make_whole(s, steps, n, group, whole, made);
+    for (uint32_t m = 0; m < n; m++) {
+        const halay_operand_t *to = operands_of(s, steps[m]);
+        for (uint32_t i = 0; i < to->count; i++) {
+            write_cell(s, s->v->rank_of[steps[m]], to, i, made[at + i]);
+        }
+        if (hly_group_reduces(group) && group->kind != HALAY_GROUP_ALLREDUCE) {
+            at += to->count;
+        }
+    }
+    free(made);
     return 0;
 }
 

@@ -9,6 +9,9 @@
  * so the same bits. Where the planner promises that operations need not commute, a random map
  * x -> scale x + shift for each input is kept too: composing maps is associative but does not
  * commute, so it shows the order of the ranks however they are bracketed.
+ *
+ * A group step sums in an order that only its device knows: its hash is of the operands and of the
+ * step itself, so that no other step gives the same, and it is in no order of ranks.
  */
 #ifndef HALAY_PLAN_PROVE_VALUE_H
 #define HALAY_PLAN_PROVE_VALUE_H
@@ -38,6 +41,8 @@ void hly_values_finish(struct hly_values *s);
 /* Runs a COPY or REDUCE, or with `send` (else HLY_NONE) the SEND together with its RECV
  * `number`. */
 int hly_values_step(struct hly_values *s, uint32_t number, uint32_t send);
+/* Runs a GROUP: the steps of its n members, in their order. */
+int hly_values_group(struct hly_values *s, const uint32_t *steps, uint32_t n);
 /* After all steps: is the result what the collective promises? Fills proof.reduce_depth. */
 int hly_values_check(struct hly_values *s);
 

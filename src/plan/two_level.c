@@ -22,6 +22,7 @@ struct lane {
     struct hly_circulant graph;
     uint32_t base;     /* first block */
     uint32_t landings; /* slots that the node's part takes */
+    uint32_t *sent;    /* if not NULL: a step after the sends of the gather phase */
 };
 
 /* Blocks of pieces [piece, piece + n), counted from the node's own: in one run, or in two. */
@@ -105,8 +106,11 @@ static uint32_t gather(struct hly_builder *b, struct lane *lane, uint32_t ready)
 
         uint32_t parts = spans(lane, 0, n, first, count);
         for (uint32_t i = 0; i < parts; i++) {
-            hly_send(b, hly_team_rank(team, team->me + team->n - s), edge + i,
-                     hly_out(first[i], count[i]), ready, HLY_NONE);
+            uint32_t send = hly_send(b, hly_team_rank(team, team->me + team->n - s), edge + i,
+                                     hly_out(first[i], count[i]), ready, HLY_NONE);
+            if (lane->sent) {
+                *lane->sent = hly_after(b, *lane->sent, send);
+            }
         }
         parts = spans(lane, s, n, first, count);
         for (uint32_t i = 0; i < parts; i++) {
@@ -130,6 +134,16 @@ static void lead(struct hly_builder *b, struct lane *lane)
         hly_send(b, at->member[(at->me + i) % at->n], SPREAD_EDGE,
                  hly_out(lane->base, lane->team.n), ready, HLY_NONE);
     }
+}
+
+uint32_t hly_lane_allreduce(struct hly_builder *b, const struct hly_team *team, uint32_t base,
+                            uint32_t start, uint32_t *sent)
+{
+    struct lane lane = {.team = *team, .base = base, .sent = sent};
+
+    *sent = HLY_NONE;
+    hly_circulant_init(&lane.graph, team->n);
+    return gather(b, &lane, scatter(b, &lane, start));
 }
 
 void hly_two_level_allreduce(struct hly_builder *b)

@@ -62,6 +62,14 @@ uint32_t hly_fan_out(struct hly_builder *b, const struct hly_place *at, int data
                      uint32_t start);
 uint32_t hly_fan_slots(const struct hly_place *at);
 
+/*
+ * Between the leaders of a lane, whose blocks are those from `base` on, one a node: sums what is in
+ * OUT after `start`. Returns the step after which OUT has the sum; after *sent nobody reads it. The
+ * edges are 2 and up, the slots 0 and up.
+ */
+uint32_t hly_lane_allreduce(struct hly_builder *b, const struct hly_team *team, uint32_t base,
+                            uint32_t start, uint32_t *sent);
+
 /* Zero-byte messages after which every rank has heard from all: in, between leaders, out. */
 void hly_two_level_hear(struct hly_builder *b, uint32_t edge);
 

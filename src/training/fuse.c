@@ -2,9 +2,9 @@
 /*
  * fuse.c - tensors packed one behind the other, and the mark behind them.
  *
- * The mark is elements of the tensors' own type that every rank sets to the operation's neutral
- * value, and a void rank to another one such that the reduced value shows it, whatever the number
- * of void ranks. So the call that carries the tensors also tells whether all ranks had them.
+ * The mark is elements of the tensors' own type. Every rank sets them to the operation's neutral
+ * value; a void rank sets another, which the reduced value shows for any number of void ranks. So
+ * the call that carries the tensors also tells whether all ranks had them.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -12,23 +12,16 @@
 
 #include "trainer.h"
 
-#define SLOT_ALIGN 4096
-#define LENT_LEAST 16384 /* bytes of a group; what is shorter gains nothing */
-#define MARKS_MOST 16    /* bytes, of a pair */
+#define BUFFER_ALIGN 4096
 
-halay_type_t hly_announcement_type(const struct hly_announcement *says)
+halay_type_t hlt_announcement_type(const struct hlt_announcement *says)
 {
     return (halay_type_t)(says->what >> 8 & 0xff);
 }
 
-halay_op_t hly_announcement_op(const struct hly_announcement *says)
+halay_op_t hlt_announcement_op(const struct hlt_announcement *says)
 {
     return (halay_op_t)(says->what >> 16 & 0xff);
-}
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
 }
 
 static int is_integer(halay_type_t type)
@@ -36,14 +29,17 @@ static int is_integer(halay_type_t type)
     return type <= HALAY_UINT64;
 }
 
-/* Sums of marks may wrap: so many ranks share one that they cannot. */
-size_t hly_fuse_marks(const halay_trainer_t *trainer, halay_type_t type)
+/* A sum of marks must not wrap, so only so many ranks share one. */
+size_t hlt_fuse_marks(const halay_trainer_t *trainer, halay_type_t type)
 {
     size_t nranks = (size_t)trainer->nranks, bytes = halay_type_bytes(type);
     return bytes == 1 ? nranks / 128 + 1 : bytes == 2 ? nranks / 32768 + 1 : 1;
 }
 
-/* An exclusive or forgets an even number of void ranks; an integer's average truncates one. */
+/*
+ * 1 if the reduced mark shows a void rank. An exclusive or forgets an even number of them; an
+ * integer average truncates one.
+ */
 static int shows_void(halay_op_t op, halay_type_t type)
 {
     switch (op) {
@@ -61,99 +57,62 @@ static int shows_void(halay_op_t op, halay_type_t type)
     }
 }
 
-int hly_fuse_takes(const halay_trainer_t *trainer, const struct hly_announcement *says)
+int hlt_fuse_takes(const halay_trainer_t *trainer, const struct hlt_announcement *says)
 {
-    halay_type_t type = hly_announcement_type(says);
-    halay_op_t op = hly_announcement_op(says);
-    size_t bytes = halay_type_bytes(type), marks = hly_fuse_marks(trainer, type) * bytes;
-    if (hly_announcement_kind(says) != HLY_KIND_ALLREDUCE || !shows_void(op, type))
+    halay_type_t type = hlt_announcement_type(says);
+    halay_op_t op = hlt_announcement_op(says);
+    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type) * bytes;
+    if (hlt_announcement_kind(says) != HLT_KIND_ALLREDUCE || !shows_void(op, type))
         return 0;
-    return marks <= trainer->slot_bytes && says->count <= trainer->slot_bytes / bytes;
+    return marks <= trainer->buffer_bytes && says->count <= trainer->buffer_bytes / bytes;
 }
 
-int hly_fuse_alike(const struct hly_announcement *a, const struct hly_announcement *b)
+int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)
 {
     return a->what == b->what;
 }
 
-/* Memory that the other of a pair maps, for all fusion buffers: asked for once. */
-static int lend(halay_trainer_t *trainer, struct hly_slot *slot)
+static int buffer_grow(struct hlt_buffer *buffer, size_t bytes)
 {
-    const size_t room = round_up(trainer->slot_bytes + MARKS_MOST),
-                 i = (size_t)(slot - trainer->slots);
-    void *memory = NULL;
-    if (!trainer->lent_asked && !halay_mem_alloc(trainer->context, HLY_SLOTS * 2 * room, &memory))
-        trainer->lent = memory;
-    trainer->lent_asked = 1;
-    if (trainer->lent)
-        *slot = (struct hly_slot){.memory = trainer->lent + i * 2 * room, .bytes = room, .lent = 1};
-    return slot->lent;
-}
-
-static void slot_free(struct hly_slot *slot)
-{
-    if (!slot->lent)
-        free(slot->memory);
-    *slot = (struct hly_slot){0};
-}
-
-/* Zeroed, as lent memory is: a void rank sends what it has there. */
-static int slot_grow(halay_trainer_t *trainer, struct hly_slot *slot, size_t bytes)
-{
-    const size_t room = round_up(bytes), all = trainer->pair ? 2 * room : room;
-    if (bytes <= slot->bytes)
+    size_t room = (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
+    if (bytes <= buffer->bytes)
         return 0;
-    slot_free(slot);
-    if (trainer->pair && bytes >= LENT_LEAST && lend(trainer, slot))
-        return 0;
-    char *memory = aligned_alloc(SLOT_ALIGN, all);
+    char *memory = aligned_alloc(BUFFER_ALIGN, room);
     if (!memory)
         return HALAY_ENOMEM;
-    *slot = (struct hly_slot){.memory = memset(memory, 0, all), .bytes = room};
+    memset(memory, 0, room); /* a void rank sends what it has there */
+    free(buffer->memory);
+    buffer->memory = memory;
+    buffer->bytes = room;
     return 0;
 }
 
-int hly_fuse_slot(halay_trainer_t *trainer, size_t bytes, int *slot)
+int hlt_fuse_buffer(halay_trainer_t *trainer, size_t bytes, int *buffer)
 {
-    for (int i = 0; i < HLY_SLOTS; i++) {
-        if (trainer->slots[i].used)
+    for (int i = 0; i < HLT_BUFFERS; i++) {
+        if (trainer->buffers[i].used)
             continue;
-        int rc = slot_grow(trainer, &trainer->slots[i], bytes);
+        int rc = buffer_grow(&trainer->buffers[i], bytes);
         if (rc)
             return rc;
-        assert(trainer->slots[i].bytes >= bytes);
-        trainer->slots[i].used = 1;
-        *slot = i;
+        trainer->buffers[i].used = 1;
+        *buffer = i;
         return 0;
     }
     return HALAY_EAGAIN;
 }
 
-int hly_fuse_free(const halay_trainer_t *trainer)
+int hlt_fuse_free(const halay_trainer_t *trainer)
 {
     int unused = 0;
-    for (int i = 0; i < HLY_SLOTS; i++)
-        unused |= !trainer->slots[i].used;
+    for (int i = 0; i < HLT_BUFFERS; i++)
+        unused |= !trainer->buffers[i].used;
     return unused;
-}
-
-char *hly_fuse_result(const halay_trainer_t *trainer, int slot)
-{
-    const struct hly_slot *s = &trainer->slots[slot];
-    return trainer->pair ? s->memory + s->bytes : s->memory;
-}
-
-void hly_fuse_finish(halay_trainer_t *trainer)
-{
-    for (int i = 0; i < HLY_SLOTS; i++)
-        slot_free(&trainer->slots[i]);
-    if (trainer->lent)
-        halay_mem_free(trainer->context, trainer->lent);
 }
 
 /* ------------------------------------------------------------------ marks */
 
-/* One, as an element. */
+/* Writes the value one. */
 static void one(char *at, halay_type_t type)
 {
     memset(at, 0, halay_type_bytes(type));
@@ -189,7 +148,7 @@ static void one(char *at, halay_type_t type)
     }
 }
 
-/* What the mark of a rank that is not void is, and also what all of them reduce to. */
+/* Writes the mark of a rank that is not void. Such marks reduce to the same value. */
 static void neutral(char *at, halay_type_t type, halay_op_t op)
 {
     if (op == HALAY_PROD || op == HALAY_MIN || op == HALAY_LAND)
@@ -198,10 +157,10 @@ static void neutral(char *at, halay_type_t type, halay_op_t op)
         memset(at, op == HALAY_BAND ? (type == HALAY_BOOL ? 1 : 0xff) : 0, halay_type_bytes(type));
 }
 
-void hly_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
+void hlt_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
                    int empty)
 {
-    size_t bytes = halay_type_bytes(type), marks = hly_fuse_marks(trainer, type);
+    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type);
     for (size_t i = 0; i < marks; i++)
         neutral(at + i * bytes, type, op);
     if (!empty)
@@ -214,11 +173,11 @@ void hly_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, 
         memset(at, 0, bytes);
 }
 
-int hly_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
+int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
                     halay_op_t op)
 {
     char want[16];
-    size_t bytes = halay_type_bytes(type), marks = hly_fuse_marks(trainer, type);
+    size_t bytes = halay_type_bytes(type), marks = hlt_fuse_marks(trainer, type);
     assert(bytes <= sizeof(want));
     neutral(want, type, op);
     for (size_t i = 0; i < marks; i++)
@@ -229,9 +188,9 @@ int hly_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t
 
 /* ------------------------------------------------------------------ tensors */
 
-void hly_fuse_pack(halay_trainer_t *trainer, char *to, const struct hly_list *tensors)
+void hlt_fuse_pack(halay_trainer_t *trainer, char *to, const struct hlt_list *tensors)
 {
-    for (const struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
+    for (const struct hlt_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
         size_t bytes = tensor->count * halay_type_bytes(tensor->type);
         if (!bytes)
             continue;
@@ -244,9 +203,9 @@ void hly_fuse_pack(halay_trainer_t *trainer, char *to, const struct hly_list *te
     }
 }
 
-void hly_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hly_list *tensors)
+void hlt_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hlt_list *tensors)
 {
-    for (const struct hly_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
+    for (const struct hlt_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
         size_t bytes = tensor->count * halay_type_bytes(tensor->type);
         if (!bytes)
             continue;

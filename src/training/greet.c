@@ -12,11 +12,13 @@
 
 #define FUSION_BYTES   (UINT64_C(64) << 20)
 #define FUSION_MAX     (UINT64_C(1) << 40)
-#define GROUP_BYTES    (UINT64_C(64) << 10) /* a rank: more does not pay, and leaves the caches */
+#define GROUP_BYTES    (UINT64_C(64) << 10) /* for each rank; more leaves the caches */
 #define CLOCK_BARRIERS 8
-#define WORDS          (sizeof(struct hly_greeting) / sizeof(uint64_t))
+#define WORDS          (sizeof(struct hlt_greeting) / sizeof(uint64_t))
 
-/* Bytes; 0 fuses nothing. What is no number is as if it were not set, and said. */
+/*
+ * HALAY_FUSION in bytes; 0: nothing is fused. A value that is no number is told of, and not used.
+ */
 static uint64_t fusion_bytes(int rank)
 {
     const char *text = getenv("HALAY_FUSION");
@@ -34,21 +36,21 @@ static uint64_t fusion_bytes(int rank)
 }
 
 /*
- * Nobody leaves a barrier before the last has come, so of a rank's times around one and rank 0's
- * follow bounds on how far their clocks are apart: docs/decisions/0021. One node has one clock, and
+ * Nobody leaves a barrier before the last has come. So a rank's times around one, and rank 0's,
+ * bound how far their clocks are apart: docs/decisions/0021. One node has one clock, and
  * needs no message; only in a trainer of all ranks rank 0 is the job's.
  */
 static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topology)
 {
-    uint64_t own[CLOCK_BARRIERS + 1][2], zero[CLOCK_BARRIERS + 1][2]; /* the last: the node */
+    uint64_t own[CLOCK_BARRIERS + 1][2], zero[CLOCK_BARRIERS + 1][2]; /* the last row is the node */
     int64_t least = INT64_MIN, most = INT64_MAX;
     int rc = 0;
     if (topology->nnodes < 2 || topology->nranks != trainer->nranks)
         return 0;
     for (int i = 0; i < CLOCK_BARRIERS && !rc; i++) {
-        own[i][0] = hly_trainer_now_ns();
+        own[i][0] = hlt_trainer_now_ns();
         rc = halay_barrier(trainer->control);
-        own[i][1] = hly_trainer_now_ns();
+        own[i][1] = hlt_trainer_now_ns();
     }
     own[CLOCK_BARRIERS][0] = own[CLOCK_BARRIERS][1] = (uint64_t)topology->node;
     memcpy(zero, own, sizeof(zero));
@@ -67,28 +69,24 @@ static int clock_measure(halay_trainer_t *trainer, const halay_topology_t *topol
     return 0;
 }
 
-int hly_trainer_greet(halay_trainer_t *trainer)
+int hlt_trainer_greet(halay_trainer_t *trainer)
 {
     halay_topology_t topology = {.size = sizeof(topology)};
-    struct hly_greeting *own = &trainer->greetings[trainer->rank];
+    struct hlt_greeting *own = &trainer->greetings[trainer->rank];
     own->fusion_bytes = fusion_bytes(trainer->rank);
-    own->node = UINT64_MAX - (uint64_t)trainer->rank; /* nobody else's */
-    if (!halay_context_topology(trainer->context, &topology)) {
-        own->node = (uint64_t)topology.node;
+    if (!halay_context_topology(trainer->context, &topology))
         snprintf(own->host, sizeof(own->host), "%.55s", topology.host);
-    }
     int rc =
         halay_allgather(HALAY_IN_PLACE, trainer->greetings, WORDS, HALAY_UINT64, trainer->control);
     if (rc)
         return rc;
     uint64_t least = FUSION_MAX;
-    trainer->pair = trainer->nranks == 2 && own->node == trainer->greetings[!trainer->rank].node;
     for (int r = 0; r < trainer->nranks; r++)
         if (trainer->greetings[r].fusion_bytes < least)
             least = trainer->greetings[r].fusion_bytes;
-    least /= HLY_SLOTS;
+    least /= HLT_BUFFERS;
     if (least > GROUP_BYTES * (uint64_t)trainer->nranks)
         least = GROUP_BYTES * (uint64_t)trainer->nranks;
-    trainer->slot_bytes = (size_t)least;
+    trainer->buffer_bytes = (size_t)least;
     return clock_measure(trainer, &topology);
 }

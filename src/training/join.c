@@ -11,137 +11,137 @@
 
 static int has_joined(const halay_trainer_t *trainer, int rank)
 {
-    return hly_rank_in(trainer->joined, rank);
+    return hlt_rank_in(trainer->joined, rank);
 }
 
-int hly_join_missing(const halay_trainer_t *trainer, const struct hly_record *record, int rank)
+int hlt_join_missing(const halay_trainer_t *trainer, const struct hlt_record *record, int rank)
 {
-    return !hly_rank_in(record->announced, rank) && !has_joined(trainer, rank);
+    return !hlt_rank_in(record->announced, rank) && !has_joined(trainer, rank);
 }
 
-int hly_join_complete(const halay_trainer_t *trainer, const struct hly_record *record)
+int hlt_join_complete(const halay_trainer_t *trainer, const struct hlt_record *record)
 {
     int present = record->nannounced;
     for (int r = 0; trainer->njoined && r < trainer->nranks; r++)
-        present += has_joined(trainer, r) && !hly_rank_in(record->announced, r);
+        present += has_joined(trainer, r) && !hlt_rank_in(record->announced, r);
     return present == trainer->nranks;
 }
 
-int hly_join_absent(const halay_trainer_t *trainer, const struct hly_record *record)
+int hlt_join_absent(const halay_trainer_t *trainer, const struct hlt_record *record)
 {
     for (int r = 0; trainer->njoined && r < trainer->nranks; r++)
-        if (has_joined(trainer, r) && !hly_rank_in(record->announced, r))
+        if (has_joined(trainer, r) && !hlt_rank_in(record->announced, r))
             return r;
     return -1;
 }
 
-int hly_join_takes(const struct hly_announcement *says)
+int hlt_join_takes(const struct hlt_announcement *says)
 {
-    halay_op_t op = hly_announcement_op(says);
-    int kind = hly_announcement_kind(says);
-    return kind == HLY_KIND_BARRIER ||
-           (kind == HLY_KIND_ALLREDUCE && (op == HALAY_SUM || op == HALAY_AVERAGE));
+    halay_op_t op = hlt_announcement_op(says);
+    int kind = hlt_announcement_kind(says);
+    return kind == HLT_KIND_BARRIER ||
+           (kind == HLT_KIND_ALLREDUCE && (op == HALAY_SUM || op == HALAY_AVERAGE));
 }
 
-/* Nobody waits for it, and no name leads to it. */
-struct hly_tensor *hly_join_ghost(halay_trainer_t *trainer, const struct hly_record *record)
+/* Nobody waits for the stand-in, and no name leads to it. */
+struct hlt_tensor *hlt_join_stand_in(halay_trainer_t *trainer, const struct hlt_record *record)
 {
-    const struct hly_announcement *says = &record->first;
-    halay_type_t type = hly_announcement_type(says);
+    const struct hlt_announcement *says = &record->first;
+    halay_type_t type = hlt_announcement_type(says);
     size_t bytes = says->count * halay_type_bytes(type);
     char *zeros = calloc(2, bytes ? bytes : 1);
     pthread_mutex_lock(&trainer->mutex);
-    struct hly_tensor *tensor = zeros ? hly_tensor_take(trainer) : NULL;
+    struct hlt_tensor *tensor = zeros ? hlt_tensor_take(trainer) : NULL;
     pthread_mutex_unlock(&trainer->mutex);
     if (!tensor) {
         free(zeros);
         return NULL;
     }
-    assert(hly_announcement_kind(says) == HLY_KIND_ALLREDUCE);
+    assert(hlt_announcement_kind(says) == HLT_KIND_ALLREDUCE);
     tensor->says = *says;
     tensor->result = zeros;
     tensor->in = zeros;
-    tensor->out = record->marks & HLY_PLACED ? zeros : zeros + bytes;
+    tensor->out = record->marks & HLT_IN_PLACE ? zeros : zeros + bytes;
     tensor->count = says->count;
     tensor->type = type;
-    tensor->op = hly_announcement_op(says);
-    tensor->kind = HLY_KIND_ALLREDUCE;
+    tensor->op = hlt_announcement_op(says);
+    tensor->kind = HLT_KIND_ALLREDUCE;
     memcpy(&tensor->prescale, &says->prescale, sizeof(tensor->prescale));
     memcpy(&tensor->postscale, &says->postscale, sizeof(tensor->postscale));
     tensor->series = 0;
-    tensor->bond = tensor->start_ns = tensor->ready_ns = 0;
-    tensor->buffer = HLY_SLOTS;
+    tensor->fusion = tensor->start_ns = tensor->ready_ns = 0;
+    tensor->buffer = HLT_BUFFERS;
     tensor->notices = 0;
-    tensor->submit_ns = hly_trainer_now_ns();
+    tensor->submit_ns = hlt_trainer_now_ns();
     tensor->code = 0;
-    tensor->ghost = 1;
+    tensor->stand_in = 1;
     return tensor;
 }
 
 static int by_sequence(const void *a, const void *b)
 {
-    const struct hly_record *const *one = a, *const *other = b;
+    const struct hlt_record *const *one = a, *const *other = b;
     return ((*one)->sequence > (*other)->sequence) - ((*one)->sequence < (*other)->sequence);
 }
 
-/* What waited for this rank only, in the order in which it was first announced. */
+/* Completes what waited for this rank only, in the order of the first announcements. */
 static int records_complete(halay_trainer_t *trainer)
 {
     size_t count = 0;
-    struct hly_record **found = malloc((trainer->records.count + 1) * sizeof(struct hly_record *));
-    if (!found || hly_round_reserve(trainer, trainer->records.count)) {
+    struct hlt_record **found = malloc((trainer->records.count + 1) * sizeof(struct hlt_record *));
+    if (!found || hlt_round_reserve(trainer, trainer->records.count)) {
         free(found);
         return HALAY_ENOMEM;
     }
     for (size_t i = 0; i <= trainer->records.mask; i++)
-        for (struct hly_node *node = trainer->records.buckets[i]; node; node = node->next)
-            if (hly_join_complete(trainer, (struct hly_record *)node))
-                found[count++] = (struct hly_record *)node;
-    qsort(found, count, sizeof(struct hly_record *), by_sequence);
+        for (struct hlt_node *node = trainer->records.buckets[i]; node; node = node->next)
+            if (hlt_join_complete(trainer, (struct hlt_record *)node))
+                found[count++] = (struct hlt_record *)node;
+    qsort(found, count, sizeof(struct hlt_record *), by_sequence);
     for (size_t i = 0; i < count; i++)
-        hly_record_complete(trainer, found[i]);
+        hlt_record_complete(trainer, found[i]);
     free(found);
     return 0;
 }
 
-/* While this rank still replays nothing becomes complete by it. */
-int hly_join_said(halay_trainer_t *trainer, int rank)
+/* While this rank still replays, a join completes nothing. */
+int hlt_join_said(halay_trainer_t *trainer, int rank)
 {
     assert(!has_joined(trainer, rank));
     trainer->njoined++;
-    hly_rank_add(trainer->joined, rank);
-    trainer->agreed_ns = hly_trainer_now_ns();
+    hlt_rank_add(trainer->joined, rank);
+    trainer->agreed_ns = hlt_trainer_now_ns();
     if (records_complete(trainer))
         return HALAY_ENOMEM;
     if (trainer->njoined < trainer->nranks)
         return 0;
-    memset(trainer->joined, 0, hly_rank_words(trainer->nranks) * sizeof(*trainer->joined));
+    memset(trainer->joined, 0, hlt_rank_words(trainer->nranks) * sizeof(*trainer->joined));
     trainer->njoined = 0;
-    hly_programme_forget(trainer);
-    trainer->nseries = 0; /* who had joined has not seen all */
-    struct hly_tensor *own = hly_tensor_list_pop(&trainer->joining);
+    hlt_programme_forget(trainer);
+    trainer->nseries = 0; /* a rank that had joined has not seen all */
+    struct hlt_tensor *own = hlt_tensor_list_pop(&trainer->joining);
     assert(own && !trainer->joining.head);
     own->result_count = (size_t)rank;
-    hly_tensor_done(trainer, own, 0, NULL);
+    hlt_tensor_done(trainer, own, 0, NULL);
     return 0;
 }
 
-void hly_join_unsaid(halay_trainer_t *trainer, int rank)
+void hlt_join_unsaid(halay_trainer_t *trainer, int rank)
 {
-    char text[HLY_TEXT_BYTES];
-    if (!has_joined(trainer, rank)) /* in this very round all have joined */
+    char text[HLT_TEXT_BYTES];
+    if (!has_joined(trainer, rank)) /* all have joined in this very round */
         return;
     if (rank == trainer->rank) {
-        hly_text_join(text, trainer);
-        hly_tensor_done(trainer, hly_tensor_list_pop(&trainer->joining), HALAY_ETIMEOUT, text);
+        hlt_text_join(text, trainer);
+        hlt_tensor_done(trainer, hlt_tensor_list_pop(&trainer->joining), HALAY_ETIMEOUT, text);
     }
-    hly_rank_remove(trainer->joined, rank);
+    hlt_rank_remove(trainer->joined, rank);
     trainer->njoined--;
 }
 
-uint64_t hly_join_end_ns(const halay_trainer_t *trainer)
+uint64_t hlt_join_end_ns(const halay_trainer_t *trainer)
 {
-    const struct hly_tensor *own = trainer->joining.head;
+    const struct hlt_tensor *own = trainer->joining.head;
     if (!own)
         return 0;
     return (own->submit_ns > trainer->agreed_ns ? own->submit_ns : trainer->agreed_ns) +

@@ -14,36 +14,36 @@
 
 #include "trainer.h"
 
-#define BLOCK_WORDS (sizeof(struct hly_block) / sizeof(uint64_t))
+#define BLOCK_WORDS (sizeof(struct hlt_block) / sizeof(uint64_t))
 
-uint64_t hly_tensor_what(int kind, halay_type_t type, halay_op_t op, int root)
+uint64_t hlt_tensor_what(int kind, halay_type_t type, halay_op_t op, int root)
 {
     return (uint64_t)kind | (uint64_t)type << 8 | (uint64_t)op << 16 | (uint64_t)root << 32;
 }
 
-int hly_announcement_kind(const struct hly_announcement *says)
+int hlt_announcement_kind(const struct hlt_announcement *says)
 {
     return (int)(says->what & 0xff);
 }
 
 /* ------------------------------------------------------------------ records */
 
-static void record_give(halay_trainer_t *trainer, struct hly_record *record)
+static void record_give(halay_trainer_t *trainer, struct hlt_record *record)
 {
     record->next = trainer->unused_records;
     trainer->unused_records = record;
 }
 
-static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly_announcement *says,
+static struct hlt_record *record_take(halay_trainer_t *trainer, const struct hlt_announcement *says,
                                       int rank)
 {
-    size_t words = hly_rank_words(trainer->nranks);
-    struct hly_record *record = trainer->unused_records;
+    size_t words = hlt_rank_words(trainer->nranks);
+    struct hlt_record *record = trainer->unused_records;
     if (record)
         trainer->unused_records = record->next;
     else if (!(record = calloc(1, sizeof(*record) + words * sizeof(uint64_t))))
         return NULL;
-    if (hly_announcement_kind(says) == HLY_KIND_ALLGATHER && !record->rows &&
+    if (hlt_announcement_kind(says) == HLT_KIND_ALLGATHER && !record->rows &&
         !(record->rows = calloc((size_t)trainer->nranks, sizeof(*record->rows)))) {
         record_give(trainer, record);
         return NULL;
@@ -57,44 +57,44 @@ static struct hly_record *record_take(halay_trainer_t *trainer, const struct hly
     record->other_rank = -1;
     record->sequence = trainer->sequence++;
     record->node.hash = says->name;
-    hly_tensor_map_add(&trainer->records, &record->node);
+    hlt_tensor_map_add(&trainer->records, &record->node);
     return record;
 }
 
-static void record_free(struct hly_node *record)
+static void record_free(struct hlt_node *record)
 {
-    free(((struct hly_record *)record)->rows);
+    free(((struct hlt_record *)record)->rows);
     free(record);
 }
 
-void hly_round_records_free(halay_trainer_t *trainer)
+void hlt_round_records_free(halay_trainer_t *trainer)
 {
-    hly_tensor_map_finish(&trainer->records, record_free);
+    hlt_tensor_map_finish(&trainer->records, record_free);
     while (trainer->unused_records) {
-        struct hly_record *record = trainer->unused_records;
+        struct hlt_record *record = trainer->unused_records;
         trainer->unused_records = record->next;
         record_free(&record->node);
     }
 }
 
-int hly_announcement_alike(const struct hly_announcement *a, const struct hly_announcement *b)
+int hlt_announcement_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)
 {
     return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
            a->postscale == b->postscale && a->group == b->group &&
            !memcmp(a->shape, b->shape, sizeof(a->shape));
 }
 
-/* This rank's tensor of a record that it has announced: one of those that wait. */
-static struct hly_tensor *tensor_of(halay_trainer_t *trainer, const struct hly_record *record)
+/* This rank's tensor of a record that it has announced. The tensor waits. */
+static struct hlt_tensor *tensor_of(halay_trainer_t *trainer, const struct hlt_record *record)
 {
     pthread_mutex_lock(&trainer->mutex);
-    struct hly_node *node = hly_tensor_map_find(&trainer->names, record->node.hash);
+    struct hlt_node *node = hlt_tensor_map_find(&trainer->names, record->node.hash);
     pthread_mutex_unlock(&trainer->mutex);
     assert(node);
-    return (struct hly_tensor *)node;
+    return (struct hlt_tensor *)node;
 }
 
-/* Every rank's count of waits, in one word. */
+/* Adds a rank's count of waits to a hash of those of all ranks. */
 static uint64_t run_add(uint64_t run, int rank, uint64_t wait)
 {
     uint64_t word = (wait + 1) * 0x9e3779b97f4a7c15u ^ (uint64_t)rank * 0xc2b2ae3d27d4eb4fu;
@@ -102,90 +102,89 @@ static uint64_t run_add(uint64_t run, int rank, uint64_t wait)
     return run + (word ^ (word >> 32));
 }
 
-/* From here on a programme is replayed: whatever is announced but not agreed on waits in the pool.
- */
-static void rounds_end(halay_trainer_t *trainer, struct hly_programme *programme)
+/* A programme is replayed from here on. What is announced but not agreed on goes to the pool. */
+static void rounds_end(halay_trainer_t *trainer, struct hlt_programme *programme)
 {
-    struct hly_tensor *tensor;
+    struct hlt_tensor *tensor;
     for (size_t i = 0; i <= trainer->records.mask; i++) {
         while (trainer->records.buckets[i]) {
-            struct hly_record *record = (struct hly_record *)trainer->records.buckets[i];
-            hly_tensor_map_remove(&trainer->records, &record->node);
+            struct hlt_record *record = (struct hlt_record *)trainer->records.buckets[i];
+            hlt_tensor_map_remove(&trainer->records, &record->node);
             record_give(trainer, record);
         }
     }
-    while ((tensor = hly_tensor_list_pop(&trainer->waiting)) != NULL)
-        hly_tensor_list_insert(&trainer->pending, tensor);
-    while ((tensor = hly_tensor_list_pop(&trainer->joining)) != NULL)
-        hly_tensor_list_insert(&trainer->pending, tensor); /* it was not read any more */
-    hly_replay_begin(trainer, programme);
+    while ((tensor = hlt_tensor_list_pop(&trainer->waiting)) != NULL)
+        hlt_tensor_list_insert(&trainer->pending, tensor);
+    while ((tensor = hlt_tensor_list_pop(&trainer->joining)) != NULL)
+        hlt_tensor_list_insert(&trainer->pending, tensor); /* no rank has read it */
+    hlt_replay_begin(trainer, programme);
 }
 
-static void record_fail(halay_trainer_t *trainer, const struct hly_record *record,
-                        struct hly_tensor *tensor, int code, const char *text)
+static void record_fail(halay_trainer_t *trainer, const struct hlt_record *record,
+                        struct hlt_tensor *tensor, int code, const char *text)
 {
     uint64_t other = record->other_rank >= 0 ? record->other.group : 0;
     if (record->first.group || other) {
-        struct hly_unlike *unlike = &trainer->unlike[trainer->nunlike++];
-        *unlike = (struct hly_unlike){record->first.group, other};
+        struct hlt_unlike *unlike = &trainer->unlike[trainer->nunlike++];
+        *unlike = (struct hlt_unlike){record->first.group, other};
         snprintf(trainer->unlike_text, sizeof(trainer->unlike_text),
                  "another tensor of the same group differs: %.900s", text);
     }
     if (tensor)
-        hly_tensor_done(trainer, tensor, code, text);
+        hlt_tensor_done(trainer, tensor, code, text);
 }
 
-/* It can run, and all ranks will run it. */
-static void record_run(halay_trainer_t *trainer, const struct hly_record *record,
-                       struct hly_tensor *tensor)
+/* All ranks agree on the tensor, so all will run it. */
+static void record_run(halay_trainer_t *trainer, const struct hlt_record *record,
+                       struct hlt_tensor *tensor)
 {
     if (record->first.group)
         trainer->agreed_groups[trainer->nagreed_groups++] = record->first.group;
-    if (hly_announcement_kind(&record->first) == HLY_KIND_BARRIER) {
-        if (tensor) /* that all have announced it was the point */
-            hly_tensor_done(trainer, tensor, 0, NULL);
+    if (hlt_announcement_kind(&record->first) == HLT_KIND_BARRIER) {
+        if (tensor) /* a barrier is over when all have announced it */
+            hlt_tensor_done(trainer, tensor, 0, NULL);
         return;
     }
-    if (!tensor && !(tensor = hly_join_ghost(trainer, record))) {
+    if (!tensor && !(tensor = hlt_join_stand_in(trainer, record))) {
         trainer->data_broken = HALAY_ENOMEM;
-        hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for the zeros of a rank that joined");
+        hlt_trainer_break(trainer, HALAY_ENOMEM, "no memory for the zeros of a rank that joined");
         return;
     }
-    tensor->placed = (record->marks & HLY_PLACED) != 0;
-    if (tensor->bundle)
-        tensor->bundle->agreed = 1;
-    for (int r = 0; tensor->kind == HLY_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
+    tensor->in_place = (record->marks & HLT_IN_PLACE) != 0;
+    if (tensor->grouped)
+        tensor->grouped->agreed = 1;
+    for (int r = 0; tensor->kind == HLT_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
         tensor->rows[r] = (size_t)record->rows[r];
-    hly_tensor_list_push(&trainer->fresh, tensor);
+    hlt_tensor_list_push(&trainer->fresh, tensor);
 }
 
-void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
+void hlt_record_complete(halay_trainer_t *trainer, struct hlt_record *record)
 {
-    char text[HLY_TEXT_BYTES];
-    struct hly_programme *programme = NULL;
-    struct hly_tensor *tensor = NULL;
-    int absent = hly_join_absent(trainer, record);
+    char text[HLT_TEXT_BYTES];
+    struct hlt_programme *programme = NULL;
+    struct hlt_tensor *tensor = NULL;
+    int absent = hlt_join_absent(trainer, record);
     assert(!trainer->replay.programme);
-    if (hly_rank_in(record->announced, trainer->rank))
+    if (hlt_rank_in(record->announced, trainer->rank))
         tensor = tensor_of(trainer, record);
-    int all = tensor && !trainer->njoined; /* else some have not seen it */
+    int all = tensor && !trainer->njoined; /* a rank that has joined has not seen it */
     if (record->other_rank < 0 && all)
-        programme = hly_programme_seen(trainer, record, tensor);
+        programme = hlt_programme_seen(trainer, record, tensor);
     if (programme) {
         rounds_end(trainer, programme);
         return;
     }
-    trainer->agreed_ns = hly_trainer_now_ns();
+    trainer->agreed_ns = hlt_trainer_now_ns();
     if (all && tensor->series)
-        hly_series_done(trainer, tensor->series, tensor->number);
+        hlt_series_done(trainer, tensor->series, tensor->number);
     if (tensor)
-        hly_tensor_list_remove(&trainer->waiting, tensor);
-    hly_tensor_map_remove(&trainer->records, &record->node);
+        hlt_tensor_list_remove(&trainer->waiting, tensor);
+    hlt_tensor_map_remove(&trainer->records, &record->node);
     if (record->other_rank >= 0) {
-        hly_text_mismatch(text, record, tensor ? tensor->name : "?");
+        hlt_text_mismatch(text, record, tensor ? tensor->name : "?");
         record_fail(trainer, record, tensor, HALAY_EMISMATCH, text);
-    } else if (absent >= 0 && !hly_join_takes(&record->first)) {
-        hly_text_unsupported(text, trainer, record, absent);
+    } else if (absent >= 0 && !hlt_join_takes(&record->first)) {
+        hlt_text_unsupported(text, trainer, record, absent);
         record_fail(trainer, record, tensor, HALAY_EUNSUPPORTED, text);
     } else {
         record_run(trainer, record, tensor);
@@ -193,14 +192,14 @@ void hly_record_complete(halay_trainer_t *trainer, struct hly_record *record)
     record_give(trainer, record);
 }
 
-int hly_round_reserve(halay_trainer_t *trainer, size_t more)
+int hlt_round_reserve(halay_trainer_t *trainer, size_t more)
 {
     size_t room = trainer->groups_room + more;
     uint64_t *groups = realloc(trainer->agreed_groups, room * sizeof(*groups));
     if (!groups)
         return HALAY_ENOMEM;
     trainer->agreed_groups = groups;
-    struct hly_unlike *unlike = realloc(trainer->unlike, room * sizeof(*unlike));
+    struct hlt_unlike *unlike = realloc(trainer->unlike, room * sizeof(*unlike));
     if (!unlike)
         return HALAY_ENOMEM;
     trainer->unlike = unlike;
@@ -208,74 +207,75 @@ int hly_round_reserve(halay_trainer_t *trainer, size_t more)
     return 0;
 }
 
-static int announced(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
+static int announced(halay_trainer_t *trainer, int rank, const struct hlt_announcement *says)
 {
-    if (hly_announcement_kind(says) == HLY_KIND_JOIN)
-        return hly_join_said(trainer, rank);
-    struct hly_record *record =
-        (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
+    if (hlt_announcement_kind(says) == HLT_KIND_JOIN)
+        return hlt_join_said(trainer, rank);
+    struct hlt_record *record =
+        (struct hlt_record *)hlt_tensor_map_find(&trainer->records, says->name);
     if (!record && !(record = record_take(trainer, says, rank)))
         return HALAY_ENOMEM;
-    assert(!hly_rank_in(record->announced, rank));
-    hly_rank_add(record->announced, rank);
+    if (hlt_rank_in(record->announced, rank))
+        return HALAY_EINTERNAL;
+    hlt_rank_add(record->announced, rank);
     record->nannounced++;
-    record->run = run_add(record->run, rank, says->wait >> HLY_MARK_BITS);
-    record->marks |= says->wait & (HLY_TORN | HLY_PLACED);
-    if (record->other_rank < 0 && !hly_announcement_alike(&record->first, says)) {
+    record->run = run_add(record->run, rank, says->wait >> HLT_MARK_BITS);
+    record->marks |= says->wait & (HLT_PART_REPLAYED | HLT_IN_PLACE);
+    if (record->other_rank < 0 && !hlt_announcement_alike(&record->first, says)) {
         record->other = *says;
         record->other_rank = rank;
     }
-    if (hly_announcement_kind(&record->first) == HLY_KIND_ALLGATHER)
+    if (hlt_announcement_kind(&record->first) == HLT_KIND_ALLGATHER)
         record->rows[rank] = says->rows;
-    if (hly_join_complete(trainer, record))
-        hly_record_complete(trainer, record);
+    if (hlt_join_complete(trainer, record))
+        hlt_record_complete(trainer, record);
     return 0;
 }
 
 /*
- * Ends the record, and this rank's tensor if it has announced it: then returns 1. why: of a group
- * that differs; NULL: this rank's deadline has passed.
+ * Ends the record, and this rank's tensor if it has announced it: then it returns 1. why: its group
+ * differs between ranks. NULL: the deadline of `rank` has passed.
  */
 static int record_end(halay_trainer_t *trainer, int rank, const char *why,
-                      struct hly_record *record)
+                      struct hlt_record *record)
 {
-    char text[HLY_TEXT_BYTES];
-    int own = hly_rank_in(record->announced, trainer->rank);
-    hly_tensor_map_remove(&trainer->records, &record->node);
+    char text[HLT_TEXT_BYTES];
+    int own = hlt_rank_in(record->announced, trainer->rank);
+    hlt_tensor_map_remove(&trainer->records, &record->node);
     if (own) {
-        struct hly_tensor *tensor = tensor_of(trainer, record);
-        hly_tensor_list_remove(&trainer->waiting, tensor);
+        struct hlt_tensor *tensor = tensor_of(trainer, record);
+        hlt_tensor_list_remove(&trainer->waiting, tensor);
         if (!why)
-            hly_text_timeout(text, trainer, record, rank, tensor->name);
-        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT, why ? why : text);
+            hlt_text_timeout(text, trainer, record, rank, tensor->name);
+        hlt_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT, why ? why : text);
     }
     record_give(trainer, record);
     return own;
 }
 
-/* All of a group: the records, and what this rank has not announced if it has announced some. */
+/* Ends all records of a group. If this rank has announced a part of it the rest ends as well. */
 static void group_end(halay_trainer_t *trainer, int rank, const char *why, uint64_t group, int own)
 {
-    struct hly_tensor *tensor, *next;
+    struct hlt_tensor *tensor, *next;
     for (size_t i = 0; i <= trainer->records.mask; i++) {
-        struct hly_node *node = trainer->records.buckets[i], *after;
+        struct hlt_node *node = trainer->records.buckets[i], *after;
         for (; node; node = after) {
             after = node->next;
-            if (((struct hly_record *)node)->first.group == group)
-                own |= record_end(trainer, rank, why, (struct hly_record *)node);
+            if (((struct hlt_record *)node)->first.group == group)
+                own |= record_end(trainer, rank, why, (struct hlt_record *)node);
         }
     }
     for (tensor = trainer->pending.head; own && tensor; tensor = next) {
         next = tensor->next;
         if (tensor->says.group != group)
             continue;
-        hly_tensor_list_remove(&trainer->pending, tensor);
-        hly_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT,
+        hlt_tensor_list_remove(&trainer->pending, tensor);
+        hlt_tensor_done(trainer, tensor, why ? HALAY_EMISMATCH : HALAY_ETIMEOUT,
                         why ? why : "others of its group have waited too long for another rank");
     }
 }
 
-/* One was agreed on in this very round; else the rank would not have withdrawn. */
+/* 1 if a tensor of the group was agreed on in this very round. */
 static int group_agreed(const halay_trainer_t *trainer, uint64_t group)
 {
     for (size_t i = 0; i < trainer->nagreed_groups; i++)
@@ -284,11 +284,11 @@ static int group_agreed(const halay_trainer_t *trainer, uint64_t group)
     return 0;
 }
 
-/* Comes after all announcements of the round: who came in the last moment has come. */
-static void withdrawn(halay_trainer_t *trainer, int rank, const struct hly_announcement *says)
+/* Withdrawals are read after all announcements: what came at the last moment still counts. */
+static void withdrawn(halay_trainer_t *trainer, int rank, const struct hlt_announcement *says)
 {
-    struct hly_record *record =
-        (struct hly_record *)hly_tensor_map_find(&trainer->records, says->name);
+    struct hlt_record *record =
+        (struct hlt_record *)hlt_tensor_map_find(&trainer->records, says->name);
     if (says->group && !group_agreed(trainer, says->group))
         group_end(trainer, rank, NULL, says->group, 0);
     else if (!says->group && record)
@@ -302,24 +302,39 @@ static int begun(const halay_trainer_t *trainer)
     return trainer->replay.programme != NULL;
 }
 
+/* All ranks have read the same: where a rank has said what it cannot mean, all refuse it. */
+static void round_refuse(halay_trainer_t *trainer, int code, int rank)
+{
+    char text[HLT_TEXT_BYTES];
+    snprintf(text, sizeof(text),
+             code == HALAY_ENOMEM ? "no memory for what rank %d announced"
+                                  : "rank %d announced what makes no sense (a tensor twice, or too "
+                                    "many); is it the same build of Halay?",
+             rank);
+    hlt_trainer_break(trainer, code, text);
+}
+
 /*
- * Where a programme begins in mid-round, the rest of the round says what waits in the pools. A rank
- * that still replays has announced nothing, so nothing becomes complete; it keeps the records.
+ * Where a programme begins in mid-round, the rest of the round is not read: those tensors wait in
+ * the pools. A rank that still replays has announced nothing, so nothing becomes complete. It keeps
+ * the records.
  */
 static void round_read(halay_trainer_t *trainer)
 {
-    int rc = 0, replayed = begun(trainer);
+    int rc = 0, rank = 0, replayed = begun(trainer);
     trainer->nagreed_groups = trainer->nunlike = 0;
     for (int r = 0; r < trainer->nranks && !rc; r++) {
-        const struct hly_block *block = &trainer->blocks[r];
-        assert(block->count <= HLY_ROUND_ENTRIES);
-        if (replayed)
-            hly_replay_called(trainer, block->issued);
-        for (uint64_t i = 0; i < block->count && !rc && begun(trainer) == replayed; i++)
-            if (hly_announcement_kind(&block->entries[i]) < HLY_KIND_WITHDRAW)
+        const struct hlt_block *block = &trainer->blocks[r];
+        rank = r;
+        if (block->count > HLT_ROUND_ENTRIES)
+            rc = HALAY_EINTERNAL;
+        else if (replayed)
+            hlt_replay_called(trainer, block->issued);
+        for (uint64_t i = 0; !rc && i < block->count && begun(trainer) == replayed; i++)
+            if (hlt_announcement_kind(&block->entries[i]) < HLT_KIND_WITHDRAW)
                 rc = announced(trainer, r, &block->entries[i]);
     }
-    hly_fresh_bond(trainer);
+    hlt_fresh_fuse(trainer);
     for (size_t i = 0; i < trainer->nunlike && begun(trainer) == replayed; i++) {
         const uint64_t groups[2] = {trainer->unlike[i].first, trainer->unlike[i].other};
         for (int g = 0; g < 2; g++)
@@ -327,102 +342,105 @@ static void round_read(halay_trainer_t *trainer)
                 group_end(trainer, -1, trainer->unlike_text, groups[g], 1);
     }
     if (rc) {
-        hly_trainer_break(trainer, rc, "no memory for what the other ranks announced");
+        round_refuse(trainer, rc, rank);
         return;
     }
     if (!begun(trainer))
-        hly_stall_read(trainer);
+        hlt_stall_read(trainer);
     for (int r = 0; r < trainer->nranks; r++) {
-        const struct hly_block *block = &trainer->blocks[r];
+        const struct hlt_block *block = &trainer->blocks[r];
         for (uint64_t i = 0; i < block->count && begun(trainer) == replayed; i++) {
-            if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_WITHDRAW)
+            if (hlt_announcement_kind(&block->entries[i]) == HLT_KIND_WITHDRAW)
                 withdrawn(trainer, r, &block->entries[i]);
-            else if (hly_announcement_kind(&block->entries[i]) == HLY_KIND_UNJOIN)
-                hly_join_unsaid(trainer, r);
+            else if (hlt_announcement_kind(&block->entries[i]) == HLT_KIND_UNJOIN)
+                hlt_join_unsaid(trainer, r);
         }
     }
 }
 
 /*
- * The first, from this one on, that may be withdrawn; they time out in the order in which they were
- * announced. What is agreed on in part comes in full: it was submitted so.
+ * The first tensor, from this one on, that may be withdrawn. Tensors time out in the order of their
+ * announcements. A group of which one is agreed on comes in full, for all ranks have submitted it.
  */
-static struct hly_tensor *withdrawable(struct hly_tensor *tensor)
+static struct hlt_tensor *withdrawable(struct hlt_tensor *tensor)
 {
-    while (tensor && tensor->bundle && tensor->bundle->agreed)
+    while (tensor && tensor->grouped && tensor->grouped->agreed)
         tensor = tensor->next;
     return tensor;
 }
 
-uint64_t hly_round_end_ns(const halay_trainer_t *trainer)
+uint64_t hlt_round_end_ns(const halay_trainer_t *trainer)
 {
-    const struct hly_tensor *oldest = withdrawable(trainer->waiting.head);
-    uint64_t join_ns = hly_join_end_ns(trainer);
+    const struct hlt_tensor *oldest = withdrawable(trainer->waiting.head);
+    uint64_t join_ns = hlt_join_end_ns(trainer);
     uint64_t oldest_ns = oldest ? oldest->submit_ns + trainer->deadline_ns : 0;
     return oldest_ns && (!join_ns || oldest_ns < join_ns) ? oldest_ns : join_ns;
 }
 
-static struct hly_tensor *expired(const halay_trainer_t *trainer, struct hly_tensor *from,
+static struct hlt_tensor *expired(const halay_trainer_t *trainer, struct hlt_tensor *from,
                                   uint64_t now_ns)
 {
-    struct hly_tensor *tensor = withdrawable(from);
+    struct hlt_tensor *tensor = withdrawable(from);
     return tensor && now_ns - tensor->submit_ns >= trainer->deadline_ns ? tensor : NULL;
 }
 
 static int join_expired(const halay_trainer_t *trainer, uint64_t now_ns)
 {
-    uint64_t end_ns = hly_join_end_ns(trainer);
+    uint64_t end_ns = hlt_join_end_ns(trainer);
     return end_ns && end_ns <= now_ns;
 }
 
-/* What this rank has to say; afterwards what was pending is waiting. */
+/* Writes what this rank has to say. What was pending is waiting afterwards. */
 static void block_write(halay_trainer_t *trainer)
 {
-    struct hly_block *block = &trainer->blocks[trainer->rank];
-    struct hly_tensor *tensor;
-    uint64_t now = hly_trainer_now_ns();
+    struct hlt_block *block = &trainer->blocks[trainer->rank];
+    struct hlt_tensor *tensor;
+    uint64_t now = hlt_trainer_now_ns();
     memset(block, 0, sizeof(*block));
     if (trainer->replay.programme) {
         block->issued = trainer->replay.issued;
-        trainer->replay.alarm_ns = now; /* whoever has begun the round: it asks for this rank too */
+        trainer->replay.alarm_ns = now; /* any rank's round asks for this one too */
         return;
     }
     if (join_expired(trainer, now))
-        block->entries[block->count++].what = HLY_KIND_UNJOIN;
+        block->entries[block->count++].what = HLT_KIND_UNJOIN;
     for (tensor = expired(trainer, trainer->waiting.head, now);
-         tensor && block->count < HLY_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
+         tensor && block->count < HLT_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
         block->entries[block->count].name = tensor->node.hash;
         block->entries[block->count].group = tensor->says.group;
-        block->entries[block->count++].what = HLY_KIND_WITHDRAW;
+        block->entries[block->count++].what = HLT_KIND_WITHDRAW;
     }
-    hly_stall_write(trainer, block);
-    while (block->count < HLY_ROUND_ENTRIES &&
-           (tensor = hly_tensor_list_pop(&trainer->pending)) != NULL) {
+    hlt_stall_write(trainer, block);
+    while (block->count < HLT_ROUND_ENTRIES &&
+           (tensor = hlt_tensor_list_pop(&trainer->pending)) != NULL) {
         block->entries[block->count] = tensor->says;
-        block->entries[block->count++].wait = tensor->says.wait << HLY_MARK_BITS |
-                                              (tensor->says.wait < trainer->served ? HLY_TORN : 0) |
-                                              (tensor->in == tensor->out ? HLY_PLACED : 0);
-        hly_tensor_list_push(tensor->kind == HLY_KIND_JOIN ? &trainer->joining : &trainer->waiting,
+        block->entries[block->count++].wait =
+            tensor->says.wait << HLT_MARK_BITS |
+            (tensor->says.wait < trainer->replayed_until ? HLT_PART_REPLAYED : 0) |
+            (tensor->in == tensor->out ? HLT_IN_PLACE : 0);
+        hlt_tensor_list_push(tensor->kind == HLT_KIND_JOIN ? &trainer->joining : &trainer->waiting,
                              tensor);
     }
 }
 
-/* Ranks that leave when all is done break the communicator too: only who waits asks why. */
+/*
+ * A rank that leaves when all is done breaks the communicator too. Only a rank that waits asks why.
+ */
 static int round_needed(halay_trainer_t *trainer)
 {
     int called = 0;
     if (trainer->replay.programme)
-        return hly_replay_alarm(trainer) ||
+        return hlt_replay_alarm(trainer) ||
                (!halay_comm_called(trainer->control, &called) && called == 1);
-    uint64_t now_ns = hly_trainer_now_ns();
+    uint64_t now_ns = hlt_trainer_now_ns();
     if (trainer->pending.head || expired(trainer, trainer->waiting.head, now_ns) ||
-        join_expired(trainer, now_ns) || hly_stall_due(trainer))
+        join_expired(trainer, now_ns) || hlt_stall_due(trainer))
         return 1;
     return !halay_comm_called(trainer->control, &called) &&
            (called == 1 || (called == 2 && (trainer->waiting.head || trainer->joining.head)));
 }
 
-void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
+void hlt_trainer_break(halay_trainer_t *trainer, int code, const char *text)
 {
     if (trainer->broken)
         return;
@@ -432,9 +450,9 @@ void hly_trainer_break(halay_trainer_t *trainer, int code, const char *text)
 
 static void round_fail(halay_trainer_t *trainer, int code)
 {
-    char text[HLY_TEXT_BYTES];
-    hly_trainer_verdict(trainer->control, code, text, sizeof(text));
-    hly_trainer_break(trainer, code, text);
+    char text[HLT_TEXT_BYTES];
+    hlt_trainer_verdict(trainer->control, code, text, sizeof(text));
+    hlt_trainer_break(trainer, code, text);
 }
 
 /* Returns 1 when a round has come to its end. */
@@ -447,7 +465,7 @@ static int round_test(halay_trainer_t *trainer)
     if (rc) {
         round_fail(trainer, rc);
     } else {
-        hly_timeline_round(trainer);
+        hlt_timeline_round(trainer);
         round_read(trainer);
     }
     return 1;
@@ -456,9 +474,9 @@ static int round_test(halay_trainer_t *trainer)
 static void round_start(halay_trainer_t *trainer)
 {
     block_write(trainer);
-    hly_stall_round(trainer);
-    hly_timeline_cycle(trainer);
-    trainer->round_ns = trainer->recording ? hly_trainer_now_ns() : 0;
+    hlt_stall_round(trainer);
+    hlt_timeline_cycle(trainer);
+    trainer->round_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
     trainer->counters.control_rounds++;
     trainer->counters.control_bytes += sizeof(*trainer->blocks);
     int rc = halay_iallgather(HALAY_IN_PLACE, trainer->blocks, BLOCK_WORDS, HALAY_UINT64,
@@ -469,7 +487,7 @@ static void round_start(halay_trainer_t *trainer)
     }
 }
 
-void hly_round_step(halay_trainer_t *trainer)
+void hlt_round_step(halay_trainer_t *trainer)
 {
     do {
         if (!trainer->round && !trainer->broken && !trainer->leaving && round_needed(trainer))
@@ -477,15 +495,15 @@ void hly_round_step(halay_trainer_t *trainer)
     } while (trainer->round && round_test(trainer));
 
     if (trainer->round) {
-        hly_stall_silence(trainer);
+        hlt_stall_silence(trainer);
         return;
     }
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {
-        hly_tensor_list_end(trainer, &trainer->pending, code, text);
-        hly_tensor_list_end(trainer, &trainer->waiting, code, text);
-        hly_tensor_list_end(trainer, &trainer->pool, code, text);
-        hly_tensor_list_end(trainer, &trainer->joining, code, text);
+        hlt_tensor_list_end(trainer, &trainer->pending, code, text);
+        hlt_tensor_list_end(trainer, &trainer->waiting, code, text);
+        hlt_tensor_list_end(trainer, &trainer->pool, code, text);
+        hlt_tensor_list_end(trainer, &trainer->joining, code, text);
     }
 }

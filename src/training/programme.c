@@ -2,7 +2,7 @@
 /*
  * programme.c - learns what a step is, from what rounds complete, and keeps eight of them;
  * docs/decisions/0019. Everything here follows from records and results that are equal on all
- * ranks, so that all learn the same programmes and begin them at the same place.
+ * ranks. So all learn the same programmes and begin them at the same place.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -13,23 +13,23 @@
 #define SCORE_MAX     4
 #define VOID_COSTS    2
 #define BACKOFF_MAX   1
-#define PERIODIC_PAYS 256 /* tensors in a replay, for a void and what it takes to learn it anew */
+#define PERIODIC_PAYS 256 /* tensors of a replay that make up for a void and for learning anew */
 
 /* ------------------------------------------------------------------ scripts */
 
-struct hly_item *hly_script_find(const struct hly_script *script, uint64_t name)
+struct hlt_item *hlt_script_find(const struct hlt_script *script, uint64_t name)
 {
     if (!script->count)
         return NULL;
     for (size_t at = name & script->mask; script->index[at]; at = (at + 1) & script->mask) {
-        struct hly_item *item = &script->items[script->index[at] - 1];
+        struct hlt_item *item = &script->items[script->index[at] - 1];
         if (item->says.name == name)
             return item;
     }
     return NULL;
 }
 
-static void script_index(struct hly_script *script, size_t item)
+static void script_index(struct hlt_script *script, size_t item)
 {
     size_t at = script->items[item].says.name & script->mask;
     while (script->index[at])
@@ -37,14 +37,14 @@ static void script_index(struct hly_script *script, size_t item)
     script->index[at] = (uint32_t)item + 1;
 }
 
-static int script_reserve(struct hly_script *script, size_t room)
+static int script_reserve(struct hlt_script *script, size_t room)
 {
     size_t size = 64;
     if (room <= script->room)
         return 0;
     while (size < 2 * room)
         size *= 2;
-    struct hly_item *items = realloc(script->items, room * sizeof(*items));
+    struct hlt_item *items = realloc(script->items, room * sizeof(*items));
     if (!items)
         return HALAY_ENOMEM;
     script->items = items;
@@ -60,9 +60,9 @@ static int script_reserve(struct hly_script *script, size_t room)
     return 0;
 }
 
-static int script_add(struct hly_script *script, const struct hly_item *item)
+static int script_add(struct hlt_script *script, const struct hlt_item *item)
 {
-    assert(!hly_script_find(script, item->says.name));
+    assert(!hlt_script_find(script, item->says.name));
     if (script->count == script->room &&
         script_reserve(script, script->room ? 2 * script->room : 64))
         return HALAY_ENOMEM;
@@ -71,14 +71,14 @@ static int script_add(struct hly_script *script, const struct hly_item *item)
     return 0;
 }
 
-static void script_clear(struct hly_script *script)
+static void script_clear(struct hlt_script *script)
 {
     if (script->count)
         memset(script->index, 0, (script->mask + 1) * sizeof(*script->index));
     script->count = 0;
 }
 
-static void script_free(struct hly_script *script)
+static void script_free(struct hlt_script *script)
 {
     free(script->items);
     free(script->index);
@@ -86,28 +86,31 @@ static void script_free(struct hly_script *script)
 
 /* ------------------------------------------------------------------ series */
 
-struct hly_share *hly_programme_share(struct hly_programme *programme, uint64_t series)
+struct hlt_share *hlt_programme_share(struct hlt_programme *programme, uint64_t series)
 {
-    struct hly_share *share = programme->shares, *end = share + programme->nshares;
+    struct hlt_share *share = programme->shares, *end = share + programme->nshares;
     while (share < end && share->series != series)
         share++;
     return share < end ? share : NULL;
 }
 
-/* base: the least number, until a replay begins. Returns 0 if some are missing between them. */
-static int shares_read(struct hly_programme *programme, const struct hly_item *items, size_t count)
+/*
+ * Fills the shares; base is the least number until a replay begins. Returns 0 if numbers are
+ * missing in between.
+ */
+static int shares_read(struct hlt_programme *programme, const struct hlt_item *items, size_t count)
 {
-    uint64_t most[HLY_PROGRAMME_SERIES] = {0};
+    uint64_t most[HLT_PROGRAMME_SERIES] = {0};
     for (size_t i = 0; i < count; i++) {
-        struct hly_share *share = hly_programme_share(programme, items[i].series);
+        struct hlt_share *share = hlt_programme_share(programme, items[i].series);
         uint64_t number = items[i].number;
         if (!items[i].series)
             continue;
         if (!share) {
-            if (programme->nshares == HLY_PROGRAMME_SERIES)
+            if (programme->nshares == HLT_PROGRAMME_SERIES)
                 return 0;
             share = &programme->shares[programme->nshares++];
-            *share = (struct hly_share){items[i].series, number, 0};
+            *share = (struct hlt_share){items[i].series, number, 0};
             most[share - programme->shares] = number;
         }
         uint64_t *high = &most[share - programme->shares];
@@ -121,56 +124,58 @@ static int shares_read(struct hly_programme *programme, const struct hly_item *i
     return 1;
 }
 
-/* As it stands on the tape. */
-static struct hly_item item_from(const struct hly_announcement *says, uint64_t run, uint64_t series,
+/* Makes an item as it stands on the tape. */
+static struct hlt_item item_from(const struct hlt_announcement *says, uint64_t run, uint64_t series,
                                  uint64_t number)
 {
-    struct hly_item item = {.says = *says, .run = run, .series = series, .number = number};
+    struct hlt_item item = {.says = *says, .run = run, .series = series, .number = number};
     if (series)
-        item.says.name = hly_series_name(series, number);
+        item.says.name = hlt_series_name(series, number);
     return item;
 }
 
-/* Of a programme's item, as it was in a cycle of its last replay. */
-static struct hly_item item_run(struct hly_programme *programme, const struct hly_item *item,
+/* Makes the tape's item of a programme's, as it was in this cycle of the last replay. */
+static struct hlt_item item_run(struct hlt_programme *programme, const struct hlt_item *item,
                                 uint64_t cycle)
 {
-    const struct hly_share *share = hly_programme_share(programme, item->series);
+    const struct hlt_share *share = hlt_programme_share(programme, item->series);
     uint64_t number = share ? share->base + cycle * share->count + item->number : 0;
     return item_from(&item->says, item->run, item->series, number);
 }
 
-/* To a programme, with its place there. */
-static int placed_add(struct hly_programme *programme, const struct hly_item *item)
+/* Adds an item to a programme, with its place there. */
+static int placed_add(struct hlt_programme *programme, const struct hlt_item *item)
 {
-    struct hly_item placed = *item;
+    struct hlt_item placed = *item;
     if (item->series) {
-        placed.number -= hly_programme_share(programme, item->series)->base;
-        placed.says.name = hly_series_name(item->series, ~placed.number);
+        placed.number -= hlt_programme_share(programme, item->series)->base;
+        placed.says.name = hlt_series_name(item->series, ~placed.number);
     }
     return script_add(&programme->script, &placed);
 }
 
 /* ------------------------------------------------------------------ groups */
 
-/* What takes items [from, to), one run, and sorts them into groups. */
+/* Sorts items [from, to), which are one run, into groups. */
 struct sorter {
-    struct hly_programme *programme;
-    const struct hly_item *items;
+    struct hlt_programme *programme;
+    const struct hlt_item *items;
     char *taken;
     size_t from, to;
 };
 
-/* Adds to the group what follows and fits. Stops at what would fit elsewhere: first needed first.
+/*
+ * Adds what follows and fits. It stops at the first that does not fit: what is needed first goes
+ * first.
  */
 static int fused_fill(const halay_trainer_t *trainer, struct sorter *sorter,
-                      struct hly_group *group)
+                      struct hlt_group *group)
 {
-    const struct hly_announcement *first = &sorter->items[sorter->from].says;
-    size_t left = trainer->slot_bytes / halay_type_bytes(hly_announcement_type(first));
+    const struct hlt_announcement *first = &sorter->items[sorter->from].says;
+    size_t left = trainer->buffer_bytes / halay_type_bytes(hlt_announcement_type(first));
     for (size_t i = sorter->from; i < sorter->to; i++) {
-        const struct hly_item *item = &sorter->items[i];
-        if (sorter->taken[i] || !hly_fuse_alike(first, &item->says))
+        const struct hlt_item *item = &sorter->items[i];
+        if (sorter->taken[i] || !hlt_fuse_alike(first, &item->says))
             continue;
         if (item->says.count > left)
             return 0;
@@ -184,32 +189,32 @@ static int fused_fill(const halay_trainer_t *trainer, struct sorter *sorter,
 }
 
 static int voted_fill(const halay_trainer_t *trainer, struct sorter *sorter,
-                      struct hly_group *group)
+                      struct hlt_group *group)
 {
-    for (size_t i = sorter->from; i < sorter->to && group->count < HLY_VOTE_ITEMS; i++) {
-        const struct hly_item *item = &sorter->items[i];
-        if (sorter->taken[i] || hly_fuse_takes(trainer, &item->says))
+    for (size_t i = sorter->from; i < sorter->to && group->count < HLT_VOTE_ITEMS; i++) {
+        const struct hlt_item *item = &sorter->items[i];
+        if (sorter->taken[i] || hlt_fuse_takes(trainer, &item->says))
             continue;
         if (placed_add(sorter->programme, item))
             return HALAY_ENOMEM;
         sorter->taken[i] = 1;
-        group->rows |= hly_announcement_kind(&item->says) == HLY_KIND_ALLGATHER;
+        group->rows |= hlt_announcement_kind(&item->says) == HLT_KIND_ALLGATHER;
         group->count++;
     }
     return 0;
 }
 
-/* One run: groups in the order of their first items. */
+/* Sorts one run. Groups stand in the order of their first items. */
 static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
 {
     int rc = 0;
     for (; sorter->from < sorter->to && !rc; sorter->from++) {
-        struct hly_programme *programme = sorter->programme;
+        struct hlt_programme *programme = sorter->programme;
         if (sorter->taken[sorter->from])
             continue;
-        struct hly_group *group = &programme->groups[programme->ngroups++];
+        struct hlt_group *group = &programme->groups[programme->ngroups++];
         group->first = (uint32_t)programme->script.count;
-        group->fused = hly_fuse_takes(trainer, &sorter->items[sorter->from].says);
+        group->fused = hlt_fuse_takes(trainer, &sorter->items[sorter->from].says);
         rc = group->fused ? fused_fill(trainer, sorter, group) : voted_fill(trainer, sorter, group);
         assert(rc || group->count);
         for (size_t i = group->first; i < programme->script.count; i++)
@@ -218,19 +223,19 @@ static int run_sort(const halay_trainer_t *trainer, struct sorter *sorter)
     return rc;
 }
 
-/* Of all that must agree; name: or what stands for it. */
-static uint64_t says_hash(uint64_t name, const struct hly_announcement *says)
+/* Hashes all that must agree. name: the tensor's, or what stands for it. */
+static uint64_t says_hash(uint64_t name, const struct hlt_announcement *says)
 {
     uint64_t words[10] = {name,           says->what,      says->count,
                           says->prescale, says->postscale, says->group};
     static_assert(sizeof(words) == 6 * sizeof(words[0]) + sizeof(says->shape), "no word is left");
     memcpy(&words[6], says->shape, sizeof(says->shape));
-    return hly_hash_words(0, words, sizeof(words) / sizeof(words[0]));
+    return hlt_hash_words(0, words, sizeof(words) / sizeof(words[0]));
 }
 
 /* ------------------------------------------------------------------ programmes */
 
-static void programme_free(struct hly_programme *programme)
+static void programme_free(struct hlt_programme *programme)
 {
     if (!programme)
         return;
@@ -239,19 +244,19 @@ static void programme_free(struct hly_programme *programme)
     free(programme);
 }
 
-void hly_programmes_free(halay_trainer_t *trainer)
+void hlt_programmes_free(halay_trainer_t *trainer)
 {
-    for (int i = 0; i < HLY_PROGRAMMES; i++)
+    for (int i = 0; i < HLT_PROGRAMMES; i++)
         programme_free(trainer->programmes[i]);
     script_free(&trainer->tape);
 }
 
-/* So many of the tape's items. HALAY_EAGAIN: they have to be others for that. */
+/* Makes a programme of the tape's items. HALAY_EAGAIN: these make none. */
 static int programme_make(const halay_trainer_t *trainer, size_t from, size_t count,
-                          struct hly_programme **out)
+                          struct hlt_programme **out)
 {
-    const struct hly_script *tape = &trainer->tape;
-    struct hly_programme *programme = calloc(1, sizeof(*programme));
+    const struct hlt_script *tape = &trainer->tape;
+    struct hlt_programme *programme = calloc(1, sizeof(*programme));
     char *taken = calloc(count, 1);
     int rc = HALAY_ENOMEM;
     if (!programme || !taken || script_reserve(&programme->script, count) ||
@@ -266,7 +271,7 @@ static int programme_make(const halay_trainer_t *trainer, size_t from, size_t co
         sorter.from = sorter.to;
     }
     for (size_t i = 0; i < programme->script.count; i++) {
-        const struct hly_announcement *says = &programme->script.items[i].says;
+        const struct hlt_announcement *says = &programme->script.items[i].says;
         programme->set += says_hash(says->name, says);
     }
     assert(rc || programme->script.count == count);
@@ -280,15 +285,18 @@ fail:
     return rc;
 }
 
-/* In the place of the same set in another order, of none, or of the one that was used last. */
-static void programme_keep(halay_trainer_t *trainer, struct hly_programme *programme)
+/*
+ * Puts it in place of the same set in another order, else into a free place. Else the programme
+ * goes whose last use is the longest ago.
+ */
+static void programme_keep(halay_trainer_t *trainer, struct hlt_programme *programme)
 {
-    struct hly_programme **place = NULL;
+    struct hlt_programme **place = NULL;
     programme->score = 1;
     programme->used = ++trainer->uses;
     trainer->counters.programmes++;
-    for (int i = 0; i < HLY_PROGRAMMES; i++) {
-        struct hly_programme **at = &trainer->programmes[i];
+    for (int i = 0; i < HLT_PROGRAMMES; i++) {
+        struct hlt_programme **at = &trainer->programmes[i];
         if (*at && (*at)->set == programme->set) {
             programme->score += (*at)->score < SCORE_MAX ? (*at)->score : SCORE_MAX - 1;
             place = at;
@@ -303,31 +311,31 @@ static void programme_keep(halay_trainer_t *trainer, struct hly_programme *progr
     *place = programme;
 }
 
-static int shares_known(halay_trainer_t *trainer, const struct hly_programme *programme)
+static int shares_known(halay_trainer_t *trainer, const struct hlt_programme *programme)
 {
     for (size_t s = 0; s < programme->nshares; s++)
-        if (!hly_series_find(trainer, programme->shares[s].series))
+        if (!hlt_series_find(trainer, programme->shares[s].series))
             return 0;
     return 1;
 }
 
 /*
- * Among those whose first run has this tensor: the one that has served best, and then the latest.
- * One that has lost its score has to be learnt anew.
+ * The programme whose first run has this tensor: of several the one with the best score, then the
+ * latest. One without a score has to be learnt anew.
  */
-static struct hly_programme *programme_best(halay_trainer_t *trainer,
-                                            const struct hly_announcement *says, int boundary)
+static struct hlt_programme *programme_best(halay_trainer_t *trainer,
+                                            const struct hlt_announcement *says, int boundary)
 {
-    struct hly_programme *best = NULL;
-    for (int i = 0; i < HLY_PROGRAMMES; i++) {
-        struct hly_programme *programme = trainer->programmes[i];
+    struct hlt_programme *best = NULL;
+    for (int i = 0; i < HLT_PROGRAMMES; i++) {
+        struct hlt_programme *programme = trainer->programmes[i];
         if (!programme || !programme->score ||
             (!boundary && (programme->begun || programme == trainer->avoid)))
             continue;
-        const struct hly_item *item = hly_script_find(&programme->script, says->name);
+        const struct hlt_item *item = hlt_script_find(&programme->script, says->name);
         if (!item || !shares_known(trainer, programme) ||
             item->run != programme->script.items[0].run ||
-            !hly_announcement_alike(&item->says, says))
+            !hlt_announcement_alike(&item->says, says))
             continue;
         if (!best || programme->score > best->score ||
             (programme->score == best->score && programme->used > best->used))
@@ -338,62 +346,62 @@ static struct hly_programme *programme_best(halay_trainer_t *trainer,
 
 /* ------------------------------------------------------------------ the tape */
 
-/* Keeps so many of the last items. */
+/* Keeps this many of the last items. */
 static void tape_cut(halay_trainer_t *trainer, size_t kept)
 {
-    struct hly_script *tape = &trainer->tape;
+    struct hlt_script *tape = &trainer->tape;
     size_t from = tape->count - kept;
-    hly_period_forget(trainer);
+    hlt_period_forget(trainer);
     trainer->turn = 0;
     script_clear(tape);
     for (size_t i = 0; i < kept; i++) {
         tape->items[i] = tape->items[from + i];
         script_index(tape, tape->count++);
     }
-    for (int i = 0; i < HLY_PROGRAMMES; i++) {
-        struct hly_programme *programme = trainer->programmes[i];
+    for (int i = 0; i < HLT_PROGRAMMES; i++) {
+        struct hlt_programme *programme = trainer->programmes[i];
         if (!programme)
             continue;
         programme->begun = 0;
         for (size_t t = 0; t < kept && !programme->begun; t++)
             programme->begun =
-                hly_script_find(&programme->script, tape->items[t].says.name) != NULL;
+                hlt_script_find(&programme->script, tape->items[t].says.name) != NULL;
     }
 }
 
-static void tape_add(halay_trainer_t *trainer, const struct hly_item *item)
+static void tape_add(halay_trainer_t *trainer, const struct hlt_item *item)
 {
     uint64_t name = item->says.name;
-    if (trainer->tape.count == HLY_TAPE_ITEMS || hly_script_find(&trainer->tape, name))
+    if (trainer->tape.count == HLT_TAPE_ITEMS || hlt_script_find(&trainer->tape, name))
         tape_cut(trainer, 0);
     if (script_add(&trainer->tape, item)) {
-        hly_trainer_break(trainer, HALAY_ENOMEM, "no memory for what the ranks have agreed on");
+        hlt_trainer_break(trainer, HALAY_ENOMEM, "no memory for what the ranks have agreed on");
         return;
     }
-    for (int i = 0; i < HLY_PROGRAMMES; i++)
-        if (trainer->programmes[i] && hly_script_find(&trainer->programmes[i]->script, name))
+    for (int i = 0; i < HLT_PROGRAMMES; i++)
+        if (trainer->programmes[i] && hlt_script_find(&trainer->programmes[i]->script, name))
             trainer->programmes[i]->begun = 1;
     trainer->avoid = NULL;
 }
 
-/* Items of this run at the tape's end. */
+/* Counts the items of this run at the tape's end. */
 static size_t tape_run(const halay_trainer_t *trainer, uint64_t run)
 {
-    const struct hly_script *tape = &trainer->tape;
+    const struct hlt_script *tape = &trainer->tape;
     size_t count = 0;
     while (count < tape->count && tape->items[tape->count - 1 - count].run == run)
         count++;
     return count;
 }
 
-/* NULL: these teach nothing. */
-static struct hly_programme *programme_learn(halay_trainer_t *trainer, size_t from, size_t count,
+/* Makes a programme of the tape's items, and keeps it. NULL: they make none. */
+static struct hlt_programme *programme_learn(halay_trainer_t *trainer, size_t from, size_t count,
                                              int periodic)
 {
-    struct hly_programme *programme = NULL;
+    struct hlt_programme *programme = NULL;
     int rc = programme_make(trainer, from, count, &programme);
     if (rc == HALAY_ENOMEM)
-        hly_trainer_break(trainer, rc, "no memory for a programme");
+        hlt_trainer_break(trainer, rc, "no memory for a programme");
     if (rc)
         return NULL;
     programme->periodic = periodic;
@@ -402,15 +410,16 @@ static struct hly_programme *programme_learn(halay_trainer_t *trainer, size_t fr
 }
 
 /*
- * A name is here again. Its run begins the next cycle, with what of it is on the tape already; the
- * one that is over began with the run of the name's first time. Half a cycle teaches nothing.
+ * A name is here again, so a cycle is over. It began with the run in which the name stood first.
+ * The next one begins with the run of now, of which `next` items are on the tape already. Half a
+ * cycle teaches nothing.
  */
-static struct hly_programme *cycle_end(halay_trainer_t *trainer, const struct hly_item *again,
+static struct hlt_programme *cycle_end(halay_trainer_t *trainer, const struct hlt_item *again,
                                        size_t next)
 {
-    const struct hly_script *tape = &trainer->tape;
+    const struct hlt_script *tape = &trainer->tape;
     size_t from = (size_t)(again - tape->items), to = tape->count - next;
-    struct hly_programme *programme = NULL;
+    struct hlt_programme *programme = NULL;
     if (!trainer->impure && from < to) {
         while (from && tape->items[from - 1].run == tape->items[from].run)
             from--;
@@ -422,65 +431,66 @@ static struct hly_programme *cycle_end(halay_trainer_t *trainer, const struct hl
     return programme;
 }
 
-/* The tape goes on. The end of a period is the end of a cycle: what comes next begins another. */
-static void tape_goes_on(halay_trainer_t *trainer, const struct hly_item *item, size_t before)
+/* The item goes on the tape. The end of a period is the end of a cycle. */
+static void tape_goes_on(halay_trainer_t *trainer, const struct hlt_item *item, size_t before)
 {
     tape_add(trainer, item);
     if (!item->series) {
-        hly_period_forget(trainer); /* it is a new name: nothing repeats across it */
+        hlt_period_forget(trainer); /* a new name: no period goes across it */
         return;
     }
     size_t count =
-        hly_period_add(trainer, says_hash(item->series, &item->says), !before, trainer->tape.count);
+        hlt_period_add(trainer, says_hash(item->series, &item->says), !before, trainer->tape.count);
     if (count && programme_learn(trainer, trainer->tape.count - count, count, 1)) {
-        hly_programme_forget(trainer);
+        hlt_programme_forget(trainer);
         trainer->skip = 0;
     }
 }
 
-/* A whole cycle, and then more in the same step: it was the programme of another one. */
+/* The step goes on behind a whole cycle, so the programme was that of another step. */
 static void programme_short(halay_trainer_t *trainer)
 {
-    struct hly_programme *programme = trainer->avoid;
+    struct hlt_programme *programme = trainer->avoid;
     trainer->switching = 0;
     if (!programme)
         return;
     for (size_t i = 0; i < programme->script.count; i++) {
-        struct hly_item item = item_run(programme, &programme->script.items[i], 0);
+        struct hlt_item item = item_run(programme, &programme->script.items[i], 0);
         tape_add(trainer, &item);
     }
     trainer->impure = 1;
     programme->score = 0;
 }
 
-/* It as a programme would have it, where its series goes on. */
-static struct hly_announcement beginning(halay_trainer_t *trainer, const struct hly_item *item)
+/* The announcement as a programme would have it that begins here. */
+static struct hlt_announcement beginning(halay_trainer_t *trainer, const struct hlt_item *item)
 {
-    struct hly_announcement says = item->says;
+    struct hlt_announcement says = item->says;
     if (item->series)
-        says.name = hly_series_name(item->series,
-                                    ~(item->number - hly_series_find(trainer, item->series)->next));
+        says.name = hlt_series_name(item->series,
+                                    ~(item->number - hlt_series_find(trainer, item->series)->next));
     return says;
 }
 
 /*
- * Where a round is cut follows from time, so it decides nothing here: a programme begins only with
- * the first of a run, and of a run that a replay has begun the rest is no beginning.
+ * Where one round ends and the next begins follows from time, so that must decide nothing here. A
+ * programme begins only with the first tensor of a run. The rest of a run that a replay has begun
+ * is no beginning.
  */
-struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct hly_record *record,
-                                         const struct hly_tensor *tensor)
+struct hlt_programme *hlt_programme_seen(halay_trainer_t *trainer, const struct hlt_record *record,
+                                         const struct hlt_tensor *tensor)
 {
-    struct hly_programme *best = NULL, *made = NULL;
-    int known = tensor->series && hly_series_get(trainer, tensor->series, tensor->number);
-    struct hly_item item =
+    struct hlt_programme *best = NULL, *made = NULL;
+    int known = tensor->series && hlt_series_get(trainer, tensor->series, tensor->number);
+    struct hlt_item item =
         item_from(&record->first, record->run, known ? tensor->series : 0, tensor->number);
-    item.says.wait = record->marks & HLY_PLACED;
-    if ((record->marks & HLY_TORN) && trainer->switching)
+    item.says.wait = record->marks & HLT_IN_PLACE;
+    if ((record->marks & HLT_PART_REPLAYED) && trainer->switching)
         programme_short(trainer);
-    const struct hly_item *again = hly_script_find(&trainer->tape, item.says.name);
+    const struct hlt_item *again = hlt_script_find(&trainer->tape, item.says.name);
     size_t before = tape_run(trainer, record->run);
-    if (record->marks & HLY_TORN) {
-        hly_period_forget(trainer);
+    if (record->marks & HLT_PART_REPLAYED) {
+        hlt_period_forget(trainer);
         if (!again)
             tape_add(trainer, &item);
         return NULL;
@@ -489,7 +499,7 @@ struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct 
         trainer->switching = 0;
         made = cycle_end(trainer, again, before);
     }
-    struct hly_announcement says = beginning(trainer, &item);
+    struct hlt_announcement says = beginning(trainer, &item);
     int over = again || (item.series && trainer->turn && trainer->tape.count == trainer->turn);
     if (trainer->skip)
         trainer->skip -= again != NULL;
@@ -505,7 +515,7 @@ struct hly_programme *hly_programme_seen(halay_trainer_t *trainer, const struct 
     return best;
 }
 
-void hly_programme_forget(halay_trainer_t *trainer)
+void hlt_programme_forget(halay_trainer_t *trainer)
 {
     tape_cut(trainer, 0);
     trainer->impure = 0;
@@ -513,65 +523,65 @@ void hly_programme_forget(halay_trainer_t *trainer)
     trainer->avoid = NULL;
 }
 
-void hly_programme_whole(halay_trainer_t *trainer)
+void hlt_programme_whole(halay_trainer_t *trainer)
 {
-    struct hly_programme *programme = trainer->replay.programme;
+    struct hlt_programme *programme = trainer->replay.programme;
     if (programme->score < SCORE_MAX)
         programme->score++;
     trainer->failures = 0;
     trainer->counters.cycles++;
 }
 
-/* Its shares are from here on those of the last whole cycle. */
-static void shares_end(halay_trainer_t *trainer, struct hly_programme *programme, uint64_t cycles)
+/* The shares become those of the last whole cycle. */
+static void shares_end(halay_trainer_t *trainer, struct hlt_programme *programme, uint64_t cycles)
 {
     for (size_t s = 0; s < programme->nshares && cycles; s++) {
-        struct hly_share *share = &programme->shares[s];
+        struct hlt_share *share = &programme->shares[s];
         share->base += (cycles - 1) * share->count;
-        hly_series_done(trainer, share->series, share->base + share->count - 1);
+        hlt_series_done(trainer, share->series, share->base + share->count - 1);
     }
 }
 
-static void tape_run_again(halay_trainer_t *trainer, struct hly_programme *programme,
-                           const struct hly_group *group, uint64_t cycle)
+static void tape_run_again(halay_trainer_t *trainer, struct hlt_programme *programme,
+                           const struct hlt_group *group, uint64_t cycle)
 {
     for (uint32_t i = group->first; i < group->first + group->count; i++) {
-        struct hly_item item = item_run(programme, &programme->script.items[i], cycle);
+        struct hlt_item item = item_run(programme, &programme->script.items[i], cycle);
         if (item.series)
-            hly_series_done(trainer, item.series, item.number);
+            hlt_series_done(trainer, item.series, item.number);
         tape_add(trainer, &item);
     }
 }
 
-/* One that repeats itself in a step of which it is no more than a part is worse than none. */
-static void periodic_void(halay_trainer_t *trainer, struct hly_programme *programme,
+/* A period that is only a part of the step ends in a void each time, which is worse than none. */
+static void periodic_void(halay_trainer_t *trainer, struct hlt_programme *programme,
                           uint64_t cycles)
 {
     int pays = cycles * programme->script.count >= PERIODIC_PAYS;
     if (!programme->periodic)
         return;
-    hly_period_doubt(trainer, pays ? -1 : 1);
+    hlt_period_doubt(trainer, pays ? -1 : 1);
     programme->score = pays ? programme->score : 0;
 }
 
-void hly_programme_void(halay_trainer_t *trainer)
+void hlt_programme_void(halay_trainer_t *trainer)
 {
-    const struct hly_replay *replay = &trainer->replay;
-    struct hly_programme *programme = replay->programme;
+    const struct hlt_replay *replay = &trainer->replay;
+    struct hlt_programme *programme = replay->programme;
     uint64_t begin = replay->first_void - replay->first_void % programme->ngroups;
     if (begin) { /* else the tape goes on from where the replay began */
         tape_cut(trainer, 0);
         trainer->impure = 0;
     }
     for (uint64_t s = begin; s < replay->results; s++) {
-        const struct hly_group *group = &programme->groups[s % programme->ngroups];
+        const struct hlt_group *group = &programme->groups[s % programme->ngroups];
         if (s >= replay->first_void && !(replay->good_behind >> (s - replay->first_void) & 1))
             continue;
         tape_run_again(trainer, programme, group, s / programme->ngroups);
         trainer->impure = 1;
     }
     shares_end(trainer, programme, begin / programme->ngroups);
-    hly_period_forget(trainer);
+    hlt_period_forget(trainer);
     trainer->switching = replay->first_void == begin && !replay->good_behind;
     if (trainer->switching)
         trainer->avoid = programme;

@@ -4,8 +4,8 @@
  *
  * The rule that keeps ranks together: group s goes out only if s is less than a window ahead of
  * the results so far, of which none was void. So no rank can have gone further than a window behind
- * the first void one, and all ranks, once they know of it, send out exactly up to there: good where
- * they can, void else. Then all have made the same calls, and rounds begin.
+ * the first void one. Once they know of it, all ranks send out exactly up to there: good where they
+ * can, void else. Then all have made the same calls, and rounds begin.
  */
 #include <assert.h>
 #include <string.h>
@@ -13,61 +13,64 @@
 #include "trainer.h"
 
 #define NEVER      UINT64_MAX
-#define GRACE_NS   UINT64_C(200000)   /* others may still be submitting while one waits */
-#define FOREIGN_NS UINT64_C(50000000) /* what has no place in the programme waits no longer */
-#define ALARM_OF   16 /* parts of the deadline, or a notice's time: a group is out */
-#define OWN_OF     4  /* this rank's own tensor waits, and nobody wants it */
+#define GRACE_NS   UINT64_C(200000)   /* other threads may still submit while one waits */
+#define FOREIGN_NS UINT64_C(50000000) /* so long a tensor without a place waits */
+#define ALARM_OF   16                 /* deadline / this: a group is out for long */
+#define OWN_OF     4                  /* deadline / this: a tensor waits, and no caller for it */
 
-/* A name is out once at a time: more than a cycle ahead nothing can be supplied. */
-static uint64_t window(const struct hly_replay *replay)
+/*
+ * How many groups may be ahead of the results. A name is out once at a time, so never more than a
+ * cycle.
+ */
+static uint64_t window(const struct hlt_replay *replay)
 {
-    return replay->programme->ngroups < HLY_SLOTS ? replay->programme->ngroups : HLY_SLOTS;
+    return replay->programme->ngroups < HLT_BUFFERS ? replay->programme->ngroups : HLT_BUFFERS;
 }
 
 /* ------------------------------------------------------------------ the pool */
 
-/* Its place in the programme; NULL: none. Of a series: in this cycle or in any other. */
-static struct hly_item *place_of(struct hly_programme *programme, const struct hly_tensor *tensor)
+/* The tensor's place in the programme; NULL: none. A series has one in every cycle. */
+static struct hlt_item *place_of(struct hlt_programme *programme, const struct hlt_tensor *tensor)
 {
     uint64_t name = tensor->says.name;
-    const struct hly_share *share = hly_programme_share(programme, tensor->series);
+    const struct hlt_share *share = hlt_programme_share(programme, tensor->series);
     if (share && tensor->number >= share->base)
-        name = hly_series_name(share->series, ~((tensor->number - share->base) % share->count));
-    struct hly_item *item = hly_script_find(&programme->script, name);
-    return item && hly_announcement_alike(&item->says, &tensor->says) ? item : NULL;
+        name = hlt_series_name(share->series, ~((tensor->number - share->base) % share->count));
+    struct hlt_item *item = hlt_script_find(&programme->script, name);
+    return item && hlt_announcement_alike(&item->says, &tensor->says) ? item : NULL;
 }
 
-static void pool_place(struct hly_programme *programme, struct hly_item *item,
-                       struct hly_tensor *tensor)
+static void pool_place(struct hlt_programme *programme, struct hlt_item *item,
+                       struct hlt_tensor *tensor)
 {
     assert(!item->tensor);
     item->tensor = tensor;
-    tensor->placed = (item->says.wait & HLY_PLACED) != 0;
+    tensor->in_place = (item->says.wait & HLT_IN_PLACE) != 0;
     tensor->known = item->says.name;
     programme->groups[item->group].missing--;
 }
 
-static void pool_add(halay_trainer_t *trainer, struct hly_tensor *tensor)
+static void pool_add(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
-    struct hly_programme *programme = trainer->replay.programme;
-    struct hly_item *item = place_of(programme, tensor);
+    struct hlt_programme *programme = trainer->replay.programme;
+    struct hlt_item *item = place_of(programme, tensor);
     if (item && item->series && tensor->number < item->due)
-        item = NULL; /* of a void group: no replay takes it any more */
+        item = NULL; /* of a void group: its place has gone on to the next number */
     tensor->item = item;
     trainer->replay.foreign += !item;
     if (item && (!item->series || tensor->number == item->due))
         pool_place(programme, item, tensor);
     else if (item)
         trainer->replay.early++;
-    hly_tensor_list_insert(&trainer->pool, tensor);
+    hlt_tensor_list_insert(&trainer->pool, tensor);
 }
 
-/* It waits for the next number of its series, which may be here already. */
-static void pool_advance(halay_trainer_t *trainer, struct hly_item *item)
+/* The item waits for the next number of its series, which may be here already. */
+static void pool_advance(halay_trainer_t *trainer, struct hlt_item *item)
 {
-    struct hly_programme *programme = trainer->replay.programme;
-    struct hly_tensor *tensor = trainer->replay.early ? trainer->pool.head : NULL;
-    item->due += hly_programme_share(programme, item->series)->count;
+    struct hlt_programme *programme = trainer->replay.programme;
+    struct hlt_tensor *tensor = trainer->replay.early ? trainer->pool.head : NULL;
+    item->due += hlt_programme_share(programme, item->series)->count;
     while (tensor && (tensor->item != item || tensor->number != item->due))
         tensor = tensor->next;
     if (tensor) {
@@ -76,15 +79,15 @@ static void pool_advance(halay_trainer_t *trainer, struct hly_item *item)
     }
 }
 
-static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct hly_list *tensors)
+static void pool_take(halay_trainer_t *trainer, struct hlt_group *group, struct hlt_list *tensors)
 {
-    struct hly_item *items = trainer->replay.programme->script.items + group->first;
+    struct hlt_item *items = trainer->replay.programme->script.items + group->first;
     for (uint32_t i = 0; i < group->count; i++) {
-        struct hly_tensor *tensor = items[i].tensor;
-        hly_tensor_list_remove(&trainer->pool, tensor);
+        struct hlt_tensor *tensor = items[i].tensor;
+        hlt_tensor_list_remove(&trainer->pool, tensor);
         tensor->item = NULL;
         items[i].tensor = NULL;
-        hly_tensor_list_push(tensors, tensor);
+        hlt_tensor_list_push(tensors, tensor);
     }
     group->missing = group->count;
     for (uint32_t i = 0; i < group->count; i++)
@@ -93,21 +96,21 @@ static void pool_take(halay_trainer_t *trainer, struct hly_group *group, struct 
 }
 
 /* The series go on where rounds, or the replay before, have left them. */
-static void shares_begin(halay_trainer_t *trainer, struct hly_programme *programme)
+static void shares_begin(halay_trainer_t *trainer, struct hlt_programme *programme)
 {
     for (size_t s = 0; s < programme->nshares; s++) {
-        struct hly_share *share = &programme->shares[s];
-        share->base = hly_series_find(trainer, share->series)->next;
+        struct hlt_share *share = &programme->shares[s];
+        share->base = hlt_series_find(trainer, share->series)->next;
         for (size_t i = 0; i < programme->script.count; i++)
             if (programme->script.items[i].series == share->series)
                 programme->script.items[i].due = share->base + programme->script.items[i].number;
     }
 }
 
-void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
+void hlt_replay_begin(halay_trainer_t *trainer, struct hlt_programme *programme)
 {
     assert(!trainer->replay.programme && !trainer->pool.head);
-    trainer->replay = (struct hly_replay){.programme = programme, .first_void = NEVER};
+    trainer->replay = (struct hlt_replay){.programme = programme, .first_void = NEVER};
     for (size_t i = 0; i < programme->ngroups; i++)
         programme->groups[i].missing = programme->groups[i].count;
     for (size_t i = 0; i < programme->script.count; i++)
@@ -117,25 +120,25 @@ void hly_replay_begin(halay_trainer_t *trainer, struct hly_programme *programme)
 
 static void replay_end(halay_trainer_t *trainer)
 {
-    struct hly_tensor *tensor;
-    hly_programme_void(trainer);
-    hly_timeline_void(trainer);
-    while ((tensor = hly_tensor_list_pop(&trainer->pool)) != NULL) {
+    struct hlt_tensor *tensor;
+    hlt_programme_void(trainer);
+    hlt_timeline_void(trainer);
+    while ((tensor = hlt_tensor_list_pop(&trainer->pool)) != NULL) {
         tensor->item = NULL;
-        hly_tensor_list_push(&trainer->pending, tensor);
+        hlt_tensor_list_push(&trainer->pending, tensor);
     }
     memset(&trainer->replay, 0, sizeof(trainer->replay));
 }
 
 /* ------------------------------------------------------------------ void */
 
-static void look_at(struct hly_replay *replay, uint64_t when_ns)
+static void look_at(struct hlt_replay *replay, uint64_t when_ns)
 {
     if (!replay->check_ns || when_ns < replay->check_ns)
         replay->check_ns = when_ns;
 }
 
-static int is_time(struct hly_replay *replay, uint64_t when_ns, uint64_t now_ns)
+static int is_time(struct hlt_replay *replay, uint64_t when_ns, uint64_t now_ns)
 {
     if (when_ns <= now_ns)
         return 1;
@@ -147,7 +150,7 @@ static int pool_wanted(halay_trainer_t *trainer)
 {
     int wanted = 0;
     pthread_mutex_lock(&trainer->mutex);
-    for (const struct hly_tensor *t = trainer->pool.head; t && !wanted; t = t->next)
+    for (const struct hlt_tensor *t = trainer->pool.head; t && !wanted; t = t->next)
         wanted = t->wanted;
     if (!wanted)
         trainer->polled = 0;
@@ -155,27 +158,27 @@ static int pool_wanted(halay_trainer_t *trainer)
     return wanted;
 }
 
-/* Of what stands in the pool: the oldest that the programme does not know. There is one. */
-static const struct hly_tensor *pool_foreign(const halay_trainer_t *trainer)
+/* The oldest tensor of the pool that has no place in the programme. There is one. */
+static const struct hlt_tensor *pool_foreign(const halay_trainer_t *trainer)
 {
-    const struct hly_tensor *tensor = trainer->pool.head;
+    const struct hlt_tensor *tensor = trainer->pool.head;
     while (tensor->item)
         tensor = tensor->next;
     return tensor;
 }
 
-/* The next group cannot be supplied. Must this rank say so? */
+/* The next group has tensors missing here. Must this rank go void? */
 static int must_void(halay_trainer_t *trainer)
 {
-    struct hly_replay *replay = &trainer->replay;
-    uint64_t now_ns = hly_trainer_now_ns();
+    struct hlt_replay *replay = &trainer->replay;
+    uint64_t now_ns = hlt_trainer_now_ns();
     int called = 0;
     if (replay->issued < replay->called)
         return 1;
     if (!trainer->pool.head)
         return 0;
     if (!halay_comm_called(trainer->data, &called) && called == 2)
-        return 1; /* the call will say why */
+        return 1; /* the communicator is broken: the call will say why */
     if (is_time(replay, trainer->pool.head->submit_ns + trainer->deadline_ns / OWN_OF, now_ns))
         return 1;
     if (replay->foreign && is_time(replay, pool_foreign(trainer)->submit_ns + FOREIGN_NS, now_ns))
@@ -186,7 +189,7 @@ static int must_void(halay_trainer_t *trainer)
 }
 
 /* The thread need not wake up for a submission that cannot complete the group. */
-static int quiet(halay_trainer_t *trainer, const struct hly_group *group)
+static int quiet(halay_trainer_t *trainer, const struct hlt_group *group)
 {
     trainer->replay.quiet = trainer->pool.head ? group->missing - 1 : 0;
     return 0;
@@ -194,21 +197,21 @@ static int quiet(halay_trainer_t *trainer, const struct hly_group *group)
 
 /* ------------------------------------------------------------------ groups */
 
-int hly_replay_next(halay_trainer_t *trainer)
+int hlt_replay_next(halay_trainer_t *trainer)
 {
-    struct hly_replay *replay = &trainer->replay;
-    struct hly_programme *programme = replay->programme;
-    struct hly_list tensors = {NULL, NULL};
-    struct hly_tensor *tensor;
+    struct hlt_replay *replay = &trainer->replay;
+    struct hlt_programme *programme = replay->programme;
+    struct hlt_list tensors = {NULL, NULL};
+    struct hlt_tensor *tensor;
     if (!programme || trainer->broken || trainer->leaving)
         return 0;
-    while ((tensor = hly_tensor_list_pop(&trainer->pending)) != NULL)
+    while ((tensor = hlt_tensor_list_pop(&trainer->pending)) != NULL)
         pool_add(trainer, tensor);
 
     uint64_t known = replay->first_void < replay->results ? replay->first_void : replay->results;
     if (replay->issued >= known + window(replay))
         return 0;
-    struct hly_group *group = &programme->groups[replay->issued % programme->ngroups];
+    struct hlt_group *group = &programme->groups[replay->issued % programme->ngroups];
     if (!group->missing)
         pool_take(trainer, group, &tensors);
     else if (replay->flushing || must_void(trainer))
@@ -216,47 +219,47 @@ int hly_replay_next(halay_trainer_t *trainer)
     else
         return quiet(trainer, group);
     if (group == programme->groups)
-        hly_timeline_cycle(trainer);
-    hly_group_start(trainer, group, replay->issued++, &tensors);
+        hlt_timeline_cycle(trainer);
+    hlt_group_start(trainer, group, replay->issued++, &tensors);
     return 1;
 }
 
 /* The tensors of a void group go back; they are as they were. */
-static void group_back(halay_trainer_t *trainer, struct hly_list *tensors)
+static void group_back(halay_trainer_t *trainer, struct hlt_list *tensors)
 {
-    struct hly_tensor *tensor;
-    while ((tensor = hly_tensor_list_pop(tensors)) != NULL)
+    struct hlt_tensor *tensor;
+    while ((tensor = hlt_tensor_list_pop(tensors)) != NULL)
         pool_add(trainer, tensor);
 }
 
-void hly_replay_result(halay_trainer_t *trainer, struct hly_flight *flight, int empty)
+void hlt_replay_result(halay_trainer_t *trainer, struct hlt_call *call, int empty)
 {
-    struct hly_replay *replay = &trainer->replay;
-    assert(flight->sequence == replay->results);
-    for (const struct hly_tensor *t = flight->tensors.head; t && !empty; t = t->next)
-        if (t->says.wait >= trainer->served)
-            trainer->served = t->says.wait + 1;
+    struct hlt_replay *replay = &trainer->replay;
+    assert(call->sequence == replay->results);
+    for (const struct hlt_tensor *t = call->tensors.head; t && !empty; t = t->next)
+        if (t->says.wait >= trainer->replayed_until)
+            trainer->replayed_until = t->says.wait + 1;
     if (empty) {
-        group_back(trainer, &flight->tensors);
+        group_back(trainer, &call->tensors);
         if (replay->first_void == NEVER)
             replay->first_void = replay->results;
         replay->flushing = 1;
     } else if (replay->first_void != NEVER) {
         replay->good_behind |= UINT64_C(1) << (replay->results - replay->first_void);
     } else if ((replay->results + 1) % replay->programme->ngroups == 0) {
-        hly_programme_whole(trainer);
+        hlt_programme_whole(trainer);
     }
     replay->results++;
 }
 
-/* When the oldest group that is out is out for too long; 0: none is. */
+/* When the oldest group in flight will have been out for too long; 0: none is out. */
 static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
 {
     uint64_t start_ns = 0;
-    for (int i = 0; i < trainer->nflights; i++) {
-        const struct hly_flight *flight = &trainer->flights[i];
-        if (flight->group && (!start_ns || flight->start_ns < start_ns))
-            start_ns = flight->start_ns;
+    for (int i = 0; i < trainer->ncalls; i++) {
+        const struct hlt_call *call = &trainer->calls[i];
+        if (call->group && (!start_ns || call->start_ns < start_ns))
+            start_ns = call->start_ns;
     }
     if (start_ns && start_ns < trainer->replay.alarm_ns)
         start_ns = trainer->replay.alarm_ns;
@@ -266,21 +269,21 @@ static uint64_t alarm_due_ns(const halay_trainer_t *trainer)
     return start_ns ? start_ns + wait_ns : 0;
 }
 
-int hly_replay_alarm(const halay_trainer_t *trainer)
+int hlt_replay_alarm(const halay_trainer_t *trainer)
 {
-    uint64_t due_ns = alarm_due_ns(trainer), now_ns = due_ns ? hly_trainer_now_ns() : 0;
+    uint64_t due_ns = alarm_due_ns(trainer), now_ns = due_ns ? hlt_trainer_now_ns() : 0;
     return due_ns && due_ns <= now_ns;
 }
 
-void hly_replay_called(halay_trainer_t *trainer, uint64_t issued)
+void hlt_replay_called(halay_trainer_t *trainer, uint64_t issued)
 {
     if (issued > trainer->replay.called)
         trainer->replay.called = issued;
 }
 
-int hly_replay_step(halay_trainer_t *trainer)
+int hlt_replay_step(halay_trainer_t *trainer)
 {
-    struct hly_replay *replay = &trainer->replay;
+    struct hlt_replay *replay = &trainer->replay;
     uint64_t due_ns = replay->programme && !trainer->round ? alarm_due_ns(trainer) : 0;
     if (due_ns && !trainer->broken && !trainer->leaving)
         look_at(replay, due_ns);

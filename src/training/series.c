@@ -13,7 +13,7 @@
 #define DIGITS     18
 #define DOUBTS_MAX 5 /* 64 times */
 
-uint64_t hly_series_of(const char *name, uint64_t *number)
+uint64_t hlt_series_of(const char *name, uint64_t *number)
 {
     char stem[HALAY_TENSOR_NAME_MAX];
     const char *end = name + strlen(name), *at = end;
@@ -28,15 +28,15 @@ uint64_t hly_series_of(const char *name, uint64_t *number)
     memcpy(stem, name, (size_t)(at - name));
     stem[at - name] = 0;
     *number = strtoull(at, NULL, 10);
-    return hly_tensor_hash(stem) | 1;
+    return hlt_tensor_hash(stem) | 1;
 }
 
-uint64_t hly_series_name(uint64_t series, uint64_t number)
+uint64_t hlt_series_name(uint64_t series, uint64_t number)
 {
-    return hly_hash_words(series, &number, 1);
+    return hlt_hash_words(series, &number, 1);
 }
 
-struct hly_series *hly_series_find(halay_trainer_t *trainer, uint64_t series)
+struct hlt_series *hlt_series_find(halay_trainer_t *trainer, uint64_t series)
 {
     for (size_t i = 0; i < trainer->nseries; i++)
         if (trainer->series[i].series == series)
@@ -44,49 +44,49 @@ struct hly_series *hly_series_find(halay_trainer_t *trainer, uint64_t series)
     return NULL;
 }
 
-struct hly_series *hly_series_get(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+struct hlt_series *hlt_series_get(halay_trainer_t *trainer, uint64_t series, uint64_t number)
 {
-    struct hly_series *found = hly_series_find(trainer, series);
-    if (found || trainer->nseries == HLY_SERIES)
+    struct hlt_series *found = hlt_series_find(trainer, series);
+    if (found || trainer->nseries == HLT_SERIES)
         return found;
     found = &trainer->series[trainer->nseries++];
-    *found = (struct hly_series){series, number};
+    *found = (struct hlt_series){series, number};
     return found;
 }
 
-void hly_series_done(halay_trainer_t *trainer, uint64_t series, uint64_t number)
+void hlt_series_done(halay_trainer_t *trainer, uint64_t series, uint64_t number)
 {
-    struct hly_series *found = hly_series_get(trainer, series, number);
+    struct hlt_series *found = hlt_series_get(trainer, series, number);
     if (found && found->next <= number)
         found->next = number + 1;
 }
 
 /* ------------------------------------------------------------------ periods */
 
-void hly_period_forget(halay_trainer_t *trainer)
+void hlt_period_forget(halay_trainer_t *trainer)
 {
     trainer->period.count = 0;
 }
 
-void hly_period_doubt(halay_trainer_t *trainer, int more)
+void hlt_period_doubt(halay_trainer_t *trainer, int more)
 {
     int doubts = trainer->period.doubts + more;
     trainer->period.doubts = doubts < 0 ? 0 : doubts > DOUBTS_MAX ? DOUBTS_MAX : doubts;
 }
 
-size_t hly_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among)
+size_t hlt_period_add(halay_trainer_t *trainer, uint64_t says, int begins, size_t among)
 {
-    struct hly_period *period = &trainer->period;
-    size_t at = period->count++, most = at < HLY_PERIOD ? at : HLY_PERIOD;
+    struct hlt_period *period = &trainer->period;
+    size_t at = period->count++, most = at < HLT_PERIOD ? at : HLT_PERIOD;
     uint64_t key = says << 1 | (uint64_t)(begins != 0), more = (UINT64_C(2) << period->doubts) - 1;
     for (size_t p = 1; p <= most; p++) {
         uint64_t before = p < at ? period->same[p] : 0;
-        period->same[p] = period->keys[(at - p) % HLY_PERIOD] == key ? before + 1 : 0;
+        period->same[p] = period->keys[(at - p) % HLT_PERIOD] == key ? before + 1 : 0;
     }
-    period->keys[at % HLY_PERIOD] = key;
+    period->keys[at % HLT_PERIOD] = key;
     for (size_t p = 1; p <= most; p++)
         if (period->same[p] >= more * p && 2 * (period->same[p] + p) >= among &&
-            (period->keys[(at + 1 - p) % HLY_PERIOD] & 1))
+            (period->keys[(at + 1 - p) % HLT_PERIOD] & 1))
             return p;
     return 0;
 }

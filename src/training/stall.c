@@ -13,10 +13,10 @@
 
 #define NOTICE_S      1.0
 #define NOTICE_S_MAX  1e6
-#define LEVELS        12  /* after so many doublings a tensor is not due any more */
+#define LEVELS        12  /* after so many doublings no notice follows */
 #define LINES         100 /* of one trainer */
 #define PARTS         4   /* entries of a block that one question takes */
-#define PART_BYTES    (sizeof(struct hly_announcement) - 2 * sizeof(uint64_t))
+#define PART_BYTES    (sizeof(struct hlt_announcement) - 2 * sizeof(uint64_t))
 #define QUESTION_BYTE (PARTS * PART_BYTES)
 #define NAME_SHOWN    120
 
@@ -27,12 +27,12 @@ struct part {
     char text[PART_BYTES];
 };
 
-_Static_assert(sizeof(struct part) == sizeof(struct hly_announcement), "one is read as the other");
+_Static_assert(sizeof(struct part) == sizeof(struct hlt_announcement), "one is read as the other");
 
 /* ------------------------------------------------------------------ settings */
 
-/* HALAY_STALL in seconds; 0: no notices. What is no number is as if it were not set, and said. */
-void hly_stall_init(halay_trainer_t *trainer)
+/* HALAY_STALL in seconds; 0: no notices. A value that is no number is told of, and not used. */
+void hlt_stall_init(halay_trainer_t *trainer)
 {
     const char *text = getenv("HALAY_STALL"), *level = getenv("HALAY_DEBUG");
     char *end = NULL;
@@ -50,83 +50,83 @@ void hly_stall_init(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ places */
 
-void hly_stall_free(halay_trainer_t *trainer)
+void hlt_stall_free(halay_trainer_t *trainer)
 {
-    hly_tensor_map_finish(&trainer->stall.places, hly_node_free);
+    hlt_tensor_map_finish(&trainer->stall.places, hlt_node_free);
 }
 
 /* Mutex held. Names that are used once push each other out. */
-static void place_keep(struct hly_stall *stall, struct hly_place *place, int lasting)
+static void place_keep(struct hlt_stall *stall, struct hlt_place *place, int lasting)
 {
     if (!lasting) {
-        size_t at = stall->nonce++ % HLY_PLACES_ONCE;
+        size_t at = stall->nonce++ % HLT_PLACES_ONCE;
         if (stall->once[at]) {
-            hly_tensor_map_remove(&stall->places, &stall->once[at]->node);
+            hlt_tensor_map_remove(&stall->places, &stall->once[at]->node);
             free(stall->once[at]);
         }
         stall->once[at] = place;
     } else {
         stall->nlasting++;
     }
-    hly_tensor_map_add(&stall->places, &place->node);
+    hlt_tensor_map_add(&stall->places, &place->node);
 }
 
-/* Of a long path the end is kept. */
+/* The end of a long path is kept. */
 int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place, int lasting)
 {
     if (!trainer || !name || !name[0] || !place)
         return HALAY_EINVAL;
     size_t bytes = strlen(place);
-    if (bytes >= HLY_PLACE_BYTES)
-        place += bytes - (HLY_PLACE_BYTES - 1);
-    struct hly_place *added = calloc(1, sizeof(*added));
+    if (bytes >= HLT_PLACE_BYTES)
+        place += bytes - (HLT_PLACE_BYTES - 1);
+    struct hlt_place *added = calloc(1, sizeof(*added));
     if (!added)
         return HALAY_ENOMEM;
-    added->node.hash = hly_tensor_hash(name);
+    added->node.hash = hlt_tensor_hash(name);
     strcpy(added->text, place);
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc) {
         free(added);
         return rc;
     }
-    struct hly_stall *stall = &trainer->stall;
-    int known = hly_tensor_map_find(&stall->places, added->node.hash) != NULL;
-    if (known || (lasting && stall->nlasting == HLY_PLACES))
+    struct hlt_stall *stall = &trainer->stall;
+    int known = hlt_tensor_map_find(&stall->places, added->node.hash) != NULL;
+    if (known || (lasting && stall->nlasting == HLT_PLACES))
         free(added);
     else
         place_keep(stall, added, lasting);
-    return hly_trainer_leave(trainer, 0);
+    return hlt_trainer_leave(trainer, 0);
 }
 
-void hly_stall_place(halay_trainer_t *trainer, uint64_t name, char *text)
+void hlt_stall_place(halay_trainer_t *trainer, uint64_t name, char *text)
 {
     pthread_mutex_lock(&trainer->mutex);
-    const struct hly_place *place =
-        (const struct hly_place *)hly_tensor_map_find(&trainer->stall.places, name);
+    const struct hlt_place *place =
+        (const struct hlt_place *)hlt_tensor_map_find(&trainer->stall.places, name);
     strcpy(text, place ? place->text : "");
     pthread_mutex_unlock(&trainer->mutex);
 }
 
 /* ------------------------------------------------------------------ when */
 
-static uint64_t due_ns(const struct hly_stall *stall, const struct hly_tensor *tensor)
+static uint64_t due_ns(const struct hlt_stall *stall, const struct hlt_tensor *tensor)
 {
     return tensor->notices >= LEVELS ? UINT64_MAX
                                      : tensor->submit_ns + (stall->notice_ns << tensor->notices);
 }
 
 /* The list is walked once in a notice's time, and when one is due. */
-struct hly_tensor *hly_stall_due(halay_trainer_t *trainer)
+struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
 {
-    struct hly_stall *stall = &trainer->stall;
-    struct hly_tensor *due = NULL;
+    struct hlt_stall *stall = &trainer->stall;
+    struct hlt_tensor *due = NULL;
     if (!stall->notice_ns || !trainer->waiting.head)
         return NULL;
-    uint64_t now_ns = hly_trainer_now_ns();
+    uint64_t now_ns = hlt_trainer_now_ns();
     if (now_ns < stall->check_ns)
         return NULL;
     uint64_t next_ns = now_ns + stall->notice_ns;
-    for (struct hly_tensor *t = trainer->waiting.head; t; t = t->next) {
+    for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
         uint64_t t_ns = due_ns(stall, t);
         if (t_ns <= now_ns && (!due || t_ns < due_ns(stall, due)))
             due = t;
@@ -138,9 +138,9 @@ struct hly_tensor *hly_stall_due(halay_trainer_t *trainer)
     return due;
 }
 
-uint64_t hly_stall_check_ns(const halay_trainer_t *trainer)
+uint64_t hlt_stall_check_ns(const halay_trainer_t *trainer)
 {
-    const struct hly_stall *stall = &trainer->stall;
+    const struct hlt_stall *stall = &trainer->stall;
     if (!stall->notice_ns)
         return 0;
     if (trainer->round)
@@ -148,8 +148,8 @@ uint64_t hly_stall_check_ns(const halay_trainer_t *trainer)
     return trainer->waiting.head ? stall->check_ns : 0;
 }
 
-/* Not due again before the doubled time. */
-static void told(const struct hly_stall *stall, struct hly_tensor *tensor, uint64_t now_ns)
+/* The tensor's next notice is due after twice the time. */
+static void told(const struct hlt_stall *stall, struct hlt_tensor *tensor, uint64_t now_ns)
 {
     while (tensor->notices < LEVELS && due_ns(stall, tensor) <= now_ns + stall->notice_ns / 2)
         tensor->notices++;
@@ -157,57 +157,57 @@ static void told(const struct hly_stall *stall, struct hly_tensor *tensor, uint6
 
 /* ------------------------------------------------------------------ questions */
 
-void hly_stall_write(halay_trainer_t *trainer, struct hly_block *block)
+void hlt_stall_write(halay_trainer_t *trainer, struct hlt_block *block)
 {
-    char text[QUESTION_BYTE] = "", place[HLY_PLACE_BYTES];
-    struct hly_tensor *tensor = hly_stall_due(trainer);
-    if (!tensor || block->count + PARTS > HLY_ROUND_ENTRIES)
+    char text[QUESTION_BYTE] = "", place[HLT_PLACE_BYTES];
+    struct hlt_tensor *tensor = hlt_stall_due(trainer);
+    if (!tensor || block->count + PARTS > HLT_ROUND_ENTRIES)
         return;
-    uint64_t now_ns = hly_trainer_now_ns();
+    uint64_t now_ns = hlt_trainer_now_ns();
     uint64_t waited_ms = (now_ns - tensor->submit_ns) / 1000000;
-    hly_stall_place(trainer, tensor->node.hash, place);
+    hlt_stall_place(trainer, tensor->node.hash, place);
     int bytes = snprintf(text, sizeof(text), "%.*s", NAME_SHOWN, tensor->name) + 1;
-    assert((size_t)bytes + HLY_PLACE_BYTES <= sizeof(text));
+    assert((size_t)bytes + HLT_PLACE_BYTES <= sizeof(text));
     strcpy(text + bytes, place);
     for (uint64_t i = 0; i < PARTS; i++) {
         struct part *part = (struct part *)&block->entries[block->count++];
         part->name = tensor->node.hash;
-        part->what = HLY_KIND_QUESTION | i << 8 | waited_ms << 16;
+        part->what = HLT_KIND_QUESTION | i << 8 | waited_ms << 16;
         memcpy(part->text, text + i * PART_BYTES, PART_BYTES);
     }
 }
 
-static int alike(const struct hly_record *a, const struct hly_record *b, int nranks)
+static int alike(const struct hlt_record *a, const struct hlt_record *b, int nranks)
 {
-    return !memcmp(a->announced, b->announced, hly_rank_words(nranks) * sizeof(uint64_t));
+    return !memcmp(a->announced, b->announced, hlt_rank_words(nranks) * sizeof(uint64_t));
 }
 
 /* A rank with a full block may have more to say: then it is asked again in the next round. */
 static int all_said(const halay_trainer_t *trainer)
 {
     for (int r = 0; r < trainer->nranks; r++)
-        if (trainer->blocks[r].count == HLY_ROUND_ENTRIES)
+        if (trainer->blocks[r].count == HLT_ROUND_ENTRIES)
             return 0;
     return 1;
 }
 
-/* All that wait for the same ranks are told with it. Returns how many records these are. */
-static int tell(halay_trainer_t *trainer, const struct hly_record *record)
+/* Marks all records that wait for the same ranks as told. Returns how many they are. */
+static int tell(halay_trainer_t *trainer, const struct hlt_record *record)
 {
     int count = 0;
-    uint64_t now_ns = hly_trainer_now_ns();
+    uint64_t now_ns = hlt_trainer_now_ns();
     for (size_t i = 0; i <= trainer->records.mask; i++) {
-        for (struct hly_node *node = trainer->records.buckets[i]; node; node = node->next) {
-            struct hly_record *other = (struct hly_record *)node;
+        for (struct hlt_node *node = trainer->records.buckets[i]; node; node = node->next) {
+            struct hlt_record *other = (struct hlt_record *)node;
             if (!alike(record, other, trainer->nranks))
                 continue;
             other->told = trainer->counters.control_rounds;
             count++;
         }
     }
-    for (struct hly_tensor *t = trainer->waiting.head; t; t = t->next) {
-        struct hly_node *node = hly_tensor_map_find(&trainer->records, t->node.hash);
-        if (node && ((struct hly_record *)node)->told == trainer->counters.control_rounds)
+    for (struct hlt_tensor *t = trainer->waiting.head; t; t = t->next) {
+        struct hlt_node *node = hlt_tensor_map_find(&trainer->records, t->node.hash);
+        if (node && ((struct hlt_record *)node)->told == trainer->counters.control_rounds)
             told(&trainer->stall, t, now_ns);
     }
     return count;
@@ -215,7 +215,7 @@ static int tell(halay_trainer_t *trainer, const struct hly_record *record)
 
 static void say(halay_trainer_t *trainer, const char *text)
 {
-    struct hly_stall *stall = &trainer->stall;
+    struct hlt_stall *stall = &trainer->stall;
     if (!stall->notice_ns || stall->mute || stall->lines > LINES)
         return;
     fprintf(stderr, "halay: rank %d: %s%s\n", trainer->rank, text,
@@ -225,32 +225,32 @@ static void say(halay_trainer_t *trainer, const char *text)
 
 static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
 {
-    char question[QUESTION_BYTE], text[HLY_TEXT_BYTES];
-    struct hly_record *record =
-        (struct hly_record *)hly_tensor_map_find(&trainer->records, parts->name);
+    char question[QUESTION_BYTE], text[HLT_TEXT_BYTES];
+    struct hlt_record *record =
+        (struct hlt_record *)hlt_tensor_map_find(&trainer->records, parts->name);
     if (!record || record->told == trainer->counters.control_rounds || !all_said(trainer))
         return;
     for (size_t i = 0; i < PARTS; i++)
         memcpy(question + i * PART_BYTES, parts[i].text, PART_BYTES);
     question[QUESTION_BYTE - 1] = 0;
-    struct hly_notice notice = {
+    struct hlt_notice notice = {
         .rank = rank,
         .waited_s = (double)(parts->what >> 16) * 1e-3,
         .name = question,
         .place = question + strlen(question) + 1,
         .others = tell(trainer, record) - 1,
     };
-    hly_text_notice(text, trainer, record, &notice);
+    hlt_text_notice(text, trainer, record, &notice);
     say(trainer, text);
 }
 
-void hly_stall_read(halay_trainer_t *trainer)
+void hlt_stall_read(halay_trainer_t *trainer)
 {
     for (int r = 0; r < trainer->nranks; r++) {
-        const struct hly_block *block = &trainer->blocks[r];
+        const struct hlt_block *block = &trainer->blocks[r];
         for (uint64_t i = 0; i + PARTS <= block->count; i++) {
-            const struct hly_announcement *says = &block->entries[i];
-            if (hly_announcement_kind(says) == HLY_KIND_QUESTION && !(says->what >> 8 & 0xff))
+            const struct hlt_announcement *says = &block->entries[i];
+            if (hlt_announcement_kind(says) == HLT_KIND_QUESTION && !(says->what >> 8 & 0xff))
                 asked(trainer, r, (const struct part *)says);
         }
     }
@@ -258,18 +258,18 @@ void hly_stall_read(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ no answer */
 
-void hly_stall_round(halay_trainer_t *trainer)
+void hlt_stall_round(halay_trainer_t *trainer)
 {
-    struct hly_stall *stall = &trainer->stall;
+    struct hlt_stall *stall = &trainer->stall;
     stall->silences = 0;
-    stall->silence_ns = stall->notice_ns ? hly_trainer_now_ns() + stall->notice_ns : 0;
+    stall->silence_ns = stall->notice_ns ? hlt_trainer_now_ns() + stall->notice_ns : 0;
 }
 
-void hly_stall_silence(halay_trainer_t *trainer)
+void hlt_stall_silence(halay_trainer_t *trainer)
 {
-    char text[HLY_TEXT_BYTES];
-    struct hly_stall *stall = &trainer->stall;
-    if (!stall->silence_ns || stall->silences >= LEVELS || hly_trainer_now_ns() < stall->silence_ns)
+    char text[HLT_TEXT_BYTES];
+    struct hlt_stall *stall = &trainer->stall;
+    if (!stall->silence_ns || stall->silences >= LEVELS || hlt_trainer_now_ns() < stall->silence_ns)
         return;
     uint64_t waited_ns = stall->notice_ns << stall->silences++;
     stall->silence_ns += waited_ns;

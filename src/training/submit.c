@@ -22,7 +22,7 @@ struct submission {
     halay_op_t op;
     double prescale, postscale;
     uint64_t group, members;
-    struct hly_bundle *bundle;
+    struct hlt_grouped *grouped;
 };
 
 static uint64_t bits_of(double value)
@@ -46,11 +46,12 @@ static int check(const halay_trainer_t *trainer, const char *name,
         return HALAY_EINVAL;
     if (!bytes || __builtin_mul_overflow(submission->count, bytes, &total) || total > PTRDIFF_MAX)
         return HALAY_EINVAL;
-    if (submission->count && (!submission->in || !submission->out))
+    if (submission->count &&
+        (!submission->in || !submission->out || submission->out == HALAY_IN_PLACE))
         return HALAY_EINVAL;
     if (submission->root < 0 || submission->root >= trainer->nranks)
         return HALAY_EINVAL;
-    if ((submission->kind == HLY_KIND_ALLREDUCE || submission->kind == HLY_KIND_REDUCE_SCATTER) &&
+    if ((submission->kind == HLT_KIND_ALLREDUCE || submission->kind == HLT_KIND_REDUCE_SCATTER) &&
         (submission->op >= HALAY_OP_COUNT || !halay_op_takes(submission->op, submission->type)))
         return HALAY_EINVAL;
     if ((submission->prescale != 1 || submission->postscale != 1) &&
@@ -60,7 +61,7 @@ static int check(const halay_trainer_t *trainer, const char *name,
     return 0;
 }
 
-static void fill(struct hly_tensor *tensor, const char *name, const struct submission *submission)
+static void fill(struct hlt_tensor *tensor, const char *name, const struct submission *submission)
 {
     tensor->in = submission->in;
     tensor->out = submission->out;
@@ -72,16 +73,16 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
     tensor->prescale = submission->prescale;
     tensor->postscale = submission->postscale;
     tensor->start_ns = tensor->ready_ns = 0;
-    tensor->buffer = HLY_SLOTS;
-    tensor->notices = tensor->voted = tensor->dealt = 0;
+    tensor->buffer = HLT_BUFFERS;
+    tensor->notices = tensor->voted = tensor->exchanged = 0;
     tensor->result_count = 0;
     tensor->code = 0;
     strcpy(tensor->name, name);
-    tensor->node.hash = hly_tensor_hash(name);
-    tensor->says = (struct hly_announcement){
+    tensor->node.hash = hlt_tensor_hash(name);
+    tensor->says = (struct hlt_announcement){
         .name = tensor->node.hash,
         .what =
-            hly_tensor_what(submission->kind, submission->type, submission->op, submission->root),
+            hlt_tensor_what(submission->kind, submission->type, submission->op, submission->root),
         .count = submission->row_count,
         .prescale = bits_of(submission->prescale),
         .postscale = bits_of(submission->postscale),
@@ -90,14 +91,14 @@ static void fill(struct hly_tensor *tensor, const char *name, const struct submi
         .members = submission->members,
     };
     memcpy(tensor->says.shape, submission->shape, sizeof(submission->shape));
-    tensor->bundle = submission->bundle;
+    tensor->grouped = submission->grouped;
     /* A group says the names of all its tensors, and is never the same again with others. */
-    tensor->series = submission->group ? 0 : hly_series_of(name, &tensor->number);
+    tensor->series = submission->group ? 0 : hlt_series_of(name, &tensor->number);
     tensor->known = tensor->node.hash;
-    tensor->submit_ns = hly_trainer_now_ns();
+    tensor->submit_ns = hlt_trainer_now_ns();
 }
 
-/* Without a size. */
+/* A submission without a size. */
 static struct submission plain(int kind, const void *in, void *out, halay_type_t type)
 {
     return (struct submission){
@@ -120,11 +121,11 @@ static struct submission reduction(int kind, const void *in, void *out, halay_ty
     return submission;
 }
 
-static int rows_take(const halay_trainer_t *trainer, struct hly_tensor *tensor,
+static int rows_take(const halay_trainer_t *trainer, struct hlt_tensor *tensor,
                      const struct submission *submission)
 {
     size_t nranks = (size_t)trainer->nranks;
-    if (submission->kind != HLY_KIND_ALLGATHER && submission->kind != HLY_KIND_ALLTOALL)
+    if (submission->kind != HLT_KIND_ALLGATHER && submission->kind != HLT_KIND_ALLTOALL)
         return 0;
     if (!(tensor->rows = calloc(2 * nranks, sizeof(*tensor->rows))))
         return HALAY_ENOMEM;
@@ -137,24 +138,24 @@ static int rows_take(const halay_trainer_t *trainer, struct hly_tensor *tensor,
 static int admit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
                  halay_ticket_t *ticket)
 {
-    struct hly_tensor *tensor;
+    struct hlt_tensor *tensor;
     if (trainer->closing)
         return HALAY_ESTATE;
-    if (hly_tensor_map_find(&trainer->names, hly_tensor_hash(name)))
+    if (hlt_tensor_map_find(&trainer->names, hlt_tensor_hash(name)))
         return HALAY_EINVAL;
-    if (!(tensor = hly_tensor_take(trainer)))
+    if (!(tensor = hlt_tensor_take(trainer)))
         return HALAY_ENOMEM;
     if (rows_take(trainer, tensor, submission)) {
-        hly_tensor_give(trainer, tensor);
+        hlt_tensor_give(trainer, tensor);
         return HALAY_ENOMEM;
     }
     fill(tensor, name, submission);
     trainer->looks += (uint64_t)trainer->looked;
     trainer->looked = 0;
     tensor->says.wait = trainer->looks;
-    hly_tensor_map_add(&trainer->names, &tensor->node);
-    hly_tensor_list_push(&trainer->submitted, tensor);
-    *ticket = hly_tensor_ticket(tensor);
+    hlt_tensor_map_add(&trainer->names, &tensor->node);
+    hlt_tensor_list_push(&trainer->submitted, tensor);
+    *ticket = hlt_tensor_ticket(tensor);
     return 0;
 }
 
@@ -171,7 +172,7 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
 {
     if (!trainer || !name || !ticket)
         return HALAY_EINVAL;
-    if (hly_trainer_forked(trainer))
+    if (hlt_trainer_forked(trainer))
         return HALAY_EFORKED;
     int rc = check(trainer, name, submission), wake;
     if (rc)
@@ -197,7 +198,7 @@ static int shape_read(struct submission *submission, const halay_dims_t *shape, 
     submission->shape[0] = 1 + (uint32_t)(shape->ndims - first);
     for (int d = first; d < shape->ndims; d++) {
         size_t dim = shape->dims[d];
-        submission->shape[1 + d - first] = dim < HLY_DIM_LARGE ? (uint32_t)dim : HLY_DIM_LARGE;
+        submission->shape[1 + d - first] = dim < HLT_DIM_LARGE ? (uint32_t)dim : HLT_DIM_LARGE;
         if (dim && __builtin_mul_overflow(count, dim, &count))
             return HALAY_EINVAL;
     }
@@ -210,7 +211,7 @@ static int shape_read(struct submission *submission, const halay_dims_t *shape, 
     return 0;
 }
 
-/* With no shape. */
+/* Submits without a shape. */
 static int submit_counted(halay_trainer_t *trainer, const char *name, struct submission *submission,
                           size_t count, halay_ticket_t *ticket)
 {
@@ -230,7 +231,7 @@ int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const vo
                             double postscale, halay_ticket_t *ticket)
 {
     struct submission submission =
-        reduction(HLY_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
+        reduction(HLT_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
     return submit_counted(trainer, name, &submission, count, ticket);
 }
 
@@ -240,7 +241,7 @@ int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, c
                                    halay_ticket_t *ticket)
 {
     struct submission submission =
-        reduction(HLY_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
+        reduction(HLT_KIND_ALLREDUCE, in, out, type, op, prescale, postscale);
     return submit_shaped(trainer, name, &submission, shape, 0, ticket);
 }
 
@@ -257,49 +258,65 @@ static void call_driver(halay_trainer_t *trainer)
     pthread_mutex_lock(&trainer->mutex);
 }
 
-int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *says,
+/* What the program says, however old its header is; what it cannot say is 1. NULL: all is well. */
+static const char *take_reduction(halay_reduction_t *whole, const halay_reduction_t *says)
+{
+    *whole = (halay_reduction_t){.prescale = 1, .postscale = 1};
+    if (!says || says->size < offsetof(halay_reduction_t, prescale) ||
+        says->size % sizeof(size_t) || !says->name)
+        return "the reduction has no size or no name";
+    for (size_t i = sizeof(*says); i < says->size; i++)
+        if (((const unsigned char *)says)[i])
+            return "the reduction says what this library does not know: it is too old for it";
+    memcpy(whole, says, says->size < sizeof(*whole) ? says->size : sizeof(*whole));
+    return NULL;
+}
+
+int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *given,
                                  const void *in, void *out, char *text, size_t text_bytes)
 {
     halay_ticket_t ticket = 0;
-    struct hly_tensor *tensor;
-    if (!says || says->size < sizeof(*says) || !says->name)
-        return hly_trainer_tell(HALAY_EINVAL, NULL, text, text_bytes);
-    struct submission submission = reduction(HLY_KIND_ALLREDUCE, in, out, says->type, says->op,
-                                             says->prescale, says->postscale);
-    int rc = shape_read(&submission, &says->shape, 0);
-    if (!rc && !(rc = hly_trainer_enter(trainer))) {
-        if (!(rc = check(trainer, says->name, &submission)) &&
-            !(rc = admit(trainer, says->name, &submission, &ticket))) {
+    struct hlt_tensor *tensor;
+    halay_reduction_t says;
+    const char *why = take_reduction(&says, given);
+    if (why)
+        return hlt_trainer_tell(HALAY_EINVAL, why, text, text_bytes);
+    struct submission submission =
+        reduction(HLT_KIND_ALLREDUCE, in, out, says.type, says.op, says.prescale, says.postscale);
+    int rc = shape_read(&submission, &says.shape, 0);
+    if (!rc && !(rc = hlt_trainer_enter(trainer))) {
+        if (!(rc = check(trainer, says.name, &submission)) &&
+            !(rc = admit(trainer, says.name, &submission, &ticket))) {
             call_driver(trainer);
-            rc = hly_trainer_await(trainer, ticket, text, text_bytes);
-            if ((tensor = hly_tensor_find(trainer, ticket)) != NULL)
-                hly_tensor_give(trainer, tensor);
+            rc = hlt_trainer_await(trainer, ticket, text, text_bytes);
+            if ((tensor = hlt_tensor_find(trainer, ticket)) != NULL)
+                hlt_tensor_give(trainer, tensor);
         }
-        hly_trainer_leave(trainer, rc);
+        hlt_trainer_leave(trainer, rc);
     }
-    return ticket ? rc : hly_trainer_tell(rc, NULL, text, text_bytes);
+    return ticket ? rc : hlt_trainer_tell(rc, NULL, text, text_bytes);
 }
 
 /* ------------------------------------------------------------------ groups */
 
-/* Mutex held since the first was admitted, so that no step has seen them. The ticket says which. */
+/* Takes tensors back. The mutex was held since the first was admitted, so no step has seen them. */
 static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], size_t admitted)
 {
     while (admitted--) {
-        struct hly_tensor *tensor = hly_tensor_find(trainer, tickets[admitted]);
-        hly_tensor_list_remove(&trainer->submitted, tensor);
-        hly_tensor_map_remove(&trainer->names, &tensor->node);
-        tensor->bundle = NULL;
-        hly_tensor_give(trainer, tensor);
+        struct hlt_tensor *tensor = hlt_tensor_find(trainer, tickets[admitted]);
+        hlt_tensor_list_remove(&trainer->submitted, tensor);
+        hlt_tensor_map_remove(&trainer->names, &tensor->node);
+        tensor->grouped = NULL;
+        hlt_tensor_give(trainer, tensor);
     }
 }
 
-/* All that its members say: so that no member agrees with one of another group. */
+/* Hashes all that the members say, so that no member agrees with one of another group. */
 static uint64_t group_add(uint64_t group, const char *name, const struct submission *submission)
 {
-    const uint64_t words[] = {hly_tensor_hash(name), (uint64_t)submission->type,
+    const uint64_t words[] = {hlt_tensor_hash(name), (uint64_t)submission->type,
                               (uint64_t)submission->op, submission->count};
-    return hly_hash_words(group, words, sizeof(words) / sizeof(words[0]));
+    return hlt_hash_words(group, words, sizeof(words) / sizeof(words[0]));
 }
 
 static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *const names[],
@@ -308,17 +325,17 @@ static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *c
     int rc = 0;
     size_t admitted = 0;
     uint64_t group = ntensors;
-    struct hly_bundle *bundle = calloc(1, sizeof(*bundle));
-    if (!bundle)
+    struct hlt_grouped *grouped = calloc(1, sizeof(*grouped));
+    if (!grouped)
         return HALAY_ENOMEM;
     for (size_t i = 0; i < ntensors && !rc; i++) {
         rc = names[i] ? check(trainer, names[i], &members[i]) : HALAY_EINVAL;
         group = rc ? group : group_add(group, names[i], &members[i]);
     }
     pthread_mutex_lock(&trainer->mutex);
-    bundle->refs = ntensors;
+    grouped->refs = ntensors;
     for (; admitted < ntensors && !rc; admitted += !rc) {
-        members[admitted].bundle = bundle;
+        members[admitted].grouped = grouped;
         members[admitted].group = group ? group : 1;
         members[admitted].members = ntensors;
         rc = admit(trainer, names[admitted], &members[admitted], &tickets[admitted]);
@@ -330,7 +347,7 @@ static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *c
     if (wake)
         halay_context_wake(trainer->context);
     if (rc)
-        free(bundle);
+        free(grouped);
     return rc;
 }
 
@@ -343,14 +360,14 @@ int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
     if (!trainer || !ntensors || ntensors > HALAY_GROUP_MAX || !names || !in || !out || !counts ||
         !types || !tickets)
         return HALAY_EINVAL;
-    if (hly_trainer_forked(trainer))
+    if (hlt_trainer_forked(trainer))
         return HALAY_EFORKED;
     struct submission *members = calloc(ntensors, sizeof(*members));
     if (!members)
         return HALAY_ENOMEM;
     for (size_t i = 0; i < ntensors; i++) {
         members[i] =
-            reduction(HLY_KIND_ALLREDUCE, in[i], out[i], types[i], op, prescale, postscale);
+            reduction(HLT_KIND_ALLREDUCE, in[i], out[i], types[i], op, prescale, postscale);
         members[i].count = members[i].row_count = counts[i];
     }
     int rc = group_submit(trainer, ntensors, names, members, tickets);
@@ -363,7 +380,7 @@ int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
 int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer, size_t count,
                             halay_type_t type, int root, halay_ticket_t *ticket)
 {
-    struct submission submission = plain(HLY_KIND_BROADCAST, buffer, buffer, type);
+    struct submission submission = plain(HLT_KIND_BROADCAST, buffer, buffer, type);
     submission.root = root;
     return submit_counted(trainer, name, &submission, count, ticket);
 }
@@ -372,7 +389,7 @@ int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, v
                                    const halay_dims_t *shape, halay_type_t type, int root,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = plain(HLY_KIND_BROADCAST, buffer, buffer, type);
+    struct submission submission = plain(HLT_KIND_BROADCAST, buffer, buffer, type);
     submission.root = root;
     return submit_shaped(trainer, name, &submission, shape, 0, ticket);
 }
@@ -387,7 +404,7 @@ int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, c
                                    const halay_dims_t *shape, halay_type_t type,
                                    halay_ticket_t *ticket)
 {
-    struct submission submission = gathering(HLY_KIND_ALLGATHER, in, type);
+    struct submission submission = gathering(HLT_KIND_ALLGATHER, in, type);
     return submit_shaped(trainer, name, &submission, shape, 1, ticket);
 }
 
@@ -395,7 +412,7 @@ int halay_trainer_allgather(halay_trainer_t *trainer, const char *name, const vo
                             size_t nrows, size_t row_count, halay_type_t type,
                             halay_ticket_t *ticket)
 {
-    struct submission submission = gathering(HLY_KIND_ALLGATHER, in, type);
+    struct submission submission = gathering(HLT_KIND_ALLGATHER, in, type);
     submission.row_count = row_count;
     submission.nrows = nrows;
     if (__builtin_mul_overflow(nrows, row_count, &submission.count))
@@ -407,7 +424,7 @@ int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const voi
                            const size_t rows[], const halay_dims_t *shape, halay_type_t type,
                            halay_ticket_t *ticket)
 {
-    struct submission submission = gathering(HLY_KIND_ALLTOALL, in, type);
+    struct submission submission = gathering(HLT_KIND_ALLTOALL, in, type);
     size_t left = shape && shape->ndims ? shape->dims[0] : 0;
     if (!trainer || !rows)
         return HALAY_EINVAL;
@@ -424,7 +441,7 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
                                  halay_ticket_t *ticket)
 {
     struct submission submission =
-        reduction(HLY_KIND_REDUCE_SCATTER, in, out, type, op, prescale, postscale);
+        reduction(HLT_KIND_REDUCE_SCATTER, in, out, type, op, prescale, postscale);
     int rc = shape && shape->ndims < 1 ? HALAY_EINVAL : shape_read(&submission, shape, 0);
     if (rc || in == HALAY_IN_PLACE || (submission.count && in == out))
         return HALAY_EINVAL;
@@ -434,12 +451,12 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
 
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
 {
-    struct submission submission = plain(HLY_KIND_JOIN, NULL, NULL, HALAY_UINT8);
+    struct submission submission = plain(HLT_KIND_JOIN, NULL, NULL, HALAY_UINT8);
     return submit(trainer, "join", &submission, ticket);
 }
 
 int halay_trainer_barrier(halay_trainer_t *trainer, const char *name, halay_ticket_t *ticket)
 {
-    struct submission submission = plain(HLY_KIND_BARRIER, NULL, NULL, HALAY_UINT8);
+    struct submission submission = plain(HLT_KIND_BARRIER, NULL, NULL, HALAY_UINT8);
     return submit(trainer, name, &submission, ticket);
 }

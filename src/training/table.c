@@ -12,21 +12,21 @@
 
 #include "trainer.h"
 
-uint64_t hly_trainer_now_ns(void)
+uint64_t hlt_trainer_now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
-struct timespec hly_trainer_until(uint64_t ns)
+struct timespec hlt_trainer_until(uint64_t ns)
 {
-    ns += hly_trainer_now_ns();
+    ns += hlt_trainer_now_ns();
     return (struct timespec){(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
 }
 
 /* FNV-1a, then the finalizer of MurmurHash3 (both in the public domain). */
-uint64_t hly_tensor_hash(const char *name)
+uint64_t hlt_tensor_hash(const char *name)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (; *name; name++)
@@ -36,7 +36,7 @@ uint64_t hly_tensor_hash(const char *name)
     return hash ^ (hash >> 33);
 }
 
-uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords)
+uint64_t hlt_hash_words(uint64_t hash, const uint64_t *words, size_t nwords)
 {
     for (size_t i = 0; i < nwords; i++) {
         hash = (hash ^ words[i]) * 0x9e3779b97f4a7c15u;
@@ -45,7 +45,7 @@ uint64_t hly_hash_words(uint64_t hash, const uint64_t *words, size_t nwords)
     return hash;
 }
 
-size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announcement *says,
+size_t hlt_tensor_share(const halay_trainer_t *trainer, const struct hlt_announcement *says,
                         int rank)
 {
     uint64_t nranks = (uint64_t)trainer->nranks;
@@ -55,7 +55,7 @@ size_t hly_tensor_share(const halay_trainer_t *trainer, const struct hly_announc
 
 /* ------------------------------------------------------------------ map */
 
-int hly_tensor_map_init(struct hly_map *map)
+int hlt_tensor_map_init(struct hlt_map *map)
 {
     map->mask = 255;
     map->count = 0;
@@ -63,15 +63,15 @@ int hly_tensor_map_init(struct hly_map *map)
     return map->buckets ? 0 : HALAY_ENOMEM;
 }
 
-void hly_node_free(struct hly_node *node)
+void hlt_node_free(struct hlt_node *node)
 {
     free(node);
 }
 
-void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *node))
+void hlt_tensor_map_finish(struct hlt_map *map, void (*drop)(struct hlt_node *node))
 {
     for (size_t i = 0; drop && map->buckets && i <= map->mask; i++) {
-        for (struct hly_node *node = map->buckets[i], *next; node; node = next) {
+        for (struct hlt_node *node = map->buckets[i], *next; node; node = next) {
             next = node->next;
             drop(node);
         }
@@ -80,23 +80,23 @@ void hly_tensor_map_finish(struct hly_map *map, void (*drop)(struct hly_node *no
     map->buckets = NULL;
 }
 
-struct hly_node *hly_tensor_map_find(const struct hly_map *map, uint64_t hash)
+struct hlt_node *hlt_tensor_map_find(const struct hlt_map *map, uint64_t hash)
 {
-    struct hly_node *node = map->buckets[hash & map->mask];
+    struct hlt_node *node = map->buckets[hash & map->mask];
     while (node && node->hash != hash)
         node = node->next;
     return node;
 }
 
-/* Without memory the chains just become longer. */
-static void map_grow(struct hly_map *map)
+/* Without memory the chains become longer, and that is all. */
+static void map_grow(struct hlt_map *map)
 {
     size_t mask = map->mask * 2 + 1;
-    struct hly_node **buckets = calloc(mask + 1, sizeof(*buckets));
+    struct hlt_node **buckets = calloc(mask + 1, sizeof(*buckets));
     if (!buckets)
         return;
     for (size_t i = 0; i <= map->mask; i++) {
-        for (struct hly_node *node = map->buckets[i], *next; node; node = next) {
+        for (struct hlt_node *node = map->buckets[i], *next; node; node = next) {
             next = node->next;
             node->next = buckets[node->hash & mask];
             buckets[node->hash & mask] = node;
@@ -107,9 +107,9 @@ static void map_grow(struct hly_map *map)
     map->mask = mask;
 }
 
-void hly_tensor_map_add(struct hly_map *map, struct hly_node *node)
+void hlt_tensor_map_add(struct hlt_map *map, struct hlt_node *node)
 {
-    assert(!hly_tensor_map_find(map, node->hash));
+    assert(!hlt_tensor_map_find(map, node->hash));
     if (map->count > map->mask)
         map_grow(map);
     node->next = map->buckets[node->hash & map->mask];
@@ -117,9 +117,9 @@ void hly_tensor_map_add(struct hly_map *map, struct hly_node *node)
     map->count++;
 }
 
-void hly_tensor_map_remove(struct hly_map *map, struct hly_node *node)
+void hlt_tensor_map_remove(struct hlt_map *map, struct hlt_node *node)
 {
-    struct hly_node **at = &map->buckets[node->hash & map->mask];
+    struct hlt_node **at = &map->buckets[node->hash & map->mask];
     while (*at != node) {
         assert(*at);
         at = &(*at)->next;
@@ -130,7 +130,7 @@ void hly_tensor_map_remove(struct hly_map *map, struct hly_node *node)
 
 /* ------------------------------------------------------------------ list */
 
-void hly_tensor_list_push(struct hly_list *list, struct hly_tensor *tensor)
+void hlt_tensor_list_push(struct hlt_list *list, struct hlt_tensor *tensor)
 {
     tensor->next = NULL;
     tensor->prev = list->tail;
@@ -141,7 +141,7 @@ void hly_tensor_list_push(struct hly_list *list, struct hly_tensor *tensor)
     list->tail = tensor;
 }
 
-void hly_tensor_list_push_first(struct hly_list *list, struct hly_tensor *tensor)
+void hlt_tensor_list_push_first(struct hlt_list *list, struct hlt_tensor *tensor)
 {
     tensor->prev = NULL;
     tensor->next = list->head;
@@ -152,7 +152,7 @@ void hly_tensor_list_push_first(struct hly_list *list, struct hly_tensor *tensor
     list->head = tensor;
 }
 
-void hly_tensor_list_remove(struct hly_list *list, struct hly_tensor *tensor)
+void hlt_tensor_list_remove(struct hlt_list *list, struct hlt_tensor *tensor)
 {
     if (tensor->prev)
         tensor->prev->next = tensor->next;
@@ -165,21 +165,21 @@ void hly_tensor_list_remove(struct hly_list *list, struct hly_tensor *tensor)
     tensor->prev = tensor->next = NULL;
 }
 
-struct hly_tensor *hly_tensor_list_pop(struct hly_list *list)
+struct hlt_tensor *hlt_tensor_list_pop(struct hlt_list *list)
 {
-    struct hly_tensor *tensor = list->head;
+    struct hlt_tensor *tensor = list->head;
     if (tensor)
-        hly_tensor_list_remove(list, tensor);
+        hlt_tensor_list_remove(list, tensor);
     return tensor;
 }
 
-void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor)
+void hlt_tensor_list_insert(struct hlt_list *list, struct hlt_tensor *tensor)
 {
-    struct hly_tensor *after = list->tail;
+    struct hlt_tensor *after = list->tail;
     while (after && after->submit_ns > tensor->submit_ns)
         after = after->prev;
     if (after == list->tail) {
-        hly_tensor_list_push(list, tensor);
+        hlt_tensor_list_push(list, tensor);
         return;
     }
     tensor->prev = after;
@@ -191,15 +191,15 @@ void hly_tensor_list_insert(struct hly_list *list, struct hly_tensor *tensor)
         list->head = tensor;
 }
 
-void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int code,
+void hlt_tensor_list_end(halay_trainer_t *trainer, struct hlt_list *list, int code,
                          const char *text)
 {
-    char whole[HLY_TEXT_BYTES + HALAY_TENSOR_NAME_MAX];
-    struct hly_tensor *tensor;
-    while ((tensor = hly_tensor_list_pop(list)) != NULL) {
+    char whole[HLT_TEXT_BYTES + HALAY_TENSOR_NAME_MAX];
+    struct hlt_tensor *tensor;
+    while ((tensor = hlt_tensor_list_pop(list)) != NULL) {
         tensor->item = NULL;
         snprintf(whole, sizeof(whole), "tensor '%s': %s", tensor->name, text);
-        hly_tensor_done(trainer, tensor, code, whole);
+        hlt_tensor_done(trainer, tensor, code, whole);
     }
 }
 
@@ -207,13 +207,13 @@ void hly_tensor_list_end(halay_trainer_t *trainer, struct hly_list *list, int co
 
 static int chunk_add(halay_trainer_t *trainer)
 {
-    if (trainer->nchunks == HLY_CHUNKS)
+    if (trainer->nchunks == HLT_CHUNKS)
         return HALAY_ENOMEM;
-    struct hly_tensor *chunk = calloc(HLY_CHUNK_TENSORS, sizeof(*chunk));
+    struct hlt_tensor *chunk = calloc(HLT_CHUNK_TENSORS, sizeof(*chunk));
     if (!chunk)
         return HALAY_ENOMEM;
-    for (size_t i = 0; i < HLY_CHUNK_TENSORS; i++) {
-        chunk[i].index = (uint32_t)(trainer->nchunks * HLY_CHUNK_TENSORS + i);
+    for (size_t i = 0; i < HLT_CHUNK_TENSORS; i++) {
+        chunk[i].index = (uint32_t)(trainer->nchunks * HLT_CHUNK_TENSORS + i);
         chunk[i].generation = 1;
         chunk[i].next = trainer->unused;
         trainer->unused = &chunk[i];
@@ -222,73 +222,73 @@ static int chunk_add(halay_trainer_t *trainer)
     return 0;
 }
 
-struct hly_tensor *hly_tensor_take(halay_trainer_t *trainer)
+struct hlt_tensor *hlt_tensor_take(halay_trainer_t *trainer)
 {
     if (!trainer->unused && chunk_add(trainer))
         return NULL;
-    struct hly_tensor *tensor = trainer->unused;
+    struct hlt_tensor *tensor = trainer->unused;
     trainer->unused = tensor->next;
     tensor->next = NULL;
     return tensor;
 }
 
-void hly_tensor_give(halay_trainer_t *trainer, struct hly_tensor *tensor)
+void hlt_tensor_give(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
     assert(!tensor->item);
     free(tensor->text);
     free(tensor->result);
     free(tensor->rows);
-    if (tensor->bundle && !--tensor->bundle->refs)
-        free(tensor->bundle);
-    tensor->bundle = NULL;
+    if (tensor->grouped && !--tensor->grouped->refs)
+        free(tensor->grouped);
+    tensor->grouped = NULL;
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
-    tensor->done = tensor->wanted = tensor->ghost = 0;
+    tensor->done = tensor->wanted = tensor->stand_in = 0;
     tensor->name[0] = 0;
     tensor->generation++;
     tensor->next = trainer->unused;
     trainer->unused = tensor;
 }
 
-halay_ticket_t hly_tensor_ticket(const struct hly_tensor *tensor)
+halay_ticket_t hlt_tensor_ticket(const struct hlt_tensor *tensor)
 {
     return tensor->generation << 16 | tensor->index;
 }
 
-struct hly_tensor *hly_tensor_find(halay_trainer_t *trainer, halay_ticket_t ticket)
+struct hlt_tensor *hlt_tensor_find(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     size_t index = ticket & 0xffff;
-    if (index / HLY_CHUNK_TENSORS >= trainer->nchunks)
+    if (index / HLT_CHUNK_TENSORS >= trainer->nchunks)
         return NULL;
-    struct hly_tensor *tensor =
-        &trainer->chunks[index / HLY_CHUNK_TENSORS][index % HLY_CHUNK_TENSORS];
+    struct hlt_tensor *tensor =
+        &trainer->chunks[index / HLT_CHUNK_TENSORS][index % HLT_CHUNK_TENSORS];
     /* Only a tensor that is out has a name. */
     return tensor->name[0] && tensor->generation == ticket >> 16 ? tensor : NULL;
 }
 
-void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int code,
+void hlt_tensor_done(halay_trainer_t *trainer, struct hlt_tensor *tensor, int code,
                      const char *text)
 {
     assert(!tensor->item && !tensor->next && !tensor->prev);
-    if (tensor->ghost) {
+    if (tensor->stand_in) {
         pthread_mutex_lock(&trainer->mutex);
-        hly_tensor_give(trainer, tensor);
+        hlt_tensor_give(trainer, tensor);
         pthread_mutex_unlock(&trainer->mutex);
         return;
     }
     char *copy = code && text ? strdup(text) : NULL;
     uint64_t end_ns = trainer->end_ns;
     if (!end_ns && trainer->recording && !trainer->listed)
-        end_ns = hly_trainer_now_ns();
+        end_ns = hlt_trainer_now_ns();
 
     pthread_mutex_lock(&trainer->mutex);
     assert(!tensor->done);
     if (trainer->timeline && end_ns)
-        hly_timeline_tensor(trainer, tensor, code, end_ns);
-    if (tensor->bundle && !code)
-        tensor->bundle->agreed = 1;
-    hly_tensor_map_remove(&trainer->names, &tensor->node);
+        hlt_timeline_tensor(trainer, tensor, code, end_ns);
+    if (tensor->grouped && !code)
+        tensor->grouped->agreed = 1;
+    hlt_tensor_map_remove(&trainer->names, &tensor->node);
     tensor->code = code;
     tensor->text = copy;
     tensor->done = 1;
@@ -296,16 +296,16 @@ void hly_tensor_done(halay_trainer_t *trainer, struct hly_tensor *tensor, int co
     pthread_mutex_unlock(&trainer->mutex);
 }
 
-void hly_tensors_free(halay_trainer_t *trainer)
+void hlt_tensors_free(halay_trainer_t *trainer)
 {
     for (size_t c = 0; c < trainer->nchunks; c++) {
-        for (size_t i = 0; i < HLY_CHUNK_TENSORS; i++) {
+        for (size_t i = 0; i < HLT_CHUNK_TENSORS; i++) {
             free(trainer->chunks[c][i].text);
             free(trainer->chunks[c][i].result);
             free(trainer->chunks[c][i].rows);
-            struct hly_bundle *bundle = trainer->chunks[c][i].bundle;
-            if (bundle && !--bundle->refs)
-                free(bundle);
+            struct hlt_grouped *grouped = trainer->chunks[c][i].grouped;
+            if (grouped && !--grouped->refs)
+                free(grouped);
         }
         free(trainer->chunks[c]);
     }

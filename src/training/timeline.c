@@ -21,19 +21,19 @@
 /* ------------------------------------------------------------------ cells; lock held */
 
 /* Room for so many cells, of so many records; 0: there is none, and they are lost. */
-static int room(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
+static int room(struct hlt_timeline *timeline, uint64_t cells, uint64_t records)
 {
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_relaxed);
     if (timeline->room < head + cells) /* pairs with the writer's release: it has read those */
         timeline->room =
-            HLY_TIMELINE_CELLS + atomic_load_explicit(&timeline->tail, memory_order_acquire);
+            HLT_TIMELINE_CELLS + atomic_load_explicit(&timeline->tail, memory_order_acquire);
     if (timeline->room >= head + cells)
         return 1;
     timeline->lost += records;
     return 0;
 }
 
-static void put(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
+static void put(struct hlt_timeline *timeline, uint64_t cells, uint64_t records)
 {
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_relaxed);
     timeline->recorded += records;
@@ -41,50 +41,50 @@ static void put(struct hly_timeline *timeline, uint64_t cells, uint64_t records)
     atomic_store_explicit(&timeline->head, head + cells, memory_order_release);
 }
 
-static void put_timed(struct hly_timeline *timeline, const struct hly_timed *timed,
+static void put_timed(struct hlt_timeline *timeline, const struct hlt_timed *timed,
                       uint64_t records)
 {
-    hly_timeline_cell(timeline, atomic_load_explicit(&timeline->head, memory_order_relaxed))
+    hlt_timeline_cell(timeline, atomic_load_explicit(&timeline->head, memory_order_relaxed))
         ->timed = *timed;
     put(timeline, 1, records);
 }
 
 /* The row of a name. *text: the name if it is new. */
-static uint32_t row_of(const halay_trainer_t *trainer, const struct hly_tensor *tensor,
+static uint32_t row_of(const halay_trainer_t *trainer, const struct hlt_tensor *tensor,
                        const char **text)
 {
-    struct hly_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->timeline;
     uint64_t hash = tensor->node.hash ^ trainer->label_hash;
-    struct hly_known *known = &timeline->known[hash % HLY_TIMELINE_KNOWN];
+    struct hlt_known *known = &timeline->known[hash % HLT_TIMELINE_KNOWN];
     *text = NULL;
     if (known->hash == hash)
         return (uint32_t)known->row;
-    struct hly_row *row = (struct hly_row *)hly_tensor_map_find(&timeline->rows, hash);
+    struct hlt_row *row = (struct hlt_row *)hlt_tensor_map_find(&timeline->rows, hash);
     if (row) {
-        *known = (struct hly_known){hash, row->number};
+        *known = (struct hlt_known){hash, row->number};
         return row->number;
     }
     size_t bytes = strlen(trainer->label) + strlen(tensor->name) + 1;
-    if (timeline->nrows == HLY_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row) + bytes)))
-        return HLY_TIMELINE_ROWS;
+    if (timeline->nrows == HLT_TIMELINE_ROWS || !(row = calloc(1, sizeof(*row) + bytes)))
+        return HLT_TIMELINE_ROWS;
     snprintf(row->name, bytes, "%s%s", trainer->label, tensor->name);
     row->node.hash = hash;
     row->number = timeline->nrows++;
-    hly_tensor_map_add(&timeline->rows, &row->node);
+    hlt_tensor_map_add(&timeline->rows, &row->node);
     *text = row->name;
     return row->number;
 }
 
 /* ------------------------------------------------------------------ records; mutex held */
 
-void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tensor, int code,
+void hlt_timeline_tensor(halay_trainer_t *trainer, const struct hlt_tensor *tensor, int code,
                          uint64_t end_ns)
 {
-    struct hly_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->timeline;
     pthread_mutex_lock(&timeline->lock);
     if (room(timeline, 1, 1)) {
-        struct hly_timed timed = {
-            .kind = HLY_RECORD_TENSOR,
+        struct hlt_timed timed = {
+            .kind = HLT_RECORD_TENSOR,
             .what = (uint8_t)tensor->kind,
             .buffer = (uint16_t)tensor->buffer,
             .ns = {tensor->submit_ns, tensor->ready_ns,
@@ -99,19 +99,19 @@ void hly_timeline_tensor(halay_trainer_t *trainer, const struct hly_tensor *tens
 }
 
 /* text: so many bytes as it counts, for the cells behind the first; or NULL. */
-static void record_held(halay_trainer_t *trainer, const struct hly_timed *what, const char *text)
+static void record_held(halay_trainer_t *trainer, const struct hlt_timed *what, const char *text)
 {
-    struct hly_timeline *timeline = trainer->timeline;
-    size_t bytes = text ? what->count : 0, cells = hly_cells(bytes, HLY_CELL_BYTES);
+    struct hlt_timeline *timeline = trainer->timeline;
+    size_t bytes = text ? what->count : 0, cells = hlt_cells(bytes, HLT_CELL_BYTES);
     if (!timeline)
         return;
     pthread_mutex_lock(&timeline->lock);
     if (room(timeline, 1 + cells, 1)) {
         uint64_t at = atomic_load_explicit(&timeline->head, memory_order_relaxed);
-        hly_timeline_cell(timeline, at)->timed = *what;
-        for (; bytes; text += HLY_CELL_BYTES) {
-            size_t part = bytes < HLY_CELL_BYTES ? bytes : HLY_CELL_BYTES;
-            memcpy(hly_timeline_cell(timeline, ++at)->text, text, part);
+        hlt_timeline_cell(timeline, at)->timed = *what;
+        for (; bytes; text += HLT_CELL_BYTES) {
+            size_t part = bytes < HLT_CELL_BYTES ? bytes : HLT_CELL_BYTES;
+            memcpy(hlt_timeline_cell(timeline, ++at)->text, text, part);
             bytes -= part;
         }
         put(timeline, 1 + cells, 1);
@@ -119,7 +119,7 @@ static void record_held(halay_trainer_t *trainer, const struct hly_timed *what, 
     pthread_mutex_unlock(&timeline->lock);
 }
 
-static void record(halay_trainer_t *trainer, const struct hly_timed *what)
+static void record(halay_trainer_t *trainer, const struct hlt_timed *what)
 {
     pthread_mutex_lock(&trainer->mutex);
     record_held(trainer, what, NULL);
@@ -129,38 +129,38 @@ static void record(halay_trainer_t *trainer, const struct hly_timed *what)
 /* ------------------------------------------------------------------ groups; lock held */
 
 /* Asks for the rows of its items, once in a timeline. There is room for the names of new ones. */
-static void rows_read(halay_trainer_t *trainer, const struct hly_flight *flight)
+static void rows_read(halay_trainer_t *trainer, const struct hlt_call *call)
 {
-    struct hly_item *item = trainer->replay.programme->script.items + flight->group->first;
-    for (const struct hly_tensor *t = flight->tensors.head; t; t = t->next, item++) {
-        struct hly_timed timed = {.kind = HLY_RECORD_NAME};
+    struct hlt_item *item = trainer->replay.programme->script.items + call->group->first;
+    for (const struct hlt_tensor *t = call->tensors.head; t; t = t->next, item++) {
+        struct hlt_timed timed = {.kind = HLT_RECORD_NAME};
         item->row = timed.row = row_of(trainer, t, &timed.name);
         if (timed.name)
             put_timed(trainer->timeline, &timed, 0);
     }
-    flight->group->timelines = trainer->timelines;
+    call->group->timelines = trainer->timelines;
 }
 
 /* The call, and its tensors: four in a cell. */
-static void group_put(halay_trainer_t *trainer, const struct hly_flight *flight,
-                      const struct hly_timed *timed)
+static void group_put(halay_trainer_t *trainer, const struct hlt_call *call,
+                      const struct hlt_timed *timed)
 {
-    struct hly_timeline *timeline = trainer->timeline;
-    uint64_t cells = 1 + hly_cells(timed->count, HLY_CELL_MEMBERS);
-    int known = flight->group->timelines == trainer->timelines;
+    struct hlt_timeline *timeline = trainer->timeline;
+    uint64_t cells = 1 + hlt_cells(timed->count, HLT_CELL_MEMBERS);
+    int known = call->group->timelines == trainer->timelines;
     if (!room(timeline, cells + (known ? 0 : timed->count), 1 + timed->count))
         return;
     if (!known && timed->count)
-        rows_read(trainer, flight);
-    const struct hly_item *item = trainer->replay.programme->script.items + flight->group->first;
-    const struct hly_tensor *tensor = flight->tensors.head;
+        rows_read(trainer, call);
+    const struct hlt_item *item = trainer->replay.programme->script.items + call->group->first;
+    const struct hlt_tensor *tensor = call->tensors.head;
     uint64_t at = atomic_load_explicit(&timeline->head, memory_order_relaxed);
     size_t bytes = tensor ? halay_type_bytes(tensor->type) : 0;
-    hly_timeline_cell(timeline, at)->timed = *timed;
+    hlt_timeline_cell(timeline, at)->timed = *timed;
     while (tensor) {
-        struct hly_member *member = hly_timeline_cell(timeline, ++at)->members;
-        for (int m = 0; tensor && m < HLY_CELL_MEMBERS; m++, tensor = tensor->next, item++)
-            member[m] = (struct hly_member){tensor->submit_ns, item->row,
+        struct hlt_member *member = hlt_timeline_cell(timeline, ++at)->members;
+        for (int m = 0; tensor && m < HLT_CELL_MEMBERS; m++, tensor = tensor->next, item++)
+            member[m] = (struct hlt_member){tensor->submit_ns, item->row,
                                             (uint32_t)(tensor->count * bytes)};
     }
     put(timeline, cells, 1 + timed->count);
@@ -168,26 +168,26 @@ static void group_put(halay_trainer_t *trainer, const struct hly_flight *flight,
 
 /* ------------------------------------------------------------------ records; stepper */
 
-int hly_timeline_recording(const struct hly_timeline *timeline)
+int hlt_timeline_recording(const struct hlt_timeline *timeline)
 {
-    return !timeline ? 0 : timeline->mark_cycles ? HLY_RECORDING_CYCLES : 1;
+    return !timeline ? 0 : timeline->mark_cycles ? HLT_RECORDING_CYCLES : 1;
 }
 
-int hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight,
-                       uint64_t reduced_ns, uint64_t end_ns)
+int hlt_timeline_fused(halay_trainer_t *trainer, const struct hlt_call *call, uint64_t reduced_ns,
+                       uint64_t end_ns)
 {
-    const struct hly_tensor *first = flight->tensors.head;
-    struct hly_timed timed = {
-        .kind = HLY_RECORD_FUSED,
-        .what = HLY_KIND_ALLREDUCE,
-        .buffer = (uint16_t)flight->slot,
-        .ns = {flight->begin_ns, flight->packed_ns, reduced_ns, end_ns},
-        .bytes = first ? flight->count * halay_type_bytes(first->type) : 0,
-        .listed = flight->group != NULL,
+    const struct hlt_tensor *first = call->tensors.head;
+    struct hlt_timed timed = {
+        .kind = HLT_RECORD_FUSED,
+        .what = HLT_KIND_ALLREDUCE,
+        .buffer = (uint16_t)call->buffer,
+        .ns = {call->begin_ns, call->packed_ns, reduced_ns, end_ns},
+        .bytes = first ? call->count * halay_type_bytes(first->type) : 0,
+        .listed = call->group != NULL,
     };
-    if (!end_ns || !flight->packed_ns)
+    if (!end_ns || !call->packed_ns)
         return 0;
-    timed.count = timed.listed && first ? flight->group->count : 0;
+    timed.count = timed.listed && first ? call->group->count : 0;
     for (; !timed.listed && first; first = first->next)
         timed.count++;
     pthread_mutex_lock(&trainer->mutex);
@@ -195,41 +195,41 @@ int hly_timeline_fused(halay_trainer_t *trainer, const struct hly_flight *flight
         record_held(trainer, &timed, NULL);
     } else if (trainer->timeline) {
         pthread_mutex_lock(&trainer->timeline->lock);
-        group_put(trainer, flight, &timed);
+        group_put(trainer, call, &timed);
         pthread_mutex_unlock(&trainer->timeline->lock);
     }
     pthread_mutex_unlock(&trainer->mutex);
     return timed.listed;
 }
 
-void hly_timeline_vote(halay_trainer_t *trainer, const struct hly_flight *flight)
+void hlt_timeline_vote(halay_trainer_t *trainer, const struct hlt_call *call)
 {
-    if (trainer->recording && flight->begin_ns)
-        record(trainer, &(struct hly_timed){.kind = HLY_RECORD_VOTE,
-                                            .ns = {flight->begin_ns, hly_trainer_now_ns()},
-                                            .count = flight->group->count});
+    if (trainer->recording && call->begin_ns)
+        record(trainer, &(struct hlt_timed){.kind = HLT_RECORD_VOTE,
+                                            .ns = {call->begin_ns, hlt_trainer_now_ns()},
+                                            .count = call->group->count});
 }
 
-void hly_timeline_round(halay_trainer_t *trainer)
+void hlt_timeline_round(halay_trainer_t *trainer)
 {
     if (trainer->recording && trainer->round_ns)
         record(trainer,
-               &(struct hly_timed){.kind = HLY_RECORD_ROUND,
-                                   .ns = {trainer->round_ns, hly_trainer_now_ns()},
+               &(struct hlt_timed){.kind = HLT_RECORD_ROUND,
+                                   .ns = {trainer->round_ns, hlt_trainer_now_ns()},
                                    .count = (uint32_t)trainer->blocks[trainer->rank].count});
 }
 
-void hly_timeline_cycle(halay_trainer_t *trainer)
+void hlt_timeline_cycle(halay_trainer_t *trainer)
 {
-    if (trainer->recording == HLY_RECORDING_CYCLES)
+    if (trainer->recording == HLT_RECORDING_CYCLES)
         record(trainer,
-               &(struct hly_timed){.kind = HLY_RECORD_CYCLE, .ns = {hly_trainer_now_ns()}});
+               &(struct hlt_timed){.kind = HLT_RECORD_CYCLE, .ns = {hlt_trainer_now_ns()}});
 }
 
-void hly_timeline_void(halay_trainer_t *trainer)
+void hlt_timeline_void(halay_trainer_t *trainer)
 {
     if (trainer->recording)
-        record(trainer, &(struct hly_timed){.kind = HLY_RECORD_VOID, .ns = {hly_trainer_now_ns()}});
+        record(trainer, &(struct hlt_timed){.kind = HLT_RECORD_VOID, .ns = {hlt_trainer_now_ns()}});
 }
 
 /* ------------------------------------------------------------------ life */
@@ -238,40 +238,40 @@ void hly_timeline_void(halay_trainer_t *trainer)
  */
 static void *write_all(void *arg)
 {
-    struct hly_timeline *timeline = arg;
+    struct hlt_timeline *timeline = arg;
     pthread_setname_np(pthread_self(), "halay-timeline");
     setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE); /* on Linux: of this thread */
     pthread_setschedparam(pthread_self(), SCHED_IDLE, &(struct sched_param){0});
     while (!atomic_load_explicit(&timeline->stop, memory_order_relaxed)) {
-        struct timespec until = hly_trainer_until(TICK_NS);
+        struct timespec until = hlt_trainer_until(TICK_NS);
         pthread_mutex_lock(&timeline->ending);
         if (!atomic_load_explicit(&timeline->stop, memory_order_relaxed))
             pthread_cond_timedwait(&timeline->ended, &timeline->ending, &until);
         pthread_mutex_unlock(&timeline->ending);
-        hly_timeline_drain(timeline, 1);
+        hlt_timeline_drain(timeline, 1);
     }
     return NULL;
 }
 
-static void locks_free(struct hly_timeline *timeline)
+static void locks_free(struct hlt_timeline *timeline)
 {
     pthread_mutex_destroy(&timeline->lock);
     pthread_mutex_destroy(&timeline->ending);
     pthread_cond_destroy(&timeline->ended);
 }
 
-static int timeline_create(const char *path, struct hly_timeline **out)
+static int timeline_create(const char *path, struct hlt_timeline **out)
 {
-    struct hly_timeline *timeline = calloc(1, sizeof(*timeline));
+    struct hlt_timeline *timeline = calloc(1, sizeof(*timeline));
     if (!timeline)
         return HALAY_ENOMEM;
     int rc = HALAY_ENOMEM;
     if (!(timeline->ring =
-              aligned_alloc(sizeof(*timeline->ring), HLY_TIMELINE_CELLS * sizeof(*timeline->ring))))
+              aligned_alloc(sizeof(*timeline->ring), HLT_TIMELINE_CELLS * sizeof(*timeline->ring))))
         goto free_timeline;
-    memset(timeline->ring, 0, HLY_TIMELINE_CELLS * sizeof(*timeline->ring)); /* now, not in steps */
-    timeline->room = HLY_TIMELINE_CELLS;
-    if (hly_tensor_map_init(&timeline->rows) || hly_cond_create(&timeline->ended))
+    memset(timeline->ring, 0, HLT_TIMELINE_CELLS * sizeof(*timeline->ring)); /* now, not in steps */
+    timeline->room = HLT_TIMELINE_CELLS;
+    if (hlt_tensor_map_init(&timeline->rows) || hlt_cond_create(&timeline->ended))
         goto free_ring;
     pthread_mutex_init(&timeline->lock, NULL);
     pthread_mutex_init(&timeline->ending, NULL);
@@ -284,24 +284,24 @@ static int timeline_create(const char *path, struct hly_timeline **out)
     locks_free(timeline);
 
 free_ring:
-    hly_tensor_map_finish(&timeline->rows, hly_node_free);
+    hlt_tensor_map_finish(&timeline->rows, hlt_node_free);
     free(timeline->ring);
 free_timeline:
     free(timeline);
     return rc;
 }
 
-static void timeline_free(struct hly_timeline *timeline)
+static void timeline_free(struct hlt_timeline *timeline)
 {
     close(timeline->fd);
     locks_free(timeline);
-    hly_tensor_map_finish(&timeline->rows, hly_node_free);
+    hlt_tensor_map_finish(&timeline->rows, hlt_node_free);
     free(timeline->ring);
     free(timeline);
 }
 
 /* Who leaves last ends it. */
-static void timeline_leave(struct hly_timeline *timeline, halay_timeline_result_t *result)
+static void timeline_leave(struct hlt_timeline *timeline, halay_timeline_result_t *result)
 {
     pthread_mutex_lock(&timeline->lock);
     int last = !--timeline->refs;
@@ -318,16 +318,16 @@ static void timeline_leave(struct hly_timeline *timeline, halay_timeline_result_
     pthread_cond_signal(&timeline->ended);
     pthread_mutex_unlock(&timeline->ending);
     pthread_join(timeline->thread, NULL);
-    hly_timeline_drain(timeline, 0); /* the rest is written by this thread */
-    timeline->stopped_ns = hly_trainer_now_ns();
-    hly_timeline_end(timeline);
+    hlt_timeline_drain(timeline, 0); /* the rest is written by this thread */
+    timeline->stopped_ns = hlt_trainer_now_ns();
+    hlt_timeline_end(timeline);
     if (result)
         result->error = timeline->error;
     timeline_free(timeline);
 }
 
 /* Mutex held. */
-static void timeline_take(halay_trainer_t *trainer, struct hly_timeline *timeline)
+static void timeline_take(halay_trainer_t *trainer, struct hlt_timeline *timeline)
 {
     trainer->timeline = timeline;
     trainer->timelines++;
@@ -335,57 +335,57 @@ static void timeline_take(halay_trainer_t *trainer, struct hly_timeline *timelin
 
 int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles)
 {
-    struct hly_timeline *timeline;
+    struct hlt_timeline *timeline;
     halay_topology_t topology = {.size = sizeof(topology)};
     if (!trainer || !path || !path[0])
         return HALAY_EINVAL;
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
     if (trainer->timeline)
-        return hly_trainer_leave(trainer, HALAY_ESTATE);
+        return hlt_trainer_leave(trainer, HALAY_ESTATE);
     if ((rc = timeline_create(path, &timeline)) != 0)
-        return hly_trainer_leave(trainer, rc);
+        return hlt_trainer_leave(trainer, rc);
     halay_context_topology(trainer->context, &topology);
     timeline->rank = topology.rank;
     timeline->offset_ns = trainer->clock.offset_ns;
     timeline->mark_cycles = mark_cycles;
     timeline->refs = 1;
-    hly_timeline_begin(timeline, trainer->greetings[trainer->rank].host, trainer->clock.error_ns);
-    if ((rc = hly_thread_start(&timeline->thread, write_all, timeline)) != 0)
+    hlt_timeline_begin(timeline, trainer->greetings[trainer->rank].host, trainer->clock.error_ns);
+    if ((rc = hlt_thread_start(&timeline->thread, write_all, timeline)) != 0)
         timeline_free(timeline);
     else
         timeline_take(trainer, timeline);
-    return hly_trainer_leave(trainer, rc);
+    return hlt_trainer_leave(trainer, rc);
 }
 
 int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of, const char *label)
 {
     if (!trainer || !of || trainer == of || !label || strlen(label) >= sizeof(trainer->label))
         return HALAY_EINVAL;
-    int rc = hly_trainer_enter(of);
+    int rc = hlt_trainer_enter(of);
     if (rc)
         return rc;
-    struct hly_timeline *timeline = of->timeline;
+    struct hlt_timeline *timeline = of->timeline;
     if (timeline) {
         pthread_mutex_lock(&timeline->lock);
         timeline->refs++;
         pthread_mutex_unlock(&timeline->lock);
     }
-    hly_trainer_leave(of, 0);
+    hlt_trainer_leave(of, 0);
     if (!timeline)
         return HALAY_ESTATE;
-    rc = hly_trainer_enter(trainer);
+    rc = hlt_trainer_enter(trainer);
     if (!rc && trainer->timeline)
-        rc = hly_trainer_leave(trainer, HALAY_ESTATE);
+        rc = hlt_trainer_leave(trainer, HALAY_ESTATE);
     if (rc) {
         timeline_leave(timeline, NULL);
         return rc;
     }
     strcpy(trainer->label, label);
-    trainer->label_hash = label[0] ? hly_tensor_hash(label) : 0;
+    trainer->label_hash = label[0] ? hlt_tensor_hash(label) : 0;
     timeline_take(trainer, timeline);
-    return hly_trainer_leave(trainer, 0);
+    return hlt_trainer_leave(trainer, 0);
 }
 
 int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint64_t begin_ns,
@@ -393,31 +393,36 @@ int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint
 {
     if (!trainer || !name || end_ns < begin_ns)
         return HALAY_EINVAL;
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
     size_t bytes = strlen(name);
-    struct hly_timed timed = {
-        .kind = HLY_RECORD_SPAN, .ns = {begin_ns, end_ns}, .count = (uint32_t)bytes};
+    struct hlt_timed timed = {
+        .kind = HLT_RECORD_SPAN, .ns = {begin_ns, end_ns}, .count = (uint32_t)bytes};
     if (bytes <= UINT32_MAX)
         record_held(trainer, &timed, name);
-    return hly_trainer_leave(trainer, 0);
+    return hlt_trainer_leave(trainer, 0);
 }
 
 int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_t *result)
 {
-    if (!trainer || (result && result->size < sizeof(*result)))
+    halay_timeline_result_t all = {0};
+    if (!trainer || (result && (!result->size || result->size % sizeof(size_t))))
         return HALAY_EINVAL;
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    struct hly_timeline *timeline = trainer->timeline;
+    struct hlt_timeline *timeline = trainer->timeline;
     trainer->timeline = NULL; /* from here on it puts nothing in */
     trainer->label[0] = 0;
     trainer->label_hash = 0;
-    hly_trainer_leave(trainer, 0);
+    hlt_trainer_leave(trainer, 0);
     if (!timeline)
         return HALAY_ESTATE;
-    timeline_leave(timeline, result);
+    timeline_leave(timeline, &all);
+    if (result) { /* of a program built with another header: what fits */
+        all.size = result->size < sizeof(all) ? result->size : sizeof(all);
+        memcpy(result, &all, all.size);
+    }
     return 0;
 }

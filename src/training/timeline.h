@@ -6,8 +6,8 @@
  * long. Several trainers of a rank may share a timeline. A trainer's mutex is taken before the
  * lock.
  */
-#ifndef HLY_TIMELINE_H
-#define HLY_TIMELINE_H
+#ifndef HLT_TIMELINE_H
+#define HLT_TIMELINE_H
 
 #include <assert.h>
 #include <pthread.h>
@@ -19,28 +19,28 @@
 #include "trainer.h"
 
 enum {
-    HLY_TIMELINE_CELLS = 65536, /* of the ring; a power of two */
-    HLY_TIMELINE_ROWS = 65536,  /* names with a row of their own; the others share the last */
-    HLY_TIMELINE_KNOWN = 4096,
-    HLY_TIMELINE_BUFFER = 65536,
-    HLY_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
+    HLT_TIMELINE_CELLS = 65536, /* of the ring; a power of two */
+    HLT_TIMELINE_ROWS = 65536,  /* names with a row of their own; the others share the last */
+    HLT_TIMELINE_KNOWN = 4096,
+    HLT_TIMELINE_BUFFER = 65536,
+    HLT_TIMELINE_EVENT = 2048 /* bytes that one record may become, its names apart */
 };
 
 /* Each has a cell, and those that say so some more behind it. */
-enum hly_record_kind {
-    HLY_RECORD_TENSOR = 1, /* times: submitted, agreed on (0: replayed), started, ended */
-    HLY_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked; count; members if listed */
-    HLY_RECORD_NAME,       /* of a row */
-    HLY_RECORD_VOTE,       /* times: from, to */
-    HLY_RECORD_ROUND,      /* times: from, to */
-    HLY_RECORD_CYCLE,      /* time */
-    HLY_RECORD_VOID,       /* time */
-    HLY_RECORD_SPAN        /* times: from, to; count: bytes of the program's name for it; these */
+enum hlt_record_kind {
+    HLT_RECORD_TENSOR = 1, /* times: submitted, agreed on (0: replayed), started, ended */
+    HLT_RECORD_FUSED,      /* times: packing, packed, reduced, unpacked; count; members if listed */
+    HLT_RECORD_NAME,       /* of a row */
+    HLT_RECORD_VOTE,       /* times: from, to */
+    HLT_RECORD_ROUND,      /* times: from, to */
+    HLT_RECORD_CYCLE,      /* time */
+    HLT_RECORD_VOID,       /* time */
+    HLT_RECORD_SPAN        /* times: from, to; count: bytes of the program's name for it; these */
 };
 
-struct hly_timed {
-    uint8_t kind, what; /* what: an hly_kind */
-    uint16_t buffer;    /* fused: which, else HLY_SLOTS */
+struct hlt_timed {
+    uint8_t kind, what; /* what: an hlt_kind */
+    uint16_t buffer;    /* fused: which, else HLT_BUFFERS */
     uint32_t row;       /* tensor */
     uint64_t ns[4];
     uint64_t bytes;
@@ -51,34 +51,34 @@ struct hly_timed {
 };
 
 /* A tensor of a replayed group: all else is as of the group. */
-struct hly_member {
+struct hlt_member {
     uint64_t submit_ns;
     uint32_t row;
     uint32_t bytes; /* a group has less than 4 GiB: 64 KiB times the ranks at most */
 };
 
-enum { HLY_CELL_BYTES = 64, HLY_CELL_MEMBERS = 4 };
+enum { HLT_CELL_BYTES = 64, HLT_CELL_MEMBERS = 4 };
 
-union hly_cell {
-    struct hly_timed timed;
-    struct hly_member members[HLY_CELL_MEMBERS];
-    char text[HLY_CELL_BYTES];
+union hlt_cell {
+    struct hlt_timed timed;
+    struct hlt_member members[HLT_CELL_MEMBERS];
+    char text[HLT_CELL_BYTES];
 };
-static_assert(sizeof(union hly_cell) == HLY_CELL_BYTES, "a cell is a cache line");
+static_assert(sizeof(union hlt_cell) == HLT_CELL_BYTES, "a cell is a cache line");
 
-struct hly_row {
-    struct hly_node node; /* first */
+struct hlt_row {
+    struct hlt_node node; /* first */
     uint32_t number;
     char name[];
 };
 
-struct hly_known {
+struct hlt_known {
     uint64_t hash;
     uint64_t row;
 };
 
-struct hly_timeline {
-    union hly_cell *ring;
+struct hlt_timeline {
+    union hlt_cell *ring;
     _Atomic uint64_t head, tail; /* put in, taken out; the stores are releases */
     int mark_cycles;
 
@@ -86,9 +86,9 @@ struct hly_timeline {
     pthread_mutex_t lock;
     uint64_t lost, recorded; /* lock, as all up to `ending` */
     uint64_t room;           /* as of `tail` when last looked at: head may go up to here */
-    struct hly_map rows;
-    struct hly_known
-        known[HLY_TIMELINE_KNOWN]; /* before the map: one cache line instead of three */
+    struct hlt_map rows;
+    struct hlt_known
+        known[HLT_TIMELINE_KNOWN]; /* before the map: one cache line instead of three */
     uint32_t nrows;
     int refs;
 
@@ -101,7 +101,7 @@ struct hly_timeline {
     int64_t offset_ns;
     int others; /* the last row has its name */
     uint64_t written, stopped_ns;
-    char buffer[HLY_TIMELINE_BUFFER];
+    char buffer[HLT_TIMELINE_BUFFER];
     size_t used, from; /* from: where the last event begins */
     char pid[40];      /* what all events have between phase and row */
     size_t pid_bytes;
@@ -111,22 +111,22 @@ struct hly_timeline {
     size_t second_bytes;
 };
 
-static inline union hly_cell *hly_timeline_cell(const struct hly_timeline *timeline, uint64_t at)
+static inline union hlt_cell *hlt_timeline_cell(const struct hlt_timeline *timeline, uint64_t at)
 {
-    return &timeline->ring[at % HLY_TIMELINE_CELLS];
+    return &timeline->ring[at % HLT_TIMELINE_CELLS];
 }
 
 /* How many cells so many members, or so many bytes, need. */
-static inline uint64_t hly_cells(uint64_t count, uint64_t in_a_cell)
+static inline uint64_t hlt_cells(uint64_t count, uint64_t in_a_cell)
 {
     return (count + in_a_cell - 1) / in_a_cell;
 }
 
 /* timeline_write.c */
-void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_t error_ns);
+void hlt_timeline_begin(struct hlt_timeline *timeline, const char *host, uint64_t error_ns);
 /* All that has been put in; if_on: only until it is stopped. */
-void hly_timeline_drain(struct hly_timeline *timeline, int if_on);
+void hlt_timeline_drain(struct hlt_timeline *timeline, int if_on);
 /* What is lost is said in the file. */
-void hly_timeline_end(struct hly_timeline *timeline);
+void hlt_timeline_end(struct hlt_timeline *timeline);
 
 #endif

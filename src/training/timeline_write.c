@@ -18,7 +18,7 @@ enum { ROW_CYCLES = 1, ROW_PROGRAM, ROW_VOTES, ROW_BUFFERS, ROW_NAMES = 16 };
 
 /* ------------------------------------------------------------------ bytes */
 
-static void flush(struct hly_timeline *timeline)
+static void flush(struct hlt_timeline *timeline)
 {
     size_t at = 0;
     while (at < timeline->used && !timeline->error) {
@@ -30,14 +30,14 @@ static void flush(struct hly_timeline *timeline)
     timeline->used = 0;
 }
 
-static inline void put_bytes(struct hly_timeline *timeline, const char *text, size_t bytes)
+static inline void put_bytes(struct hlt_timeline *timeline, const char *text, size_t bytes)
 {
     memcpy(timeline->buffer + timeline->used, text, bytes);
     timeline->used += bytes;
 }
 
 /* Inlined, so that the length of a constant is one, and short ones are a move or two. */
-static inline __attribute__((always_inline)) void put_text(struct hly_timeline *timeline,
+static inline __attribute__((always_inline)) void put_text(struct hlt_timeline *timeline,
                                                            const char *text)
 {
     put_bytes(timeline, text, strlen(text));
@@ -45,21 +45,21 @@ static inline __attribute__((always_inline)) void put_text(struct hly_timeline *
 
 /* Three digits, with zeros before. Here as below more bytes are moved than are put: it is faster.
  */
-static inline void put_three(struct hly_timeline *timeline, uint32_t number)
+static inline void put_three(struct hlt_timeline *timeline, uint32_t number)
 {
     memcpy(timeline->buffer + timeline->used, timeline->digits[number], 4);
     timeline->used += 3;
 }
 
 /* Below a thousand. */
-static inline void put_small(struct hly_timeline *timeline, uint32_t number)
+static inline void put_small(struct hlt_timeline *timeline, uint32_t number)
 {
     size_t zeros = (size_t)(number < 10) + (size_t)(number < 100);
     memcpy(timeline->buffer + timeline->used, timeline->digits[number] + zeros, 4);
     timeline->used += 3 - zeros;
 }
 
-static void put_number(struct hly_timeline *timeline, uint64_t number)
+static void put_number(struct hlt_timeline *timeline, uint64_t number)
 {
     if (number < 1000) {
         put_small(timeline, (uint32_t)number);
@@ -70,7 +70,7 @@ static void put_number(struct hly_timeline *timeline, uint64_t number)
 }
 
 /* In microseconds. One second's digits are nearly always those of the time before. */
-static inline void put_time(struct hly_timeline *timeline, uint64_t ns)
+static inline void put_time(struct hlt_timeline *timeline, uint64_t ns)
 {
     enum { SECOND_NS = 1000000000 };
     uint32_t below = (uint32_t)(ns % SECOND_NS);
@@ -97,11 +97,11 @@ static inline void put_time(struct hly_timeline *timeline, uint64_t ns)
 }
 
 /* At most six times as long. What is no UTF-8 stays what it is. */
-static void put_escaped(struct hly_timeline *timeline, const char *text, size_t bytes)
+static void put_escaped(struct hlt_timeline *timeline, const char *text, size_t bytes)
 {
     char escaped[8];
     for (; bytes--; text++) {
-        if (timeline->used + sizeof(escaped) + HLY_TIMELINE_EVENT > sizeof(timeline->buffer))
+        if (timeline->used + sizeof(escaped) + HLT_TIMELINE_EVENT > sizeof(timeline->buffer))
             flush(timeline);
         if ((unsigned char)*text >= ' ' && *text != '"' && *text != '\\') {
             timeline->buffer[timeline->used++] = *text;
@@ -115,9 +115,9 @@ static void put_escaped(struct hly_timeline *timeline, const char *text, size_t 
 /* ------------------------------------------------------------------ events */
 
 /* Up to its row: a line before which all lines before it have ended. */
-static void begin(struct hly_timeline *timeline, char phase, uint64_t row)
+static void begin(struct hlt_timeline *timeline, char phase, uint64_t row)
 {
-    if (timeline->used + HLY_TIMELINE_EVENT > sizeof(timeline->buffer))
+    if (timeline->used + HLT_TIMELINE_EVENT > sizeof(timeline->buffer))
         flush(timeline);
     timeline->from = timeline->used;
     put_text(timeline, timeline->written++ ? ",\n" : "[\n");
@@ -127,7 +127,7 @@ static void begin(struct hly_timeline *timeline, char phase, uint64_t row)
     put_number(timeline, row);
 }
 
-static void named(struct hly_timeline *timeline, const char *what, uint64_t row, const char *name)
+static void named(struct hlt_timeline *timeline, const char *what, uint64_t row, const char *name)
 {
     begin(timeline, 'M', row);
     put_text(timeline, ",\"name\":\"");
@@ -138,7 +138,7 @@ static void named(struct hly_timeline *timeline, const char *what, uint64_t row,
     put_text(timeline, "\"}}");
 }
 
-static uint64_t aligned(const struct hly_timeline *timeline, uint64_t ns)
+static uint64_t aligned(const struct hlt_timeline *timeline, uint64_t ns)
 {
     return (int64_t)ns < -timeline->offset_ns ? 0 : ns + (uint64_t)timeline->offset_ns;
 }
@@ -149,7 +149,7 @@ static uint64_t since(uint64_t from_ns, uint64_t to_ns)
 }
 
 /* An event of some duration, up to that. */
-static void span_begin(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns)
+static void span_begin(struct hlt_timeline *timeline, uint64_t row, uint64_t from_ns)
 {
     begin(timeline, 'X', row);
     put_text(timeline, ",\"ts\":");
@@ -158,20 +158,20 @@ static void span_begin(struct hly_timeline *timeline, uint64_t row, uint64_t fro
 }
 
 /* Its name and its end follow. */
-static void span(struct hly_timeline *timeline, uint64_t row, uint64_t from_ns, uint64_t to_ns)
+static void span(struct hlt_timeline *timeline, uint64_t row, uint64_t from_ns, uint64_t to_ns)
 {
     span_begin(timeline, row, from_ns);
     put_time(timeline, since(from_ns, to_ns));
     put_text(timeline, ",\"name\":\"");
 }
 
-static void argument(struct hly_timeline *timeline, const char *before, uint64_t number)
+static void argument(struct hlt_timeline *timeline, const char *before, uint64_t number)
 {
     put_text(timeline, before);
     put_number(timeline, number);
 }
 
-static void instant(struct hly_timeline *timeline, const char *name, uint64_t ns)
+static void instant(struct hlt_timeline *timeline, const char *name, uint64_t ns)
 {
     begin(timeline, 'i', ROW_CYCLES);
     put_text(timeline, ",\"s\":\"t\",\"ts\":");
@@ -184,19 +184,19 @@ static void instant(struct hly_timeline *timeline, const char *name, uint64_t ns
 static const char *kind_name(int kind)
 {
     switch (kind) {
-    case HLY_KIND_ALLREDUCE:
+    case HLT_KIND_ALLREDUCE:
         return "ALLREDUCE";
-    case HLY_KIND_BROADCAST:
+    case HLT_KIND_BROADCAST:
         return "BROADCAST";
-    case HLY_KIND_ALLGATHER:
+    case HLT_KIND_ALLGATHER:
         return "ALLGATHER";
-    case HLY_KIND_BARRIER:
+    case HLT_KIND_BARRIER:
         return "BARRIER";
-    case HLY_KIND_REDUCE_SCATTER:
+    case HLT_KIND_REDUCE_SCATTER:
         return "REDUCESCATTER";
-    case HLY_KIND_ALLTOALL:
+    case HLT_KIND_ALLTOALL:
         return "ALLTOALL";
-    case HLY_KIND_JOIN:
+    case HLT_KIND_JOIN:
         return "JOIN";
     default:
         return "OPERATION";
@@ -204,15 +204,15 @@ static const char *kind_name(int kind)
 }
 
 /* name: NULL if it has been written. */
-static void write_row(struct hly_timeline *timeline, uint32_t row, const char *name)
+static void write_row(struct hlt_timeline *timeline, uint32_t row, const char *name)
 {
     if (name)
         named(timeline, "thread_name", ROW_NAMES + row, name);
-    else if (row == HLY_TIMELINE_ROWS && !timeline->others++)
+    else if (row == HLT_TIMELINE_ROWS && !timeline->others++)
         named(timeline, "thread_name", ROW_NAMES + row, "(other names)");
 }
 
-static void write_tensor(struct hly_timeline *timeline, const struct hly_timed *timed)
+static void write_tensor(struct hlt_timeline *timeline, const struct hlt_timed *timed)
 {
     const uint64_t *ns = timed->ns;
     const char *kind = kind_name(timed->what);
@@ -227,14 +227,14 @@ static void write_tensor(struct hly_timeline *timeline, const struct hly_timed *
     span(timeline, row, from_ns, ns[3]);
     put_text(timeline, kind);
     argument(timeline, "\",\"args\":{\"bytes\":", timed->bytes);
-    if (timed->buffer < HLY_SLOTS)
+    if (timed->buffer < HLT_BUFFERS)
         argument(timeline, ",\"fusion buffer\":", timed->buffer);
     if (timed->code)
         argument(timeline, ",\"error\":-", (uint64_t)-timed->code);
     put_text(timeline, "}}");
     span(timeline, row, from_ns, ns[2]);
     put_text(timeline, "QUEUE\"}");
-    if (timed->buffer < HLY_SLOTS || timed->code)
+    if (timed->buffer < HLT_BUFFERS || timed->code)
         return;
     span(timeline, row, ns[2], ns[3]);
     put_text(timeline, "HALAY_");
@@ -243,8 +243,8 @@ static void write_tensor(struct hly_timeline *timeline, const struct hly_timed *
 }
 
 /* As the first two spans of write_tensor(): both begin in the same way. */
-static void write_member(struct hly_timeline *timeline, const struct hly_timed *group,
-                         const struct hly_member *member)
+static void write_member(struct hlt_timeline *timeline, const struct hlt_timed *group,
+                         const struct hlt_member *member)
 {
     uint64_t submit_ns = member->submit_ns;
     write_row(timeline, member->row, NULL);
@@ -262,7 +262,7 @@ static void write_member(struct hly_timeline *timeline, const struct hly_timed *
     put_text(timeline, ",\"name\":\"QUEUE\"}");
 }
 
-static void write_fused(struct hly_timeline *timeline, const struct hly_timed *timed)
+static void write_fused(struct hlt_timeline *timeline, const struct hlt_timed *timed)
 {
     uint64_t row = ROW_BUFFERS + timed->buffer;
     span(timeline, row, timed->ns[0], timed->ns[1]);
@@ -278,60 +278,60 @@ static void write_fused(struct hly_timeline *timeline, const struct hly_timed *t
 }
 
 /* The name is in the cells behind it. */
-static void write_span(struct hly_timeline *timeline, const struct hly_timed *timed, uint64_t at)
+static void write_span(struct hlt_timeline *timeline, const struct hlt_timed *timed, uint64_t at)
 {
     span(timeline, ROW_PROGRAM, timed->ns[0], timed->ns[1]);
     for (size_t left = timed->count; left;) {
-        size_t part = left < HLY_CELL_BYTES ? left : HLY_CELL_BYTES;
-        put_escaped(timeline, hly_timeline_cell(timeline, ++at)->text, part);
+        size_t part = left < HLT_CELL_BYTES ? left : HLT_CELL_BYTES;
+        put_escaped(timeline, hlt_timeline_cell(timeline, ++at)->text, part);
         left -= part;
     }
     put_text(timeline, "\"}");
 }
 
 /* Returns how many cells it has. */
-static uint64_t write_one(struct hly_timeline *timeline, uint64_t at)
+static uint64_t write_one(struct hlt_timeline *timeline, uint64_t at)
 {
-    const struct hly_timed *timed = &hly_timeline_cell(timeline, at)->timed;
+    const struct hlt_timed *timed = &hlt_timeline_cell(timeline, at)->timed;
     switch (timed->kind) {
-    case HLY_RECORD_TENSOR:
+    case HLT_RECORD_TENSOR:
         write_tensor(timeline, timed);
         break;
-    case HLY_RECORD_FUSED:
+    case HLT_RECORD_FUSED:
         write_fused(timeline, timed);
         for (uint64_t m = 0; timed->listed && m < timed->count; m++)
             write_member(timeline, timed,
-                         &hly_timeline_cell(timeline, at + 1 + m / HLY_CELL_MEMBERS)
-                              ->members[m % HLY_CELL_MEMBERS]);
-        return 1 + (timed->listed ? hly_cells(timed->count, HLY_CELL_MEMBERS) : 0);
-    case HLY_RECORD_NAME:
+                         &hlt_timeline_cell(timeline, at + 1 + m / HLT_CELL_MEMBERS)
+                              ->members[m % HLT_CELL_MEMBERS]);
+        return 1 + (timed->listed ? hlt_cells(timed->count, HLT_CELL_MEMBERS) : 0);
+    case HLT_RECORD_NAME:
         write_row(timeline, timed->row, timed->name);
         break;
-    case HLY_RECORD_VOTE:
+    case HLT_RECORD_VOTE:
         span(timeline, ROW_VOTES, timed->ns[0], timed->ns[1]);
         argument(timeline, "VOTE\",\"args\":{\"tensors\":", timed->count);
         put_text(timeline, "}}");
         break;
-    case HLY_RECORD_ROUND:
+    case HLT_RECORD_ROUND:
         span(timeline, ROW_CYCLES, timed->ns[0], timed->ns[1]);
         argument(timeline, "ROUND\",\"args\":{\"entries\":", timed->count);
         put_text(timeline, "}}");
         break;
-    case HLY_RECORD_CYCLE:
+    case HLT_RECORD_CYCLE:
         instant(timeline, "CYCLE_START", timed->ns[0]);
         break;
-    case HLY_RECORD_VOID:
+    case HLT_RECORD_VOID:
         instant(timeline, "VOID", timed->ns[0]);
         break;
     default:
-        assert(timed->kind == HLY_RECORD_SPAN);
+        assert(timed->kind == HLT_RECORD_SPAN);
         write_span(timeline, timed, at);
-        return 1 + hly_cells(timed->count, HLY_CELL_BYTES);
+        return 1 + hlt_cells(timed->count, HLT_CELL_BYTES);
     }
     return 1;
 }
 
-void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_t error_ns)
+void hlt_timeline_begin(struct hlt_timeline *timeline, const char *host, uint64_t error_ns)
 {
     char text[128];
     for (int n = 0; n < 1000; n++)
@@ -352,14 +352,14 @@ void hly_timeline_begin(struct hly_timeline *timeline, const char *host, uint64_
     named(timeline, "thread_name", ROW_CYCLES, "cycles");
     named(timeline, "thread_name", ROW_PROGRAM, "program");
     named(timeline, "thread_name", ROW_VOTES, "votes");
-    for (int i = 0; i < HLY_SLOTS; i++) {
+    for (int i = 0; i < HLT_BUFFERS; i++) {
         snprintf(text, sizeof(text), "fusion buffer %d", i);
         named(timeline, "thread_name", ROW_BUFFERS + (uint64_t)i, text);
     }
     flush(timeline);
 }
 
-void hly_timeline_drain(struct hly_timeline *timeline, int if_on)
+void hlt_timeline_drain(struct hlt_timeline *timeline, int if_on)
 {
     /* Pairs with the release of who has put it in. */
     uint64_t head = atomic_load_explicit(&timeline->head, memory_order_acquire);
@@ -371,7 +371,7 @@ void hly_timeline_drain(struct hly_timeline *timeline, int if_on)
     flush(timeline);
 }
 
-void hly_timeline_end(struct hly_timeline *timeline)
+void hlt_timeline_end(struct hlt_timeline *timeline)
 {
     begin(timeline, 'i', ROW_CYCLES);
     put_text(timeline, ",\"s\":\"p\",\"ts\":");

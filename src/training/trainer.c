@@ -3,13 +3,12 @@
  * trainer.c - the trainer's life, its thread, and waiting.
  *
  * All work is done in step(), by one thread at a time: the trainer's own, or a caller that waits
- * and takes over ("driver"), so that no result has to be handed from one core to another. While
- * callers wait, the thread is parked. Whoever sleeps, sleeps in halay_context_progress() and has
+ * and takes over ("driver"). So no result has to be handed from one core to another. While callers
+ * wait, the thread is parked. Whoever sleeps, sleeps in halay_context_progress() and has
  * counted itself in `asleep` under the mutex before; whoever makes news wakes it through the
  * context, where a wake that comes just before the sleep counts.
  */
 #include <assert.h>
-#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,12 +18,11 @@
 
 #include "trainer.h"
 
-#define SLEEP_NS    UINT64_C(1000000000) /* at most, at a time */
+#define SLEEP_NS    UINT64_C(1000000000) /* the longest sleep */
 #define PARK_NS     UINT64_C(2000000)    /* after a wait the next one is likely to come soon */
 #define SHARED_NS   UINT64_C(1000000)    /* while two sleep: one may take the wake of the other */
-#define DEADLINE_S  30.0
-#define SPIN_MAX_NS UINT64_C(50000) /* a waiting caller polls no longer than a sleep costs */
-#define SPIN_TRIES  32 /* so often it polls as long as that, whether it has paid or not */
+#define SPIN_MAX_NS UINT64_C(50000)      /* a waiting caller polls no longer than a sleep costs */
+#define SPIN_TRIES  32 /* one poll of so many takes as long as that, paid or not */
 
 /* ------------------------------------------------------------------ steps and sleep */
 
@@ -51,7 +49,7 @@ static void end_earlier(halay_trainer_t *trainer, uint64_t when_ns)
 /* Mutex held, but for the work itself. Never blocks. Does nothing where another thread steps. */
 static void step(halay_trainer_t *trainer)
 {
-    struct hly_tensor *tensor;
+    struct hlt_tensor *tensor;
     if (trainer->stepping) {
         trainer->again = 1;
         return;
@@ -61,21 +59,21 @@ static void step(halay_trainer_t *trainer)
         trainer->again = 0;
         trainer->leaving = trainer->closing;
         trainer->wanting = trainer->waiters || trainer->polled;
-        trainer->recording = hly_timeline_recording(trainer->timeline);
-        while ((tensor = hly_tensor_list_pop(&trainer->submitted)) != NULL)
-            hly_tensor_list_push(&trainer->pending, tensor);
+        trainer->recording = hlt_timeline_recording(trainer->timeline);
+        while ((tensor = hlt_tensor_list_pop(&trainer->submitted)) != NULL)
+            hlt_tensor_list_push(&trainer->pending, tensor);
         pthread_mutex_unlock(&trainer->mutex);
         do {
-            hly_round_step(trainer);
-            hly_flights_step(trainer);
-        } while (hly_replay_step(trainer));
+            hlt_round_step(trainer);
+            hlt_calls_step(trainer);
+        } while (hlt_replay_step(trainer));
         pthread_mutex_lock(&trainer->mutex);
     } while (trainer->again || trainer->submitted.head);
 
-    trainer->next_end_ns = trainer->round ? 0 : hly_round_end_ns(trainer);
+    trainer->next_end_ns = trainer->round ? 0 : hlt_round_end_ns(trainer);
     end_earlier(trainer, trainer->replay.check_ns);
-    end_earlier(trainer, hly_stall_check_ns(trainer));
-    trainer->busy = trainer->round || trainer->nflights || trainer->ready.head ||
+    end_earlier(trainer, hlt_stall_check_ns(trainer));
+    trainer->busy = trainer->round || trainer->ncalls || trainer->ready.head ||
                     trainer->pending.head || trainer->waiting.head || trainer->pool.head ||
                     trainer->joining.head;
     trainer->quiet = trainer->replay.quiet;
@@ -103,7 +101,7 @@ static void doze(halay_trainer_t *trainer)
     if (trainer->stepping || trainer->submitted.head)
         return;
     if (trainer->next_end_ns) {
-        now_ns = hly_trainer_now_ns();
+        now_ns = hlt_trainer_now_ns();
         if (trainer->next_end_ns <= now_ns)
             timeout_ns = 0;
         else if (trainer->next_end_ns - now_ns < timeout_ns)
@@ -123,12 +121,12 @@ static void doze(halay_trainer_t *trainer)
 }
 
 /*
- * Mutex held. The thread keeps away while callers wait, and for a moment after, as a program that
+ * Mutex held. The thread keeps away while callers wait, and for a moment after: a program that
  * waits for one tensor often waits for the next. Only a long wait wakes it up at its end.
  */
 static void park(halay_trainer_t *trainer)
 {
-    struct timespec until = hly_trainer_until(PARK_NS);
+    struct timespec until = hlt_trainer_until(PARK_NS);
     uint64_t waits = trainer->waits;
     pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
     if (trainer->waiters && trainer->waits == waits && !trainer->stop) {
@@ -159,18 +157,10 @@ static void *run(void *arg)
 
 /* ------------------------------------------------------------------ create and destroy */
 
-/* As the core's own: HALAY_DEADLINE in seconds. The core has complained about anything else. */
-static uint64_t deadline_ns(void)
-{
-    const char *text = getenv("HALAY_DEADLINE");
-    char *end = NULL;
-    double seconds = text ? strtod(text, &end) : DEADLINE_S;
-    if (text && (end == text || *end || !isfinite(seconds) || seconds <= 0 || seconds > 1e9))
-        seconds = DEADLINE_S;
-    return (uint64_t)(seconds * 1e9);
-}
-
-/* A byte that the kernel clears in a forked child: to ask it for the process costs a call. */
+/*
+ * Makes a byte that the kernel clears in a forked child. To compare process numbers costs a system
+ * call.
+ */
 static int alive_create(halay_trainer_t *trainer)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -187,29 +177,30 @@ static int memory_create(halay_trainer_t *trainer)
     size_t nranks = (size_t)trainer->nranks;
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(2 * nranks, sizeof(*trainer->counts));
-    trainer->votes = calloc(nranks * (1 + HLY_VOTE_ITEMS), sizeof(*trainer->votes));
-    trainer->groups_room = nranks * HLY_ROUND_ENTRIES;
+    trainer->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*trainer->votes));
+    trainer->groups_room = nranks * HLT_ROUND_ENTRIES;
     trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
     trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
-    trainer->joined = calloc(hly_rank_words(trainer->nranks), sizeof(*trainer->joined));
+    trainer->joined = calloc(hlt_rank_words(trainer->nranks), sizeof(*trainer->joined));
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (alive_create(trainer) || !trainer->blocks || !trainer->counts || !trainer->votes ||
         !trainer->agreed_groups || !trainer->unlike || !trainer->greetings || !trainer->joined ||
-        hly_tensor_map_init(&trainer->names) || hly_tensor_map_init(&trainer->records) ||
-        hly_tensor_map_init(&trainer->stall.places) || hly_tensor_map_init(&trainer->deals))
+        hlt_tensor_map_init(&trainer->names) || hlt_tensor_map_init(&trainer->records) ||
+        hlt_tensor_map_init(&trainer->stall.places) || hlt_tensor_map_init(&trainer->exchanges))
         return HALAY_ENOMEM;
     return 0;
 }
 
 static void memory_free(halay_trainer_t *trainer)
 {
-    hly_round_records_free(trainer);
-    hly_tensors_free(trainer);
-    hly_programmes_free(trainer);
-    hly_stall_free(trainer);
-    hly_deals_free(trainer);
-    hly_tensor_map_finish(&trainer->names, NULL);
-    hly_fuse_finish(trainer);
+    hlt_round_records_free(trainer);
+    hlt_tensors_free(trainer);
+    hlt_programmes_free(trainer);
+    hlt_stall_free(trainer);
+    hlt_exchanges_free(trainer);
+    hlt_tensor_map_finish(&trainer->names, NULL);
+    for (int i = 0; i < HLT_BUFFERS; i++)
+        free(trainer->buffers[i].memory);
     if (trainer->alive)
         munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(trainer->greetings);
@@ -222,7 +213,7 @@ static void memory_free(halay_trainer_t *trainer)
     free(trainer);
 }
 
-int hly_cond_create(pthread_cond_t *cond)
+int hlt_cond_create(pthread_cond_t *cond)
 {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr))
@@ -235,9 +226,9 @@ int hly_cond_create(pthread_cond_t *cond)
 
 static int locks_create(halay_trainer_t *trainer)
 {
-    if (hly_cond_create(&trainer->changed))
+    if (hlt_cond_create(&trainer->changed))
         return HALAY_ENOMEM;
-    if (hly_cond_create(&trainer->handback)) {
+    if (hlt_cond_create(&trainer->handback)) {
         pthread_cond_destroy(&trainer->changed);
         return HALAY_ENOMEM;
     }
@@ -252,7 +243,7 @@ static void locks_free(halay_trainer_t *trainer)
     pthread_mutex_destroy(&trainer->mutex);
 }
 
-int hly_thread_start(pthread_t *thread, void *(*body)(void *), void *arg)
+int hlt_thread_start(pthread_t *thread, void *(*body)(void *), void *arg)
 {
     sigset_t all, old;
     sigfillset(&all);
@@ -270,13 +261,14 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
     if (!trainer)
         return HALAY_ENOMEM;
     trainer->context = context;
-    trainer->deadline_ns = deadline_ns();
     int rc = halay_comm_rank(comm, &trainer->rank);
+    if (!rc)
+        rc = halay_comm_deadline(comm, &trainer->deadline_ns);
     if (!rc)
         rc = halay_comm_size(comm, &trainer->nranks);
     if (!rc)
         rc = memory_create(trainer);
-    hly_stall_init(trainer);
+    hlt_stall_init(trainer);
     if (!rc)
         rc = locks_create(trainer);
     if (rc)
@@ -285,8 +277,8 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
         goto free_locks;
     if ((rc = halay_comm_dup(comm, &trainer->data)) != 0)
         goto free_control;
-    if ((rc = hly_trainer_greet(trainer)) != 0 ||
-        (rc = hly_thread_start(&trainer->thread, run, trainer)) != 0)
+    if ((rc = hlt_trainer_greet(trainer)) != 0 ||
+        (rc = hlt_thread_start(&trainer->thread, run, trainer)) != 0)
         goto free_data;
     *out = trainer;
     return 0;
@@ -317,7 +309,7 @@ static void drain(halay_trainer_t *trainer)
 
 void halay_trainer_destroy(halay_trainer_t *trainer)
 {
-    if (!trainer || hly_trainer_forked(trainer))
+    if (!trainer || hlt_trainer_forked(trainer))
         return;
     pthread_mutex_lock(&trainer->mutex);
     trainer->stop = trainer->closing = 1;
@@ -341,10 +333,10 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
 
 /* ------------------------------------------------------------------ waiting */
 
-/* Mutex held. Released meanwhile, by another thread: nobody has to wait for it either. */
+/* Mutex held. A ticket that another thread has released meanwhile is over as well. */
 static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    const struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     return !tensor || tensor->done;
 }
 
@@ -355,13 +347,13 @@ static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
  */
 static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    uint64_t begin_ns = hly_trainer_now_ns(), took_ns = 0;
+    uint64_t begin_ns = hlt_trainer_now_ns(), took_ns = 0;
     uint64_t limit_ns = trainer->spins++ % SPIN_TRIES ? trainer->spin_ns : SPIN_MAX_NS;
     int over = 0;
     while (!over && took_ns < limit_ns) {
         step_or_wait(trainer);
         over = is_over(trainer, ticket);
-        took_ns = hly_trainer_now_ns() - begin_ns;
+        took_ns = hlt_trainer_now_ns() - begin_ns;
     }
     if (!over || took_ns > SPIN_MAX_NS)
         trainer->spin_ns /= 2;
@@ -374,7 +366,8 @@ static int spin(halay_trainer_t *trainer, halay_ticket_t ticket)
 static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     trainer->driver = 1;
-    if (trainer->asleep) { /* the thread: so that it parks, and does not wake for every message */
+    if (trainer->asleep) { /* wakes the thread, so that it parks, and does not wake for every
+                              message */
         pthread_mutex_unlock(&trainer->mutex);
         halay_context_wake(trainer->context);
         pthread_mutex_lock(&trainer->mutex);
@@ -389,16 +382,16 @@ static void drive(halay_trainer_t *trainer, halay_ticket_t ticket)
 }
 
 /* Mutex held. NULL: the ticket is not out, or another thread has released it meanwhile. */
-static struct hly_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
+static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     if (tensor)
         trainer->looked = tensor->wanted = 1;
     if (!tensor || tensor->done)
         return tensor;
     trainer->waiters++;
     trainer->waits++;
-    while ((tensor = hly_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+    while ((tensor = hlt_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
         if (trainer->driver)
             pthread_cond_wait(&trainer->changed, &trainer->mutex);
         else
@@ -410,18 +403,18 @@ static struct hly_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
 }
 
 /* What every call of a user begins and ends with; destroy waits for those who are inside. */
-int hly_trainer_enter(halay_trainer_t *trainer)
+int hlt_trainer_enter(halay_trainer_t *trainer)
 {
     if (!trainer)
         return HALAY_EINVAL;
-    if (hly_trainer_forked(trainer))
+    if (hlt_trainer_forked(trainer))
         return HALAY_EFORKED;
     pthread_mutex_lock(&trainer->mutex);
     trainer->callers++;
     return 0;
 }
 
-int hly_trainer_leave(halay_trainer_t *trainer, int result)
+int hlt_trainer_leave(halay_trainer_t *trainer, int result)
 {
     if (--trainer->callers == 0 && trainer->closing)
         pthread_cond_broadcast(&trainer->changed);
@@ -431,87 +424,87 @@ int hly_trainer_leave(halay_trainer_t *trainer, int result)
 
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     if (tensor)
         trainer->looked = tensor->wanted = 1;
     if (tensor && !tensor->done) {
         trainer->polled = 1;
         step(trainer);
-        tensor = hly_tensor_find(trainer, ticket);
+        tensor = hlt_tensor_find(trainer, ticket);
     }
-    return hly_trainer_leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
+    return hlt_trainer_leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
 }
 
-int hly_trainer_tell(int code, const char *reason, char *text, size_t bytes)
+int hlt_trainer_tell(int code, const char *reason, char *text, size_t bytes)
 {
     if (text && bytes)
         snprintf(text, bytes, "%s", !code ? "" : reason ? reason : halay_strerror(code));
     return code;
 }
 
-int hly_trainer_await(halay_trainer_t *trainer, halay_ticket_t ticket, char *text, size_t bytes)
+int hlt_trainer_await(halay_trainer_t *trainer, halay_ticket_t ticket, char *text, size_t bytes)
 {
-    const struct hly_tensor *tensor = await(trainer, ticket);
+    const struct hlt_tensor *tensor = await(trainer, ticket);
     if (!tensor)
-        return hly_trainer_tell(HALAY_EINVAL, "the ticket is not out", text, bytes);
-    return hly_trainer_tell(tensor->code, tensor->text, text, bytes);
+        return hlt_trainer_tell(HALAY_EINVAL, "the ticket is not out", text, bytes);
+    return hlt_trainer_tell(tensor->code, tensor->text, text, bytes);
 }
 
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes)
 {
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
-        return hly_trainer_tell(rc, NULL, text, text_bytes);
-    return hly_trainer_leave(trainer, hly_trainer_await(trainer, ticket, text, text_bytes));
+        return hlt_trainer_tell(rc, NULL, text, text_bytes);
+    return hlt_trainer_leave(trainer, hlt_trainer_await(trainer, ticket, text, text_bytes));
 }
 
 int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const void **data,
                          size_t *count, const size_t **rows)
 {
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    const struct hly_tensor *tensor = hly_tensor_find(trainer, ticket);
+    const struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     if (!tensor)
-        return hly_trainer_leave(trainer, HALAY_EINVAL);
+        return hlt_trainer_leave(trainer, HALAY_EINVAL);
     if (!tensor->done)
-        return hly_trainer_leave(trainer, HALAY_ESTATE);
+        return hlt_trainer_leave(trainer, HALAY_ESTATE);
     if (tensor->code)
-        return hly_trainer_leave(trainer, tensor->code);
-    int gathered = tensor->kind == HLY_KIND_ALLGATHER || tensor->kind == HLY_KIND_ALLTOALL;
-    int other = tensor->kind == HLY_KIND_JOIN || tensor->kind == HLY_KIND_REDUCE_SCATTER;
+        return hlt_trainer_leave(trainer, tensor->code);
+    int gathered = tensor->kind == HLT_KIND_ALLGATHER || tensor->kind == HLT_KIND_ALLTOALL;
+    int other = tensor->kind == HLT_KIND_JOIN || tensor->kind == HLT_KIND_REDUCE_SCATTER;
     if (data)
         *data = gathered ? tensor->result : tensor->out;
     if (count)
         *count = gathered || other ? tensor->result_count : tensor->count;
     if (rows)
         *rows = tensor->rows;
-    return hly_trainer_leave(trainer, 0);
+    return hlt_trainer_leave(trainer, 0);
 }
 
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
-    if (!ticket || hly_trainer_enter(trainer))
+    if (!ticket || hlt_trainer_enter(trainer))
         return;
-    struct hly_tensor *tensor = await(trainer, ticket);
+    struct hlt_tensor *tensor = await(trainer, ticket);
     if (tensor)
-        hly_tensor_give(trainer, tensor);
-    hly_trainer_leave(trainer, 0);
+        hlt_tensor_give(trainer, tensor);
+    hlt_trainer_leave(trainer, 0);
 }
 
 int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters)
 {
-    if (!counters || counters->size < sizeof(*counters))
+    if (!counters || !counters->size || counters->size % sizeof(size_t))
         return HALAY_EINVAL;
-    int rc = hly_trainer_enter(trainer);
+    int rc = hlt_trainer_enter(trainer);
     if (rc)
         return rc;
-    size_t size = counters->size;
-    *counters = trainer->published;
+    size_t size = counters->size < sizeof(*counters) ? counters->size : sizeof(*counters);
+    memcpy(counters, &trainer->published, size);
     counters->size = size;
-    return hly_trainer_leave(trainer, 0);
+    return hlt_trainer_leave(trainer, 0);
 }

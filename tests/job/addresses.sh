@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# All ranks agree where each listens; a record has 96 bytes and 8 a rank; HALAY_INTERFACE is heeded.
+# All ranks agree where each listens; a record has 120 bytes and 8 a rank; HALAY_INTERFACE is heeded.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2001,SC2013,SC2016,SC2086
 . "$(dirname "$0")/lib.sh"
 export JOB_LOG=1 JOB_EPOCHS=3
@@ -13,11 +13,11 @@ agree() { # ranks, nodes
     [ "$(wc -l <<<"$places")" = "$1" ] || fail "not $1 addresses"
     [ "$(sed 's/.*=//' <<<"$places" | sort -u | wc -l)" = "$1" ] || fail "two ranks have the same address"
 }
-# What all records have together: 96 bytes a node and 8 a rank.
+# What all records have together: 120 bytes a node and 8 a rank.
 records() { # ranks, nodes
     local sum=0 bytes
     for bytes in $(sed -nE 's/.* puts a record of ([0-9]+) bytes$/\1/p' err); do sum=$((sum + bytes)); done
-    [ "$sum" = $((96 * $2 + 8 * $1)) ] || fail "records of $sum bytes for $1 ranks on $2 nodes"
+    [ "$sum" = $((120 * $2 + 8 * $1)) ] || fail "records of $sum bytes for $1 ranks on $2 nodes"
 }
 warned() { [ "$(grep -c '^\[1\]' err)" = "$1" ] || fail "not $1 warnings: $(grep '^\[1\]' err)"; }
 for n in 1 3 64; do

@@ -74,7 +74,7 @@ static void print_address(const halay_address_t *address)
 {
     char ip[INET6_ADDRSTRLEN] = "none";
     CHECK((address->fabrics & ~(HALAY_FABRIC_RDMA | HALAY_FABRIC_VERBS | HALAY_FABRIC_UCX |
-                                HALAY_NODE_CROWDED | HALAY_NODE_SINGLE)) == 0);
+                                HALAY_NODE_OVERSUBSCRIBED | HALAY_NODE_SINGLE)) == 0);
     if (address->family)
         CHECK(inet_ntop(address->family, address->ip, ip, sizeof ip));
     printf("%s/%d", ip, ntohs(address->port));

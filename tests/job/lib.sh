@@ -40,6 +40,17 @@ until_true() {
     fail "never so: $*"
 }
 
+# This build in other/, but that it has another id: $other instead of $id.
+other_build() {
+    id=$(sed -n 's/#define HLY_BUILD "\(.*\)"/\1/p' "$BUILD/generated/hly_build.h")
+    other=${id%+*}+00000000
+    mkdir -p other/halay
+    cp "$BUILD"/lib/libhalay.so.0 other
+    cp "$BUILD"/lib/halay/*.so other/halay
+    LC_ALL=C sed -i "s/${id//[.+]/[.+]}/$other/g" other/libhalay.so.0 other/halay/*.so
+    grep -q "$other" other/libhalay.so.0 || fail "the library does not know its build"
+}
+
 sleepers() { pgrep -fx "sleep 1000[.]$mark" | wc -l; }
 sleeping() { [ "$(sleepers)" = "$1" ]; }
 

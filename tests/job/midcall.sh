@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank is killed in the middle of long calls, which are in tiles: the others' calls end with an error that names
+# A rank is killed in the middle of long calls, which are in segments: the others' calls end with an error that names
 # it, and nothing is left. Each collective, and series of short broadcasts.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"

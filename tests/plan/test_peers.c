@@ -7,8 +7,7 @@
  */
 #include <stdbool.h>
 
-#include "core.h"
-#include "select.h"
+#include "select/select.h"
 #include "test_plan.h"
 
 enum { MOST = 4096, ROOT = 0 };
@@ -34,7 +33,7 @@ static uint32_t meet(halay_collective_t collective, uint64_t count, uint32_t ran
                      const halay_shape_t *shape)
 {
     struct hly_call call = {
-        .brief = {.collective = (uint8_t)collective, .count = count, .type = HALAY_UINT8}};
+        .desc = {.collective = (uint8_t)collective, .count = count, .type = HALAY_UINT8}};
     halay_plan_params_t params = {.collective = collective,
                                   .nranks = shape->nranks,
                                   .rank = rank,
@@ -49,7 +48,8 @@ static uint32_t meet(halay_collective_t collective, uint64_t count, uint32_t ran
     memset(here, 0, sizeof(here));
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         uint32_t peer = plan->steps[i].peer;
-        if (peer == HALAY_STEP_NONE || shape->node[peer] == shape->node[rank])
+        if (peer == HALAY_STEP_NONE || plan->steps[i].kind == HALAY_STEP_GROUP ||
+            shape->node[peer] == shape->node[rank])
             continue;
         n += !here[peer];
         here[peer] = met[peer] = true;

@@ -35,8 +35,12 @@ static inline uint32_t find_planner(halay_collective_t collective, const char *n
 /* 1 if the planner makes plans for these; the operation is taken to commute */
 static inline int planner_takes(uint32_t planner, uint32_t nranks, uint32_t in_place)
 {
-    halay_planner_call_t call = {
-        .nranks = nranks, .count = UINT64_MAX, .in_place = in_place, .commutative = 1, .series = 1};
+    halay_planner_call_t call = {.nranks = nranks,
+                                 .count = UINT64_MAX,
+                                 .in_place = in_place,
+                                 .commutative = 1,
+                                 .series = 1,
+                                 .group = 1};
 
     return halay_planner_serves(planner, &call, NULL);
 }

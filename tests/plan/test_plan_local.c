@@ -55,8 +55,12 @@ static halay_shape_t *shape_of(uint32_t planner, uint32_t nranks, uint32_t node_
 
 static int takes(uint32_t planner, uint32_t nranks, uint32_t in_place)
 {
-    halay_planner_call_t call = {
-        .nranks = nranks, .count = 1u << 30, .in_place = in_place, .commutative = 1, .series = 1};
+    halay_planner_call_t call = {.nranks = nranks,
+                                 .count = 1u << 30,
+                                 .in_place = in_place,
+                                 .commutative = 1,
+                                 .series = 1,
+                                 .group = 1};
     return halay_planner_serves(planner, &call, NULL);
 }
 
@@ -149,6 +153,13 @@ static void many_ranks(uint32_t planner, uint32_t numbers, uint32_t most)
 
 static void damage(halay_plan_t *plan)
 {
+    if (plan->nmembers && draw(3) == 0) {
+        halay_group_t *g = &plan->groups[draw(plan->ngroups)];
+        halay_member_t *m = &plan->members[draw(plan->nmembers)];
+        uint32_t *field[] = {&g->kind, &g->member, &g->nmembers, &m->rank, &m->first, &m->count};
+        *field[draw(6)] = draw(plan->blocks + 4);
+        return;
+    }
     halay_step_t *s = &plan->steps[draw(plan->nsteps)];
     halay_operand_t *o = plan->noperands ? &plan->operands[draw(plan->noperands)] : NULL;
     switch (draw(9)) {
@@ -165,7 +176,7 @@ static void damage(halay_plan_t *plan)
         s->dep[draw(2)] = draw(plan->nsteps);
         break;
     case 4:
-        s->kind = (uint16_t)(1 + draw(5));
+        s->kind = (uint16_t)(1 + draw(6));
         break;
     case 5:
         plan->nsteps--;

@@ -81,7 +81,8 @@ static const struct {
     {"declares 9 scratch slots", HEADER, 0, 0, FIELD(halay_plan_t, scratch_slots), 9},
     {"is slots 1 to 2 of 1 declared", HEADER, 0, 0, FIELD(halay_plan_t, scratch_slots), 1},
     {"kind 0 is unknown", STEP, ROUND_SEND, 0, FIELD(halay_step_t, kind), 0},
-    {"kind 6 is unknown", STEP, ROUND_SEND, 0, FIELD(halay_step_t, kind), 6},
+    {"kind 7 is unknown", STEP, ROUND_SEND, 0, FIELD(halay_step_t, kind), 7},
+    {"has 1 operands", STEP, ROUND_SEND, 0, FIELD(halay_step_t, kind), HALAY_STEP_GROUP},
     {"has 2 operands", STEP, ROUND_SEND, 0, FIELD(halay_step_t, noperands), 2},
     {"has 2 operands", STEP, ROUND_REDUCE, 0, FIELD(halay_step_t, noperands), 2},
     {"has 6 operands", STEP, ROUND_REDUCE, 0, FIELD(halay_step_t, noperands), 6},
@@ -574,6 +575,11 @@ static void damage(struct plans *all)
         plan->noperands = draw(plan->noperands + 1);
     } else if (what < 9 && plan->noperands) {
         ((uint32_t *)plan->operands)[draw(plan->noperands * 4)] = draw_value();
+    } else if (plan->nmembers && draw(2)) {
+        halay_group_t *g = &plan->groups[draw(plan->ngroups)];
+        halay_member_t *m = &plan->members[draw(plan->nmembers)];
+        uint32_t *fields[] = {&g->kind, &g->member, &g->nmembers, &m->rank, &m->first, &m->count};
+        *fields[draw(6)] = draw_value();
     } else if (plan->nsteps) {
         halay_step_t *step = &plan->steps[draw(plan->nsteps)];
         uint32_t *fields[] = {&step->peer, &step->edge, &step->operand, &step->dep[0],

@@ -8,7 +8,7 @@
  * different roots would wait for ever; every number of ranks up to 8, every way to part them.
  *
  * What starts tells its peer: a SEND at once, if it is not long; if it is, the RECV that announces
- * itself (channel.c), and nobody is told by the SEND unless it is offered.
+ * itself (rendezvous.c), and nobody is told by the SEND unless it is offered.
  */
 #include "test_plan.h"
 
@@ -150,7 +150,7 @@ static void check_case(uint32_t planner, uint32_t p, const halay_shape_t *shape,
           parts[6], parts[7]);
 }
 
-/* channel.c offers what is long. */
+/* rendezvous.c offers what is long. */
 static int is_offered(const halay_planner_info_t *info)
 {
     return info->collective == HALAY_BROADCAST &&

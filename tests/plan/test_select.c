@@ -6,8 +6,7 @@
  */
 #include <unistd.h>
 
-#include "core.h"
-#include "select.h"
+#include "select/select.h"
 #include "test_plan.h"
 
 static halay_context_t context;
@@ -17,12 +16,12 @@ static bool series; /* the call before it was the same */
 static const char *chosen(halay_collective_t collective, size_t count, int nranks, uint32_t nnodes,
                           bool vector)
 {
-    struct hly_call call = {.brief = {.collective = (uint8_t)collective,
-                                      .count = count,
-                                      .type = HALAY_FLOAT32,
-                                      .flags = vector   ? HLY_BRIEF_VECTOR
-                                               : series ? HLY_BRIEF_SERIES
-                                                        : 0}};
+    struct hly_call call = {.desc = {.collective = (uint8_t)collective,
+                                     .count = count,
+                                     .type = HALAY_FLOAT32,
+                                     .flags = vector   ? HLY_CALL_VECTOR
+                                              : series ? HLY_CALL_RELAXED
+                                                       : 0}};
     uint32_t planner = UINT32_MAX;
 
     comm.context = &context;
@@ -125,26 +124,57 @@ static void test_series(void)
     CHECK(strcmp(chosen(HALAY_BROADCAST, 4097, 2, 1, false), "flat") != 0, "longer");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 2, 2, false), "flat") != 0, "two nodes");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 8, 1, false), "flat") != 0, "a processor each");
-    comm.crowded = 1;
-    CHECK(strcmp(chosen(HALAY_BROADCAST, 4096, 16, 1, false), "flat") == 0, "crowded");
+    comm.oversubscribed = 1;
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 4096, 16, 1, false), "flat") == 0, "oversubscribed");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 17, 1, false), "flat") != 0, "17");
-    comm.crowded = 0;
+    comm.oversubscribed = 0;
     series = false;
     CHECK(strcmp(chosen(HALAY_BROADCAST, 1, 2, 1, false), "flat") != 0, "no series");
+}
+
+/* No device has group steps: asked for by name or by the model, such an algorithm is not chosen. */
+static void test_group(void)
+{
+    halay_shape_t *shape;
+    halay_explanation_t *e;
+
+    if (halay_shape_make(NULL, 8, &shape))
+        exit(1);
+    for (int by_model = 0; by_model < 2; by_model++) {
+        unsigned refused = 0;
+        halay_question_t q = {.collective = HALAY_ALLREDUCE,
+                              .commutative = 1,
+                              .element_bytes = 4,
+                              .count = 1u << 24,
+                              .shape = shape};
+        use(by_model ? NULL : "allreduce=two_level_group", by_model ? "model" : NULL, NULL);
+        CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1u << 24, 8, 1, false), "two_level_group") != 0,
+              "chosen");
+        CHECK(!halay_explain(context.settings.selection, &q, &e), "explain");
+        CHECK(by_model || strstr(e->by, "two_level_group cannot: no device offers group steps"),
+              "%s", e->by);
+        for (uint32_t i = 0; i < e->ncandidates; i++)
+            refused += e->candidate[i].refused &&
+                       !strcmp(e->candidate[i].refused, "no device offers group steps");
+        CHECK(refused == 1, "%u are refused for it", refused);
+        halay_explanation_free(e);
+    }
+    halay_shape_free(shape);
+    use(NULL, NULL, NULL);
 }
 
 /* All of it known to all: where ranks outnumber processors fewer messages count for more. */
 static void test_crowded(void)
 {
-    comm.crowded = 1;
+    comm.oversubscribed = 1;
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 32768, 8, 1, false), "two_stars") == 0, "allreduce");
-    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 32769, 8, 1, false), "direct") == 0, "longer");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 32769, 8, 1, false), "circulant") == 0, "longer");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 4096, 3, 1, false), "star") == 0, "of three");
-    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 8, 1, false), "sliced_direct") == 0, "long");
+    CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 8, 1, false), "circulant") == 0, "long");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 131073, 17, 1, false), "ring") == 0, "of 17");
     CHECK(strcmp(chosen(HALAY_BROADCAST, 65536, 8, 1, false), "posted") == 0, "long broadcast");
-    CHECK(strcmp(chosen(HALAY_BROADCAST, 65537, 8, 1, false), "sliced_posted") == 0, "longer");
-    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "posted") == 0, "long allgather");
+    CHECK(strcmp(chosen(HALAY_BROADCAST, 65537, 8, 1, false), "scatter_allgather") == 0, "longer");
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "circulant") == 0, "long allgather");
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, true), "ring") == 0, "long allgatherv");
     CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, false), "direct") == 0, "long blocks");
     CHECK(strcmp(chosen(HALAY_REDUCE_SCATTER, 131072, 8, 1, true), "ring") == 0, "a v form");
@@ -169,20 +199,22 @@ static void test_crowded(void)
     CHECK(strcmp(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "one_shot") == 0, "allgatherv");
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 8, 1, false), "two_stars") == 0, "barrier");
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 3, 1, false), "star") == 0, "barrier of three");
-    comm.crowded = 2;
+    comm.oversubscribed = 2;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 8, 1, false), "star") == 0, "barrier, one processor");
     CHECK(strcmp(chosen(HALAY_ALLREDUCE, 1, 8, 1, false), "star") == 0, "one processor");
-    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "posted") == 0, "as crowded");
-    comm.crowded = 1;
+    CHECK(strcmp(chosen(HALAY_ALLGATHER, 131072, 8, 1, false), "circulant") == 0,
+          "as oversubscribed");
+    comm.oversubscribed = 1;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 2, 1, false), "dissemination") == 0, "barrier of two");
-    comm.crowded = 0;
-    CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "dissemination") == 0, "not crowded");
-    write_file("barrier - - crowded two_level\n");
+    comm.oversubscribed = 0;
+    CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "dissemination") == 0,
+          "not oversubscribed");
+    write_file("barrier - - oversubscribed two_level\n");
     use(NULL, file_path, NULL);
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "dissemination") == 0, "a file's row");
-    comm.crowded = 1;
+    comm.oversubscribed = 1;
     CHECK(strcmp(chosen(HALAY_BARRIER, 0, 4, 1, false), "two_level") == 0, "a file's row");
-    comm.crowded = 0;
+    comm.oversubscribed = 0;
     use(NULL, NULL, NULL);
 }
 
@@ -401,6 +433,7 @@ int main(void)
     }
     test_crowded();
     test_series();
+    test_group();
     test_names();
     test_rows();
     test_wrong_rows();

@@ -35,7 +35,8 @@ static struct crossing expected(const halay_planner_info_t *info, const halay_sh
 
     switch (info->collective) {
     case HALAY_ALLREDUCE:
-        return is(info, HALAY_ALLREDUCE, "two_level")
+        return is(info, HALAY_ALLREDUCE, "two_level") ||
+                       is(info, HALAY_ALLREDUCE, "two_level_group")
                    ? (struct crossing){0, 2 * s->smallest * n * (n - 1)}
                    : (struct crossing){doubling, doubling};
     case HALAY_BROADCAST:
@@ -94,6 +95,9 @@ static uint32_t rounds_most(const halay_planner_info_t *info, const halay_shape_
     if (is(info, HALAY_ALLREDUCE, "two_level")) {
         return batches + 2 * between + 1;
     }
+    if (is(info, HALAY_ALLREDUCE, "two_level_group")) {
+        return 2 * tree + 2 * between + (s->nnodes > 1 ? 2 : 1);
+    }
     if (info->collective == HALAY_ALLGATHER) {
         return between + 2;
     }
@@ -143,6 +147,11 @@ static void check_case(uint32_t planner, const halay_shape_t *s, uint32_t root, 
         CHECK(all.plan[0]->blocks == s->smallest * s->nnodes &&
                   proof.scratch_slots <= 4 * s->nnodes,
               "%u blocks, %u slots", all.plan[0]->blocks, proof.scratch_slots);
+    }
+    if (is(info, HALAY_ALLREDUCE, "two_level_group")) {
+        CHECK(proof.scratch_slots <= s->nnodes &&
+                  proof.reduce_depth <= s->largest - 1 + log2_up(s->nnodes),
+              "%u slots, depth %u", proof.scratch_slots, proof.reduce_depth);
     }
     CHECK(all.plan[0]->shape == s->hash, "the plan's shape");
     free_plans(&all);

@@ -4,7 +4,6 @@
 import ctypes
 import gc
 import os
-import resource
 from pathlib import Path
 
 import pytest
@@ -14,23 +13,6 @@ import halay.torch as hvd
 
 WARM = 10  # cycles until torch, the allocator and the interpreter have what they keep
 SEGMENTS = Path("/dev/shm")
-
-
-def lent():
-    """How many mappings of memory that ranks of a node lend each other: its own, the others'."""
-    return Path("/proc/self/maps").read_text().count("halay-region")
-
-
-def fused(want):
-    """Groups that are long enough for their fusion buffers to be lent, until they are: peers map
-    them when they look."""
-    for step in range(200):
-        tensors = [torch.full((5000 + i,), float(step + i)) for i in range(4)]
-        for i, total in enumerate(hvd.grouped_allreduce(tensors, op=hvd.Sum, name="fused")):
-            assert (total == hvd.size() * float(step + i)).all()
-        if step >= 3 and hvd.allreduce(torch.tensor(int(lent() == want)), op=hvd.Min, name="lent"):
-            return
-    raise AssertionError(f"{lent()} mappings, not {want}")
 
 
 def train():
@@ -44,7 +26,6 @@ def train():
         optimizer.zero_grad()
         model(torch.full((4, 32), float(step + hvd.rank()))).sum().backward()
         optimizer.step()
-    fused(2)
     total = hvd.allreduce(torch.arange(50000.0), op=hvd.Sum)  # by another plan than the small ones
     assert total[-1] == 49999 * hvd.size()
     assert hvd.allgather(torch.ones(1 + hvd.rank(), 3)).shape[0] == sum(range(1, hvd.size() + 1))
@@ -94,17 +75,3 @@ def test_cycles_leave_nothing(job, cycles):
         assert last["segments"] <= first["segments"], samples
         assert last["mappings"] <= first["mappings"] + 8, samples
         assert last["resident"] <= first["resident"] + (4 << 20), samples
-
-
-def rank_refused(most):
-    """Rank 1 may make no file as large as its fusion buffers: they are ordinary memory there."""
-    rank = hvd.rank()
-    hvd.shutdown()
-    if rank:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    hvd.init()
-    fused(1)  # rank 0's own, and there rank 1 maps it
-
-
-def test_fusion_buffers_are_refused(job):
-    job(2, rank_refused, 8 * 132 * 1024 - 1, own=True)

@@ -190,10 +190,15 @@ static void scatter(struct call *c)
     keep(c);
     moved(c, c->in_place ? displs[me] : 0, c->root, (size_t)me * 100, counts[me]);
     const void *in = c->in_place ? HALAY_IN_PLACE : root ? c->in : NULL;
+    void *out = c->out;
+    if (c->in_place && c->salt % 2) { /* as in MPI */
+        in = c->out;
+        out = (void *)(uintptr_t)HALAY_IN_PLACE;
+    }
     if (c->kind == CALL_SCATTER)
-        CALL(c, scatter, in, c->out, c->count, c->type, c->root);
+        CALL(c, scatter, in, out, c->count, c->type, c->root);
     else
-        CALL(c, scatterv, in, c->out, counts, root ? displs : NULL, c->type, c->root);
+        CALL(c, scatterv, in, out, counts, root ? displs : NULL, c->type, c->root);
 }
 
 static void reduce_scatterv(struct call *c)

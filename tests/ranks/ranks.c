@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-extern const halay_transport_ops_t halay_transport_v4_shm;
+extern const halay_transport_ops_t halay_transport_v5_shm;
 
 struct start {
     pthread_t thread;
@@ -67,8 +67,8 @@ static void *rank_main(void *arg)
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &s->where;
     config.transport = o->transport ? o->transport
-                       : o->shm     ? &halay_transport_v4_shm
-                                    : &halay_transport_v4_inproc;
+                       : o->shm     ? &halay_transport_v5_shm
+                                    : &halay_transport_v5_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
     config.algorithm = o->algorithms ? o->algorithms[s->rank.rank] : o->algorithm;

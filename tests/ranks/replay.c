@@ -55,27 +55,27 @@ static int wrong(struct replay *p, const char *format, ...)
 
 static size_t element(const struct watch_run *run)
 {
-    size_t bytes = halay_type_bytes((halay_type_t)run->call.brief.type);
+    size_t bytes = halay_type_bytes((halay_type_t)run->call.desc.type);
     return bytes ? bytes : 1;
 }
 
-/* Elements of the call before this tile, and in it. */
+/* Elements of the call before this segment, and in it. */
 static size_t before(const struct watch_run *run)
 {
-    return run->tile * run->tile_count;
+    return run->segment * run->segment_count;
 }
 
-static size_t tile_count(const struct watch_run *run)
+static size_t segment_count(const struct watch_run *run)
 {
-    bool last = run->tile + 1 == run->ntiles;
-    return last ? run->call.brief.count - before(run) : run->tile_count;
+    bool last = run->segment + 1 == run->nsegments;
+    return last ? run->call.desc.count - before(run) : run->segment_count;
 }
 
 /* `table`: 0 for IN and SCRATCH, 1 for OUT. */
 static size_t block_bytes(const struct watch_run *run, int table, uint32_t block)
 {
     const halay_plan_t *plan = run->plan;
-    size_t count = tile_count(run);
+    size_t count = segment_count(run);
     if (run->blocks[table].bytes)
         return run->blocks[table].bytes[block];
     switch (plan->params.collective) {
@@ -90,7 +90,7 @@ static size_t block_bytes(const struct watch_run *run, int table, uint32_t block
     }
 }
 
-/* A vector lies together, tile behind tile; of blocks a tile is the same part of each. */
+/* A vector lies together, segment behind segment; of blocks a segment is the same part of each. */
 static size_t block_at(const struct watch_run *run, int table, uint32_t block)
 {
     const halay_plan_params_t *p = &run->plan->params;
@@ -100,7 +100,7 @@ static size_t block_at(const struct watch_run *run, int table, uint32_t block)
     if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_REDUCE_SCATTER ||
         p->collective == HALAY_ALLTOALL || p->collective == HALAY_GATHER ||
         p->collective == HALAY_SCATTER)
-        return at + block * run->call.brief.count * element(run);
+        return at + block * run->call.desc.count * element(run);
     for (uint32_t b = 0; b < block; b++)
         at += block_bytes(run, table, b);
     return at;
@@ -183,28 +183,28 @@ static int started(struct replay *p, const struct watch_event *e)
     return 0;
 }
 
-/* Bytes of the result that is divided, or was kept aside, when all steps are done. */
+/* Bytes of the result that is divided, or was kept staged, when all steps are done. */
 static uint64_t scaled_bytes(const struct watch_run *run)
 {
     const halay_plan_params_t *p = &run->plan->params;
-    bool average = run->call.brief.op == HALAY_AVERAGE && p->nranks > 1;
+    bool average = run->call.desc.op == HALAY_AVERAGE && p->nranks > 1;
     if ((!average && run->home == run->out) ||
         (p->collective == HALAY_REDUCE && p->rank != p->root))
         return 0;
     return p->collective == HALAY_REDUCE_SCATTER && run->blocks[1].bytes
                ? block_bytes(run, 1, p->rank)
-               : run->call.brief.count * element(run);
+               : run->call.desc.count * element(run);
 }
 
 static int scaled(struct replay *p, const struct watch_event *e)
 {
     const struct watch_run *run = p->run;
-    bool average = run->call.brief.op == HALAY_AVERAGE;
+    bool average = run->call.desc.op == HALAY_AVERAGE;
     if (p->ndone != p->plan->nsteps || p->nscaled++)
         return wrong(p, "a division that is not the end of an average");
     if (e->at[0] != run->home || e->at[1] != run->out || e->nsrc != 1 ||
         e->bytes != scaled_bytes(run) || e->divisor != (average ? p->plan->params.nranks : 0) ||
-        e->op != (halay_op_t)run->call.brief.op)
+        e->op != (halay_op_t)run->call.desc.op)
         return wrong(p, "the average was divided elsewhere, or by something else");
     return 0;
 }
@@ -215,8 +215,8 @@ static int worked(struct replay *p, const struct watch_event *e)
     struct step *s = &p->steps[e->step];
     if (step->kind != HALAY_STEP_REDUCE && step->kind != HALAY_STEP_COPY)
         return wrong(p, "step %u is no work for a device", e->step);
-    if (e->nsrc != step->noperands - 1u || e->type != (halay_type_t)p->run->call.brief.type ||
-        (step->kind == HALAY_STEP_REDUCE && e->op != (halay_op_t)p->run->call.brief.op))
+    if (e->nsrc != step->noperands - 1u || e->type != (halay_type_t)p->run->call.desc.type ||
+        (step->kind == HALAY_STEP_REDUCE && e->op != (halay_op_t)p->run->call.desc.op))
         return wrong(p, "step %u was given another operation", e->step);
     for (uint32_t i = 0; i < step->noperands; i++)
         if (in_place_at(p, e->step, i, e->at[i], s->bytes, e->bytes))
@@ -232,7 +232,7 @@ static int moved(struct replay *p, const struct watch_event *e)
     struct step *s = &p->steps[e->step];
     bool send = e->what == HLY_SAW_SENT;
     if (step->kind != (send ? HALAY_STEP_SEND : HALAY_STEP_RECV))
-        return wrong(p, "step %u moves no bytes that way", e->step);
+        return wrong(p, "step %u moves no bytes that transport", e->step);
     if (send && e->edge != step->edge)
         return wrong(p, "step %u was sent as edge %u, not %u", e->step, e->edge, step->edge);
     for (const struct watch_event *f = p->run->events; f < e; f++)
@@ -275,7 +275,7 @@ static int finished(struct replay *p, const struct watch_event *e)
         return 0;
     if (p->ndone != p->plan->nsteps)
         return wrong(p, "it ended after %u of %u steps", p->ndone, p->plan->nsteps);
-    bool last = p->run->tile + 1 == p->run->ntiles;
+    bool last = p->run->segment + 1 == p->run->nsegments;
     if (p->nscaled != (last && scaled_bytes(p->run) > 0))
         return wrong(p, "an average was not divided");
     return 0;
@@ -327,9 +327,9 @@ static int bound_right(struct replay *p)
     const struct hly_call *c = &run->call;
     size_t largest = 0;
     const char *in = c->in;
-    bool known = !hly_call_in_place(c) || c->brief.collective <= HALAY_BARRIER;
+    bool known = !hly_call_in_place(c) || c->desc.collective <= HALAY_BARRIER;
     if (hly_call_in_place(c))
-        in = c->brief.collective == HALAY_ALLGATHER
+        in = c->desc.collective == HALAY_ALLGATHER
                  ? (const char *)c->out + block_at(run, 1, run->plan->params.rank) -
                        before(run) * element(run)
                  : c->out;
@@ -347,26 +347,27 @@ static int bound_right(struct replay *p)
     return 0;
 }
 
-/* Every call that ended well has all its tiles, one after the other. */
-static int all_tiles(struct replay *p)
+/* Every call that ended well has all its segments, one after the other. */
+static int all_segments(struct replay *p)
 {
     const struct watch_run *run = p->run;
     const struct watch_rank *ranks = watch_ranks();
-    const size_t count = run->call.brief.count;
-    bool last = run->tile + 1 == run->ntiles;
-    if (run->tile >= run->ntiles || (!last && before(run) + run->tile_count >= count) ||
-        (last && (before(run) > count || count - before(run) > run->tile_count)))
-        return wrong(p, "tile %u of %u is not a part of the call", run->tile, run->ntiles);
+    const size_t count = run->call.desc.count;
+    bool last = run->segment + 1 == run->nsegments;
+    if (run->segment >= run->nsegments || (!last && before(run) + run->segment_count >= count) ||
+        (last && (before(run) > count || count - before(run) > run->segment_count)))
+        return wrong(p, "segment %u of %u is not a part of the call", run->segment, run->nsegments);
     if (last || p->result)
         return 0;
     for (uint32_t w = 0; w < RANKS_MAX; w++)
         for (uint32_t i = 0; i < ranks[w].nruns; i++) {
             const struct watch_run *next = ranks[w].runs[i];
             if (next->comm == run->comm && next->sequence == run->sequence &&
-                next->plan->params.rank == run->plan->params.rank && next->tile == run->tile + 1)
+                next->plan->params.rank == run->plan->params.rank &&
+                next->segment == run->segment + 1)
                 return 0;
         }
-    return wrong(p, "tile %u of %u is the last that ran", run->tile, run->ntiles);
+    return wrong(p, "segment %u of %u is the last that ran", run->segment, run->nsegments);
 }
 
 static int one_call(struct replay *p)
@@ -380,7 +381,7 @@ static int one_call(struct replay *p)
             return -1;
     if (!p->finished)
         return wrong(p, "it never ended");
-    if (all_tiles(p))
+    if (all_segments(p))
         return -1;
     for (uint32_t i = 0; p->result && i < p->plan->nsteps; i++) {
         const uint32_t *dep = p->plan->steps[i].dep;
@@ -413,7 +414,7 @@ static int edge_right(struct replay *p, struct replay *q, uint32_t send)
     return wrong(p, "step %u sends to nobody", send);
 }
 
-/* The same tile of a call on all ranks: all[r], which have been looked at one by one. */
+/* The same segment of a call on all ranks: all[r], which have been looked at one by one. */
 static int together(struct replay *all, uint32_t n)
 {
     const halay_plan_t *plans[RANKS_MAX] = {NULL};
@@ -423,8 +424,8 @@ static int together(struct replay *all, uint32_t n)
     if (halay_plan_prove(plans, n, &proof))
         return wrong(&all[0], "the plans that ran do not fit together: %s", proof.reason);
     for (uint32_t r = 0; r < n; r++)
-        if (all[r].run->ntiles != all[0].run->ntiles)
-            return wrong(&all[r], "it has another number of tiles than rank 0's");
+        if (all[r].run->nsegments != all[0].run->nsegments)
+            return wrong(&all[r], "it has another number of segments than rank 0's");
     for (uint32_t r = 0; r < n; r++)
         for (uint32_t i = 0; i < plans[r]->nsteps; i++)
             if (plans[r]->steps[i].kind == HALAY_STEP_SEND &&
@@ -433,7 +434,7 @@ static int together(struct replay *all, uint32_t n)
     return 0;
 }
 
-/* What another rank has of the same call and tile. */
+/* What another rank has of the same call and segment. */
 static const struct watch_run *find(const struct watch_run *same, uint32_t rank)
 {
     const struct watch_rank *ranks = watch_ranks();
@@ -441,7 +442,7 @@ static const struct watch_run *find(const struct watch_run *same, uint32_t rank)
         for (uint32_t i = 0; i < ranks[w].nruns; i++) {
             const struct watch_run *run = ranks[w].runs[i];
             if (run->comm == same->comm && run->sequence == same->sequence &&
-                run->tile == same->tile && run->plan->params.rank == rank)
+                run->segment == same->segment && run->plan->params.rank == rank)
                 return run;
         }
     return NULL;

@@ -9,7 +9,7 @@
 #ifndef TESTS_REPLAY_H
 #define TESTS_REPLAY_H
 
-#include "watch.h"
+#include "wire/watch.h"
 
 /* The mistake that rank `victim` makes at its opportunity number `after`; NONE: none. */
 void replay_seed(enum hly_seed seed, int victim, int after);

@@ -71,6 +71,7 @@ enum mistake {
     NO_ROOT,
     OVERLAP,
     IN_PLACE,
+    OUT_IN_PLACE,
     FREED,
     HUGE_COUNT,
     MISTAKES
@@ -91,6 +92,7 @@ static const char *const names[] = {"smaller count",
                                     "no such root",
                                     "overlap",
                                     "in place",
+                                    "output in place",
                                     "freed communicator",
                                     "negative count"};
 
@@ -230,6 +232,10 @@ static int spoil(struct args *a, enum mistake m, int nranks, int rank)
     case IN_PLACE:
         a->in = (char *)(uintptr_t)HALAY_IN_PLACE;
         return data && !(form & FROM_ROOT) && !(form & TO_ROOT && rank == a->root);
+    case OUT_IN_PLACE:
+        a->out = (char *)(uintptr_t)HALAY_IN_PLACE;
+        return data && !(a->form == EXSCAN && rank == 0) && !(form & TO_ROOT && rank != a->root) &&
+               !((a->form == SCATTER || a->form == SCATTERV) && rank == a->root);
     case HUGE_COUNT:
         a->count = (size_t)-1;
         return data || list;
@@ -349,8 +355,11 @@ static void roots(struct rank *r)
         const int root = wrong == r->nranks ? (r->rank + 1) % r->nranks : r->rank == wrong;
         struct args a = {room, room + ROOM, COUNT, HALAY_INT32, HALAY_SUM, root, b->form, false};
         halay_comm_t *comm;
+        uint64_t told = 0;
         CHECK(!halay_comm_dup(r->world, &comm), "dup");
         CHECK(!halay_comm_set_deadline(comm, 3 * SOON_NS), "deadline");
+        CHECK(!halay_comm_deadline(comm, &told) && told == 3 * SOON_NS, "deadline");
+        CHECK(halay_comm_deadline(comm, NULL) == HALAY_EINVAL, "nowhere to tell it");
         uint64_t start = ranks_now_ns();
         b->code[r->rank] = call(&a, comm);
         CHECK(ranks_now_ns() - start < SOON_NS, "rank %d waited for the deadline", r->rank);

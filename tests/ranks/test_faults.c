@@ -340,7 +340,7 @@ int main(int argc, char **argv)
                                         .late_put_polls = 6,
                                         .lend_bytes = 32,
                                         .cache = 1,
-                                        .eager_bytes = i % 4 ? 64 : 1024, /* few tiles */
+                                        .eager_bytes = i % 4 ? 64 : 1024, /* few segments */
                                         .hide_capabilities = hidden[i % 3]};
         struct ranks_options o = {.nranks = NRANKS,
                                   .faults = &faults,

@@ -59,6 +59,7 @@ static void fork_child(struct rank *r)
                 halay_barrier(r->world) == HALAY_EFORKED &&
                 halay_context_progress(r->context, 0) == HALAY_EFORKED &&
                 halay_comm_set_deadline(r->world, 1) == HALAY_EFORKED &&
+                halay_comm_deadline(r->world, &(uint64_t){0}) == HALAY_EFORKED &&
                 halay_comm_called(r->world, &y) == HALAY_EFORKED &&
                 halay_finalize(r->context) == HALAY_EFORKED;
             _exit(ok ? 0 : 1);

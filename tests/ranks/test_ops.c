@@ -164,7 +164,9 @@ static void by_planner(struct rank *r)
                                                 .scattered = job->scattered};
                 int rc =
                     call(r, &users[u], (halay_collective_t)info->collective, sizes[s], in_place);
-                if (halay_planner_serves(job->planner, &c, &why)) {
+                /* Where no device has group steps, others are chosen if the operation commutes. */
+                if (halay_planner_serves(job->planner, &c, &why) ||
+                    (info->restrictions & HALAY_PLANNER_GROUP && c.commutative)) {
                     CHECK(rc == HALAY_OK, "%s, %d ranks: %s", info->name, r->nranks,
                           halay_strerror(rc));
                     continue;

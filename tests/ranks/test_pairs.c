@@ -84,7 +84,7 @@ static void beside(struct rank *r)
 
 /* ---------------------------------------------------------------- wrong calls */
 
-enum mistake { COUNT, TYPE, NULL_BUFFER, NO_TYPE, NEGATIVE, FREED, LARGE, MISTAKES };
+enum mistake { COUNT, TYPE, NULL_BUFFER, IN_PLACE, NO_TYPE, NEGATIVE, FREED, LARGE, MISTAKES };
 
 static void compare(struct rank *r, int from, int to, int wrong, enum mistake m)
 {
@@ -117,6 +117,7 @@ static void wrong_call(struct rank *r, int from, int to, int wrong, enum mistake
     count = m == LARGE ? (mine ? 2 : 64) : count;
     type = mine && m == TYPE ? HALAY_FLOAT32 : mine && m == NO_TYPE ? (halay_type_t)77 : type;
     at = mine && m == NULL_BUFFER ? NULL : at;
+    at = mine && m == IN_PLACE ? (void *)(uintptr_t)HALAY_IN_PLACE : at;
     if (mine && m == FREED)
         good(halay_comm_free(comm), "free");
     uint64_t start = ranks_now_ns();

@@ -6,9 +6,9 @@
  *   test_replay clean [ROUNDS]   random executions: the replay finds nothing
  *   test_replay seeded           each kind of mistake: a table of what found it
  *
- * engine.c, layout.c, channel.c and out.c are compiled for this program alone, without their
- * assertions, so that those do not find a mistake first.
+ * The core is compiled for this program alone, with its assertions, which may find a mistake first.
  */
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -21,13 +21,13 @@
 
 static const halay_inproc_faults_t none, slow = {.seed = 1, .delay_polls_max = 4, .reorder = 1};
 
-static const halay_inproc_faults_t tiles = {.seed = 6,
-                                            .delay_polls_max = 2,
-                                            .reorder = 1,
-                                            .again_percent = 20,
-                                            .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
-                                            .cache = 1,
-                                            .eager_bytes = 256};
+static const halay_inproc_faults_t segments = {.seed = 6,
+                                               .delay_polls_max = 2,
+                                               .reorder = 1,
+                                               .again_percent = 20,
+                                               .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
+                                               .cache = 1,
+                                               .eager_bytes = 256};
 static const halay_inproc_faults_t lent = {.seed = 11,
                                            .delay_polls_max = 2,
                                            .reorder = 1,
@@ -42,10 +42,10 @@ static const struct setup {
     bool shm, late_device;
     const halay_inproc_faults_t *faults;
 } setups[] = {
-    {"inproc", false, false, &slow},  {"staged", false, true, &ranks_staged},
-    {"put", false, true, &ranks_put}, {"tagged", false, false, &ranks_tagged},
-    {"tiles", false, false, &tiles},  {"tiles-late", false, true, &tiles},
-    {"lent", false, false, &lent},    {"lent-late", false, true, &lent},
+    {"inproc", false, false, &slow},       {"staged", false, true, &ranks_staged},
+    {"put", false, true, &ranks_put},      {"tagged", false, false, &ranks_tagged},
+    {"segments", false, false, &segments}, {"segments-late", false, true, &segments},
+    {"lent", false, false, &lent},         {"lent-late", false, true, &lent},
     {"shm", true, false, &none},
 };
 
@@ -273,7 +273,7 @@ struct verdict {
 };
 
 struct score {
-    int made, replay, data, error, crash, missed;
+    int made, replay, data, error, assertion, crash, missed;
     char why[200];
 };
 
@@ -295,9 +295,9 @@ static void child(enum hly_seed seed, const struct setup *setup, const char *alg
     _exit(write(pipe, &v, sizeof(v)) != sizeof(v));
 }
 
-/* Returns false if the run died before it could tell. */
+/* Returns false if the run died before it could tell; *signal is what ended it. */
 static bool run_seeded(enum hly_seed seed, const struct setup *setup, const char *algorithm,
-                       uint64_t trial, struct verdict *v)
+                       uint64_t trial, struct verdict *v, int *signal)
 {
     int fd[2], status;
     CHECK(!pipe(fd), "no pipe");
@@ -310,6 +310,7 @@ static bool run_seeded(enum hly_seed seed, const struct setup *setup, const char
     bool told = read(fd[0], v, sizeof(*v)) == sizeof(*v);
     close(fd[0]);
     CHECK(waitpid(pid, &status, 0) == pid, "no child");
+    *signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     return told;
 }
 
@@ -317,15 +318,17 @@ static void try_seed(enum hly_seed seed, const struct setup *setup, const char *
                      uint64_t trial, struct score *score)
 {
     struct verdict v = {0};
+    int signal = 0;
     bool told, cut = true;
     for (int i = 0; cut && i < 3; i++) { /* a busy machine may cut a run short */
-        told = run_seeded(seed, setup, algorithm, trial, &v);
+        told = run_seeded(seed, setup, algorithm, trial, &v, &signal);
         cut = told && v.made && v.error && !v.replay && !v.data;
     }
     if (told && !v.made)
         return;
     score->made++;
-    score->crash += !told;
+    score->assertion += !told && signal == SIGABRT;
+    score->crash += !told && signal != SIGABRT;
     score->replay += told && v.replay;
     score->data += told && v.data;
     score->error += told && v.error;
@@ -342,17 +345,17 @@ static void try_seed(enum hly_seed seed, const struct setup *setup, const char *
 static int seeded(void)
 {
     int bad = 0;
-    printf("%-44s %5s %7s %5s %6s %6s %7s\n", "mistake", "made", "replay", "data", "failed",
-           "crash", "missed");
+    printf("%-44s %5s %7s %5s %6s %6s %6s %7s\n", "mistake", "made", "replay", "data", "failed",
+           "assert", "crash", "missed");
     for (int seed = HLY_SEED_NONE + 1; seed < HLY_SEED_COUNT; seed++) {
         struct score score = {0};
         for (uint64_t t = 0; t < TRIALS_MAX && score.made < TRIALS; t++)
             try_seed((enum hly_seed)seed, &setups[t % SETUPS], algorithms[t / SETUPS % 2], t,
                      &score);
-        printf("%-44s %5d %7d %5d %6d %6d %7d\n", kinds[seed], score.made, score.replay, score.data,
-               score.error, score.crash, score.missed);
+        printf("%-44s %5d %7d %5d %6d %6d %6d %7d\n", kinds[seed], score.made, score.replay,
+               score.data, score.error, score.assertion, score.crash, score.missed);
         printf("    %s\n", score.why);
-        bad += !score.made || score.missed || !(score.replay + score.data);
+        bad += !score.made || score.missed || !(score.replay + score.data + score.assertion);
     }
     return bad;
 }

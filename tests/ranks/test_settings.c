@@ -6,6 +6,10 @@
 #include <string.h>
 
 #include "ranks.h"
+#include "wire/endpoint.h"
+#include <hly_build.h>
+
+extern const halay_transport_ops_t halay_transport_v5_shm;
 
 static const char *error_of(halay_config_t *config, const char *variable, const char *value)
 {
@@ -46,6 +50,67 @@ static void differ(struct rank *r)
           "%s", v.text);
     rc = halay_barrier(r->world);
     CHECK(rc == HALAY_EMISMATCH, "later: %s", halay_strerror(rc));
+}
+
+/* ------------------------------------------------------------------ two builds in one job */
+
+#define OTHER   "0.2.0+0ddba11e"
+#define SOON_NS 5000000000ull /* the deadline is 20 s */
+
+static halay_transport_ops_t curt; /* says another hello, and other verdicts */
+static const halay_transport_ops_t *under;
+static _Thread_local bool is_curt;
+
+static int curt_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
+                     size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie)
+{
+    struct hly_header h;
+    memcpy(&h, header, sizeof(h));
+    if (is_curt && h.kind == HLY_HELLO)
+        header_bytes -= 16;
+    if (is_curt && (h.kind == HLY_ALARM || h.kind == HLY_ROUND))
+        bytes -= 8;
+    return under->send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
+}
+
+static void two_builds(struct rank *r)
+{
+    struct ranks_board *board = r->arg;
+    const int other = r->nranks - 1;
+    int32_t x = 1, sum = 0;
+    halay_verdict_t v = {.size = sizeof(v)};
+    char name[64];
+    is_curt = r->rank == other;
+    if (is_curt)
+        strcpy(r->context->transports[0].hello.build, OTHER);
+    const uint64_t start = ranks_now_ns();
+    int rc = 0;
+    for (int i = 0; !rc && i < 3; i++)
+        rc = halay_allreduce(&x, &sum, 1, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
+    CHECK(ranks_now_ns() - start < SOON_NS, "by the deadline");
+    CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+    snprintf(name, sizeof(name), "rank %d has " OTHER, other);
+    CHECK(strstr(v.text, "has " HLY_BUILD) && strstr(v.text, name) &&
+              strstr(v.text, "the same build"),
+          "%s", v.text);
+    CHECK(v.other == other || v.rank == other, "blames %d and %d", v.rank, v.other);
+    CHECK(halay_barrier(r->world) == HALAY_EMISMATCH, "later");
+    CHECK(ranks_now_ns() - start < SOON_NS, "later, by the deadline");
+    pthread_barrier_wait(&board->barrier);
+}
+
+static void builds(int nranks, const halay_transport_ops_t *transport, bool is_odd)
+{
+    struct ranks_board board;
+    under = transport;
+    curt = *transport;
+    if (is_odd)
+        curt.send = curt_send;
+    struct ranks_options o = {.nranks = nranks, .transport = &curt};
+    pthread_barrier_init(&board.barrier, NULL, (unsigned)nranks);
+    ranks_run(&o, two_builds, &board);
+    pthread_barrier_destroy(&board.barrier);
 }
 
 /* ------------------------------------------------------------------ how long the start waits */
@@ -104,6 +169,9 @@ int main(void)
             const char *algorithm[RANKS_MAX] = {NULL, "allreduce=ring"};
             struct ranks_options o = {.nranks = n, .shm = shm, .algorithms = algorithm};
             ranks_run(&o, differ, NULL);
+            builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, false);
+            if (n == 2 || n == 5) /* these wait */
+                builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, true);
         }
     return 0;
 }

@@ -58,63 +58,28 @@ static void bound(const halay_request_t *r)
     run->request = r;
     run->comm = r->comm->id;
     run->sequence = r->sequence;
-    run->tile = r->tiles.number;
-    run->ntiles = r->tiles.n;
-    run->tile_count = r->tiles.count;
+    run->segment = r->segments.number;
+    run->nsegments = r->segments.n;
+    run->segment_count = r->segments.count;
     run->certified = r->plan->hash;
     run->call = r->call;
-    run->in = r->in;
-    run->home = r->home;
-    run->out = r->out;
-    run->scratch = r->scratch;
-    run->slot_bytes = r->slot_bytes;
-    run->scratch_bytes = r->scratch_bytes;
+    run->in = r->layout.in;
+    run->home = r->layout.result;
+    run->out = r->layout.out;
+    run->scratch = r->layout.scratch;
+    run->slot_bytes = r->layout.slot_bytes;
+    run->scratch_bytes = r->layout.scratch_bytes;
     run->laid = calloc(run->plan->noperands + 1, sizeof(run->laid[0]));
     CHECK(run->laid, "no memory");
     for (uint32_t i = 0; i < run->plan->noperands; i++)
         run->laid[i] = hly_operand_bytes(r, i);
     size_t n = run->plan->params.nranks;
-    for (int i = 0; r->tables && i < 2; i++) {
+    for (int i = 0; r->layout.tables && i < 2; i++) {
         run->blocks[i].offset = malloc(2 * n * sizeof(size_t));
         CHECK(run->blocks[i].offset, "no memory");
         run->blocks[i].bytes = run->blocks[i].offset + n;
-        memcpy(run->blocks[i].offset, r->block[i].offset, n * sizeof(size_t));
-        memcpy(run->blocks[i].bytes, r->block[i].bytes, n * sizeof(size_t));
-    }
-}
-
-/* Before the tile is bound: kept till then. */
-void hly_saw_ahead(const halay_request_t *r, uint32_t tile, uint32_t step, const void *from,
-                   uint64_t bytes)
-{
-    static const enum hly_saw what[] = {HLY_SAW_STARTED, HLY_SAW_SENT, HLY_SAW_LEFT};
-    struct watch_rank *rank = &ranks[r->context->info.rank];
-    struct watch_ahead *a = rank->ahead;
-    while (a->request && (a->request != r || (a->sequence == r->sequence && a->tile != tile)))
-        CHECK(++a < rank->ahead + WATCH_AHEAD, "too much is ahead");
-    a->request = NULL;
-    if (!from)
-        return;
-    *a = (struct watch_ahead){.request = r, .sequence = r->sequence, .tile = tile};
-    for (int i = 0; i < 3; i++)
-        a->events[i] = (struct watch_event){.what = what[i],
-                                            .step = step,
-                                            .clock = atomic_fetch_add(&now, 1),
-                                            .edge = r->header.edge};
-    a->events[1].at[0] = from;
-    a->events[1].bytes = bytes;
-}
-
-static void add_ahead(const halay_request_t *r)
-{
-    struct watch_rank *rank = &ranks[r->context->info.rank];
-    for (struct watch_ahead *a = rank->ahead; a < rank->ahead + WATCH_AHEAD; a++) {
-        if (a->request != r || a->sequence != r->sequence || a->tile != r->tiles.number)
-            continue;
-        a->request = NULL;
-        for (int i = 0; i < 3; i++)
-            *add(r, HLY_SAW_STARTED, 0) = a->events[i];
-        return;
+        memcpy(run->blocks[i].offset, r->layout.block[i].offset, n * sizeof(size_t));
+        memcpy(run->blocks[i].bytes, r->layout.block[i].bytes, n * sizeof(size_t));
     }
 }
 
@@ -122,25 +87,24 @@ void hly_saw(const halay_request_t *r, enum hly_saw what, uint32_t step)
 {
     if (what == HLY_SAW_BOUND) {
         bound(r);
-        add_ahead(r);
-    } else if (r->ran || what != HLY_SAW_FINISHED)
+    } else if (r->run.ran || what != HLY_SAW_FINISHED)
         add(r, what, step)->result = r->result;
 }
 
-/* Bytes [offset, offset + bytes) of a message, in up to two segments; seg NULL: all of it. */
+/* Bytes [offset, offset + bytes) of a message, in up to two extents; ext NULL: all of it. */
 void hly_saw_bytes(const halay_request_t *r, enum hly_saw what, uint32_t step,
-                   const struct hly_segment seg[2], uint64_t offset, uint64_t bytes, uint32_t edge)
+                   const struct hly_extent ext[2], uint64_t offset, uint64_t bytes, uint32_t edge)
 {
-    if (!seg) {
-        seg = hly_operand_segments(r, r->plan->plan->steps[step].operand);
-        bytes = seg[0].bytes + seg[1].bytes;
+    if (!ext) {
+        ext = hly_operand_extents(r, r->plan->plan->steps[step].operand);
+        bytes = ext[0].bytes + ext[1].bytes;
     }
     do {
-        bool second = offset >= seg[0].bytes && seg[0].bytes < offset + bytes;
-        size_t at = second ? offset - seg[0].bytes : offset;
-        size_t n = !second && at + bytes > seg[0].bytes ? seg[0].bytes - at : bytes;
+        bool second = offset >= ext[0].bytes && ext[0].bytes < offset + bytes;
+        size_t at = second ? offset - ext[0].bytes : offset;
+        size_t n = !second && at + bytes > ext[0].bytes ? ext[0].bytes - at : bytes;
         struct watch_event *e = add(r, what, step);
-        e->at[0] = seg[second].address + at;
+        e->at[0] = ext[second].address + at;
         e->bytes = n;
         e->offset = offset;
         e->edge = edge;
@@ -187,18 +151,16 @@ bool replay_seeded(void)
 static bool matters(enum hly_seed seed, const halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = &r->plan->plan->steps[step];
-    if (!r->call.brief.count)
+    if (!r->call.desc.count)
         return false;
     switch (seed) {
-    case HLY_SEED_SKIP_DEPENDENCY: /* no predecessor may be done when the step is ready */
-        for (int d = 0; d < 2; d++)
-            if (s->dep[d] != HALAY_STEP_NONE && !r->run[s->dep[d]].pending)
-                return false;
-        return true;
+    case HLY_SEED_SEND_EARLY: /* nobody writes what is only read */
+        return r->plan->plan->params.in_place ||
+               r->plan->plan->operands[s->operand].buffer != HALAY_BUFFER_IN;
     case HLY_SEED_WORK_TWICE:
         return hly_operand_bytes(r, s->operand) > 0;
     case HLY_SEED_WRONG_INPUT:
-        return r->in != r->out && r->call.brief.collective != HALAY_BROADCAST;
+        return r->layout.in != r->layout.out && r->call.desc.collective != HALAY_BROADCAST;
     default:
         return true;
     }
@@ -223,14 +185,4 @@ bool hly_was_early(const halay_request_t *r, uint32_t step)
         return false;
     mistake.request = NULL;
     return true;
-}
-
-void hly_seed_dependencies(halay_request_t *r)
-{
-    uint32_t n = r->plan->plan->nsteps;
-    for (uint32_t i = 0; i < n; i++)
-        if (r->run[i].pending && hly_seeded(HLY_SEED_SKIP_DEPENDENCY, r, i)) {
-            r->run[i].pending = 0;
-            r->ready[r->ready_tail++ % n] = i;
-        }
 }

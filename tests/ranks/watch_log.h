@@ -19,12 +19,12 @@ struct watch_event {
     int result;
 };
 
-struct watch_run { /* one call, or one tile of it, on one rank */
+struct watch_run { /* one call, or one segment of it, on one rank */
     const halay_request_t *request;
     uint64_t comm;
     uint32_t sequence;
-    uint32_t tile, ntiles;
-    size_t tile_count; /* elements of each but the last */
+    uint32_t segment, nsegments;
+    size_t segment_count; /* elements of each but the last */
     halay_plan_t *plan;
     uint64_t certified;
     struct hly_call call;
@@ -36,17 +36,9 @@ struct watch_run { /* one call, or one tile of it, on one rank */
     uint32_t nevents, room;
 };
 
-#define WATCH_AHEAD 64
-struct watch_ahead { /* what was sent before its tile was bound */
-    const halay_request_t *request;
-    uint32_t sequence, tile;
-    struct watch_event events[3];
-};
-
 struct watch_rank { /* written under its context's mutex */
     struct watch_run **runs;
     uint32_t nruns, room;
-    struct watch_ahead ahead[WATCH_AHEAD];
 };
 
 struct watch_rank *watch_ranks(void); /* RANKS_MAX of them */

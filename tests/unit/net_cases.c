@@ -122,7 +122,7 @@ const char *net_killed_once(int polls, size_t size)
     CHECK(net->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0) == HALAY_EPEER, "send");
     rank_wait(&rank, 100 * MS, &event);
     if (posted && rank.landed == 0) {
-        int rc = net->recv(rank.transport, 77, NULL, 0, 0);
+        int rc = net->withdraw(rank.transport, 77);
         CHECK(rc == 0 || rc == HALAY_INPROGRESS, "withdraw: %d", rc);
         fate = "withdrawn";
         if (rc == HALAY_INPROGRESS)

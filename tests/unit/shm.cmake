@@ -6,4 +6,5 @@ if(TARGET halay_transport_shm)
              LIBS halay_transport_body halay_transport_shm TIMEOUT 300 WAITS)
   halay_test(unit transport_shm_lend SOURCES test_transport_shm_lend.c shm_rank.c
              LIBS halay_transport_shm TIMEOUT 120 WAITS)
+  target_link_options(test_unit_transport_shm_lend PRIVATE -Wl,--wrap=realloc)
 endif()

@@ -151,7 +151,7 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
         halay_address_t address = address_of(host, r);
         if (address.family && processors_of(host) && ranks[host] > processors_of(host))
             address.fabrics =
-                HALAY_NODE_CROWDED | (processors_of(host) == 1 ? HALAY_NODE_SINGLE : 0);
+                HALAY_NODE_OVERSUBSCRIBED | (processors_of(host) == 1 ? HALAY_NODE_SINGLE : 0);
         CHECK(hly_boot_places_get(&id->places, r, &at) == HALAY_OK);
         CHECK(at.node >= 0 && at.node <= seen && at.node < info.nnodes);
         seen += at.node == seen; /* numbered in the order of lowest ranks */

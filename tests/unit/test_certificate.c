@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core.h"
+#include "exec/exec.h"
 
 static unsigned long flips;
 
@@ -39,6 +39,12 @@ static int one(uint32_t planner, uint32_t nranks)
     if (!bad)
         bad = flip_all(&p, (unsigned char *)p.plan->operands,
                        p.plan->noperands * sizeof(halay_operand_t));
+    if (!bad)
+        bad =
+            flip_all(&p, (unsigned char *)p.plan->groups, p.plan->ngroups * sizeof(halay_group_t));
+    if (!bad)
+        bad = flip_all(&p, (unsigned char *)p.plan->members,
+                       p.plan->nmembers * sizeof(halay_member_t));
     if (!bad)
         bad = flip_all(&p, (unsigned char *)&p.plan->params,
                        offsetof(halay_plan_params_t, in_place) + sizeof(p.plan->params.in_place));

@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_device.c - types and operations, opening devices, bad work, and the late device: everything
- * once, in another order, nothing before its time.
+ * test_device.c - types and operations; what every device does, for all of them; and the late
+ * device: everything once, in another order, nothing before its time.
  */
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "device/device_builtin.h"
-
-#define CHECK(condition)                                                                           \
-    do {                                                                                           \
-        if (!(condition)) {                                                                        \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "device_body.h"
 
 /* ------------------------------------------------------------------ types and operations */
 
@@ -64,187 +60,6 @@ static void test_types_unknown(void)
         CHECK(strcmp(halay_op_name(op), "?") == 0 && !halay_op_takes(op, HALAY_INT8));
     }
     CHECK(strcmp(halay_op_name(HALAY_OP_COUNT), "?") == 0);
-}
-
-/* ------------------------------------------------------------------ what every device does */
-
-static void test_open(const halay_device_ops_t *ops)
-{
-    static const char *const wrong[] = {"", "sse9", "AVX2", "avx", "avx5122"};
-    halay_device_t *device = NULL;
-    CHECK(ops->size == sizeof *ops);
-    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        CHECK(ops->open(NULL, wrong[i], &device) == HALAY_EUNSUPPORTED && !device);
-    CHECK(ops->open(NULL, NULL, NULL) == HALAY_EINVAL);
-    CHECK(ops->open(NULL, NULL, &device) == HALAY_OK && device);
-    ops->close(device);
-    CHECK(ops->open(NULL, "scalar", &device) == HALAY_OK && device);
-    ops->close(device);
-    ops->close(NULL);
-}
-
-static void take_left(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
-                      const void *right)
-{
-    (void)arg;
-    (void)right;
-    memcpy(dst, left, count * halay_type_bytes(type));
-}
-
-static void test_bad_work(const halay_device_ops_t *ops)
-{
-    int32_t a[8] = {0}, b[8] = {0}, c[8];
-    const halay_work_t good = {.dst = c, .src = {a, b}, .count = 8, .type = HALAY_INT32, .nsrc = 2};
-    halay_work_t bad[17];
-    halay_device_t *device;
-    uint64_t cookie;
-    CHECK(ops->open(NULL, NULL, &device) == HALAY_OK);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        bad[i] = good;
-    bad[0].nsrc = 0;
-    bad[1].nsrc = HALAY_REDUCE_SOURCES + 1;
-    bad[2].type = HALAY_TYPE_COUNT;
-    bad[3].op = HALAY_OP_COUNT;
-    bad[4].type = HALAY_FLOAT32, bad[4].op = HALAY_LAND;
-    bad[5].type = HALAY_BOOL;
-    bad[6].dst = NULL;
-    bad[7].src[1] = NULL;
-    bad[8].count = SIZE_MAX / 2;
-    bad[9].dst = a + 1; /* overlaps */
-    bad[10].type = HALAY_BOOL, bad[10].op = HALAY_AVERAGE, bad[10].divisor = 2, bad[10].nsrc = 1;
-    bad[11].op = HALAY_OP_USER; /* without a function */
-    bad[12].op = HALAY_OP_USER, bad[12].fn = take_left, bad[12].group = 0;
-    bad[13].op = HALAY_OP_USER, bad[13].fn = take_left, bad[13].group = 3;
-    bad[14].op = HALAY_OP_USER, bad[14].fn = take_left, bad[14].count = bad[14].group = 1025;
-    bad[15].scales = 1, bad[15].factor = 2;
-    bad[16].scales = 1, bad[16].factor = 1. / 0., bad[16].nsrc = 1;
-    memset(c, 0x77, sizeof c);
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        CHECK(ops->bind(device, &bad[i]) < 0 && !bad[i].bound);
-        CHECK(ops->launch(device, &bad[i]) == HALAY_EINVAL);
-    }
-    CHECK(ops->launch(device, NULL) == HALAY_EINVAL);
-    for (int i = 0; i < 8; i++)
-        CHECK(a[i] == 0 && b[i] == 0 && c[i] == 0x77777777);
-    CHECK(ops->poll(device, &cookie, 1) == 0);
-    CHECK(ops->poll(device, &cookie, 0) == 0);
-    CHECK(ops->poll(device, &cookie, -1) == HALAY_EINVAL);
-    ops->close(device);
-}
-
-/* Legal, though odd: nothing to do, and fields that have no meaning. */
-static void test_odd_work(void)
-{
-    int16_t a[3] = {1, 2, 3}, b[3] = {10, 20, 30}, c[3] = {0};
-    halay_work_t w = {.dst = c, .src = {a, b}, .count = 3, .type = HALAY_INT16, .nsrc = 2};
-    halay_work_t empty = {.dst = NULL, .count = 0, .type = HALAY_INT16, .nsrc = 4};
-    halay_device_t *device;
-    CHECK(hly_device_host.open(NULL, NULL, &device) == HALAY_OK);
-    CHECK(hly_device_host.launch(device, &empty) == HALAY_OK);
-    w.divisor = 9; /* of a sum */
-    CHECK(hly_device_host.launch(device, &w) == HALAY_OK && c[2] == 33);
-    w.nsrc = 1;
-    w.op = (halay_op_t)99;
-    CHECK(hly_device_host.launch(device, &w) == HALAY_OK && c[2] == 3);
-    w.dst = a; /* a copy onto itself */
-    CHECK(hly_device_host.launch(device, &w) == HALAY_OK && a[2] == 3);
-    hly_device_host.close(device);
-}
-
-/* Bound once, done as often as it is launched; what no kernel does alone is not bound. */
-static void test_bound(void)
-{
-    int64_t a[3], b[3], c[3];
-    halay_work_t w = {.dst = c, .src = {a, b}, .count = 3, .type = HALAY_INT64, .nsrc = 2};
-    halay_device_t *device;
-    CHECK(hly_device_host.open(NULL, NULL, &device) == HALAY_OK);
-    CHECK(hly_device_host.bind(device, &w) == HALAY_OK && w.bound);
-    for (int n = 0; n < 5; n++) {
-        for (int i = 0; i < 3; i++)
-            a[i] = n * i, b[i] = 100 + i;
-        CHECK(hly_device_host.launch(device, &w) == HALAY_OK);
-        for (int i = 0; i < 3; i++)
-            CHECK(c[i] == 100 + i + n * i);
-    }
-    w.bound = NULL; /* and then anything may change */
-    w.op = HALAY_AVERAGE;
-    w.divisor = 2;
-    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
-    CHECK(hly_device_host.launch(device, &w) == HALAY_OK && c[2] == (8 + 102) / 2);
-    w.count = 0;
-    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
-    w.nsrc = 1;
-    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
-    hly_device_host.close(device);
-}
-
-/* ------------------------------------------------------------------ operations of the user */
-
-struct seen {
-    size_t calls, elements, groups_of;
-};
-
-/* left - 2 * right, element by element: neither commutes nor is it associative. */
-static void minus_twice(void *arg, halay_type_t type, size_t count, void *dst, const void *left,
-                        const void *right)
-{
-    struct seen *seen = arg;
-    const int32_t *l = left, *r = right;
-    int32_t *d = dst;
-    CHECK(type == HALAY_INT32 && count % seen->groups_of == 0);
-    CHECK(d + count <= l || l + count <= d);
-    CHECK(d + count <= r || r + count <= d);
-    for (size_t i = 0; i < count; i++)
-        d[i] = l[i] - 2 * r[i];
-    seen->calls++;
-    seen->elements += count;
-}
-
-/* dst in place of each source, or of none: whole groups, left to right, operands never overlap. */
-static void test_user(const halay_device_ops_t *ops, uint32_t nsrc, size_t group, int alias)
-{
-    enum { MOST = 5000 };
-    static int32_t source[HALAY_REDUCE_SOURCES][MOST], out[MOST];
-    const size_t count = MOST / group * group;
-    struct seen seen = {.groups_of = group};
-    halay_work_t w = {.dst = out,
-                      .count = count,
-                      .type = HALAY_INT32,
-                      .op = (halay_op_t)(HALAY_OP_USER + 5),
-                      .nsrc = nsrc,
-                      .fn = minus_twice,
-                      .fn_arg = &seen,
-                      .group = group};
-    halay_device_t *device;
-    uint64_t cookie;
-    CHECK(ops->open(NULL, NULL, &device) == HALAY_OK);
-    for (uint32_t s = 0; s < nsrc; s++) {
-        for (size_t i = 0; i < count; i++)
-            source[s][i] = (int32_t)(i * 7 + s * 1000);
-        w.src[s] = source[s];
-    }
-    if (alias >= 0)
-        w.dst = source[alias];
-    int rc = ops->launch(device, &w);
-    while (rc == HALAY_INPROGRESS && ops->poll(device, &cookie, 1) == 0)
-        ;
-    CHECK(rc >= 0 && seen.elements == (nsrc - 1) * count && seen.calls > 0);
-    for (size_t i = 0; i < count; i++) {
-        int32_t want = (int32_t)(i * 7);
-        for (uint32_t s = 1; s < nsrc; s++)
-            want -= 2 * (int32_t)(i * 7 + s * 1000);
-        CHECK(((int32_t *)w.dst)[i] == want);
-    }
-    ops->close(device);
-}
-
-static void test_user_all(const halay_device_ops_t *ops)
-{
-    static const size_t groups[] = {1, 3, 4, 1000, 1024};
-    for (uint32_t nsrc = 2; nsrc <= HALAY_REDUCE_SOURCES; nsrc++)
-        for (size_t g = 0; g < sizeof groups / sizeof groups[0]; g++)
-            for (int alias = -1; alias < (int)nsrc; alias++)
-                test_user(ops, nsrc, groups[g], alias);
 }
 
 /* ------------------------------------------------------------------ scaling */
@@ -321,10 +136,11 @@ static int late_run(const struct hly_device_late_arg *arg, int max, int order[WO
     CHECK(hly_device_late.open(&copy, NULL, &device) == HALAY_OK);
     copy.capacity = 1; /* read in open, not kept */
     for (*npolls = 0; ndone < WORKS && *npolls < POLLS_MAX; (*npolls)++) {
-        uint64_t cookies[WORKS];
+        halay_done_t done[WORKS];
         int n;
         while (nlaunched < WORKS) {
-            halay_work_t w = {.dst = sum[nlaunched],
+            halay_work_t w = {.size = sizeof(w),
+                              .dst = sum[nlaunched],
                               .src = {left[nlaunched], right[nlaunched]},
                               .count = COUNT,
                               .type = HALAY_INT32,
@@ -341,10 +157,11 @@ static int late_run(const struct hly_device_late_arg *arg, int max, int order[WO
             memset(&w, 0, sizeof w); /* the work itself belongs to the caller */
             state[nlaunched++] = LAUNCHED;
         }
-        n = hly_device_late.poll(device, cookies, max);
+        n = hly_device_late.poll(device, done, max);
         CHECK(n >= 0 && n <= max);
         for (int c = 0; c < n; c++) {
-            const int w = (int)(cookies[c] - 0xabcd000000000000u);
+            const int w = (int)(done[c].cookie - 0xabcd000000000000u);
+            CHECK(!done[c].status);
             CHECK(w >= 0 && w < WORKS && state[w] == LAUNCHED);
             state[w] = DONE;
             order[ndone++] = w;
@@ -352,7 +169,7 @@ static int late_run(const struct hly_device_late_arg *arg, int max, int order[WO
         for (int w = 0; w < WORKS; w++)
             CHECK(state[w] == DONE ? summed(w) : untouched(w));
     }
-    CHECK(ndone == WORKS && hly_device_late.poll(device, (uint64_t[1]){0}, 1) == 0);
+    CHECK(ndone == WORKS && hly_device_late.poll(device, (halay_done_t[1]){{0}}, 1) == 0);
     hly_device_late.close(device);
     return nfull;
 }
@@ -399,13 +216,14 @@ static void test_late_bound(void)
         CHECK(hly_device_late.open(&arg, "scalar", &device) == HALAY_OK);
         buffers_reset();
         for (int w = 0; w < 50; w++) {
-            halay_work_t work = {.dst = sum[w], .src = {left[w]}, .count = COUNT, .nsrc = 1};
+            halay_work_t work = {
+                .size = sizeof(work), .dst = sum[w], .src = {left[w]}, .count = COUNT, .nsrc = 1};
             work.type = HALAY_INT32;
             CHECK(hly_device_late.launch(device, &work) == HALAY_INPROGRESS);
         }
         for (uint32_t p = 0; p < delay; p++) {
-            uint64_t cookies[50];
-            int n = hly_device_late.poll(device, cookies, 50);
+            halay_done_t done[50];
+            int n = hly_device_late.poll(device, done, 50);
             CHECK(n >= 0);
             ndone += n;
             nlate += p > 0 ? n : 0;
@@ -419,17 +237,95 @@ static void test_late_bound(void)
 static void test_late_shows_misuse(void)
 {
     int32_t from = 1, to = 0;
-    halay_work_t w = {.dst = &to, .src = {&from}, .count = 1, .type = HALAY_INT32, .nsrc = 1};
+    halay_work_t w = {
+        .size = sizeof(w), .dst = &to, .src = {&from}, .count = 1, .type = HALAY_INT32, .nsrc = 1};
     halay_device_t *device;
-    uint64_t cookie;
+    halay_done_t done;
     int n = 0;
     CHECK(hly_device_late.open(NULL, NULL, &device) == HALAY_OK);
     CHECK(hly_device_late.launch(device, &w) == HALAY_INPROGRESS);
     from = 2;
     for (int p = 0; p < POLLS_MAX && n == 0; p++)
-        n = hly_device_late.poll(device, &cookie, 1);
+        n = hly_device_late.poll(device, &done, 1);
     CHECK(n == 1 && to == 2);
     hly_device_late.close(device);
+}
+
+/* One never ends and is taken back, one ends with an error: neither is done. Then poll breaks. */
+static void test_late_fates(void)
+{
+    struct hly_device_late_arg arg = {.never = 2, .fails = 3, .breaks = 4, .delay_polls_max = 1};
+    int32_t from = 1, to[4] = {0};
+    halay_device_t *device;
+    halay_done_t done[4];
+    CHECK(hly_device_late.open(&arg, NULL, &device) == HALAY_OK);
+    for (uint64_t i = 0; i < 4; i++) {
+        halay_work_t w = {.size = sizeof(w),
+                          .dst = &to[i],
+                          .src = {&from},
+                          .count = 1,
+                          .type = HALAY_INT32,
+                          .nsrc = 1};
+        w.cookie = i;
+        if (i == 3) {
+            int n = 0;
+            for (int p = 0; p < POLLS_MAX; p++)
+                n += hly_device_late.poll(device, done + n, 4 - n);
+            CHECK(n == 2);
+        }
+        CHECK(hly_device_late.launch(device, &w) == HALAY_INPROGRESS);
+    }
+    for (int i = 0; i < 2; i++)
+        CHECK(done[i].cookie == 0 ? done[i].status == HALAY_OK
+                                  : done[i].cookie == 2 && done[i].status == HALAY_EDEVICE);
+    CHECK(hly_device_late.poll(device, done, 4) == HALAY_EDEVICE);
+    CHECK(hly_device_late.stop(device, 1, 0) == HALAY_OK);
+    CHECK(hly_device_late.stop(device, 3, 0) == HALAY_OK);
+    CHECK(to[0] == 1 && to[1] == 0 && to[2] == 0 && to[3] == 0);
+    hly_device_late.close(device);
+}
+
+/* Does a touch of its own memory show? A child reads or writes a byte, and is killed. */
+static void test_late_shows_touch(void)
+{
+    struct hly_device_late_arg arg = {.own_memory = true};
+    halay_device_t *device;
+    void *at;
+    CHECK(hly_device_late.open(&arg, NULL, &device) == HALAY_OK);
+    CHECK(hly_device_late.alloc(device, 100, 64, &at) == HALAY_OK);
+    for (int writes = 0; writes < 2; writes++) {
+        int status;
+        const pid_t child = fork();
+        CHECK(child >= 0);
+        if (!child) {
+            signal(SIGSEGV, SIG_DFL); /* a sanitizer has its own */
+            if (writes)
+                *(volatile char *)at = 1;
+            _exit(*(volatile char *)at);
+        }
+        CHECK(waitpid(child, &status, 0) == child);
+        CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    }
+    hly_device_late.free(device, at);
+    hly_device_late.close(device);
+}
+
+/* What no kernel does alone is not bound; what is bound must be. */
+static void test_host_bound(void)
+{
+    int64_t a[3] = {0}, b[3] = {0}, c[3];
+    halay_work_t w = {
+        .size = sizeof(w), .dst = c, .src = {a, b}, .count = 3, .type = HALAY_INT64, .nsrc = 2};
+    halay_device_t *device;
+    CHECK(hly_device_host.open(NULL, NULL, &device) == HALAY_OK);
+    CHECK(hly_device_host.bind(device, &w) == HALAY_OK && w.bound);
+    w.bound = NULL;
+    w.op = HALAY_AVERAGE;
+    w.divisor = 2;
+    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
+    w.count = 0;
+    CHECK(hly_device_host.bind(device, &w) == HALAY_EUNSUPPORTED && !w.bound);
+    hly_device_host.close(device);
 }
 
 static void test_late_open(void)
@@ -445,20 +341,22 @@ static void test_late_open(void)
 
 int main(void)
 {
+    static struct hly_device_late_arg timed = {.delay_us_max = 2000}, own = {.own_memory = true},
+                                      both = {.delay_us_max = 300, .own_memory = true};
     test_types();
     test_types_unknown();
-    test_open(&hly_device_host);
-    test_open(&hly_device_late);
-    test_bad_work(&hly_device_host);
-    test_bad_work(&hly_device_late);
-    test_odd_work();
-    test_bound();
-    test_user_all(&hly_device_host);
-    test_user_all(&hly_device_late);
     test_scale_integers();
+    device_body(&hly_device_host, NULL);
+    device_body(&hly_device_late, NULL);
+    device_body(&hly_device_late, &timed);
+    device_body(&hly_device_late, &own);
+    device_body(&hly_device_late, &both);
+    test_host_bound();
     test_late_order();
     test_late_bound();
+    test_late_fates();
     test_late_shows_misuse();
+    test_late_shows_touch();
     test_late_open();
     return 0;
 }

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A straight call takes the message that its step waits for, and no other: every bit of the header,
+ * A call takes the message that its step waits for, and no other: every bit of the header,
  * of the sender's id and of the length is flipped in turn, and each must be refused; and so must
  * the right message once its call, its step or its peer is another one.
  */
 #include <string.h>
 
 #include "check.h"
-#include "straight.h"
+#include "wire/expected.h"
 
 struct bed {
     halay_plan_t *made;
     struct hly_plan plan;
     struct hly_peer peer, *peers[8];
     struct hly_span spans[8];
+    struct hly_step_run run[8];
     halay_request_t request;
     uint32_t step;
     struct hly_header header; /* of the right message, */
@@ -37,15 +38,17 @@ static void fill(struct bed *b, uint32_t bytes)
         b->peers[i] = &b->peer;
     b->plan.plan = b->made;
     b->plan.peers = b->peers;
-    b->spans[s->operand].segment[0].bytes = bytes;
+    b->spans[s->operand].extent[0].bytes = bytes;
     b->header = (struct hly_header){.comm = 77,
                                     .signature = 0x5555,
                                     .from = s->peer,
                                     .kind = HLY_EAGER,
-                                    .tile = 3,
+                                    .segment = 3,
                                     .call = {.count = 2, .root = 0, .type = 4, .op = 1}};
     b->request.plan = &b->plan;
-    b->request.spans = b->spans;
+    b->request.layout.spans = b->spans;
+    b->request.run.step = b->run;
+    b->request.segments.number = 3;
     b->request.header = b->header;
     b->request.header.from = 1 - s->peer; /* its own messages' */
     b->request.sequence = 0xfffffff0;
@@ -54,14 +57,18 @@ static void fill(struct bed *b, uint32_t bytes)
     b->header.cookie = bytes;
 }
 
-static bool is_taken(const struct bed *b, halay_peer_id_t from, size_t bytes)
+/* anew: what was kept of the last time holds no more. */
+static bool is_taken(struct bed *b, halay_peer_id_t from, size_t bytes, bool anew)
 {
-    return hly_straight_expects(&b->request, b->step, from, &b->header, bytes);
+    if (anew)
+        hly_expected_forget(&b->request);
+    hly_expect(&b->request, b->step);
+    return hly_expected_is(&b->request.expected, from, &b->header, bytes);
 }
 
-static bool is_right(const struct bed *b)
+static bool is_right(struct bed *b)
 {
-    return is_taken(b, b->from, b->spans[b->made->steps[b->step].operand].segment[0].bytes);
+    return is_taken(b, b->from, b->spans[b->made->steps[b->step].operand].extent[0].bytes, true);
 }
 
 static void flip(unsigned char *at, size_t bit)
@@ -84,12 +91,12 @@ static void sent_by_another(struct bed *b, size_t bytes)
     halay_peer_id_t from = b->from;
     for (size_t bit = 0; bit < 8 * sizeof(from); bit++) {
         flip((unsigned char *)&from, bit);
-        CHECK(!is_taken(b, from, bytes), "bit %zu of the sender was not noticed", bit);
+        CHECK(!is_taken(b, from, bytes, false), "bit %zu of the sender was not noticed", bit);
         flip((unsigned char *)&from, bit);
     }
     for (size_t bit = 0; bit < 8 * sizeof(bytes); bit++) {
         flip((unsigned char *)&bytes, bit);
-        CHECK(!is_taken(b, from, bytes), "bit %zu of the length was not noticed", bit);
+        CHECK(!is_taken(b, from, bytes, false), "bit %zu of the length was not noticed", bit);
         flip((unsigned char *)&bytes, bit);
     }
 }

@@ -435,49 +435,9 @@ static void compare(const halay_work_t *w, const unsigned char *want, const char
     }
 }
 
-enum { BESIDE = 20000 };
-
-/* The work, and bytes that are copied beside it: fewer, as many, or more, of any alignment. */
-static int launch_beside(halay_device_t *isa, const halay_work_t *w)
-{
-    static unsigned char bytes_of[BESIDE + 64], room[BESIDE + 64 + 2 * GUARD];
-    static bool filled;
-    for (size_t i = 0; !filled && i < sizeof(bytes_of); i++)
-        bytes_of[i] = (unsigned char)random_next();
-    filled = true;
-    const size_t all = w->count * halay_type_bytes(w->type);
-    size_t bytes = random_next() % 3 ? (size_t)random_next() % BESIDE : all;
-    bytes = bytes < BESIDE ? bytes : BESIDE;
-    const unsigned char *from = bytes_of + random_next() % 64;
-    unsigned char *to = room + GUARD + random_next() % 64;
-    memset(to - GUARD, 0xa5, bytes + 2 * GUARD);
-    int rc = hly_host_beside(isa, w, &(struct hly_beside){to, from, bytes});
-    CHECK(memcmp(to, from, bytes) == 0, "%zu bytes beside %zu", bytes, all);
-    for (size_t i = 0; i < GUARD; i++)
-        CHECK(to[-1 - (ptrdiff_t)i] == 0xa5 && to[bytes + i] == 0xa5, "%zu beside %zu", bytes, all);
-    return rc;
-}
-
-/* The same result at two places, of any alignment; where that is for the host to do. */
-static int launch_twice(halay_device_t *isa, const halay_work_t *w)
-{
-    static unsigned char room[BESIDE + 64 + 2 * GUARD] __attribute__((aligned(64)));
-    const size_t bytes = w->count * halay_type_bytes(w->type);
-    if (bytes > BESIDE || w->op >= HALAY_OP_USER || !bytes)
-        return hly_device_host.launch(isa, w);
-    unsigned char *other = room + GUARD + (random_next() % 2 ? 0 : random_next() % 64);
-    memset(other - GUARD, 0xa5, bytes + 2 * GUARD);
-    int rc = hly_host_twice(isa, w, other);
-    hly_stream_end();
-    CHECK(memcmp(other, w->dst, bytes) == 0, "twice: %zu bytes", bytes);
-    for (size_t i = 0; i < GUARD; i++)
-        CHECK(other[-1 - (ptrdiff_t)i] == 0xa5 && other[bytes + i] == 0xa5, "twice: %zu", bytes);
-    return rc;
-}
-
 /*
- * Runs the work on all instruction sets, bound or not, streamed or not, with a copy beside it, at
- * two places or with dst in place of src[alias] (-1: none), and looks at the bytes around dst, too.
+ * Runs the work on all instruction sets, bound or not, streamed or not, or with dst in place
+ * of src[alias] (-1: none), and looks at the bytes around dst, too.
  */
 static void run(const halay_work_t *work, int alias)
 {
@@ -496,10 +456,7 @@ static void run(const halay_work_t *work, int alias)
         w.streams = random_next() % 2;
         if (random_next() % 2)
             CHECK(hly_device_host.bind(isas[n], &w) != HALAY_EINVAL, "%s", isa_names[n]);
-        const uint64_t how = random_next() % 8;
-        int rc = how == 0                ? launch_beside(isas[n], &w)
-                 : how == 1 && w.streams ? launch_twice(isas[n], &w)
-                                         : hly_device_host.launch(isas[n], &w);
+        int rc = hly_device_host.launch(isas[n], &w);
         CHECK(rc == HALAY_OK, "%s", isa_names[n]);
         compare(&w, expected, isa_names[n], alias);
         for (size_t i = 0; i < GUARD; i++)
@@ -518,7 +475,8 @@ static uint32_t divisor_draw(halay_op_t op)
 static halay_work_t work_make(halay_type_t type, halay_op_t op, uint32_t nsrc, size_t count,
                               size_t misaligned)
 {
-    halay_work_t w = {.dst = output + GUARD + misaligned,
+    halay_work_t w = {.size = sizeof(w),
+                      .dst = output + GUARD + misaligned,
                       .count = count,
                       .type = type,
                       .op = op,
@@ -580,7 +538,8 @@ static void test_one_buffer(void)
 {
     for (int n = 0; n < NISA; n++) {
         int32_t buffer[1500];
-        halay_work_t w = {.dst = buffer, .count = 1500, .type = HALAY_INT32, .nsrc = 4};
+        halay_work_t w = {
+            .size = sizeof(w), .dst = buffer, .count = 1500, .type = HALAY_INT32, .nsrc = 4};
         if (!isas[n])
             continue;
         for (int i = 0; i < 1500; i++)

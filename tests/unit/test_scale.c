@@ -11,7 +11,8 @@
 #include <malloc.h>
 #include <string.h>
 
-#include "core.h"
+#include "api/api.h"
+#include "exec/exec.h"
 #include "ranks/ranks.h"
 
 #define RANKS      100000
@@ -19,7 +20,7 @@
 #define SPLITS     10
 #define MOST_BYTES (16u << 20)
 
-extern const halay_transport_ops_t halay_transport_v4_shm;
+extern const halay_transport_ops_t halay_transport_v5_shm;
 
 /* ---------------------------------------------------------------- groups in both forms */
 
@@ -34,16 +35,16 @@ static void shuffle(int order[], int n, uint64_t *seed)
 
 static void check_group(const int world[], int n, int absent)
 {
-    struct hly_group *made, *group;
-    CHECK(!hly_group_make(world, n, &made) && !hly_group_copy(made, &group), "no memory");
+    struct hly_ranks *made, *group;
+    CHECK(!hly_ranks_make(world, n, &made) && !hly_ranks_copy(made, &group), "no memory");
     free(made);
     for (int r = 0; r < n; r++) {
-        CHECK(hly_group_world_rank(group, r) == world[r], "rank %d of %d is %d, not %d", r, n,
-              hly_group_world_rank(group, r), world[r]);
+        CHECK(hly_ranks_world_rank(group, r) == world[r], "rank %d of %d is %d, not %d", r, n,
+              hly_ranks_world_rank(group, r), world[r]);
         if (n < 1000 || r % 997 == 0)
-            CHECK(hly_group_rank_of(group, world[r]) == r, "world rank %d is not %d", world[r], r);
+            CHECK(hly_ranks_rank_of(group, world[r]) == r, "world rank %d is not %d", world[r], r);
     }
-    CHECK(hly_group_rank_of(group, absent) == -1, "%d is in it", absent);
+    CHECK(hly_ranks_rank_of(group, absent) == -1, "%d is in it", absent);
     free(group);
 }
 
@@ -139,7 +140,7 @@ static size_t resident(void)
 
 static void split(halay_context_t *ctx, int number, int order[], uint64_t *seed)
 {
-    struct hly_group *group;
+    struct hly_ranks *group;
     halay_comm_t *comm;
     int rank = -1;
     for (int r = 0; r < RANKS; r++)
@@ -149,9 +150,9 @@ static void split(halay_context_t *ctx, int number, int order[], uint64_t *seed)
         if (order[r] == ctx->info.rank)
             rank = r;
     hly_lock(ctx);
-    CHECK(!hly_group_make(order, RANKS, &group), "no memory");
-    CHECK(!hly_comm_create(ctx, 1000u + (uint64_t)number, group, rank, 1000000000, &comm),
-          "split %d", number);
+    CHECK(!hly_ranks_make(order, RANKS, &group), "no memory");
+    CHECK(!hly_comm_make(ctx, 1000u + (uint64_t)number, group, rank, 1000000000, &comm), "split %d",
+          number);
     hly_unlock(ctx);
     CHECK(hly_comm_world_rank(comm, rank) == ctx->info.rank, "another rank");
     CHECK(comm->nnodes == (RANKS + NODE_RANKS - 1) / NODE_RANKS, "%u nodes", comm->nnodes);
@@ -168,7 +169,7 @@ static void plans(halay_context_t *ctx)
                 {HALAY_BROADCAST, "two_level"},          {HALAY_BARRIER, "two_level"},
                 {HALAY_ALLGATHER, "circulant"}};
     for (size_t i = 0; i < sizeof(used) / sizeof(used[0]); i++) {
-        struct hly_call call = {.brief = {.count = 1, .collective = (uint8_t)used[i].collective}};
+        struct hly_call call = {.desc = {.count = 1, .collective = (uint8_t)used[i].collective}};
         struct hly_plan *plan;
         uint32_t planner;
         char reason[256] = "";
@@ -184,6 +185,21 @@ static void plans(halay_context_t *ctx)
     }
 }
 
+/* A plan with group steps is not run where no device has them. */
+static void no_groups(halay_context_t *ctx)
+{
+    struct hly_call call = {.desc = {.count = 1, .collective = HALAY_ALLREDUCE}};
+    struct hly_plan *plan = NULL;
+    uint32_t planner;
+    char reason[256] = "";
+    CHECK(!halay_planner_find(HALAY_ALLREDUCE, "two_level_group", &planner), "no planner");
+    hly_lock(ctx);
+    int rc = hly_plan_admit(ctx->world, planner, &call, &plan, reason, sizeof(reason));
+    hly_unlock(ctx);
+    CHECK(rc == HALAY_EUNSUPPORTED && !plan && strstr(reason, "no device offers group steps"),
+          "%d: %s", rc, reason);
+}
+
 static void memory(void)
 {
     static const halay_boot_ops_t ops = {sizeof(ops), "many", probe,     open_boot,
@@ -195,7 +211,7 @@ static void memory(void)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &ops;
     config.boot_arg = &boot;
-    config.transport = &halay_transport_v4_shm;
+    config.transport = &halay_transport_v5_shm;
     config.error = error;
     config.error_bytes = sizeof(error);
     halay_context_t *ctx;
@@ -211,6 +227,7 @@ static void memory(void)
     uint64_t split_done = ranks_now_ns();
     size_t after = in_use(), after_pages = resident();
     plans(ctx);
+    no_groups(ctx);
     printf(
         "%d ranks. Heap: %zu KiB after init (%.1f ms), %zu KiB after %d splits of all of them in "
         "any order (%.1f ms each), %zu KiB after these plans, with %u peers. Pages: %zu KiB after "

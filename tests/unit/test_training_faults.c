@@ -10,7 +10,8 @@
 
 static double deadline_s(void)
 {
-    return atof(getenv("HALAY_DEADLINE"));
+    uint64_t own_ns = hub_set_ns ? hub_set_ns : hub_config_ns;
+    return own_ns ? (double)own_ns * 1e-9 : atof(getenv("HALAY_DEADLINE"));
 }
 
 /* What went wrong leaves nothing behind: an ordinary tensor works. */
@@ -302,7 +303,8 @@ static void lonely(struct rank *rank)
             CHECK(rc == HALAY_ETIMEOUT, "%d: %s", rc, text);
             CHECK(cpu < took / 4, "waiting for %.3f s took %.3f s of CPU", took, cpu);
             halay_trainer_release(rank->trainer, ticket);
-            snprintf(want, sizeof(want), "not submitted by rank %d (", last);
+            snprintf(want, sizeof(want), " waited for %.3g s; not submitted by rank %d (", deadline,
+                     last);
             CHECK(strstr(text, "'lonely'") && strstr(text, want), "%s", text);
             CHECK(took > deadline * 0.5 && took < deadline + 3, "after %.3f s", took);
         }
@@ -769,6 +771,8 @@ int main(int argc, char **argv)
         {"duplicates", duplicates, {2, 3, 5}},
         {"arguments", arguments, {1, 2, 3}},
         {"lonely", lonely, {2, 5}, "0.6"},
+        {"lonely, configured", lonely, {2}, .config_ns = 2000000000},
+        {"lonely, set", lonely, {3}, .config_ns = 50000000000, .set_ns = 2000000000},
         {"races", races, {2, 3}, "0.4"},
         {"patience", patience, {3}, "1"},
         {"leaving", leaving, {2, 3, 5}, "10"},

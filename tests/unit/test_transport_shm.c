@@ -393,35 +393,29 @@ static size_t ring_bytes(void)
     return sum;
 }
 
-/* A rank with ways to all others of its node, and with what it may lend of its own, has at most 4
- * MiB of shared memory; and who shares processors may lend what 16 ranks need of it. */
+/* A rank with ways to all others of its node has at most 4 MiB of shared memory. */
 static void memory(void)
 {
     static const int more[] = {24, 31, 32, 64, 128, 256, 257};
     for (int i = 2; i < 18 + (int)(sizeof(more) / sizeof(more[0])); i++) {
         const int n = i < 18 ? i : more[i - 18];
-        for (int crowded = 0; crowded < 2; crowded++) {
-            rank_t a = {0};
-            halay_transport_params_t params;
-            halay_transport_attr_t attr = {.size = sizeof(attr)};
-            job_draw();
-            rank_params(&a, 1, &params);
-            params.local_nranks = n;
-            params.crowded = crowded;
-            CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
-            CHECK(shm->query(a.transport, &attr) == 0, "query");
-            for (int k = 1; k < n; k++)
-                rank_connect(&a, 1 + (uint64_t)k);
-            const size_t bytes = ring_bytes() + attr.lend_bytes;
-            CHECK(bytes <= 4u << 20, "%d ranks: %zu", n, bytes);
-            CHECK(bytes >= 2u << 20 || n < 3, "%d ranks: %zu", n, bytes);
-            CHECK(!crowded || n < 3 || n > 16 || attr.lend_bytes == 31 * 32768, "%d: %zu", n,
-                  attr.lend_bytes);
-            const size_t most = n > 2 && n <= 8 ? 65536 : 32768;
-            CHECK(n > 31 || attr.eager_bytes == most, "%d: %zu", n, attr.eager_bytes);
-            CHECK(attr.eager_bytes <= attr.message_bytes - 64, "%d: a header", n);
-            rank_close(&a);
-        }
+        rank_t a = {0};
+        halay_transport_params_t params;
+        halay_transport_attr_t attr = {.size = sizeof(attr)};
+        job_draw();
+        rank_params(&a, 1, &params);
+        params.local_nranks = n;
+        CHECK(shm->open(&params, &a.transport) == 0, "%s", a.log);
+        CHECK(shm->query(a.transport, &attr) == 0, "query");
+        for (int k = 1; k < n; k++)
+            rank_connect(&a, 1 + (uint64_t)k);
+        const size_t bytes = ring_bytes();
+        CHECK(bytes <= 4u << 20, "%d ranks: %zu", n, bytes);
+        CHECK(bytes >= 1u << 20 || n < 3, "%d ranks: %zu", n, bytes);
+        const size_t most = n > 2 && n <= 8 ? 65536 : 32768;
+        CHECK(n > 31 || attr.eager_bytes == most, "%d: %zu", n, attr.eager_bytes);
+        CHECK(attr.eager_bytes <= attr.message_bytes - 64, "%d: a header", n);
+        rank_close(&a);
     }
 }
 
@@ -430,16 +424,18 @@ static void answers(void)
     rank_t a = {.options = "ring=100000"};
     halay_transport_attr_t attr = {.size = sizeof(attr)};
     size_t bytes = 100;
+    halay_mem_t *mem;
     job_draw();
     rank_open(&a, 1);
     CHECK(shm->query(a.transport, &attr) == 0, "query");
-    CHECK(attr.capabilities == (HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND |
-                                HALAY_CAN_CHOOSE | HALAY_CAN_REACH) &&
+    CHECK(attr.capabilities == (HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND) &&
               attr.message_bytes == 32768 + 2048 - 64,
           "%zu", attr.message_bytes);
     CHECK(attr.eager_bytes <= attr.message_bytes && attr.piece_bytes <= attr.message_bytes, "attr");
     CHECK(shm->address(a.transport, NULL, &bytes) == 0 && bytes == 0, "address");
     CHECK(shm->recv(a.transport, 1, &bytes, 8, 0) == HALAY_EUNSUPPORTED, "recv");
+    CHECK(shm->withdraw(a.transport, 1) == HALAY_EUNSUPPORTED, "withdraw");
+    CHECK(shm->register_mem(a.transport, &bytes, 8, &mem) == HALAY_EUNSUPPORTED, "register_mem");
     halay_ep_t *ep = rank_connect(&a, 2);
     CHECK(shm->send(a.transport, ep, 1, NULL, 0, "x", 1, 0) == HALAY_EUNSUPPORTED, "tag");
     CHECK(shm->send(a.transport, ep, 0, NULL, 0, "x", attr.message_bytes + 1, 0) == HALAY_EINVAL,

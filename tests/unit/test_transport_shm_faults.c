@@ -138,6 +138,8 @@ enum {
     UNSEALED,
     NO_RING_IN_IT,
     FEW_FDS,
+    ONE_FD_MORE,
+    MANY_FDS,
     HELLOS
 };
 
@@ -150,6 +152,22 @@ static int memory_for(int what, size_t bytes)
     if (what != UNSEALED)
         CHECK(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "seal");
     return fd;
+}
+
+/* Of the right kind, and then some. */
+static void send_more(int socket, const hly_shm_hello_t *hello, const int fds[], int n)
+{
+    char room[CMSG_SPACE(200 * sizeof(int))] __attribute__((aligned(8))) = {0};
+    struct iovec part = {(void *)(uintptr_t)hello, sizeof(*hello)};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = room};
+    message.msg_controllen = CMSG_SPACE((size_t)n * sizeof(int));
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN((size_t)n * sizeof(int));
+    for (int i = 0; i < n; i++)
+        memcpy(CMSG_DATA(head) + (size_t)i * sizeof(int), &fds[i % HLY_SHM_FDS], sizeof(int));
+    CHECK(sendmsg(socket, &message, MSG_NOSIGNAL) == (ssize_t)sizeof(*hello), "send %d", n);
 }
 
 static void hello_once(rank_t *b, int what)
@@ -173,7 +191,10 @@ static void hello_once(rank_t *b, int what)
     fds[HLY_SHM_FD_WAKE] = eventfd(0, EFD_CLOEXEC);
     fds[HLY_SHM_FD_RING] = what == NO_MEMFD ? eventfd(0, EFD_CLOEXEC) : memory_for(what, bytes);
     int n = what == FEW_FDS ? 2 : HLY_SHM_FDS;
-    CHECK(hly_shm_hello_send(fd, &hello, fds, n) == 0, "send");
+    if (what == ONE_FD_MORE || what == MANY_FDS)
+        send_more(fd, &hello, fds, what == MANY_FDS ? 200 : HLY_SHM_FDS + 1);
+    else
+        CHECK(hly_shm_hello_send(fd, &hello, fds, n) == 0, "send");
     for (int i = 0; i < HLY_SHM_FDS; i++)
         close(fds[i]);
     if (what != RIGHT) {

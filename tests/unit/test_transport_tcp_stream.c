@@ -144,11 +144,11 @@ static void landing_send(flow_t *flow, unsigned *seed)
         data[k] = byte_of(l->seed, k);
     int withdraws = rand_r(seed) % 4 == 0;
     if (withdraws)
-        CHECK(net->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+        CHECK(net->withdraw(flow->to->transport, tag) == 0, "withdraw");
     rc = net->send(flow->from->transport, flow->ep, tag, NULL, 0, data, l->bytes, (uint64_t)s);
     CHECK(rc >= 0 || rc == HALAY_EAGAIN, "send: %d", rc);
     if (rc == HALAY_EAGAIN && !withdraws)
-        CHECK(net->recv(flow->to->transport, tag, NULL, 0, 0) == 0, "withdraw");
+        CHECK(net->withdraw(flow->to->transport, tag) == 0, "withdraw");
     flow->sent += rc >= 0;
     flow->partly += rc == HALAY_INPROGRESS;
     if (rc == HALAY_INPROGRESS)
@@ -381,7 +381,7 @@ void cut(void)
     uint64_t until = clock_ns() + 5000 * MS;
     for (int i = 0; i < 3; i++)
         CHECK(rank_wait(&a, MS, &event) == 0, "kind %d", event.kind);
-    int rc = net->recv(a.transport, 6, NULL, 0, 0);
+    int rc = net->withdraw(a.transport, 6);
     CHECK(rc == HALAY_INPROGRESS, "withdraw in the middle: %d", rc);
     net->close(b.transport);
     while (a.failed == 0 || a.sent == 0 || a.landed == 0) {

@@ -18,8 +18,8 @@
 
 #include "net_rank.h"
 
-extern const halay_transport_ops_t halay_transport_v4_ucx;
-const halay_transport_ops_t *const net = &halay_transport_v4_ucx;
+extern const halay_transport_ops_t halay_transport_v5_ucx;
+const halay_transport_ops_t *const net = &halay_transport_v5_ucx;
 
 size_t hello_make(const char *secret, uint8_t hello[128])
 {

@@ -47,7 +47,6 @@ struct rank {
 /* What the ranks of one run share: the threads meet here without Halay's help. */
 struct ranks {
     pthread_barrier_t meet;
-    const halay_transport_ops_t *transport; /* NULL: inproc as it is */
     char texts[RANKS_MAX][1024];
     int codes[RANKS_MAX];
     struct rank rank[RANKS_MAX];
@@ -103,16 +102,21 @@ static inline void finish(struct rank *rank, halay_ticket_t ticket, int code)
     halay_trainer_release(rank->trainer, ticket);
 }
 
+/* Of the next run, else 0: the configuration's deadline, and one that is set on the world. */
+static uint64_t hub_config_ns, hub_set_ns;
+
 static inline void *rank_main(void *arg)
 {
     struct rank *rank = arg;
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
-    config.transport = rank->ranks->transport ? rank->ranks->transport : &halay_transport_v4_inproc;
+    config.transport = &halay_transport_v5_inproc;
+    config.deadline_ns = hub_config_ns;
     int rc = halay_init(&config, &rank->context);
     CHECK(!rc, "init: %s", halay_strerror(rc));
     CHECK(!halay_comm_world(rank->context, &rank->world), "no world");
+    CHECK(!hub_set_ns || !halay_comm_set_deadline(rank->world, hub_set_ns), "deadline");
     rc = halay_trainer_create(rank->context, rank->world, &rank->trainer);
     CHECK(!rc, "trainer: %s", halay_strerror(rc));
     rank->body(rank);
@@ -127,8 +131,6 @@ static inline void *rank_main(void *arg)
 static const halay_inproc_faults_t *hub_faults;
 /* Of each rank of the next run; NULL: all on one. */
 static const int *hub_nodes;
-/* Of the next run: over inproc; NULL: that itself. */
-static const halay_transport_ops_t *hub_transport;
 
 static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(struct rank *rank))
 {
@@ -139,7 +141,6 @@ static inline void run_ranks(int nranks, const char *deadline_s, void (*body)(st
     CHECK(ranks && !halay_inproc_hub_create(nranks, hub_faults, &hub), "no hub");
     CHECK(!hub_nodes || !halay_inproc_hub_nodes(hub, hub_nodes), "no nodes");
     pthread_barrier_init(&ranks->meet, NULL, (unsigned)nranks);
-    ranks->transport = hub_transport;
     for (int r = 0; r < nranks; r++) {
         ranks->hub_rank[r] = (struct halay_inproc_rank){.hub = hub, .rank = r};
         ranks->rank[r] = (struct rank){.rank = r,
@@ -163,6 +164,7 @@ struct test_case {
     const char *deadline_s; /* NULL: 30 */
     const char *fusion;     /* HALAY_FUSION */
     const halay_inproc_faults_t *faults;
+    uint64_t config_ns, set_ns; /* deadlines; 0: HALAY_DEADLINE */
 };
 
 static inline void run_case(const struct test_case *test)
@@ -181,6 +183,8 @@ static inline void run_case(const struct test_case *test)
     else
         unsetenv("HALAY_FUSION");
     hub_faults = test->faults;
+    hub_config_ns = test->config_ns;
+    hub_set_ns = test->set_ns;
     printf("%s:", test->name);
     for (int s = 0; s < 4 && sizes[s]; s++) {
         run_ranks(sizes[s], test->deadline_s ? test->deadline_s : "30", test->body);

@@ -10,3 +10,6 @@ if(TARGET halay_transport_inproc)
              LIBS halay_transport_body halay_transport_inproc TIMEOUT 300 WAITS)
   halay_test(unit inproc_faults SOURCES test_inproc_faults.c LIBS halay_transport_inproc)
 endif()
+# The smallest transport, to begin with (docs/adding-a-transport.md).
+halay_test(unit transport_toy SOURCES test_transport_toy.c toy/toy.c LIBS halay_transport_body
+           TIMEOUT 300 WAITS)

@@ -12,8 +12,8 @@
 
 _Static_assert(sizeof(halay_transport_ops_t) <=
                    offsetof(halay_transport_ops_t, open) +
-                       15 * sizeof(((halay_transport_ops_t *)NULL)->open),
-               "the contract has at most 15 calls: join two before one is added");
+                       18 * sizeof(((halay_transport_ops_t *)NULL)->open),
+               "the contract has at most 18 calls: each does one thing, and is needed");
 
 static void check_table(struct end *end)
 {
@@ -22,14 +22,15 @@ static void check_table(struct end *end)
     EXPECT(end, ops->size == sizeof(*ops) && ops->name && ops->name[0], "size %zu", ops->size);
     EXPECT(end,
            ops->open && ops->close && ops->query && ops->address && ops->connect &&
-               ops->disconnect && ops->register_mem && ops->deregister_mem && ops->key &&
-               ops->send && ops->place && ops->recv && ops->put && ops->poll && ops->arm,
+               ops->disconnect && ops->sever && ops->register_mem && ops->alloc_mem &&
+               ops->deregister_mem && ops->key && ops->send && ops->recv && ops->withdraw &&
+               ops->put && ops->poll && ops->give_back && ops->arm,
            "a member is NULL");
     EXPECT(end, end->attr.size == sizeof(end->attr), "query changed size to %zu", end->attr.size);
     EXPECT(end, end->attr.message_bytes >= 1024, "message_bytes %zu", end->attr.message_bytes);
     EXPECT(end, end->attr.eager_bytes > 0, "eager_bytes %zu", end->attr.eager_bytes);
     EXPECT(end, end->attr.piece_bytes > 0, "piece_bytes %zu", end->attr.piece_bytes);
-    EXPECT(end, !(end->attr.capabilities & ~255u), "capabilities %#x", end->attr.capabilities);
+    EXPECT(end, !(end->attr.capabilities & ~63u), "capabilities %#x", end->attr.capabilities);
 }
 
 /* What is not offered says so. */
@@ -43,28 +44,22 @@ static void check_refusals(struct end *end, int to)
     int fd = -1;
 
     if (!(end->attr.capabilities & HALAY_CAN_LEND)) {
-        EXPECT(end, ops->register_mem(end->transport, &memory, 64, &mem) == HALAY_EUNSUPPORTED,
-               "register_mem makes memory");
+        EXPECT(end, ops->alloc_mem(end->transport, 64, &memory, &mem) == HALAY_EUNSUPPORTED,
+               "alloc_mem");
+        EXPECT(end, ops->give_back(end->transport) == HALAY_EUNSUPPORTED, "give_back");
     }
-    memory = bytes;
     if (!(end->attr.capabilities & HALAY_CAN_PUT)) {
-        EXPECT(end, ops->register_mem(end->transport, &memory, 64, &mem) == HALAY_EUNSUPPORTED,
+        EXPECT(end, ops->register_mem(end->transport, bytes, 64, &mem) == HALAY_EUNSUPPORTED,
                "register_mem");
+        EXPECT(end, ops->key(end->transport, mem, bytes, &key_bytes) == HALAY_EUNSUPPORTED, "key");
         EXPECT(end,
                ops->put(end->transport, end->ep[to], bytes, 8, bytes, 48, 0, 0, 0) ==
                    HALAY_EUNSUPPORTED,
                "put");
     }
-    if (!(end->attr.capabilities & (HALAY_CAN_PUT | HALAY_CAN_REACH))) {
-        EXPECT(end, ops->key(end->transport, mem, bytes, &key_bytes) == HALAY_EUNSUPPORTED, "key");
-    }
-    if (!(end->attr.capabilities & HALAY_CAN_CACHE)) {
-        void *place = NULL;
-        EXPECT(end, ops->place(end->transport, end->ep[to], 64, 64, &place) == HALAY_EUNSUPPORTED,
-               "place");
-    }
     if (!(end->attr.capabilities & HALAY_CAN_LAND)) {
         EXPECT(end, ops->recv(end->transport, 1, bytes, 64, 0) == HALAY_EUNSUPPORTED, "recv");
+        EXPECT(end, ops->withdraw(end->transport, 1) == HALAY_EUNSUPPORTED, "withdraw");
         EXPECT(end,
                ops->send(end->transport, end->ep[to], 1, NULL, 0, bytes, 8, 0) ==
                    HALAY_EUNSUPPORTED,
@@ -310,6 +305,142 @@ static void run_disconnect(struct end *end)
     end_linger(end, 10);
 }
 
+#define SEVERED_BYTES ((size_t)16 << 20) /* more than sockets hold */
+
+struct severed { /* end 0's and end 1's view of the other */
+    uint8_t *memory, *copy;
+    bool landed;     /* or withdrawn: the copy is of what there was then */
+    uint32_t posted; /* at the other end */
+};
+
+static void on_severed(struct end *end, const halay_event_t *event, int from)
+{
+    struct severed *it = end->state;
+
+    if (event->kind == HALAY_EVENT_LANDED) {
+        EXPECT(end, !it->landed, "the second LANDED");
+        it->landed = true;
+        memcpy(it->copy, it->memory, SEVERED_BYTES);
+    } else if (from < 2 && end->rank < 2) {
+        it->posted++;
+    } else {
+        end_check(end, event, from);
+        end->last = true;
+    }
+}
+
+/* Either way the buffer is had back, and stays as it is then. */
+static void landing_back(struct end *end, struct severed *it)
+{
+    if (!(end->attr.capabilities & HALAY_CAN_LAND)) {
+        return;
+    }
+    if (!it->landed && end->ops->withdraw(end->transport, 9) == HALAY_OK) {
+        it->landed = true;
+        memcpy(it->copy, it->memory, SEVERED_BYTES);
+    }
+    while (!it->landed && alive(end, "LANDED after sever")) {
+        end_step(end);
+    }
+    end_linger(end, 30);
+    EXPECT(end, !memcmp(it->copy, it->memory, SEVERED_BYTES), "it lands after its LANDED");
+}
+
+/* Ends 0 and 1 send to each other; when end 1 stops polling, end 0 must be rid of it all the
+ * same. */
+static void sever_pair(struct end *end, struct severed *it)
+{
+    int other = 1 - end->rank, result = HALAY_OK;
+    uint64_t until;
+
+    if (end->attr.capabilities & HALAY_CAN_LAND) {
+        do {
+            result = end->ops->recv(end->transport, 9, it->memory, SEVERED_BYTES, 9);
+        } while (result == HALAY_EAGAIN && end_step(end) >= 0 && alive(end, "to post"));
+        EXPECT(end, result == HALAY_OK, "recv is %d", result);
+    }
+    end_message_now(end, other, 1, 100, 16);
+    while (it->posted < 1 && alive(end, "the other's greeting")) {
+        end_step(end);
+    }
+    atomic_fetch_add(&end->world->shared[2], 1);
+    while (atomic_load(&end->world->shared[2]) < 2 && alive(end, "both greetings")) {
+        end_step(end);
+    }
+    if (end->attr.capabilities & HALAY_CAN_LAND) {
+        while (end_send(end, other, 9, NULL, 0, calloc(1, SEVERED_BYTES), SEVERED_BYTES) ==
+                   HALAY_EAGAIN &&
+               alive(end, "a long send")) {
+            end_step(end);
+        }
+    }
+    for (int i = 0; i < SLOTS && result >= 0; i++) {
+        result = end_message(end, other, 2, end->attr.message_bytes, 16);
+    }
+    end->leaving = true;
+    atomic_fetch_add(&end->world->shared[0], 1);
+    while (end->rank == 1 && !atomic_load(&end->world->shared[1]) && alive(end, "sever")) {
+        sleep_ms(1); /* it polls nothing meanwhile */
+    }
+    if (end->rank == 0) {
+        while (atomic_load(&end->world->shared[0]) < 2 && alive(end, "end 1 to stand still")) {
+            sleep_ms(1);
+        }
+        end_linger(end, 20);
+        end->ops->sever(end->transport, end->ep[1]);
+        until = now_ns() + 5000 * MS;
+        landing_back(end, it);
+        end_flush(end);
+        while (!end->failed[1] && alive(end, "FAILED of who was severed")) {
+            end_step(end);
+        }
+        EXPECT(end, now_ns() < until, "it took seconds to be rid of end 1");
+        result = end_message(end, 1, 3, 100, 0);
+        EXPECT(end, result == HALAY_EPEER, "send after sever is %d", result);
+        end->ops->sever(end->transport, end->ep[1]); /* again: nothing */
+        atomic_store(&end->world->shared[1], 1);
+    }
+    while (!end->failed[other] && alive(end, "FAILED of who severed")) {
+        end_step(end);
+    }
+    landing_back(end, it);
+    end_flush(end);
+}
+
+/* One end is rid of another one by force; the others do not notice. */
+static void run_sever(struct end *end)
+{
+    struct severed it = {.memory = calloc(1, SEVERED_BYTES), .copy = malloc(SEVERED_BYTES)};
+    int n = end->world->n;
+
+    memset(it.memory, 0x5a, SEVERED_BYTES);
+    end->state = &it;
+    end->on_event = on_severed;
+    end_connect_all(end);
+    if (end->rank < 2) {
+        sever_pair(end, &it);
+    }
+    end_meet(end);
+    for (int to = 2; to < n; to++) {
+        if (to != end->rank) {
+            end_message_now(end, to, 7, 300, 16);
+        }
+    }
+    while (end->rank >= 2 && !end->last && alive(end, "messages of the others")) {
+        end_step(end);
+    }
+    end_meet(end);
+    end_linger(end, 10);
+    for (int r = 0; r < n; r++) {
+        EXPECT(end, end->failed[r] == (r < 2 && end->rank == 1 - r), "%d FAILED of end %d",
+               end->failed[r], r);
+    }
+    end_meet(end);
+    end->on_event = NULL;
+    free(it.memory);
+    free(it.copy);
+}
+
 /* Many lives of one process; a peer of the last life is another one. */
 static void run_reopen(struct end *end)
 {
@@ -349,6 +480,7 @@ const struct test_case transport_cases_life[] = {
     {.name = "close", .run = run_close, .may_log = true},
     {.name = "close_busy", .run = run_close_busy, .may_log = true},
     {.name = "disconnect", .run = run_disconnect, .may_log = true},
+    {.name = "sever", .run = run_sever, .may_log = true},
     {.name = "reopen", .run = run_reopen, .opens = true, .may_log = true},
     {0},
 };

@@ -253,8 +253,7 @@ static void run_withdraw(struct end *end)
             landed++;
             continue;
         }
-        result =
-            end->ops->recv(end->transport, (uint64_t)(end->rank + 1) << 32 | (i + 1), NULL, 0, 0);
+        result = end->ops->withdraw(end->transport, (uint64_t)(end->rank + 1) << 32 | (i + 1));
         EXPECT(end, result == HALAY_OK || result == HALAY_INPROGRESS, "withdraw is %d", result);
         if (result == HALAY_INPROGRESS) {
             while (it->buffer[0].posted && alive(end, "what is landing")) {
@@ -406,8 +405,7 @@ static void drop_puts(struct end *end)
 
 static int target_show(struct end *end, struct put_end *it, size_t offset, size_t bytes)
 {
-    void *address = it->memory + offset;
-    return end->ops->register_mem(end->transport, &address, bytes, &it->mem);
+    return end->ops->register_mem(end->transport, it->memory + offset, bytes, &it->mem);
 }
 
 /* All put to all; each byte is there when the immediate comes, and no other byte changes. */

@@ -155,53 +155,6 @@ static void run_many_to_one(struct end *end)
     finish(end, 0);
 }
 
-/* Takes what end `from` sent, and nobody else; many 0: nobody has that id. */
-static void take_only(struct end *end, int from, uint32_t life, uint32_t many)
-{
-    struct tally *tally = end->state;
-    const halay_peer_id_t id = end_id(end->world, from, life);
-    uint32_t polls = 0;
-
-    while ((many ? tally->from[from] < many : polls < 100) && alive(end, "its messages")) {
-        halay_event_t event = {.peer = id};
-        int n = end->ops->poll(end->transport, &event, HALAY_POLL_ONE);
-
-        EXPECT(end, n == 0 || (n == 1 && many), "poll of one end is %d", n);
-        if (n == 1) {
-            EXPECT(end, event.peer.lo == id.lo && event.peer.hi == id.hi, "another one's");
-            on_message(end, &event, from);
-        } else if (polls++ % 64 == 63) {
-            sleep_ms(1);
-        }
-    }
-}
-
-/* The messages of one after those of another, whoever was first. */
-static void run_choose(struct end *end)
-{
-    uint32_t many = rounds(end, 500), all = many * (uint32_t)(end->world->n - 1);
-    struct tally *tally = start(end);
-
-    if (end->rank != 0) {
-        end_connect(end, 0);
-        for (uint32_t i = 0; i < many; i++) {
-            end_message_now(end, 0, i, SMALL + end_random(end, 1000), 0);
-        }
-        finish(end, 0);
-        return;
-    }
-    for (int from = 1; from < end->world->n; from++) { /* so that it is known */
-        while (!tally->from[from] && alive(end, "the first messages")) {
-            end_step(end);
-        }
-    }
-    take_only(end, 1, end->life[1] + 1000, 0);
-    for (int from = end->world->n - 1; from > 0; from--) {
-        take_only(end, from, end->life[from], many);
-    }
-    finish(end, all);
-}
-
 /* All fill all queues and poll nothing, then drain: nothing is lost, and it goes on. */
 static void run_flood(struct end *end)
 {
@@ -358,7 +311,6 @@ static void run_idle(struct end *end)
 const struct test_case transport_cases_messages[] = {
     {.name = "messages", .run = run_messages},
     {.name = "many_to_one", .run = run_many_to_one},
-    {.name = "choose", .run = run_choose, .needs = HALAY_CAN_CHOOSE},
     {.name = "flood", .run = run_flood},
     {.name = "ping_pong", .run = run_ping_pong, .needs = HALAY_CAN_SLEEP},
     {.name = "wake_by_many", .run = run_wake_by_many, .needs = HALAY_CAN_SLEEP},

@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* library.h - where the library that is loaded lies. */
+/* library.h - where the library that is loaded lies, and its plug-ins. */
 #ifndef HLY_LIBRARY_H
 #define HLY_LIBRARY_H
+
+#include <stddef.h>
 
 enum { HLY_PATH_BYTES = 4096 };
 
 /* Without links; "?" if that cannot be told. */
 void hly_library_path(char path[HLY_PATH_BYTES]);
+
+/* Where the library looks for its plug-ins. */
+void hly_plugin_dir(char dir[HLY_PATH_BYTES]);
+/* The file of a plug-in there, or what is missing for it at this path: what to do about it. */
+void hly_plugin_path(const char *kind, const char *name, char path[2 * HLY_PATH_BYTES]);
+void hly_plugin_remedy(const char *name, const char *path, char *text, size_t bytes);
 
 #endif

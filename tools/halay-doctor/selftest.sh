@@ -219,6 +219,16 @@ done
 PMIX_VERSION=1.2.5 "$DOCTOR" >out 2>err
 says "^warning +pmix.launcher +the launcher has PMIx 1.2.5, and libpmix here is [0-9.]+$"
 
+mkdir plugins
+cp "${DOCTOR%/bin/*}"/lib/halay/halay-{boot-*,transport-shm,transport-tcp}.so plugins
+HALAY_PLUGIN_DIR=$here/plugins "$DOCTOR" >out 2>err
+says "^ok +plugins +transports: shm tcp$"
+says "^(note|warning) +plugin.verbs +the transport's plug-in is missing: .*/halay-transport-verbs.so: cannot open"
+says "^ +do:  install libibverbs-dev \(Debian\) where Halay is built"
+rm plugins/halay-transport-tcp.so
+HALAY_PLUGIN_DIR=$here/plugins "$DOCTOR" >out 2>err && fail "a plug-in that is always built is missing, and no error"
+says "^error +plugin.tcp "
+
 # ---------------------------------------------------------------- a job
 healthy
 expect 0 "$HALAYRUN" -np 3 "$DOCTOR" --root tree --json

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../common/library.h"
 #include "doctor.h"
 
 /* The first number with dots in a text: "OpenPMIx 4.2.2, repo ..." */
@@ -218,10 +219,45 @@ static void tell_ucx(const struct hly_probe *p)
                "build UCX --with-verbs, or install its module (ucx-ib)");
 }
 
+/* ---------------------------------------------------------------- our own plug-ins */
+
+/* false: it is missing, which is told. */
+static bool tell_plugin(const struct hly_probe *p, const char *name, enum hly_severity severity,
+                        const char *why)
+{
+    char path[2 * HLY_PATH_BYTES], remedy[128], check[32];
+    hly_plugin_path("transport", name, path);
+    void *plugin = dlopen(path, OPEN);
+    if (plugin) {
+        dlclose(plugin);
+        return true;
+    }
+    snprintf(check, sizeof check, "plugin.%s", name);
+    struct hly_finding *f = hly_find(p->report, severity, check, "",
+                                     "the transport's plug-in is missing: %s", dlerror());
+    hly_plugin_remedy(name, path, remedy, sizeof remedy);
+    hly_advise(f, why, "%s", remedy);
+    return false;
+}
+
+static void tell_plugins(const struct hly_probe *p)
+{
+    const enum hly_severity rdma = hly_has_rdma(p) ? HLY_WARNING : HLY_NOTE;
+    if (*p->root)
+        return;
+    bool shm = tell_plugin(p, "shm", HLY_ERROR, "Ranks of one node cannot reach each other.");
+    bool tcp = tell_plugin(p, "tcp", HLY_ERROR, "Nodes without RDMA cannot reach each other.");
+    bool verbs = tell_plugin(p, "verbs", rdma, "RDMA is not used, unless by way of UCX.");
+    bool ucx = tell_plugin(p, "ucx", HLY_NOTE, "HALAY_TRANSPORT=shm+ucx cannot be used.");
+    hly_find(p->report, HLY_GOOD, "plugins", "", "transports:%s%s%s%s", shm ? " shm" : "",
+             tcp ? " tcp" : "", verbs ? " verbs" : "", ucx ? " ucx" : "");
+}
+
 void hly_probe_software(const struct hly_probe *p)
 {
     char version[32];
     tell_pmix(p, version);
     tell_slurm(p, version);
     tell_ucx(p);
+    tell_plugins(p);
 }

@@ -24,7 +24,7 @@ const char hly_info_explain_help[] =
     "  --ranks N         ranks\n"
     "  --nodes N         nodes (1), the ranks spread evenly, consecutive ones together\n"
     "  --round-robin     ... or dealt out to the nodes in turn\n"
-    "  --crowded         on one node that has more ranks than processors\n"
+    "  --oversubscribed         on one node that has more ranks than processors\n"
     "  --single          ... and but one processor\n"
     "  --type T          float32\n"
     "  --op OP           sum; \"ordered\" is any operation that does not commute\n"
@@ -124,7 +124,7 @@ static int parse_option(int option, struct explain *x)
         return 0;
     case 'c':
     case 'S':
-        x->question.crowded = option == 'S' ? 2 : 1;
+        x->question.oversubscribed = option == 'S' ? 2 : 1;
         return 0;
     case 'j':
         return (x->json = 1) - 1;
@@ -138,14 +138,22 @@ static int parse_option(int option, struct explain *x)
 
 static int parse(int argc, char **argv, struct explain *x)
 {
-    static const struct option longs[] = {{"ranks", 1, 0, 'n'},       {"nodes", 1, 0, 'N'},
-                                          {"round-robin", 0, 0, 'r'}, {"type", 1, 0, 't'},
-                                          {"op", 1, 0, 'O'},          {"root", 1, 0, 'o'},
-                                          {"in-place", 0, 0, 'i'},    {"vector", 0, 0, 'v'},
-                                          {"algorithm", 1, 0, 'a'},   {"selection", 1, 0, 's'},
-                                          {"model", 1, 0, 'm'},       {"json", 0, 0, 'j'},
-                                          {"crowded", 0, 0, 'c'},     {"single", 0, 0, 'S'},
-                                          {"help", 0, 0, 'h'},        {0, 0, 0, 0}};
+    static const struct option longs[] = {{"ranks", 1, 0, 'n'},
+                                          {"nodes", 1, 0, 'N'},
+                                          {"round-robin", 0, 0, 'r'},
+                                          {"type", 1, 0, 't'},
+                                          {"op", 1, 0, 'O'},
+                                          {"root", 1, 0, 'o'},
+                                          {"in-place", 0, 0, 'i'},
+                                          {"vector", 0, 0, 'v'},
+                                          {"algorithm", 1, 0, 'a'},
+                                          {"selection", 1, 0, 's'},
+                                          {"model", 1, 0, 'm'},
+                                          {"json", 0, 0, 'j'},
+                                          {"oversubscribed", 0, 0, 'c'},
+                                          {"single", 0, 0, 'S'},
+                                          {"help", 0, 0, 'h'},
+                                          {0, 0, 0, 0}};
     int option, status = 0;
     while (!status && (option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
         status = parse_option(option, x);
@@ -171,8 +179,8 @@ static int check(struct explain *x)
         return complain("--ranks is missing", "");
     if (x->nnodes > x->nranks)
         return complain("--nodes is more than --ranks", "");
-    if (x->question.crowded && x->nnodes > 1)
-        return complain("--crowded and --single are for one node", "");
+    if (x->question.oversubscribed && x->nnodes > 1)
+        return complain("--oversubscribed and --single are for one node", "");
     if (x->question.root >= x->nranks || (x->question.root && !halay_collective_rooted(collective)))
         return complain("--root is no rank, or the collective has none", "");
     uint32_t element = (uint32_t)halay_type_bytes(x->type);

@@ -26,11 +26,12 @@ void hly_info_planners(void)
     for (uint32_t i = 0; i < halay_planner_count(); i++) {
         const halay_planner_info_t *p = halay_planner_get(i);
         char limits[96];
-        snprintf(limits, sizeof limits, "%s%s%s%s%s",
+        snprintf(limits, sizeof limits, "%s%s%s%s%s%s",
                  p->restrictions & HALAY_PLANNER_SHAPE ? "nodes, " : "",
                  p->restrictions & HALAY_PLANNER_POWER_OF_TWO ? "power of two, " : "",
                  p->restrictions & HALAY_PLANNER_COMMUTATIVE ? "commutative, " : "",
                  p->restrictions & HALAY_PLANNER_BLOCKWISE ? "in order by node, " : "",
+                 p->restrictions & HALAY_PLANNER_GROUP ? "group steps, " : "",
                  p->restrictions & HALAY_PLANNER_SHORT ? "few bytes, " : "");
         size_t length = strlen(limits);
         printf("  %-15s %-19s %-3u %-35.*s %s\n",

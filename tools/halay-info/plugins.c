@@ -33,24 +33,18 @@ static const struct expected {
 } expected[] = {
     {0, "shm", "ranks of one node"},
     {0, "tcp", "ranks of other nodes"},
-    {0, "ucx", "ranks of other nodes, where all nodes have RDMA"},
+    {0, "verbs", "ranks of other nodes, where all nodes have RDMA"},
+    {0, "ucx", "ranks of other nodes, where all nodes have RDMA and not all have verbs"},
     {1, "pmix", "how ranks find each other under a launcher"},
     {1, "tcp", "how ranks find each other by variables, as torchrun sets them"},
     {2, "pmix", "the server that halayrun runs"},
 };
 
-static void plugin_dir(char dir[HLY_PATH_BYTES])
+static void missing(const char *name, const char *path, const char *why)
 {
-    char library[HLY_PATH_BYTES];
-    const char *named = getenv("HALAY_PLUGIN_DIR");
-    hly_library_path(library);
-    char *slash = strrchr(library, '/');
-    if (slash)
-        *slash = '\0';
-    if (named && *named)
-        snprintf(dir, HLY_PATH_BYTES, "%s", named);
-    else
-        snprintf(dir, HLY_PATH_BYTES, "%.*s/halay", HLY_PATH_BYTES - 8, slash ? library : ".");
+    char remedy[128];
+    hly_plugin_remedy(name, path, remedy, sizeof remedy);
+    printf("missing: %s; %s\n", why, remedy);
 }
 
 static void show(const char *dir, const struct kind *kind, const char *name, const char *purpose)
@@ -62,7 +56,7 @@ static void show(const char *dir, const struct kind *kind, const char *name, con
     void *plugin = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const size_t *table = plugin ? dlsym(plugin, symbol) : NULL;
     if (!plugin)
-        printf("missing: %s\n", dlerror());
+        missing(name, path, dlerror());
     else if (!table)
         printf("missing: %s has no symbol %s: it was built for another version\n", path, symbol);
     else if (*table < kind->bytes)
@@ -100,7 +94,7 @@ static const struct kind *parse(const char *file, char name[NAME_MAX_])
 void hly_info_plugins(void)
 {
     char dir[HLY_PATH_BYTES], name[NAME_MAX_];
-    plugin_dir(dir);
+    hly_plugin_dir(dir);
     printf("plug-ins in %s\n", dir);
     for (size_t i = 0; i < sizeof expected / sizeof expected[0]; i++)
         show(dir, &kinds[expected[i].kind], expected[i].name, expected[i].purpose);

@@ -4,6 +4,7 @@
 # the folder of the plug-ins.
 # shellcheck source-path=SCRIPTDIR source=../common/selftest.sh
 . "$(dirname "$(readlink -f "$0")")/../common/selftest.sh"
+root=$(readlink -f "$(dirname "$(readlink -f "$0")")/../..")
 unset "${!HALAY_@}"
 
 expect 0 "$INFO"
@@ -31,8 +32,24 @@ export HALAY_PLUGIN_DIR=$here/plugins
 expect 0 "$INFO"
 says "^  transport +shm +missing: .*No such file"
 says "^  boot +pmix +missing: .*(too short|invalid ELF)"
+says "^  transport +verbs +missing: .*No such file.*; install libibverbs-dev \(Debian\) where Halay is built"
+says "^  transport +ucx +missing: .*No such file.*; install libucx-dev "
+echo nonsense >plugins/halay-transport-verbs.so
+expect 0 "$INFO"
+says "^  transport +verbs +missing: .*; install libibverbs1 ibverbs-providers \(Debian\)"
 says "^  transport +ether +missing: .*no symbol halay_transport_v[0-9]+_ether: it was built for another version"
 unset HALAY_PLUGIN_DIR
+# What a plug-in is left out without, README's command installs.
+mapfile -t packages < <(grep -rhoE 'Debian: [a-z0-9-]+' "$root"/transports/*/*.cmake "$root/pmix/CMakeLists.txt" | cut -d' ' -f2 | sort -u)
+PKG_CONFIG_LIBDIR=$here expect 0 cmake -S "$root" -B build -DHALAY_TESTS=OFF
+mv err out # it is said even where status lines are not read
+for plugin in "transport verbs: .*libibverbs-dev" "transport ucx: .*libucx-dev" "boot pmix, launch pmix: .*libpmix-dev"; do
+    says "^-- no plug-in $plugin"
+done
+[ ${#packages[@]} = 3 ] || fail "CMake names ${#packages[@]} packages, not 3"
+for package in "${packages[@]}" ibverbs-providers; do
+    [[ " $(sed -n '/^lap packages/,/[^\\]$/p' "$root/scripts/quickstart" | tr '\n' ' ')" = *" $package "* ]] || fail "quickstart does not install $package"
+done
 
 "$INFO" | awk '/^planners/ { on = 1; getline; next } /^[^ ]/ { on = 0 } on { print $1, $2, /power of two/ ? "1 2 8" : "1 2 7 8" }' >planners
 [ "$(wc -l <planners)" -ge 9 ] || fail "planners are missing"
@@ -64,7 +81,7 @@ expect 0 "$INFO" explain allreduce 64 --ranks 6 --nodes 3 --round-robin --op ord
 says "^  ring +refused: the operation does not commute$"
 says "^  two_level_short +refused: .*not consecutive$"
 says "^  chosen: recursive_doubling: "
-expect 0 "$INFO" explain barrier --ranks 8 --crowded
+expect 0 "$INFO" explain barrier --ranks 8 --oversubscribed
 says "^  chosen: two_stars: row [0-9]+ of the table: .*more than its processors$"
 expect 0 "$INFO" explain barrier --ranks 8 --single
 says "^  chosen: star: row [0-9]+ of the table: .*of one processor$"
@@ -92,7 +109,7 @@ done < <(awk '{ print $1 }' planners | sort -u)
 for wrong in "allreduce" "allreduce 1K" "allreduce 1X --ranks 2" "barrier 1K --ranks 2" "teleport 1K --ranks 2" \
     "allreduce 1K --ranks 0" "allreduce 1K --ranks 2 --nodes 3" "allreduce 1K --ranks 2 --root 1" \
     "broadcast 1K --ranks 2 --root 2" "allreduce 1K --ranks 2 --type float80" "allreduce 1K --ranks 2 --op best" \
-    "allreduce 1K --ranks 2 --type float32 --op bitand" "barrier --ranks 4 --nodes 2 --crowded"; do
+    "allreduce 1K --ranks 2 --type float32 --op bitand" "barrier --ranks 4 --nodes 2 --oversubscribed"; do
     # shellcheck disable=SC2086
     expect 2 "$INFO" explain $wrong
 done

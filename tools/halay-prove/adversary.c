@@ -142,11 +142,20 @@ static uint32_t plan_order(hly_adversary_t *adversary, uint32_t order, uint64_t 
     return style;
 }
 
-static uint32_t priority_of(const hly_adversary_t *adversary, const hly_event_t *event,
-                            uint32_t eager)
+/* Of those that end together the latest one's. */
+static uint32_t priority_of(const hly_adversary_t *adversary, const hly_machine_t *machine,
+                            const hly_event_t *event)
 {
     uint32_t priority = adversary->priority[event->step];
-    if (event->send != HLY_NO_SEND && !eager) {
+    uint32_t meets[HLY_ORACLE_RANKS_MAX];
+    if (adversary->program->steps[event->step].kind == HALAY_STEP_GROUP &&
+        hly_machine_meets(machine, event->step, meets)) {
+        for (uint32_t m = 0; m < adversary->program->steps[event->step].nmembers; m++) {
+            uint32_t other = adversary->priority[meets[m]];
+            priority = priority > other ? priority : other;
+        }
+    }
+    if (event->send != HLY_NO_SEND && !machine->eager) {
         uint32_t other = adversary->priority[event->send];
         return priority > other ? priority : other;
     }
@@ -167,7 +176,7 @@ static uint32_t pick(const hly_adversary_t *adversary, const hly_machine_t *mach
     for (uint32_t i = 0; i < nevents; i++) {
         uint32_t at = (i + skip) % nevents;
         at = style == STYLE_LAST_IN ? nevents - 1 - at : at;
-        uint32_t priority = priority_of(adversary, &machine->events[at], machine->eager);
+        uint32_t priority = priority_of(adversary, machine, &machine->events[at]);
         if (style != STYLE_PRIORITY && priority < STARVED) {
             return at;
         }

@@ -25,4 +25,10 @@ if(HALAY_TESTS)
   add_test(NAME proofs/mutants COMMAND halay-prove --mutants 60)
   set_tests_properties(proofs/oracle proofs/planners proofs/nodes proofs/mutants
     PROPERTIES LABELS proofs TIMEOUT 600)
+  find_program(HALAY_PYTHON python3)
+  if(HALAY_PYTHON) # no planner without its proofs
+    add_test(NAME proofs/documented COMMAND ${HALAY_PYTHON} -B ${PROJECT_SOURCE_DIR}/scripts/check-proofs
+      --selftest $<TARGET_FILE:halay-prove>)
+    set_tests_properties(proofs/documented PROPERTIES LABELS proofs)
+  endif()
 endif()

@@ -60,6 +60,41 @@
         }                                                                                          \
     }
 
+#define GROUP(rank, group, channel, dep, ...)                                                      \
+    {                                                                                              \
+        rank, HALAY_STEP_GROUP, group, channel, {dep, NO}, 2,                                      \
+        {                                                                                          \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+#define BOTH(buffer)                                                                               \
+    {                                                                                              \
+        HALAY_BUFFER_##buffer, 0, 2, 0                                                             \
+    }
+
+/* Two ranks hear from one another: three steps. */
+#define HEAR(rank, peer)                                                                           \
+    SEND(rank, peer, 0, NO, NOTHING), RECV(rank, peer, 0, NO, NOTHING), JOIN(rank, 0, 1)
+/* The groups of ranks 0 and 1, over two blocks: those of a sum and its gather, of all, of one. */
+#define HALVES                                                                                     \
+    {{HALAY_GROUP_REDUCE_SCATTER, 0, 2},                                                           \
+     {HALAY_GROUP_ALLGATHER, 0, 2},                                                                \
+     {HALAY_GROUP_ALLREDUCE, 2, 2}},                                                               \
+    {                                                                                              \
+        {0, 0, 1}, {1, 1, 1}, {0, 0, 2},                                                           \
+        {                                                                                          \
+            1, 0, 2                                                                                \
+        }                                                                                          \
+    }
+#define ROOTED                                                                                     \
+    {{HALAY_GROUP_REDUCE, 0, 2}, {HALAY_GROUP_BROADCAST, 0, 2}, {HALAY_GROUP_BROADCAST, 2, 2}},    \
+    {                                                                                              \
+        {0, 0, 0}, {1, 0, 2}, {0, 0, 2},                                                           \
+        {                                                                                          \
+            1, 0, 0                                                                                \
+        }                                                                                          \
+    }
+
 /* Two ranks exchange their input and add it. */
 #define EXCHANGE(rank, peer) SEND(rank, peer, 0, NO, IN(0)), RECV(rank, peer, 0, NO, SCRATCH(0, 0))
 #define ADD_0                SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))
@@ -308,6 +343,63 @@ const hly_handmade_t hly_handmade[] = {
     {"exscan, rank 0's out written", HALAY_EXSCAN, 2, 0, 0, 1, 0, HLY_WRONG, HLY_WRONG,
      {SEND(0, 1, 0, NO, IN(0)), RECV(0, 1, 0, NO, NOTHING), COPY(0, NO, OUT(0), IN(0)),
       RECV(1, 0, 0, NO, OUT(0)), SEND(1, 0, 0, NO, NOTHING)}, 1},
+
+    {"group allreduce", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 2, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 0, 0, 3, HALVES},
+    {"group allreduce, unheard", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), GROUP(0, 2, 0, NO, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 2, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 0, 0, 3, HALVES},
+    {"group allreduce, alone", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_STALL, HLY_STALL,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)), HEAR(1, 0)}, 0, 0, 0, 3, HALVES},
+    {"group, other channels", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_STALL, HLY_STALL,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 2, 1, 2, BOTH(OUT), BOTH(IN))}, 0, 0, 0, 3, HALVES},
+    {"group, out of what is empty", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(OUT)),
+      HEAR(1, 0), GROUP(1, 2, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 0, 0, 3, HALVES},
+    {"scatter and gather", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, OUT(0), BOTH(IN)), GROUP(0, 1, 1, 3, BOTH(OUT), OUT(0)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, OUT(1), BOTH(IN)), GROUP(1, 1, 1, 3, BOTH(OUT), OUT(1))},
+     0, 0, 0, 2, HALVES},
+    {"the same in place", HALAY_ALLREDUCE, 2, 0, 1, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, OUT(0), BOTH(IN)), GROUP(0, 1, 0, 3, BOTH(OUT), OUT(0)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, OUT(1), BOTH(IN)), GROUP(1, 1, 0, 3, BOTH(OUT), OUT(1))},
+     0, 0, 0, 2, HALVES},
+    {"scatter and gather, inputs", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, OUT(0), BOTH(IN)), GROUP(0, 1, 1, 3, BOTH(OUT), IN(0)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, OUT(1), BOTH(IN)), GROUP(1, 1, 1, 3, BOTH(OUT), OUT(1))},
+     0, 0, 0, 2, HALVES},
+    {"gather before the sum", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), COPY(0, NO, OUT(0), IN(0)), GROUP(0, 0, 0, 3, OUT(0), BOTH(IN)),
+      GROUP(0, 1, 1, 3, BOTH(OUT), OUT(0)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, OUT(1), BOTH(IN)), GROUP(1, 1, 1, 3, BOTH(OUT), OUT(1))},
+     0, 0, 0, 2, HALVES},
+    {"groups in another order", HALAY_ALLREDUCE, 2, 0, 1, 2, 2, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, OUT(0), BOTH(IN)), GROUP(0, 1, 0, 3, BOTH(OUT), OUT(0)),
+      HEAR(1, 0), GROUP(1, 1, 0, 2, BOTH(OUT), OUT(1)), GROUP(1, 0, 0, 3, OUT(1), BOTH(IN))},
+     0, 0, 0, 2, HALVES},
+    {"groups in any order", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)),
+      GROUP(0, 0, 0, 3, SCRATCH(0, 0), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 2, 0, 2, BOTH(OUT), BOTH(IN)),
+      GROUP(1, 0, 0, 2, SCRATCH(1, 0), BOTH(IN))}, 0, 0, 0, 3, HALVES},
+    {"two sums of two devices", HALAY_ALLREDUCE, 2, 0, 0, 2, 2, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)), GROUP(0, 2, 1, 2, BOTH(SCRATCH), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 2, 0, 2, BOTH(SCRATCH), BOTH(IN)), GROUP(1, 2, 1, 2, BOTH(OUT), BOTH(IN))},
+     0, 0, 0, 3, HALVES},
+    {"reduce and broadcast", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, NOTHING, BOTH(IN)), GROUP(0, 2, 0, 3, BOTH(OUT), BOTH(OUT)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(OUT), BOTH(IN)), GROUP(1, 2, 0, 3, BOTH(OUT), NOTHING)},
+     0, 0, 0, 3, ROOTED},
+    {"the same, from where it is", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, NOTHING, BOTH(IN)), GROUP(0, 1, 0, 3, BOTH(OUT), NOTHING),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(OUT), BOTH(IN)), GROUP(1, 1, 0, 3, BOTH(OUT), BOTH(OUT))},
+     0, 0, 0, 3, ROOTED},
+    {"a message behind its group", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_STALL, HLY_STALL,
+     {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)), SEND(0, 1, 1, 3, NOTHING),
+      HEAR(1, 0), RECV(1, 0, 1, 2, NOTHING), GROUP(1, 2, 0, 3, BOTH(OUT), BOTH(IN))},
+     0, 0, 0, 3, HALVES},
 };
 /* clang-format on */
 const uint32_t hly_handmade_count = sizeof hly_handmade / sizeof hly_handmade[0];

@@ -24,6 +24,10 @@ typedef struct hly_handmade {
     uint32_t in_order; /* 1: as if by a planner that takes operations that do not commute */
     uint32_t equal;    /* 1: as if by a planner for blocks of equal size */
     uint32_t series;   /* 1: as if by one for calls of a series */
+    /* Not 0: as if by a planner with group steps, and the groups that steps name, of any rank. */
+    uint32_t ngroups;
+    halay_group_t groups[4];
+    halay_member_t members[8];
 } hly_handmade_t;
 
 extern const hly_handmade_t hly_handmade[];

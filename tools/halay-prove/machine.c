@@ -66,6 +66,9 @@ int hly_machine_init(hly_machine_t *machine, const hly_program_t *program)
     size_t nevents = carve(&bytes, 1, sizeof(uint32_t));
     size_t heard = carve(&bytes, program->params.nranks, sizeof(uint32_t));
     size_t told = carve(&bytes, program->nsteps, sizeof(uint32_t));
+    size_t place = carve(&bytes, program->nsteps, sizeof(uint32_t));
+    size_t begun =
+        carve(&bytes, program->params.nranks * HALAY_PLAN_CHANNELS_MAX, sizeof(uint32_t));
     size_t left = carve(&bytes, program->params.nranks, sizeof(uint32_t));
     size_t steps = carve(&bytes, program->nsteps, 1);
     size_t need = carve(&bytes, program->nsteps, 1);
@@ -85,6 +88,8 @@ int hly_machine_init(hly_machine_t *machine, const hly_program_t *program)
     machine->nevents = (uint32_t *)(void *)(machine->state + nevents);
     machine->heard = (uint32_t *)(void *)(machine->state + heard);
     machine->told = (uint32_t *)(void *)(machine->state + told);
+    machine->place = (uint32_t *)(void *)(machine->state + place);
+    machine->begun = (uint32_t *)(void *)(machine->state + begun);
     machine->left = (uint32_t *)(void *)(machine->state + left);
     machine->steps = machine->state + steps;
     machine->need = machine->state + need;
@@ -195,6 +200,15 @@ static void begin_writes(hly_machine_t *machine, const hly_pstep_t *step)
         cell->writers++;
         write->writes = ++cell->writes;
     }
+    if (step->kind == HALAY_STEP_GROUP) {
+        const hly_run_t *from = &program->runs[step->source];
+        for (uint32_t i = 0; i < from->count * target->count; i++) {
+            uint32_t r = i / target->count, w = i % target->count;
+            machine->reads[step->reads + r].writes +=
+                program->cells[from->cell + r] == program->cells[target->cell + w];
+        }
+        return;
+    }
     uint32_t nreads = step->nsources * target->count;
     for (uint32_t i = 0; i < nreads; i++) {
         uint32_t source = program->cells[program->runs[step->source].cell + i];
@@ -248,6 +262,63 @@ static void release(hly_machine_t *machine, uint32_t g, uint32_t *npending)
     }
 }
 
+int hly_machine_meets(const hly_machine_t *machine, uint32_t g, uint32_t *meets)
+{
+    const hly_program_t *program = machine->program;
+    const hly_pstep_t *step = &program->steps[g];
+    for (uint32_t m = 0; m < step->nmembers; m++) {
+        meets[m] = UINT32_MAX;
+        for (uint32_t h = 0; h < program->nsteps; h++) {
+            const hly_pstep_t *other = &program->steps[h];
+            if (other->kind == HALAY_STEP_GROUP && other->rank == step->members[m].rank &&
+                other->channel == step->channel && machine->steps[h] == HLY_STEP_MOVES &&
+                machine->place[h] == machine->place[g]) {
+                meets[m] = h;
+            }
+        }
+    }
+    for (uint32_t m = 0; m < step->nmembers; m++) {
+        if (meets[m] == UINT32_MAX) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static int same_group(const hly_pstep_t *a, const hly_pstep_t *b)
+{
+    int same = a->group == b->group && a->nmembers == b->nmembers;
+    for (uint32_t m = 0; same && m < a->nmembers; m++) {
+        same = a->members[m].rank == b->members[m].rank &&
+               a->members[m].count == b->members[m].count &&
+               (a->members[m].count == 0 || a->members[m].first == b->members[m].first);
+    }
+    return same;
+}
+
+static void start_group(hly_machine_t *machine, uint32_t g)
+{
+    const hly_pstep_t *step = &machine->program->steps[g];
+    uint32_t meets[HLY_ORACLE_RANKS_MAX] = {0};
+    uint32_t *begun = &machine->begun[step->rank * HALAY_PLAN_CHANNELS_MAX + step->channel];
+    machine->told[g] = machine->heard[step->rank];
+    machine->place[g] = (*begun)++;
+    int all = hly_machine_meets(machine, g, meets);
+    for (uint32_t m = 0; m < step->nmembers; m++) {
+        if (!(machine->told[g] >> step->members[m].rank & 1)) {
+            end_run(machine, HLY_WRONG, "rank %u, step %u begins before it has heard from rank %u",
+                    step->rank, step->index, step->members[m].rank);
+        }
+        if (meets[m] != UINT32_MAX && !same_group(step, &machine->program->steps[meets[m]])) {
+            end_run(machine, HLY_FAULT, "rank %u, step %u meets another group on rank %u",
+                    step->rank, step->index, step->members[m].rank);
+        }
+    }
+    if (all) {
+        add_event(machine, meets[0], HLY_NO_SEND);
+    }
+}
+
 /* Starts all on the work list, and what becomes ready by that (after a JOIN). */
 static void start_pending(hly_machine_t *machine, uint32_t npending)
 {
@@ -265,6 +336,10 @@ static void start_pending(hly_machine_t *machine, uint32_t npending)
         begin_writes(machine, step);
         if (step->kind == HALAY_STEP_SEND) {
             machine->told[g] = machine->heard[step->rank];
+        }
+        if (step->kind == HALAY_STEP_GROUP) {
+            start_group(machine, g);
+            continue;
         }
         if (step->kind == HALAY_STEP_RECV || (step->kind == HALAY_STEP_SEND && !machine->eager)) {
             add_messages(machine, g);
@@ -347,6 +422,73 @@ static void end_message(hly_machine_t *machine, const hly_pstep_t *recv, uint32_
     machine->heard[recv->rank] |= machine->told[g];
 }
 
+/* What the group makes of a block: the sum of all members', or that of the member whose it is. */
+static uint32_t group_block(hly_machine_t *machine, const uint32_t *meets, uint32_t block)
+{
+    const hly_program_t *program = machine->program;
+    const hly_pstep_t *step = &program->steps[meets[0]];
+    int moves = step->group == HALAY_GROUP_ALLGATHER || step->group == HALAY_GROUP_BROADCAST;
+    uint32_t operands[HLY_ORACLE_RANKS_MAX], n = 0;
+    for (uint32_t m = 0; m < step->nmembers; m++) {
+        const hly_pstep_t *of = &program->steps[meets[m]];
+        const hly_run_t *from = &program->runs[of->source];
+        for (uint32_t i = 0; i < from->count; i++) {
+            if ((from->first + i) % program->blocks == block) {
+                operands[n++] = hly_machine_read(machine, of, i);
+            }
+        }
+    }
+    assert(n == (moves ? 1 : step->nmembers));
+    return hly_terms_group(&machine->terms, meets[0], operands, n);
+}
+
+static void end_group(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
+{
+    const hly_program_t *program = machine->program;
+    uint32_t made[HLY_ORACLE_BLOCKS_MAX], have[HLY_ORACLE_BLOCKS_MAX] = {0}, all = 0;
+    for (uint32_t m = 0; m < n; m++) {
+        const hly_pstep_t *step = &program->steps[meets[m]];
+        const hly_run_t *to = &program->runs[step->target];
+        for (uint32_t i = 0; i < to->count; i++) {
+            uint32_t block = (to->first + i) % program->blocks;
+            if (!have[block]) {
+                made[block] = group_block(machine, meets, block);
+                have[block] = 1;
+            }
+        }
+        if (program->runs[step->source].count > 0) {
+            all |= machine->told[meets[m]];
+        }
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        const hly_pstep_t *step = &program->steps[meets[m]];
+        const hly_run_t *to = &program->runs[step->target];
+        for (uint32_t i = 0; i < to->count; i++) {
+            write_cell(machine, step, i, made[(to->first + i) % program->blocks]);
+        }
+        if (to->count > 0) {
+            machine->heard[step->rank] |= all;
+        }
+    }
+}
+
+static void move_group(hly_machine_t *machine, uint32_t g)
+{
+    uint32_t meets[HLY_ORACLE_RANKS_MAX], npending = 0;
+    uint32_t n = machine->program->steps[g].nmembers;
+    int all = hly_machine_meets(machine, g, meets);
+    assert(all);
+    (void)all;
+    end_group(machine, meets, n);
+    for (uint32_t m = 0; m < n; m++) {
+        machine->steps[meets[m]] = HLY_STEP_DONE;
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        release(machine, meets[m], &npending);
+    }
+    start_pending(machine, npending);
+}
+
 void hly_machine_move(hly_machine_t *machine, uint32_t event)
 {
     assert(event < *machine->nevents && machine->verdict == HLY_RIGHT);
@@ -355,6 +497,10 @@ void hly_machine_move(hly_machine_t *machine, uint32_t event)
     const hly_pstep_t *step = &program->steps[now.step];
     uint32_t npending = 0;
     drop_events(machine, now.step, now.send);
+    if (step->kind == HALAY_STEP_GROUP) {
+        move_group(machine, now.step);
+        return;
+    }
     if (now.send != HLY_NO_SEND) {
         end_message(machine, step, now.send);
         int sent = machine->steps[now.send] == HLY_STEP_SENT;

@@ -9,6 +9,9 @@
  * writing, is taken at its worst: the reader gets garbage; of two writers that differ, garbage
  * stays.
  *
+ * A rank's device takes group steps in the order in which they start there: the n-th that starts on
+ * a channel meets the n-th of each member, and if that is another group, the run is a fault.
+ *
  * The state is one flat piece of memory, for copying and comparing.
  */
 #ifndef HALAY_PROVE_MACHINE_H
@@ -41,7 +44,10 @@ typedef enum hly_step_state {
     HLY_STEP_DONE
 } hly_step_state_t;
 
-/* A step that may end; with RECV, and a SEND under zero buffering, together with its other end. */
+/*
+ * A step that may end; with RECV, and a SEND under zero buffering, together with its other end; a
+ * GROUP, of its first member, with those of all members.
+ */
 typedef struct hly_event {
     uint32_t step; /* the RECV, if it is a message */
     uint32_t send; /* or HLY_NO_SEND */
@@ -62,7 +68,9 @@ typedef struct hly_machine {
     hly_event_t *events;
     uint32_t *nevents;
     uint32_t *heard; /* by rank: from whom, as bits */
-    uint32_t *told;  /* by step: what a SEND's rank had heard when it started */
+    uint32_t *told;  /* by step: what its rank had heard when a SEND or GROUP started */
+    uint32_t *place; /* by step: a GROUP's, in the order of starts on its channel */
+    uint32_t *begun; /* by rank and channel: GROUPs that have started */
     uint32_t *left;  /* by rank: steps not done */
     uint8_t *steps;  /* hly_step_state_t */
     uint8_t *need;
@@ -81,6 +89,8 @@ void hly_machine_reset(hly_machine_t *machine, uint32_t eager);
 void hly_machine_move(hly_machine_t *machine, uint32_t event);
 /* To be called when no event is left: sets the verdict on stalls and results. */
 void hly_machine_judge(hly_machine_t *machine);
+/* The steps that a started GROUP meets, by member; 0 if one has not started yet. */
+int hly_machine_meets(const hly_machine_t *machine, uint32_t g, uint32_t *meets);
 /* What cell i of all the sources gives, read at the worst moment so far. */
 uint32_t hly_machine_read(const hly_machine_t *machine, const hly_pstep_t *step, uint32_t i);
 

@@ -11,24 +11,32 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SPARE_OPERANDS = 32, OPERANDS_MAX = 5 };
+enum { SPARE_OPERANDS = 32, OPERANDS_MAX = 5, SPARE_GROUPS = 4, SPARE_MEMBERS = 80 };
 
 static halay_plan_t *clone_plan(const halay_plan_t *plan)
 {
     size_t steps = plan->nsteps * sizeof(halay_step_t);
     size_t operands = (plan->noperands + SPARE_OPERANDS) * sizeof(halay_operand_t);
-    halay_plan_t *made = calloc(1, sizeof *made + steps + operands);
+    size_t groups = (plan->ngroups + SPARE_GROUPS) * sizeof(halay_group_t);
+    size_t members = (plan->nmembers + SPARE_MEMBERS) * sizeof(halay_member_t);
+    halay_plan_t *made = calloc(1, sizeof *made + steps + operands + groups + members);
     if (made == NULL) {
         return NULL;
     }
     *made = *plan;
     made->steps = (halay_step_t *)(void *)(made + 1);
     made->operands = (halay_operand_t *)(void *)(made->steps + plan->nsteps);
+    made->groups = (halay_group_t *)(void *)(made->operands + plan->noperands + SPARE_OPERANDS);
+    made->members = (halay_member_t *)(void *)(made->groups + plan->ngroups + SPARE_GROUPS);
     if (plan->nsteps > 0) {
         memcpy(made->steps, plan->steps, steps);
     }
     if (plan->noperands > 0) {
         memcpy(made->operands, plan->operands, plan->noperands * sizeof(halay_operand_t));
+    }
+    if (plan->ngroups > 0) {
+        memcpy(made->groups, plan->groups, plan->ngroups * sizeof(halay_group_t));
+        memcpy(made->members, plan->members, plan->nmembers * sizeof(halay_member_t));
     }
     return made;
 }
@@ -399,6 +407,179 @@ static int exchange_operands(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t 
     return done(mutant, "operands exchanged with step %u", (uint32_t)(other - plan->steps));
 }
 
+/* ------------------------------------------------------------------ group steps */
+
+/* The next group step from `at` on, or NULL. */
+static halay_step_t *group_step(halay_plan_t *plan, uint32_t at)
+{
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        halay_step_t *step = &plan->steps[(at + i) % plan->nsteps];
+        if (step->kind == HALAY_STEP_GROUP && step->peer < plan->ngroups) {
+            return step;
+        }
+    }
+    return NULL;
+}
+
+/* A copy of the step's group, with room for one member more, shared with no other step; or NULL. */
+static halay_group_t *own_group(halay_plan_t *plan, halay_step_t *step)
+{
+    const halay_group_t *from = &plan->groups[step->peer];
+    halay_group_t *own = &plan->groups[plan->ngroups];
+    if (from->nmembers == 0 || from->nmembers > HLY_ORACLE_RANKS_MAX) {
+        return NULL;
+    }
+    *own = (halay_group_t){from->kind, plan->nmembers, from->nmembers};
+    memcpy(plan->members + own->member, plan->members + from->member,
+           from->nmembers * sizeof *plan->members);
+    plan->nmembers += own->nmembers + 1;
+    step->peer = plan->ngroups++;
+    return own;
+}
+
+/* One more, one less, or another rank in place of one. */
+static int wrong_member(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
+{
+    halay_step_t *step = group_step(plan, at);
+    halay_group_t *group = step != NULL ? own_group(plan, step) : NULL;
+    if (group == NULL) {
+        return HALAY_EAGAIN;
+    }
+    halay_member_t *members = plan->members + group->member;
+    uint32_t which = hly_random_below(chance, group->nmembers);
+    if (hly_random_below(chance, 3) == 0 && group->nmembers > 1) {
+        memmove(members + which, members + which + 1,
+                (--group->nmembers - which) * sizeof *members);
+        return done(mutant, "member %u dropped", which);
+    }
+    if (hly_random_below(chance, 2) == 0 && group->nmembers < mutant->nranks) {
+        members[group->nmembers] = members[group->nmembers - 1];
+        members[group->nmembers].first += members[group->nmembers - 1].count;
+        members[group->nmembers].first %= plan->blocks + (plan->blocks == 0);
+        members[group->nmembers].count = 0;
+        members[group->nmembers++].rank = hly_random_below(chance, mutant->nranks);
+        return done(mutant, "rank %u is a member too", members[group->nmembers - 1].rank);
+    }
+    members[which].rank = another(chance, mutant->nranks + 1, members[which].rank);
+    return done(mutant, "member %u is rank %u", which, members[which].rank);
+}
+
+static int edit_run(hly_mutant_t *mutant, halay_plan_t *plan, halay_step_t *step, uint32_t which,
+                    int32_t more)
+{
+    halay_group_t *group = own_group(plan, step);
+    if (group == NULL || which + 1 >= group->nmembers || plan->blocks == 0) {
+        return HALAY_EAGAIN;
+    }
+    halay_member_t *member = plan->members + group->member + which;
+    member[0].count = (uint32_t)((int32_t)member[0].count + more);
+    member[1].count = (uint32_t)((int32_t)member[1].count - more);
+    member[1].first = (uint32_t)((int32_t)(member[1].first + plan->blocks) + more) % plan->blocks;
+    return done(mutant, "a block %s member %u", more > 0 ? "more to" : "less to", which);
+}
+
+/* A block goes from a member to the next one: on one rank, or on all that name the two. */
+static int wrong_run(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
+{
+    halay_step_t *step = group_step(plan, at);
+    if (step == NULL) {
+        return HALAY_EAGAIN;
+    }
+    const halay_group_t was = plan->groups[step->peer];
+    uint32_t which = hly_random_below(chance, was.nmembers + (was.nmembers == 0));
+    int32_t more = hly_random_below(chance, 2) ? 1 : -1;
+    int rc = edit_run(mutant, plan, step, which, more);
+    int all = hly_random_below(chance, 2) == 0;
+    for (uint32_t m = 0; rc == 0 && all && m < was.nmembers; m++) {
+        uint32_t rank = plan->members[was.member + m].rank;
+        if (rank == plan->params.rank || rank >= mutant->nranks) {
+            continue;
+        }
+        halay_plan_t *other = change_rank(mutant, rank);
+        if (other == NULL) {
+            return HALAY_ENOMEM;
+        }
+        for (uint32_t i = 0; rc == 0 && i < other->nsteps; i++) {
+            halay_step_t *theirs = &other->steps[i];
+            if (theirs->kind == HALAY_STEP_GROUP && theirs->edge == step->edge &&
+                theirs->peer < other->ngroups && other->groups[theirs->peer].kind == was.kind) {
+                rc = edit_run(mutant, other, theirs, which, more);
+                break;
+            }
+        }
+    }
+    return rc;
+}
+
+/* Of one rank, or of all in this group. */
+static int wrong_group_kind(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
+{
+    halay_step_t *step = group_step(plan, at);
+    halay_group_t *group = step != NULL ? own_group(plan, step) : NULL;
+    if (group == NULL) {
+        return HALAY_EAGAIN;
+    }
+    uint32_t was = group->kind, now = another(chance, HALAY_GROUP_BROADCAST + 2, was);
+    int all = hly_random_below(chance, 2) == 0;
+    group->kind = now;
+    for (uint32_t m = 0; all && m < group->nmembers; m++) {
+        uint32_t rank = plan->members[group->member + m].rank;
+        halay_plan_t *other = rank < mutant->nranks ? change_rank(mutant, rank) : plan;
+        if (other == NULL) {
+            return HALAY_ENOMEM;
+        }
+        for (uint32_t g = 0; g < other->ngroups; g++) {
+            other->groups[g].kind = other->groups[g].kind == was ? now : other->groups[g].kind;
+        }
+    }
+    return done(mutant, "group of kind %u, not %u%s", now, was, all ? ", on all members" : "");
+}
+
+/* On this rank, or on all; there the first two group steps may change places too. */
+static int wrong_channel(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
+{
+    halay_step_t *step = group_step(plan, at);
+    if (step == NULL) {
+        return HALAY_EAGAIN;
+    }
+    uint32_t was = step->edge, now = another(chance, 4, was);
+    if (hly_random_below(chance, 3) == 0) {
+        step->edge = hly_random_below(chance, 4) ? now : HALAY_PLAN_CHANNELS_MAX;
+        return done(mutant, "channel %u, not %u", step->edge, was);
+    }
+    for (uint32_t rank = 0; rank < mutant->nranks; rank++) {
+        halay_plan_t *other = change_rank(mutant, rank);
+        if (other == NULL) {
+            return HALAY_ENOMEM;
+        }
+        for (uint32_t i = 0; i < other->nsteps; i++) {
+            other->steps[i].edge =
+                other->steps[i].kind == HALAY_STEP_GROUP ? now : other->steps[i].edge;
+        }
+    }
+    halay_step_t *last = group_step(plan, (uint32_t)(step - plan->steps) + 1);
+    if (last != step && hly_random_below(chance, 2)) {
+        halay_step_t *late = last > step ? last : step;
+        late->dep[0] = late->dep[1] = HALAY_STEP_NONE;
+        return done(mutant, "all group steps on channel %u, of this rank in any order", now);
+    }
+    return done(mutant, "all group steps on channel %u", now);
+}
+
+/* It no longer waits for what its rank has to hear before, or nobody hears at all. */
+static int unheard_group(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t at, uint64_t *chance)
+{
+    halay_step_t *step = group_step(plan, at);
+    if (step == NULL) {
+        return HALAY_EAGAIN;
+    }
+    uint32_t was = step->dep[0], now = hly_random_below(chance, (uint32_t)(step - plan->steps) + 1);
+    step->dep[0] = now == was || now == (uint32_t)(step - plan->steps) ? HALAY_STEP_NONE : now;
+    step->dep[1] = hly_random_below(chance, 2) ? HALAY_STEP_NONE : step->dep[1];
+    return done(mutant, "group step %u no longer waits for step %u", (uint32_t)(step - plan->steps),
+                was);
+}
+
 static const struct {
     const char *name;
     change_fn *change;
@@ -418,6 +599,11 @@ static const struct {
     {"exchanged operands", exchange_operands},
     {"dropped step", drop_step},
     {"scratch too small", small_scratch},
+    {"wrong group member", wrong_member},
+    {"wrong group run", wrong_run},
+    {"wrong group kind", wrong_group_kind},
+    {"wrong channel", wrong_channel},
+    {"group begun unheard", unheard_group},
 };
 
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
@@ -504,6 +690,16 @@ uint64_t hly_mutant_hash(const hly_mutant_t *mutant)
                 const uint32_t place[] = {operand->buffer, operand->first, operand->count,
                                           operand->slot};
                 hash = mix(hash, place, 4);
+            }
+            if (step->kind == HALAY_STEP_GROUP && step->peer < plan->ngroups) {
+                const halay_group_t *group = &plan->groups[step->peer];
+                const halay_member_t *member = plan->members + group->member;
+                const uint32_t which[] = {group->kind, group->nmembers};
+                hash = mix(hash, which, 2);
+                for (uint32_t k = 0; k < group->nmembers; k++) {
+                    const uint32_t run[] = {member[k].rank, member[k].first, member[k].count};
+                    hash = mix(hash, run, 3);
+                }
             }
         }
     }

@@ -5,7 +5,7 @@
 
 #include "oracle.h"
 
-enum { HLY_MUTANT_CHANGED_MAX = 4 };
+enum { HLY_MUTANT_CHANGED_MAX = HLY_ORACLE_RANKS_MAX };
 
 typedef struct hly_mutant {
     const halay_plan_t *plans[HLY_ORACLE_RANKS_MAX]; /* the originals but for those changed */

@@ -173,6 +173,74 @@ static const char *check_operand(const halay_plan_t *plan, const halay_operand_t
     }
 }
 
+/* 1 if the block is in the run. */
+static int has_block(const halay_plan_t *plan, uint32_t first, uint32_t count, uint32_t block)
+{
+    return (block + plan->blocks - first % plan->blocks) % plan->blocks < count;
+}
+
+/*
+ * Each block of the whole is one member's, of an allreduce everyone's; no other block is anyone's;
+ * and this rank's is what its own operand has.
+ */
+static const char *check_shares(const halay_plan_t *plan, const halay_group_t *group,
+                                const halay_operand_t *whole, const halay_operand_t *mine)
+{
+    const halay_member_t *members = plan->members + group->member;
+    uint32_t seen = 0, owners = 0;
+    for (uint32_t i = 0; i < group->nmembers; i++) {
+        seen += members[i].rank == plan->params.rank;
+        owners += members[i].count > 0;
+        if (members[i].rank >= plan->params.nranks || members[i].count > plan->blocks ||
+            (i > 0 && members[i].rank <= members[i - 1].rank)) {
+            return "no such member";
+        }
+    }
+    if (seen != 1 || whole->count == 0 ||
+        (owners != 1 &&
+         (group->kind == HALAY_GROUP_REDUCE || group->kind == HALAY_GROUP_BROADCAST))) {
+        return "a group of others, or of nothing";
+    }
+    for (uint32_t block = 0; block < plan->blocks; block++) {
+        uint32_t all = group->kind == HALAY_GROUP_ALLREDUCE ? group->nmembers : 1, has = 0;
+        for (uint32_t i = 0; i < group->nmembers; i++) {
+            int its = has_block(plan, members[i].first, members[i].count, block);
+            has += (uint32_t)its;
+            if (members[i].rank == plan->params.rank &&
+                its != has_block(plan, mine->first, mine->count, block)) {
+                return "another run than its own";
+            }
+        }
+        if (has != (has_block(plan, whole->first, whole->count, block) ? all : 0)) {
+            return "a block that is nobody's, or of too many";
+        }
+    }
+    return NULL;
+}
+
+static const char *check_group(const halay_plan_t *plan, const halay_step_t *step)
+{
+    if (step->peer >= plan->ngroups || step->edge >= HALAY_PLAN_CHANNELS_MAX ||
+        plan->params.collective == HALAY_ALLTOALL || plan->blocks == 0) {
+        return "no group, or no channel, or none possible";
+    }
+    const halay_group_t *group = &plan->groups[step->peer];
+    if (group->kind == 0 || group->kind > HALAY_GROUP_BROADCAST || group->member > plan->nmembers ||
+        group->nmembers > plan->nmembers - group->member) {
+        return "no such kind of group, or too many members";
+    }
+    const halay_operand_t *to = plan->operands + step->operand, *from = to + 1;
+    const char *why = check_operand(plan, to, 1);
+    if (why == NULL) {
+        why = check_operand(plan, from, 0);
+    }
+    if (why != NULL) {
+        return why;
+    }
+    int moves = group->kind == HALAY_GROUP_ALLGATHER || group->kind == HALAY_GROUP_BROADCAST;
+    return moves ? check_shares(plan, group, to, from) : check_shares(plan, group, from, to);
+}
+
 /* 1 if the step moves blocks to others of other numbers, as it may in an alltoall. */
 static int renumbers(const halay_plan_t *plan, const halay_step_t *step)
 {
@@ -183,6 +251,9 @@ static const char *check_operands(const halay_plan_t *plan, const halay_step_t *
 {
     if (step->operand > plan->noperands || step->noperands > plan->noperands - step->operand) {
         return "operands that the plan has not";
+    }
+    if (step->kind == HALAY_STEP_GROUP) {
+        return check_group(plan, step);
     }
     const halay_operand_t *operands = plan->operands + step->operand;
     for (uint32_t i = 0; i < step->noperands; i++) {
@@ -203,18 +274,14 @@ static const char *check_operands(const halay_plan_t *plan, const halay_step_t *
 /* A REDUCE of one source is let through: what comes of it is seen in the result. */
 static const char *check_step(const halay_plan_t *plan, uint32_t index)
 {
-    static const uint8_t fewest[] = {[HALAY_STEP_SEND] = 1,
-                                     [HALAY_STEP_RECV] = 1,
-                                     [HALAY_STEP_COPY] = 2,
-                                     [HALAY_STEP_REDUCE] = 2,
-                                     [HALAY_STEP_JOIN] = 0};
-    static const uint8_t most[] = {[HALAY_STEP_SEND] = 1,
-                                   [HALAY_STEP_RECV] = 1,
-                                   [HALAY_STEP_COPY] = 2,
-                                   [HALAY_STEP_REDUCE] = OPERANDS_MAX,
-                                   [HALAY_STEP_JOIN] = 0};
+    static const uint8_t fewest[] = {
+        [HALAY_STEP_SEND] = 1,   [HALAY_STEP_RECV] = 1, [HALAY_STEP_COPY] = 2,
+        [HALAY_STEP_REDUCE] = 2, [HALAY_STEP_JOIN] = 0, [HALAY_STEP_GROUP] = 2};
+    static const uint8_t most[] = {[HALAY_STEP_SEND] = 1, [HALAY_STEP_RECV] = 1,
+                                   [HALAY_STEP_COPY] = 2, [HALAY_STEP_REDUCE] = OPERANDS_MAX,
+                                   [HALAY_STEP_JOIN] = 0, [HALAY_STEP_GROUP] = 2};
     const halay_step_t *step = &plan->steps[index];
-    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_JOIN ||
+    if (step->kind < HALAY_STEP_SEND || step->kind > HALAY_STEP_GROUP ||
         step->noperands < fewest[step->kind] || step->noperands > most[step->kind]) {
         return "no such step";
     }
@@ -321,11 +388,31 @@ int hly_sizes_agree(const hly_program_t *program, uint32_t from_rank, const hly_
     return 1;
 }
 
+/* Of a GROUP: what both name is the same block, and in scratch all of it stands in one way. */
+static int check_group_overlap(const hly_program_t *program, const hly_pstep_t *step)
+{
+    const hly_run_t *target = &program->runs[step->target];
+    const hly_run_t *source = &program->runs[step->source];
+    for (uint32_t i = 0; i < target->count; i++) {
+        for (uint32_t j = 0; j < source->count; j++) {
+            if (program->cells[target->cell + i] == program->cells[source->cell + j] &&
+                ((target->first + i) % program->blocks != (source->first + j) % program->blocks ||
+                 target->tag != source->tag)) {
+                return -1;
+            }
+        }
+    }
+    return 0;
+}
+
 /* A target may be a source exactly, not a part of one; blocks of a copy are equally large. */
 static int check_overlap(const hly_program_t *program, const hly_pstep_t *step)
 {
     if (step->target == HLY_NO_RUN) {
         return 0;
+    }
+    if (step->kind == HALAY_STEP_GROUP) {
+        return check_group_overlap(program, step);
     }
     const hly_run_t *target = &program->runs[step->target];
     for (uint32_t s = 0; s < step->nsources; s++) {
@@ -378,7 +465,8 @@ static void add_step(hly_program_t *program, const halay_plan_t *plan, uint32_t 
         step->nsources--;
         program->nwrites += count;
     }
-    program->nreads += step->nsources * count;
+    program->nreads +=
+        step->nsources * (step->nsources > 0 ? program->runs[step->source].count : 0);
     program->nevents++;
     if (from->kind == HALAY_STEP_SEND) {
         step->channel = channel_of(program, rank, from->peer, from->edge);
@@ -386,6 +474,11 @@ static void add_step(hly_program_t *program, const halay_plan_t *plan, uint32_t 
     } else if (from->kind == HALAY_STEP_RECV) {
         step->channel = channel_of(program, from->peer, rank, from->edge);
         program->channels[step->channel].nrecvs++;
+    } else if (from->kind == HALAY_STEP_GROUP) {
+        step->channel = from->edge;
+        step->group = plan->groups[from->peer].kind;
+        step->nmembers = plan->groups[from->peer].nmembers;
+        step->members = plan->members + plan->groups[from->peer].member;
     }
 }
 
@@ -418,10 +511,13 @@ static void link_steps(hly_program_t *program, const halay_plan_t *const plans[]
             }
         }
         step->nnext = nnext - step->next;
+        if (step->kind != HALAY_STEP_SEND && step->kind != HALAY_STEP_RECV) {
+            continue;
+        }
         hly_channel_t *channel = &program->channels[step->channel];
         if (step->kind == HALAY_STEP_SEND) {
             program->ends[channel->sends + channel->nsends++] = g;
-        } else if (step->kind == HALAY_STEP_RECV) {
+        } else {
             program->ends[channel->recvs + channel->nrecvs++] = g;
         }
     }
@@ -456,8 +552,9 @@ static int check_all(hly_program_t *program, const halay_plan_t *const plans[], 
             }
             const halay_step_t *step = &plan->steps[i];
             total[1] += step->noperands;
-            total[2] +=
-                step->noperands > 0 ? step->noperands * plan->operands[step->operand].count : 0;
+            for (uint32_t o = 0; o < step->noperands; o++) {
+                total[2] += plan->operands[step->operand + o].count;
+            }
         }
         total[0] += plan->nsteps;
     }

@@ -22,9 +22,12 @@ typedef struct hly_pstep {
     uint32_t kind;
     uint32_t rank;
     uint32_t index;   /* in its rank's plan */
-    uint32_t channel; /* SEND, RECV */
-    uint32_t target;  /* run it writes, or HLY_NO_RUN */
-    uint32_t source;  /* first run it reads */
+    uint32_t channel; /* SEND, RECV; of a GROUP that of its device */
+    uint32_t group;   /* GROUP: its kind; its members and their blocks, in the plan */
+    uint32_t nmembers;
+    const halay_member_t *members;
+    uint32_t target; /* run it writes, or HLY_NO_RUN */
+    uint32_t source; /* first run it reads */
     uint32_t nsources;
     uint32_t reads;  /* index of its first cell in the machine's reads */
     uint32_t writes; /* and writes */

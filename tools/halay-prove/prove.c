@@ -146,6 +146,11 @@ static const char *check_in_place(const hly_case_t *from, halay_plan_t *plans[])
 
 static void prove_one(row_t *row, const hly_case_t *from, halay_plan_t *plans[])
 {
+    if (plans == NULL) {
+        row->proofs++;
+        row->plans += from->nranks;
+        return;
+    }
     int rc = hly_plans_make(from, plans);
     if (rc != 0) {
         complain(row, from, halay_strerror(rc));
@@ -180,11 +185,15 @@ static int root_wanted(uint32_t root, uint32_t nranks)
     return nranks <= ALL_ROOTS_RANKS_MAX || root <= 1 || root == nranks / 2 || root == nranks - 1;
 }
 
-/* A planner may not turn down what its restrictions allow; what they do not, it must. */
+/* plans NULL: counts only. A planner may not turn down what its restrictions allow; what they do
+ * not, it must. */
 static void prove_case(row_t *row, hly_case_t *from, halay_plan_t *plans[])
 {
     const halay_planner_info_t *info = halay_planner_get(from->planner);
     if (!hly_planner_takes(info, from->nranks)) {
+        if (plans == NULL) {
+            return;
+        }
         int rc = hly_plans_make(from, plans);
         if (rc != HALAY_EUNSUPPORTED) {
             complain(row, from, "made against its restrictions");
@@ -224,8 +233,40 @@ static void print_row(const halay_planner_info_t *info, const row_t *row)
            row->reduce_depth, row->seconds);
 }
 
+static void prove_planner(row_t *row, const hly_options_t *options, uint32_t planner,
+                          halay_plan_t *plans[])
+{
+    double begin = now_s();
+    memset(row, 0, sizeof *row);
+    for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++) {
+        if (options->ranks[nranks]) {
+            prove_ranks(row, options, planner, nranks, plans);
+        }
+    }
+    row->seconds = now_s() - begin;
+}
+
+static void list(const hly_options_t *options, hly_count_t *count)
+{
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
+        const halay_planner_info_t *info = halay_planner_get(planner);
+        row_t row;
+        if (!hly_planner_wanted(options, info)) {
+            continue;
+        }
+        prove_planner(&row, options, planner, NULL);
+        printf("%s %s %llu %llu\n", halay_collective_name((halay_collective_t)info->collective),
+               info->name, (unsigned long long)row.proofs, (unsigned long long)row.plans);
+        count->passed += row.proofs;
+    }
+}
+
 void hly_prove(const hly_options_t *options, hly_count_t *count)
 {
+    if (options->list) {
+        list(options, count);
+        return;
+    }
     printf("seed %llu\n", (unsigned long long)options->seed);
     halay_plan_t **plans = calloc(HLY_RANKS_MAX, sizeof *plans);
     if (plans == NULL) {
@@ -241,14 +282,7 @@ void hly_prove(const hly_options_t *options, hly_count_t *count)
             continue;
         }
         row_t row;
-        memset(&row, 0, sizeof row);
-        double begin = now_s();
-        for (uint32_t nranks = 1; nranks <= HLY_RANKS_MAX; nranks++) {
-            if (options->ranks[nranks]) {
-                prove_ranks(&row, options, planner, nranks, plans);
-            }
-        }
-        row.seconds = now_s() - begin;
+        prove_planner(&row, options, planner, plans);
         print_row(info, &row);
         fflush(stdout);
         count->passed += row.proofs;

@@ -24,6 +24,7 @@ typedef struct hly_options {
     uint64_t seed;
     uint32_t selftest;
     uint32_t verbose;
+    uint32_t list; /* count the proofs only */
 } hly_options_t;
 
 /* What the plans of all ranks are made from. */

@@ -60,6 +60,7 @@ static key_t128 key_of(const hly_machine_t *machine)
                                              : hly_machine_read(machine, step, i));
         }
         mix(&key, machine->told[g]);
+        mix(&key, machine->place[g]);
         uint32_t nwrites = step->target != HLY_NO_RUN ? program->runs[step->target].count : 0;
         for (uint32_t i = 0; i < nwrites; i++) {
             const hly_write_t *write = &machine->writes[step->writes + i];

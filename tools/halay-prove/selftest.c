@@ -18,6 +18,8 @@ typedef struct book {
     const halay_plan_t *list[HLY_ORACLE_RANKS_MAX];
     halay_step_t steps[HLY_HANDMADE_STEPS_MAX];
     halay_operand_t operands[HLY_HANDMADE_STEPS_MAX * OPERANDS_EACH];
+    halay_group_t groups[HLY_ORACLE_RANKS_MAX][4];
+    halay_member_t members[HLY_ORACLE_RANKS_MAX][8];
 } book_t;
 
 /* A planner of the collective with the order, or for the blocks, that are wanted. */
@@ -28,9 +30,11 @@ static uint32_t planner_of(const hly_handmade_t *from)
         const halay_planner_info_t *info = halay_planner_get(planner);
         uint32_t in_order = !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
         uint32_t equal = (info->restrictions & HALAY_PLANNER_EQUAL) != 0;
+        uint32_t group = (info->restrictions & HALAY_PLANNER_GROUP) != 0;
         uint32_t series = (info->restrictions & HALAY_PLANNER_SERIES) != 0;
         int reduces = halay_collective_reduces((halay_collective_t)info->collective);
         if (info->collective == from->collective && series == from->series &&
+            group == (from->ngroups > 0) &&
             (found == UINT32_MAX ||
              (reduces ? in_order == from->in_order : equal == from->equal))) {
             found = planner;
@@ -62,6 +66,12 @@ static void open_book(book_t *book, const hly_handmade_t *from)
             (halay_plan_params_t){from->collective, from->nranks, rank, from->root, from->in_place};
         plan->planner = planner_of(from);
         plan->blocks = from->blocks;
+        plan->ngroups = from->ngroups;
+        plan->nmembers = from->ngroups > 0 ? sizeof from->members / sizeof from->members[0] : 0;
+        memcpy(book->groups[rank], from->groups, sizeof from->groups);
+        memcpy(book->members[rank], from->members, sizeof from->members);
+        plan->groups = book->groups[rank];
+        plan->members = book->members[rank];
         plan->steps = book->steps + at;
         plan->operands = book->operands + (size_t)at * OPERANDS_EACH;
         for (; at < HLY_HANDMADE_STEPS_MAX && from->steps[at].kind != 0 &&

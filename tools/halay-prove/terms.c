@@ -77,6 +77,28 @@ uint32_t hly_terms_leaf(hly_terms_t *terms, uint32_t rank, uint32_t block)
     return value;
 }
 
+static void fill(const hly_terms_t *terms, hly_term_t *node, const uint32_t *operands,
+                 uint32_t noperands)
+{
+    node->block = terms->nodes[operands[0]].block;
+    node->first = terms->nodes[operands[0]].first;
+    node->last = terms->nodes[operands[noperands - 1]].last;
+    node->in_order = 1;
+    for (uint32_t i = 0; i < noperands; i++) {
+        const hly_term_t *child = &terms->nodes[operands[i]];
+        if (child->block != node->block) {
+            node->block = HLY_BLOCK_MIXED;
+        }
+        if (!child->in_order || (i > 0 && terms->nodes[operands[i - 1]].last >= child->first)) {
+            node->in_order = 0;
+        }
+        for (uint32_t rank = 0; rank < HLY_ORACLE_RANKS_MAX; rank++) {
+            uint32_t sum = (uint32_t)node->times[rank] + child->times[rank];
+            node->times[rank] = (uint8_t)(sum > 255 ? 255 : sum);
+        }
+    }
+}
+
 uint32_t hly_terms_reduce(hly_terms_t *terms, const uint32_t *operands, uint32_t noperands)
 {
     assert(noperands >= 1 && noperands <= HLY_TERM_OPERANDS_MAX);
@@ -95,22 +117,25 @@ uint32_t hly_terms_reduce(hly_terms_t *terms, const uint32_t *operands, uint32_t
     if (!is_new) {
         return value;
     }
-    hly_term_t *node = &terms->nodes[value];
-    node->block = terms->nodes[operands[0]].block;
-    node->first = terms->nodes[operands[0]].first;
-    node->last = terms->nodes[operands[noperands - 1]].last;
-    node->in_order = 1;
-    for (uint32_t i = 0; i < noperands; i++) {
-        const hly_term_t *child = &terms->nodes[operands[i]];
-        if (child->block != node->block) {
-            node->block = HLY_BLOCK_MIXED;
+    fill(terms, &terms->nodes[value], operands, noperands);
+    return value;
+}
+
+uint32_t hly_terms_group(hly_terms_t *terms, uint32_t event, const uint32_t *operands,
+                         uint32_t noperands)
+{
+    uint32_t value = operands[0];
+    for (uint32_t i = 1; i < noperands; i++) {
+        if (value < HLY_TERM_FIRST || operands[i] < HLY_TERM_FIRST) {
+            return HLY_TERM_GARBAGE;
         }
-        if (!child->in_order || (i > 0 && terms->nodes[operands[i - 1]].last >= child->first)) {
-            node->in_order = 0;
-        }
-        for (uint32_t rank = 0; rank < HLY_ORACLE_RANKS_MAX; rank++) {
-            uint32_t sum = (uint32_t)node->times[rank] + child->times[rank];
-            node->times[rank] = (uint8_t)(sum > 255 ? 255 : sum);
+        const uint32_t pair[] = {value, operands[i]};
+        const uint32_t key[HLY_TERM_OPERANDS_MAX] = {value, operands[i], event + 1, i};
+        int is_new = 0;
+        value = intern(terms, key, HLY_TERM_DEVICE, &is_new);
+        if (is_new) {
+            fill(terms, &terms->nodes[value], pair, 2);
+            terms->nodes[value].in_order = 0;
         }
     }
     return value;

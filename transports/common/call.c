@@ -223,3 +223,9 @@ void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep)
     peer->refs--;
     ((hly_meet_t *)t)->attention = 1; /* a peer that was told to have failed may go now */
 }
+
+void hly_meet_sever(halay_transport_t *t, halay_ep_t *ep)
+{
+    hly_meet_peer_t *peer = (hly_meet_peer_t *)ep;
+    hly_meet_peer_fail((hly_meet_t *)t, peer, HALAY_EPEER, "this end has given %s up", peer->name);
+}

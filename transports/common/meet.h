@@ -186,6 +186,8 @@ int hly_meet_address(const halay_transport_t *t, void *address, size_t *bytes);
 int hly_meet_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
                      halay_ep_t **ep);
 void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep);
+/* For those whose transfers end with the failure that is told. */
+void hly_meet_sever(halay_transport_t *t, halay_ep_t *ep);
 
 /* call.c */
 /* Finds it or makes it. NULL: no room. */

@@ -147,6 +147,65 @@ static void leave_outgoing(struct item *item, bool killed)
     }
 }
 
+/* What has begun to land ends with an error, what has arrived stays, the rest is lost. */
+static void sever_incoming(halay_transport_t *from, halay_transport_t *to)
+{
+    struct item *item, *next;
+
+    for (item = TAILQ_FIRST(&to->inbox); item; item = next) {
+        next = TAILQ_NEXT(item, in_entry);
+        if (item->source != from || item->arrived) {
+            continue;
+        }
+        if (!item->done) {
+            hly_inproc_finish(item, HALAY_EPEER);
+        }
+        if (item->landing) {
+            item->landed = HALAY_EPEER;
+            item->arrived = true;
+            hly_inproc_wake(to);
+        } else {
+            hly_inproc_leave_inbox(item);
+        }
+    }
+}
+
+/* What was lost behind a cut has no target to be found with. */
+static void sever_outgoing(halay_transport_t *transport, const struct peer *peer)
+{
+    halay_ep_t *ep;
+    struct item *item;
+
+    for (ep = transport->ways; ep; ep = ep->next) {
+        if (ep->peer == peer) {
+            hly_inproc_recall(transport, NULL, ep, HALAY_EPEER);
+        }
+    }
+    TAILQ_FOREACH(item, &transport->outbox, out_entry)
+    {
+        if (!item->done && !item->in_inbox && hly_inproc_same(item->to, peer->id)) {
+            hly_inproc_finish(item, HALAY_EPEER);
+        }
+    }
+}
+
+void hly_inproc_sever(halay_transport_t *transport, struct peer *peer)
+{
+    halay_transport_t *other = hly_inproc_find(transport, peer->id);
+    struct peer *back = other ? hly_inproc_peer(other, transport->self, false) : NULL;
+
+    sever_outgoing(transport, peer);
+    if (other) {
+        sever_incoming(transport, other);
+        sever_incoming(other, transport);
+    }
+    hly_inproc_fail(transport, peer, "this end has given it up");
+    if (back && !other->killed && !hly_inproc_is_cut(transport, other)) {
+        sever_outgoing(other, back);
+        hly_inproc_fail(other, back, "peer has given this end up");
+    }
+}
+
 /* The source has left; what it had sent to `to` remains, or a part of it. */
 static void leave_incoming(halay_transport_t *source, halay_transport_t *to, bool killed)
 {
@@ -245,7 +304,6 @@ void hly_inproc_free(halay_transport_t *transport)
     *link = transport->next;
     close(transport->fd);
     hly_inproc_free_held(transport);
-    free(transport->place);
     free(transport);
 }
 

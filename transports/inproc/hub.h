@@ -111,8 +111,6 @@ struct halay_transport {
     uint64_t deadline_ns;
     halay_log_fn log; /* called without the lock */
     void *log_arg;
-    void *place; /* only the owner's thread: where it may put a payload together */
-    size_t place_bytes;
     struct buffer *held;   /* only the owner's thread: what the last poll's events point to */
     struct item *borrowed; /* what its LENT event points to, under the lock */
     atomic_bool busy; /* poll has something to do; set under the lock, read by poll without it */
@@ -164,6 +162,8 @@ void hly_inproc_wake(halay_transport_t *transport);
 struct peer *hly_inproc_peer(halay_transport_t *transport, halay_peer_id_t id, bool make);
 /* Its ways to the peer have failed; raises FAILED unless that was done. */
 void hly_inproc_fail(halay_transport_t *transport, struct peer *peer, const char *text);
+/* Ends what is under way between the two; both have failed for one another. */
+void hly_inproc_sever(halay_transport_t *transport, struct peer *peer);
 /* Ends all that it has under way and tells the others. */
 void hly_inproc_leave(halay_transport_t *transport, bool killed);
 /* The last bit of close: what is left is its own. */
@@ -181,6 +181,7 @@ int hly_inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, 
                     uint64_t cookie);
 int hly_inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
                     uint64_t cookie);
+int hly_inproc_withdraw(halay_transport_t *transport, uint64_t tag);
 int hly_inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *payload, size_t bytes,
                    uint64_t mem, uint64_t offset, uint32_t immediate, uint64_t cookie);
 

@@ -220,6 +220,13 @@ static void inproc_disconnect(halay_transport_t *transport, halay_ep_t *ep)
     }
 }
 
+static void inproc_sever(halay_transport_t *transport, halay_ep_t *ep)
+{
+    lock(transport);
+    hly_inproc_sever(transport, ep->peer);
+    unlock(transport);
+}
+
 /* HALAY_ENOMEM: there are too many. */
 static int mem_enter(halay_transport_t *transport, halay_mem_t *mem)
 {
@@ -236,41 +243,63 @@ static int mem_enter(halay_transport_t *transport, halay_mem_t *mem)
     return HALAY_OK;
 }
 
-static int inproc_register(halay_transport_t *transport, void **address, size_t bytes,
-                           halay_mem_t **mem)
+/* Takes it over, also on failure. */
+static int mem_show(halay_transport_t *transport, halay_mem_t *made, halay_mem_t **mem)
 {
-    const bool lend = !*address;
-    halay_mem_t *made;
     int result;
 
-    if (!(capabilities(transport) & (lend ? HALAY_CAN_LEND : HALAY_CAN_PUT))) {
+    lock(transport);
+    result = mem_enter(transport, made);
+    unlock(transport);
+    if (!result) {
+        *mem = made;
+        return HALAY_OK;
+    }
+    if (made->shown) {
+        munmap(made->address, made->bytes);
+    }
+    hly_inproc_mem_free(made);
+    if (result == HALAY_ENOMEM) {
+        hly_inproc_log(transport, 0, "inproc: more than %d registrations; deregister some",
+                       INPROC_MEMS_MAX);
+    }
+    return result;
+}
+
+static int inproc_register(halay_transport_t *transport, void *address, size_t bytes,
+                           halay_mem_t **mem)
+{
+    halay_mem_t *made;
+
+    if (!(capabilities(transport) & HALAY_CAN_PUT)) {
         return HALAY_EUNSUPPORTED;
     }
     made = calloc(1, sizeof(*made));
     if (!made) {
         return HALAY_ENOMEM;
     }
-    made->address = *address;
+    made->address = address;
     made->bytes = bytes;
-    if (lend && !hly_inproc_mem_make(made, bytes, transport->hub->faults.lend_most)) {
+    return mem_show(transport, made, mem);
+}
+
+static int inproc_alloc(halay_transport_t *transport, size_t bytes, void **address,
+                        halay_mem_t **mem)
+{
+    halay_mem_t *made;
+    int result;
+
+    if (!(capabilities(transport) & HALAY_CAN_LEND)) {
+        return HALAY_EUNSUPPORTED;
+    }
+    made = calloc(1, sizeof(*made));
+    if (!made || !hly_inproc_mem_make(made, bytes, transport->hub->faults.lend_most)) {
         free(made);
         return HALAY_ENOMEM;
     }
-    lock(transport);
-    result = mem_enter(transport, made);
-    unlock(transport);
+    result = mem_show(transport, made, mem);
     if (!result) {
         *address = made->address;
-        *mem = made;
-        return HALAY_OK;
-    }
-    if (lend) {
-        munmap(made->address, bytes);
-    }
-    hly_inproc_mem_free(made);
-    if (result == HALAY_ENOMEM) {
-        hly_inproc_log(transport, 0, "inproc: more than %d registrations; deregister some",
-                       INPROC_MEMS_MAX);
     }
     return result;
 }
@@ -333,30 +362,6 @@ static int inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t ta
     return result;
 }
 
-static int inproc_place(halay_transport_t *transport, halay_ep_t *ep, size_t header_bytes,
-                        size_t payload_bytes, void **place)
-{
-    void *memory;
-
-    (void)ep;
-    if (!(capabilities(transport) & HALAY_CAN_CACHE)) {
-        return HALAY_EUNSUPPORTED;
-    }
-    if (header_bytes + payload_bytes > transport->hub->faults.message_bytes) {
-        return HALAY_EAGAIN;
-    }
-    if (payload_bytes > transport->place_bytes) {
-        memory = realloc(transport->place, payload_bytes);
-        if (!memory) {
-            return HALAY_EAGAIN;
-        }
-        transport->place = memory;
-        transport->place_bytes = payload_bytes;
-    }
-    *place = transport->place;
-    return HALAY_OK;
-}
-
 static int inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
                        uint64_t cookie)
 {
@@ -374,6 +379,19 @@ static int inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer,
     unlock(transport);
     return result == HALAY_ESTATE ? invalid(transport, "recv of a tag that is posted already")
                                   : result;
+}
+
+static int inproc_withdraw(halay_transport_t *transport, uint64_t tag)
+{
+    int result;
+
+    if (!(capabilities(transport) & HALAY_CAN_LAND)) {
+        return HALAY_EUNSUPPORTED;
+    }
+    lock(transport);
+    result = transport->killed ? HALAY_ETRANSPORT : hly_inproc_withdraw(transport, tag);
+    unlock(transport);
+    return result;
 }
 
 static int inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *payload,
@@ -399,6 +417,22 @@ static int inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *
     result = transport->killed
                  ? HALAY_ETRANSPORT
                  : hly_inproc_put(transport, ep, payload, bytes, to.mem, offset, immediate, cookie);
+    unlock(transport);
+    return result;
+}
+
+static int inproc_give_back(halay_transport_t *transport)
+{
+    int result = HALAY_OK;
+
+    if (!(capabilities(transport) & HALAY_CAN_LEND)) {
+        return HALAY_EUNSUPPORTED;
+    }
+    hly_inproc_free_held(transport);
+    lock(transport);
+    if (transport->borrowed) {
+        result = hly_inproc_give_back(transport);
+    }
     unlock(transport);
     return result;
 }
@@ -434,7 +468,7 @@ static int inproc_arm(halay_transport_t *transport, int *fd)
     return result;
 }
 
-HALAY_API const halay_transport_ops_t halay_transport_v4_inproc = {
+HALAY_API const halay_transport_ops_t halay_transport_v5_inproc = {
     .size = sizeof(halay_transport_ops_t),
     .name = "inproc",
     .open = inproc_open,
@@ -443,13 +477,16 @@ HALAY_API const halay_transport_ops_t halay_transport_v4_inproc = {
     .address = inproc_address,
     .connect = inproc_connect,
     .disconnect = inproc_disconnect,
+    .sever = inproc_sever,
     .register_mem = inproc_register,
+    .alloc_mem = inproc_alloc,
     .deregister_mem = inproc_deregister,
     .key = inproc_key,
     .send = inproc_send,
-    .place = inproc_place,
     .recv = inproc_recv,
+    .withdraw = inproc_withdraw,
     .put = inproc_put,
     .poll = hly_inproc_poll,
+    .give_back = inproc_give_back,
     .arm = inproc_arm,
 };

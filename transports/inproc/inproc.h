@@ -27,7 +27,7 @@ typedef struct halay_inproc_faults {
     uint32_t hide_capabilities; /* HALAY_CAN_* that are not offered */
     uint32_t cache;             /* 1: HALAY_CAN_CACHE is */
     uint32_t lend_bytes;        /* > 0: HALAY_CAN_LEND is, and payloads of so many bytes are lent */
-    uint64_t lend_most;         /* bytes that register_mem makes at most; 0: any */
+    uint64_t lend_most;         /* bytes that alloc_mem makes at most; 0: any */
     uint64_t eager_bytes, message_bytes, piece_bytes; /* 0: 2048, 16384, 8192 */
 } halay_inproc_faults_t;
 
@@ -57,7 +57,7 @@ void halay_inproc_kill(halay_inproc_hub_t *hub, int rank);
 /* From now on packets between the two vanish: sends seem to work, puts never complete. No event. */
 void halay_inproc_cut(halay_inproc_hub_t *hub, int a, int b);
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v4_inproc;
+extern HALAY_API const halay_transport_ops_t halay_transport_v5_inproc;
 extern HALAY_API const halay_boot_ops_t halay_boot_v3_inproc;
 
 #endif

@@ -126,7 +126,7 @@ int hly_inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, 
     if (lent && payload_bytes >= faults->lend_bytes) {
         return lend(transport, ep, header, header_bytes, lent, mem, payload_bytes, cookie);
     }
-    defer = !lent && payload_bytes > 0 && payload != transport->place &&
+    defer = !lent && payload_bytes > 0 &&
             ((faults->late_put_polls && hly_inproc_random(transport, 1)) ||
              payload_bytes > faults->message_bytes);
     item = make_item(transport, ep, kind,
@@ -152,7 +152,7 @@ int hly_inproc_send(halay_transport_t *transport, halay_ep_t *ep, uint64_t tag, 
     return defer ? HALAY_INPROGRESS : HALAY_OK;
 }
 
-static bool withdraw(halay_transport_t *transport, uint64_t tag)
+int hly_inproc_withdraw(halay_transport_t *transport, uint64_t tag)
 {
     struct landing **link = &transport->landings, *landing;
     const struct item *item;
@@ -162,16 +162,16 @@ static bool withdraw(halay_transport_t *transport, uint64_t tag)
             *link = landing->next;
             free(landing);
             transport->nlandings--;
-            return true;
+            return HALAY_OK;
         }
     }
     TAILQ_FOREACH(item, &transport->inbox, in_entry)
     {
         if (item->landing && item->landing->tag == tag) {
-            return false;
+            return HALAY_INPROGRESS;
         }
     }
-    return true;
+    return HALAY_OK;
 }
 
 int hly_inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, size_t bytes,
@@ -179,9 +179,6 @@ int hly_inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, si
 {
     struct landing *landing;
 
-    if (!buffer) {
-        return withdraw(transport, tag) ? HALAY_OK : HALAY_INPROGRESS;
-    }
     for (landing = transport->landings; landing; landing = landing->next) {
         if (landing->tag == tag) {
             return HALAY_ESTATE;

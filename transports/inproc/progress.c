@@ -395,12 +395,8 @@ int hly_inproc_poll(halay_transport_t *transport, halay_event_t events[], int ma
     hly_inproc_free_held(transport);
     if (transport->borrowed) {
         pthread_mutex_lock(&transport->hub->lock);
-        n = hly_inproc_give_back(transport);
+        hly_inproc_give_back(transport);
         pthread_mutex_unlock(&transport->hub->lock);
-        if (max == 0) {
-            return n;
-        }
-        n = 0;
     }
     if (!atomic_load_explicit(&transport->busy, memory_order_acquire)) {
         return 0; /* pairs with the release in wake; missed once, it is seen by the next poll */

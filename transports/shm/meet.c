@@ -65,11 +65,13 @@ int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
     if (bytes == 0)
         return -1;
-    int got = 0, all[HLY_SHM_FDS];
+    /* The room is rounded up: a stranger's message may have more descriptors than this end sends.
+     * What does not fit the kernel has closed. */
+    int got = 0, all[sizeof(control.room) / sizeof(int)];
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS) {
+    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
+        head->cmsg_len >= CMSG_LEN(0) && head->cmsg_len <= sizeof(control.room)) {
         got = (int)((head->cmsg_len - CMSG_LEN(0)) / sizeof(int));
-        assert(got <= HLY_SHM_FDS);
         memcpy(all, CMSG_DATA(head), (size_t)got * sizeof(int));
     }
     if (bytes == (ssize_t)sizeof(*hello) && got == n &&

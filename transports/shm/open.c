@@ -42,37 +42,24 @@ void hly_shm_log(const halay_transport_t *t, int level, const char *format, ...)
  * What a core has just read is slow to overwrite from another one, so a ring is larger than what a
  * second-level cache keeps of it (0032), where they are few.
  */
-static size_t ring_default(int others, size_t beside)
+static size_t ring_default(int others)
 {
     size_t bytes = HLY_SHM_RING_FEW;
-    while (bytes > HLY_SHM_RING_MIN &&
-           (size_t)others * (HLY_SHM_HEAD + bytes) + beside > HLY_SHM_REST_BYTES)
+    while (bytes > HLY_SHM_RING_MIN && (size_t)others * (HLY_SHM_HEAD + bytes) > HLY_SHM_REST_BYTES)
         bytes /= 2;
     return bytes;
 }
 
-/*
- * Who shares processors lends what it sends to many, and has smaller rings for that. How long an
- * eager message is must be the same on all ranks of the node, whatever they take for crowded.
- */
+/* How long an eager message is must be the same on all ranks of the node. */
 static void ring_sizes(halay_transport_t *t, const halay_transport_params_t *params)
 {
-    const int n = params->local_nranks, others = n > 1 ? n - 1 : HLY_SHM_LENDS_RANKS - 1;
-    const size_t beside = n > 2 && n <= HLY_SHM_LENDS_RANKS ? HLY_SHM_LENDS_BYTES : 0;
+    const int n = params->local_nranks, others = n > 1 ? n - 1 : HLY_SHM_RANKS_UNKNOWN - 1;
     t->eager_bytes = n > 2 && n <= HLY_SHM_FEW ? HLY_SHM_EAGER_FEW : HLY_SHM_EAGER;
-    t->least_bytes = ring_default(others, beside);
-    t->ring_bytes = params->crowded ? t->least_bytes : ring_default(others, 0);
+    t->ring_bytes = t->least_bytes = ring_default(others);
+    assert((size_t)others * (HLY_SHM_HEAD + t->ring_bytes) <= HLY_SHM_REST_BYTES ||
+           others >= HLY_SHM_ALL);
     if (t->least_bytes > HLY_SHM_RING_DEFAULT)
         t->least_bytes = HLY_SHM_RING_DEFAULT;
-}
-
-static size_t lend_bytes(const halay_transport_t *t, const halay_transport_params_t *params)
-{
-    const size_t others = params->local_nranks > 1 ? (size_t)params->local_nranks - 1 : 1;
-    const size_t rings = others * (HLY_SHM_HEAD + t->ring_bytes);
-    const size_t left = rings < HLY_SHM_REST_BYTES ? HLY_SHM_REST_BYTES - rings : 0;
-    assert(params->options || rings <= HLY_SHM_REST_BYTES || others >= HLY_SHM_ALL);
-    return left < HLY_SHM_LENDS_BYTES ? left : HLY_SHM_LENDS_BYTES;
 }
 
 /* "ring=BYTES", rounded up to a power of two. */
@@ -207,7 +194,6 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     if (rc)
         goto undo;
     ring_fit(t, params->local_rank == 0);
-    t->lend_bytes = lend_bytes(t, params);
     int error = descriptors_open(t, &what);
     if (error) {
         hly_shm_log(

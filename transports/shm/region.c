@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * region.c - memory that is lent: peers map it, and read there what a message would carry; or
- * write, where its owner has given them a key.
+ * region.c - memory that is lent: peers map it, and read there what a message would carry.
  *
  * A region has a slot and a generation, which the head of every ring shows whose consumer was sent
  * its descriptor. The consumer shows in the same way what it maps; only that is lent. What fails
@@ -78,13 +77,11 @@ static int region_make(halay_mem_t *mem, size_t bytes, const char **why)
     return rc;
 }
 
-int hly_shm_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **out)
+int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **out)
 {
     const char *why = "all slots are taken";
     uint32_t slot = 0;
     int rc = -ENOSPC;
-    if (*address)
-        return HALAY_EUNSUPPORTED;
     halay_mem_t *mem = calloc(1, sizeof(*mem));
     if (!mem)
         return HALAY_ENOMEM;
@@ -195,6 +192,20 @@ static const halay_mem_t *region_of(const halay_transport_t *t, const void *payl
     return NULL;
 }
 
+/* Room to tell of the end of one more loan: whatever happens later needs no memory. */
+static int ended_reserve(halay_transport_t *t)
+{
+    if (t->loans < t->ended_room)
+        return 1;
+    const int room = t->ended_room ? 2 * t->ended_room : 64;
+    hly_shm_ended_t *ended = realloc(t->ended, (size_t)room * sizeof(*ended));
+    if (!ended)
+        return 0;
+    t->ended = ended;
+    t->ended_room = room;
+    return 1;
+}
+
 int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
                      hly_shm_loan_t *loan)
 {
@@ -203,7 +214,7 @@ int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, 
         return 0;
     if (!ep->lending)
         ep->lending = calloc(1, sizeof(*ep->lending));
-    if (!ep->lending || ep->lending->n == HLY_SHM_CELLS)
+    if (!ep->lending || ep->lending->n == HLY_SHM_CELLS || !ended_reserve(t))
         return 0;
     if (atomic_load_explicit(&ep->ring.shared->mapped[mem->slot], memory_order_relaxed) !=
         mem->generation) {
@@ -215,24 +226,6 @@ int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, 
     loan->offset = (uint64_t)((const uint8_t *)payload - mem->address);
     loan->bytes = bytes;
     return 1;
-}
-
-typedef struct region_key {
-    uint32_t slot, generation;
-} region_key_t;
-
-/* To whom something was lent already, or could have been. */
-int hly_shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
-{
-    const region_key_t mine = {mem->slot, mem->generation};
-    if (*bytes < sizeof(mine))
-        return HALAY_EINVAL;
-    for (halay_ep_t *ep = t->ways; ep; ep = ep->next)
-        if (ep->lending && ep->state == WAY_OPEN)
-            region_offer(t, ep, mem);
-    memcpy(key, &mine, sizeof(mine));
-    *bytes = sizeof(mine);
-    return HALAY_OK;
 }
 
 void hly_shm_lent(halay_transport_t *t, halay_ep_t *ep, uint32_t slot, uint64_t cookie)
@@ -286,19 +279,9 @@ int hly_shm_lent_poll(halay_transport_t *t, halay_event_t events[], int max)
     return n;
 }
 
-/* Where there is no memory for it, what is not told is lost: the core waits to its deadline. */
 static void ended_add(halay_transport_t *t, halay_peer_id_t peer, uint64_t cookie, int status)
 {
-    if (t->nended == t->ended_room) {
-        int room = t->ended_room ? 2 * t->ended_room : 64;
-        hly_shm_ended_t *ended = realloc(t->ended, (size_t)room * sizeof(*ended));
-        if (!ended) {
-            t->loans--;
-            return;
-        }
-        t->ended = ended;
-        t->ended_room = room;
-    }
+    assert(t->nended < t->ended_room); /* ended_reserve(), for each of t->loans */
     t->ended[t->nended++] = (hly_shm_ended_t){peer, cookie, status};
 }
 
@@ -349,7 +332,7 @@ void hly_shm_region_take(halay_transport_t *t, const hly_shm_hello_t *hello, int
     if (!in->maps || atomic_load(&shared->offered[hello->slot]) != hello->generation)
         goto out; /* the latter: it was taken back */
     map_drop(in, hello->slot);
-    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED)
         goto out;
     if (madvise(base, bytes, MADV_DONTFORK)) {
@@ -385,25 +368,6 @@ void hly_shm_maps_free(hly_shm_in_t *in)
         map_drop(in, i);
     free(in->maps);
     in->maps = NULL;
-}
-
-int hly_shm_reach(const halay_transport_t *t, const halay_ep_t *ep, const halay_reach_t *what,
-                  size_t bytes, void **place)
-{
-    const hly_shm_in_t *in = ring_from(t, ep->peer->id);
-    region_key_t key;
-    if (what->key_bytes != sizeof(key))
-        return HALAY_EINVAL;
-    memcpy(&key, what->key, sizeof(key));
-    if (!in || !in->maps || key.slot >= HLY_SHM_REGIONS)
-        return HALAY_EAGAIN;
-    const hly_shm_map_t *map = &in->maps[key.slot];
-    if (!map->base || map->generation != key.generation)
-        return HALAY_EAGAIN;
-    if (what->offset > map->bytes || bytes > map->bytes - what->offset)
-        return HALAY_EINVAL;
-    *place = map->base + what->offset;
-    return HALAY_OK;
 }
 
 int hly_shm_borrow(halay_transport_t *t, hly_shm_in_t *in, halay_event_t *event)

@@ -280,23 +280,11 @@ static inline int hly_shm_ring_send_usual(hly_shm_ring_t *ring, const void *head
         hly_shm_ring_copy((uint8_t *)cell->more + news, payload, payload_bytes);
     } else {
         uint8_t *at = ring->data + ((ring->position + skip) & ring->mask) + HLY_SHM_LINE;
-        if (payload != at) /* else it lies there: hly_shm_ring_place */
-            memcpy(at, payload, payload_bytes);
+        memcpy(at, payload, payload_bytes);
         ring->position += skip + bytes;
     }
     *wake = hly_shm_ring_announce(ring, cell, bits, payload_bytes);
     return 1;
-}
-
-/* Where send will lay this payload, behind a header of HLY_SHM_LINE bytes; NULL: there is no room,
- * or it fits in a cell. */
-static inline void *hly_shm_ring_place(hly_shm_ring_t *ring, size_t payload_bytes)
-{
-    uint64_t bytes = hly_shm_ring_need(0, HLY_SHM_LINE, payload_bytes);
-    uint64_t skip = hly_shm_ring_skip(ring, bytes);
-    if (payload_bytes < HLY_SHM_LINE || hly_shm_ring_room(ring, skip + bytes) != 1)
-        return NULL;
-    return ring->data + ((ring->position + skip) & ring->mask) + HLY_SHM_LINE;
 }
 
 /* Sends header and payload, at most hly_shm_ring_message(); lent: HLY_SHM_LENT or 0. 1: sent, and
@@ -334,7 +322,7 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     }
     if (!bytes)
         hly_shm_ring_copy(at, payload, payload_bytes);
-    else if (payload_bytes && payload != at) /* else it lies there: hly_shm_ring_place */
+    else if (payload_bytes)
         memcpy(at, payload, payload_bytes);
     if (!lead && rest >= HLY_SHM_LINE)
         memcpy(ring->lines, at - header_bytes, HLY_SHM_LINE);

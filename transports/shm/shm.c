@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v4_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v5_shm;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -20,13 +20,11 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
-    attr->capabilities =
-        HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_CHOOSE | HALAY_CAN_REACH;
+    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND;
     attr->message_bytes = message;
     message -= HLY_SHM_LINE;
     attr->eager_bytes = message < t->eager_bytes ? message : t->eager_bytes;
     attr->piece_bytes = attr->eager_bytes;
-    attr->lend_bytes = t->lend_bytes;
     return HALAY_OK;
 }
 
@@ -36,6 +34,24 @@ static int shm_address(const halay_transport_t *t, void *address, size_t *bytes)
     (void)address;
     *bytes = 0;
     return HALAY_OK;
+}
+
+static int shm_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+{
+    (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
+{
+    (void)t, (void)mem, (void)key, (void)bytes;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int shm_withdraw(halay_transport_t *t, uint64_t tag)
+{
+    (void)t, (void)tag;
+    return HALAY_EUNSUPPORTED;
 }
 
 static int shm_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
@@ -79,18 +95,6 @@ static inline int post(halay_transport_t *t, halay_ep_t *ep, const void *header,
     if (wake)
         hly_shm_way_wake(t, ep);
     return HALAY_OK;
-}
-
-static int shm_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
-                     size_t payload_bytes, void **place)
-{
-    if (*place)
-        return hly_shm_reach(t, ep, *place, payload_bytes, place);
-    if (ep->peer->state != PEER_WELL || ep->state == WAY_CALLING || header_bytes != HLY_SHM_LINE ||
-        payload_bytes > hly_shm_ring_message(ep->ring.mask) - header_bytes)
-        return HALAY_EAGAIN;
-    *place = hly_shm_ring_place(&ep->ring, payload_bytes);
-    return *place ? HALAY_OK : HALAY_EAGAIN;
 }
 
 /* Any message. Not inlined: what is short would pay for its registers. */
@@ -231,41 +235,18 @@ static int is_time(const halay_transport_t *t, uint32_t ticks)
     return t->polls % ticks == 0 && hly_shm_now_ns() - t->attended_ns >= t->slow_ns;
 }
 
-/* The next message of one peer, in the order in which it sent them; others stay in their rings. */
-__attribute__((noinline)) static int poll_one(halay_transport_t *t, halay_event_t *event)
-{
-    const halay_peer_id_t peer = event->peer;
-    int n = 0;
-    if (t->loans) {
-        hly_shm_give_back(t);
-        n = hly_shm_lent_poll(t, event, 1);
-    }
-    for (int i = 0; i < t->nins && !n; i++) {
-        hly_shm_in_t *in = t->ins[i];
-        if (hly_meet_same_id(in->peer->id, peer) &&
-            (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring)))
-            n = ring_collect(t, in, event, 1);
-    }
-    if (n && t->armed)
-        disarm(t);
-    return n;
-}
-
 /* Anything that can be. */
 __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0;
     if (t->loans) {
-        int rc = hly_shm_give_back(t);
-        if (!max)
-            return rc;
+        hly_shm_give_back(t);
         n = hly_shm_lent_poll(t, events, max);
         if (n && t->armed)
             disarm(t);
         if (n)
             return n;
     }
-    assert(max > 0);
     t->polls++;
     n = is_time(t, HLY_SHM_TICKS) ? look_around(t, events, max) : rings_collect(t, events, max);
     if (n == 0 && (t->attention || is_time(t, HLY_SHM_TICK)))
@@ -283,9 +264,8 @@ __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_
  * whoever waits for that looks all the sooner again. */
 static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
-    if (max == HALAY_POLL_ONE)
-        return poll_one(t, events);
-    if (t->nins != 1 || max < 1 || t->loans | t->armed | t->attention | t->error ||
+    assert(max > 0);
+    if (t->nins != 1 || t->loans | t->armed | t->attention | t->error ||
         (t->polls + 1) % HLY_SHM_TICK == 0)
         return poll_all(t, events, max);
     hly_shm_in_t *in = t->ins[0];
@@ -390,7 +370,7 @@ static int shm_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v4_shm = {
+const halay_transport_ops_t halay_transport_v5_shm = {
     .size = sizeof(halay_transport_ops_t),
     .name = "shm",
     .open = hly_shm_open,
@@ -399,13 +379,16 @@ const halay_transport_ops_t halay_transport_v4_shm = {
     .address = shm_address,
     .connect = hly_shm_connect,
     .disconnect = hly_shm_disconnect,
-    .register_mem = hly_shm_register,
+    .sever = hly_shm_sever,
+    .register_mem = shm_register,
+    .alloc_mem = hly_shm_alloc,
     .deregister_mem = hly_shm_deregister,
-    .key = hly_shm_key,
+    .key = shm_key,
     .send = shm_send,
-    .place = shm_place,
     .recv = shm_recv,
+    .withdraw = shm_withdraw,
     .put = shm_put,
     .poll = shm_poll,
+    .give_back = hly_shm_give_back,
     .arm = shm_arm,
 };

@@ -31,29 +31,25 @@ enum {
     HLY_SHM_TEXT = 160
 };
 #define HLY_SHM_LEND_BYTES 8192u /* less is copied */
-/* Payload of an eager message, at most; of 3 to FEW ranks, where there is scratch to be lent for
- * longer ones (0040). */
+/* Payload of an eager message, at most; of 3 to FEW ranks. */
 #define HLY_SHM_EAGER     (32u << 10)
 #define HLY_SHM_EAGER_FEW (64u << 10)
 #define HLY_SHM_FEW       8
-/* What a rank has at rest, ways to all others of a node of up to HLY_SHM_ALL and what it lends of
- * its own together; a ring is a power of two up to RING_FEW, halved to RING_DEFAULT at most where
- * memory is short. */
-#define HLY_SHM_REST_BYTES (4u << 20)
-#define HLY_SHM_LENDS_BYTES                                                                        \
-    (992u << 10) /* 31 eager messages of 16 ranks: an input, a sum, all; 15 of 8 */
-#define HLY_SHM_LENDS_RANKS  16
-#define HLY_SHM_ALL          257
-#define HLY_SHM_RING_FEW     (1u << 20)
-#define HLY_SHM_RING_DEFAULT (256u << 10)
-#define HLY_SHM_SLOW_NS      UINT64_C(50000)  /* between two looks at sockets, while polled; */
-#define HLY_SHM_SLOW_MAX_NS  UINT64_C(200000) /* doubles up to this */
-#define HLY_SHM_SETTLE_NS    UINT64_C(20000)  /* ring.h */
-#define HLY_SHM_PAUSE_NS     UINT64_C(20000)  /* before the second try to connect; doubles */
-#define HLY_SHM_PAUSE_MAX_NS UINT64_C(1000000)
-#define HLY_SHM_GUEST_NS     UINT64_C(1000000000) /* to say hello in */
-#define HLY_SHM_HANGUP_NS    UINT64_C(20000000) /* from a hang-up to the news that it was a death */
-#define HLY_SHM_DEADLINE_NS  UINT64_C(30000000000)
+/* What a rank has at rest, with ways to all others of a node of up to HLY_SHM_ALL. A ring is a
+ * power of two up to RING_FEW, halved to RING_DEFAULT at most where memory is short. */
+#define HLY_SHM_REST_BYTES    (4u << 20)
+#define HLY_SHM_RANKS_UNKNOWN 16 /* taken for the ranks of a node */
+#define HLY_SHM_ALL           257
+#define HLY_SHM_RING_FEW      (1u << 20)
+#define HLY_SHM_RING_DEFAULT  (256u << 10)
+#define HLY_SHM_SLOW_NS       UINT64_C(50000)  /* between two looks at sockets, while polled; */
+#define HLY_SHM_SLOW_MAX_NS   UINT64_C(200000) /* doubles up to this */
+#define HLY_SHM_SETTLE_NS     UINT64_C(20000)  /* ring.h */
+#define HLY_SHM_PAUSE_NS      UINT64_C(20000)  /* before the second try to connect; doubles */
+#define HLY_SHM_PAUSE_MAX_NS  UINT64_C(1000000)
+#define HLY_SHM_GUEST_NS      UINT64_C(1000000000) /* to say hello in */
+#define HLY_SHM_HANGUP_NS     UINT64_C(20000000) /* from a hang-up to the news that it was a death */
+#define HLY_SHM_DEADLINE_NS   UINT64_C(30000000000)
 
 /* The one message each way over the socket; a region has no answer. Same node, same ABI: no byte
  * order. */
@@ -99,7 +95,7 @@ typedef struct hly_shm_peer {
  * answered. */
 enum { WAY_CALLING, WAY_GREETED, WAY_HUNG_UP, WAY_OPEN };
 
-struct halay_mem { /* a region: what register_mem made */
+struct halay_mem { /* a region: what alloc_mem made */
     uint8_t *address;
     size_t bytes;
     int fd;
@@ -193,7 +189,6 @@ struct halay_transport {
     size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
     size_t eager_bytes; /* at most */
-    size_t lend_bytes;  /* that are left beside them */
     unsigned warned;
     halay_log_fn log;
     void *log_arg;
@@ -230,7 +225,7 @@ void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest);
 void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest);
 
 /* region.c: the owner's side */
-int hly_shm_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem);
+int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem);
 void hly_shm_deregister(halay_transport_t *t, halay_mem_t *mem);
 /* Can the payload be lent on this way? Fills the loan. */
 int hly_shm_can_lend(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
@@ -243,13 +238,8 @@ int hly_shm_lent_poll(halay_transport_t *t, halay_event_t events[], int max);
 /* All that is lent on the way counts no more, and has ended. */
 void hly_shm_recall(halay_transport_t *t, halay_ep_t *ep, int status);
 void hly_shm_regions_free(halay_transport_t *t);
-/* Offers the region, too. */
-int hly_shm_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes);
 /* The reader's: takes the descriptor over. */
 void hly_shm_region_take(halay_transport_t *t, const hly_shm_hello_t *hello, int fd);
-/* Bytes of the peer's memory. */
-int hly_shm_reach(const halay_transport_t *t, const halay_ep_t *ep, const halay_reach_t *what,
-                  size_t bytes, void **place);
 /* What the message has lent: 1, 0 recalled, HLY_SHM_BROKEN. bytes: header and loan; then both. */
 int hly_shm_borrow(halay_transport_t *t, hly_shm_in_t *in, halay_event_t *event);
 int hly_shm_give_back(halay_transport_t *t);
@@ -260,6 +250,7 @@ void hly_shm_maps_free(hly_shm_in_t *in);
 int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *address, size_t bytes,
                     halay_ep_t **ep);
 void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep);
+void hly_shm_sever(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_free(halay_transport_t *t, halay_ep_t *ep);
 void hly_shm_way_answer(halay_transport_t *t, halay_ep_t *ep, uint64_t now);
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now);

@@ -231,3 +231,19 @@ void hly_shm_disconnect(halay_transport_t *t, halay_ep_t *ep)
     hly_shm_way_wake(t, ep);
     hly_shm_way_free(t, ep);
 }
+
+/*
+ * What is lent ends here; it is all of ours that the peer reads. The peer's own rings go with the
+ * failure, as they are, in the next poll: their end tells the peer.
+ */
+void hly_shm_sever(halay_transport_t *t, halay_ep_t *ep)
+{
+    hly_shm_peer_t *peer = ep->peer;
+    for (halay_ep_t *way = t->ways; way; way = way->next) {
+        if (way->peer == peer)
+            hly_shm_recall(t, way, HALAY_EPEER);
+    }
+    for (int i = 0; i < t->nins; i++)
+        t->ins[i]->broken |= t->ins[i]->peer == peer;
+    hly_shm_peer_fail(t, peer, HALAY_EPEER, "this end has given process %d up", (int)peer->pid);
+}

@@ -57,15 +57,28 @@ int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *pe
     return 0;
 }
 
+static void transfers_end(halay_transport_t *t, hly_tcp_link_t *link)
+{
+    hly_tcp_parts_end(t, link, HALAY_EPEER);
+    if (link->landing)
+        hly_tcp_landing_done(t, link->landing, HALAY_EPEER);
+    link->landing = NULL;
+}
+
+void hly_tcp_link_sever(halay_transport_t *t, hly_tcp_link_t *link)
+{
+    transfers_end(t, link);
+    link->ended = 1;
+    link->broken = link->error = ECONNABORTED;
+}
+
 static void link_unopen(halay_transport_t *t, hly_tcp_link_t *link)
 {
     int i = 0;
     while (t->open[i] != link)
         i++;
     t->open[i] = t->open[--t->nopen];
-    hly_tcp_parts_end(t, link, HALAY_EPEER);
-    if (link->landing)
-        hly_tcp_landing_done(t, link->landing, HALAY_EPEER);
+    transfers_end(t, link);
     t->nmore -= link->more;
     t->asked -= link->asked;
     link->peer->nlinks--;

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v4_tcp;
+extern HALAY_API const halay_transport_ops_t halay_transport_v5_tcp;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -36,9 +36,21 @@ static int tcp_address(const halay_transport_t *t, void *address, size_t *bytes)
     return HALAY_OK;
 }
 
-static int tcp_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem)
+static int tcp_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
 {
     (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int tcp_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem)
+{
+    (void)t, (void)bytes, (void)address, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int tcp_give_back(halay_transport_t *t)
+{
+    (void)t;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -50,13 +62,6 @@ static void tcp_deregister(halay_transport_t *t, halay_mem_t *mem)
 static int tcp_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
 {
     (void)t, (void)mem, (void)key, (void)bytes;
-    return HALAY_EUNSUPPORTED;
-}
-
-static int tcp_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
-                     size_t payload_bytes, void **place)
-{
-    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -123,6 +128,20 @@ static void tcp_disconnect(halay_transport_t *t, halay_ep_t *ep)
     free(ep);
 }
 
+/*
+ * What its links hold ends here. They go with the failure, in the next poll: what the last one gave
+ * away may lie in their buffers.
+ */
+static void tcp_sever(halay_transport_t *t, halay_ep_t *ep)
+{
+    hly_tcp_peer_t *peer = ep->peer;
+    hly_tcp_peer_fail(t, peer, HALAY_EPEER, "this end has given %s up", peer->name);
+    for (int i = 0; i < t->nopen; i++) {
+        if (t->open[i]->peer == peer)
+            hly_tcp_link_sever(t, t->open[i]);
+    }
+}
+
 /* ------------------------------------------------------------------ send, recv */
 
 static int tcp_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
@@ -145,8 +164,7 @@ static int tcp_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t byt
 {
     if (tag == 0)
         return HALAY_EINVAL;
-    return buffer ? hly_tcp_landing_post(t, tag, buffer, bytes, cookie)
-                  : hly_tcp_landing_withdraw(t, tag);
+    return hly_tcp_landing_post(t, tag, buffer, bytes, cookie);
 }
 
 /* ------------------------------------------------------------------ poll, arm */
@@ -281,7 +299,7 @@ static int tcp_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v4_tcp = {
+const halay_transport_ops_t halay_transport_v5_tcp = {
     .size = sizeof(halay_transport_ops_t),
     .name = "tcp",
     .open = hly_tcp_open,
@@ -290,13 +308,16 @@ const halay_transport_ops_t halay_transport_v4_tcp = {
     .address = tcp_address,
     .connect = tcp_connect,
     .disconnect = tcp_disconnect,
+    .sever = tcp_sever,
     .register_mem = tcp_register,
+    .alloc_mem = tcp_alloc,
     .deregister_mem = tcp_deregister,
     .key = tcp_key,
     .send = tcp_send,
-    .place = tcp_place,
     .recv = tcp_recv,
+    .withdraw = hly_tcp_landing_withdraw,
     .put = tcp_put,
     .poll = tcp_poll,
+    .give_back = tcp_give_back,
     .arm = tcp_arm,
 };

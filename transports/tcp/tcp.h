@@ -280,6 +280,8 @@ void hly_tcp_parts_end(halay_transport_t *t, hly_tcp_link_t *link, int status);
 int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *peer,
                      hly_tcp_link_t **link);
 void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link);
+/* Neither reads nor writes memory of the caller any more; it stays, and gives nothing. */
+void hly_tcp_link_sever(halay_transport_t *t, hly_tcp_link_t *link);
 /* It can carry frames from now on. 0 or a negative errno. */
 int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *peer);
 /* 0 or a negative errno. */

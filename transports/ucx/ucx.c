@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v4_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v5_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -31,9 +31,21 @@ static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     return HALAY_OK;
 }
 
-static int ucx_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem)
+static int ucx_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
 {
     (void)t, (void)address, (void)bytes, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int ucx_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem)
+{
+    (void)t, (void)bytes, (void)address, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int ucx_give_back(halay_transport_t *t)
+{
+    (void)t;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -45,13 +57,6 @@ static void ucx_deregister(halay_transport_t *t, halay_mem_t *mem)
 static int ucx_key(halay_transport_t *t, const halay_mem_t *mem, void *key, size_t *bytes)
 {
     (void)t, (void)mem, (void)key, (void)bytes;
-    return HALAY_EUNSUPPORTED;
-}
-
-static int ucx_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
-                     size_t payload_bytes, void **place)
-{
-    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -236,7 +241,7 @@ static void on_landed(void *request, ucs_status_t status, const ucp_tag_recv_inf
     ucp_request_free(request);
 }
 
-static int withdraw(halay_transport_t *t, uint64_t tag)
+static int ucx_withdraw(halay_transport_t *t, uint64_t tag)
 {
     for (int i = 0; i < HLY_UCX_LANDINGS; i++) {
         hly_ucx_landing_t *landing = &t->landings[i];
@@ -259,8 +264,6 @@ static int ucx_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t byt
 {
     if (tag == 0 || (tag & HLY_UCX_SHORT_TAG))
         return HALAY_EINVAL;
-    if (!buffer)
-        return withdraw(t, tag);
     hly_ucx_landing_t *landing = t->free_landing;
     if (!landing)
         return HALAY_EAGAIN;
@@ -372,7 +375,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return hly_meet_timer_set(&t->meet);
 }
 
-const halay_transport_ops_t halay_transport_v4_ucx = {
+const halay_transport_ops_t halay_transport_v5_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,
@@ -381,13 +384,16 @@ const halay_transport_ops_t halay_transport_v4_ucx = {
     .address = hly_meet_address,
     .connect = hly_meet_connect,
     .disconnect = hly_meet_disconnect,
+    .sever = hly_meet_sever,
     .register_mem = ucx_register,
+    .alloc_mem = ucx_alloc,
     .deregister_mem = ucx_deregister,
     .key = ucx_key,
     .send = ucx_send,
-    .place = ucx_place,
     .recv = ucx_recv,
+    .withdraw = ucx_withdraw,
     .put = ucx_put,
     .poll = ucx_poll,
+    .give_back = ucx_give_back,
     .arm = ucx_arm,
 };

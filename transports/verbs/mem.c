@@ -292,13 +292,10 @@ void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
 
 /* ------------------------------------------------------------------ targets */
 
-int hly_verbs_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **out)
+int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **out)
 {
-    if (!*address)
-        return HALAY_EUNSUPPORTED;
-    halay_mem_t *mem =
-        mem_make(t, *address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-                 WARNED_TARGET, "peers send it as messages");
+    halay_mem_t *mem = mem_make(t, address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                                WARNED_TARGET, "peers send it as messages");
     if (!mem)
         return HALAY_ENOMEM;
     mem->target = 1;

@@ -51,7 +51,11 @@ static int on_part(halay_transport_t *t, hly_verbs_lane_t *lane, hly_verbs_buffe
                    uint32_t immediate, halay_event_t *event)
 {
     halay_ep_t *peer = lane->peer;
-    assert(lane->came - peer->told < HLY_VERBS_CREDITS);
+    if (lane->came - peer->told >= HLY_VERBS_CREDITS) {
+        hly_verbs_buffer_give(&t->spare, buffer);
+        hly_verbs_lane_broken(t, lane, "it has put more than it was allowed");
+        return 0;
+    }
     if (lane->place == 1)
         peer->immediates[lane->came % HLY_VERBS_CREDITS] = immediate;
     lane->came++;
@@ -74,8 +78,13 @@ static int on_send(halay_transport_t *t, hly_verbs_lane_t *lane, hly_verbs_buffe
                    uint32_t bytes, uint32_t immediate, halay_event_t *event)
 {
     halay_ep_t *peer = lane->peer;
-    peer->credits += immediate % HLY_VERBS_IMM_MESSAGE;
-    assert(peer->credits <= peer->its.grant);
+    const uint32_t credits = immediate % HLY_VERBS_IMM_MESSAGE;
+    if (credits > peer->its.grant - peer->credits) {
+        hly_verbs_buffer_give(&t->spare, buffer);
+        hly_verbs_lane_broken(t, lane, "it has given back more credits than it had got");
+        return 0;
+    }
+    peer->credits += credits;
     if (immediate & HLY_VERBS_IMM_PART)
         return on_part(t, lane, buffer, 0, event);
     if (!(immediate & HLY_VERBS_IMM_MESSAGE)) {

@@ -6,7 +6,7 @@
 
 #include "verbs.h"
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v4_verbs;
+extern HALAY_API const halay_transport_ops_t halay_transport_v5_verbs;
 
 static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
@@ -40,14 +40,25 @@ static int verbs_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t b
     return HALAY_EUNSUPPORTED;
 }
 
-/* What is under way on a way that is given up ends by its queue pair, or a little later here. */
-static int verbs_place(halay_transport_t *t, halay_ep_t *ep, size_t header_bytes,
-                       size_t payload_bytes, void **place)
+static int verbs_withdraw(halay_transport_t *t, uint64_t tag)
 {
-    (void)t, (void)ep, (void)header_bytes, (void)payload_bytes, (void)place;
+    (void)t, (void)tag;
     return HALAY_EUNSUPPORTED;
 }
 
+static int verbs_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem)
+{
+    (void)t, (void)bytes, (void)address, (void)mem;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int verbs_give_back(halay_transport_t *t)
+{
+    (void)t;
+    return HALAY_EUNSUPPORTED;
+}
+
+/* What is under way on a way that is given up ends by its queue pair, or a little later here. */
 static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
 {
     hly_meet_disconnect(t, peer);
@@ -55,7 +66,7 @@ static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
         peer->base.look_ns = hly_meet_now_ns() + HLY_VERBS_GIVEN_UP_NS;
 }
 
-const halay_transport_ops_t halay_transport_v4_verbs = {
+const halay_transport_ops_t halay_transport_v5_verbs = {
     .size = sizeof(halay_transport_ops_t),
     .name = "verbs",
     .open = hly_verbs_open,
@@ -64,13 +75,16 @@ const halay_transport_ops_t halay_transport_v4_verbs = {
     .address = hly_meet_address,
     .connect = hly_meet_connect,
     .disconnect = verbs_disconnect,
+    .sever = hly_meet_sever,
     .register_mem = hly_verbs_register,
+    .alloc_mem = verbs_alloc,
     .deregister_mem = hly_verbs_deregister,
     .key = hly_verbs_key,
     .send = hly_verbs_send,
-    .place = verbs_place,
     .recv = verbs_recv,
+    .withdraw = verbs_withdraw,
     .put = hly_verbs_put,
     .poll = hly_verbs_poll,
+    .give_back = verbs_give_back,
     .arm = hly_verbs_arm,
 };

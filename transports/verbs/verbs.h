@@ -358,7 +358,7 @@ void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer
  * has to bounce. */
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes);
 void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem);
-int hly_verbs_register(halay_transport_t *t, void **address, size_t bytes, halay_mem_t **mem);
+int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem);
 void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem);
 /* What nobody has deregistered. */
 void hly_verbs_targets_drop(halay_transport_t *t);

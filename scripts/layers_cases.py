@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tree of check-layers --selftest, and the breaches of it."""
+
+TREE = {
+    "include/halay/halay.h": "#include <stddef.h>\n",
+    **{f"include/halay/{name}.h": '#include "halay.h"\n' for name in ("plan", "transport")},
+    "src/comm/comm.h": "#include <halay/transport.h>\n",
+    "src/exec/exec.h": '#include "comm/comm.h"\n',
+    "src/exec/run.c": '#include "exec/exec.h"\n#include "plan/prove.h"\n'
+    "int string; /* not a ring */\n",
+    "src/plan/prove.h": "#include <halay/plan.h>\n",
+    "src/plan/ring.c": '#include "prove.h"\n',
+    "src/device/kernels.h": "#include <halay/halay.h>\n",
+    "src/device/host.c": '#include "device/kernels.h"\n',
+    "src/training/trainer.h": "#include <halay/halay.h>\n",
+    "src/training/trainer.c": '#include "trainer.h"\n',
+    "transports/a/a.h": '#include "halay/transport.h"\n',
+    "transports/a/a.c": '#include "a.h"\n#include "../common/meet.h"\n',
+    "transports/common/meet.h": '#include "halay/transport.h"\n',
+    "transports/b/b.h": "", "tools/t/t.h": "", "tools/common/size.h": "",
+    "tools/t/t.c": '#include "t.h"\n#include "../common/size.h"\n#include <halay/plan.h>\n',
+    "boot/common/claim.h": "#include <halay/halay.h>\n",
+    "boot/a/a.c": '#include "../common/claim.h"\n',
+    "pmix/boot.c": "#include <pmix.h>\n#include <halay/halay.h>\n"
+    '#include "../boot/common/claim.h"\n',
+    "examples/e.c": "#include <halay/halay.h>\n",
+    "tests/unit/t.c": '#include "comm/comm.h"\n#include "../../transports/a/a.h"\n',
+}
+# Which file gets which line, and what has to be said of it.
+BREACHES = [
+    ("include/halay/halay.h", '#include "../../src/comm/comm.h"', "src/comm/comm.h"),
+    ("src/comm/comm.h", '#include "training/trainer.h"', "src/training/trainer.h"),
+    ("src/comm/comm.h", '#include "../transports/a/a.h"', "transports/a/a.h"),
+    ("src/comm/comm.h", '#include "exec/exec.h"', "src/exec/exec.h"),
+    ("src/exec/run.c", "#include <pmix.h>", "only pmix/ may"),
+    ("src/exec/run.c", "#  include <pmix_server.h>", "only pmix/ may"),
+    ("src/exec/run.c", "int ring_next;", "names an algorithm: ring"),
+    ("src/exec/run.c", 'char *a = "recursive";', "names an algorithm: recursive"),
+    ("src/exec/run.c", "void circulant(void);", "names an algorithm: circulant"),
+    ("src/plan/ring.c", '#include "comm/comm.h"', "src/comm/comm.h"),
+    ("src/plan/ring.c", "#include <halay/transport.h>", "include/halay/transport.h"),
+    ("src/device/host.c", '#include "comm/comm.h"', "src/comm/comm.h"),
+    ("src/device/host.c", '#include "plan/prove.h"', "src/plan/prove.h"),
+    ("src/training/trainer.c", '#include "../comm/comm.h"', "src/comm/comm.h"),
+    ("src/training/trainer.c", '#include "comm/comm.h"', "in no folder that it may look in"),
+    ("transports/a/a.c", '#include "../b/b.h"', "transports/b/b.h"),
+    ("transports/a/a.c", '#include "../../src/comm/comm.h"', "src/comm/comm.h"),
+    ("tools/t/t.c", '#include "../../transports/common/meet.h"', "transports/common/meet.h"),
+    ("tools/t/t.c", '#include "../../src/plan/prove.h"', "src/plan/prove.h"),
+    ("tools/t/t.c", "#include <halay/none.h>", "in no folder that it may look in"),
+    ("pmix/boot.c", '#include "../src/comm/comm.h"', "src/comm/comm.h"),
+    ("boot/a/a.c", '#include "../../src/comm/comm.h"', "src/comm/comm.h"),
+    ("examples/e.c", '#include "../src/comm/comm.h"', "src/comm/comm.h"),
+]
+PLUGIN = "halay/halay-transport-a.so"
+RIGHT = {"libhalay.so": "int halay_init;", PLUGIN: "int halay_transport_v5_a;"}
+# What else a built library exports, and what has to be said of it.
+LIBRARIES = [
+    (PLUGIN, "int halay_transport_v5_a, hly_more;", "hly_more"),
+    (PLUGIN, "static int nothing;", "exports []"),
+    (PLUGIN, "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
+    (PLUGIN, "int halay_transport_v5_a, halay_boot_v3_b;", "halay_boot_v3_b"),
+    ("libhalay.so", "int halay_init, hly_exec_start;", "exports hly_exec_start"),
+]
+# Objects of the core that are right, and others in their place.
+OBJECTS = {"wire/a": "void hly_a(void) {}",
+           "exec/b": "void hly_a(void); void hly_b(void) { hly_a(); }",
+           "training/c": "void halay_d(void); void c(void) { halay_d(); }",
+           "api/d": "void halay_d(void) {} void hly_d(void) {}"}
+UPWARD = [
+    ("wire/a", "void hly_b(void); void hly_a(void) { hly_b(); }",
+     "wire/a.c uses hly_b of exec/b.c"),
+    ("training/c", "void hly_d(void); void c(void) { hly_d(); }", "training/c.c uses hly_d"),
+    ("plan/e", "void hly_a(void); void e(void) { hly_a(); }", "plan/e.c uses hly_a"),
+]

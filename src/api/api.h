@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api.h - what the public calls share. Each checks its arguments, fills one struct hly_call, and
+ * posts it by hly_post().
+ */
+#ifndef HLY_API_H
+#define HLY_API_H
+
+#include "comm/comm.h"
+#include "wire/wire.h"
+
+/* How a call is posted. */
+enum hly_post {
+    HLY_WAIT, /* blocking: wait for it */
+    HLY_GO,   /* non-blocking: the program gets a request */
+    HLY_MAKE  /* persistent: the program gets a request that is not started */
+};
+
+struct hly_check { /* of one call's arguments: the first thing found wrong */
+    int code;
+    halay_op_t op;   /* of a call that reduces */
+    size_t bytes[2]; /* of the buffers in and out, where the call has them */
+    char text[128];
+};
+
+/* ---------------------------------------------------------------- check.c */
+
+static inline uint8_t hly_desc_byte(unsigned number)
+{
+    return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
+}
+/* Collective, memory kind, and whether it is in place. */
+void hly_describe(struct hly_call *call, struct hly_check *c, halay_collective_t collective,
+                  const halay_comm_t *comm);
+void hly_wrong(struct hly_check *c, const char *text);
+/* Is this a type, and can count * nblocks elements of it be addressed? */
+void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);
+void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op);
+void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm);
+/* Buffers without bytes may be NULL; `in` may be HALAY_IN_PLACE. */
+void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, const void *out,
+                       size_t out_bytes);
+/* Reduce and gather: only the root has an output, and may have its input there. Sets the root. */
+void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                         size_t out_bytes, int root, const halay_comm_t *comm);
+/*
+ * The counts of a v form, for this buffer: part of the signature, and their sum is the call's
+ * count. Returns the bytes from the start of the buffer to the end of its last block; 0 if wrong.
+ */
+size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
+                        const size_t counts[], const size_t displs[], halay_type_t type,
+                        const halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- call.c */
+
+/* Are the handles good enough for a call that can at least fail on all ranks? */
+static inline bool hly_usable(const halay_comm_t *comm, enum hly_post how, const void *request)
+{
+    return comm && (request || how == HLY_WAIT) &&
+           (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
+}
+/* Of a call whose arguments are these alone; they may be wrong. In memory of the first device. */
+static inline struct hly_call_desc hly_desc_of(const halay_comm_t *comm,
+                                               halay_collective_t collective, const void *in,
+                                               size_t count, halay_type_t type, halay_op_t op,
+                                               int root)
+{
+    return (struct hly_call_desc){
+        .count = count,
+        .root = (uint32_t)root,
+        .collective = (uint8_t)collective & 31,
+        .memory = collective == HALAY_BARRIER ? 0 : comm->context->devices[0].memory & 7,
+        .type = hly_desc_byte(type),
+        .op = hly_desc_byte(op),
+        .flags = in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0};
+}
+/*
+ * Makes the call again, if an equal one is in the call cache, so that its arguments are right.
+ * false: it is not, or its request is under way.
+ */
+bool hly_repeat(halay_comm_t *comm, const struct hly_call_desc *desc, const void *in,
+                const void *out, enum hly_post how, halay_request_t **request, int *result);
+/*
+ * Posts a call. call->signature: hash of what ranks compare besides the description, or 0.
+ * HLY_WAIT: returns the call's result, and `request` is not used.
+ */
+int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
+             struct hly_check *c, enum hly_post how, halay_request_t **request);
+/* hly_exec_go(), with HALAY_EXPLAIN and trace, and hands on the news. */
+void hly_go(halay_request_t *request);
+/* Finds the request of a handle, and locks its context. */
+int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* Gives it back, after its result was read. */
+void hly_release(halay_request_t *request);
+
+/* ---------------------------------------------------------------- op.c */
+
+/* Looks a user-defined operation up, and writes it into the call. */
+void hly_op_resolve(const halay_comm_t *comm, struct hly_call *call, struct hly_check *c);
+void hly_ops_free(halay_context_t *context);
+
+/* ---------------------------------------------------------------- comm.c */
+
+/* Takes `ranks` over, also on failure. Matches the orphans that came for it. */
+int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
+                  uint64_t deadline_ns, halay_comm_t **comm);
+void hly_comm_destroy(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- group.c, persistent.c */
+
+/* Instead of posting it, adds the call to comm->group_open. allowed: such a call can be a member.
+ */
+int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct hly_check *c,
+                  bool allowed, halay_request_t **request);
+/* The head of a group, or a member, is complete. */
+void hly_group_part_done(halay_request_t *request);
+/* The program has waited for the group; the context is being destroyed. */
+void hly_group_release(halay_request_t *request);
+void hly_group_forget(struct hly_group *group);
+/* Instead of posting it, makes a persistent request. */
+int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
+                        halay_request_t **request);
+
+/* ---------------------------------------------------------------- explain_run.c */
+
+/* HALAY_EXPLAIN, on rank 0 of a communicator. Tells why the first call of a kind gets its plan;
+ * notes how long each takes; tells at the end how far the model was off. */
+void hly_explain_call(halay_request_t *request);
+void hly_explain_done(halay_request_t *request);
+void hly_explain_end(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- progress.c */
+
+void hly_lock(halay_context_t *context);
+void hly_unlock(halay_context_t *context);
+int hly_progress(halay_context_t *context); /* how many events there were */
+void hly_hand_on(halay_context_t *context); /* the news */
+void hly_wait(halay_request_t *request);
+void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
+
+#endif

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.c - posting a call, and waiting for it. */
+#include <stdio.h>
+
+#include "api/api.h"
+#include "exec/exec.h"
+#include "fault/fault.h"
+#include "wire/news.h"
+
+/* ---------------------------------------------------------------- the end of a call */
+
+void hly_release(halay_request_t *request)
+{
+    if (request->group)
+        hly_group_release(request);
+    hly_request_release(request);
+}
+
+/* Gives the result of a complete request, and gives the request back. */
+static int end(halay_request_t *request)
+{
+    int rc = request->result;
+    if (rc)
+        hly_fault_read(request);
+    if (request->persistent)
+        request->state = HLY_IDLE;
+    else
+        hly_release(request);
+    return rc;
+}
+
+static int wait_for(halay_request_t *request)
+{
+    hly_wait(request);
+    return end(request);
+}
+
+/* ---------------------------------------------------------------- posting */
+
+/* Hashes what ranks compare; call->signature is that of what the description lacks, or 0. */
+static void sign(struct hly_call *call)
+{
+    uint64_t s = hly_hash(call->signature, &call->desc, sizeof(call->desc));
+    call->signature = s ? s : 1;
+}
+
+/* Send and receive cannot be in a group, since not all ranks make them. */
+static bool is_groupable(const halay_comm_t *comm, const struct hly_call *call, enum hly_post how)
+{
+    return !comm->parent && how != HLY_MAKE && !(call->desc.flags & HLY_CALL_LIST);
+}
+
+static void trace(const halay_request_t *r)
+{
+    char text[96];
+    hly_desc_text(&r->call.desc, text, sizeof(text));
+    hly_log(r->context, HLY_TRACE, "communicator %016llx, call %u: %s",
+            (unsigned long long)r->comm->id, r->sequence, text);
+}
+
+void hly_go(halay_request_t *r)
+{
+    const struct hly_settings *s = &r->context->settings;
+    r->explained = NULL;
+    if (s->explain && !r->refused)
+        hly_explain_call(r);
+    hly_exec_go(r);
+    if (s->level >= HLY_TRACE)
+        trace(r);
+    if (hly_news_any(r->context))
+        hly_hand_on(r->context);
+}
+
+/* Where there are several devices: the memory may be of another kind than it was. */
+static bool describe_again(halay_context_t *ctx, struct hly_call_desc *desc, const void *in,
+                           const void *out)
+{
+    const void *const at[2] = {in, out};
+    uint32_t kind;
+    if (hly_forked(ctx))
+        return false;
+    hly_lock(ctx);
+    const int rc = hly_memory_kind(ctx, at, (const size_t[2]){0, 0}, &kind);
+    hly_unlock(ctx);
+    desc->memory = kind & 7;
+    return rc == HALAY_OK;
+}
+
+bool hly_repeat(halay_comm_t *comm, const struct hly_call_desc *desc, const void *in,
+                const void *out, enum hly_post how, halay_request_t **request, int *result)
+{
+    halay_context_t *ctx = comm->context;
+    struct hly_call_desc again;
+    if (ctx->ndevices > 1) {
+        again = *desc;
+        if (!describe_again(ctx, &again, in, out))
+            return false;
+        desc = &again;
+    }
+    /* Before the mutex: a program orders its calls on one communicator. */
+    const struct hly_cached_call *c = hly_cache_find(comm, desc, in, out);
+    if (!c || how == HLY_MAKE || comm->magic != HLY_COMM_MAGIC || comm->group_open ||
+        hly_forked(ctx) || (comm->relaxed && desc->collective == HALAY_BROADCAST))
+        return false;
+    hly_lock(ctx);
+    halay_request_t *r = c->request;
+    const bool free = r->state == HLY_IDLE && !comm->broken;
+    if (free) {
+        ctx->counters.repeated++;
+        hly_go(r);
+        *result = HALAY_OK;
+        if (how == HLY_WAIT)
+            *result = wait_for(r);
+        else
+            *request = hly_request_handle(r);
+    }
+    hly_unlock(ctx);
+    return free;
+}
+
+/* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */
+static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check *c,
+                    enum hly_post how, halay_request_t **request)
+{
+    halay_comm_t *named = hly_comm_known(comm);
+    hly_op_resolve(comm, call, c);
+    sign(call);
+    if (comm->magic == HLY_COMM_FREED) {
+        c->code = HALAY_ESTATE;
+        snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
+    }
+    if (named->group_open)
+        return hly_group_add(named, call, c, is_groupable(comm, call, how), request);
+    if (how == HLY_MAKE)
+        return hly_persistent_make(comm, call, c, request);
+    int rc = hly_exec_prepare(comm, call, c->code, c->text, request);
+    if (!rc)
+        hly_go(*request);
+    return rc;
+}
+
+int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
+             struct hly_check *c, enum hly_post how, halay_request_t **request)
+{
+    halay_context_t *ctx = comm->context;
+    if (hly_forked(ctx))
+        return HALAY_EFORKED;
+    halay_comm_t *named = hly_comm_known(comm);
+    hly_lock(ctx);
+    halay_request_t *r;
+    if (comm->broken)
+        hly_progress(ctx); /* its calls end at once, so this is where others are answered */
+    hly_describe(call, c, collective, comm);
+    int rc = post_new(comm, call, c, how, &r);
+    if (!rc && how != HLY_WAIT)
+        *request = r ? hly_request_handle(r) : NULL;
+    else if (!rc && r)
+        rc = wait_for(r);
+    else if (rc)
+        hly_fault_alone(named, rc, c->text[0] ? c->text : "the call could not be begun");
+    hly_unlock(ctx);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- waiting */
+
+int hly_request_lock(halay_request_t *handle, halay_request_t **request)
+{
+    int rc = hly_request_of(handle, request);
+    if (rc)
+        return rc;
+    halay_request_t *r = *request;
+    hly_lock(r->context);
+    if (hly_request_is_current(r, handle))
+        return HALAY_OK;
+    hly_log(r->context, HLY_ERROR, "a request was waited for that had ended already");
+    hly_unlock(r->context);
+    return HALAY_ESTATE;
+}
+
+static int not_started(const halay_request_t *r)
+{
+    static const char what[] = "a persistent request was waited for that was not started";
+    hly_log(r->context, HLY_ERROR, "%s", what);
+    hly_fault_alone(hly_comm_known(r->comm), HALAY_ESTATE, what);
+    hly_unlock(r->context);
+    return HALAY_ESTATE;
+}
+
+int halay_request_wait(halay_request_t *handle)
+{
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(request);
+    ctx->now_ns = hly_about_now_ns(); /* for exec/listen.h: the call was made earlier */
+    rc = wait_for(request);
+    hly_unlock(ctx);
+    return rc;
+}
+
+int halay_request_test(halay_request_t *handle)
+{
+    halay_request_t *request;
+    int rc = hly_request_lock(handle, &request);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = request->context;
+    if (request->state == HLY_IDLE)
+        return not_started(request);
+    if (request->state != HLY_COMPLETE)
+        hly_progress(ctx);
+    rc = HALAY_INPROGRESS;
+    if (request->state == HLY_COMPLETE)
+        rc = end(request);
+    hly_unlock(ctx);
+    return rc;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * check.c - checks of arguments. A wrong argument still takes its place in the communicator's
+ * sequence, so that it ends the call on all ranks instead of leaving them waiting.
+ */
+#include <stdio.h>
+
+#include "api/api.h"
+
+/* The host's, where the call is wrong. */
+static uint8_t memory_of(const struct hly_call *call, struct hly_check *c,
+                         const halay_context_t *ctx)
+{
+    const void *const at[2] = {call->in, call->out};
+    uint32_t kind = ctx->devices[0].memory;
+    if (ctx->ndevices > 1 && !c->code && hly_memory_kind(ctx, at, c->bytes, &kind))
+        hly_wrong(c, "its buffers lie in memory of two kinds: both must be of the same");
+    return (uint8_t)kind;
+}
+
+void hly_describe(struct hly_call *call, struct hly_check *c, halay_collective_t collective,
+                  const halay_comm_t *comm)
+{
+    call->desc.collective = (uint8_t)collective;
+    if (call->in == HALAY_IN_PLACE)
+        call->desc.flags |= HLY_CALL_IN_PLACE;
+    if (collective != HALAY_BARRIER)
+        call->desc.memory = memory_of(call, c, comm->context) & 7;
+}
+
+void hly_wrong(struct hly_check *c, const char *text)
+{
+    if (c->code)
+        return;
+    c->code = HALAY_EINVAL;
+    snprintf(c->text, sizeof(c->text), "%s", text);
+}
+
+void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type)
+{
+    size_t bytes = halay_type_bytes(type);
+    if (!bytes) {
+        char text[64];
+        snprintf(text, sizeof(text), "there is no type %d", (int)type);
+        hly_wrong(c, text);
+    } else if (count > (size_t)PTRDIFF_MAX / bytes / nblocks) {
+        hly_wrong(c, "the count is larger than the address space (a negative number?)");
+    }
+}
+
+void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
+{
+    char text[96];
+    c->op = op;
+    if (op >= HALAY_OP_USER && op <= HALAY_OP_USER_LAST)
+        return; /* hly_op_resolve() */
+    if ((unsigned)op >= HALAY_OP_COUNT) {
+        snprintf(text, sizeof(text), "there is no operation %d", (int)op);
+        hly_wrong(c, text);
+    } else if (!c->code && !halay_op_takes(op, type)) {
+        snprintf(text, sizeof(text), "operation %s does not take type %s", halay_op_name(op),
+                 halay_type_name(type));
+        hly_wrong(c, text);
+    }
+}
+
+void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm)
+{
+    char text[96];
+    if (root >= 0 && root < comm->nranks)
+        return;
+    snprintf(text, sizeof(text), "root %d is not a rank of a communicator of %d", root,
+             comm->nranks);
+    hly_wrong(c, text);
+}
+
+void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, const void *out,
+                       size_t out_bytes)
+{
+    if (c->code)
+        return;
+    c->bytes[0] = in_bytes;
+    c->bytes[1] = out_bytes;
+    if (out_bytes && !out)
+        hly_wrong(c, "the output buffer is NULL");
+    if (out_bytes && out == HALAY_IN_PLACE)
+        hly_wrong(c, "HALAY_IN_PLACE is for the input (or, at a scatter's root, the output)");
+    if (in == HALAY_IN_PLACE)
+        return;
+    if (in_bytes && !in)
+        hly_wrong(c, "the input buffer is NULL");
+    uintptr_t i = (uintptr_t)in, o = (uintptr_t)out;
+    if (in_bytes && out_bytes && i < o + out_bytes && o < i + in_bytes)
+        hly_wrong(c, "input and output overlap; pass HALAY_IN_PLACE as input instead");
+}
+
+void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                         size_t out_bytes, int root, const halay_comm_t *comm)
+{
+    hly_check_root(c, root, comm);
+    call->desc.root = (uint32_t)root;
+    if (root == comm->rank) {
+        hly_check_buffers(c, call->in, in_bytes, call->out, out_bytes);
+        call->local_in_place = call->in == HALAY_IN_PLACE;
+    } else {
+        if (call->in == HALAY_IN_PLACE)
+            hly_wrong(c, "HALAY_IN_PLACE is for the root alone");
+        hly_check_buffers(c, call->in, in_bytes, NULL, 0);
+        call->out = NULL;
+    }
+    if (call->in == HALAY_IN_PLACE)
+        call->in = NULL;
+}
+
+/* Elements from the start of the buffer to the end of its last block. */
+static size_t extent_of(struct hly_check *c, const size_t counts[], const size_t displs[], size_t n,
+                        halay_type_t type)
+{
+    size_t extent = 0, next = 0;
+    for (size_t i = 0; i < n && !c->code; i++) {
+        size_t at = displs ? displs[i] : next;
+        hly_check_type(c, counts[i], 1, type);
+        hly_check_type(c, at, 1, type);
+        next += counts[i];
+        if (at + counts[i] > extent)
+            extent = at + counts[i];
+    }
+    hly_check_type(c, extent, 1, type);
+    return c->code ? 0 : extent;
+}
+
+size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
+                        const size_t counts[], const size_t displs[], halay_type_t type,
+                        const halay_comm_t *comm)
+{
+    size_t n = (size_t)comm->nranks, total = 0;
+    call->desc.flags |= HLY_CALL_VECTOR;
+    call->vector[buffer] = (struct hly_vector){counts, displs};
+    hly_check_type(c, 0, 1, type);
+    if (!counts) {
+        hly_wrong(c, "counts is NULL");
+        return 0;
+    }
+    for (size_t i = 0; i < n; i++)
+        total += counts[i];
+    call->desc.count = total;
+    call->signature = hly_hash(0, counts, n * sizeof(*counts));
+    return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm_make.c - makes communicators of others: dup, split, node, list of ranks. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "fault/fault.h"
+
+/* Why a communicator cannot be used to make another one; 0 if it can. */
+static int parent_check(halay_comm_t *comm, void *out, const char *call)
+{
+    if (!comm || !out || (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
+        return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
+    if (comm->magic == HLY_COMM_FREED || comm->group_open) {
+        hly_log(comm->context, HLY_ERROR, "%s: the communicator %s", call,
+                comm->group_open ? "has a group that was not ended" : "was freed on this rank");
+        return HALAY_ESTATE;
+    }
+    return HALAY_OK;
+}
+
+/* The id needs no agreement: it is a hash of the parent's id, how many children that had, and the
+ * colour. */
+static uint64_t child_id(halay_comm_t *parent, int colour)
+{
+    uint64_t key[2] = {parent->children++, (uint64_t)(uint32_t)colour};
+    uint64_t id = hly_hash(parent->id, key, sizeof(key));
+    return id ? id : 1;
+}
+
+int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup)
+{
+    int rc = parent_check(comm, dup, "comm_dup");
+    if (rc)
+        return rc;
+    halay_context_t *ctx = comm->context;
+    hly_lock(ctx);
+    struct hly_ranks *ranks;
+    rc = hly_ranks_copy(comm->ranks, &ranks);
+    if (!rc)
+        rc = hly_comm_make(ctx, child_id(comm, -1), ranks, comm->rank, comm->deadline_ns, dup);
+    hly_unlock(ctx);
+    return rc;
+}
+
+struct member {
+    int32_t colour, key;
+};
+
+static int compare_words(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+/* The parent's ranks of one colour, by key, then by rank. Returns how many there are, or an error.
+ */
+static int order_members(const struct member *all, int nranks, int colour, int order[])
+{
+    int n = 0;
+    uint64_t *sorted = malloc((size_t)nranks * sizeof(*sorted));
+    if (!sorted)
+        return HALAY_ENOMEM;
+    for (int r = 0; r < nranks; r++)
+        if (all[r].colour == colour)
+            sorted[n++] = (uint64_t)((int64_t)all[r].key - INT32_MIN) << 32 | (uint32_t)r;
+    qsort(sorted, (size_t)n, sizeof(*sorted), compare_words);
+    for (int i = 0; i < n; i++)
+        order[i] = (int)(uint32_t)sorted[i];
+    free(sorted);
+    return n;
+}
+
+static int split_locked(halay_comm_t *comm, const struct member *all, int *order, int colour,
+                        halay_comm_t **split)
+{
+    uint64_t id = child_id(comm, colour);
+    if (colour < 0) {
+        *split = NULL;
+        return HALAY_OK;
+    }
+    int rank = -1;
+    int n = order_members(all, comm->nranks, colour, order);
+    if (n < 0)
+        return n;
+    for (int r = 0; r < n; r++) {
+        if (order[r] == comm->rank)
+            rank = r;
+        order[r] = hly_comm_world_rank(comm, order[r]);
+    }
+    assert(rank >= 0);
+    struct hly_ranks *ranks;
+    int rc = hly_ranks_make(order, n, &ranks);
+    return rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, split);
+}
+
+int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split)
+{
+    int rc = parent_check(comm, split, "comm_split");
+    if (rc)
+        return rc;
+    struct member mine = {colour, key};
+    struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
+    int *order = calloc((size_t)comm->nranks, sizeof(*order));
+    rc = all && order ? halay_allgather(&mine, all, 2, HALAY_INT32, comm) : HALAY_ENOMEM;
+    if (!rc) {
+        hly_lock(comm->context);
+        rc = split_locked(comm, all, order, colour, split);
+        hly_unlock(comm->context);
+    }
+    free(order);
+    free(all);
+    return rc;
+}
+
+int halay_comm_split_node(halay_comm_t *comm, halay_comm_t **split)
+{
+    int rc = parent_check(comm, split, "comm_split_node");
+    if (rc)
+        return rc;
+    hly_lock(comm->context);
+    halay_shape_t *shape;
+    struct hly_ranks *ranks;
+    rc = hly_comm_shape(comm, &shape);
+    if (rc)
+        goto unlock;
+    uint32_t node = shape->node[comm->rank], first = shape->first[node];
+    int n = (int)(shape->first[node + 1] - first), rank = -1;
+    int *world = calloc((size_t)n, sizeof(*world));
+    rc = world ? HALAY_OK : HALAY_ENOMEM;
+    for (int i = 0; i < n && !rc; i++) {
+        if (shape->member[first + (uint32_t)i] == (uint32_t)comm->rank)
+            rank = i;
+        world[i] = hly_comm_world_rank(comm, (int)shape->member[first + (uint32_t)i]);
+    }
+    uint64_t id = child_id(comm, (int)node);
+    rc = rc ? rc : hly_ranks_make(world, n, &ranks);
+    rc = rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, split);
+    free(world);
+    halay_shape_free(shape);
+unlock:
+    hly_unlock(comm->context);
+    return rc;
+}
+
+static void check_list(struct hly_check *c, const halay_comm_t *comm, const int ranks[], int n)
+{
+    bool *seen = calloc((size_t)comm->nranks, sizeof(*seen));
+    if (!seen) {
+        hly_wrong(c, "no memory");
+        c->code = HALAY_ENOMEM;
+    } else if (n < 0 || n > comm->nranks || (n && !ranks)) {
+        hly_wrong(c, "there is no list of so many ranks");
+    }
+    for (int i = 0; seen && ranks && i < n && !c->code; i++) {
+        if (ranks[i] < 0 || ranks[i] >= comm->nranks)
+            hly_wrong(c, "the list has a rank that the communicator does not have");
+        else if (seen[ranks[i]])
+            hly_wrong(c, "the list has a rank twice");
+        else
+            seen[ranks[i]] = true;
+    }
+    free(seen);
+}
+
+static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
+{
+    uint64_t id = child_id(comm, -2);
+    int rank = -1, *world = calloc((size_t)n + 1, sizeof(*world));
+    if (!world)
+        return HALAY_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        if (ranks[i] == comm->rank)
+            rank = i;
+        world[i] = hly_comm_world_rank(comm, ranks[i]);
+    }
+    int rc = HALAY_OK;
+    struct hly_ranks *members;
+    *subset = NULL;
+    if (rank >= 0)
+        rc = hly_ranks_make(world, n, &members);
+    if (rank >= 0 && !rc)
+        rc = hly_comm_make(comm->context, id, members, rank, comm->deadline_ns, subset);
+    free(world);
+    return rc;
+}
+
+int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
+{
+    struct hly_check c = {0};
+    struct hly_call call = {0};
+    if (!hly_usable(comm, HLY_GO, subset))
+        return HALAY_EINVAL;
+    check_list(&c, comm, ranks, n);
+    call.desc.flags = HLY_CALL_LIST;
+    call.desc.count = (uint64_t)n;
+    if (!c.code)
+        call.signature = hly_hash(0, ranks, (size_t)n * sizeof(*ranks));
+    int rc = hly_post(comm, HALAY_BARRIER, &call, &c, HLY_WAIT, NULL);
+    if (rc)
+        return rc;
+    hly_lock(comm->context);
+    rc = subset_locked(comm, ranks, n, subset);
+    hly_unlock(comm->context);
+    return rc;
+}

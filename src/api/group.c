@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group.c - several calls as one, all or nothing.
+ *
+ * Calls made between begin and end get their requests, but do not start (struct hly_group). At the
+ * end the ranks compare them. The head of the group is a barrier whose signature holds those of all
+ * members. It fails where one of them was wrong on any rank. The members start when it has
+ * succeeded. No rank's barrier ends before all ranks have called it with the same members, so they
+ * start on all ranks or on none.
+ *
+ * Members run on a hidden communicator, so that a group takes one place in the sequence of the
+ * program's own, whatever its length. So ranks that differ in a group are still in step. Groups
+ * start their members in the order of their heads, which is the same on all ranks; a group whose
+ * head was faster waits.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api.h"
+#include "exec/exec.h"
+#include "fault/fault.h"
+#include "wire/news.h"
+
+#define GROUP_TAG   0x67726f7570000000ull /* no number of children gets there */
+#define MEMBERS_MAX 65536
+
+struct hly_group {
+    struct hly_link link; /* comm->groups, from its end until its members begin */
+    halay_comm_t *comm;
+    halay_request_t *request, *head; /* the program's, and the barrier */
+    halay_request_t **members;
+    uint32_t nmembers, room, ncalls; /* calls: also those that were wrong */
+    uint32_t left;                   /* members that are not complete */
+    bool answered;                   /* the head is complete */
+    int result;
+    uint32_t failed; /* first member that has failed, and why */
+    struct hly_failure failure;
+    int wrong; /* the first error among them */
+    char text[192];
+    uint64_t hash;
+};
+
+/* ---------------------------------------------------------------- running */
+
+static void finish(struct hly_group *b)
+{
+    halay_context_t *ctx = b->comm->context;
+    if (b->failed != UINT32_MAX) {
+        b->failure.sequence = b->head->sequence;
+        b->result = b->failure.verdict.code;
+    }
+    if (b->result) {
+        b->request->failure = malloc(sizeof(b->failure));
+        if (b->request->failure)
+            *b->request->failure = b->failure;
+    }
+    b->request->result = b->result;
+    b->request->state = HLY_COMPLETE;
+    hly_wake(ctx);
+}
+
+/* Starts the members of the groups whose turn it is. */
+static void begin_next(halay_comm_t *comm)
+{
+    while (!hly_link_empty(&comm->groups)) {
+        struct hly_group *b = HLY_OF(comm->groups.next, struct hly_group, link);
+        if (!b->answered)
+            return;
+        hly_link_remove(&b->link);
+        b->left = b->result ? 0 : b->nmembers;
+        if (!b->left)
+            finish(b);
+        else
+            for (uint32_t i = 0; i < b->nmembers; i++) /* the last to complete finishes it */
+                hly_go(b->members[i]);
+    }
+}
+
+static void member_done(struct hly_group *b, const halay_request_t *r)
+{
+    uint32_t i = 0;
+    while (r->result && b->members[i] != r)
+        i++;
+    if (r->result && i < b->failed) {
+        b->failed = i;
+        b->failure = r->failure ? *r->failure : (struct hly_failure){.verdict.code = r->result};
+    }
+    if (--b->left == 0)
+        finish(b);
+}
+
+void hly_group_part_done(halay_request_t *r)
+{
+    struct hly_group *b = r->member_of;
+    if (r != b->head) {
+        member_done(b, r);
+        return;
+    }
+    b->answered = true;
+    b->result = r->result;
+    if (r->failure)
+        b->failure = *r->failure;
+    begin_next(b->comm);
+}
+
+static void group_free(struct hly_group *b)
+{
+    free(b->members);
+    free(b);
+}
+
+/* Gives back a member that was never started, or has ended. */
+static void part_release(halay_request_t *r)
+{
+    r->member_of = NULL;
+    r->state = HLY_COMPLETE;
+    hly_release(r);
+}
+
+static void members_release(struct hly_group *b)
+{
+    for (uint32_t i = 0; i < b->nmembers; i++)
+        part_release(b->members[i]);
+    b->nmembers = 0;
+}
+
+void hly_group_release(halay_request_t *request)
+{
+    struct hly_group *b = request->group;
+    request->group = NULL;
+    members_release(b);
+    part_release(b->head);
+    group_free(b);
+}
+
+/* The context is destroyed: it frees the members itself, for they are on its list of requests. */
+void hly_group_forget(struct hly_group *b)
+{
+    if (!b)
+        return;
+    for (uint32_t i = 0; i < b->nmembers; i++)
+        b->members[i]->member_of = NULL;
+    if (b->head)
+        b->head->member_of = NULL;
+    group_free(b);
+}
+
+/* ---------------------------------------------------------------- collecting */
+
+static void wrong_call(struct hly_group *b, int code, const char *text)
+{
+    if (b->wrong)
+        return;
+    b->wrong = code;
+    snprintf(b->text, sizeof(b->text), "call %u of the group: %.160s", b->ncalls, text);
+}
+
+static int keep(struct hly_group *b, halay_request_t *r)
+{
+    if (b->nmembers == b->room) {
+        uint32_t room = b->room ? 2 * b->room : 8;
+        halay_request_t **more = realloc(b->members, room * sizeof(*more));
+        if (!more)
+            return HALAY_ENOMEM;
+        b->members = more;
+        b->room = room;
+    }
+    b->members[b->nmembers++] = r;
+    r->member_of = b;
+    return HALAY_OK;
+}
+
+int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct hly_check *c,
+                  bool allowed, halay_request_t **request)
+{
+    struct hly_group *b = comm->group_open;
+    halay_request_t *r;
+    *request = NULL;
+    b->ncalls++;
+    b->hash = hly_hash(b->hash, &call->signature, sizeof(call->signature));
+    if (!allowed || b->nmembers == MEMBERS_MAX) {
+        wrong_call(b, HALAY_ESTATE, "not one that a group can have (or one too many)");
+        return HALAY_ESTATE;
+    }
+    if (c->code || b->wrong) {
+        wrong_call(b, c->code, c->text);
+        return HALAY_OK;
+    }
+    int rc = hly_exec_make(comm->inner, call, 0, NULL, &r);
+    if (!rc && (rc = keep(b, r)))
+        part_release(r);
+    if (rc)
+        wrong_call(b, rc, "no memory for it");
+    else if (r->refused)
+        wrong_call(b, r->refusal->code, r->refusal->text);
+    return HALAY_OK;
+}
+
+static int inner_make(halay_comm_t *comm)
+{
+    uint64_t tag = GROUP_TAG, id = hly_hash(comm->id, &tag, sizeof(tag));
+    struct hly_ranks *ranks;
+    int rc = hly_ranks_copy(comm->ranks, &ranks);
+    if (!rc)
+        rc = hly_comm_make(comm->context, id, ranks, comm->rank, comm->deadline_ns, &comm->inner);
+    if (!rc)
+        comm->inner->outer = comm;
+    return rc;
+}
+
+int halay_group_begin(halay_comm_t *comm)
+{
+    int rc = HALAY_OK;
+    if (!hly_usable(comm, HLY_GO, comm))
+        return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
+    hly_lock(comm->context);
+    struct hly_group *b = NULL;
+    if (comm->group_open) {
+        hly_log(comm->context, HLY_ERROR, "group_begin: the one before was not ended");
+        rc = hly_fault_alone(comm, HALAY_ESTATE, "group_begin: the one before was not ended");
+    } else if (comm->magic == HLY_COMM_MAGIC && !comm->inner) {
+        rc = inner_make(comm);
+    }
+    if (!rc && !(b = calloc(1, sizeof(*b))))
+        rc = HALAY_ENOMEM;
+    if (b) {
+        hly_link_init(&b->link);
+        b->comm = comm;
+        b->failed = UINT32_MAX;
+        comm->group_open = b;
+    }
+    hly_unlock(comm->context);
+    return rc;
+}
+
+/* The barrier, and the request that the program waits for. */
+static int ask(struct hly_group *b)
+{
+    halay_comm_t *comm = b->comm;
+    struct hly_call call = {
+        .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP}};
+    call.signature = hly_hash(b->hash, &call.desc, sizeof(call.desc));
+    if (comm->magic == HLY_COMM_FREED) {
+        b->wrong = HALAY_ESTATE;
+        snprintf(b->text, sizeof(b->text), "the communicator was freed on this rank");
+    }
+    b->request = hly_request_bare(comm);
+    if (!b->request)
+        return HALAY_ENOMEM;
+    int rc = hly_exec_make(comm, &call, b->wrong, b->text, &b->head);
+    if (rc) {
+        part_release(b->request);
+        return rc;
+    }
+    b->request->state = HLY_RUNNING;
+    b->request->group = b;
+    b->head->member_of = b;
+    hly_link_append(&comm->groups, &b->link);
+    if (comm->inner)
+        comm->inner->deadline_ns = comm->deadline_ns;
+    hly_go(b->head);
+    return HALAY_OK;
+}
+
+int halay_group_end(halay_comm_t *comm, halay_request_t **request)
+{
+    if (!hly_usable(comm, HLY_GO, request))
+        return HALAY_EINVAL;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
+    hly_lock(comm->context);
+    struct hly_group *b = comm->group_open;
+    int rc = b ? HALAY_OK : HALAY_ESTATE;
+    comm->group_open = NULL;
+    if (b && (rc = ask(b))) {
+        members_release(b);
+        group_free(b);
+    } else if (b) {
+        *request = hly_request_handle(b->request);
+    } else {
+        hly_log(comm->context, HLY_ERROR, "group_end: no group was begun");
+        hly_fault_alone(comm, rc, "group_end: no group was begun");
+    }
+    hly_unlock(comm->context);
+    return rc;
+}

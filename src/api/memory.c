@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* memory.c - memory that the program registers, or has made for it: halay_mem_*. */
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "wire/register.h"
+
+#define HUGE_BYTES ((size_t)2 << 20)
+
+static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *range)
+{
+    return (uint64_t)range->generation << 32 | (uint64_t)(range - ctx->ranges + 1);
+}
+
+int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !address || !bytes || !range ||
+        bytes > UINTPTR_MAX - (uintptr_t)address)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    struct hly_range *entered;
+    int rc = hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
+    if (!rc)
+        *range = handle_of(context, entered);
+    hly_unlock(context);
+    return rc;
+}
+
+int halay_mem_deregister(halay_context_t *context, halay_range_t handle)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    const uint32_t index = (uint32_t)handle - 1, generation = (uint32_t)(handle >> 32);
+    int rc = HALAY_EINVAL;
+    hly_lock(context);
+    if (index < context->nranges && generation && generation <= context->ranges[index].generation) {
+        struct hly_range *range = &context->ranges[index];
+        rc = HALAY_ESTATE;
+        if (range->bytes && range->generation == generation && !range->mapped && !range->scratch)
+            rc = hly_range_leave(context, range, "halay_mem_deregister");
+    }
+    hly_unlock(context);
+    return rc;
+}
+
+/* Pages that a forked child does not have; large ones where the kernel gives them unasked for. */
+static char *pages_map(size_t bytes)
+{
+    const size_t spare = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
+    if (spare > SIZE_MAX - bytes)
+        return NULL;
+    char *all =
+        mmap(NULL, bytes + spare, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED)
+        return NULL;
+    const size_t before = spare ? -(uintptr_t)all % HUGE_BYTES : 0;
+    if (before)
+        munmap(all, before);
+    if (spare - before)
+        munmap(all + before + bytes, spare - before);
+    char *pages = all + before;
+    if (spare)
+        madvise(pages, bytes, MADV_HUGEPAGE); /* a kernel without them says no: no harm */
+    if (madvise(pages, bytes, MADV_DONTFORK) == 0)
+        return pages;
+    munmap(pages, bytes);
+    return NULL;
+}
+
+static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
+{
+    struct hly_lent lent;
+    struct hly_range *range;
+    void *pages = hly_lent_make(ctx, bytes, &lent);
+    if (!pages)
+        pages = pages_map(bytes);
+    if (!pages)
+        return HALAY_ENOMEM;
+    int rc = hly_range_enter(ctx, pages, bytes, bytes, lent, &range);
+    if (!rc) {
+        *address = pages;
+        return HALAY_OK;
+    }
+    hly_lent_drop(ctx, pages, bytes, lent);
+    return rc;
+}
+
+int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !bytes || !address)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    if (bytes > SIZE_MAX / 2)
+        return HALAY_ENOMEM;
+    const size_t whole = (bytes + page - 1) / page * page;
+    hly_lock(context);
+    int rc = take_pages(context, whole, address);
+    hly_unlock(context);
+    return rc;
+}
+
+int halay_mem_free(halay_context_t *context, void *address)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    int rc = address ? HALAY_EINVAL : HALAY_OK;
+    hly_lock(context);
+    for (uint32_t i = 0; address && rc && i < context->nranges; i++) {
+        struct hly_range *range = &context->ranges[i];
+        if (range->mapped && range->address == address) {
+            rc = hly_range_leave(context, range, "halay_mem_free");
+            break;
+        }
+    }
+    hly_unlock(context);
+    return rc;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pair.c - send and receive: a broadcast on a hidden communicator of the two ranks, sender first
+ * (docs/decisions/0014). There is one for each direction. It is made when it is first used, with an
+ * id that both sides can compute, and belongs to the communicator that the program named. Errors on
+ * it name that one's ranks (struct hly_failure).
+ */
+#include <stdio.h>
+
+#include "api/api.h"
+
+#define PAIR_TAG 0x7061697200000000ull /* no number of children gets there */
+
+static int pair_of(halay_comm_t *parent, int from, int to, halay_comm_t **pair)
+{
+    uint64_t key[2] = {PAIR_TAG, (uint64_t)(uint32_t)from << 32 | (uint32_t)to};
+    uint64_t id = hly_hash(parent->id, key, sizeof(key));
+    halay_context_t *ctx = parent->context;
+    halay_comm_t *comm = hly_comm_find(ctx, id);
+    int rc = HALAY_OK;
+    if (!comm) {
+        int world[2] = {hly_comm_world_rank(parent, from), hly_comm_world_rank(parent, to)};
+        struct hly_ranks *ranks;
+        rc = hly_ranks_make(world, 2, &ranks);
+        rc = rc ? rc : hly_comm_make(ctx, id, ranks, parent->rank == to, 1, &comm);
+        if (rc)
+            return rc;
+        comm->parent = parent;
+        comm->pair[0] = from;
+        comm->pair[1] = to;
+        hly_link_append(&parent->pairs, &comm->pair_link);
+    }
+    comm->deadline_ns = parent->deadline_ns;
+    *pair = comm;
+    return rc;
+}
+
+static int post(void *buffer, size_t count, halay_type_t type, bool sending, int peer,
+                halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    struct hly_check c = {0};
+    struct hly_call call = {.out = buffer};
+    halay_comm_t *pair;
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    halay_context_t *ctx = comm->context;
+    if (hly_forked(ctx))
+        return HALAY_EFORKED;
+    if (peer < 0 || peer >= comm->nranks || peer == comm->rank) {
+        hly_log(ctx, HLY_ERROR, "%s rank %d: it has to be another rank of %d, and this is rank %d",
+                sending ? "send to" : "receive from", peer, comm->nranks, comm->rank);
+        return HALAY_EINVAL;
+    }
+    hly_lock(ctx);
+    int from = sending ? comm->rank : peer, to = sending ? peer : comm->rank;
+    int rc = pair_of(comm, from, to, &pair);
+    hly_unlock(ctx);
+    if (rc)
+        return rc;
+    hly_check_type(&c, count, 1, type);
+    hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, c.code ? 0 : count * halay_type_bytes(type));
+    if (comm->magic == HLY_COMM_FREED) {
+        c.code = HALAY_ESTATE;
+        snprintf(c.text, sizeof(c.text), "the communicator was freed on this rank");
+    }
+    call.desc.flags = HLY_CALL_PAIR;
+    call.desc.count = count;
+    call.desc.type = hly_desc_byte(type);
+    return hly_post(pair, HALAY_BROADCAST, &call, &c, how, request);
+}
+
+static int post_send(const void *buffer, size_t count, halay_type_t type, int peer,
+                     halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    return post((void *)(uintptr_t)buffer, count, type, true, peer, comm, how, request);
+}
+
+static int post_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                     enum hly_post how, halay_request_t **request)
+{
+    return post(buffer, count, type, false, peer, comm, how, request);
+}
+
+/* ---------------------------------------------------------------- the public forms */
+
+int halay_send(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
+{
+    return post_send(buffer, count, type, peer, comm, HLY_WAIT, NULL);
+}
+
+int halay_isend(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                halay_request_t **request)
+{
+    return post_send(buffer, count, type, peer, comm, HLY_GO, request);
+}
+
+int halay_send_init(const void *buffer, size_t count, halay_type_t type, int peer,
+                    halay_comm_t *comm, halay_request_t **request)
+{
+    return post_send(buffer, count, type, peer, comm, HLY_MAKE, request);
+}
+
+int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
+{
+    return post_recv(buffer, count, type, peer, comm, HLY_WAIT, NULL);
+}
+
+int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                halay_request_t **request)
+{
+    return post_recv(buffer, count, type, peer, comm, HLY_GO, request);
+}
+
+int halay_recv_init(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                    halay_request_t **request)
+{
+    return post_recv(buffer, count, type, peer, comm, HLY_MAKE, request);
+}

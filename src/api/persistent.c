@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * persistent.c - requests that are made once and started many times. An init call is the
+ * non-blocking call without its start: arguments are checked, the plan is made, operands get their
+ * addresses. A start only takes the next place in the communicator's sequence. To the other ranks a
+ * start is the call itself.
+ */
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "exec/exec.h"
+#include "fault/fault.h"
+
+int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
+                        halay_request_t **request)
+{
+    if (c->code == HALAY_ESTATE && comm->magic == HLY_COMM_FREED) {
+        hly_log(comm->context, HLY_ERROR, "init of a persistent request: %s", c->text);
+        return HALAY_ESTATE;
+    }
+    int rc = hly_exec_make(comm, call, c->code, c->text, request);
+    if (!rc) {
+        halay_request_t *r = *request;
+        r->persistent = true;
+        if (r->plan) /* without that memory it is only slower */
+            r->layout.works = r->layout.works
+                                  ? r->layout.works
+                                  : calloc(r->plan->plan->nsteps + 1, sizeof(*r->layout.works));
+        comm->npersistent++;
+    }
+    return rc;
+}
+
+static int refuse(const halay_request_t *r, int rc, const char *what)
+{
+    hly_log(r->context, HLY_ERROR, "%s", what);
+    hly_fault_alone(hly_comm_known(r->comm), rc, what);
+    hly_unlock(r->context);
+    return rc;
+}
+
+int halay_request_start(halay_request_t *handle)
+{
+    halay_request_t *r;
+    int rc = hly_request_lock(handle, &r);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = r->context;
+    if (!r->persistent)
+        return refuse(r, HALAY_EINVAL, "request_start: the request is not persistent");
+    if (r->state != HLY_IDLE)
+        return refuse(r, HALAY_ESTATE, "request_start: it was started, and not waited for");
+    hly_go(r);
+    hly_unlock(ctx);
+    return HALAY_OK;
+}
+
+int halay_request_free(halay_request_t *handle)
+{
+    halay_request_t *r;
+    if (!handle)
+        return HALAY_OK;
+    int rc = hly_request_lock(handle, &r);
+    if (rc)
+        return rc;
+    halay_context_t *ctx = r->context;
+    if (!r->persistent)
+        return refuse(r, HALAY_EINVAL, "request_free: the request is not persistent");
+    if (r->state != HLY_IDLE)
+        return refuse(r, HALAY_ESTATE, "request_free: it was started, and not waited for");
+    r->comm->npersistent--;
+    r->persistent = false;
+    r->state = HLY_COMPLETE;
+    hly_release(r);
+    hly_unlock(ctx);
+    return HALAY_OK;
+}

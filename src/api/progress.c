@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * progress.c - progress: polling, handing news on, waiting and sleeping. docs/threads.md.
+ *
+ * Any thread that waits makes progress for all of its context, one at a time, under the mutex. It
+ * polls, and gives its processor away late: docs/decisions/0050-waiting.md.
+ *
+ * Leader and followers: of the threads that want to sleep, the leader sleeps on the descriptors,
+ * and the others on the condition variable. When the leader returns it wakes them, and one takes
+ * over. Who completes a request wakes all. All of this is under the mutex, so no wake-up is lost.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "exec/exec.h"
+#include "exec/listen.h"
+#include "exec/relaxed.h"
+#include "fault/fault.h"
+#include "wire/match.h"
+#include "wire/news.h"
+
+#if __has_include(<sys/single_threaded.h>)
+#include <sys/single_threaded.h>
+#define is_single() (__libc_single_threaded)
+#else
+#define is_single() false
+#endif
+
+#define POLLS_BETWEEN_CLOCKS  64
+#define POLLS_OF_ONE          16 /* a round: polls of the expected message's transport */
+#define POLLS_SHARED          4  /* a round, where ranks of ours share the processor */
+#define ROUNDS_OF_ONE         4  /* between two polls of all transports */
+#define ROUNDS_BETWEEN_CLOCKS 8  /* while nothing comes */
+#define ROUNDS_IN_BACKOFF     2
+#define BACKOFF_MOST          5          /* a wait polls for 1/32 of its time at least */
+#define LISTEN_POLLS          16         /* in vain, one after the other: all was read */
+#define LISTEN_MOST           4096       /* polls in all */
+#define TIMER_NS              1000000ull /* deadlines are looked at this often */
+#define SPIN_NS               100000ull  /* about twice what the end of a sleep takes */
+#define YIELD_NS              2000000ull /* where ranks of ours share the processor */
+#define LONG_NS               250000ull  /* so long a wait that the end of a sleep adds little */
+#define SLEEP_NS              1000000000ull
+#define SLEEP_CONNECTING_NS   1000000ull /* connections that come about are polled */
+
+void hly_lock(halay_context_t *context)
+{
+    if (is_single()) { /* the C library then needs no atomic operation, but for trylock */
+        pthread_mutex_lock(&context->mutex);
+        return;
+    }
+    if (pthread_mutex_trylock(&context->mutex) == 0)
+        return;
+    atomic_fetch_add_explicit(&context->waiters.want, 1, memory_order_relaxed);
+    pthread_mutex_lock(&context->mutex);
+    atomic_fetch_sub_explicit(&context->waiters.want, 1, memory_order_relaxed);
+}
+
+void hly_unlock(halay_context_t *context)
+{
+    pthread_mutex_unlock(&context->mutex);
+}
+
+/* ---------------------------------------------------------------- news */
+
+/* A call has failed here: the agreement on its verdict begins. */
+static void hand_failure(const struct hly_news *n)
+{
+    halay_request_t *r = n->request;
+    if (r->state != HLY_STOPPED)
+        return; /* it fails already: others have said so */
+    switch (n->kind) {
+    case HLY_NEWS_REFUSED:
+        hly_fault_begin(r);
+        return;
+    case HLY_NEWS_MISMATCH:
+        hly_fault_mismatch(r, &n->header);
+        return;
+    case HLY_NEWS_MISFIT:
+        hly_fault_misfit(r, n->step, &n->header, (uint64_t)n->value, n->other);
+        return;
+    default:
+        hly_fault_local(r, (int)n->value, n->text);
+    }
+}
+
+static void hand_call(const struct hly_news *n)
+{
+    halay_request_t *r = n->request;
+    const bool runs = r->state == HLY_RUNNING;
+    if (n->kind == HLY_NEWS_LANDED && runs)
+        hly_exec_landed(r, n->step, n->value);
+    else if (n->kind == HLY_NEWS_SENT && runs)
+        hly_exec_sent(r, n->step);
+    else if (n->kind == HLY_NEWS_BACK && runs)
+        hly_exec_advance(r);
+    else if (n->kind == HLY_NEWS_QUIET && r->state == HLY_FAILING)
+        hly_fault_progress(r->comm, hly_request_slot(r));
+    else if (n->kind >= HLY_NEWS_REFUSED && n->kind <= HLY_NEWS_MISFIT)
+        hand_failure(n);
+    if (n->kind != HLY_NEWS_COMPLETE)
+        return;
+    if (r->explained)
+        hly_explain_done(r);
+    if (r->member_of)
+        hly_group_part_done(r);
+}
+
+static void hand(halay_context_t *context, const struct hly_news *n)
+{
+    switch (n->kind) {
+    case HLY_NEWS_LEAVE:
+        hly_relaxed_leave(n->comm, &n->header);
+        return;
+    case HLY_NEWS_VERDICT:
+        hly_fault_verdict(n->comm, &n->header, &n->verdict);
+        return;
+    case HLY_NEWS_HELLO:
+        hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
+        return;
+    case HLY_NEWS_LOST:
+        hly_fault_lost(context, n->peer);
+        return;
+    case HLY_NEWS_TRANSPORT_LOST:
+        hly_fault_transport_lost(context, n->text);
+        return;
+    default:
+        if (n->request->sequence == n->sequence)
+            hand_call(n);
+    }
+}
+
+void hly_hand_on(halay_context_t *context)
+{
+    struct hly_news *n;
+    if (context->handing) /* the loop below runs further up the stack */
+        return;
+    context->handing = true;
+    while ((n = hly_news_take(context))) {
+        hand(context, n);
+        hly_news_done(context, n);
+    }
+    context->handing = false;
+}
+
+/* ---------------------------------------------------------------- progress */
+
+/* Advances all calls: steps that found the device full are started again. */
+static void advance_all(halay_context_t *context)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        next = l->next;
+        hly_exec_advance(r);
+    }
+}
+
+static int poll_device(halay_context_t *context, struct hly_device *device)
+{
+    halay_done_t done[16];
+    int n = device->ops->poll(device->handle, done, 16);
+    for (int i = 0; i < n; i++) {
+        device->works--;
+        hly_work_done(context, (struct hly_send *)(uintptr_t)done[i].cookie, done[i].status);
+    }
+    if (n < 0)
+        hly_work_lost(context, device, n);
+    if (n > 0)
+        advance_all(context);
+    return n > 0 ? n : 0;
+}
+
+static int poll_transport(halay_context_t *context, const struct hly_transport *transport)
+{
+    halay_event_t events[16];
+    int n = transport->ops->poll(transport->handle, events, 16);
+    if (n < 0)
+        hly_wire_failed(context, transport, n);
+    if (n > 0)
+        context->now_ns =
+            hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
+    for (int i = 0; i < n; i++) {
+        hly_wire_take(context, transport, &events[i]);
+        if (hly_news_any(context))
+            hly_hand_on(context);
+    }
+    return n < 0 ? 0 : n;
+}
+
+static int poll_transports(halay_context_t *context)
+{
+    int n = 0;
+    for (int i = 0; i < context->ntransports && !context->lost; i++)
+        n += poll_transport(context, &context->transports[i]);
+    return n;
+}
+
+static halay_request_t *next_listener(const halay_context_t *context)
+{
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        if (r->listens)
+            return r;
+    }
+    return NULL;
+}
+
+/* Reads all that has come, then ends the calls that wait for that: exec/listen.h. */
+static int read_all(halay_context_t *context)
+{
+    int n = 0, idle = 0;
+    halay_request_t *r;
+    for (int i = 0; idle < LISTEN_POLLS && i < LISTEN_MOST; i++) {
+        const int came = poll_transports(context);
+        n += came;
+        idle = came ? 0 : idle + 1;
+    }
+    context->listening = false;
+    context->listened_ns = context->now_ns = hly_about_now_ns();
+    for (; (r = next_listener(context)); n++) {
+        r->listens = false;
+        hly_exec_advance(r);
+    }
+    return n;
+}
+
+static void look_at_clock(halay_context_t *context)
+{
+    context->polls = 0;
+    context->now_ns = hly_now_ns();
+    if (context->now_ns < context->timer_ns)
+        return;
+    context->timer_ns = context->now_ns + TIMER_NS;
+    hly_fault_timers(context);
+    if (hly_news_any(context))
+        hly_hand_on(context);
+}
+
+int hly_progress(halay_context_t *context)
+{
+    struct hly_waiters *w = &context->waiters;
+    int n = 0;
+    if (w->leader && !w->rearm) {
+        w->rearm = true;
+        hly_wake_leader(context);
+    }
+    if (!hly_link_empty(&context->busy_peers))
+        hly_send_flush(context);
+    n += poll_transports(context);
+    for (int i = 0; i < context->ndevices; i++)
+        if (context->devices[i].works)
+            n += poll_device(context, &context->devices[i]);
+    if (context->listening)
+        n += read_all(context);
+    if (++context->polls >= POLLS_BETWEEN_CLOCKS || !context->timer_ns)
+        look_at_clock(context);
+    if (hly_news_any(context))
+        hly_hand_on(context);
+    return n;
+}
+
+/* ---------------------------------------------------------------- sleeping */
+
+static void follow(halay_context_t *context, uint64_t timeout_ns)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns;
+    until.tv_sec += (time_t)(ns / 1000000000ull);
+    until.tv_nsec = (long)(ns % 1000000000ull);
+    context->waiters.followers++;
+    pthread_cond_timedwait(&context->waiters.cond, &context->mutex, &until);
+    context->waiters.followers--;
+}
+
+/* The descriptors of all that may have something; false: there is something already. */
+static bool arm_all(halay_context_t *context, struct pollfd fds[], nfds_t *nfds)
+{
+    for (int w = 0; w < context->ntransports; w++) {
+        const struct hly_transport *transport = &context->transports[w];
+        if (!(transport->attr.capabilities & HALAY_CAN_SLEEP))
+            continue;
+        if (transport->ops->arm(transport->handle, &fds[*nfds].fd))
+            return false;
+        fds[(*nfds)++].events = POLLIN;
+    }
+    for (int i = 0; i < context->ndevices; i++) {
+        const struct hly_device *device = &context->devices[i];
+        if (!device->works || !device->sleeps)
+            continue;
+        if (device->ops->arm(device->handle, &fds[*nfds].fd))
+            return false;
+        fds[(*nfds)++].events = POLLIN;
+    }
+    return true;
+}
+
+/* Has it slept until what it watches has something, or is there something already? */
+static bool lead_once(halay_context_t *context, uint64_t timeout_ns)
+{
+    struct pollfd fds[1 + HLY_TRANSPORTS + HLY_DEVICES] = {
+        {.fd = context->waiters.wake_fd, .events = POLLIN}};
+    nfds_t nfds = 1;
+    if (!arm_all(context, fds, &nfds))
+        return true;
+    context->waiters.leader = true;
+    context->waiters.rearm = context->waiters.called = false;
+    context->counters.sleeps++;
+    hly_unlock(context);
+    struct timespec ts = {(time_t)(timeout_ns / 1000000000ull), (long)(timeout_ns % 1000000000ull)};
+    int ready = ppoll(fds, nfds, &ts, NULL);
+    hly_lock(context);
+    context->waiters.leader = false;
+    uint64_t drain;
+    while (read(context->waiters.wake_fd, &drain, sizeof(drain)) > 0)
+        ;
+    return ready != 1 || !fds[0].revents;
+}
+
+/* One works, and has no descriptor. */
+static bool must_poll_device(const halay_context_t *context)
+{
+    bool any = false;
+    for (int i = 0; i < context->ndevices; i++)
+        any |= context->devices[i].works > 0 && !context->devices[i].sleeps;
+    return any;
+}
+
+/* What is looked after by polling allows no long sleep. */
+static uint64_t longest_sleep(const halay_context_t *context)
+{
+    uint64_t most = SLEEP_NS;
+    if (!hly_link_empty(&context->busy_peers) || must_poll_device(context))
+        return SLEEP_CONNECTING_NS;
+    for (int w = 0; w < context->ntransports; w++)
+        if (!(context->transports[w].attr.capabilities & HALAY_CAN_SLEEP))
+            return SLEEP_CONNECTING_NS;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        if (r->state == HLY_FAILING)
+            return SLEEP_CONNECTING_NS;
+        uint64_t now = context->now_ns, left = r->deadline_ns > now ? r->deadline_ns - now : 1;
+        if (left < most)
+            most = left;
+    }
+    return most;
+}
+
+/*
+ * Another thread may have polled while this one slept, and taken in what the descriptors were armed
+ * for. Then the leader arms them anew and sleeps on. If it returned instead, its caller would poll,
+ * the next leader would have to arm anew, and so on for ever.
+ */
+static void lead(halay_context_t *context, uint64_t timeout_ns)
+{
+    uint64_t end_ns = hly_now_ns() + timeout_ns;
+    while (!lead_once(context, timeout_ns) && context->waiters.rearm && !context->waiters.called &&
+           !context->waiters.pollers) {
+        look_at_clock(context);
+        if (context->waiters.called || context->now_ns >= end_ns) /* a deadline has passed */
+            break;
+        uint64_t most = longest_sleep(context);
+        timeout_ns = end_ns - context->now_ns < most ? end_ns - context->now_ns : most;
+    }
+    if (context->waiters.followers)
+        pthread_cond_broadcast(&context->waiters.cond);
+}
+
+void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
+{
+    uint64_t most = longest_sleep(context);
+    if (timeout_ns > most)
+        timeout_ns = most;
+    if (context->waiters.leader || context->waiters.pollers)
+        follow(context, timeout_ns);
+    else
+        lead(context, timeout_ns);
+    look_at_clock(context);
+}
+
+static void stop_polling(halay_context_t *context)
+{
+    if (--context->waiters.pollers == 0 && context->waiters.followers)
+        pthread_cond_broadcast(&context->waiters.cond); /* one of them leads now */
+}
+
+static bool is_oversubscribed(const halay_context_t *context)
+{
+    return context->info.local_nranks > context->ncpus;
+}
+
+/* So long a wait polls before it sleeps. */
+static uint64_t polling_ns(const halay_context_t *context, bool shares)
+{
+    return (shares ? YIELD_NS : SPIN_NS) >> context->waiters.backoff;
+}
+
+/*
+ * Something has come after a long wait: learns how soon waits should sleep. They sleep sooner only
+ * where an adapter moves the data by itself; over sockets, polling is what takes the data in.
+ */
+static void learn(halay_context_t *context, uint64_t waited_ns, bool shares)
+{
+    if (context->info.local_nranks == context->info.nranks ||
+        !(context->transports[context->ntransports - 1].attr.capabilities & HALAY_CAN_PUT))
+        return;
+    if (waited_ns > LONG_NS)
+        context->waiters.backoff += context->waiters.backoff < BACKOFF_MOST;
+    else if (waited_ns > polling_ns(context, shares) && context->waiters.backoff > 0)
+        context->waiters.backoff--;
+}
+
+/* Handles what the poll of the expected message's transport returned. */
+static inline void take_expected(halay_request_t *r, const struct hly_transport *transport,
+                                 const halay_event_t *event, int n)
+{
+    halay_context_t *ctx = r->context;
+    if (n > 0 && hly_expected_came(&r->expected, event)) {
+        const uint32_t step = r->expected.step;
+        const enum hly_landed landed = hly_land_expected(r, event);
+        if (landed >= HLY_LANDED_ALL)
+            hly_exec_landed(r, step, landed == HLY_LANDED_REDUCED);
+    } else if (n > 0) {
+        hly_wire_take(ctx, transport, event);
+    } else {
+        hly_wire_failed(ctx, transport, n);
+    }
+    if (hly_news_any(ctx))
+        hly_hand_on(ctx);
+}
+
+/*
+ * Polls the transport of the expected message, `polls` times, if nothing else has to be looked
+ * after. 1: something came; 0: nothing did; -1: no message is expected. waited: for long already.
+ */
+static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
+{
+    halay_context_t *ctx = r->context;
+    if (r->expected.step == HALAY_STEP_NONE || r->state != HLY_RUNNING || ctx->lost ||
+        !hly_link_empty(&ctx->busy_peers) || ctx->waiters.leader)
+        return -1;
+    const struct hly_transport *transport = r->plan->peers[r->expected.step]->transport;
+    halay_event_t event;
+    for (uint32_t i = 0; i < polls; i++) {
+        const int n = transport->ops->poll(transport->handle, &event, 1);
+        if (n) {
+            if (waited)
+                ctx->now_ns = hly_about_now_ns();
+            take_expected(r, transport, &event, n);
+            return 1;
+        }
+        if (atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed))
+            break;
+    }
+    return 0;
+}
+
+/* How a thread waits: 0050-waiting.md. */
+struct wait {
+    uint32_t rounds; /* in vain */
+    uint64_t since_ns;
+};
+
+/*
+ * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
+ * another thread of this context; or to whoever there is, by a sleep, once the wait has taken as
+ * long as the end of a sleep does.
+ */
+static void idle(halay_request_t *r, struct wait *w, bool shares)
+{
+    halay_context_t *ctx = r->context;
+    if (shares || atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0) {
+        hly_unlock(ctx);
+        sched_yield();
+        hly_lock(ctx);
+    }
+    if (++w->rounds % (ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS))
+        return;
+    const uint64_t now = hly_now_ns();
+    if (!w->since_ns)
+        w->since_ns = now;
+    if (now - w->since_ns <= polling_ns(ctx, shares))
+        return;
+    hly_relaxed_doubt(r);
+    stop_polling(ctx);
+    hly_sleep(ctx, SLEEP_NS);
+    ctx->waiters.pollers++;
+}
+
+void hly_wait(halay_request_t *r)
+{
+    halay_context_t *ctx = r->context;
+    const bool shares = is_oversubscribed(ctx);
+    const uint32_t round = shares ? POLLS_SHARED : POLLS_OF_ONE;
+    struct wait w = {0, 0};
+    ctx->waiters.pollers++;
+    while (r->state != HLY_COMPLETE) {
+        int n = poll_expected(r, round, w.since_ns != 0);
+        if (n < 0 || (n == 0 && w.rounds % ROUNDS_OF_ONE == ROUNDS_OF_ONE - 1))
+            n = hly_progress(ctx);
+        if (n == 0) {
+            idle(r, &w, shares);
+            continue;
+        }
+        if (w.since_ns)
+            learn(ctx, hly_now_ns() - w.since_ns, shares);
+        w = (struct wait){0, 0};
+    }
+    stop_polling(ctx);
+    if (++ctx->polls >= POLLS_BETWEEN_CLOCKS)
+        hly_progress(ctx); /* all transports, and the clock */
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.h - the object that owns all others.
+ *
+ *   context -> transports, devices, bootstrap, peers, certificates, communicators
+ *   comm    -> ranks, plan cache, call cache, window of calls
+ *   request -> one call in that window, with the plan that it runs
+ *
+ * Everything below is protected by context->mutex, but for the members said to be constant. A
+ * function named hly_* expects the mutex to be held unless it says otherwise.
+ */
+#ifndef HLY_CONTEXT_H
+#define HLY_CONTEXT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include <halay/boot.h>
+#include <halay/device.h>
+#include <halay/plan.h>
+
+#include "base/base.h"
+
+#define HLY_CONTEXT_MAGIC 0x48414c59u
+#define HLY_COMM_TABLE    256 /* buckets */
+#define HLY_GONE_IDS      64
+#define HLY_DEVICES       2
+#define HLY_LOST_IDS      64
+
+struct hly_settings {
+    uint64_t deadline_ns;
+    uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
+    int level;                  /* HALAY_DEBUG */
+    char isa[16];
+    char transport[32]; /* HALAY_TRANSPORT */
+    char plugin_dir[256];
+    char algorithm[512];
+    char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
+    halay_selection_t *selection; /* of algorithm, rows and model */
+    bool explain;                 /* HALAY_EXPLAIN */
+};
+
+struct hly_device { /* a kind of memory, and who reduces and copies in it */
+    const halay_device_ops_t *ops;
+    halay_device_t *handle;
+    uint32_t works; /* pieces of work that it holds */
+    uint8_t memory; /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
+    bool touchable; /* the processor may read and write it */
+    bool sleeps;    /* arm gives a descriptor */
+    bool lost;      /* it takes no work any more */
+    bool runs_on;   /* some could not be stopped: it may still write */
+};
+
+/* The threads that wait in a context: api/progress.c. */
+struct hly_waiters {
+    pthread_cond_t cond; /* the followers sleep on it */
+    atomic_int want;     /* threads that are blocked on the mutex */
+    bool leader;         /* a thread sleeps on the descriptors */
+    bool rearm;          /* the leader has been woken because another thread polled */
+    bool called;         /* hly_wake(): the leader returns to its caller */
+    bool woken;          /* the next sleep is skipped */
+    int pollers;         /* threads that poll in a loop */
+    int followers;       /* threads that sleep on cond */
+    int wake_fd;         /* wakes the leader */
+    uint32_t backoff;    /* log2 of how much sooner waits sleep than they normally do */
+};
+
+struct halay_context {
+    uint32_t magic;
+    pthread_mutex_t mutex;
+    struct hly_waiters waiters;
+    volatile uint32_t *alive; /* 1; on a page that the kernel wipes in a forked child */
+    struct hly_settings settings;
+    halay_boot_info_t info; /* constant after init */
+    const halay_boot_ops_t *boot_ops;
+    halay_boot_t *boot;
+    struct hly_transport *transports;       /* constant after init, but for their counters */
+    int ntransports;                        /* 0 with one rank */
+    struct hly_device devices[HLY_DEVICES]; /* the first one is that of host memory */
+    int ndevices;
+    void *plugins[4]; /* dlopened */
+    int nplugins;
+    int ncpus;          /* processors for the ranks of this node */
+    size_t cache_bytes; /* of the last-level cache; a guess where nobody knows */
+
+    struct hly_peer **peer_table; /* hash of ids, power of two */
+    uint32_t peer_mask, npeers;
+    struct hly_link busy_peers; /* with messages that their transport could not take yet */
+    struct hly_link comms;
+    uint32_t ncomms;
+    halay_comm_t *comm_table[HLY_COMM_TABLE];
+    struct hly_link freed_comms; /* a freed handle stays recognisable for a while */
+    uint32_t nfreed;
+    uint64_t gone_ids[HLY_GONE_IDS]; /* of communicators whose memory was freed */
+    uint32_t ngone;
+    halay_comm_t *world;
+    struct hly_link requests;        /* running or failing */
+    struct hly_link requests_unused; /* free memory of requests */
+    struct hly_link posted;          /* requests that the program has not waited for yet */
+    struct hly_link orphans;         /* unexpected messages of communicators not made yet */
+    uint32_t norphans;
+    size_t orphan_bytes;
+    uint64_t lost_ids[HLY_LOST_IDS];   /* communicators not made yet that lost an orphan */
+    uint32_t nlost;                    /* more than fit in lost_ids: then all count as lost */
+    bool handing;                      /* hly_hand_on() is running */
+    struct hly_link news, news_unused; /* events for the folders above wire/: wire/news.h */
+    struct hly_link sends_unused,
+        sends_flying;                   /* flying: control messages that a transport holds */
+    struct hly_target *targets;         /* of announced messages: wire/rendezvous.h */
+    uint32_t ntargets, target_free;     /* target_free: index + 1; 0: none */
+    struct hly_range *ranges;           /* registration cache, or NULL */
+    uint32_t nranges;                   /* entries used so far */
+    bool scratch_refused;               /* registrations ran out of memory: scratch gets none */
+    const struct hly_transport *lender; /* holds the LENT event being taken in, or NULL */
+    bool lost;                          /* a transport has failed: every call ends at once */
+    uint64_t alarms;                    /* failed calls so far; marks who was told (peer->alarm) */
+    struct hly_certificate *certificates;
+    struct hly_op *user_ops;
+    uint32_t nuser_ops, user_ops_made;
+    uint64_t now_ns, timer_ns; /* last look at the clock; next look at deadlines */
+    uint64_t listened_ns;      /* when this rank last read all that had come */
+    bool listening;            /* calls wait for the next such time: exec/listen.h */
+    uint32_t polls;            /* since the last look at the clock */
+    halay_counters_t counters;
+};
+
+/*
+ * The kind of memory that `at` names with so many bytes each; NULL and HALAY_IN_PLACE name none. A
+ * buffer without bytes counts only if both have none. HALAY_EINVAL: it is of two kinds.
+ */
+int hly_memory_kind(const halay_context_t *context, const void *const at[2], const size_t bytes[2],
+                    uint32_t *kind);
+/* Who works in memory of this kind. */
+struct hly_device *hly_device_of(halay_context_t *context, uint32_t kind);
+
+/* hly_wake(), where somebody sleeps; and whoever is about to will not. */
+static inline void hly_wake_if_asleep(halay_context_t *context)
+{
+    context->waiters.woken = true;
+    if (context->waiters.leader || context->waiters.followers)
+        hly_wake(context);
+}
+
+static inline bool hly_forked(const halay_context_t *context)
+{
+    return *context->alive == 0;
+}
+
+#endif

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* call.h - a call: its description, which all ranks compare, and the ways it may fail. */
+#ifndef HLY_CALL_H
+#define HLY_CALL_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <halay/device.h>
+
+/* What all ranks must have alike. It is in every header, so that both sides of a mismatch can be
+ * printed. */
+struct hly_call_desc {
+    uint64_t count;
+    uint32_t root;
+    uint8_t collective : 5;
+    uint8_t memory : 3; /* HALAY_MEMORY_*: of its buffers */
+    uint8_t type;
+    uint8_t op;
+    uint8_t flags; /* HLY_CALL_* */
+};
+static_assert(sizeof(struct hly_call_desc) == 16,
+              "two words of a header, and no padding: it is hashed");
+static_assert(HALAY_COLLECTIVE_COUNT <= 32, "five bits of a description");
+static_assert(HALAY_MEMORY_KINDS <= 8, "three bits of a description");
+
+enum {
+    HLY_CALL_IN_PLACE = 1,
+    HLY_CALL_VECTOR = 2,
+    HLY_CALL_PAIR = 4,       /* send and receive: a broadcast of two ranks */
+    HLY_CALL_LIST = 8,       /* comm_from_ranks: a barrier */
+    HLY_CALL_RELAXED = 0x10, /* a repeated broadcast whose root does not wait: exec/relaxed.h */
+    HLY_CALL_ORDERED = 0x20, /* the operation does not commute */
+    HLY_CALL_SCALED = 0x40,
+    HLY_CALL_GROUP = 0x80 /* the barrier before a group of calls */
+};
+
+/* Set in desc.op for a user-defined operation; the other bits are the low ones of its number. */
+#define HLY_CALL_USER 0x80u
+
+/* Member by member: they were written so just now, and a wider load would stall on the stores. */
+static inline bool hly_desc_equal(const struct hly_call_desc *a, const struct hly_call_desc *b)
+{
+    return a->count == b->count && a->root == b->root && a->collective == b->collective &&
+           a->memory == b->memory && a->type == b->type && a->op == b->op && a->flags == b->flags;
+}
+
+struct hly_op { /* a user-defined operation, in context->user_ops */
+    struct hly_op *next;
+    halay_op_t number;
+    halay_op_fn *fn;
+    void *arg;
+    size_t group;
+    bool commutative;
+    uint32_t users; /* requests that use it */
+};
+
+struct hly_vector { /* counts NULL: the blocks are as large as the other buffer's */
+    const size_t *counts, *displs;
+};
+
+struct hly_call {
+    struct hly_call_desc desc;
+    uint64_t signature; /* hash of all that ranks compare */
+    const void *in;
+    void *out;
+    struct hly_vector vector[2]; /* v forms, only while the call is made: of IN, of OUT */
+    bool local_in_place;         /* at the root of reduce, gather, scatter; not compared */
+    bool staged;                 /* OUT is written only after the input was read */
+    struct hly_op *user;         /* user-defined operation, or NULL */
+    double prescale, postscale;  /* with HLY_CALL_SCALED */
+};
+
+/* Does the plan work in place? */
+static inline bool hly_call_in_place(const struct hly_call *call)
+{
+    return (call->desc.flags & HLY_CALL_IN_PLACE && !call->staged) || call->local_in_place;
+}
+
+enum hly_cause {                     /* of two verdicts, that with the smaller cause wins */
+                 HLY_CAUSE_PEER = 1, /* a process has ended, or cannot be reached */
+                 HLY_CAUSE_BUILD,
+                 HLY_CAUSE_SETTINGS,
+                 HLY_CAUSE_ARGUMENT,
+                 HLY_CAUSE_STATE,
+                 HLY_CAUSE_MISMATCH,
+                 HLY_CAUSE_LOCAL,  /* an error of one rank: memory, plan, transport, device */
+                 HLY_CAUSE_ABSENT, /* a rank has not made the call, or hangs */
+                 HLY_CAUSE_LATE,   /* a rank made it after the deadline of others */
+                 HLY_CAUSE_DEADLINE
+};
+
+/* Ranks of one call that may be named as present after they were called absent. */
+#define HLY_PRESENT_MAX 8
+
+/* A verdict as it travels. Every rank makes the same text of it. */
+struct hly_verdict_wire {
+    uint32_t cause;
+    int32_t code;
+    int32_t rank; /* the rank at fault, or -1 */
+    int32_t other;
+    struct hly_call_desc call;       /* of `rank` */
+    struct hly_call_desc other_call; /* of `other` */
+    /* 1 + the number of the call since which ranks are out of step; 0: they are in step. */
+    uint64_t of;
+    char host[64];
+    char other_host[64];
+    char detail[256];
+    /* 1 + ranks that were called absent and have been heard of since. Not compared. */
+    uint32_t present[HLY_PRESENT_MAX];
+};
+
+struct hly_failure { /* how one call has failed, for the program */
+    struct hly_verdict_wire verdict;
+    uint32_t sequence;
+    int nranks; /* of the communicator that the program has named */
+    /* Send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] of that communicator.
+     */
+    bool paired;
+    int pair[2];
+    bool alone; /* an error of this rank alone, not of a call: verdict.detail says which */
+};
+
+/* Why a call fails as soon as it starts. */
+struct hly_refusal {
+    enum hly_cause cause;
+    int code;
+    bool broken; /* the communicator is broken, and its verdict counts */
+    char text[256];
+};
+
+#endif

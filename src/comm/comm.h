@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* comm.h - communicators: who is in them, the window of their calls, their call cache. */
+#ifndef HLY_COMM_H
+#define HLY_COMM_H
+
+#include <assert.h>
+
+#include "base/context.h"
+#include "comm/call.h"
+
+#define HLY_COMM_MAGIC 0x434f4d4du
+#define HLY_COMM_FREED 0x46524545u
+
+#define HLY_WINDOW       16 /* calls of one communicator that may be running on this rank */
+#define HLY_SLOTS        64 /* must exceed HLY_WINDOW + HLY_RELAXED: so far ahead come headers */
+#define HLY_RELAXED      32 /* every so many-th of equal broadcasts is not relaxed */
+#define HLY_COMMS_MAX    65536
+#define HLY_FREED_MAX    64
+#define HLY_CACHED_CALLS 4
+
+struct hly_plan;
+
+/* Ranks first_rank, first_rank + 1, ... are world ranks first_world, + stride, ... */
+struct hly_run {
+    int first_rank, first_world, stride, count;
+};
+
+struct hly_ranks { /* the ranks of a communicator: ranks.c */
+    size_t bytes;  /* of this struct with word[] */
+    int nranks;
+    uint32_t nruns; /* how many struct hly_run word[] holds; 0: it holds a table */
+    uint32_t width; /* bits that each rank has in the table */
+    uint64_t word[];
+};
+
+/* Where the call of one sequence number stands on this rank. */
+struct hly_slot {
+    uint32_t sequence;
+    halay_request_t *request;   /* NULL: not made yet */
+    bool complete;              /* kept until all older ones are, too */
+    bool settled;               /* who fails in it knows whether this rank does */
+    bool unacked;               /* relaxed: its end does not mean that all have made it */
+    struct hly_link unexpected; /* messages that came before they could be used */
+    struct hly_fault *fault;    /* NULL: all is well */
+};
+
+/* An entry of the call cache: arguments that were right, and the request that is bound to them. */
+struct hly_cached_call {
+    struct hly_call_desc desc;
+    const void *in;
+    void *out;
+    uint64_t signature; /* 0: the entry is free */
+    halay_request_t *request;
+};
+
+struct hly_relaxed_state { /* exec/relaxed.h */
+    uint64_t signature;    /* of the last broadcast; 0: it has failed */
+    uint64_t told;         /* bit r: rank r has said that it has ended all calls */
+    uint32_t next;         /* sequence number after the last broadcast's */
+    uint32_t first;        /* of the first in this unbroken run of broadcasts */
+    uint32_t n;            /* equal broadcasts right before the last one */
+    uint64_t asks;         /* bit r: rank r waits until this one has ended call `last` */
+    uint32_t last;         /* sequence number; see asks */
+    bool late;             /* a call that ended well here has failed elsewhere */
+};
+
+struct halay_comm {
+    uint32_t magic;
+    uint64_t id;
+    halay_context_t *context;
+    struct hly_link link; /* context->comms, or ->freed_comms */
+    halay_comm_t *hash_next;
+    struct hly_ranks *ranks;
+    int rank, nranks;
+    uint32_t nnodes;         /* of its ranks. Constant */
+    bool scattered;          /* some node's ranks are not consecutive. Constant */
+    uint32_t oversubscribed; /* 1: one node, more ranks than processors; 2: one processor */
+    uint32_t children;       /* communicators made of it so far */
+    uint64_t deadline_ns;
+    uint32_t npersistent; /* persistent requests */
+    bool relaxed;         /* HALAY_HINT_RELAXED_BROADCAST */
+
+    uint32_t next_sequence; /* of the next call */
+    uint32_t oldest;        /* first call that is not complete */
+    uint32_t acked;         /* all ranks have made the calls before this one */
+    uint32_t started;       /* first call that is not started */
+    uint32_t peer_sequence; /* 1 + the latest call that another rank is known to have made */
+    struct hly_slot slots[HLY_SLOTS];
+    halay_request_t *queue_head, *queue_tail; /* calls that wait for room in the window */
+
+    struct hly_plan *plans;
+    uint32_t nplans;
+    struct hly_cached_call calls[HLY_CACHED_CALLS];
+    uint32_t last_call, next_call; /* indices: used last; to be replaced next */
+    struct hly_relaxed_state series;
+    struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
+
+    bool broken;   /* ranks are lost or out of step: every later call fails */
+    bool said;     /* the user has been told why */
+    bool agreed;   /* `broken_by` is the verdict of all ranks; no agreement is needed any more */
+    uint32_t over; /* if agreed: the first call that ends with it */
+    struct hly_verdict_wire broken_by;
+    struct hly_failure last; /* the error that the program read last */
+    bool failed;             /* `last` is valid */
+
+    halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */
+    int pair[2];               /* the parent's ranks: who sends, who receives */
+    struct hly_link pairs;     /* hidden communicators of two of its ranks */
+    struct hly_link pair_link; /* parent->pairs */
+    halay_comm_t *inner;       /* hidden one where members of groups run (api/group.c), or NULL */
+    halay_comm_t *outer;       /* of such a hidden one: whose groups' members run here */
+    struct hly_group *group_open; /* the group of calls that is being collected, or NULL */
+    struct hly_link groups;       /* groups whose members have not begun */
+};
+
+/* ---------------------------------------------------------------- comm.c */
+
+/* Takes `ranks` over, also on failure. */
+int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
+                    uint64_t deadline_ns, halay_comm_t **comm);
+/* Messages for its id are dropped from now on. */
+void hly_comm_remove(halay_comm_t *comm);
+halay_comm_t *hly_comm_find(const halay_context_t *context, uint64_t id);
+bool hly_comm_is_gone(const halay_context_t *context, uint64_t id);
+/* How many calls, from `oldest` on, some other rank is known to have made. */
+uint32_t hly_comm_ahead(const halay_comm_t *comm);
+/* Notes that another rank has made this call; true if that was not known. */
+bool hly_comm_heard(halay_comm_t *comm, uint32_t sequence);
+/* Have the ranks been out of step since this call, or one before it? Then it fails with that
+ * verdict. */
+static inline bool hly_comm_is_over(const halay_comm_t *comm, uint32_t sequence)
+{
+    return comm->agreed && (int32_t)(sequence - comm->over) >= 0;
+}
+/* Of a hidden communicator: the number that its rank has in the one that the program knows. */
+int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
+
+static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
+{
+    return comm->parent ? comm->parent : comm;
+}
+
+/* Of the call with this number; NULL: it is out of the window. */
+static inline struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence)
+{
+    if (sequence - comm->oldest >= HLY_SLOTS)
+        return NULL;
+    struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    if (slot->sequence != sequence) {
+        assert(!slot->request && !slot->fault && hly_link_empty(&slot->unexpected));
+        slot->sequence = sequence;
+        slot->complete = slot->settled = slot->unacked = false;
+    }
+    return slot;
+}
+
+/* ---------------------------------------------------------------- ranks.c */
+
+int hly_ranks_make(const int world_ranks[], int nranks, struct hly_ranks **ranks);
+int hly_ranks_copy(const struct hly_ranks *ranks, struct hly_ranks **copy);
+int hly_ranks_world_rank(const struct hly_ranks *ranks, int rank);
+int hly_ranks_rank_of(const struct hly_ranks *ranks, int world_rank); /* -1: not in it */
+
+static inline int hly_comm_world_rank(const halay_comm_t *comm, int rank)
+{
+    return hly_ranks_world_rank(comm->ranks, rank);
+}
+static inline int hly_comm_rank_of(const halay_comm_t *comm, int world_rank)
+{
+    return hly_ranks_rank_of(comm->ranks, world_rank);
+}
+
+/* ---------------------------------------------------------------- shape.c */
+
+/* Which of its ranks share a node. Takes O(ranks) memory: for use while a plan is made. */
+int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
+/* Fills nnodes, scattered, oversubscribed, which selection asks for at each call. */
+int hly_comm_count_nodes(halay_comm_t *comm);
+
+#endif

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exec.h - executes calls. A plan is admitted and compiled (plan_cache.c, compile.c). A request is
+ * bound to memory (layout.c) and put into the window (post.c). Its steps are done (execute.c,
+ * work.c).
+ */
+#ifndef HLY_EXEC_H
+#define HLY_EXEC_H
+
+#include "wire/expected.h"
+
+#define HLY_PLANS_MAX       256         /* that a communicator keeps */
+#define HLY_PROVE_WHOLE_MAX 512         /* with more ranks each proves its own plan alone */
+#define HLY_CACHE_BYTES     (32u << 20) /* of the last-level cache, if not known */
+
+/* ---------------------------------------------------------------- post.c: the life of a call */
+
+/* Makes a request for the call: IDLE, its plan and memory bound. An argument error is kept in it,
+ * and fails it when it starts. */
+int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
+                  const char *argument_text, halay_request_t **request);
+/* Starts it as the communicator's next call. After that it is running, queued, stopped or complete.
+ */
+void hly_exec_go(halay_request_t *request);
+/* The same as hly_exec_make(), but the call may become a relaxed one (relaxed.h), and is kept in
+ * the call cache. */
+int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,
+                     const char *argument_text, halay_request_t **request);
+/* Completes it, and starts queued calls. */
+void hly_exec_finish(halay_request_t *request, int result);
+/* A request without a call, which stands for a group of calls. */
+halay_request_t *hly_request_bare(halay_comm_t *comm);
+/* Gives a request back after its result was read. */
+void hly_request_release(halay_request_t *request);
+/* Frees it whatever its state, when the context goes. */
+void hly_request_drop(halay_request_t *request);
+
+/* ---------------------------------------------------------------- execute.c: its steps */
+
+/* Starts the call's plan. */
+void hly_exec_start(halay_request_t *request);
+/* Does all steps that can be done now, and finishes the call if that was all. */
+void hly_exec_advance(halay_request_t *request);
+/* News: the message of a RECV step is all there; that of a SEND step has left. */
+void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
+void hly_exec_sent(halay_request_t *request, uint32_t step);
+
+/* ---------------------------------------------------------------- work.c: what devices do */
+
+/* Starts a reduce or copy step. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is
+ * full, start it again; other errors: the call has failed. */
+int hly_work_start(halay_request_t *request, uint32_t step);
+/* Scales the input, before any step. HALAY_OK: that is done. */
+int hly_work_prescale(halay_request_t *request);
+/* Does what remains when the plan is done: division, scaling, the move of a staged result.
+ * HALAY_OK: that is done. */
+int hly_work_result(halay_request_t *request);
+/* Which of that the call needs: HLY_AFTER_*. */
+uint8_t hly_work_left(const halay_request_t *request);
+/* A device has finished a piece of work, or given it up. */
+void hly_work_done(halay_context_t *context, struct hly_send *work, int status);
+/* Takes back what the device does for this call. */
+void hly_work_stop(halay_request_t *request);
+/* The call's deadline has passed: is its device to blame? Then its work is stopped, and the text
+ * says so. */
+bool hly_work_overdue(halay_request_t *request, char *text, size_t bytes);
+/* The device itself has failed: stops its work, and fails the calls that it worked for. */
+void hly_work_lost(halay_context_t *context, struct hly_device *device, int status);
+
+/* ---------------------------------------------------------------- plan_cache.c, compile.c */
+
+/* The communicator's plan for this call: kept, or made, proved and compiled. */
+int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
+                   struct hly_plan **plan, char *reason, size_t reason_bytes);
+void hly_plan_drop_all(halay_comm_t *comm);
+/* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
+int hly_plan_check(const struct hly_plan *plan);
+void hly_certificates_free(halay_context_t *context);
+/* Fills its linear order, successors, readers, and the table of its messages. */
+int hly_plan_compile(struct hly_plan *plan);
+void hly_plan_uncompile(struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- call_cache.c */
+
+/* The entry of this call, or NULL. */
+struct hly_cached_call *hly_cache_find(halay_comm_t *comm, const struct hly_call_desc *desc,
+                                       const void *in, const void *out);
+/* Enters the request, if such a call can be kept. */
+void hly_cache_keep(halay_request_t *request);
+/* Drops the entries of this plan; NULL: all. Their requests go back to the plan. */
+void hly_cache_forget(halay_comm_t *comm, const struct hly_plan *plan);
+
+/* ---------------------------------------------------------------- request.c */
+
+/* Memory for a request: all zero but magic, context, generation. NULL: there is none. */
+halay_request_t *hly_request_memory(halay_context_t *context);
+/* Frees what the request owns, and keeps its memory for the next one. */
+void hly_request_destroy(halay_request_t *request);
+void hly_request_free_memory(halay_context_t *context);
+/* The handle that the program gets. */
+halay_request_t *hly_request_handle(halay_request_t *request);
+/* Finds the request of a handle; needs no lock. Then, locked: is the handle still valid? */
+int hly_request_of(halay_request_t *handle, halay_request_t **request);
+bool hly_request_is_current(const halay_request_t *request, halay_request_t *handle);
+/* Makes the handle invalid. */
+void hly_request_retire(halay_request_t *request);
+
+/* ---------------------------------------------------------------- layout.c */
+
+/* Does it go around the end of the vector, so that it has two extents? */
+bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+/* Copies the counts and displacements of a v form. */
+int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
+/* Cuts the call into segments, gives it scratch, and gives the operands of the first segment their
+ * addresses. */
+int hly_layout_bind(halay_request_t *request);
+/* Gives the operands the addresses of another segment. */
+void hly_layout_segment(halay_request_t *request, uint32_t segment);
+/* Frees the tables of a v form. */
+void hly_layout_forget(halay_request_t *request);
+
+#endif

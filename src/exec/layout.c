@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * layout.c - from blocks to addresses: where the operands of a plan are for one call.
+ *
+ * Blocks are of equal size; where a vector is cut, the first few are an element longer. In the v
+ * forms two tables give sizes and places, one for IN and one for OUT, which differ in alltoallv
+ * only. Spans are computed once for a count and type. Addresses are bound for each call, and moved
+ * on from segment to segment.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "wire/register.h"
+#include "wire/watch.h"
+
+#define SLOT_ALIGN       64
+#define SEGMENT_ALIGN    16           /* elements */
+#define SEGMENT_MESSAGES 16           /* eager messages, in a segment of a plan of many blocks */
+#define SEGMENT_BYTES    (512u << 10) /* at most, of such a segment: a ring of 1 MiB holds it */
+
+static size_t block_offset(const halay_request_t *r, uint32_t buffer, uint32_t block)
+{
+    if (r->layout.tables)
+        return r->layout.block[buffer].offset[block];
+    uint32_t longer = block < r->layout.long_blocks ? block : r->layout.long_blocks;
+    return block * r->segments.stride_bytes + longer * r->layout.element_bytes;
+}
+
+/* Bytes of blocks [first, first + count), which do not wrap. */
+static size_t run_bytes(const halay_request_t *r, uint32_t buffer, uint32_t first, uint32_t count)
+{
+    size_t bytes = 0;
+    if (!r->layout.tables && first < r->layout.long_blocks)
+        bytes = (first + count < r->layout.long_blocks ? count : r->layout.long_blocks - first) *
+                r->layout.element_bytes;
+    if (!r->layout.tables)
+        return bytes + count * r->layout.unit_bytes;
+    for (uint32_t b = first; b < first + count; b++)
+        bytes += r->layout.block[buffer].bytes[b];
+    return bytes;
+}
+
+bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
+{
+    return o->first + o->count > plan->blocks;
+}
+
+/* Does this buffer hold the block of this rank alone (plan.h)? */
+static bool lies_own(uint32_t collective, uint32_t buffer)
+{
+    if (buffer == HALAY_BUFFER_IN)
+        return collective == HALAY_ALLGATHER || collective == HALAY_GATHER;
+    return collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER;
+}
+
+/*
+ * Computes where an operand lies. In scratch, and in a buffer of one block, a run of blocks lies
+ * together wherever it begins. In v forms each operand is a single block; selection sees to that.
+ */
+static void measure(const halay_request_t *r, const halay_operand_t *o, struct hly_span *span)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    bool scratch = o->buffer == HALAY_BUFFER_SCRATCH;
+    bool own = scratch || lies_own(plan->params.collective, o->buffer);
+    uint32_t buffer = o->buffer == HALAY_BUFFER_OUT; /* scratch: sizes as in IN */
+    size_t *bytes = &span->extent[0].bytes, *tail = &span->extent[1].bytes;
+    *span = (struct hly_span){0};
+    if (!o->count)
+        return;
+    assert(scratch || !r->layout.tables || o->count == 1);
+    uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
+    *bytes = run_bytes(r, buffer, o->first, run);
+    *tail = run < o->count ? run_bytes(r, buffer, 0, o->count - run) : 0;
+    span->offset = scratch ? o->slot * r->layout.slot_bytes
+                   : own   ? 0
+                           : block_offset(r, buffer, o->first);
+    if (own) {
+        *bytes += *tail;
+        *tail = 0;
+    }
+    if (*bytes && HLY_SEEDED(WRONG_OFFSET, r, HALAY_STEP_NONE))
+        span->offset += r->layout.element_bytes;
+    if (scratch && o->slot && *bytes && HLY_SEEDED(WRONG_SLOT, r, HALAY_STEP_NONE))
+        span->offset = 0;
+    if (*tail && HLY_SEEDED(LOSE_TAIL, r, HALAY_STEP_NONE))
+        *tail = 0;
+}
+
+/* Does the plan cut a vector into blocks? Otherwise each block has `count` elements. */
+static bool is_cut(const halay_plan_t *plan)
+{
+    switch (plan->params.collective) {
+    case HALAY_ALLREDUCE:
+    case HALAY_BROADCAST:
+    case HALAY_REDUCE:
+    case HALAY_SCAN:
+    case HALAY_EXSCAN:
+        return plan->blocks > 1;
+    default:
+        return false;
+    }
+}
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SLOT_ALIGN - 1) / SLOT_ALIGN * SLOT_ALIGN;
+}
+
+static size_t largest_block(const halay_request_t *r)
+{
+    size_t most = r->layout.unit_bytes + (r->layout.long_blocks ? r->layout.element_bytes : 0);
+    if (!r->layout.tables)
+        return most;
+    most = 0;
+    for (int i = 0; i < 2; i++)
+        for (int b = 0; b < r->comm->nranks; b++)
+            if (r->layout.block[i].bytes[b] > most)
+                most = r->layout.block[i].bytes[b];
+    return most;
+}
+
+/* Elements that a user-defined operation takes together: they are never parted. */
+static size_t group_of(const struct hly_call *call)
+{
+    return call->user ? call->user->group : 1;
+}
+
+/* Bytes of the computed result that this rank gets. */
+static size_t result_bytes(const halay_request_t *r)
+{
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    if (p->collective == HALAY_REDUCE && p->rank != p->root)
+        return 0;
+    if (p->collective == HALAY_REDUCE_SCATTER && r->layout.tables)
+        return run_bytes(r, HALAY_BUFFER_OUT, p->rank, 1);
+    return r->call.desc.count * halay_type_bytes((halay_type_t)r->call.desc.type);
+}
+
+/* Elements of the segment that is laid out. */
+static uint64_t segment_count(const halay_request_t *r)
+{
+    const struct hly_segments *t = &r->segments;
+    uint64_t from = t->number * t->count, all = r->call.desc.count;
+    return all - from < t->count ? all - from : t->count;
+}
+
+static void lay_out(halay_request_t *r)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const struct hly_call *c = &r->call;
+    bool cut = is_cut(plan);
+    size_t element = halay_type_bytes((halay_type_t)c->desc.type);
+    size_t group = group_of(c), count = segment_count(r) / group;
+    r->layout.element_bytes = element ? group * element : 1; /* a barrier */
+    r->layout.unit_bytes = (cut ? count / plan->blocks : count) * r->layout.element_bytes;
+    r->layout.long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
+    r->segments.stride_bytes =
+        cut ? r->layout.unit_bytes : c->desc.count / group * r->layout.element_bytes;
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    r->layout.slot_bytes = largest_block(r);
+    if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
+        r->layout.slot_bytes =
+            round_up(r->layout.slot_bytes); /* else slots lie as blocks do (plan.h) */
+    r->layout.places = (struct hly_places){0};
+    for (uint32_t i = 0; i < plan->noperands; i++)
+        measure(r, &plan->operands[i], &r->layout.spans[i]);
+    r->layout.result_bytes = result_bytes(r);
+    r->layout.laid_count = c->desc.count;
+    r->layout.laid_segment = segment_count(r);
+    r->layout.laid_type = c->desc.type;
+    r->layout.laid_group = group;
+    r->layout.laid_out = !r->layout.tables;
+}
+
+static void place(halay_request_t *r)
+{
+    const struct hly_call *c = &r->call;
+    const halay_plan_params_t *p = &r->plan->plan->params;
+    r->layout.out = c->out;
+    r->layout.in = (char *)(uintptr_t)c->in;
+    if (!hly_call_in_place(c) && !c->staged)
+        return;
+    r->layout.in = r->layout.out;
+    if (p->collective == HALAY_ALLGATHER || p->collective == HALAY_GATHER)
+        r->layout.in += block_offset(r, HALAY_BUFFER_OUT, p->rank);
+    else if (p->collective == HALAY_SCATTER)
+        r->layout.out += block_offset(r, HALAY_BUFFER_IN, p->rank);
+}
+
+/* Points the step's kept device work to the operands as they are now; forgets it if these are not
+ * in one piece any more. */
+static void aim(const halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    const struct hly_extent *to = hly_operand_extents(r, s->operand);
+    halay_work_t *work = &r->layout.works[step];
+    const size_t bytes = hly_operand_bytes(r, s->operand);
+    bool whole = to->bytes == bytes;
+    work->dst = to->address;
+    work->count = bytes / r->layout.element_bytes * work->group;
+    for (uint32_t i = 0; i < work->nsrc; i++) {
+        const struct hly_extent *from = hly_operand_extents(r, s->operand + 1 + i);
+        whole = whole && from->bytes == bytes;
+        work->src[i] = from->address;
+    }
+    if (!whole)
+        *work = (halay_work_t){0};
+}
+
+/* Gives all operands, and the kept device work, their addresses; nothing to do if they have them.
+ */
+static void address(halay_request_t *r)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const size_t moved =
+        r->segments.number * r->segments.count * halay_type_bytes((halay_type_t)r->call.desc.type);
+    char *const base[] = {r->layout.in + moved, r->layout.out + moved, r->layout.scratch};
+    const struct hly_places now = {base[0], base[1], base[2], r->call.desc.op};
+    if (!r->call.user && r->layout.laid_out && memcmp(&now, &r->layout.places, sizeof(now)) == 0)
+        return;
+    hly_expected_forget(r);
+    for (uint32_t i = 0; i < plan->noperands; i++) {
+        struct hly_span *span = &r->layout.spans[i];
+        span->extent[1].address = base[plan->operands[i].buffer];
+        span->extent[0].address = span->extent[1].address + span->offset;
+    }
+    for (uint32_t i = 0; r->layout.works && i < plan->nsteps; i++)
+        if (r->layout.works[i].nsrc)
+            aim(r, i);
+    r->layout.places = now;
+}
+
+/* May the call be cut into segments? It stays on a node, over a transport with HALAY_CAN_CACHE, and
+ * is one vector, or the plan names its blocks one at a time. */
+static bool can_cut(const halay_request_t *r, uint32_t can)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    if (!(can & HALAY_CAN_CACHE) || can & (HALAY_CAN_PUT | HALAY_CAN_LAND) || r->comm->nnodes > 1 ||
+        r->layout.tables || r->call.user || r->call.staged || !plan->blocks ||
+        !halay_type_bytes((halay_type_t)r->call.desc.type))
+        return false;
+    switch (plan->params.collective) {
+    case HALAY_ALLGATHER:
+    case HALAY_REDUCE_SCATTER:
+    case HALAY_ALLTOALL:
+        return !(halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_RUNS);
+    case HALAY_GATHER:
+    case HALAY_SCATTER:
+        return false;
+    default:
+        return true;
+    }
+}
+
+static size_t segment_bytes(const halay_transport_attr_t *near)
+{
+    const size_t most = near->eager_bytes * SEGMENT_MESSAGES;
+    return most < SEGMENT_BYTES ? most : SEGMENT_BYTES;
+}
+
+/*
+ * Cuts the call into segments, on all ranks alike. With one or two blocks, or few rounds, no
+ * message is longer than an eager one. With more blocks a segment is larger: ranks that share a
+ * processor then change places less often.
+ */
+static void cut(halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm;
+    const halay_plan_t *plan = r->plan->plan;
+    const uint32_t blocks = plan->blocks;
+    const bool rounds = halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_ROUNDS;
+    const uint64_t count = r->call.desc.count;
+    struct hly_segments *t = &r->segments;
+    t->n = 1;
+    t->count = count;
+    if (comm->nranks < 2)
+        return;
+    const halay_transport_attr_t *near = &r->context->transports[0].attr;
+    if (!can_cut(r, near->capabilities))
+        return;
+    size_t most = near->eager_bytes; /* bytes of a block */
+    if (blocks > 2 && !rounds)
+        most = segment_bytes(near) / blocks;
+    size_t part = most / halay_type_bytes((halay_type_t)r->call.desc.type);
+    part -= part > SEGMENT_ALIGN ? part % SEGMENT_ALIGN : 0;
+    part = (part ? part : 1) * (is_cut(plan) ? blocks : 1);
+    if (part >= count || (count - 1) / part >= UINT32_MAX)
+        return;
+    t->count = part;
+    t->n = (uint32_t)((count - 1) / part) + 1;
+}
+
+static bool is_laid(const halay_request_t *r)
+{
+    const struct hly_call_desc *b = &r->call.desc;
+    return r->layout.laid_type == b->type && r->layout.laid_group == group_of(&r->call) &&
+           r->layout.laid_count == b->count && r->layout.laid_segment == segment_count(r);
+}
+
+/* Do the data of all ranks of the node exceed the last-level cache? */
+static bool is_large(const halay_request_t *r)
+{
+    const struct hly_call_desc *b = &r->call.desc;
+    size_t bytes = b->count * halay_type_bytes((halay_type_t)b->type);
+    size_t ranks = (size_t)r->context->info.local_nranks;
+    if (!is_cut(r->plan->plan) && r->plan->plan->blocks > 1)
+        bytes *= (size_t)r->comm->nranks;
+    return bytes > r->context->cache_bytes / 2 / (ranks ? ranks : 1);
+}
+
+/* Lays out the first segment, unless the spans are still those of the call before. */
+static void lay_first(halay_request_t *r)
+{
+    r->segments.number = 0;
+    cut(r);
+    r->layout.large = is_large(r);
+    bool laid = r->layout.laid_out && !r->layout.tables && is_laid(r);
+    if (r->layout.works && (!laid || r->layout.places.op != r->call.desc.op || r->call.user))
+        memset(r->layout.works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->layout.works));
+    if (!r->layout.laid_out || r->layout.tables ||
+        (!laid && !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
+        lay_out(r);
+}
+
+int hly_layout_bind(halay_request_t *r)
+{
+    const struct hly_call *c = &r->call;
+    lay_first(r);
+    place(r);
+    if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
+        r->layout.in = r->layout.out;
+    r->layout.result = r->layout.out;
+    size_t slots = round_up(r->layout.slot_bytes * r->plan->plan->scratch_slots);
+    size_t need = slots + (c->staged ? round_up(r->layout.slot_bytes) : 0);
+    if (hly_scratch_alloc(r, need, SLOT_ALIGN))
+        return HALAY_ENOMEM;
+    if (c->staged)
+        r->layout.out = r->layout.scratch + slots;
+    r->layout.after = hly_work_left(r);
+    address(r);
+    return HALAY_OK;
+}
+
+void hly_layout_segment(halay_request_t *r, uint32_t segment)
+{
+    assert(segment < r->segments.n);
+    if (r->segments.number == segment)
+        return;
+    r->segments.number = segment;
+    if (r->layout.laid_segment != segment_count(r))
+        lay_out(r);
+    address(r);
+}
+
+/* Fills one table. Without displacements the blocks follow one another. */
+static void fill(struct hly_blocks *to, const struct hly_vector *from, size_t n, size_t element)
+{
+    size_t next = 0;
+    for (size_t i = 0; i < n; i++) {
+        to->offset[i] = (from->displs ? from->displs[i] : next) * element;
+        to->bytes[i] = from->counts[i] * element;
+        next += from->counts[i];
+    }
+}
+
+int hly_layout_tables(halay_request_t *r, const struct hly_call *call)
+{
+    const struct hly_vector *v = call->vector;
+    if (!v[0].counts && !v[1].counts)
+        return HALAY_OK;
+    size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->desc.type);
+    r->layout.tables = calloc(4 * n, sizeof(size_t));
+    if (!r->layout.tables)
+        return HALAY_ENOMEM;
+    for (size_t i = 0; i < 2; i++) {
+        r->layout.block[i] =
+            (struct hly_blocks){r->layout.tables + 2 * i * n, r->layout.tables + (2 * i + 1) * n};
+        fill(&r->layout.block[i], v[i].counts ? &v[i] : &v[1 - i], n, element);
+    }
+    return HALAY_OK;
+}
+
+void hly_layout_forget(halay_request_t *r)
+{
+    free(r->layout.tables);
+    r->layout.tables = NULL;
+}

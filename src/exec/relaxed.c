@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* relaxed.c - relaxed broadcasts: relaxed.h. */
+#include "exec/relaxed.h"
+
+#include "exec/exec.h"
+#include "select/select.h"
+
+static bool can(const halay_comm_t *comm, const struct hly_call_desc *desc)
+{
+    return desc->collective == HALAY_BROADCAST && !(desc->flags & HLY_CALL_PAIR) &&
+           comm->nnodes < 2 && comm->nranks > 1 && comm->nranks <= HLY_RELAXED_RANKS;
+}
+
+/* Is a call with this signature equal to the broadcast right before it? */
+static bool goes_on(const halay_comm_t *comm, uint64_t signature)
+{
+    const struct hly_relaxed_state *s = &comm->series;
+    return s->signature == signature && s->next == comm->next_sequence;
+}
+
+static void count(halay_comm_t *comm, const struct hly_call_desc *desc, uint64_t signature)
+{
+    struct hly_relaxed_state *s = &comm->series;
+    if (!can(comm, desc))
+        return;
+    if (s->next != comm->next_sequence)
+        s->first = comm->next_sequence;
+    else if (comm->next_sequence - s->first >
+             INT32_MAX / 2) /* sequence numbers wrap; keep it older than all */
+        s->first = comm->next_sequence - HLY_SLOTS;
+    s->n = goes_on(comm, signature) ? s->n + 1 : 0;
+    s->signature = signature;
+    s->next = comm->next_sequence + 1;
+}
+
+/* Is there a plan for a relaxed call? */
+static bool has_plan(halay_comm_t *comm, const struct hly_call *call)
+{
+    char reason[192];
+    uint32_t planner;
+    return !hly_select(comm, call, &planner, reason, sizeof(reason)) &&
+           halay_planner_get(planner)->restrictions & HALAY_PLANNER_SERIES;
+}
+
+void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong)
+{
+    if (wrong) {
+        comm->series.signature = 0;
+        return;
+    }
+    const uint64_t signature = call->signature;
+    const bool next = goes_on(comm, signature) && (comm->series.n + 1) % HLY_RELAXED;
+    count(comm, &call->desc, signature);
+    if (!next)
+        return;
+    call->desc.flags |= HLY_CALL_RELAXED;
+    if (has_plan(comm, call))
+        call->signature ^= HLY_RELAXED_SIGN;
+    else
+        call->desc.flags &= (uint8_t)~HLY_CALL_RELAXED;
+}
+
+bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_relaxed_state *s = &comm->series;
+    return comm->relaxed && (int32_t)(sequence - s->first) > 0 &&
+           (int32_t)(sequence - s->next) <= 0;
+}
+
+void hly_relaxed_doubt(halay_request_t *r)
+{
+    if (!(r->call.desc.flags & HLY_CALL_RELAXED) || r->doubts || r->state != HLY_RUNNING)
+        return;
+    r->doubts = true;
+    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++) {
+        const halay_step_t *s = hly_step(r, i);
+        if (s->kind == HALAY_STEP_RECV && r->run.step[i].state == HLY_STARTED)
+            hly_control_send(r->comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL,
+                             0);
+    }
+}
+
+/* ---------------------------------------------------------------- the end */
+
+bool hly_relaxed_is_open(const halay_comm_t *comm)
+{
+    return comm->acked != comm->oldest && comm->oldest == comm->next_sequence && !comm->broken;
+}
+
+static void say(halay_comm_t *comm, int to, bool answer)
+{
+    hly_control_send(comm, to, HLY_LEAVE, comm->next_sequence - 1, answer, 0, NULL, NULL, 0);
+}
+
+void hly_relaxed_ask(halay_comm_t *comm, int rank)
+{
+    say(comm, rank, false);
+}
+
+void hly_relaxed_answer(halay_comm_t *comm)
+{
+    struct hly_relaxed_state *s = &comm->series;
+    if ((int32_t)(comm->oldest - s->last) <= 0)
+        return;
+    for (; s->asks; s->asks &= s->asks - 1)
+        say(comm, __builtin_ctzll(s->asks), true);
+}
+
+void hly_relaxed_leave(halay_comm_t *comm, const struct hly_header *h)
+{
+    if (h->edge) {
+        comm->series.told |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
+        return;
+    }
+    comm->series.asks |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
+    comm->series.last = h->sequence;
+    hly_relaxed_answer(comm);
+}
+
+void hly_relaxed_free(halay_comm_t *comm)
+{
+    for (int r = 0; hly_relaxed_is_open(comm) && r < comm->nranks; r++)
+        if (r != comm->rank)
+            say(comm, r, true);
+}
+
+bool hly_relaxed_waits_for(const halay_comm_t *comm, int rank)
+{
+    return rank != comm->rank && !(comm->series.told >> rank & 1) && !hly_peer_is_dead(comm, rank);
+}

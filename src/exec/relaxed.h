@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * relaxed.h - repeated broadcasts, on a communicator with HALAY_HINT_RELAXED_BROADCAST. Of equal
+ * broadcasts, one after the other, the first and then every 32nd are ordinary: all ranks hear from
+ * all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_SERIES).
+ * docs/decisions/0046.
+ *
+ * Invariant: whether a call is relaxed depends on the calls of its communicator alone, so all ranks
+ * say the same. Where they have not made the same calls, the signature tells. A call starts within
+ * HLY_RELAXED of comm->acked, and all ranks have made the calls before that one. So nobody is
+ * further ahead of anybody than there are slots.
+ */
+#ifndef HLY_RELAXED_H
+#define HLY_RELAXED_H
+
+#include "wire/request.h"
+
+#define HLY_RELAXED_RANKS 64 /* at most, since `told` has a bit a rank */
+#define HLY_RELAXED_SIGN                                                                           \
+    UINT64_C(0x5345524945530001) /* xored into the signature of relaxed calls */
+
+/* Counts the call, and relaxes it if it can be. wrong: its arguments are, so it equals no call. */
+void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong);
+/* May other ranks have ended this call, or the one they made instead, without hearing from all? */
+bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence);
+/*
+ * The request has waited for long: tells those that it waits for what its call is, once. They
+ * compare it with theirs, since a root that has made another call may be waiting too.
+ */
+void hly_relaxed_doubt(halay_request_t *request);
+
+/*
+ * Leaving (LEAVE). No rank finalizes before all have ended their calls: what a root has sent could
+ * be lost with it, and others would take the rank for dead. So it asks them, and they answer.
+ */
+bool hly_relaxed_is_open(
+    const halay_comm_t *comm); /* its calls have ended here, perhaps not elsewhere */
+bool hly_relaxed_waits_for(const halay_comm_t *comm, int rank);
+void hly_relaxed_ask(halay_comm_t *comm, int rank);
+void hly_relaxed_leave(halay_comm_t *comm, const struct hly_header *header);
+void hly_relaxed_answer(halay_comm_t *comm);
+/* This rank frees the communicator: answers all ranks beforehand. */
+void hly_relaxed_free(halay_comm_t *comm);
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * work.c - what a call has its device do: the reductions and copies of its plan. Before the plan
+ * the input is scaled, if need be; after it the result is divided, scaled or moved. A device may
+ * finish late, so all of it is asynchronous.
+ *
+ * A call ends only when no device touches its memory. So work that is overdue is stopped, which the
+ * device does in a bounded time. A device that cannot is lost: nothing more is launched on it, and
+ * scratch that it may still write is not freed.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "exec/exec.h"
+#include "wire/news.h"
+#include "wire/watch.h"
+
+#define PATIENCE_NS 100000000ull /* of one call, for a device to stop */
+
+/* Launches one piece. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is full. */
+static int launch(halay_request_t *r, uint32_t step, halay_work_t *work)
+{
+    halay_context_t *ctx = r->context;
+    struct hly_device *device = r->device;
+    struct hly_send *send = hly_send_next(ctx);
+    if (device->lost)
+        return HALAY_EDEVICE;
+    if (!send)
+        return HALAY_ENOMEM;
+    work->cookie = (uint64_t)(uintptr_t)send;
+    int rc = device->ops->launch(device->handle, work);
+    hly_saw_work(r, step, work, rc);
+    if (rc == HALAY_INPROGRESS) {
+        send = hly_send_new(ctx, HLY_SEND_DEVICE, NULL); /* the one whose address is the cookie */
+        send->request = r;
+        send->step = step;
+        send->flying = 1;
+        send->accepted = true;
+        send->since_ns = hly_about_now_ns();
+        hly_link_append(&r->flying, &send->link);
+        device->works++;
+        hly_wake_leader(ctx); /* to arm this device, too */
+    }
+    return rc;
+}
+
+/* ---------------------------------------------------------------- steps of the plan */
+
+/* Byte `at` of an operand in up to two extents. */
+static char *address_of(const struct hly_extent *ext, size_t at)
+{
+    return at < ext[0].bytes ? ext[0].address + at : ext[1].address + (at - ext[0].bytes);
+}
+
+/* The work of bytes [from, *to) of a step. *to shrinks to where all operands still lie together. */
+static halay_work_t piece_of(const halay_request_t *r, uint32_t step, size_t from, size_t *to)
+{
+    const halay_step_t *s = hly_step(r, step);
+    const struct hly_op *user = r->call.user;
+    const size_t group = user ? user->group : 1;
+    for (uint32_t i = 0; i < s->noperands; i++) {
+        const size_t first = hly_operand_extents(r, s->operand + i)->bytes;
+        if (first > from && first < *to)
+            *to = first;
+    }
+    halay_work_t work = {.size = sizeof(work),
+                         .dst = address_of(hly_operand_extents(r, s->operand), from),
+                         .count = (*to - from) / r->layout.element_bytes * group,
+                         .type = (halay_type_t)r->call.desc.type,
+                         .op = user ? user->number : (halay_op_t)r->call.desc.op,
+                         .nsrc = s->noperands - 1u,
+                         .fn = user ? user->fn : NULL,
+                         .fn_arg = user ? user->arg : NULL,
+                         .group = group,
+                         .streams = hly_step_streams(r, step)};
+    for (uint32_t i = 1; i < s->noperands; i++)
+        work.src[i - 1] = address_of(hly_operand_extents(r, s->operand + i), from);
+    return work;
+}
+
+/*
+ * Starts a step in pieces, cut where an operand wraps. HALAY_EAGAIN: the device is full; the next
+ * call goes on with the first piece that it has not taken.
+ */
+static int start_pieces(halay_request_t *r, uint32_t step)
+{
+    struct hly_step_run *run = &r->run.step[step];
+    halay_work_t *kept = r->layout.works ? &r->layout.works[step] : NULL;
+    const size_t total = hly_operand_bytes(r, hly_step(r, step)->operand);
+    size_t to;
+    uint32_t piece = 0;
+    if (!run->pieces)
+        run->arrived = 1; /* so that it is not done before all pieces are launched */
+    for (size_t from = 0; from < total; from = to, piece++) {
+        to = total;
+        halay_work_t work = piece_of(r, step, from, &to);
+        if (piece < run->pieces)
+            continue;
+        if (kept && to - from == total) {
+            *kept = work;
+            r->device->ops->bind(r->device->handle, kept); /* may be refused: no harm */
+        }
+        if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
+            hly_swap_sources(&work);
+        work.count -= HLY_SEEDED(SHORT_WORK, r, step);
+        const int rc = launch(r, step, &work);
+        if (rc < 0)
+            return rc;
+        run->pieces++;
+        run->arrived += rc == HALAY_INPROGRESS;
+    }
+    return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
+}
+
+int hly_work_start(halay_request_t *r, uint32_t step)
+{
+    halay_work_t *kept = r->layout.works ? &r->layout.works[step] : NULL;
+    int rc;
+    if (kept && kept->nsrc) {
+        r->run.step[step].arrived = 1;
+        rc = launch(r, step, kept);
+    } else {
+        rc = start_pieces(r, step);
+    }
+    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step)) {
+        r->run.step[step].pieces = 0;
+        rc = start_pieces(r, step);
+    }
+    if (rc < 0 && rc != HALAY_EAGAIN)
+        hly_news_fail(r, rc, "the device could not reduce or copy");
+    return rc;
+}
+
+/* ---------------------------------------------------------------- before and after the plan */
+
+/* Elements of the result. */
+static size_t count_of(const halay_request_t *r)
+{
+    return r->layout.result_bytes / halay_type_bytes((halay_type_t)r->call.desc.type);
+}
+
+static bool divides(const halay_request_t *r)
+{
+    return r->call.desc.op == HALAY_AVERAGE && r->comm->nranks > 1;
+}
+
+uint8_t hly_work_left(const halay_request_t *r)
+{
+    bool multiplied = r->call.desc.flags & HLY_CALL_SCALED && r->call.postscale != 1;
+    uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
+    if (!r->layout.result_bytes)
+        return 0;
+    if (divides(r))
+        after |= HLY_AFTER_DIVIDE;
+    return after || r->layout.result == r->layout.out ? after : HLY_AFTER_MOVE;
+}
+
+int hly_work_result(halay_request_t *r)
+{
+    while (r->run.after) {
+        uint8_t pass = r->run.after & (uint8_t)-r->run.after;
+        bool again = pass == HLY_AFTER_MULTIPLY && divides(r); /* the result is there already */
+        halay_work_t work = {.size = sizeof(work),
+                             .dst = r->layout.result,
+                             .src = {again ? r->layout.result : r->layout.out},
+                             .count = count_of(r),
+                             .type = (halay_type_t)r->call.desc.type,
+                             .op = (halay_op_t)r->call.desc.op,
+                             .nsrc = 1,
+                             .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
+                             .factor = r->call.postscale,
+                             .scales = pass == HLY_AFTER_MULTIPLY};
+        const int rc = launch(r, HALAY_STEP_NONE, &work);
+        if (rc == HALAY_EAGAIN)
+            return rc;
+        if (rc < 0) {
+            hly_news_fail(r, rc, "the device could not scale or copy the result");
+            return rc;
+        }
+        r->run.after &= (uint8_t)~pass;
+        if (rc == HALAY_INPROGRESS)
+            return rc;
+    }
+    return HALAY_OK;
+}
+
+int hly_work_prescale(halay_request_t *r)
+{
+    if (r->run.before == HLY_BEFORE_FLYING)
+        return HALAY_INPROGRESS;
+    halay_work_t work = {.size = sizeof(work),
+                         .dst = r->layout.out,
+                         .src = {r->call.in == HALAY_IN_PLACE ? r->layout.out : r->call.in},
+                         .count = count_of(r),
+                         .type = (halay_type_t)r->call.desc.type,
+                         .nsrc = 1,
+                         .factor = r->call.prescale,
+                         .scales = 1};
+    const int rc = work.count ? launch(r, HALAY_STEP_NONE, &work) : HALAY_OK;
+    if (rc == HALAY_INPROGRESS)
+        r->run.before = HLY_BEFORE_FLYING;
+    else if (rc < 0 && rc != HALAY_EAGAIN)
+        hly_news_fail(r, rc, "the device could not scale the input");
+    else if (rc == HALAY_OK)
+        r->run.before = HLY_BEFORE_NOTHING;
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the device is through */
+
+/* For a verdict: what the device has done wrong. */
+static void fault_text(const halay_request_t *r, const char *what, char *text, size_t bytes)
+{
+    snprintf(text, bytes, "its device %.32s %.64s%s", r->device->ops->name, what,
+             r->device->runs_on
+                 ? " and cannot be stopped: memory of the call may still change; end the job"
+                 : "");
+}
+
+static void failed(halay_request_t *r, int status)
+{
+    char what[64], text[256];
+    snprintf(what, sizeof(what), "has failed in its work (%d)", status);
+    fault_text(r, what, text, sizeof(text));
+    hly_news_fail(r, HALAY_EDEVICE, "%s", text);
+}
+
+void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
+{
+    halay_request_t *r = work->request;
+    const uint32_t step = work->step;
+    hly_link_remove(&work->link);
+    hly_send_free(ctx, work);
+    if (!r)
+        return;
+    HLY_SAW(LEFT, r, step);
+    if (r->state == HLY_FAILING) {
+        hly_news_leave(ctx, HLY_NEWS_QUIET, r);
+    } else if (r->state == HLY_RUNNING && status) {
+        failed(r, status);
+    } else if (r->state == HLY_RUNNING && step != HALAY_STEP_NONE) {
+        if (--r->run.step[step].arrived == 0)
+            hly_exec_sent(r, step);
+    } else if (r->state == HLY_RUNNING) {
+        if (r->run.before == HLY_BEFORE_FLYING)
+            r->run.before = HLY_BEFORE_NOTHING;
+        hly_exec_advance(r);
+    }
+}
+
+/* ---------------------------------------------------------------- or it is not */
+
+static bool has_work(const halay_request_t *r)
+{
+    for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next)
+        if (HLY_OF(l, struct hly_send, link)->kind == HLY_SEND_DEVICE)
+            return true;
+    return false;
+}
+
+/* Has the device held some work for a quarter of the deadline or longer? Then it is to blame. */
+static bool is_overdue(const halay_request_t *r)
+{
+    for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        const struct hly_send *work = HLY_OF(l, struct hly_send, link);
+        if (work->kind == HLY_SEND_DEVICE &&
+            work->since_ns + r->comm->deadline_ns / 4 <= r->context->now_ns)
+            return true;
+    }
+    return false;
+}
+
+void hly_work_stop(halay_request_t *r)
+{
+    halay_context_t *ctx = r->context;
+    struct hly_device *device = r->device;
+    const uint64_t end = hly_now_ns() + PATIENCE_NS;
+    struct hly_link *next;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
+        struct hly_send *work = HLY_OF(l, struct hly_send, link);
+        next = l->next;
+        if (work->kind != HLY_SEND_DEVICE)
+            continue;
+        const uint64_t now = hly_now_ns();
+        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)work, now < end ? end - now : 0))
+            device->runs_on = device->lost = true;
+        device->works--;
+        HLY_SAW(LEFT, r, work->step);
+        hly_send_free(ctx, work);
+    }
+}
+
+bool hly_work_overdue(halay_request_t *r, char *text, size_t bytes)
+{
+    if (!has_work(r))
+        return false;
+    const bool overdue = is_overdue(r);
+    if (!overdue && r->state != HLY_FAILING)
+        return false;
+    hly_work_stop(r);
+    if (overdue)
+        fault_text(r, "did not finish its work in time", text, bytes);
+    return overdue;
+}
+
+void hly_work_lost(halay_context_t *ctx, struct hly_device *device, int status)
+{
+    hly_log(ctx, HLY_ERROR, "the device %s has failed (%d); no call can use it any more",
+            device->ops->name, status);
+    device->lost = true;
+    for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        if (r->device != device || !has_work(r))
+            continue;
+        hly_work_stop(r);
+        if (r->state == HLY_RUNNING)
+            failed(r, status);
+        else
+            hly_news_leave(ctx, HLY_NEWS_QUIET, r);
+    }
+}

@@ -1,0 +1,693 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agree.c - one rank's error becomes every rank's, with the same verdict (docs/decisions/0005).
+ *
+ * A call that has failed anywhere fails everywhere, because no rank completes a plan before it has
+ * heard from every other (proved; exec/relaxed.h is the exception). The ranks that have made the
+ * call then agree on one verdict. They use a graph that does not depend on the plan: rank r sends
+ * to r + 2^k modulo the ranks, for k = 0 .. L-1, where L = ceil(log2 of the ranks).
+ *
+ *  - ALARM: to all of these at once, when a rank enters. All ranks know of the failure in L hops.
+ *  - ROUND k: to r + 2^k, once rounds 0 .. k-1 have come. This is a dissemination: after it all
+ * ranks have the best of the verdicts with which they entered, so all have the same.
+ *
+ * A rank sends round 0 only when its buffers are withdrawn, so no rank leaves while others write to
+ * it. The dead are not waited for. A rank that is absent (has not made the call, or hangs) is named
+ * after a quarter of the grace time. The clock then ends the agreement, and better verdicts are
+ * passed on until then.
+ *
+ * A rank may fail after others had all they need of it and have completed the call. So it also
+ * alarms those to whom its plan still owes a message. Who has completed the call answers the first
+ * alarm with all of its rounds, so that those who fail do not wait for it.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "exec/exec.h"
+#include "exec/listen.h"
+#include "exec/relaxed.h"
+#include "fault/fault.h"
+#include "wire/match.h"
+#include "wire/rendezvous.h"
+
+/* A rank that was not scheduled for long must read what came meanwhile before its time is up. So
+ * the end takes so many looks at the clock, and it polls between them. */
+#define LATE_LOOKS 8
+/* A rank came late if it has been in the call for less than this share of the deadline when that
+ * passes for others. */
+#define LATE_SHARE 8
+
+/* ---------------------------------------------------------------- the agreement */
+
+static uint32_t rounds_of(const halay_comm_t *comm)
+{
+    uint32_t rounds = 0;
+    while ((1ull << rounds) < (uint64_t)comm->nranks)
+        rounds++;
+    assert(rounds <= HLY_CONTROL_MAX);
+    return rounds;
+}
+
+static int to_of(const halay_comm_t *comm, uint32_t k)
+{
+    return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
+}
+
+static int from_of(const halay_comm_t *comm, uint32_t k)
+{
+    uint64_t n = (uint64_t)comm->nranks;
+    return (int)(((uint64_t)comm->rank + n - (1ull << k) % n) % n);
+}
+
+static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
+                         uint32_t k)
+{
+    const struct hly_call *call = slot->request ? &slot->request->call : NULL;
+    hly_control_send(comm, to_of(comm, k), kind, slot->sequence, k, 0, call, &slot->fault->verdict,
+                     sizeof(slot->fault->verdict));
+}
+
+static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        send_verdict(comm, slot, HLY_ALARM, k);
+}
+
+/*
+ * Alarms those that wait for a message of this rank, which will not come now. If they are no
+ * control neighbours, and the ranks between have completed the call, nobody else tells them.
+ */
+static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    const halay_request_t *r = slot->request;
+    uint64_t mark = ++comm->context->alarms;
+    for (uint32_t i = 0; r->run.ran && i < r->plan->plan->nsteps; i++) {
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        struct hly_peer *peer = r->plan->peers[i];
+        if (s->kind != HALAY_STEP_SEND || r->run.step[i].state == HLY_DONE || peer->alarm == mark)
+            continue;
+        peer->alarm = mark;
+        hly_control_send(comm, (int)s->peer, HLY_ALARM, slot->sequence, 0, 0, &r->call,
+                         &slot->fault->verdict, sizeof(slot->fault->verdict));
+    }
+}
+
+/*
+ * Lets the clock end the agreement, where the rounds may never be complete. After a death all ranks
+ * find the same verdict by themselves. Who is absent has to be passed on, so that takes longer. The
+ * same holds where ranks may have gone on after a relaxed call. Ranks of another build may send
+ * verdicts that make no sense here.
+ */
+static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum hly_cause cause)
+{
+    struct hly_fault *f = slot->fault;
+    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_ABSENT ||
+                hly_relaxed_follows(comm, slot->sequence);
+    if (!slow || (f->slow && cause > HLY_CAUSE_BUILD))
+        return;
+    uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
+    if (cause > HLY_CAUSE_BUILD && share > grace)
+        grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
+    if (f->slow && f->deadline_ns < now + grace)
+        return;
+    f->slow = true;
+    f->deadline_ns = now + grace;
+    f->absent_ns = now + grace / 4;
+}
+
+/* ---------------------------------------------------------------- who is said to be absent
+ *
+ * A rank that has been heard of in the agreement is never called absent. If others called it so,
+ * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). Who
+ * believed it drops that verdict, and looks for others that are silent. The list only grows, so
+ * this ends.
+ */
+
+static bool is_claim(const struct hly_verdict_wire *v)
+{
+    return v->cause == HLY_CAUSE_ABSENT;
+}
+
+static bool is_present(const struct hly_fault *f, int rank)
+{
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (f->verdict.present[i] == (uint32_t)rank + 1)
+            return true;
+    return false;
+}
+
+static bool note_present(struct hly_fault *f, int rank)
+{
+    if (is_present(f, rank))
+        return false;
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (!f->verdict.present[i]) {
+            f->verdict.present[i] = (uint32_t)rank + 1;
+            return true;
+        }
+    return false;
+}
+
+static bool is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank)
+{
+    if (rank == comm->rank)
+        return slot->request != NULL;
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        if (from_of(comm, k) == rank && slot->fault->alarmed >> k & 1)
+            return true;
+    return is_present(slot->fault, rank);
+}
+
+static void hold(struct hly_fault *f, const struct hly_verdict_wire *v)
+{
+    uint32_t present[HLY_PRESENT_MAX];
+    memcpy(present, f->verdict.present, sizeof(present));
+    f->verdict = *v;
+    memcpy(f->verdict.present, present, sizeof(present));
+    f->raised = true;
+}
+
+/* Goes back to the best verdict that calls nobody absent. */
+static void hold_firm(halay_comm_t *comm, struct hly_fault *f)
+{
+    struct hly_verdict_wire v = f->firm;
+    if (!v.cause) {
+        hly_verdict_init(&v, comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);
+        v.call = f->verdict.call;
+    }
+    hold(f, &v);
+}
+
+/* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
+static bool reconsider(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    if (!f->raised || !is_claim(&f->verdict) || !is_heard(comm, slot, f->verdict.rank))
+        return false;
+    note_present(f, f->verdict.rank);
+    hold_firm(comm, f);
+    if (f->absent_ns == UINT64_MAX)
+        f->absent_ns = 0;
+    return true;
+}
+
+/* Takes a verdict over if it is the first or a better one. True: others should hear of it. */
+static bool adopt(halay_comm_t *comm, struct hly_slot *slot, const struct hly_verdict_wire *v)
+{
+    struct hly_fault *f = slot->fault;
+    bool news = false;
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (v->present[i])
+            news |= note_present(f, (int)(v->present[i] - 1));
+    if (!is_claim(v) && (!f->firm.cause || hly_verdict_better(v, &f->firm)))
+        f->firm = *v;
+    news |= reconsider(comm, slot);
+    if (is_claim(v) && is_heard(comm, slot, v->rank)) {
+        news |= note_present(f, v->rank);
+        if (!f->raised) {
+            f->verdict.call = v->call;
+            hold_firm(comm, f);
+        }
+        return news;
+    }
+    if (f->raised && !hly_verdict_better(v, &f->verdict))
+        return news;
+    hold(f, v);
+    return true;
+}
+
+/* ---------------------------------------------------------------- its beginning and its end */
+
+/* A persistent request that was wrong from the beginning keeps its refusal for the next start. */
+static void forget_refusal(halay_request_t *r)
+{
+    if (r->refused && r->persistent)
+        return;
+    free(r->refusal);
+    r->refusal = NULL;
+}
+
+static void enter(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    halay_request_t *r = slot->request;
+    assert(f && r && !f->entered);
+    f->entered = true;
+    r->state = HLY_FAILING;
+    r->listens = false;
+    forget_refusal(r);
+    f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
+    f->absent_ns = r->deadline_ns;
+    f->slow = false;
+    slot->settled = true;
+    comm->context->timer_ns = 0;
+    if (hly_comm_is_over(comm, slot->sequence)) {
+        f->final = true;
+        f->verdict = comm->broken_by;
+        f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
+    } else {
+        reconsider(comm, slot);
+        by_time(comm, slot, f->verdict.cause);
+        alarm_all(comm, slot);
+        alarm_expectant(comm, slot);
+    }
+    hly_rendezvous_withdraw(r, &f->verdict);
+    hly_fault_progress(comm, slot);
+}
+
+void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v,
+                    int level, struct hly_failure *f)
+{
+    halay_comm_t *known = hly_comm_known(comm);
+    char text[512];
+    *f = (struct hly_failure){.verdict = *v,
+                              .sequence = v->of ? (uint32_t)(v->of - 1) : sequence,
+                              .nranks = known->nranks,
+                              .paired = comm->parent != NULL,
+                              .pair = {comm->pair[0], comm->pair[1]}};
+    hly_failure_text(f, text, sizeof(text));
+    hly_log(comm->context, level, "%s", text);
+}
+
+void hly_fault_read(halay_request_t *r)
+{
+    halay_comm_t *known = hly_comm_known(r->comm);
+    if (!r->failure) {
+        hly_fault_alone(known, r->result, "no memory to say why the call has failed");
+        return;
+    }
+    known->last = *r->failure;
+    known->failed = true;
+    free(r->failure);
+    r->failure = NULL;
+}
+
+int hly_fault_alone(halay_comm_t *comm, int code, const char *text)
+{
+    struct hly_failure f = {.sequence = comm->next_sequence, .nranks = comm->nranks, .alone = true};
+    hly_verdict_init(&f.verdict, comm, HLY_CAUSE_LOCAL, code, comm->rank);
+    snprintf(f.verdict.detail, sizeof(f.verdict.detail), "%s", text);
+    comm->last = f;
+    comm->failed = true;
+    return code;
+}
+
+/* All calls on the communicator end with this verdict from now on. Tells the neighbours, for some
+ * ranks were not in the agreement. */
+static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    comm->broken = comm->agreed = true;
+    comm->broken_by = *v;
+    comm->over = (uint32_t)(v->of - 1);
+    comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k, HLY_CONCLUDED,
+                         NULL, v, sizeof(*v));
+}
+
+static void conclude(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    halay_request_t *r = slot->request;
+    bool whole = f->round == rounds_of(comm); /* all rounds came: nobody was absent */
+    if (!f->final && whole && is_claim(&f->verdict))
+        hold_firm(comm, f);
+    struct hly_verdict_wire v = f->verdict;
+    memset(v.present, 0, sizeof(v.present));
+    bool out_of_step =
+        v.cause <= HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT || v.of || !whole;
+    if (out_of_step && !f->final && !comm->agreed) {
+        if (!v.of)
+            v.of = (uint64_t)slot->sequence + 1;
+        agree(comm, &v);
+    } else if (out_of_step && !f->final) { /* they have agreed in a later call: relaxed.h */
+        comm->over = slot->sequence;
+        v = comm->broken_by;
+    }
+    bool known = r->foreseen && (comm->said || v.cause < HLY_CAUSE_ABSENT);
+    comm->said = comm->said || out_of_step;
+    r->failure = malloc(sizeof(*r->failure));
+    struct hly_failure spare;
+    hly_fault_tell(comm, slot->sequence, &v, known ? HLY_INFO : HLY_WARN,
+                   r->failure ? r->failure : &spare);
+    comm->series.late = false;
+    hly_exec_finish(r, v.code);
+}
+
+/* Are verdicts still queued for peers? After the call has returned nobody might send them. */
+static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_link *busy = &comm->context->busy_peers;
+    for (const struct hly_link *l = busy->next; l != busy; l = l->next) {
+        const struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
+        for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
+            const struct hly_send *out = HLY_OF(o, struct hly_send, link);
+            if (out->kind == HLY_SEND_CONTROL && out->header.comm == comm->id &&
+                out->header.sequence == sequence)
+                return true;
+        }
+    }
+    return false;
+}
+
+/* Is the rank dead, or said to be so by this call's verdict? */
+static bool is_gone(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+{
+    return hly_peer_is_dead(comm, rank) ||
+           (f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == rank);
+}
+
+/* Does an older call fail, too? Then it ends first, since it may decide how this one does. */
+static bool older_fails(const halay_comm_t *comm, const struct hly_slot *slot)
+{
+    for (uint32_t s = comm->oldest; s != slot->sequence; s++) {
+        const struct hly_slot *older = &comm->slots[s % HLY_SLOTS];
+        if (older->request &&
+            (older->request->state == HLY_STOPPED || older->request->state == HLY_FAILING))
+            return true;
+    }
+    return false;
+}
+
+static bool has_to_listen(halay_context_t *context)
+{
+    context->now_ns = hly_about_now_ns();
+    return hly_exec_has_to_listen(context);
+}
+
+void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    halay_request_t *r = slot->request;
+    if (!f || !f->entered || !r || r->state != HLY_FAILING)
+        return;
+    if (!f->final && f->verdict.rank >= 0 && hly_peer_is_dead(comm, f->verdict.rank))
+        by_time(comm, slot, HLY_CAUSE_PEER);
+    uint32_t rounds = rounds_of(comm);
+    bool quiet = hly_link_empty(&r->flying) && !r->targets;
+    bool late = f->looks >= LATE_LOOKS || comm->context->lost;
+    if (late && !quiet) {
+        hly_work_stop(r);
+        hly_rendezvous_force(r);
+        quiet = hly_link_empty(&r->flying) && !r->targets;
+    }
+    if (!quiet)
+        return;
+    if (f->final) {
+        if (late || !has_to_tell(comm, slot->sequence))
+            conclude(comm, slot);
+        return;
+    }
+    if (!f->started && rounds)
+        send_verdict(comm, slot, HLY_ROUND, 0);
+    f->started = true;
+    while (f->round < rounds &&
+           ((f->heard >> f->round & 1) || is_gone(comm, f, from_of(comm, f->round)))) {
+        f->round++;
+        if (f->round < rounds)
+            send_verdict(comm, slot, HLY_ROUND, f->round);
+    }
+    if (older_fails(comm, slot))
+        return;
+    if (f->round == rounds && !late && has_to_listen(comm->context)) {
+        hly_exec_listen(comm->context); /* others may have concluded without this rank */
+        comm->context->timer_ns = 0;    /* so that this is called again soon */
+    } else if (late || (f->round == rounds && !has_to_tell(comm, slot->sequence))) {
+        conclude(comm, slot);
+    }
+}
+
+static struct hly_fault *fault_of(struct hly_slot *slot)
+{
+    if (!slot->fault)
+        slot->fault = calloc(1, sizeof(*slot->fault));
+    return slot->fault;
+}
+
+void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = hly_comm_slot(comm, sequence);
+    if (!slot || slot->complete || !fault_of(slot))
+        return;
+    struct hly_fault *f = slot->fault;
+    if (f->entered && (f->final || !f->slow))
+        return; /* with rounds, a rank's verdict is fixed when it enters */
+    bool better = adopt(comm, slot, v);
+    if (!f->entered && slot->request)
+        enter(comm, slot);
+    else if (better && f->entered)
+        alarm_all(comm, slot);
+}
+
+/* One rank's call was refused for its memory: then no message has compared it with this one. */
+static void compare_memory(halay_comm_t *comm, struct hly_slot *slot)
+{
+    const struct hly_verdict_wire *theirs = &slot->fault->verdict;
+    const struct hly_call_desc *mine = &slot->request->call.desc;
+    const bool low = comm->rank < theirs->rank;
+    struct hly_verdict_wire v;
+    if (theirs->cause != HLY_CAUSE_LOCAL || theirs->code != HALAY_EUNSUPPORTED ||
+        theirs->call.memory == mine->memory || theirs->rank < 0 || theirs->rank == comm->rank)
+        return;
+    hly_verdict_init(&v, comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH,
+                     low ? comm->rank : theirs->rank);
+    v.other = low ? theirs->rank : comm->rank;
+    v.call = low ? *mine : theirs->call;
+    v.other_call = low ? theirs->call : *mine;
+    hly_verdict_other(&v, comm);
+    adopt(comm, slot, &v);
+}
+
+/* The deadline of others has passed, and this call has hardly begun: then it was waited for. */
+static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
+{
+    const halay_request_t *r = slot->request;
+    uint64_t since = hly_about_now_ns() - r->started_ns;
+    if (slot->fault->verdict.cause >= HLY_CAUSE_ABSENT && since < comm->deadline_ns / LATE_SHARE) {
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
+        v.call = r->call.desc;
+        snprintf(v.detail, sizeof(v.detail),
+                 "made this call only when the deadline of others had passed");
+        adopt(comm, slot, &v);
+    }
+    compare_memory(comm, slot);
+    enter(comm, slot);
+}
+
+/* Ends the call with the verdict on which the ranks of its communicator have agreed. */
+static void end_too(halay_request_t *r)
+{
+    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_fault *f = fault_of(slot);
+    if (!f)
+        return;
+    if (!f->entered) {
+        enter(r->comm, slot);
+        return;
+    }
+    f->final = true;
+    f->verdict = r->comm->broken_by;
+    hly_fault_progress(r->comm, slot);
+}
+
+/* Why the request was refused, as a verdict. */
+static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
+{
+    const struct hly_refusal *why = r->refusal;
+    if (why->broken) {
+        *v = r->comm->broken_by;
+        return;
+    }
+    hly_verdict_init(v, r->comm, why->cause, why->code, r->comm->rank);
+    v->call = r->call.desc;
+    snprintf(v->detail, sizeof(v->detail), "%s", why->text);
+}
+
+void hly_fault_begin(halay_request_t *r)
+{
+    assert(r->state == HLY_STOPPED);
+    if (r->refusal) {
+        struct hly_verdict_wire v;
+        refusal_verdict(r, &v);
+        hly_fault_raise(r->comm, r->sequence, &v);
+    } else if (hly_comm_is_over(r->comm, r->sequence)) {
+        end_too(r);
+    } else {
+        enter_late(r->comm, hly_request_slot(r));
+    }
+}
+
+void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
+                     const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
+    if (!slot || !fault_of(slot))
+        return;
+    struct hly_fault *f = slot->fault;
+    if (f->final)
+        return;
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        if (from_of(comm, k) == (int)h->from)
+            f->alarmed |= 1u << k;
+    if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
+        f->heard |= 1u << h->edge;
+    bool better = adopt(comm, slot, v);
+    if (f->entered && better) {
+        by_time(comm, slot, v->cause);
+        if (f->slow)
+            alarm_all(comm, slot);
+    }
+    if (!f->entered && slot->request)
+        enter_late(comm, slot);
+    else
+        hly_fault_progress(comm, slot);
+}
+
+/* Another rank has failed in a call that is complete here, so the communicator is broken. The
+ * verdict says since which call. */
+static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct hly_verdict_wire *v)
+{
+    struct hly_failure f;
+    if (!v->of)
+        v->of = (uint64_t)sequence + 1;
+    if (comm->broken)
+        return;
+    comm->broken = true;
+    comm->broken_by = *v;
+    comm->series.late = true;
+    hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
+    for (uint32_t s = comm->oldest; s != comm->started; s++)
+        if (comm->slots[s % HLY_SLOTS].request)
+            hly_fault_raise(comm, s, v);
+}
+
+/*
+ * This rank completed the call before it heard of the failure. It sends all its rounds at once, so
+ * that those who fail do not wait for it. They also tell that ranks are out of step. Their
+ * verdict comes later (HLY_CONCLUDED).
+ */
+void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
+                        const struct hly_verdict_wire *v)
+{
+    struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
+    if (slot->sequence != h->sequence || slot->settled)
+        return;
+    slot->settled = true;
+    struct hly_verdict_wire mine = *v;
+    complete_call_failed(comm, h->sequence, &mine);
+    for (uint32_t k = 0; k < rounds_of(comm); k++)
+        hly_control_send(comm, to_of(comm, k), HLY_ROUND, h->sequence, k, 0, NULL, &mine,
+                         sizeof(mine));
+}
+
+void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    const uint32_t sequence = (uint32_t)(v->of - 1);
+    const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    if (comm->agreed || !v->of)
+        return;
+    bool ended = slot->sequence == sequence && slot->complete;
+    if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->series.late) {
+        struct hly_failure f;
+        comm->series.late = true; /* the program was told that the call is good */
+        hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
+    }
+    agree(comm, v);
+}
+
+void hly_fault_answer(halay_comm_t *comm, const struct hly_header *h)
+{
+    const struct hly_verdict_wire *v = &comm->broken_by;
+    if (h->kind == HLY_ALARM)
+        hly_control_send(comm, (int)h->from, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED,
+                         NULL, v, sizeof(*v));
+}
+
+/* ---------------------------------------------------------------- time */
+
+/* The verdict of a missed deadline: names the peer of the first step that is not done. */
+static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
+{
+    uint32_t n = r->run.ran ? r->plan->plan->nsteps : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const halay_step_t *s = &r->plan->plan->steps[i];
+        if (r->run.step[i].state != HLY_STARTED || !r->plan->peers[i])
+            continue;
+        hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
+        v->call = r->call.desc;
+        snprintf(v->detail, sizeof(v->detail), "did not answer rank %d (step %u, %s)",
+                 hly_comm_shown_rank(r->comm, r->comm->rank), i,
+                 s->kind == HALAY_STEP_RECV ? "receive" : "send");
+        return;
+    }
+    hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);
+    v->call = r->call.desc;
+}
+
+/* Names the first neighbour that has been silent. */
+static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    for (uint32_t k = 0; k < rounds_of(comm); k++) {
+        const int from = from_of(comm, k);
+        if (f->alarmed >> k & 1 || is_present(f, from) || is_gone(comm, f, from))
+            continue;
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from);
+        v.call = slot->request->call.desc;
+        snprintf(v.detail, sizeof(v.detail), "has not made this call, or does not answer");
+        if (hly_verdict_better(&v, &f->verdict)) {
+            hold(f, &v);
+            alarm_all(comm, slot);
+        }
+        return;
+    }
+}
+
+/* A device that holds work for too long is to blame, not the ranks that wait for this one. */
+static bool device_is_to_blame(halay_request_t *r)
+{
+    char text[256];
+    if (!hly_work_overdue(r, text, sizeof(text)))
+        return false;
+    hly_fault_local(r, HALAY_EDEVICE, text);
+    return true;
+}
+
+static void look_at(halay_request_t *r, uint64_t now)
+{
+    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_fault *f = slot->fault;
+    if (hly_comm_is_over(r->comm, r->sequence) && !(f && f->final)) {
+        end_too(r);
+    } else if (r->state == HLY_FAILING) {
+        if (f->slow && !f->final && f->round < rounds_of(r->comm) && now >= f->absent_ns) {
+            f->absent_ns = UINT64_MAX;
+            name_the_absent(r->comm, slot);
+        }
+        f->looks += now >= f->deadline_ns;
+        if (now >= r->deadline_ns)
+            device_is_to_blame(r);
+        hly_fault_progress(r->comm, slot);
+    } else if (now >= r->deadline_ns && !r->listens) {
+        struct hly_verdict_wire v;
+        if (device_is_to_blame(r))
+            return;
+        name_the_missing(r, &v);
+        hly_fault_raise(r->comm, r->sequence, &v);
+    } else {
+        hly_relaxed_doubt(r);
+    }
+}
+
+void hly_fault_timers(halay_context_t *context)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        next = l->next;
+        look_at(HLY_OF(l, halay_request_t, link), context->now_ns);
+    }
+}

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* events.c - makes verdicts of what wire/ and exec/ have found out. */
+#include <stdio.h>
+#include <string.h>
+
+#include "fault/fault.h"
+#include "wire/match.h"
+#include "wire/rendezvous.h"
+
+/* A peer may have ended its call, and left, when this rank has so many segments to go. */
+#define SEGMENTS_LEFT 2
+
+/* ---------------------------------------------------------------- lost peers and messages */
+
+/* Is a part of this step's message among the unexpected ones? */
+static bool is_here(const struct hly_slot *slot, const halay_step_t *s, uint32_t segment)
+{
+    for (struct hly_link *l = slot->unexpected.next; l != &slot->unexpected; l = l->next) {
+        const struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
+        if (m->header.kind == HLY_EAGER && m->header.from == s->peer && m->header.edge == s->edge &&
+            m->header.segment == (uint16_t)segment)
+            return true;
+    }
+    return false;
+}
+
+/* Does this step still need its peer, in this segment (the current one or a later one)? */
+static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uint32_t step,
+                      uint32_t segment)
+{
+    const halay_step_t *s = &r->plan->plan->steps[step];
+    if (segment == r->segments.number && r->run.step[step].state == HLY_DONE)
+        return false;
+    return s->kind != HALAY_STEP_RECV || !is_here(slot, s, segment);
+}
+
+/*
+ * Does the request still need this peer? A peer that left in good order had done all of its steps.
+ * So what it sent is here, landed or unexpected, and what it was sent has gone: this rank is in one
+ * of the call's last segments.
+ */
+static bool needs(const halay_request_t *r, const struct hly_slot *slot,
+                  const struct hly_peer *peer)
+{
+    const struct hly_segments *t = &r->segments;
+    if (t->n - t->number > SEGMENTS_LEFT)
+        return true;
+    for (uint32_t segment = t->number; segment < t->n; segment++)
+        for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
+            if (r->plan->peers[i] == peer && is_needed(r, slot, i, segment))
+                return true;
+    return false;
+}
+
+static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
+    snprintf(v.detail, sizeof(v.detail), "%s", peer->evidence);
+    if (!comm->broken) {
+        comm->broken = true;
+        comm->broken_by = v;
+    }
+    for (uint32_t s = comm->oldest; s != comm->started; s++) {
+        struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];
+        halay_request_t *r = slot->request;
+        if (!r)
+            continue;
+        if (r->state == HLY_RUNNING && needs(r, slot, peer))
+            hly_fault_raise(comm, s, &v);
+        else if (r->state == HLY_FAILING)
+            hly_fault_progress(comm, slot);
+    }
+}
+
+static void lost_messages(halay_comm_t *comm)
+{
+    if (comm->broken || !hly_orphan_lost(comm->context, comm->id))
+        return;
+    hly_verdict_init(&comm->broken_by, comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, comm->rank);
+    snprintf(comm->broken_by.detail, sizeof(comm->broken_by.detail),
+             "the others had sent more than fits (%u MiB, %u from one rank) before this rank made "
+             "the communicator; make it on all ranks before anything long is sent",
+             HLY_ORPHANS_BYTES >> 20, HLY_ORPHANS_SHARE >> 20);
+    comm->broken = true;
+}
+
+void hly_fault_new_comm(halay_comm_t *comm)
+{
+    halay_context_t *ctx = comm->context;
+    for (uint32_t i = 0; i <= ctx->peer_mask; i++)
+        for (const struct hly_peer *p = ctx->peer_table[i]; p; p = p->hash_next) {
+            int rank = p->dead ? hly_comm_rank_of(comm, p->world_rank) : -1;
+            if (rank >= 0)
+                lost_for_comm(comm, rank, p);
+        }
+    lost_messages(comm);
+}
+
+void hly_fault_lost(halay_context_t *context, const struct hly_peer *peer)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
+        next = l->next;
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        int rank = hly_comm_rank_of(comm, peer->world_rank);
+        if (rank >= 0)
+            lost_for_comm(comm, rank, peer);
+    }
+}
+
+void hly_fault_transport_lost(halay_context_t *context, const char *name)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        struct hly_verdict_wire v;
+        next = l->next;
+        hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
+        snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", name);
+        if (r->state == HLY_FAILING)
+            hly_fault_progress(r->comm, hly_request_slot(r));
+        else
+            hly_fault_raise(r->comm, r->sequence, &v);
+    }
+}
+
+/* ---------------------------------------------------------------- builds, settings that differ */
+
+/* Skips the items ("name value, ") that are equal at the beginning and at the end of both texts. */
+static void skip_equal(const char **a, const char **b, int *a_length, int *b_length)
+{
+    size_t n = 0, item = 0, na, nb;
+    for (; (*a)[n] && (*a)[n] == (*b)[n]; n++)
+        if ((*a)[n] == ',' && (*a)[n + 1] == ' ')
+            item = n + 2;
+    *a += item <= n ? item : 0;
+    *b += item <= n ? item : 0;
+    na = strlen(*a);
+    nb = strlen(*b);
+    for (n = item = 0; n < na && n < nb && (*a)[na - 1 - n] == (*b)[nb - 1 - n]; n++)
+        if (n && (*a)[na - 1 - n] == ',' && (*a)[na - n] == ' ')
+            item = n + 1;
+    *a_length = (int)(na - item);
+    *b_length = (int)(nb - item);
+}
+
+static void differ(halay_context_t *context, enum hly_cause cause, int rank, const char *mine,
+                   const char *theirs)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = next) {
+        next = l->next;
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        int other = hly_comm_rank_of(comm, rank);
+        if (other < 0)
+            continue;
+        int low = other < comm->rank ? other : comm->rank;
+        struct hly_verdict_wire v;
+        hly_verdict_init(&v, comm, cause, HALAY_EMISMATCH, low);
+        v.other = low == other ? comm->rank : other;
+        const char *first = low == other ? theirs : mine, *second = low == other ? mine : theirs;
+        int first_length, second_length;
+        skip_equal(&first, &second, &first_length, &second_length);
+        snprintf(v.detail, sizeof(v.detail), "rank %d has %.*s; rank %d has %.*s",
+                 hly_comm_shown_rank(comm, low), first_length < 100 ? first_length : 100, first,
+                 hly_comm_shown_rank(comm, v.other), second_length < 100 ? second_length : 100,
+                 second);
+        comm->broken = true;
+        comm->broken_by = v;
+        for (uint32_t s = comm->oldest; s != comm->started; s++)
+            if (comm->slots[s % HLY_SLOTS].request)
+                hly_fault_raise(comm, s, &v);
+    }
+}
+
+void hly_fault_hello(halay_context_t *context, int rank, const struct hly_hello *theirs,
+                     bool same_build)
+{
+    const struct hly_hello *mine = &hly_transport_of(context, rank, NULL)->hello;
+    if (same_build)
+        differ(context, HLY_CAUSE_SETTINGS, rank, mine->settings, theirs->settings);
+    else
+        differ(context, HLY_CAUSE_BUILD, rank, mine->build, theirs->build);
+}
+
+/* ---------------------------------------------------------------- calls that differ */
+
+void hly_fault_mismatch(halay_request_t *r, const struct hly_header *h)
+{
+    int mine = r->comm->rank, theirs = (int)h->from;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH,
+                     mine < theirs ? mine : theirs);
+    v.other = mine < theirs ? theirs : mine;
+    v.call = mine < theirs ? r->call.desc : h->call;
+    v.other_call = mine < theirs ? h->call : r->call.desc;
+    hly_verdict_other(&v, r->comm);
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
+void hly_fault_misfit(halay_request_t *r, uint32_t step, const struct hly_header *h, uint64_t mine,
+                      uint64_t theirs)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    bool sending = plan->steps[step].kind == HALAY_STEP_SEND;
+    int me = r->comm->rank, from = (int)h->from;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH, me < from ? me : from);
+    v.other = me < from ? from : me;
+    v.call = v.other_call = r->call.desc;
+    hly_verdict_other(&v, r->comm);
+    snprintf(v.detail, sizeof(v.detail), "rank %d sends %llu to rank %d, which expects %llu",
+             sending ? me : from,
+             (unsigned long long)((sending ? mine : theirs) / r->layout.element_bytes),
+             sending ? from : me,
+             (unsigned long long)((sending ? theirs : mine) / r->layout.element_bytes));
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
+/* ---------------------------------------------------------------- others */
+
+void hly_fault_local(halay_request_t *r, int code, const char *text)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, code, r->comm->rank);
+    v.call = r->call.desc;
+    snprintf(v.detail, sizeof(v.detail), "%s", text);
+    hly_fault_raise(r->comm, r->sequence, &v);
+}
+
+/* Is it sound enough to be told and agreed on? A peer has sent it. */
+static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    bool sound = v->cause >= HLY_CAUSE_PEER && v->cause <= HLY_CAUSE_DEADLINE && v->code < 0 &&
+                 v->rank >= -1 && v->rank < comm->nranks && v->other >= -1 &&
+                 v->other < comm->nranks;
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        sound = sound && v->present[i] <= (uint32_t)comm->nranks;
+    return sound;
+}
+
+void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
+                       const struct hly_verdict_wire *v)
+{
+    struct hly_verdict_wire mine;
+    if (!is_verdict(comm, v)) {
+        hly_verdict_init(&mine, comm, HLY_CAUSE_LOCAL, HALAY_EINTERNAL, (int)h->from);
+        snprintf(mine.detail, sizeof(mine.detail),
+                 "what it said of an error makes no sense; is it the same build of Halay?");
+        v = &mine;
+    }
+    struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
+    halay_request_t *r = slot ? slot->request : NULL;
+    if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED)
+        hly_fault_concluded(comm, v);
+    else if (hly_comm_is_over(comm, h->sequence))
+        hly_fault_answer(comm, h);
+    else if (slot && !slot->complete)
+        hly_fault_heard(comm, h, v);
+    else
+        hly_fault_outlived(comm, h, v);
+    if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile */
+        hly_rendezvous_revoke(comm, slot && slot->request == r ? r : NULL, h);
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fault.h - how one rank's error becomes every rank's: agree.c says how. */
+#ifndef HLY_FAULT_H
+#define HLY_FAULT_H
+
+#include "wire/endpoint.h"
+
+#define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
+#define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
+#define HLY_GRACE_MAX_NS 2000000000ull
+
+/* The agreement on one call, as far as this rank is in it. */
+struct hly_fault {
+    bool raised;          /* this rank knows of a failure */
+    bool entered;         /* and has made the call, so it takes part in the agreement */
+    bool slow;            /* someone is dead or absent: the clock ends it, not the rounds */
+    bool started;         /* round 0 was sent */
+    bool final;           /* the verdict is one that others have agreed on already */
+    uint32_t round;       /* the next round to hear */
+    uint32_t heard;       /* bit k: round k has come */
+    uint32_t alarmed;     /* bit k: the rank 2^k before this one has sent an alarm or round */
+    uint64_t deadline_ns; /* when it ends anyway */
+    uint32_t looks;       /* looks at the clock since then */
+    uint64_t absent_ns;   /* when a silent neighbour is called absent */
+    struct hly_verdict_wire verdict;
+    struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */
+};
+
+/* ---------------------------------------------------------------- agree.c */
+
+/* The call with this number fails, with this verdict or a better one. */
+void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);
+/* Starts the failure of a call that was refused, or that others have given up already. */
+void hly_fault_begin(halay_request_t *request);
+/* A message, target or piece of work of a failing call has ended: goes on with the agreement. */
+void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot);
+/* An ALARM or ROUND of a call that is not complete here; of one that is. */
+void hly_fault_heard(halay_comm_t *comm, const struct hly_header *header,
+                     const struct hly_verdict_wire *verdict);
+void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
+                        const struct hly_verdict_wire *verdict);
+/* The others have agreed on this verdict. The next: answers a rank that does not know it yet. */
+void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *verdict);
+void hly_fault_answer(halay_comm_t *comm, const struct hly_header *header);
+/* Fills `failure`, and logs it. */
+void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict,
+                    int level, struct hly_failure *failure);
+/* For halay_comm_verdict(): notes the error of a result that the program reads; or one without a
+ * request. */
+void hly_fault_read(halay_request_t *request);
+int hly_fault_alone(halay_comm_t *comm, int code, const char *text);
+/* Looks at all deadlines. */
+void hly_fault_timers(halay_context_t *context);
+
+/* ---------------------------------------------------------------- events.c */
+
+/* An error of this rank alone; a message of another call. */
+void hly_fault_local(halay_request_t *request, int code, const char *text);
+void hly_fault_mismatch(halay_request_t *request, const struct hly_header *header);
+/* The message for this step has `theirs` bytes instead of `mine`. */
+void hly_fault_misfit(halay_request_t *request, uint32_t step, const struct hly_header *header,
+                      uint64_t mine, uint64_t theirs);
+/* An ALARM, ROUND or REVOKE message has come. */
+void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *header,
+                       const struct hly_verdict_wire *verdict);
+/* The build of this world rank differs; or, same_build, its settings do. */
+void hly_fault_hello(halay_context_t *context, int rank, const struct hly_hello *theirs,
+                     bool same_build);
+void hly_fault_lost(halay_context_t *context, const struct hly_peer *peer);
+void hly_fault_transport_lost(halay_context_t *context, const char *name);
+/* Is a new communicator broken from the start? A rank of it was lost before, or orphans were. */
+void hly_fault_new_comm(halay_comm_t *comm);
+
+/* ---------------------------------------------------------------- verdict.c */
+
+void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
+                      int code, int rank);
+void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills v->other_host */
+bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
+void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
+int hly_failure_rank(const struct hly_failure *failure, int rank);
+void hly_desc_text(const struct hly_call_desc *desc, char *text, size_t bytes);
+
+#endif

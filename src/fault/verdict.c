@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verdict.c - verdicts: how one is filled, which of two wins, and their texts. */
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fault/fault.h"
+
+static void host_of(halay_comm_t *comm, int rank, char host[64])
+{
+    halay_context_t *ctx = comm->context;
+    halay_place_t place = {.size = sizeof(place)};
+    host[0] = 0;
+    if (rank < 0 || rank >= comm->nranks)
+        return;
+    int world = hly_comm_world_rank(comm, rank);
+    bool known = ctx->boot && !ctx->boot_ops->get(ctx->boot, world, &place);
+    snprintf(host, 64, "%.63s", known ? place.host : ctx->info.host);
+}
+
+void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
+                      int code, int rank)
+{
+    memset(v, 0, sizeof(*v));
+    v->cause = cause;
+    v->code = code;
+    v->rank = rank;
+    v->other = -1;
+    host_of(comm, rank, v->host);
+}
+
+void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
+{
+    host_of(comm, v->other, v->other_host);
+}
+
+bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
+{
+    if (!a->of != !b->of)
+        return a->of; /* since then ranks are out of step: it wins */
+    if (a->cause != b->cause)
+        return a->cause < b->cause;
+    if (a->rank != b->rank)
+        return (uint32_t)a->rank < (uint32_t)b->rank; /* -1, nobody, is last */
+    if (a->other != b->other)
+        return (uint32_t)a->other < (uint32_t)b->other;
+    return memcmp(a, b, offsetof(struct hly_verdict_wire, present)) < 0;
+}
+
+static void op_text(const struct hly_call_desc *c, char *text, size_t bytes)
+{
+    if (c->op < HLY_CALL_USER)
+        snprintf(text, bytes, ", %s%s", halay_op_name((halay_op_t)c->op),
+                 c->flags & HLY_CALL_SCALED ? ", scaled" : "");
+    else
+        snprintf(text, bytes, ", user's operation %u%s", c->op % HLY_CALL_USER,
+                 c->flags & HLY_CALL_ORDERED ? " in order" : "");
+}
+
+static const char *memory_text(const struct hly_call_desc *c, char text[32])
+{
+    text[0] = 0;
+    if (c->memory != HALAY_MEMORY_HOST)
+        snprintf(text, 32, " in memory of kind %u", c->memory);
+    return text;
+}
+
+void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
+{
+    halay_collective_t collective = (halay_collective_t)c->collective;
+    bool known = c->collective < HALAY_COLLECTIVE_COUNT;
+    const char *type = halay_type_name((halay_type_t)c->type);
+    unsigned long long count = (unsigned long long)c->count;
+    char what[64], op[40] = "", root[32] = "", memory[32];
+    if (collective == HALAY_BARRIER) {
+        const char *form = c->flags & HLY_CALL_LIST    ? "comm_from_ranks of %llu"
+                           : c->flags & HLY_CALL_GROUP ? "group of %llu calls"
+                                                       : "barrier";
+        snprintf(text, bytes, form, count);
+        return;
+    }
+    if (!(c->flags & HLY_CALL_VECTOR))
+        snprintf(what, sizeof(what), " of %llu %s", count, type);
+    else if (collective == HALAY_ALLTOALL)
+        snprintf(what, sizeof(what), "v of %s", type);
+    else
+        snprintf(what, sizeof(what), "v of %s, %llu in all", type, count);
+    if (known && halay_collective_reduces(collective))
+        op_text(c, op, sizeof(op));
+    if (known && halay_collective_rooted(collective))
+        snprintf(root, sizeof(root), " %s root %d",
+                 collective == HALAY_GATHER || collective == HALAY_REDUCE ? "to" : "from",
+                 (int)c->root);
+    snprintf(text, bytes, "%s%s%s%s%s%s", known ? halay_collective_name(collective) : "?", what,
+             memory_text(c, memory), op, root, c->flags & HLY_CALL_IN_PLACE ? ", in place" : "");
+}
+
+int hly_failure_rank(const struct hly_failure *f, int rank)
+{
+    return f->paired && rank >= 0 ? f->pair[rank & 1] : rank;
+}
+
+/* The call as `rank` made it. */
+static void call_text(const struct hly_failure *f, const struct hly_call_desc *call, int rank,
+                      char *text, size_t bytes)
+{
+    char memory[32];
+    if (!f->paired)
+        hly_desc_text(call, text, bytes);
+    else
+        snprintf(text, bytes, "%s of %llu %s%s %s rank %d", rank == 1 ? "receive" : "send",
+                 (unsigned long long)call->count, halay_type_name((halay_type_t)call->type),
+                 memory_text(call, memory), rank == 1 ? "from" : "to", f->pair[rank != 1]);
+}
+
+/* Which call it was. */
+static void number_text(const struct hly_failure *f, char *text, size_t bytes)
+{
+    if (f->paired)
+        snprintf(text, bytes, "message %u from rank %d to rank %d", f->sequence, f->pair[0],
+                 f->pair[1]);
+    else
+        snprintf(text, bytes, "call %u on this communicator", f->sequence);
+}
+
+static void mismatch_text(const struct hly_failure *f, const char *number, char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    char one[128], two[128];
+    call_text(f, &v->call, v->rank, one, sizeof(one));
+    call_text(f, &v->other_call, v->other, two, sizeof(two));
+    if (v->detail[0])
+        snprintf(
+            text, bytes,
+            "the counts of %s do not fit (%s): %s (rank %d is on %s, rank %d on %s). Each rank "
+            "must expect from another what that one sends",
+            one, number, v->detail, v->rank, v->host, v->other, v->other_host);
+    else
+        snprintf(text, bytes,
+                 "the ranks' calls differ (%s): rank %d on %s called %s; rank %d on %s called "
+                 "%s%s. All ranks must make the same calls in the same order",
+                 number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
+                 v->other_host, two,
+                 strcmp(one, two) ? ""
+                 : (v->call.flags ^ v->other_call.flags) & HLY_CALL_RELAXED
+                     ? ", of which one did not follow the same call"
+                 : f->verdict.call.flags & HLY_CALL_LIST ? " with another list"
+                 : f->verdict.call.flags & HLY_CALL_GROUP
+                     ? ", and those differ"
+                     : " with other counts, factors or operations");
+}
+
+void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    bool waited = v->cause >= HLY_CAUSE_ABSENT; /* the call is that of who waited */
+    char call[128], number[96];
+    int rank = hly_failure_rank(f, v->rank);
+    call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));
+    number_text(f, number, sizeof(number));
+    if (f->alone) {
+        snprintf(text, bytes, "rank %d of %d on %s: %s", rank, f->nranks, v->host, v->detail);
+        return;
+    }
+    switch (v->cause) {
+    case HLY_CAUSE_PEER:
+        snprintf(text, bytes,
+                 "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
+                 "error, or why it has ended early; the job has to be started again",
+                 rank, f->nranks, v->host, v->detail);
+        return;
+    case HLY_CAUSE_BUILD:
+        snprintf(text, bytes,
+                 "the ranks run different builds of Halay: %s. Give all ranks the library and the "
+                 "plug-ins of the same build",
+                 v->detail);
+        return;
+    case HLY_CAUSE_SETTINGS:
+        snprintf(text, bytes,
+                 "the ranks' versions or settings differ: %s. Give all ranks the same library and "
+                 "the same HALAY_* variables",
+                 v->detail);
+        return;
+    case HLY_CAUSE_MISMATCH:
+        mismatch_text(f, number, text, bytes);
+        return;
+    case HLY_CAUSE_ARGUMENT:
+    case HLY_CAUSE_STATE:
+    case HLY_CAUSE_LOCAL:
+        snprintf(text, bytes, "rank %d of %d on %s, %s (%s): %s", rank, f->nranks, v->host, call,
+                 number, v->detail);
+        return;
+    default:
+        if (rank < 0)
+            snprintf(text, bytes,
+                     "the deadline passed in %s (%s), in which all ranks answer. HALAY_DEADLINE "
+                     "sets more seconds",
+                     call, number);
+        else
+            snprintf(
+                text, bytes,
+                "the deadline passed in %s (%s): rank %d of %d on %s %s. See where that rank is (a "
+                "debugger, py-spy); HALAY_DEADLINE sets more seconds",
+                call, number, rank, f->nranks, v->host, v->detail);
+    }
+}

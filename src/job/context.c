@@ -1,0 +1,536 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * context.c - a context owns everything; there is no other state, so ranks can be threads of one
+ * process. A forked child finds `*alive` wiped by the kernel, and is refused.
+ */
+#include <assert.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <dlfcn.h>
+
+#include "api/api.h"
+#include "device/device_builtin.h"
+#include "exec/exec.h"
+#include "exec/relaxed.h"
+#include "fault/fault.h"
+#include "job/job.h"
+#include "wire/match.h"
+#include "wire/news.h"
+#include "wire/register.h"
+
+struct failure { /* where halay_init's reason goes */
+    char text[512];
+};
+
+/* ---------------------------------------------------------------- finding the others */
+
+static void alone(halay_context_t *ctx)
+{
+    halay_boot_info_t *i = &ctx->info;
+    *i = (halay_boot_info_t){
+        .size = sizeof(*i), .nranks = 1, .local_nranks = 1, .nnodes = 1, .epoch = 1};
+    gethostname(i->host, sizeof(i->host) - 1);
+    strcpy(i->launcher, "alone");
+}
+
+static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
+{
+    ctx->info.size = sizeof(ctx->info);
+    ctx->info.processors = ctx->ncpus;
+    int rc = ctx->boot_ops->open(arg, hly_log_text, ctx, ctx->settings.start_deadline_ns,
+                                 &ctx->info, &ctx->boot);
+    if (rc)
+        snprintf(why->text, sizeof(why->text), "the job could not be joined through %s: %s",
+                 ctx->boot_ops->name, halay_strerror(rc));
+    return rc;
+}
+
+static int find_job(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
+{
+    const char *plugin, *launcher, *remedy;
+    const void *table;
+    char reason[256];
+    int announced, promised = 1;
+    gethostname(ctx->info.host, sizeof(ctx->info.host) - 1);
+    if (config->boot) {
+        ctx->boot_ops = config->boot;
+        return open_boot(ctx, config->boot_arg, why);
+    }
+    announced = hly_launcher_announced(&plugin, &launcher, &remedy);
+    if (announced == 1) {
+        alone(ctx);
+        return HALAY_OK;
+    }
+    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v3_", &table, reason, sizeof(reason));
+    if (!rc) {
+        ctx->boot_ops = table;
+        if (ctx->boot_ops->probe(&promised))
+            return open_boot(ctx, NULL, why);
+        snprintf(reason, sizeof(reason), "there is no %s in the environment",
+                 strcmp(plugin, "pmix") ? "job" : "PMIx server");
+    }
+    ctx->boot_ops = NULL;
+    snprintf(why->text, sizeof(why->text),
+             "%s announced %d ranks, but they cannot be found: %.200s. Running each alone would be "
+             "silently wrong, so this stops; %s",
+             launcher, announced, reason, remedy);
+    return HALAY_EBOOT;
+}
+
+/* ---------------------------------------------------------------- device */
+
+static int open_one(const halay_device_ops_t *ops, void *arg, const char *isa,
+                    struct hly_device *device)
+{
+    halay_memory_t memory = {.size = sizeof(memory)};
+    int fd;
+    *device = (struct hly_device){.ops = ops};
+    int rc = ops->open(arg, isa, &device->handle);
+    if (rc)
+        return rc;
+    rc = ops->query(device->handle, NULL, 0, &memory);
+    if (!rc && memory.kind >= HALAY_MEMORY_KINDS)
+        rc = HALAY_EINVAL;
+    if (rc) {
+        ops->close(device->handle);
+        return rc;
+    }
+    device->memory = (uint8_t)memory.kind;
+    device->touchable = memory.touchable;
+    device->sleeps = ops->arm(device->handle, &fd) != HALAY_EUNSUPPORTED;
+    return HALAY_OK;
+}
+
+/* The program's stands for the host's, or beside it, where its memory is of another kind. */
+static int open_device(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
+{
+    const char *isa = *ctx->settings.isa ? ctx->settings.isa : NULL;
+    struct hly_device other = {0};
+    int rc = HALAY_OK;
+    if (config->device)
+        rc = open_one(config->device, config->device_arg, isa, &other);
+    if (!rc && (!other.ops || other.memory != HALAY_MEMORY_HOST)) {
+        rc = open_one(&hly_device_host, NULL, isa, &ctx->devices[0]);
+        ctx->ndevices = !rc;
+    }
+    if (!rc && other.ops)
+        ctx->devices[ctx->ndevices++] = other;
+    else if (other.ops && other.handle)
+        other.ops->close(other.handle);
+    if (rc)
+        snprintf(why->text, sizeof(why->text),
+                 "HALAY_ISA is '%s': not offered by this processor or not one of scalar, avx2, "
+                 "avx512 (%s)",
+                 isa ? isa : "", halay_strerror(rc));
+    return rc;
+}
+
+static int make_world(halay_context_t *ctx)
+{
+    int n = ctx->info.nranks;
+    int *ranks = calloc((size_t)n, sizeof(*ranks));
+    if (!ranks)
+        return HALAY_ENOMEM;
+    for (int r = 0; r < n; r++)
+        ranks[r] = r;
+    struct hly_ranks *all;
+    uint64_t id = hly_hash(ctx->info.epoch, ctx->info.job, sizeof(ctx->info.job));
+    int rc = hly_ranks_make(ranks, n, &all);
+    if (!rc)
+        rc = hly_comm_make(ctx, id ? id : 1, all, ctx->info.rank, ctx->settings.deadline_ns,
+                           &ctx->world);
+    free(ranks);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static void init_lists(halay_context_t *ctx)
+{
+    pthread_condattr_t attr;
+    pthread_mutex_init(&ctx->mutex, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&ctx->waiters.cond, &attr);
+    pthread_condattr_destroy(&attr);
+    hly_link_init(&ctx->busy_peers);
+    hly_link_init(&ctx->comms);
+    hly_link_init(&ctx->freed_comms);
+    hly_link_init(&ctx->requests);
+    hly_link_init(&ctx->requests_unused);
+    hly_link_init(&ctx->posted);
+    hly_link_init(&ctx->orphans);
+    hly_link_init(&ctx->sends_unused);
+    hly_link_init(&ctx->news);
+    hly_link_init(&ctx->news_unused);
+    hly_link_init(&ctx->sends_flying);
+}
+
+/*
+ * Processors for the ranks of this node. A launcher that gives each rank one of its own is not
+ * bound itself, so what it may use counts too; halayrun says it, to be heard behind a shell.
+ */
+static int count_cpus(int most)
+{
+    cpu_set_t mine, all;
+    pid_t launcher = getppid();
+    if (sched_getaffinity(0, sizeof(mine), &mine))
+        return most ? most : 1;
+    if (launcher > 0 && !sched_getaffinity(launcher, sizeof(all), &all))
+        CPU_OR(&mine, &mine, &all);
+    return CPU_COUNT(&mine) > most ? CPU_COUNT(&mine) : most;
+}
+
+/* Processors of this node's ranks as halayrun says, if it has bound them; else 0. */
+static int shared_cpus(void)
+{
+    const char *shared = getenv("HALAY_PROCESSORS");
+    long n = shared ? strtol(shared, NULL, 10) : 0;
+    return n > 0 && n <= INT_MAX ? (int)n : 0;
+}
+
+/* Bytes of the last-level cache. The C library's answer may be that of all processors together. */
+static size_t last_cache(void)
+{
+    char text[32] = "";
+    FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
+    if (file && !fgets(text, sizeof(text), file))
+        text[0] = 0;
+    if (file)
+        fclose(file);
+    unsigned long kib = strtoul(text, NULL, 10); /* "32768K" */
+    return kib ? kib << 10 : HLY_CACHE_BYTES;
+}
+
+static int allocate(halay_context_t **out)
+{
+    halay_context_t *ctx = calloc(1, sizeof(*ctx));
+    if (!ctx)
+        return HALAY_ENOMEM;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    void *alive = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (alive == MAP_FAILED)
+        goto free_context;
+    if (madvise(alive, page, MADV_WIPEONFORK))
+        goto unmap;
+    ctx->peer_table = calloc(16, sizeof(*ctx->peer_table));
+    if (!ctx->peer_table)
+        goto unmap;
+    ctx->waiters.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (ctx->waiters.wake_fd < 0)
+        goto free_table;
+    ctx->peer_mask = 15;
+    ctx->alive = alive;
+    *ctx->alive = 1;
+    ctx->magic = HLY_CONTEXT_MAGIC;
+    ctx->ncpus = count_cpus(shared_cpus());
+    ctx->cache_bytes = last_cache();
+    init_lists(ctx);
+    *out = ctx;
+    return HALAY_OK;
+free_table:
+    free(ctx->peer_table);
+unmap:
+    munmap(alive, page);
+free_context:
+    free(ctx);
+    return HALAY_ENOMEM;
+}
+
+static void free_sends(struct hly_link *list)
+{
+    while (!hly_link_empty(list)) {
+        struct hly_send *send = HLY_OF(list->next, struct hly_send, link);
+        hly_link_remove(&send->link);
+        free(send);
+    }
+}
+
+static void free_peers(halay_context_t *ctx)
+{
+    for (uint32_t i = 0; i <= ctx->peer_mask; i++)
+        while (ctx->peer_table[i]) {
+            struct hly_peer *p = ctx->peer_table[i];
+            ctx->peer_table[i] = p->hash_next;
+            free_sends(&p->queue);
+            p->transport->ops->disconnect(p->transport->handle, p->ep);
+            free(p);
+        }
+    free(ctx->peer_table);
+}
+
+static void free_lists(halay_context_t *ctx)
+{
+    while (!hly_link_empty(&ctx->posted)) {
+        halay_request_t *r = HLY_OF(ctx->posted.next, halay_request_t, posted);
+        hly_group_forget(r->group);
+        hly_request_drop(r);
+    }
+    hly_unexpected_forget(&ctx->orphans);
+    while (!hly_link_empty(&ctx->comms))
+        hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));
+    while (!hly_link_empty(&ctx->freed_comms))
+        hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
+    hly_ops_free(ctx);
+    hly_request_free_memory(ctx);
+    hly_certificates_free(ctx);
+    hly_news_free(ctx);
+}
+
+/* Frees whatever has been made, in reverse order. */
+static void destroy(halay_context_t *ctx)
+{
+    free_lists(ctx);
+    free_peers(ctx);
+    free(ctx->targets);
+    while (ctx->ndevices) {
+        struct hly_device *device = &ctx->devices[--ctx->ndevices];
+        device->ops->close(device->handle);
+    }
+    hly_ranges_withdraw(ctx);
+    hly_transports_close(ctx);
+    hly_ranges_free(ctx);
+    free_sends(&ctx->sends_flying); /* the transport held their payload till now */
+    free_sends(&ctx->sends_unused);
+    if (ctx->boot)
+        ctx->boot_ops->close(ctx->boot);
+    while (ctx->nplugins)
+        dlclose(ctx->plugins[--ctx->nplugins]);
+    halay_selection_free(ctx->settings.selection);
+    close(ctx->waiters.wake_fd);
+    pthread_cond_destroy(&ctx->waiters.cond);
+    pthread_mutex_destroy(&ctx->mutex);
+    munmap((void *)(uintptr_t)ctx->alive, (size_t)sysconf(_SC_PAGESIZE));
+    ctx->magic = 0;
+    free(ctx);
+}
+
+/* Takes what the program has set; the rest keeps its defaults. */
+static int take_config(halay_config_t *config, const halay_config_t *given, struct failure *why)
+{
+    if (!given || hly_struct_take(config, sizeof(*config), given))
+        return HALAY_OK;
+    if (given->size >= sizeof(*given)) {
+        config->error = given->error;
+        config->error_bytes = given->error_bytes;
+    }
+    snprintf(why->text, sizeof(why->text),
+             !given->size || given->size % sizeof(size_t)
+                 ? "config.size is not set; begin with HALAY_CONFIG_INIT"
+                 : "the program sets members of halay_config_t that Halay %s does not have; use "
+                   "the library that it was built for, or a newer one",
+             halay_version());
+    return HALAY_EINVAL;
+}
+
+int halay_init(const halay_config_t *given, halay_context_t **context)
+{
+    halay_config_t known = HALAY_CONFIG_INIT, *config = &known;
+    struct failure why = {""};
+    halay_context_t *ctx = NULL;
+    if (!context)
+        return HALAY_EINVAL;
+    int rc = allocate(&ctx);
+    if (!rc)
+        rc = take_config(config, given, &why);
+    if (!rc)
+        rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
+    if (!rc)
+        rc = find_job(ctx, config, &why);
+    if (!rc)
+        rc = hly_transports_open(ctx, config, why.text, sizeof(why.text));
+    if (!rc)
+        rc = open_device(ctx, config, &why);
+    if (!rc)
+        rc = make_world(ctx);
+    if (!rc) {
+        hly_settings_show(ctx);
+        *context = ctx;
+        return HALAY_OK;
+    }
+    if (!why.text[0])
+        snprintf(why.text, sizeof(why.text), "%s", halay_strerror(rc));
+    if (config->error)
+        snprintf(config->error, config->error_bytes, "%s", why.text);
+    if (ctx) {
+        hly_log(ctx, HLY_ERROR, "halay_init failed: %s", why.text);
+        destroy(ctx);
+    }
+    return rc;
+}
+
+/* Fails the calls in flight, on all ranks. false: there were none. */
+static bool abandon_requests(halay_context_t *ctx)
+{
+    bool any = false;
+    uint64_t until = hly_now_ns() + 1000000000ull;
+    for (struct hly_link *l = ctx->comms.next; l != &ctx->comms; l = l->next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        for (uint32_t s = comm->oldest; s != comm->next_sequence; s++) {
+            struct hly_verdict_wire v;
+            hly_verdict_init(&v, comm, HLY_CAUSE_STATE, HALAY_ESTATE, comm->rank);
+            snprintf(v.detail, sizeof(v.detail),
+                     "the rank finalized Halay with this call in flight");
+            hly_fault_raise(comm, s, &v);
+            any = true;
+        }
+    }
+    while (!hly_link_empty(&ctx->requests) && hly_now_ns() < until)
+        if (hly_progress(ctx) == 0)
+            hly_sleep(ctx, 1000000);
+    return any;
+}
+
+static int next_waited_for(const halay_comm_t *comm)
+{
+    int rank = 0;
+    while (rank < comm->nranks && !hly_relaxed_waits_for(comm, rank))
+        rank++;
+    return rank;
+}
+
+/* Waits until all ranks have ended this communicator's relaxed broadcasts. */
+static void await_relaxed(halay_comm_t *comm)
+{
+    halay_context_t *ctx = comm->context;
+    const uint64_t until = hly_now_ns() + comm->deadline_ns;
+    while (hly_relaxed_is_open(comm) && next_waited_for(comm) < comm->nranks && !ctx->lost &&
+           hly_now_ns() < until)
+        if (hly_progress(ctx) == 0)
+            hly_sleep(ctx, 1000000);
+    if (hly_relaxed_is_open(comm) && next_waited_for(comm) < comm->nranks)
+        hly_log(ctx, HLY_WARN,
+                "halay_finalize: rank %d has not ended call %u on a communicator, a broadcast, by "
+                "the deadline; this rank leaves all the same",
+                next_waited_for(comm), comm->next_sequence - 1);
+}
+
+/* Leaves all relaxed broadcasts (exec/relaxed.h). An error: a relaxed call that ended well here has
+ * failed elsewhere. */
+static int relaxed_end(halay_context_t *context)
+{
+    struct hly_link *const lists[2] = {&context->comms, &context->freed_comms};
+    int rc = HALAY_OK;
+    for (int i = 0; i < 2; i++)
+        for (struct hly_link *l = lists[i]->next; l != lists[i]; l = l->next) {
+            halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+            for (int r = 0; hly_relaxed_is_open(comm) && r < comm->nranks; r++)
+                if (hly_relaxed_waits_for(comm, r))
+                    hly_relaxed_ask(comm, r);
+        }
+    for (int i = 0; i < 2; i++)
+        for (struct hly_link *l = lists[i]->next; l != lists[i]; l = l->next) {
+            halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+            await_relaxed(comm);
+            if (comm->series.late && !rc)
+                rc = comm->broken_by.code;
+        }
+    return rc;
+}
+
+static void flush(halay_context_t *ctx)
+{
+    uint64_t until = hly_now_ns() + 1000000000ull;
+    while (!hly_link_empty(&ctx->busy_peers) && hly_now_ns() < until)
+        hly_progress(ctx);
+}
+
+int halay_finalize(halay_context_t *context)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return context ? HALAY_EINVAL : HALAY_OK;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    context->listening =
+        context->ntransports > 0; /* calls that ended well here may have failed elsewhere */
+    bool any = abandon_requests(context);
+    hly_progress(context);
+    int late = relaxed_end(context);
+    flush(context);
+    if (any)
+        hly_log(context, HLY_ERROR,
+                "halay_finalize: requests were in flight; they have been ended "
+                "with an error on all ranks. Wait for them first");
+    for (int w = 0; w < context->ntransports; w++) {
+        const halay_traffic_t *t = &context->transports[w].traffic;
+        hly_log(context, HLY_INFO, "sent %llu bytes in %llu messages over %s, %llu connections",
+                (unsigned long long)t->sent_bytes, (unsigned long long)t->sent_messages,
+                t->transport, (unsigned long long)t->connections);
+    }
+    hly_unlock(context);
+    destroy(context);
+    return any ? HALAY_ESTATE : late;
+}
+
+/* ---------------------------------------------------------------- questions */
+
+int halay_context_topology(const halay_context_t *context, halay_topology_t *topology)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !topology)
+        return HALAY_EINVAL;
+    const halay_boot_info_t *i = &context->info;
+    halay_topology_t t = {.rank = i->rank,
+                          .nranks = i->nranks,
+                          .local_rank = i->local_rank,
+                          .local_nranks = i->local_nranks,
+                          .node = i->node,
+                          .nnodes = i->nnodes};
+    snprintf(t.host, sizeof(t.host), "%s", i->host);
+    snprintf(t.launcher, sizeof(t.launcher), "%s", i->launcher);
+    hly_transports_text(context, t.transport, sizeof(t.transport));
+    return hly_struct_give(topology, &t, sizeof(t)) ? HALAY_OK : HALAY_EINVAL;
+}
+
+int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !counters)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    bool given = hly_struct_give(counters, &context->counters, sizeof(*counters));
+    hly_unlock(context);
+    return given ? HALAY_OK : HALAY_EINVAL;
+}
+
+int halay_comm_world(halay_context_t *context, halay_comm_t **comm)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !comm)
+        return HALAY_EINVAL;
+    *comm = context->world;
+    return HALAY_OK;
+}
+
+int halay_context_progress(halay_context_t *context, uint64_t timeout_ns)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    if (hly_progress(context) == 0 && timeout_ns && !context->waiters.woken) {
+        hly_sleep(context, timeout_ns);
+        hly_progress(context);
+    } else if (timeout_ns) {
+        context->waiters.woken = false; /* a wake-up before this call counts, too */
+    }
+    hly_unlock(context);
+    return HALAY_OK;
+}
+
+void halay_context_wake(halay_context_t *context)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || hly_forked(context))
+        return;
+    hly_lock(context);
+    hly_wake(context);
+    hly_unlock(context);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job.h - what a process has for its job: settings, transports, plug-ins. */
+#ifndef HLY_JOB_H
+#define HLY_JOB_H
+
+#include "wire/endpoint.h"
+
+/* ---------------------------------------------------------------- settings.c, loader.c */
+
+int hly_settings_read(struct hly_settings *settings, const halay_config_t *config, char *error,
+                      size_t error_bytes);
+void hly_settings_show(halay_context_t *context);
+/* Loads a plug-in and finds its table. kind: "transport" or "boot". Why not goes to error. */
+int hly_plugin_load(halay_context_t *context, const char *kind, const char *name,
+                    const char *symbol_prefix, const void **table, char *error, size_t error_bytes);
+/* How many ranks a launcher's environment announces: 1: there is no launcher; 0: ask the bootstrap.
+ * Also the bootstrap's plug-in, the launcher's name, and what to do if the ranks are not found. */
+int hly_launcher_announced(const char **plugin, const char **launcher, const char **remedy);
+
+/* ---------------------------------------------------------------- transports.c */
+
+int hly_transports_open(halay_context_t *context, const halay_config_t *config, char *why,
+                        size_t why_bytes);
+void hly_transports_close(halay_context_t *context);
+void hly_transports_text(const halay_context_t *context, char *text, size_t bytes);
+
+#endif

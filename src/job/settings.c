@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * settings.c - the few things that can be set: by the program in halay_config_t, else by a
+ * variable.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "job/job.h"
+#include "select/between.h"
+
+#define DEADLINE_DEFAULT_NS 30000000000ull
+#define START_DEFAULT_NS    300000000000ull /* Python and its modules, from a busy file system */
+#define DEADLINE_MAX_S      1e9
+
+/* *ns stays as it is where the variable is not set. */
+static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
+{
+    const char *text = getenv(variable);
+    if (!text || !*text)
+        return HALAY_OK;
+    char *end;
+    double seconds = strtod(text, &end);
+    if (*end || !(seconds > 0) || seconds > DEADLINE_MAX_S) {
+        snprintf(error, error_bytes, "%s is '%s'; it takes seconds, more than 0", variable, text);
+        return HALAY_EINVAL;
+    }
+    *ns = (uint64_t)(seconds * 1e9);
+    return HALAY_OK;
+}
+
+static int read_deadlines(struct hly_settings *s, const halay_config_t *config, char *error,
+                          size_t error_bytes)
+{
+    int rc = HALAY_OK;
+    s->deadline_ns = config->deadline_ns;
+    if (!s->deadline_ns)
+        rc = read_seconds("HALAY_DEADLINE", &s->deadline_ns, error, error_bytes);
+    s->start_deadline_ns = s->deadline_ns ? s->deadline_ns : START_DEFAULT_NS;
+    s->deadline_ns = s->deadline_ns ? s->deadline_ns : DEADLINE_DEFAULT_NS;
+    return rc ? rc
+              : read_seconds("HALAY_START_DEADLINE", &s->start_deadline_ns, error, error_bytes);
+}
+
+static int read_level(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_DEBUG");
+    s->level = HLY_WARN;
+    if (!text || !*text || !strcmp(text, "warn"))
+        return HALAY_OK;
+    if (!strcmp(text, "error"))
+        s->level = HLY_ERROR;
+    else if (!strcmp(text, "info"))
+        s->level = HLY_INFO;
+    else if (!strcmp(text, "trace"))
+        s->level = HLY_TRACE;
+    else {
+        snprintf(error, error_bytes,
+                 "HALAY_DEBUG is '%s'; it takes error, warn (the default), info or trace", text);
+        return HALAY_EINVAL;
+    }
+    return HALAY_OK;
+}
+
+static int copy_text(char *to, size_t bytes, const char *given, const char *variable, char *error,
+                     size_t error_bytes)
+{
+    const char *text = given ? given : getenv(variable);
+    if (!text)
+        text = "";
+    if (strlen(text) >= bytes) {
+        snprintf(error, error_bytes, "%s has %zu characters; at most %zu are taken", variable,
+                 strlen(text), bytes - 1);
+        return HALAY_EINVAL;
+    }
+    strcpy(to, text);
+    return HALAY_OK;
+}
+
+static int read_explain(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_EXPLAIN");
+    s->explain = text && !strcmp(text, "1");
+    if (!text || !*text || !strcmp(text, "0") || s->explain)
+        return HALAY_OK;
+    snprintf(error, error_bytes, "HALAY_EXPLAIN is '%s'; it takes 1 or 0 (the default)", text);
+    return HALAY_EINVAL;
+}
+
+static int read_selection(struct hly_settings *s, const halay_config_t *config, char *error,
+                          size_t error_bytes)
+{
+    int rc = copy_text(s->algorithm, sizeof(s->algorithm), config->algorithm, "HALAY_ALGORITHM",
+                       error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->rows, sizeof(s->rows), NULL, "HALAY_SELECTION", error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->model, sizeof(s->model), NULL, "HALAY_MODEL", error, error_bytes);
+    if (!rc)
+        rc = halay_selection_make(s->algorithm, s->rows, s->model, error, error_bytes,
+                                  &s->selection);
+    return rc;
+}
+
+int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char *error,
+                      size_t error_bytes)
+{
+    memset(s, 0, sizeof(*s));
+    int rc = read_level(s, error, error_bytes);
+    if (!rc)
+        rc = read_deadlines(s, config, error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->isa, sizeof(s->isa), config->isa, "HALAY_ISA", error, error_bytes);
+    if (!rc)
+        rc = copy_text(s->transport, sizeof(s->transport), NULL, "HALAY_TRANSPORT", error,
+                       error_bytes);
+    if (!rc)
+        rc = copy_text(s->plugin_dir, sizeof(s->plugin_dir), NULL, "HALAY_PLUGIN_DIR", error,
+                       error_bytes);
+    if (!rc)
+        rc = read_explain(s, error, error_bytes);
+    if (!rc)
+        rc = read_selection(s, config, error, error_bytes);
+    return rc;
+}
+
+/* "0-3,8": the processors that this process may use. */
+static void read_cpus(char *text, size_t bytes)
+{
+    static const char key[] = "Cpus_allowed_list:";
+    char line[4096];
+    FILE *file = fopen("/proc/self/status", "re");
+    snprintf(text, bytes, "?");
+    while (file && fgets(line, sizeof(line), file))
+        if (!strncmp(line, key, sizeof(key) - 1))
+            snprintf(text, bytes, "%s",
+                     line + sizeof(key) - 1 + strspn(line + sizeof(key) - 1, " \t"));
+    text[strcspn(text, "\n")] = '\0';
+    if (file)
+        fclose(file);
+}
+
+void hly_settings_show(halay_context_t *context)
+{
+    static const char *const variables[] = {
+        "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS",     "HALAY_START_DEADLINE"};
+    const halay_boot_info_t *i = &context->info;
+    char transports[64], cpus[128];
+    hly_transports_text(context, transports, sizeof(transports));
+    hly_log(
+        context, HLY_INFO,
+        "Halay %s: rank %d of %d, local rank %d of %d on node %d of %d, launcher %s, epoch %llu, "
+        "transport %s",
+        halay_version(), i->rank, i->nranks, i->local_rank, i->local_nranks, i->node, i->nnodes,
+        i->launcher, (unsigned long long)i->epoch, transports);
+    if (context->settings.level >= HLY_INFO) {
+        read_cpus(cpus, sizeof(cpus));
+        hly_log(context, HLY_INFO, "it may use processors %s; the ranks of its node share %d", cpus,
+                context->ncpus);
+    }
+    if (i->nnodes > 1 && context->settings.level >= HLY_INFO) { /* it looks at all ranks */
+        char between[HLY_BETWEEN_BYTES];
+        const struct hly_transport *far = &context->transports[context->ntransports - 1];
+        hly_between_text(context, far->ops->name, far->attr.over, between, sizeof(between));
+        hly_log(context, HLY_INFO, "%s", between);
+    }
+    for (size_t v = 0; v < sizeof(variables) / sizeof(variables[0]); v++)
+        if (getenv(variables[v]))
+            hly_log(context, HLY_INFO, "set by the environment: %s=%s", variables[v],
+                    getenv(variables[v]));
+}

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * select.h - the parts of selection: select.c has the table and chooses, selection.c reads what
+ * overrides it, explain.c tells why.
+ */
+#ifndef HLY_SELECT_H
+#define HLY_SELECT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "comm/comm.h"
+
+#define HLY_PLANNERS_MAX    128
+#define HLY_SELECT_LINES    1000 /* of a file */
+#define HLY_PREDICTED_RANKS 128  /* beyond, HALAY_SELECTION=model takes the rows */
+
+/* Of the communicators that a row serves. */
+enum hly_where {
+    HLY_ANYWHERE = 0,
+    HLY_SHARED,   /* several nodes, one of them with several ranks */
+    HLY_APART,    /* each rank on a node of its own: a message costs more than the memory's work */
+    HLY_TOGETHER, /* shared, and the ranks of each node follow one another */
+    HLY_ONE,      /* all on one node */
+    HLY_OVERSUBSCRIBED, /* one node that has more ranks than processors */
+    HLY_SINGLE          /* and one processor */
+};
+
+struct hly_row {
+    uint32_t collective;
+    uint32_t max_ranks;
+    uint64_t max_bytes; /* of the vector, or of all blocks */
+    uint32_t planner;
+    enum hly_where where;
+    uint32_t number; /* in the table, from 1; or the line of the file */
+    bool given;      /* by a file */
+};
+
+struct halay_selection {
+    uint64_t hash;
+    halay_model_t model;
+    bool by_model;
+    uint32_t forced[HALAY_COLLECTIVE_COUNT]; /* planner, or UINT32_MAX */
+    uint32_t pair;                           /* the planner of send and receive */
+    uint32_t nrows;
+    uint32_t first[HALAY_COLLECTIVE_COUNT + 1]; /* rows stand by collective, a file's before */
+    struct hly_row *rows;
+};
+
+/* A call as selection sees it: all of it is equal on all ranks. */
+struct hly_ask {
+    uint32_t collective, nranks, nnodes;
+    bool in_place, vector, commutative, scattered;
+    uint32_t oversubscribed; /* as of the communicator */
+    bool pair;               /* send and receive */
+    bool series;             /* a relaxed broadcast: exec/relaxed.h */
+    uint64_t count, element_bytes;
+};
+
+/* Bytes that rows look at: of the vector, or of all blocks. */
+uint64_t hly_ask_bytes(const struct hly_ask *ask);
+/* 1 if no restriction forbids the planner; `asked` for it by name: then short vectors are served
+ * by planners for long ones too. */
+int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, const char **why);
+
+/* Appends the table's rows to those that are there; HALAY_EINVAL if one names no planner. */
+int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows);
+uint32_t hly_select_rows_count(void);
+/*
+ * The planner that was asked for by name, else the first row's that fits, else the first that
+ * serves; *row: which one, or NULL. HALAY_EPLAN if none serves.
+ */
+int hly_select_row(const halay_selection_t *selection, const struct hly_ask *ask, uint32_t *planner,
+                   const struct hly_row **row);
+
+/* Planners of a collective, the least predicted one first, for a class of sizes. */
+struct hly_ranking {
+    uint32_t nplanners;
+    uint32_t planner[HLY_PLANNERS_MAX];
+};
+
+/* Sizes of one class: up to 2^class bytes of the call's count. */
+uint32_t hly_size_class(const struct hly_ask *ask);
+bool hly_ranking_wanted(const halay_selection_t *selection, const struct hly_ask *ask);
+int hly_ranking_make(const halay_selection_t *selection, const struct hly_ask *ask,
+                     const halay_shape_t *shape, struct hly_ranking *ranking);
+int hly_ranking_choose(const struct hly_ranking *ranking, const struct hly_ask *ask,
+                       uint32_t *planner);
+
+/* Of a communicator's call; reason: why nobody serves it. */
+int hly_select(halay_comm_t *comm, const struct hly_call *call, uint32_t *planner, char *reason,
+               size_t reason_bytes);
+void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask);
+void hly_select_forget(halay_comm_t *comm);
+
+#endif

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* match.h - which call a message belongs to; unexpected messages and orphans. */
+#ifndef HLY_MATCH_H
+#define HLY_MATCH_H
+
+#include "wire/endpoint.h"
+#include "wire/expected.h"
+
+#define HLY_ORPHANS_MAX   65536
+#define HLY_ORPHANS_BYTES (64u << 20)             /* all of them */
+#define HLY_ORPHANS_SHARE (HLY_ORPHANS_BYTES / 4) /* those of one peer, once there are so many */
+
+/* An unexpected message. */
+struct hly_unexpected {
+    struct hly_link link;
+    halay_peer_id_t peer;
+    struct hly_header header;
+    size_t bytes;
+    unsigned char data[] __attribute__((aligned(16)));
+};
+
+/* Fills the plan's table of messages, for hly_plan_step(). */
+void hly_edges_fill(struct hly_plan *plan);
+/* Handles one event of a transport. */
+void hly_wire_take(halay_context_t *context, const struct hly_transport *transport,
+                   const halay_event_t *event);
+/* A poll of the transport was an error. */
+void hly_wire_failed(halay_context_t *context, const struct hly_transport *transport, int rc);
+
+/* The call starts: compares it with the messages that came before it, and delivers those that can
+ * be used. false: the call has stopped. */
+bool hly_unexpected_compare(halay_request_t *request);
+/* The RECV step has started: takes in what of its message came before. */
+enum hly_landed hly_unexpected_land(halay_request_t *request, uint32_t step);
+void hly_unexpected_forget(struct hly_link *list);
+/* The next orphan of a communicator that has just been made: match it, then free it. NULL: there
+ * are no more. */
+struct hly_unexpected *hly_orphan_take(halay_comm_t *comm);
+void hly_orphan_match(halay_comm_t *comm, struct hly_unexpected *message);
+/* Was an orphan of this communicator dropped for lack of room? */
+bool hly_orphan_lost(const halay_context_t *context, uint64_t id);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* news.c - the queue of news (news.h). Its memory is used again. */
+#include "wire/news.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct hly_news *hly_news_leave(halay_context_t *ctx, enum hly_news_kind kind, halay_request_t *r)
+{
+    struct hly_news *n;
+    if (hly_link_empty(&ctx->news_unused)) {
+        n = malloc(sizeof(*n));
+        if (!n) {
+            hly_log(ctx, HLY_ERROR, "no memory: calls may have to wait for their deadlines");
+            return NULL;
+        }
+        hly_link_init(&n->link);
+    } else {
+        n = HLY_OF(ctx->news_unused.next, struct hly_news, link);
+        hly_link_remove(&n->link);
+    }
+    n->kind = kind;
+    n->request = r;
+    n->comm = r ? r->comm : NULL;
+    n->sequence = r ? r->sequence : 0;
+    n->step = HALAY_STEP_NONE;
+    n->value = 0;
+    n->other = 0;
+    n->peer = NULL;
+    n->text[0] = 0;
+    hly_link_append(&ctx->news, &n->link);
+    return n;
+}
+
+struct hly_news *hly_news_take(halay_context_t *ctx)
+{
+    if (hly_link_empty(&ctx->news))
+        return NULL;
+    struct hly_news *n = HLY_OF(ctx->news.next, struct hly_news, link);
+    hly_link_remove(&n->link);
+    return n;
+}
+
+void hly_news_done(halay_context_t *ctx, struct hly_news *n)
+{
+    hly_link_append(&ctx->news_unused, &n->link);
+}
+
+void hly_news_free(halay_context_t *ctx)
+{
+    struct hly_link *const lists[2] = {&ctx->news, &ctx->news_unused};
+    for (int i = 0; i < 2; i++)
+        while (!hly_link_empty(lists[i])) {
+            struct hly_news *n = HLY_OF(lists[i]->next, struct hly_news, link);
+            hly_link_remove(&n->link);
+            free(n);
+        }
+}
+
+void hly_news_fail(halay_request_t *r, int code, const char *format, ...)
+{
+    struct hly_news *n = hly_news_leave(r->context, HLY_NEWS_FAILED, r);
+    va_list ap;
+    if (!n)
+        return;
+    n->value = code;
+    va_start(ap, format);
+    vsnprintf(n->text, sizeof(n->text), format, ap);
+    va_end(ap);
+    if (r->state == HLY_RUNNING)
+        r->state = HLY_STOPPED;
+}

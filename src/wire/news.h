@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * news.h - what wire/ and exec/ leave for the folders above them. hly_hand_on() (api/progress.c)
+ * hands it on, in order, after each event of a transport. So nobody calls upwards, and no function
+ * has to expect that a request ends while it works on it. News are handed on before the mutex is
+ * released: so no request is released and made anew while news of it wait.
+ */
+#ifndef HLY_NEWS_H
+#define HLY_NEWS_H
+
+#include "wire/endpoint.h"
+
+enum hly_news_kind {
+    /* for exec/ */
+    HLY_NEWS_LANDED = 1, /* a RECV step's message is there; value: so is its reduction */
+    HLY_NEWS_SENT,       /* a SEND step's memory may be written again */
+    HLY_NEWS_BACK,       /* the last message that only the call's end waits for has left */
+    HLY_NEWS_LEAVE,      /* a LEAVE message (exec/relaxed.h): header */
+    /* for fault/ */
+    HLY_NEWS_QUIET,          /* a message, target or piece of work of a failing call has ended */
+    HLY_NEWS_REFUSED,        /* the call starts, and fails at once */
+    HLY_NEWS_FAILED,         /* an error of this rank: value is the code; text */
+    HLY_NEWS_MISMATCH,       /* header is of a call that differs from this rank's */
+    HLY_NEWS_MISFIT,         /* a message of `other` bytes, where `value` are expected */
+    HLY_NEWS_VERDICT,        /* an ALARM, ROUND or REVOKE message: header, verdict */
+    HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */
+    HLY_NEWS_LOST,           /* a peer is lost: peer */
+    HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text is its name */
+    /* for api/ */
+    HLY_NEWS_COMPLETE /* a call that is part of a group, or explained, is complete */
+};
+
+struct hly_news {
+    struct hly_link link; /* context->news */
+    enum hly_news_kind kind;
+    halay_comm_t *comm;
+    halay_request_t *request; /* or NULL. Stale, if it has another sequence number by now */
+    uint32_t sequence;
+    uint32_t step;
+    int64_t value;
+    uint64_t other;
+    struct hly_peer *peer;
+    struct hly_header header;
+    union {
+        struct hly_verdict_wire verdict;
+        struct hly_hello hello;
+        char text[256];
+    };
+};
+
+/* Appends news of this kind about the request, which may be NULL; all else is zero. NULL: no
+ * memory, which is logged. */
+struct hly_news *hly_news_leave(halay_context_t *context, enum hly_news_kind kind,
+                                halay_request_t *request);
+struct hly_news *hly_news_take(halay_context_t *context); /* NULL: there are none */
+void hly_news_done(halay_context_t *context, struct hly_news *news);
+void hly_news_free(halay_context_t *context);
+/* Leaves FAILED, and stops the request; text as printf. */
+void hly_news_fail(halay_request_t *request, int code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static inline bool hly_news_any(const halay_context_t *context)
+{
+    return !hly_link_empty(&context->news);
+}
+
+#endif

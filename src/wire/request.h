@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * request.h - one call under way: its plan, where its operands lie, how far its steps are. exec/
+ * moves it on; wire/ reads where its messages go, and counts what has come of them.
+ */
+#ifndef HLY_REQUEST_H
+#define HLY_REQUEST_H
+
+#include <halay/transport.h>
+
+#include "comm/comm.h"
+#include "wire/wire.h"
+
+#define HLY_REQUEST_MAGIC 0x52455155u
+#define HLY_FUSED_MAX     320 /* plans of more steps: device work is not kept for the next call */
+
+struct hly_extent {
+    char *address;
+    size_t bytes;
+};
+
+/* Where an operand is: `offset` bytes into its buffer. What wraps around is in the second extent.
+ */
+struct hly_span {
+    size_t offset;
+    struct hly_extent extent[2];
+};
+
+/* ---------------------------------------------------------------- a compiled plan */
+
+/* In hly_plan.reader[], besides a step's number. */
+enum { HLY_READ_BY_MORE = 0xfffe, HLY_READ_BY_NONE = 0xffff };
+
+/* A plan admitted for one communicator: proved, compiled (exec/compile.c), its peers looked up. */
+struct hly_plan {
+    struct hly_plan *next;
+    uint32_t planner, root, in_place;
+    halay_plan_t *plan;
+    uint64_t hash;           /* what the certificate says */
+    struct hly_peer **peers; /* of each step; NULL: it has none */
+    uint32_t *order;         /* all steps, each behind those that it depends on */
+    uint32_t *successors;    /* of step i: successor_first[i] .. [i + 1] */
+    uint32_t *successor_first;
+    uint32_t *table; /* hash table: (kind, peer, edge) -> step */
+    uint32_t table_mask;
+    /* The reduction that alone reads what a step writes, or HLY_READ_BY_*; NULL: too many steps. */
+    uint16_t *reader;
+    uint32_t running;       /* requests that use it */
+    halay_request_t *spare; /* free requests, made for this plan */
+};
+
+enum hly_step_state {
+    HLY_WAITS = 0, /* the cursor has not come to it */
+    HLY_SKIPPED,   /* the cursor has passed it: it waits for a step before it */
+    HLY_STARTED,
+    HLY_DONE
+};
+
+struct hly_step_run {
+    /* RECV: bytes that have come. REDUCE, COPY: pieces that the device holds, and 1 more until it
+     * has taken all of them. */
+    uint64_t arrived;
+    struct hly_send *send; /* SEND: its message, from the announcement until it has left; or NULL */
+    uint32_t target;       /* RECV: its rendezvous target: index + 1; 0: none */
+    uint32_t next;         /* in the list of ready steps: the next one, + 1 */
+    uint8_t state;
+    uint8_t pieces; /* REDUCE, COPY: pieces that the device has taken */
+};
+
+/* ---------------------------------------------------------------- its parts */
+
+/* A long call runs its plan on one segment after the other. A segment is the same part of each
+ * block. */
+struct hly_segments {
+    uint32_t n;      /* 1: the call is not cut */
+    uint32_t number; /* of the segment that is laid out */
+    uint64_t count;  /* elements of a segment (the last may have fewer): of the vector or block */
+    size_t stride_bytes; /* from block to block in IN and OUT */
+};
+
+struct hly_blocks { /* of each rank's block, in bytes */
+    size_t *offset, *bytes;
+};
+
+struct hly_places {
+    const char *in, *out, *scratch;
+    uint64_t op;
+};
+
+/* Where operands lie: exec/layout.c. */
+struct hly_layout {
+    char *in, *out, *scratch;
+    char *result; /* the program's OUT; differs from `out` if the result is staged */
+    size_t scratch_bytes;
+    size_t slot_bytes, element_bytes, result_bytes;
+    size_t unit_bytes; /* of a block; the first long_blocks have one element more */
+    uint32_t long_blocks;
+    bool large;     /* the call's data exceed the caches */
+    uint8_t after;  /* HLY_AFTER_*: what remains to be done when the plan is done */
+    size_t *tables; /* v forms: memory that `block` points into; else NULL */
+    struct hly_blocks block[2];
+    struct hly_span *spans; /* one for each operand of the plan */
+    halay_work_t *works;    /* each step's, kept once it was done in one piece; or NULL */
+    /* What spans and works hold for: */
+    struct hly_places places;
+    uint64_t laid_count, laid_segment; /* elements: of the call, of the segment */
+    size_t laid_group;
+    uint8_t laid_type;
+    bool laid_out;
+};
+
+/* How far the steps of the current segment are: exec/execute.c. */
+struct hly_progress_of {
+    struct hly_step_run *step;
+    uint32_t cursor; /* position in the order: steps before it were started or skipped */
+    uint32_t looked; /* position from which the next message to expect is sought */
+    uint32_t ndone;
+    uint32_t nskipped;
+    uint32_t ready, last; /* list of skipped steps that can start now: ends, + 1 */
+    bool ran;             /* `step` is valid */
+    uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
+    uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
+};
+enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
+enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 }; /* done in this order */
+
+/* The expected message (expected.h), bit for bit, and where its payload goes. */
+struct hly_expected {
+    struct hly_header header;
+    halay_peer_id_t from;
+    size_t bytes; /* without the header */
+    char *place;
+    uint32_t step; /* HALAY_STEP_NONE: nothing is expected */
+    uint32_t kept; /* step for which the rest is filled in, but for the sequence number; or none */
+    uint32_t reduction; /* the one that alone reads the payload; or HALAY_STEP_NONE */
+    uint32_t source;    /* which source of the reduction it is */
+};
+
+/* ---------------------------------------------------------------- the request */
+
+enum hly_request_state {
+    HLY_IDLE = 0,
+    HLY_QUEUED,
+    HLY_RUNNING,
+    HLY_STOPPED, /* it has failed here; news of that are under way to fault/ */
+    HLY_FAILING,
+    HLY_COMPLETE
+};
+
+struct halay_request {
+    uint32_t magic;           /* constant, as long as the memory exists */
+    halay_context_t *context; /* the same */
+    uint64_t generation;      /* of the handle: exec/request.c */
+    enum hly_request_state state;
+    bool given;      /* the program has a handle */
+    bool persistent; /* lives until halay_request_free() */
+    bool cached;     /* lives in the call cache of its communicator */
+    bool refused;    /* wrong from the beginning: its arguments, or no plan */
+    bool bound;      /* its layout is that of `call`, and can serve again */
+    bool foreseen;   /* it fails as the program knows already: log less */
+    bool doubts;     /* DOUBT was sent: exec/relaxed.h */
+    bool listens;    /* its plan is done, its end waits: exec/listen.h */
+    halay_comm_t *comm;
+    struct hly_device *device;
+    halay_request_t *next; /* in plan->spare, or in the communicator's queue */
+    struct hly_call call;
+    struct hly_header header; /* of its eager messages; edge and cookie differ */
+    uint32_t sequence;
+    int result;
+    struct hly_plan *plan; /* NULL: the arguments allow none */
+    struct hly_segments segments;
+    struct hly_layout layout;
+    struct hly_progress_of run;
+    struct hly_expected expected;
+    struct hly_failure *failure;     /* how it has failed, until the program reads it; or NULL */
+    struct hly_refusal *refusal;     /* why it fails when it starts; or NULL */
+    struct hly_group *member_of;     /* the group of calls that it belongs to */
+    struct hly_group *group;         /* the group of calls that it stands for */
+    struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
+    uint64_t started_ns, deadline_ns;
+    uint32_t targets;       /* open rendezvous targets */
+    struct hly_link flying; /* hly_send that a transport or a device holds */
+    struct hly_link link;   /* context->requests while running */
+    struct hly_link posted; /* context->posted, until it is released */
+};
+
+/* ---------------------------------------------------------------- helpers */
+
+/* The two extents of an operand; the second may be empty. */
+static inline const struct hly_extent *hly_operand_extents(const halay_request_t *r,
+                                                           uint32_t operand)
+{
+    return r->layout.spans[operand].extent;
+}
+static inline size_t hly_operand_bytes(const halay_request_t *r, uint32_t operand)
+{
+    const struct hly_extent *extent = hly_operand_extents(r, operand);
+    return extent[0].bytes + extent[1].bytes;
+}
+/* The request has started. */
+static inline struct hly_slot *hly_request_slot(const halay_request_t *r)
+{
+    return &r->comm->slots[r->sequence % HLY_SLOTS];
+}
+static inline bool hly_step_is_done(const halay_request_t *r, uint32_t step)
+{
+    return step == HALAY_STEP_NONE || r->run.step[step].state == HLY_DONE;
+}
+static inline const halay_step_t *hly_step(const halay_request_t *r, uint32_t step)
+{
+    return &r->plan->plan->steps[step];
+}
+/* Should this step write past the caches? The call is larger than these, and no step reads what it
+ * writes. */
+static inline bool hly_step_streams(const halay_request_t *r, uint32_t step)
+{
+    const halay_plan_t *p = r->plan->plan;
+    return r->layout.large && r->plan->reader && r->plan->reader[step] == HLY_READ_BY_NONE &&
+           p->operands[p->steps[step].operand].buffer == HALAY_BUFFER_OUT;
+}
+/* The SEND or RECV step with this peer and edge; HALAY_STEP_NONE: the plan has none. */
+uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * wire.h - what travels between two processes: a header of one cache line, then a payload. All
+ * ranks of a job have one byte order and one version (the hello compares), so structs travel as
+ * they are.
+ */
+#ifndef HLY_WIRE_H
+#define HLY_WIRE_H
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "comm/call.h"
+
+enum hly_kind {
+    HLY_HELLO = 1, /* first to each peer: build and settings; comm is 0 */
+    /* Bytes [offset, ...) of an edge's message, unannounced. No bytes of a message that has some:
+     * an offer, so that the receiver can compare the calls. */
+    HLY_EAGER,
+    HLY_READY,  /* receiver -> sender: where the edge's message goes (struct hly_ready) */
+    HLY_PIECE,  /* bytes [offset, ...) for the target `cookie` */
+    HLY_ALARM,  /* this call has failed: struct hly_verdict_wire. See fault/agree.c */
+    HLY_ROUND,  /* round `edge` of the agreement on the verdict */
+    HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
+    HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
+    HLY_DOUBT,   /* a relaxed broadcast waits for you: compare it with your call */
+    /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
+     * have ended them. */
+    HLY_LEAVE,
+    HLY_KIND_END
+};
+
+/* Cookie of an ALARM with the verdict that the ranks have agreed on. */
+#define HLY_CONCLUDED 1
+
+struct hly_header {
+    uint64_t comm;      /* communicator's id; 0: the process itself */
+    uint64_t signature; /* hash of all that ranks compare of the call */
+    uint32_t sequence;  /* of the call on its communicator */
+    uint32_t edge;
+    uint32_t from; /* sender's rank in the communicator (HELLO: in the world) */
+    uint16_t kind;
+    uint16_t segment; /* EAGER: low bits of the segment's number */
+    uint64_t offset;
+    uint64_t cookie; /* names the receiver's target; EAGER: bytes of the whole message */
+    struct hly_call_desc call;
+};
+static_assert(sizeof(struct hly_header) == 64, "one cache line");
+
+/* Sets sequence and edge in one store: a comparison by words would stall on two. */
+static inline void hly_header_number(struct hly_header *h, uint32_t sequence, uint32_t edge)
+{
+    const uint32_t one = 1;
+    const bool little = *(const uint8_t *)&one;
+    const uint64_t both =
+        little ? (uint64_t)edge << 32 | sequence : (uint64_t)sequence << 32 | edge;
+    memcpy((char *)h + offsetof(struct hly_header, sequence), &both, sizeof(both));
+}
+
+enum hly_mode { HLY_STAGED = 1, HLY_PUT, HLY_TAGGED };
+
+#define HLY_KEY_BYTES 48
+
+struct hly_ready {
+    uint16_t mode;
+    uint16_t segment; /* as in the header of an eager message */
+    uint32_t key_bytes;
+    uint64_t tag;    /* TAGGED */
+    uint64_t bytes;  /* of the message, as the receiver expects it */
+    uint64_t offset; /* PUT: in the memory that the key is of */
+    uint8_t key[HLY_KEY_BYTES];
+};
+
+/* The first message, in all builds: so `kind` of its header and `build` stay where they are in all
+ * versions. The rest is read only where the builds are equal. */
+struct hly_hello {
+    char build[32]; /* HLY_BUILD: version and id */
+    uint64_t settings_hash;
+    char settings[240]; /* what the hash is of, as text */
+};
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_verdict - all ranks of a job are told the same. "stopped RANK": that rank stops itself, the
+ * others call. "killed RANK": it dies. "late": in each collective the last rank comes 1 s and 2 s
+ * after the others, whose deadline is 1 s.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <halay/halay.h>
+
+#define CHECK(c)                                                                                   \
+    do {                                                                                           \
+        if (!(c)) {                                                                                \
+            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
+            exit(1);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+enum { COUNT = 64, RANKS_MOST = 8, FORMS = 11, SECOND = 1000000000 };
+
+static int64_t in[COUNT * RANKS_MOST], out[COUNT * RANKS_MOST];
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+static int call(halay_comm_t *comm, int form)
+{
+    switch (form) {
+    case 0:
+        return halay_allreduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    case 1:
+        return halay_broadcast(out, COUNT, HALAY_INT64, 0, comm);
+    case 2:
+        return halay_allgather(in, out, COUNT, HALAY_INT64, comm);
+    case 3:
+        return halay_reduce_scatter(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    case 4:
+        return halay_reduce(in, out, COUNT, HALAY_INT64, HALAY_SUM, 0, comm);
+    case 5:
+        return halay_gather(in, out, COUNT, HALAY_INT64, 0, comm);
+    case 6:
+        return halay_scatter(in, out, COUNT, HALAY_INT64, 0, comm);
+    case 7:
+        return halay_alltoall(in, out, COUNT, HALAY_INT64, comm);
+    case 8:
+        return halay_scan(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    case 9:
+        return halay_exscan(in, out, COUNT, HALAY_INT64, HALAY_SUM, comm);
+    default:
+        return halay_barrier(comm);
+    }
+}
+
+static void told(halay_comm_t *comm, int rank, int rc, const char *what)
+{
+    halay_verdict_t v = {.size = sizeof v};
+    CHECK(!halay_comm_verdict(comm, &v));
+    fprintf(stderr, "%s: rank %d was told (%d): %s\n", what, rank, rc, rc ? v.text : "all is well");
+}
+
+static void stopped(halay_comm_t *comm, int rank, int who)
+{
+    signal(SIGTERM, SIG_IGN); /* a second more to say it, on a busy machine */
+    if (rank == who)
+        raise(SIGSTOP);
+    int rc = call(comm, 0);
+    told(comm, rank, rc, "stopped");
+    uint64_t begin = now_ns();
+    rc = call(comm, 4);
+    CHECK(rc == HALAY_ETIMEOUT && now_ns() - begin < SECOND / 4);
+    exit(4);
+}
+
+static void killed(halay_comm_t *comm, int rank, int who)
+{
+    signal(SIGTERM, SIG_IGN);
+    if (rank == who)
+        raise(SIGKILL);
+    uint64_t begin = now_ns();
+    int rc = call(comm, 0);
+    told(comm, rank, rc, "killed");
+    CHECK(rc == HALAY_EPEER && now_ns() - begin < SECOND / 4);
+    pause(); /* not its end is what tells the others; a second SIGTERM is a SIGKILL */
+}
+
+/* Each on a communicator of its own, for it is broken then. */
+static void late(halay_comm_t *world, int rank, int nranks, unsigned seconds)
+{
+    halay_comm_t *comm[FORMS];
+    for (int i = 0; i < FORMS; i++)
+        CHECK(!halay_comm_dup(world, &comm[i]) && !halay_comm_set_deadline(comm[i], SECOND));
+    for (int i = 0; i < FORMS; i++) {
+        char what[32];
+        snprintf(what, sizeof what, "form %d, %u s", i, seconds);
+        CHECK(!call(comm[i], 10) && !halay_barrier(world));
+        if (rank == nranks - 1)
+            sleep(seconds);
+        told(comm[i], rank, call(comm[i], i), what);
+        CHECK(!halay_barrier(world));
+    }
+}
+
+int main(int argc, char **argv)
+{
+    halay_context_t *context;
+    halay_comm_t *world;
+    int rank, nranks;
+    CHECK(argc == 3 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
+    CHECK(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
+    CHECK(nranks <= RANKS_MOST && !call(world, 0) && !call(world, 4));
+    if (!strcmp(argv[1], "stopped"))
+        stopped(world, rank, atoi(argv[2]));
+    if (!strcmp(argv[1], "killed"))
+        killed(world, rank, atoi(argv[2]));
+    late(world, rank, nranks, (unsigned)atoi(argv[2]));
+    CHECK(!halay_finalize(context));
+    return 0;
+}

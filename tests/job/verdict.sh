@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# All ranks are told the same of a rank that is stopped, dies, or comes late. Takes the deadlines to be tried, in
+# seconds: 3 6 8 12 30 is the long mode.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# One text of the ranks, so many times, that blames one rank.
+same() { # what, times, text
+    grep "^$1: rank [0-9]* was told" err | sed 's/^.* was told //' | sort | uniq -c >texts
+    [ "$(wc -l <texts)" = 1 ] || fail "$1: not one text: $(cat texts)"
+    grep -q "^ *$2 $3" texts || fail "$1: $(cat texts)"
+}
+
+late() { # transport, ranks
+    mkdir "late.$1.$2" && cd "late.$1.$2" || exit 1
+    export HALAY_DEADLINE=20 HALAY_TRANSPORT=$1
+    run "$HALAYRUN" -np "$2" "$JOB_VERDICT" late 2
+    expect 0 "$2 ranks over $1"
+    for form in $(seq 0 10); do
+        same "form $form, 2 s" "$2" "(-6): the deadline passed in .*: rank $(($2 - 1)) of "
+    done
+}
+
+jobs=()
+for transport in shm tcp; do
+    for ranks in 2 4; do
+        late $transport $ranks &
+        jobs+=($!)
+    done
+done
+for job in "${jobs[@]}"; do wait "$job" || fail "some were late, and not told the same"; done
+
+who=0
+for transport in shm tcp; do
+    export HALAY_TRANSPORT=$transport
+    for deadline in "${@:-8}"; do
+        export HALAY_DEADLINE=$deadline
+        who=$(((who + 1) % 4))
+        run "$HALAYRUN" -np 4 "$JOB_VERDICT" stopped $who
+        expect 4 "rank $who is stopped, $deadline s over $transport"
+        same stopped 3 "(-6): the deadline passed in .*: rank $who of "
+    done
+    run "$HALAYRUN" -np 4 "$JOB_VERDICT" killed 1
+    expect 137 "rank 1 is killed, over $transport"
+    same killed 3 "(-7): rank 1 of "
+done
+nothing_left

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_training_said.c - a rank that says in a round what it cannot mean: all others end with an
+ * error that names it. The last rank's trainer is kept from stepping, and its block is written
+ * here.
+ */
+#include "training/trainer.h"
+#include "training_ranks.h"
+
+static void block_say(struct rank *rank, struct hlt_block *mine)
+{
+    halay_trainer_t *trainer = rank->trainer;
+    struct hlt_block *all = calloc((size_t)rank->nranks, sizeof(*all));
+    CHECK(all, "no memory");
+    all[rank->rank] = *mine;
+    int rc = halay_allgather(HALAY_IN_PLACE, all, sizeof(*all) / sizeof(uint64_t), HALAY_UINT64,
+                             trainer->control);
+    CHECK(!rc, "%s", halay_strerror(rc));
+    free(all);
+}
+
+/* The last rank does what its trainer would do, but says `mine`. */
+static void says(struct rank *rank, struct hlt_block *mine)
+{
+    halay_trainer_t *trainer = rank->trainer;
+    int64_t value = 1;
+    char text[1024], who[32];
+    halay_ticket_t ticket;
+    if (rank->rank == rank->nranks - 1) {
+        pthread_mutex_lock(&trainer->mutex);
+        while (trainer->stepping)
+            pthread_cond_wait(&trainer->changed, &trainer->mutex);
+        trainer->stepping = 1; /* nobody else does */
+        pthread_mutex_unlock(&trainer->mutex);
+    }
+    meet(rank);
+    if (rank->rank == rank->nranks - 1) {
+        block_say(rank, mine);
+        pthread_mutex_lock(&trainer->mutex);
+        trainer->stepping = 0;
+        pthread_cond_broadcast(&trainer->changed);
+        pthread_mutex_unlock(&trainer->mutex);
+        return;
+    }
+    CHECK(!halay_trainer_allreduce(trainer, "x", &value, &value, 1, HALAY_INT64, HALAY_SUM, 1, 1,
+                                   &ticket),
+          "submit");
+    int rc = halay_trainer_wait(trainer, ticket, text, sizeof(text));
+    snprintf(who, sizeof(who), "rank %d announced", rank->nranks - 1);
+    CHECK(rc == HALAY_EINTERNAL && strstr(text, who), "%s: %s", halay_strerror(rc), text);
+    halay_trainer_release(trainer, ticket);
+}
+
+static void too_many(struct rank *rank)
+{
+    struct hlt_block block = {.count = UINT64_C(1) << 40};
+    says(rank, &block);
+}
+
+static void one_too_many(struct rank *rank)
+{
+    struct hlt_block block = {.count = HLT_ROUND_ENTRIES + 1};
+    says(rank, &block);
+}
+
+static void twice(struct rank *rank)
+{
+    struct hlt_block block = {.count = 2};
+    for (int i = 0; i < 2; i++)
+        block.entries[i] =
+            (struct hlt_announcement){.name = 77, .what = HLT_KIND_ALLREDUCE, .count = 1};
+    says(rank, &block);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct test_case cases[] = {
+        {"too_many", too_many, {2, 3}},
+        {"one_too_many", one_too_many, {2, 3}},
+        {"twice", twice, {2, 3}},
+        {NULL},
+    };
+    setenv("HALAY_STALL", "0", 1);
+    return run_cases(cases, argc, argv);
+}
