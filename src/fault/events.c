@@ -166,8 +166,10 @@ static void differ(halay_context_t *context, enum hly_cause cause, int rank, con
                  hly_comm_shown_rank(comm, low), first_length < 100 ? first_length : 100, first,
                  hly_comm_shown_rank(comm, v.other), second_length < 100 ? second_length : 100,
                  second);
-        comm->broken = true;
-        comm->broken_by = v;
+        if (!comm->agreed && (!comm->broken || hly_verdict_better(&v, &comm->broken_by))) {
+            comm->broken = true;
+            comm->broken_by = v;
+        }
         for (uint32_t s = comm->oldest; s != comm->started; s++)
             if (comm->slots[s % HLY_SLOTS].request)
                 hly_fault_raise(comm, s, &v);

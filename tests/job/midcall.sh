@@ -20,11 +20,15 @@ for collective in allreduce allreduce broadcast broadcast_its series series_its 
 done
 
 # Each rank, or the one that is killed, in namespaces of its own of processes or of System V. A shell is process 1.
+# halayrun sees the end of what stands around the killed rank, and that ends after it. So the others wait a little
+# before they end, too.
 for kind in pid ipc; do
     unshare --$kind --fork true 2>why || { echo "without $kind namespaces: $(tail -1 why)" && continue; }
     for whose in all one; do
-        run "$HALAYRUN" -np 3 sh -c '[ $0 = one ] && [ "$PMIX_RANK" != 1 ] && exec "$JOB_RANK" during allreduce
-            exec unshare --$1 --fork sh -c "\"\$JOB_RANK\" during allreduce; exit \$?"' $whose $kind
+        run "$HALAYRUN" -np 3 sh -c 'during="\"\$JOB_RANK\" during allreduce; s=\$?"
+            [ "$PMIX_RANK" = 1 ] || during="$during; sleep 1"
+            [ $0 = one ] && [ "$PMIX_RANK" != 1 ] && exec sh -c "$during; exit \$s"
+            exec unshare --$1 --fork sh -c "$during; exit \$s"' $whose $kind
         expect 137 "$whose in a namespace: $kind"
         ended 3 "exited with status 137"
     done

@@ -52,6 +52,43 @@ static void differ(struct rank *r)
     CHECK(rc == HALAY_EMISMATCH, "later: %s", halay_strerror(rc));
 }
 
+static void same_on_all(struct rank *r, const char *when)
+{
+    struct ranks_board *board = r->arg;
+    halay_verdict_t v = {.size = sizeof(v)};
+    CHECK(!halay_comm_verdict(r->world, &v), "verdict");
+    snprintf(board->text[r->rank], sizeof(board->text[0]), "%s", v.text);
+    pthread_barrier_wait(&board->barrier);
+    CHECK(!strcmp(board->text[0], v.text), "%s, rank %d: '%s', rank 0: '%s'", when, r->rank, v.text,
+          board->text[0]);
+    pthread_barrier_wait(&board->barrier);
+}
+
+/* Half of the ranks differ from the other half, so several pairs find out, at different times. */
+static void halves(struct rank *r)
+{
+    int32_t x = 1, sum = 0;
+    int rc = 0;
+    for (int i = 0; !rc && i < 3; i++)
+        rc = halay_allreduce(&x, &sum, 1, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
+    same_on_all(r, "first");
+    CHECK(halay_alltoall(&x, &sum, 0, HALAY_INT32, r->world) == HALAY_EMISMATCH, "later");
+    same_on_all(r, "later");
+}
+
+static void many_pairs(int nranks, const char *const *algorithms, bool shm)
+{
+    struct ranks_board board;
+    struct ranks_options o = {.nranks = nranks, .shm = shm, .algorithms = algorithms};
+    if (!shm)
+        o.faults = &ranks_tagged;
+    pthread_barrier_init(&board.barrier, NULL, (unsigned)nranks);
+    for (int round = 0; round < 20; round++)
+        ranks_run(&o, halves, &board);
+    pthread_barrier_destroy(&board.barrier);
+}
+
 /* ------------------------------------------------------------------ two builds in one job */
 
 #define OTHER   "0.2.0+0ddba11e"
@@ -169,6 +206,8 @@ int main(void)
             const char *algorithm[RANKS_MAX] = {NULL, "allreduce=ring"};
             struct ranks_options o = {.nranks = n, .shm = shm, .algorithms = algorithm};
             ranks_run(&o, differ, NULL);
+            const char *half[RANKS_MAX] = {[1] = "allreduce=ring", [3] = "allreduce=ring"};
+            many_pairs(n, half, shm);
             builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, false);
             if (n == 2 || n == 5) /* these wait */
                 builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, true);
