@@ -352,6 +352,20 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
     return false;
 }
 
+/*
+ * The verdict is known: may the call end? Not while it has to tell others; but that takes no longer
+ * than the grace time, since some may have left without need of it.
+ */
+static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool late)
+{
+    if (late || !has_to_tell(comm, slot->sequence))
+        return true;
+    const uint64_t end_ns = hly_now_ns() + HLY_GRACE_NS;
+    if (slot->fault->deadline_ns > end_ns)
+        slot->fault->deadline_ns = end_ns;
+    return false;
+}
+
 /* Is the rank dead, or said to be so by this call's verdict? */
 static bool is_gone(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
@@ -396,7 +410,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (!quiet)
         return;
     if (f->final) {
-        if (late || !has_to_tell(comm, slot->sequence))
+        if (may_conclude(comm, slot, late))
             conclude(comm, slot);
         return;
     }
@@ -414,7 +428,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (f->round == rounds && !late && has_to_listen(comm->context)) {
         hly_exec_listen(comm->context); /* others may have concluded without this rank */
         comm->context->timer_ns = 0;    /* so that this is called again soon */
-    } else if (late || (f->round == rounds && !has_to_tell(comm, slot->sequence))) {
+    } else if (late || (f->round == rounds && may_conclude(comm, slot, false))) {
         conclude(comm, slot);
     }
 }
