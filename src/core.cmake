@@ -7,7 +7,7 @@ target_sources(halay_core PRIVATE
   wire/edges.c wire/land.c wire/match.c wire/news.c wire/peer.c wire/register.c wire/rendezvous.c wire/send.c
   exec/call_cache.c exec/compile.c exec/execute.c exec/layout.c exec/plan_cache.c exec/post.c exec/relaxed.c exec/request.c exec/work.c
   fault/agree.c fault/events.c fault/verdict.c
-  api/call.c api/check.c api/comm.c api/comm_make.c api/explain_run.c api/group.c api/memory.c api/move.c api/op.c api/pair.c api/persistent.c api/progress.c api/reduce.c api/scaled.c
+  api/call.c api/check.c api/collectives.c api/comm.c api/comm_make.c api/explain_run.c api/group.c api/memory.c api/op.c api/pair.c api/persistent.c api/progress.c api/scaled.c
   job/context.c job/loader.c job/settings.c job/transports.c)
 halay_has_build_id(halay_core)
 target_compile_definitions(halay_core PRIVATE _GNU_SOURCE)

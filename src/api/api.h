@@ -29,12 +29,12 @@ static inline uint8_t hly_desc_byte(unsigned number)
 {
     return number < UINT8_MAX ? (uint8_t)number : UINT8_MAX;
 }
-/* Collective, memory kind, and whether it is in place. */
-void hly_describe(struct hly_call *call, struct hly_check *c, halay_collective_t collective,
-                  const halay_comm_t *comm);
+/* Memory kind, and whether it is in place. */
+void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm);
 void hly_wrong(struct hly_check *c, const char *text);
-/* Is this a type, and can count * nblocks elements of it be addressed? */
-void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);
+/* Is this a type, and can count * nblocks elements of it be addressed? Returns the bytes of count
+ * elements, 0 if anything is wrong. */
+size_t hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type);
 void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op);
 void hly_check_root(struct hly_check *c, int root, const halay_comm_t *comm);
 /* Buffers without bytes may be NULL; `in` may be HALAY_IN_PLACE. */
@@ -50,6 +50,8 @@ void hly_check_gathering(struct hly_check *c, struct hly_call *call, size_t in_b
 size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buffer,
                         const size_t counts[], const size_t displs[], halay_type_t type,
                         const halay_comm_t *comm);
+/* Was it freed on this rank? */
+void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- call.c */
 
@@ -74,6 +76,38 @@ static inline struct hly_call_desc hly_desc_of(const halay_comm_t *comm,
         .op = hly_desc_byte(op),
         .flags = in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0};
 }
+/* A call on these buffers, of which nothing else is known yet. */
+static inline struct hly_call hly_call_of(halay_collective_t collective, const void *in, void *out,
+                                          size_t count, halay_type_t type)
+{
+    return (struct hly_call){.desc = {.collective = (uint8_t)collective & 31,
+                                      .count = count,
+                                      .type = hly_desc_byte(type)},
+                             .in = in,
+                             .out = out};
+}
+/*
+ * Defines the three public forms of a call. parameters: those before comm, in parentheses, with a
+ * comma after the last. post: what posts it, made of these and of comm, how and request.
+ */
+#define HLY_FORMS(name, parameters, post)                                                          \
+    int halay_##name(HLY_LIST parameters halay_comm_t *comm)                                       \
+    {                                                                                              \
+        const enum hly_post how = HLY_WAIT;                                                        \
+        halay_request_t **const request = NULL;                                                    \
+        return post;                                                                               \
+    }                                                                                              \
+    int halay_i##name(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)           \
+    {                                                                                              \
+        const enum hly_post how = HLY_GO;                                                          \
+        return post;                                                                               \
+    }                                                                                              \
+    int halay_##name##_init(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)     \
+    {                                                                                              \
+        const enum hly_post how = HLY_MAKE;                                                        \
+        return post;                                                                               \
+    }
+#define HLY_LIST(...) __VA_ARGS__
 /*
  * Makes the call again, if an equal one is in the call cache, so that its arguments are right.
  * false: it is not, or its request is under way.
@@ -84,12 +118,14 @@ bool hly_repeat(halay_comm_t *comm, const struct hly_call_desc *desc, const void
  * Posts a call. call->signature: hash of what ranks compare besides the description, or 0.
  * HLY_WAIT: returns the call's result, and `request` is not used.
  */
-int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
-             struct hly_check *c, enum hly_post how, halay_request_t **request);
+int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enum hly_post how,
+             halay_request_t **request);
 /* hly_exec_go(), with HALAY_EXPLAIN and trace, and hands on the news. */
 void hly_go(halay_request_t *request);
 /* Finds the request of a handle, and locks its context. */
 int hly_request_lock(halay_request_t *handle, halay_request_t **request);
+/* The program cannot do that with a request now: says so, unlocks its context, returns rc. */
+int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
 /* Gives it back, after its result was read. */
 void hly_release(halay_request_t *request);
 
@@ -133,6 +169,9 @@ void hly_explain_end(halay_comm_t *comm);
 
 void hly_lock(halay_context_t *context);
 void hly_unlock(halay_context_t *context);
+/* The same for a public call. An error: it cannot be used, and is not locked. */
+int hly_context_enter(halay_context_t *context);
+int hly_comm_enter(const halay_comm_t *comm);
 int hly_progress(halay_context_t *context); /* how many events there were */
 void hly_hand_on(halay_context_t *context); /* the news */
 void hly_wait(halay_request_t *request);

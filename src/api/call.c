@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - posting a call, and waiting for it. */
-#include <stdio.h>
-
 #include "api/api.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
@@ -125,10 +123,7 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
     halay_comm_t *named = hly_comm_known(comm);
     hly_op_resolve(comm, call, c);
     sign(call);
-    if (comm->magic == HLY_COMM_FREED) {
-        c->code = HALAY_ESTATE;
-        snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
-    }
+    hly_check_freed(c, comm);
     if (named->group_open)
         return hly_group_add(named, call, c, is_groupable(comm, call, how), request);
     if (how == HLY_MAKE)
@@ -139,8 +134,8 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
     return rc;
 }
 
-int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call *call,
-             struct hly_check *c, enum hly_post how, halay_request_t **request)
+int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enum hly_post how,
+             halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
     if (hly_forked(ctx))
@@ -150,7 +145,7 @@ int hly_post(halay_comm_t *comm, halay_collective_t collective, struct hly_call 
     halay_request_t *r;
     if (comm->broken)
         hly_progress(ctx); /* its calls end at once, so this is where others are answered */
-    hly_describe(call, c, collective, comm);
+    hly_describe(call, c, comm);
     int rc = post_new(comm, call, c, how, &r);
     if (!rc && how != HLY_WAIT)
         *request = r ? hly_request_handle(r) : NULL;
@@ -178,24 +173,31 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request)
     return HALAY_ESTATE;
 }
 
-static int not_started(const halay_request_t *r)
+int hly_request_refuse(const halay_request_t *r, int rc, const char *what)
 {
-    static const char what[] = "a persistent request was waited for that was not started";
     hly_log(r->context, HLY_ERROR, "%s", what);
-    hly_fault_alone(hly_comm_known(r->comm), HALAY_ESTATE, what);
+    hly_fault_alone(hly_comm_known(r->comm), rc, what);
     hly_unlock(r->context);
-    return HALAY_ESTATE;
+    return rc;
+}
+
+/* hly_request_lock() for one that was started. */
+static int lock_started(halay_request_t *handle, halay_request_t **request)
+{
+    int rc = hly_request_lock(handle, request);
+    if (rc || (*request)->state != HLY_IDLE)
+        return rc;
+    return hly_request_refuse(*request, HALAY_ESTATE,
+                              "a persistent request was waited for that was not started");
 }
 
 int halay_request_wait(halay_request_t *handle)
 {
     halay_request_t *request;
-    int rc = hly_request_lock(handle, &request);
+    int rc = lock_started(handle, &request);
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
-    if (request->state == HLY_IDLE)
-        return not_started(request);
     ctx->now_ns = hly_about_now_ns(); /* for exec/listen.h: the call was made earlier */
     rc = wait_for(request);
     hly_unlock(ctx);
@@ -205,12 +207,10 @@ int halay_request_wait(halay_request_t *handle)
 int halay_request_test(halay_request_t *handle)
 {
     halay_request_t *request;
-    int rc = hly_request_lock(handle, &request);
+    int rc = lock_started(handle, &request);
     if (rc)
         return rc;
     halay_context_t *ctx = request->context;
-    if (request->state == HLY_IDLE)
-        return not_started(request);
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
     rc = HALAY_INPROGRESS;

@@ -18,13 +18,11 @@ static uint8_t memory_of(const struct hly_call *call, struct hly_check *c,
     return (uint8_t)kind;
 }
 
-void hly_describe(struct hly_call *call, struct hly_check *c, halay_collective_t collective,
-                  const halay_comm_t *comm)
+void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm)
 {
-    call->desc.collective = (uint8_t)collective;
     if (call->in == HALAY_IN_PLACE)
         call->desc.flags |= HLY_CALL_IN_PLACE;
-    if (collective != HALAY_BARRIER)
+    if (call->desc.collective != HALAY_BARRIER)
         call->desc.memory = memory_of(call, c, comm->context) & 7;
 }
 
@@ -36,7 +34,7 @@ void hly_wrong(struct hly_check *c, const char *text)
     snprintf(c->text, sizeof(c->text), "%s", text);
 }
 
-void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type)
+size_t hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_type_t type)
 {
     size_t bytes = halay_type_bytes(type);
     if (!bytes) {
@@ -46,6 +44,7 @@ void hly_check_type(struct hly_check *c, size_t count, size_t nblocks, halay_typ
     } else if (count > (size_t)PTRDIFF_MAX / bytes / nblocks) {
         hly_wrong(c, "the count is larger than the address space (a negative number?)");
     }
+    return c->code ? 0 : count * bytes;
 }
 
 void hly_check_op(struct hly_check *c, halay_type_t type, halay_op_t op)
@@ -146,4 +145,12 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
     call->desc.count = total;
     call->signature = hly_hash(0, counts, n * sizeof(*counts));
     return extent_of(c, counts, displs, n, type) * halay_type_bytes(type);
+}
+
+void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)
+{
+    if (comm->magic != HLY_COMM_FREED)
+        return;
+    c->code = HALAY_ESTATE;
+    snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");
 }

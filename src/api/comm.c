@@ -116,11 +116,9 @@ int halay_comm_free(halay_comm_t *comm)
 
 int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns)
 {
-    if (!comm || comm->magic != HLY_COMM_MAGIC || !deadline_ns)
-        return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = deadline_ns ? hly_comm_enter(comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
     comm->deadline_ns = deadline_ns;
     hly_unlock(comm->context);
     return HALAY_OK;
@@ -128,11 +126,9 @@ int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns)
 
 int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns)
 {
-    if (!comm || !deadline_ns || comm->magic != HLY_COMM_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = deadline_ns ? hly_comm_enter(comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
     *deadline_ns = comm->deadline_ns;
     hly_unlock(comm->context);
     return HALAY_OK;
@@ -140,12 +136,10 @@ int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns)
 
 int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
 {
-    if (!comm || comm->magic != HLY_COMM_MAGIC || hint != HALAY_HINT_RELAXED_BROADCAST)
-        return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
-    int rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
+    int rc = hint == HALAY_HINT_RELAXED_BROADCAST ? hly_comm_enter(comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
     if (!rc && !value) /* not before all have ended the relaxed calls */
         rc = comm->acked == comm->oldest ? HALAY_OK : HALAY_ESTATE;
     if (!rc)
@@ -156,11 +150,9 @@ int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
 
 int halay_comm_called(halay_comm_t *comm, int *called)
 {
-    if (!comm || !called || comm->magic != HLY_COMM_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = called ? hly_comm_enter(comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
     bool ahead = hly_comm_ahead(comm) > comm->next_sequence - comm->oldest;
     *called = ahead ? 1 : comm->broken ? 2 : 0;
     hly_unlock(comm->context);

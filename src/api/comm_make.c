@@ -195,11 +195,12 @@ int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_co
     if (!hly_usable(comm, HLY_GO, subset))
         return HALAY_EINVAL;
     check_list(&c, comm, ranks, n);
+    call.desc.collective = HALAY_BARRIER;
     call.desc.flags = HLY_CALL_LIST;
     call.desc.count = (uint64_t)n;
     if (!c.code)
         call.signature = hly_hash(0, ranks, (size_t)n * sizeof(*ranks));
-    int rc = hly_post(comm, HALAY_BARRIER, &call, &c, HLY_WAIT, NULL);
+    int rc = hly_post(comm, &call, &c, HLY_WAIT, NULL);
     if (rc)
         return rc;
     hly_lock(comm->context);

@@ -15,14 +15,13 @@ static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *ra
 
 int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || !address || !bytes || !range ||
-        bytes > UINTPTR_MAX - (uintptr_t)address)
+    if (!address || !bytes || !range || bytes > UINTPTR_MAX - (uintptr_t)address)
         return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
     struct hly_range *entered;
-    int rc = hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
+    rc = hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
     if (!rc)
         *range = handle_of(context, entered);
     hly_unlock(context);
@@ -31,13 +30,11 @@ int halay_mem_register(halay_context_t *context, void *address, size_t bytes, ha
 
 int halay_mem_deregister(halay_context_t *context, halay_range_t handle)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
     const uint32_t index = (uint32_t)handle - 1, generation = (uint32_t)(handle >> 32);
-    int rc = HALAY_EINVAL;
-    hly_lock(context);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    rc = HALAY_EINVAL;
     if (index < context->nranges && generation && generation <= context->ranges[index].generation) {
         struct hly_range *range = &context->ranges[index];
         rc = HALAY_ESTATE;
@@ -93,27 +90,24 @@ static int take_pages(halay_context_t *ctx, size_t bytes, void **address)
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || !bytes || !address)
+    if (!bytes || !address)
         return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    if (bytes > SIZE_MAX / 2)
-        return HALAY_ENOMEM;
-    const size_t whole = (bytes + page - 1) / page * page;
-    hly_lock(context);
-    int rc = take_pages(context, whole, address);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    rc = HALAY_ENOMEM;
+    if (bytes <= SIZE_MAX / 2)
+        rc = take_pages(context, (bytes + page - 1) / page * page, address);
     hly_unlock(context);
     return rc;
 }
 
 int halay_mem_free(halay_context_t *context, void *address)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    int rc = address ? HALAY_EINVAL : HALAY_OK;
-    hly_lock(context);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    rc = address ? HALAY_EINVAL : HALAY_OK;
     for (uint32_t i = 0; address && rc && i < context->nranges; i++) {
         struct hly_range *range = &context->ranges[i];
         if (range->mapped && range->address == address) {

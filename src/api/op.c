@@ -37,14 +37,13 @@ static struct hly_op **find(halay_context_t *context, halay_op_t number)
 int halay_op_create(halay_context_t *context, halay_op_fn *fn, void *arg, size_t group,
                     int commutative, halay_op_t *op)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || !fn || !op || group < 1 ||
-        group > HALAY_OP_GROUP_BYTES_MAX)
+    if (!fn || !op || group < 1 || group > HALAY_OP_GROUP_BYTES_MAX)
         return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    int rc = HALAY_ENOMEM;
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
     struct hly_op *made = calloc(1, sizeof(*made));
-    hly_lock(context);
+    rc = HALAY_ENOMEM;
     if (made && context->nuser_ops < OPS_MAX && context->user_ops_made < SERIALS) {
         uint32_t number = epoch_of(context) << SERIAL_BITS | context->user_ops_made++;
         *made = (struct hly_op){
@@ -69,13 +68,11 @@ static bool is_of(const halay_context_t *context, halay_op_t number)
 
 int halay_op_free(halay_context_t *context, halay_op_t op)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
     struct hly_op **p = find(context, op), *gone = *p;
-    int rc = gone ? HALAY_OK : is_of(context, op) ? HALAY_ESTATE : HALAY_EINVAL;
+    rc = gone ? HALAY_OK : is_of(context, op) ? HALAY_ESTATE : HALAY_EINVAL;
     if (gone && gone->users) {
         hly_log(context, HLY_ERROR, "op_free: %u requests use it; end them first", gone->users);
         rc = HALAY_ESTATE;

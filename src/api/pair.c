@@ -5,8 +5,6 @@
  * id that both sides can compute, and belongs to the communicator that the program named. Errors on
  * it name that one's ranks (struct hly_failure).
  */
-#include <stdio.h>
-
 #include "api/api.h"
 
 #define PAIR_TAG 0x7061697200000000ull /* no number of children gets there */
@@ -39,7 +37,6 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
                 halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     struct hly_check c = {0};
-    struct hly_call call = {.out = buffer};
     halay_comm_t *pair;
     if (!hly_usable(comm, how, request))
         return HALAY_EINVAL;
@@ -57,62 +54,14 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
     hly_unlock(ctx);
     if (rc)
         return rc;
-    hly_check_type(&c, count, 1, type);
-    hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, c.code ? 0 : count * halay_type_bytes(type));
-    if (comm->magic == HLY_COMM_FREED) {
-        c.code = HALAY_ESTATE;
-        snprintf(c.text, sizeof(c.text), "the communicator was freed on this rank");
-    }
+    struct hly_call call = hly_call_of(HALAY_BROADCAST, NULL, buffer, count, type);
     call.desc.flags = HLY_CALL_PAIR;
-    call.desc.count = count;
-    call.desc.type = hly_desc_byte(type);
-    return hly_post(pair, HALAY_BROADCAST, &call, &c, how, request);
+    hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, hly_check_type(&c, count, 1, type));
+    hly_check_freed(&c, comm);
+    return hly_post(pair, &call, &c, how, request);
 }
 
-static int post_send(const void *buffer, size_t count, halay_type_t type, int peer,
-                     halay_comm_t *comm, enum hly_post how, halay_request_t **request)
-{
-    return post((void *)(uintptr_t)buffer, count, type, true, peer, comm, how, request);
-}
-
-static int post_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
-                     enum hly_post how, halay_request_t **request)
-{
-    return post(buffer, count, type, false, peer, comm, how, request);
-}
-
-/* ---------------------------------------------------------------- the public forms */
-
-int halay_send(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
-{
-    return post_send(buffer, count, type, peer, comm, HLY_WAIT, NULL);
-}
-
-int halay_isend(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
-                halay_request_t **request)
-{
-    return post_send(buffer, count, type, peer, comm, HLY_GO, request);
-}
-
-int halay_send_init(const void *buffer, size_t count, halay_type_t type, int peer,
-                    halay_comm_t *comm, halay_request_t **request)
-{
-    return post_send(buffer, count, type, peer, comm, HLY_MAKE, request);
-}
-
-int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm)
-{
-    return post_recv(buffer, count, type, peer, comm, HLY_WAIT, NULL);
-}
-
-int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
-                halay_request_t **request)
-{
-    return post_recv(buffer, count, type, peer, comm, HLY_GO, request);
-}
-
-int halay_recv_init(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
-                    halay_request_t **request)
-{
-    return post_recv(buffer, count, type, peer, comm, HLY_MAKE, request);
-}
+HLY_FORMS(send, (const void *buffer, size_t count, halay_type_t type, int peer, ),
+          post((void *)(uintptr_t)buffer, count, type, true, peer, comm, how, request))
+HLY_FORMS(recv, (void *buffer, size_t count, halay_type_t type, int peer, ),
+          post(buffer, count, type, false, peer, comm, how, request))

@@ -9,7 +9,6 @@
 
 #include "api/api.h"
 #include "exec/exec.h"
-#include "fault/fault.h"
 
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request)
@@ -31,14 +30,6 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
     return rc;
 }
 
-static int refuse(const halay_request_t *r, int rc, const char *what)
-{
-    hly_log(r->context, HLY_ERROR, "%s", what);
-    hly_fault_alone(hly_comm_known(r->comm), rc, what);
-    hly_unlock(r->context);
-    return rc;
-}
-
 int halay_request_start(halay_request_t *handle)
 {
     halay_request_t *r;
@@ -47,9 +38,10 @@ int halay_request_start(halay_request_t *handle)
         return rc;
     halay_context_t *ctx = r->context;
     if (!r->persistent)
-        return refuse(r, HALAY_EINVAL, "request_start: the request is not persistent");
+        return hly_request_refuse(r, HALAY_EINVAL, "request_start: the request is not persistent");
     if (r->state != HLY_IDLE)
-        return refuse(r, HALAY_ESTATE, "request_start: it was started, and not waited for");
+        return hly_request_refuse(r, HALAY_ESTATE,
+                                  "request_start: it was started, and not waited for");
     hly_go(r);
     hly_unlock(ctx);
     return HALAY_OK;
@@ -65,9 +57,10 @@ int halay_request_free(halay_request_t *handle)
         return rc;
     halay_context_t *ctx = r->context;
     if (!r->persistent)
-        return refuse(r, HALAY_EINVAL, "request_free: the request is not persistent");
+        return hly_request_refuse(r, HALAY_EINVAL, "request_free: the request is not persistent");
     if (r->state != HLY_IDLE)
-        return refuse(r, HALAY_ESTATE, "request_free: it was started, and not waited for");
+        return hly_request_refuse(r, HALAY_ESTATE,
+                                  "request_free: it was started, and not waited for");
     r->comm->npersistent--;
     r->persistent = false;
     r->state = HLY_COMPLETE;

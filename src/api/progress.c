@@ -63,6 +63,21 @@ void hly_unlock(halay_context_t *context)
     pthread_mutex_unlock(&context->mutex);
 }
 
+int hly_context_enter(halay_context_t *context)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC)
+        return HALAY_EINVAL;
+    if (hly_forked(context))
+        return HALAY_EFORKED;
+    hly_lock(context);
+    return HALAY_OK;
+}
+
+int hly_comm_enter(const halay_comm_t *comm)
+{
+    return comm && comm->magic == HLY_COMM_MAGIC ? hly_context_enter(comm->context) : HALAY_EINVAL;
+}
+
 /* ---------------------------------------------------------------- news */
 
 /* A call has failed here: the agreement on its verdict begins. */

@@ -17,21 +17,20 @@ static void check_scale(struct hly_check *c, halay_type_t type, halay_op_t op, d
         hly_wrong(c, "this operation or type is not scaled: prescale and postscale must be 1");
 }
 
-static int post_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
-                                 halay_op_t op, double prescale, double postscale,
-                                 halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+static int post_scaled(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                       double prescale, double postscale, halay_comm_t *comm, enum hly_post how,
+                       halay_request_t **request)
 {
     struct hly_check c = {0};
     if (!hly_usable(comm, how, request))
         return HALAY_EINVAL;
-    hly_check_type(&c, count, 1, type);
+    size_t bytes = hly_check_type(&c, count, 1, type);
     hly_check_op(&c, type, op);
     check_scale(&c, type, op, prescale, postscale);
-    size_t bytes = c.code ? 0 : count * halay_type_bytes(type);
     hly_check_buffers(&c, in, bytes, out, bytes);
-    struct hly_call call = {.in = in, .out = out, .prescale = prescale, .postscale = postscale};
-    call.desc.count = count;
-    call.desc.type = hly_desc_byte(type);
+    struct hly_call call = hly_call_of(HALAY_ALLREDUCE, in, out, count, type);
+    call.prescale = prescale;
+    call.postscale = postscale;
     call.desc.op = hly_desc_byte(op);
     if (prescale != 1 || postscale != 1) {
         const double scales[2] = {prescale, postscale};
@@ -40,30 +39,10 @@ static int post_allreduce_scaled(const void *in, void *out, size_t count, halay_
     }
     if (prescale != 1) /* the input is scaled into `out`, and the plan begins there */
         call.desc.flags |= HLY_CALL_IN_PLACE;
-    return hly_post(comm, HALAY_ALLREDUCE, &call, &c, how, request);
+    return hly_post(comm, &call, &c, how, request);
 }
 
-/* ---------------------------------------------------------------- the public forms */
-
-int halay_allreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
-                           halay_op_t op, double prescale, double postscale, halay_comm_t *comm)
-{
-    return post_allreduce_scaled(in, out, count, type, op, prescale, postscale, comm, HLY_WAIT,
-                                 NULL);
-}
-
-int halay_iallreduce_scaled(const void *in, void *out, size_t count, halay_type_t type,
-                            halay_op_t op, double prescale, double postscale, halay_comm_t *comm,
-                            halay_request_t **request)
-{
-    return post_allreduce_scaled(in, out, count, type, op, prescale, postscale, comm, HLY_GO,
-                                 request);
-}
-
-int halay_allreduce_scaled_init(const void *in, void *out, size_t count, halay_type_t type,
-                                halay_op_t op, double prescale, double postscale,
-                                halay_comm_t *comm, halay_request_t **request)
-{
-    return post_allreduce_scaled(in, out, count, type, op, prescale, postscale, comm, HLY_MAKE,
-                                 request);
-}
+HLY_FORMS(allreduce_scaled,
+          (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+           double prescale, double postscale, ),
+          post_scaled(in, out, count, type, op, prescale, postscale, comm, how, request))

@@ -34,10 +34,8 @@ static void forget(struct hly_cached_call *c)
     if (!r)
         return;
     r->cached = false; /* if it is under way it is released later, as any other */
-    if (r->state == HLY_IDLE) {
-        r->next = r->plan->spare;
-        r->plan->spare = r;
-    }
+    if (r->state == HLY_IDLE)
+        hly_request_spare(r);
 }
 
 void hly_cache_keep(halay_request_t *r)

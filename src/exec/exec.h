@@ -30,6 +30,8 @@ int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_err
 void hly_exec_finish(halay_request_t *request, int result);
 /* A request without a call, which stands for a group of calls. */
 halay_request_t *hly_request_bare(halay_comm_t *comm);
+/* Keeps an idle one for the next call with its plan. */
+void hly_request_spare(halay_request_t *request);
 /* Gives a request back after its result was read. */
 void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */

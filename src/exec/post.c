@@ -77,6 +77,12 @@ halay_request_t *hly_request_bare(halay_comm_t *comm)
     return request_new(comm, NULL, HALAY_MEMORY_HOST);
 }
 
+void hly_request_spare(halay_request_t *r)
+{
+    r->next = r->plan->spare;
+    r->plan->spare = r;
+}
+
 void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->targets);
@@ -95,12 +101,10 @@ void hly_request_release(halay_request_t *r)
     r->refusal = NULL;
     if (r->call.user)
         r->call.user->users--;
-    if (!r->plan) {
+    if (r->plan)
+        hly_request_spare(r);
+    else
         hly_request_destroy(r);
-        return;
-    }
-    r->next = r->plan->spare;
-    r->plan->spare = r;
 }
 
 void hly_request_drop(halay_request_t *r)
@@ -239,11 +243,15 @@ static void start(halay_request_t *r)
     r->state = HLY_STOPPED;
 }
 
+static inline bool has_room(const halay_comm_t *comm)
+{
+    return comm->started - comm->oldest < HLY_WINDOW && comm->started - comm->acked < HLY_RELAXED;
+}
+
 /* Starts queued calls while the window has room. */
 static void start_queued(halay_comm_t *comm)
 {
-    while (comm->queue_head && comm->started - comm->oldest < HLY_WINDOW &&
-           comm->started - comm->acked < HLY_RELAXED) {
+    while (comm->queue_head && has_room(comm)) {
         halay_request_t *r = comm->queue_head;
         comm->queue_head = r->next;
         if (!comm->queue_head)
@@ -295,8 +303,7 @@ void hly_exec_finish(halay_request_t *r, int result)
 
 static void enqueue(halay_comm_t *comm, halay_request_t *r)
 {
-    if (!comm->queue_head && comm->started - comm->oldest < HLY_WINDOW &&
-        comm->started - comm->acked < HLY_RELAXED) {
+    if (!comm->queue_head && has_room(comm)) {
         comm->started++;
         start(r);
         return;

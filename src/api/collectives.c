@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* collectives.c - the collectives: each checks its arguments and is posted in three forms. */
+#include "api/api.h"
+
+/* ---------------------------------------------------------------- all ranks alike */
+
+/* How many blocks of `count` elements the buffers in and out have, in calls that treat all ranks
+ * alike. */
+static void blocks_of(halay_collective_t collective, const void *in, const halay_comm_t *comm,
+                      size_t blocks[2])
+{
+    const size_t n = (size_t)comm->nranks;
+    const bool none = collective == HALAY_EXSCAN && comm->rank == 0 && in != HALAY_IN_PLACE;
+    blocks[0] = collective == HALAY_REDUCE_SCATTER || collective == HALAY_ALLTOALL ? n : 1;
+    blocks[1] = collective == HALAY_ALLGATHER || collective == HALAY_ALLTOALL ? n : !none;
+}
+
+/* op 0: it does not reduce. */
+static int post_alike(halay_collective_t collective, const void *in, void *out, size_t count,
+                      halay_type_t type, halay_op_t op, halay_comm_t *comm, enum hly_post how,
+                      halay_request_t **request)
+{
+    int rc;
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const struct hly_call_desc desc = hly_desc_of(comm, collective, in, count, type, op, 0);
+    if (hly_repeat(comm, &desc, in, out, how, request, &rc))
+        return rc;
+    struct hly_check c = {0};
+    struct hly_call call = {.desc = desc, .in = in, .out = out};
+    size_t blocks[2];
+    blocks_of(collective, in, comm, blocks);
+    const size_t most = blocks[0] > blocks[1] ? blocks[0] : blocks[1];
+    const size_t bytes = hly_check_type(&c, count, most, type);
+    if (halay_collective_reduces(collective))
+        hly_check_op(&c, type, op);
+    if (op == HALAY_AVERAGE && (collective == HALAY_SCAN || collective == HALAY_EXSCAN))
+        hly_wrong(&c, "a scan takes no average: each rank would divide by another number");
+    hly_check_buffers(&c, in, bytes * blocks[0], out, bytes * blocks[1]);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_barrier(halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    int rc;
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const struct hly_call_desc desc = hly_desc_of(comm, HALAY_BARRIER, NULL, 0, 0, 0, 0);
+    if (hly_repeat(comm, &desc, NULL, NULL, how, request, &rc))
+        return rc;
+    struct hly_check c = {0};
+    struct hly_call call = {.desc = desc};
+    return hly_post(comm, &call, &c, how, request);
+}
+
+/* ---------------------------------------------------------------- with a root */
+
+static int post_broadcast(void *buffer, size_t count, halay_type_t type, int root,
+                          halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    int rc;
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const struct hly_call_desc desc =
+        hly_desc_of(comm, HALAY_BROADCAST, NULL, count, type, 0, root);
+    if (hly_repeat(comm, &desc, NULL, buffer, how, request, &rc))
+        return rc;
+    struct hly_check c = {0};
+    struct hly_call call = {.desc = desc, .out = buffer};
+    hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, hly_check_type(&c, count, 1, type));
+    hly_check_root(&c, root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                       int root, halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    int rc;
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const struct hly_call_desc desc = hly_desc_of(comm, HALAY_REDUCE, in, count, type, op, root);
+    void *mine = comm->rank == root ? out : NULL;
+    if (hly_repeat(comm, &desc, in, mine, how, request, &rc))
+        return rc;
+    struct hly_check c = {0};
+    struct hly_call call = hly_call_of(HALAY_REDUCE, in, mine, count, type);
+    call.desc.op = desc.op;
+    const size_t bytes = hly_check_type(&c, count, 1, type);
+    hly_check_op(&c, type, op);
+    hly_check_gathering(&c, &call, bytes, bytes, root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                       halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const size_t n = (size_t)comm->nranks, bytes = hly_check_type(&c, count, n, type);
+    struct hly_call call = hly_call_of(HALAY_GATHER, in, out, count, type);
+    hly_check_gathering(&c, &call, bytes, bytes * n, root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+/* `in` is the root's, and may be its `out` too; either of them is HALAY_IN_PLACE then. */
+static void check_scattering(struct hly_check *c, struct hly_call *call, size_t in_bytes,
+                             size_t out_bytes, int root, const halay_comm_t *comm)
+{
+    hly_check_root(c, root, comm);
+    call->desc.root = (uint32_t)root;
+    if (root != comm->rank)
+        call->in = NULL;
+    if (root == comm->rank && call->in && call->out == HALAY_IN_PLACE) {
+        call->out = (void *)(uintptr_t)call->in;
+        call->in = HALAY_IN_PLACE;
+    }
+    call->local_in_place = call->in == HALAY_IN_PLACE;
+    if (call->local_in_place)
+        hly_check_buffers(c, HALAY_IN_PLACE, 0, call->out, in_bytes);
+    else
+        hly_check_buffers(c, call->in, root == comm->rank ? in_bytes : 0, call->out, out_bytes);
+    if (call->local_in_place)
+        call->in = NULL;
+}
+
+static int post_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                        halay_comm_t *comm, enum hly_post how, halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    const size_t n = (size_t)comm->nranks, bytes = hly_check_type(&c, count, n, type);
+    struct hly_call call = hly_call_of(HALAY_SCATTER, in, out, count, type);
+    check_scattering(&c, &call, bytes * n, bytes, root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+/* ---------------------------------------------------------------- with counts */
+
+/* The bytes of this rank's own block. */
+static size_t own_bytes(const struct hly_check *c, const size_t counts[], halay_type_t type,
+                        const halay_comm_t *comm)
+{
+    return c->code ? 0 : counts[comm->rank] * halay_type_bytes(type);
+}
+
+static int post_reduce_scatterv(const void *in, void *out, const size_t counts[], halay_type_t type,
+                                halay_op_t op, halay_comm_t *comm, enum hly_post how,
+                                halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    struct hly_call call = hly_call_of(HALAY_REDUCE_SCATTER, in, out, 0, type);
+    call.desc.op = hly_desc_byte(op);
+    call.staged = in == HALAY_IN_PLACE;
+    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_IN, counts, NULL, type, comm);
+    hly_check_op(&c, type, op);
+    hly_check_buffers(&c, in, all, out, own_bytes(&c, counts, type, comm));
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                           halay_type_t type, halay_comm_t *comm, enum hly_post how,
+                           halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    struct hly_call call = hly_call_of(HALAY_ALLGATHER, in, out, 0, type);
+    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts, displs, type, comm);
+    hly_check_buffers(&c, in, own_bytes(&c, counts, type, comm), out, all);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                        halay_type_t type, int root, halay_comm_t *comm, enum hly_post how,
+                        halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    struct hly_call call = hly_call_of(HALAY_GATHER, in, out, 0, type);
+    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts,
+                                        root == comm->rank ? displs : NULL, type, comm);
+    hly_check_gathering(&c, &call, own_bytes(&c, counts, type, comm), all, root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_scatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                         halay_type_t type, int root, halay_comm_t *comm, enum hly_post how,
+                         halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    struct hly_call call = hly_call_of(HALAY_SCATTER, in, out, 0, type);
+    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_IN, counts,
+                                        root == comm->rank ? displs : NULL, type, comm);
+    check_scattering(&c, &call, all, own_bytes(&c, counts, type, comm), root, comm);
+    return hly_post(comm, &call, &c, how, request);
+}
+
+static int post_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
+                          void *out, const size_t out_counts[], const size_t out_displs[],
+                          halay_type_t type, halay_comm_t *comm, enum hly_post how,
+                          halay_request_t **request)
+{
+    struct hly_check c = {0};
+    if (!hly_usable(comm, how, request))
+        return HALAY_EINVAL;
+    struct hly_call call = hly_call_of(HALAY_ALLTOALL, in, out, 0, type);
+    if (in == HALAY_IN_PLACE) {
+        in_counts = out_counts;
+        in_displs = out_displs;
+    }
+    size_t from = hly_check_counts(&c, &call, HALAY_BUFFER_IN, in_counts, in_displs, type, comm);
+    size_t to = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, out_counts, out_displs, type, comm);
+    call.signature = 0; /* each rank knows its own counts alone: the messages are compared */
+    call.desc.count = 0;
+    hly_check_buffers(&c, in, from, out, to);
+    if (!c.code && in_counts[comm->rank] != out_counts[comm->rank])
+        hly_wrong(&c, "what it sends to itself is not as much as it expects from itself");
+    return hly_post(comm, &call, &c, how, request);
+}
+
+/* ---------------------------------------------------------------- the public forms */
+
+HLY_FORMS(barrier, (), post_barrier(comm, how, request))
+HLY_FORMS(allreduce, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          post_alike(HALAY_ALLREDUCE, in, out, count, type, op, comm, how, request))
+HLY_FORMS(reduce_scatter,
+          (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          post_alike(HALAY_REDUCE_SCATTER, in, out, count, type, op, comm, how, request))
+HLY_FORMS(scan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          post_alike(HALAY_SCAN, in, out, count, type, op, comm, how, request))
+HLY_FORMS(exscan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          post_alike(HALAY_EXSCAN, in, out, count, type, op, comm, how, request))
+HLY_FORMS(allgather, (const void *in, void *out, size_t count, halay_type_t type, ),
+          post_alike(HALAY_ALLGATHER, in, out, count, type, 0, comm, how, request))
+HLY_FORMS(alltoall, (const void *in, void *out, size_t count, halay_type_t type, ),
+          post_alike(HALAY_ALLTOALL, in, out, count, type, 0, comm, how, request))
+HLY_FORMS(broadcast, (void *buffer, size_t count, halay_type_t type, int root, ),
+          post_broadcast(buffer, count, type, root, comm, how, request))
+HLY_FORMS(reduce,
+          (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, int root, ),
+          post_reduce(in, out, count, type, op, root, comm, how, request))
+HLY_FORMS(gather, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
+          post_gather(in, out, count, type, root, comm, how, request))
+HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
+          post_scatter(in, out, count, type, root, comm, how, request))
+HLY_FORMS(reduce_scatterv,
+          (const void *in, void *out, const size_t counts[], halay_type_t type, halay_op_t op, ),
+          post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
+HLY_FORMS(allgatherv,
+          (const void *in, void *out, const size_t counts[], const size_t displs[],
+           halay_type_t type, ),
+          post_allgatherv(in, out, counts, displs, type, comm, how, request))
+HLY_FORMS(gatherv,
+          (const void *in, void *out, const size_t counts[], const size_t displs[],
+           halay_type_t type, int root, ),
+          post_gatherv(in, out, counts, displs, type, root, comm, how, request))
+HLY_FORMS(scatterv,
+          (const void *in, void *out, const size_t counts[], const size_t displs[],
+           halay_type_t type, int root, ),
+          post_scatterv(in, out, counts, displs, type, root, comm, how, request))
+HLY_FORMS(alltoallv,
+          (const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
+           const size_t out_counts[], const size_t out_displs[], halay_type_t type, ),
+          post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
+                         request))
