@@ -32,6 +32,7 @@
 #define POLLS_BETWEEN_CLOCKS  64
 #define POLLS_OF_ONE          16 /* a round: polls of the expected message's transport */
 #define POLLS_SHARED          4  /* a round, where ranks of ours share the processor */
+#define ROUNDS_MATE           75 /* of these, for each such rank that has nothing to do: a switch */
 #define ROUNDS_OF_ONE         4  /* between two polls of all transports */
 #define ROUNDS_BETWEEN_CLOCKS 8  /* while nothing comes */
 #define ROUNDS_IN_BACKOFF     2
@@ -475,9 +476,34 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
 
 /* How a thread waits: 0050-waiting.md. */
 struct wait {
-    uint32_t rounds; /* in vain */
+    uint32_t rounds;   /* in vain */
+    uint32_t patience; /* so many of them come before a yield */
     uint64_t since_ns;
 };
+
+/*
+ * How many rounds to wait before the processor is given to the ranks that share it (mates). None if
+ * one of them has yet to send what this call waits for. Else it would run in vain: so many that to
+ * run all of them takes as long. Whose processor is whose is known where halayrun has bound them.
+ */
+static uint32_t patience_of(const halay_request_t *r)
+{
+    const halay_context_t *ctx = r->context;
+    const struct hly_plan *p = r->plan;
+    if (!ctx->dealt || ctx->info.nnodes > 1 || r->state != HLY_RUNNING || !p)
+        return 0;
+    const int mates = ctx->info.nranks / ctx->dealt - 1;
+    int heard = 0;
+    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
+        if (hly_step(r, i)->kind != HALAY_STEP_RECV ||
+            (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
+            continue;
+        if (r->run.step[i].state != HLY_DONE)
+            return 0;
+        heard++;
+    }
+    return heard >= mates ? ROUNDS_MATE * (uint32_t)mates : 0;
+}
 
 /*
  * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
@@ -487,7 +513,10 @@ struct wait {
 static void idle(halay_request_t *r, struct wait *w, bool shares)
 {
     halay_context_t *ctx = r->context;
-    if (shares || atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0) {
+    if (shares && !w->rounds)
+        w->patience = patience_of(r);
+    if ((shares && w->rounds >= w->patience) ||
+        atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0) {
         hly_unlock(ctx);
         sched_yield();
         hly_lock(ctx);
@@ -510,7 +539,7 @@ void hly_wait(halay_request_t *r)
     halay_context_t *ctx = r->context;
     const bool shares = is_oversubscribed(ctx);
     const uint32_t round = shares ? POLLS_SHARED : POLLS_OF_ONE;
-    struct wait w = {0, 0};
+    struct wait w = {0};
     ctx->waiters.pollers++;
     while (r->state != HLY_COMPLETE) {
         int n = poll_expected(r, round, w.since_ns != 0);
@@ -522,7 +551,7 @@ void hly_wait(halay_request_t *r)
         }
         if (w.since_ns)
             learn(ctx, hly_now_ns() - w.since_ns, shares);
-        w = (struct wait){0, 0};
+        w = (struct wait){0};
     }
     stop_polling(ctx);
     if (++ctx->polls >= POLLS_BETWEEN_CLOCKS)

@@ -80,7 +80,8 @@ struct halay_context {
     int ndevices;
     void *plugins[4]; /* dlopened */
     int nplugins;
-    int ncpus;          /* processors for the ranks of this node */
+    int ncpus; /* processors for the ranks of this node */
+    int dealt; /* halayrun has bound rank r to the processor r modulo this; 0: nobody has */
     size_t cache_bytes; /* of the last-level cache; a guess where nobody knows */
 
     struct hly_peer **peer_table; /* hash of ids, power of two */

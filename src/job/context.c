@@ -230,7 +230,8 @@ static int allocate(halay_context_t **out)
     ctx->alive = alive;
     *ctx->alive = 1;
     ctx->magic = HLY_CONTEXT_MAGIC;
-    ctx->ncpus = count_cpus(shared_cpus());
+    ctx->dealt = shared_cpus();
+    ctx->ncpus = count_cpus(ctx->dealt);
     ctx->cache_bytes = last_cache();
     init_lists(ctx);
     *out = ctx;

@@ -19,7 +19,7 @@ struct hly_bench {
     int iterations, warmup;      /* negative: as many as fit into `seconds` */
     double seconds;              /* about as long as one size takes */
     double stop_at; /* seconds of a call, after which no larger size follows; 0: none */
-    bool barrier, in_place, registered;
+    bool barrier, in_place, registered, relaxed;
     halay_context_t *context; /* whose memory the buffers are, if registered */
     const char *csv;
     const char *model; /* calibrate, and write here; else NULL */

@@ -94,6 +94,8 @@ int main(int argc, char **argv)
             fprintf(stderr, "halay-bench: cannot write %s: %s\n", bench.csv, strerror(errno));
     }
     bench.context = context;
+    if (!status && bench.relaxed)
+        status = halay_comm_set_hint(comm, HALAY_HINT_RELAXED_BROADCAST, 1);
     if (!status)
         status = run(&bench, &topology, comm, csv);
     if (csv && fclose(csv)) {

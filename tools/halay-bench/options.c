@@ -33,6 +33,7 @@ static const char help[] =
     "  --op OP                   sum; min, max\n"
     "  --in-place                the input is in the output's memory (at the root)\n"
     "  --registered              buffers of halay_mem_alloc(), registered once\n"
+    "  --relaxed                 asks for relaxed broadcasts (HALAY_HINT_RELAXED_BROADCAST)\n"
     "  --barrier                 a barrier before each call; otherwise calls are back to back\n"
     "  --iterations N            timed calls (else what fits, 3 to 10000)\n"
     "  --warmup N                calls before those (else until a call's time is known)\n"
@@ -144,6 +145,8 @@ static bool parse_option(int option, struct hly_bench *b)
         return b->in_place = true;
     case 'r':
         return b->registered = true;
+    case 'R':
+        return b->relaxed = true;
     case 'b':
         return b->barrier = true;
     default:
@@ -168,12 +171,14 @@ static int check(const struct hly_bench *b)
 
 int hly_bench_options(int argc, char **argv, struct hly_bench *b, int *status)
 {
-    static const struct option longs[] = {
-        {"min", 1, 0, 'm'},        {"max", 1, 0, 'M'},        {"type", 1, 0, 't'},
-        {"factor", 1, 0, 'f'},     {"op", 1, 0, 'O'},         {"warmup", 1, 0, 'w'},
-        {"iterations", 1, 0, 'n'}, {"seconds", 1, 0, 's'},    {"in-place", 0, 0, 'p'},
-        {"barrier", 0, 0, 'b'},    {"registered", 0, 0, 'r'}, {"csv", 1, 0, 'c'},
-        {"stop-at", 1, 0, 'S'},    {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
+    static const struct option longs[] = {{"min", 1, 0, 'm'},        {"max", 1, 0, 'M'},
+                                          {"type", 1, 0, 't'},       {"factor", 1, 0, 'f'},
+                                          {"op", 1, 0, 'O'},         {"warmup", 1, 0, 'w'},
+                                          {"iterations", 1, 0, 'n'}, {"seconds", 1, 0, 's'},
+                                          {"in-place", 0, 0, 'p'},   {"barrier", 0, 0, 'b'},
+                                          {"registered", 0, 0, 'r'}, {"csv", 1, 0, 'c'},
+                                          {"stop-at", 1, 0, 'S'},    {"relaxed", 0, 0, 'R'},
+                                          {"help", 0, 0, 'h'},       {0, 0, 0, 0}};
     int option, index = 0, timed = 0;
     *b = (struct hly_bench){.type = HALAY_FLOAT32,
                             .min_bytes = 4,
