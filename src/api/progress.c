@@ -30,11 +30,11 @@
 #endif
 
 #define POLLS_BETWEEN_CLOCKS  64
-#define POLLS_OF_ONE          16 /* a round: polls of the expected message's transport */
-#define POLLS_SHARED          4  /* a round, where ranks of ours share the processor */
-#define ROUNDS_MATE           75 /* of these, for each such rank that has nothing to do: a switch */
-#define ROUNDS_OF_ONE         4  /* between two polls of all transports */
-#define ROUNDS_BETWEEN_CLOCKS 8  /* while nothing comes */
+#define POLLS_OF_ONE          16  /* a round: polls of the expected message's transport */
+#define POLLS_SHARED          2   /* a round, where ranks of ours share the processor */
+#define ROUNDS_MATE           150 /* of these, for each such rank that has nothing to do: a switch */
+#define ROUNDS_OF_ONE         4   /* between two polls of all transports */
+#define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes */
 #define ROUNDS_IN_BACKOFF     2
 #define BACKOFF_MOST          5          /* a wait polls for 1/32 of its time at least */
 #define LISTEN_POLLS          16         /* in vain, one after the other: all was read */

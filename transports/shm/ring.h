@@ -331,14 +331,26 @@ static inline int hly_shm_ring_send(hly_shm_ring_t *ring, const void *header, si
     return 1;
 }
 
+/* Is this word of the message before the next one in its cell? */
+static inline int hly_shm_ring_old(const hly_shm_ring_t *ring, uint64_t word)
+{
+    const uint64_t last = ring->number < HLY_SHM_CELLS ? 0 : ring->number + 1 - HLY_SHM_CELLS;
+    return (word ^ hly_shm_ring_word(last, 0, 0)) >> 36 == 0;
+}
+
 /* 1 if this word is that of the next message, 0 if of the one before it in its cell, or broken. */
 static inline int hly_shm_ring_due(const hly_shm_ring_t *ring, uint64_t word)
 {
-    const uint64_t mine = hly_shm_ring_word(ring->number + 1, 0, 0) >> 36;
-    if (word >> 36 == mine)
+    if ((word ^ hly_shm_ring_word(ring->number + 1, 0, 0)) >> 36 == 0)
         return 1;
-    uint64_t last = ring->number < HLY_SHM_CELLS ? 0 : ring->number + 1 - HLY_SHM_CELLS;
-    return word >> 36 == hly_shm_ring_word(last, 0, 0) >> 36 ? 0 : HLY_SHM_BROKEN;
+    return hly_shm_ring_old(ring, word) ? 0 : HLY_SHM_BROKEN;
+}
+
+/* Consumer: is there no message, and no nonsense? */
+static inline int hly_shm_ring_empty(const hly_shm_ring_t *ring)
+{
+    return hly_shm_ring_old(
+        ring, atomic_load_explicit(&hly_shm_ring_cell(ring)->word, memory_order_acquire));
 }
 
 /* Consumer: is there a message? */

@@ -269,20 +269,20 @@ static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
         (t->polls + 1) % HLY_SHM_TICK == 0)
         return poll_all(t, events, max);
     hly_shm_in_t *in = t->ins[0];
+    if (hly_shm_ring_empty(&in->ring) && !hly_shm_ring_holds(&in->ring)) {
+        t->vain = 1;
+        t->polls++;
+        return 0;
+    }
     const size_t most = max > 1 ? HLY_SHM_BESIDE /* else there may be more */
                                 : in->ring.most;
-    if (take_usual(in, most, &events[0])) {
-        if (!t->vain)
-            __builtin_prefetch(hly_shm_ring_cell(&in->ring));
-        t->vain = 0;
-        t->polls++;
-        return 1;
-    }
-    t->vain = 1;
-    if (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring))
+    if (!take_usual(in, most, &events[0]))
         return poll_all(t, events, max);
+    if (!t->vain)
+        __builtin_prefetch(hly_shm_ring_cell(&in->ring));
+    t->vain = 0;
     t->polls++;
-    return 0;
+    return 1;
 }
 
 /* Is there something that no wake-up would announce, because it came before we were armed? */
