@@ -88,24 +88,25 @@ static inline struct hly_call hly_call_of(halay_collective_t collective, const v
 }
 /*
  * Defines the three public forms of a call. parameters: those before comm, in parentheses, with a
- * comma after the last. post: what posts it, made of these and of comm, how and request.
+ * comma after the last. post: what posts it, made of these and of comm, how and request, if these
+ * can be used.
  */
 #define HLY_FORMS(name, parameters, post)                                                          \
     int halay_##name(HLY_LIST parameters halay_comm_t *comm)                                       \
     {                                                                                              \
         const enum hly_post how = HLY_WAIT;                                                        \
         halay_request_t **const request = NULL;                                                    \
-        return post;                                                                               \
+        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
     }                                                                                              \
     int halay_i##name(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)           \
     {                                                                                              \
         const enum hly_post how = HLY_GO;                                                          \
-        return post;                                                                               \
+        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
     }                                                                                              \
     int halay_##name##_init(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)     \
     {                                                                                              \
         const enum hly_post how = HLY_MAKE;                                                        \
-        return post;                                                                               \
+        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
     }
 #define HLY_LIST(...) __VA_ARGS__
 /*

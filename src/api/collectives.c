@@ -21,8 +21,6 @@ static int post_alike(halay_collective_t collective, const void *in, void *out, 
                       halay_request_t **request)
 {
     int rc;
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const struct hly_call_desc desc = hly_desc_of(comm, collective, in, count, type, op, 0);
     if (hly_repeat(comm, &desc, in, out, how, request, &rc))
         return rc;
@@ -43,8 +41,6 @@ static int post_alike(halay_collective_t collective, const void *in, void *out, 
 static int post_barrier(halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     int rc;
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const struct hly_call_desc desc = hly_desc_of(comm, HALAY_BARRIER, NULL, 0, 0, 0, 0);
     if (hly_repeat(comm, &desc, NULL, NULL, how, request, &rc))
         return rc;
@@ -59,8 +55,6 @@ static int post_broadcast(void *buffer, size_t count, halay_type_t type, int roo
                           halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     int rc;
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const struct hly_call_desc desc =
         hly_desc_of(comm, HALAY_BROADCAST, NULL, count, type, 0, root);
     if (hly_repeat(comm, &desc, NULL, buffer, how, request, &rc))
@@ -76,8 +70,6 @@ static int post_reduce(const void *in, void *out, size_t count, halay_type_t typ
                        int root, halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     int rc;
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const struct hly_call_desc desc = hly_desc_of(comm, HALAY_REDUCE, in, count, type, op, root);
     void *mine = comm->rank == root ? out : NULL;
     if (hly_repeat(comm, &desc, in, mine, how, request, &rc))
@@ -95,8 +87,6 @@ static int post_gather(const void *in, void *out, size_t count, halay_type_t typ
                        halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const size_t n = (size_t)comm->nranks, bytes = hly_check_type(&c, count, n, type);
     struct hly_call call = hly_call_of(HALAY_GATHER, in, out, count, type);
     hly_check_gathering(&c, &call, bytes, bytes * n, root, comm);
@@ -128,8 +118,6 @@ static int post_scatter(const void *in, void *out, size_t count, halay_type_t ty
                         halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     const size_t n = (size_t)comm->nranks, bytes = hly_check_type(&c, count, n, type);
     struct hly_call call = hly_call_of(HALAY_SCATTER, in, out, count, type);
     check_scattering(&c, &call, bytes * n, bytes, root, comm);
@@ -150,8 +138,6 @@ static int post_reduce_scatterv(const void *in, void *out, const size_t counts[]
                                 halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     struct hly_call call = hly_call_of(HALAY_REDUCE_SCATTER, in, out, 0, type);
     call.desc.op = hly_desc_byte(op);
     call.staged = in == HALAY_IN_PLACE;
@@ -166,8 +152,6 @@ static int post_allgatherv(const void *in, void *out, const size_t counts[], con
                            halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     struct hly_call call = hly_call_of(HALAY_ALLGATHER, in, out, 0, type);
     const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts, displs, type, comm);
     hly_check_buffers(&c, in, own_bytes(&c, counts, type, comm), out, all);
@@ -179,8 +163,6 @@ static int post_gatherv(const void *in, void *out, const size_t counts[], const 
                         halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     struct hly_call call = hly_call_of(HALAY_GATHER, in, out, 0, type);
     const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts,
                                         root == comm->rank ? displs : NULL, type, comm);
@@ -193,8 +175,6 @@ static int post_scatterv(const void *in, void *out, const size_t counts[], const
                          halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     struct hly_call call = hly_call_of(HALAY_SCATTER, in, out, 0, type);
     const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_IN, counts,
                                         root == comm->rank ? displs : NULL, type, comm);
@@ -208,8 +188,6 @@ static int post_alltoallv(const void *in, const size_t in_counts[], const size_t
                           halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     struct hly_call call = hly_call_of(HALAY_ALLTOALL, in, out, 0, type);
     if (in == HALAY_IN_PLACE) {
         in_counts = out_counts;

@@ -38,8 +38,6 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
 {
     struct hly_check c = {0};
     halay_comm_t *pair;
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     halay_context_t *ctx = comm->context;
     if (hly_forked(ctx))
         return HALAY_EFORKED;

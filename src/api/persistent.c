@@ -5,6 +5,7 @@
  * addresses. A start only takes the next place in the communicator's sequence. To the other ranks a
  * start is the call itself.
  */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "api/api.h"
@@ -30,37 +31,37 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
     return rc;
 }
 
+/* hly_request_lock() for one that is persistent and not started. */
+static int lock_idle(halay_request_t *handle, const char *call, halay_request_t **request)
+{
+    int rc = hly_request_lock(handle, request);
+    if (rc || ((*request)->persistent && (*request)->state == HLY_IDLE))
+        return rc;
+    const bool persistent = (*request)->persistent;
+    char text[96];
+    snprintf(text, sizeof(text), "%s: the request %s", call,
+             persistent ? "was started, and not waited for" : "is not persistent");
+    return hly_request_refuse(*request, persistent ? HALAY_ESTATE : HALAY_EINVAL, text);
+}
+
 int halay_request_start(halay_request_t *handle)
 {
     halay_request_t *r;
-    int rc = hly_request_lock(handle, &r);
+    int rc = lock_idle(handle, "request_start", &r);
     if (rc)
         return rc;
-    halay_context_t *ctx = r->context;
-    if (!r->persistent)
-        return hly_request_refuse(r, HALAY_EINVAL, "request_start: the request is not persistent");
-    if (r->state != HLY_IDLE)
-        return hly_request_refuse(r, HALAY_ESTATE,
-                                  "request_start: it was started, and not waited for");
     hly_go(r);
-    hly_unlock(ctx);
+    hly_unlock(r->context);
     return HALAY_OK;
 }
 
 int halay_request_free(halay_request_t *handle)
 {
     halay_request_t *r;
-    if (!handle)
-        return HALAY_OK;
-    int rc = hly_request_lock(handle, &r);
-    if (rc)
+    int rc = handle ? lock_idle(handle, "request_free", &r) : HALAY_OK;
+    if (rc || !handle)
         return rc;
     halay_context_t *ctx = r->context;
-    if (!r->persistent)
-        return hly_request_refuse(r, HALAY_EINVAL, "request_free: the request is not persistent");
-    if (r->state != HLY_IDLE)
-        return hly_request_refuse(r, HALAY_ESTATE,
-                                  "request_free: it was started, and not waited for");
     r->comm->npersistent--;
     r->persistent = false;
     r->state = HLY_COMPLETE;

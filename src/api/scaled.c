@@ -22,8 +22,6 @@ static int post_scaled(const void *in, void *out, size_t count, halay_type_t typ
                        halay_request_t **request)
 {
     struct hly_check c = {0};
-    if (!hly_usable(comm, how, request))
-        return HALAY_EINVAL;
     size_t bytes = hly_check_type(&c, count, 1, type);
     hly_check_op(&c, type, op);
     check_scale(&c, type, op, prescale, postscale);

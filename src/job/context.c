@@ -445,11 +445,9 @@ static void flush(halay_context_t *ctx)
 
 int halay_finalize(halay_context_t *context)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC)
-        return context ? HALAY_EINVAL : HALAY_OK;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
+    int rc = context ? hly_context_enter(context) : HALAY_OK;
+    if (rc || !context)
+        return rc;
     context->listening =
         context->ntransports > 0; /* calls that ended well here may have failed elsewhere */
     bool any = abandon_requests(context);
@@ -492,11 +490,9 @@ int halay_context_topology(const halay_context_t *context, halay_topology_t *top
 
 int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || !counters)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
+    int rc = counters ? hly_context_enter(context) : HALAY_EINVAL;
+    if (rc)
+        return rc;
     bool given = hly_struct_give(counters, &context->counters, sizeof(*counters));
     hly_unlock(context);
     return given ? HALAY_OK : HALAY_EINVAL;
@@ -512,11 +508,9 @@ int halay_comm_world(halay_context_t *context, halay_comm_t **comm)
 
 int halay_context_progress(halay_context_t *context, uint64_t timeout_ns)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
     if (hly_progress(context) == 0 && timeout_ns && !context->waiters.woken) {
         hly_sleep(context, timeout_ns);
         hly_progress(context);
@@ -529,9 +523,8 @@ int halay_context_progress(halay_context_t *context, uint64_t timeout_ns)
 
 void halay_context_wake(halay_context_t *context)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || hly_forked(context))
+    if (hly_context_enter(context))
         return;
-    hly_lock(context);
     hly_wake(context);
     hly_unlock(context);
 }
