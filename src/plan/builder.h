@@ -198,11 +198,6 @@ void hly_two_stars_allreduce(struct hly_builder *b);
 void hly_two_stars_reduce(struct hly_builder *b);
 void hly_star_broadcast(struct hly_builder *b);
 void hly_flat_broadcast(struct hly_builder *b);
-void hly_direct_allreduce(struct hly_builder *b);
-void hly_sliced_direct_allreduce(struct hly_builder *b);
-void hly_direct_reduce_scatter(struct hly_builder *b);
-void hly_posted_allgather(struct hly_builder *b);
-void hly_posted_alltoall(struct hly_builder *b);
 void hly_posted_broadcast(struct hly_builder *b);
 void hly_sliced_posted_broadcast(struct hly_builder *b);
 

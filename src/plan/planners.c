@@ -43,8 +43,7 @@ struct row {
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
 #define ALL_SOURCE  "folklore: every block to every rank"
 #define ROUNDS      HALAY_PLANNER_ROUNDS
-#define OWNS_SOURCE "folklore: each rank sums its share of all inputs, and tells all"
-#define POST_SOURCE "folklore: written once where all can read it"
+#define POST_SOURCE "folklore: copied once, and sent from there to all"
 #define STAR_SOURCE "folklore: all tell one, which tells all"
 #define TWO_SOURCE  "folklore: two that all tell, which tell one another, then all"
 #define FLAT_SOURCE "folklore: the root tells all"
@@ -115,20 +114,12 @@ static const struct row rows[] = {
     {{"star", HALAY_BARRIER, 1, 0, STAR_SOURCE}, hly_star_barrier},
     {{"star", HALAY_ALLREDUCE, 1, SHORT, STAR_SOURCE}, hly_star_allreduce},
     {{"star", HALAY_ALLGATHER, 1, RUNS | SHORT, STAR_SOURCE}, hly_star_allgather},
-    {{"direct", HALAY_ALLREDUCE, 1, ROUNDS | COMMUTATIVE, OWNS_SOURCE}, hly_direct_allreduce},
-    {{"sliced_direct", HALAY_ALLREDUCE, 2, ROUNDS | COMMUTATIVE, OWNS_SOURCE},
-     hly_sliced_direct_allreduce},
-    {{"direct", HALAY_REDUCE_SCATTER, 1, ROUNDS | COMMUTATIVE | HALAY_PLANNER_EQUAL, OWNS_SOURCE},
-     hly_direct_reduce_scatter},
-    {{"posted", HALAY_ALLGATHER, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE},
-     hly_posted_allgather},
     {{"posted", HALAY_BROADCAST, 1, ROUNDS, POST_SOURCE}, hly_posted_broadcast},
     {{"two_stars", HALAY_BARRIER, 1, 0, TWO_SOURCE}, hly_two_stars_barrier},
     {{"two_stars", HALAY_ALLREDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_allreduce},
     {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
     {{"sliced_posted", HALAY_BROADCAST, 2, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
     {{"two_stars", HALAY_REDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_reduce},
-    {{"posted", HALAY_ALLTOALL, 1, ROUNDS | HALAY_PLANNER_EQUAL, POST_SOURCE}, hly_posted_alltoall},
     {{"flat", HALAY_BROADCAST, 1, SHORT | HALAY_PLANNER_SERIES, FLAT_SOURCE}, hly_flat_broadcast},
     {{"two_level_group", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | HALAY_PLANNER_GROUP,
       LANES_SOURCE},

@@ -173,36 +173,6 @@ static struct cost star_allgather(uint32_t p)
     return cost;
 }
 
-static struct cost direct(uint32_t p)
-{
-    uint64_t all = 2ull * p * (p - 1);
-    return (struct cost){all, all, 2ull * (p - 1), p > 1 ? 2 : 0, p - 1, p > 1 ? 2 * p - 1 : 0};
-}
-
-static struct cost sliced_direct(uint32_t p)
-{
-    struct cost cost = direct(p);
-    uint32_t slices = p <= 4 ? 2 : 1;
-    cost.messages *= slices;
-    cost.sent *= slices;
-    cost.sent_by_one_most *= slices;
-    cost.slots_most *= slices;
-    return cost;
-}
-
-static struct cost direct_reduce_scatter(uint32_t p)
-{
-    uint64_t all = (uint64_t)p * (p - 1);
-    return (struct cost){all, all, p - 1, p > 1, p - 1, p > 1 ? 2 * p - 1 : 0};
-}
-
-static struct cost posted_allgather(uint32_t p)
-{
-    struct cost cost = all_at_once(p);
-    cost.slots_most = p > 1;
-    return cost;
-}
-
 static struct cost posted_broadcast(uint32_t p)
 {
     return (struct cost){5ull * (p - 1), 4ull * (p - 1), 4ull * (p - 1), p > 1 ? 2 : 0, 0,
@@ -256,10 +226,6 @@ static const struct {
     {HALAY_ALLGATHER, "recursive_doubling", gather_in_log_rounds},
     {HALAY_REDUCE_SCATTER, "pairwise", pairwise},
     {HALAY_BARRIER, "dissemination_by_four", dissemination_by_four},
-    {HALAY_ALLREDUCE, "direct", direct},
-    {HALAY_ALLREDUCE, "sliced_direct", sliced_direct},
-    {HALAY_REDUCE_SCATTER, "direct", direct_reduce_scatter},
-    {HALAY_ALLGATHER, "posted", posted_allgather},
     {HALAY_BROADCAST, "posted", posted_broadcast},
     {HALAY_BROADCAST, "star", star_broadcast},
     {HALAY_BROADCAST, "flat", flat},

@@ -85,9 +85,6 @@ static struct cost other_cost(const halay_planner_info_t *info, uint32_t p, uint
         uint32_t lockstep = (p - 1 + WINDOW - 1) / WINDOW;
         return (struct cost){all, all, in_place ? p : lockstep, 0, in_place ? WINDOW : 0};
     }
-    if (strcmp(info->name, "posted") == 0) {
-        return (struct cost){all, all, p > 1, 0, p - 1};
-    }
     if (strcmp(info->name, "pairwise_checked") == 0) {
         uint32_t exchange = in_place ? p : (p - 1 + WINDOW - 1) / WINDOW;
         uint64_t messages = all + (uint64_t)p * rounds;

@@ -291,11 +291,10 @@ int main(int argc, char **argv)
         "barrier=dissemination_by_four",
         "allreduce=recursive_multiplying,broadcast=scatter_allgather",
         "allreduce=halving_doubling,broadcast=knomial",
-        "allreduce=double_tree",
+        "allreduce=double_tree,broadcast=posted",
         "allreduce=two_stars,barrier=two_stars",
         "allreduce=star,broadcast=star,allgather=star,barrier=star",
-        "allreduce=direct,broadcast=posted,allgather=posted,reduce_scatter=direct",
-        "allreduce=sliced_direct,broadcast=sliced_posted",
+        "allreduce=sliced_ring,broadcast=sliced_posted",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level",
         "allreduce=two_level_short"};

@@ -501,7 +501,7 @@ int main(int argc, char **argv)
         run_lent(outlasted, 1000000000, shm, 0);
     }
     run_lent(read_first, 0, true, 0);
-    algorithm = "allreduce=direct,reduce_scatter=direct,allgather=posted,broadcast=posted";
+    algorithm = "allreduce=ring,reduce_scatter=ring,allgather=one_shot,broadcast=posted";
     for (nranks = 3; nranks <= most; nranks += nranks == 3 ? 2 : 11)
         run_lent(at_rest, 0, true, 0);
     nranks = NRANKS;

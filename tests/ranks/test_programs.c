@@ -566,8 +566,8 @@ static const char *algorithm_of(struct player *x)
         "allreduce=double_tree,broadcast=knomial",
         "allreduce=two_stars,barrier=two_stars",
         "allreduce=star,broadcast=star,allgather=star,barrier=star",
-        "allreduce=direct,broadcast=posted,allgather=posted,reduce_scatter=direct",
-        "allreduce=sliced_direct,broadcast=sliced_posted",
+        "allreduce=halving_doubling,broadcast=posted",
+        "allreduce=sliced_ring,broadcast=sliced_posted",
         "allreduce=two_level,broadcast=two_level,allgather=two_level,reduce_scatter=two_level,"
         "barrier=two_level"};
     return algorithms[draw(x, sizeof(algorithms) / sizeof(algorithms[0]))];
