@@ -298,7 +298,7 @@ void hly_rendezvous_revoke(halay_comm_t *comm, halay_request_t *r, const struct 
 {
     bool sent = false;
     uint32_t step = HALAY_STEP_NONE;
-    if (r && r->run.ran)
+    if (r && r->run.ran && r->call.signature == h->signature) /* else its plan is another one */
         step = hly_plan_step(r->plan, HALAY_STEP_SEND, h->from, h->edge);
     if (step != HALAY_STEP_NONE) {
         struct hly_send *send = r->run.step[step].send;

@@ -399,6 +399,28 @@ static void every_root(int p, const halay_inproc_faults_t *faults)
     }
 }
 
+/* The others wait for long data; what the guilty rank sends to the same ranks is nothing of that.
+ */
+static void instead_of_long(struct rank *r)
+{
+    enum { LONG = 20000 };
+    static int32_t in[LONG]; /* all zero, in all ranks */
+    int32_t *out = calloc(LONG, sizeof(*out)), one = 1, sum = 0;
+    CHECK(out, "memory");
+    for (int guilty = 0; guilty < r->nranks; guilty++) {
+        const uint64_t start = ranks_now_ns();
+        int rc = r->rank == guilty
+                     ? halay_barrier(r->world)
+                     : halay_allreduce(in, out, LONG, HALAY_INT32, HALAY_SUM, r->world);
+        CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
+        CHECK(ranks_now_ns() - start < SOON_NS, "rank %d of %d, rank %d guilty", r->rank, r->nranks,
+              guilty);
+        rc = halay_allreduce(&one, &sum, 1, HALAY_INT32, HALAY_SUM, r->world);
+        CHECK(!rc && sum == r->nranks, "the next call: %s", halay_strerror(rc));
+    }
+    free(out);
+}
+
 int main(int argc, char **argv)
 {
     static const char *const algorithms[] = {
@@ -425,7 +447,13 @@ int main(int argc, char **argv)
             ranks_run(&o, all, &board);
             pthread_barrier_destroy(&board.barrier);
         }
-    for (int p = 2; p <= 4; p++)
+    const halay_inproc_faults_t *const ways[] = {&ranks_put, &ranks_tagged, &ranks_staged};
+    for (int p = 2; p <= 4; p++) {
         every_root(p, &faults);
+        for (int w = 0; w < 3; w++) {
+            struct ranks_options o = {.nranks = p, .faults = ways[w]};
+            ranks_run(&o, instead_of_long, NULL);
+        }
+    }
     return 0;
 }
