@@ -41,8 +41,12 @@
 #define LISTEN_MOST           4096       /* polls in all */
 #define TIMER_NS              1000000ull /* deadlines are looked at this often */
 #define SPIN_NS               100000ull  /* about twice what the end of a sleep takes */
+#define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
 #define YIELD_NS              2000000ull /* where ranks of ours share the processor */
-#define LONG_NS               250000ull  /* so long a wait that the end of a sleep adds little */
+#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger */
+#define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
+#define ALONE_MOST_NS         1000000000ull
+#define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull
 #define SLEEP_CONNECTING_NS   1000000ull /* connections that come about are polled */
 
@@ -403,9 +407,11 @@ static void stop_polling(halay_context_t *context)
         pthread_cond_broadcast(&context->waiters.cond); /* one of them leads now */
 }
 
-static bool is_oversubscribed(const halay_context_t *context)
+/* Do ranks of ours share this processor? Known where there are more of them on the node than
+ * processors; learnt where nodes share a machine (try_yield). */
+static bool is_shared(const halay_context_t *context)
 {
-    return context->info.local_nranks > context->ncpus;
+    return context->info.local_nranks > context->ncpus || context->waiters.yields;
 }
 
 /* So long a wait polls before it sleeps. */
@@ -506,6 +512,33 @@ static uint32_t patience_of(const halay_request_t *r)
 }
 
 /*
+ * Gives the processor away, and learns to whom, in a job of several nodes: these may share a
+ * machine. A rank of ours polls, so it gives the processor back soon. A stranger keeps it for a
+ * time slice, and is let alone for longer each time.
+ */
+static void yield(halay_context_t *ctx)
+{
+    struct hly_waiters *w = &ctx->waiters;
+    const bool learns = ctx->info.nnodes > 1;
+    const uint64_t before = learns ? hly_now_ns() : 0;
+    hly_unlock(ctx);
+    sched_yield();
+    hly_lock(ctx);
+    if (!learns)
+        return;
+    const uint64_t now = hly_now_ns(), took = now - before;
+    if (took > YIELDED_NS || (!w->yields && took < SWITCH_NS)) {
+        w->yields = false;
+        w->alone_ns = w->alone_ns ? 2 * w->alone_ns : ALONE_NS;
+        w->alone_ns = w->alone_ns < ALONE_MOST_NS ? w->alone_ns : ALONE_MOST_NS;
+        w->try_ns = now + w->alone_ns;
+    } else if (!w->yields) {
+        w->yields = true;
+        w->alone_ns /= 2;
+    }
+}
+
+/*
  * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
  * another thread of this context; or to whoever there is, by a sleep, once the wait has taken as
  * long as the end of a sleep does.
@@ -517,9 +550,7 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
         w->patience = patience_of(r);
     if ((shares && w->rounds >= w->patience) ||
         atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0) {
-        hly_unlock(ctx);
-        sched_yield();
-        hly_lock(ctx);
+        yield(ctx);
     }
     if (++w->rounds % (ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS))
         return;
@@ -528,6 +559,11 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
         w->since_ns = now;
     if (now - w->since_ns <= polling_ns(ctx, shares))
         return;
+    if (!shares && ctx->info.nnodes > 1 && now >= ctx->waiters.try_ns) {
+        yield(ctx);
+        if (ctx->waiters.yields)
+            return;
+    }
     hly_relaxed_doubt(r);
     stop_polling(ctx);
     hly_sleep(ctx, SLEEP_NS);
@@ -537,7 +573,7 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
 void hly_wait(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    const bool shares = is_oversubscribed(ctx);
+    const bool shares = is_shared(ctx);
     const uint32_t round = shares ? POLLS_SHARED : POLLS_OF_ONE;
     struct wait w = {0};
     ctx->waiters.pollers++;

@@ -63,6 +63,9 @@ struct hly_waiters {
     int followers;       /* threads that sleep on cond */
     int wake_fd;         /* wakes the leader */
     uint32_t backoff;    /* log2 of how much sooner waits sleep than they normally do */
+    bool yields;         /* ranks of ours share this processor: learnt */
+    uint64_t try_ns;     /* when to try that again, */
+    uint64_t alone_ns;   /* and how long after the last try */
 };
 
 struct halay_context {
