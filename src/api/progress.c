@@ -564,7 +564,7 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
         if (ctx->waiters.yields)
             return;
     }
-    hly_relaxed_doubt(r);
+    hly_exec_doubt(r);
     stop_polling(ctx);
     hly_sleep(ctx, SLEEP_NS);
     ctx->waiters.pollers++;

@@ -43,6 +43,12 @@ void hly_request_drop(halay_request_t *request);
 void hly_exec_start(halay_request_t *request);
 /* Does all steps that can be done now, and finishes the call if that was all. */
 void hly_exec_advance(halay_request_t *request);
+/*
+ * The request waits: once it has for long, tells some of those that it waits for what its call is.
+ * They compare it with theirs, since ranks that have made another call may be waiting too. A
+ * relaxed call waits for nobody's message in return, so it asks at once.
+ */
+void hly_exec_doubt(halay_request_t *request);
 /* News: the message of a RECV step is all there; that of a SEND step has left. */
 void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
 void hly_exec_sent(halay_request_t *request, uint32_t step);

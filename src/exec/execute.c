@@ -18,6 +18,9 @@
 #include "wire/rendezvous.h"
 #include "wire/watch.h"
 
+#define DOUBT_NS    1000000000ll /* in a call */
+#define DOUBTS_MOST 8            /* messages, so that no wait connects to very many ranks */
+
 /* ---------------------------------------------------------------- what can be started */
 
 static inline bool can_start(const halay_request_t *r, uint32_t step)
@@ -266,6 +269,25 @@ void hly_exec_start(halay_request_t *r)
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     if (hly_link_empty(&hly_request_slot(r)->unexpected) || hly_unexpected_compare(r))
         hly_exec_advance(r);
+}
+
+/* ---------------------------------------------------------------- long waits */
+
+void hly_exec_doubt(halay_request_t *r)
+{
+    const bool relaxed = r->call.desc.flags & HLY_CALL_RELAXED;
+    if (r->doubts || r->state != HLY_RUNNING || !r->run.ran ||
+        (!relaxed && (int64_t)(r->context->now_ns - r->started_ns) < DOUBT_NS))
+        return;
+    r->doubts = true;
+    uint32_t most = DOUBTS_MOST;
+    for (uint32_t i = 0; i < r->plan->plan->nsteps && most; i++) {
+        const halay_step_t *s = hly_step(r, i);
+        if (s->kind != HALAY_STEP_RECV || r->run.step[i].state != HLY_STARTED)
+            continue;
+        hly_control_send(r->comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL, 0);
+        most--;
+    }
 }
 
 /* ---------------------------------------------------------------- news */

@@ -67,19 +67,6 @@ bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence)
            (int32_t)(sequence - s->next) <= 0;
 }
 
-void hly_relaxed_doubt(halay_request_t *r)
-{
-    if (!(r->call.desc.flags & HLY_CALL_RELAXED) || r->doubts || r->state != HLY_RUNNING)
-        return;
-    r->doubts = true;
-    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++) {
-        const halay_step_t *s = hly_step(r, i);
-        if (s->kind == HALAY_STEP_RECV && r->run.step[i].state == HLY_STARTED)
-            hly_control_send(r->comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL,
-                             0);
-    }
-}
-
 /* ---------------------------------------------------------------- the end */
 
 bool hly_relaxed_is_open(const halay_comm_t *comm)

@@ -24,12 +24,6 @@ void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong);
 /* May other ranks have ended this call, or the one they made instead, without hearing from all? */
 bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence);
 /*
- * The request has waited for long: tells those that it waits for what its call is, once. They
- * compare it with theirs, since a root that has made another call may be waiting too.
- */
-void hly_relaxed_doubt(halay_request_t *request);
-
-/*
  * Leaving (LEAVE). No rank finalizes before all have ended their calls: what a root has sent could
  * be lost with it, and others would take the rank for dead. So it asks them, and they answer.
  */

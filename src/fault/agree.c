@@ -693,7 +693,7 @@ static void look_at(halay_request_t *r, uint64_t now)
         name_the_missing(r, &v);
         hly_fault_raise(r->comm, r->sequence, &v);
     } else {
-        hly_relaxed_doubt(r);
+        hly_exec_doubt(r);
     }
 }
 

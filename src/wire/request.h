@@ -158,7 +158,7 @@ struct halay_request {
     bool refused;    /* wrong from the beginning: its arguments, or no plan */
     bool bound;      /* its layout is that of `call`, and can serve again */
     bool foreseen;   /* it fails as the program knows already: log less */
-    bool doubts;     /* DOUBT was sent: exec/relaxed.h */
+    bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
     halay_comm_t *comm;
     struct hly_device *device;

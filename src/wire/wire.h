@@ -26,7 +26,7 @@ enum hly_kind {
     HLY_ROUND,  /* round `edge` of the agreement on the verdict */
     HLY_REVOKE, /* receiver -> sender: stop writing to the target `cookie`, and say when you have */
     HLY_REVOKED, /* sender -> receiver: nothing is written to the target `cookie` any more */
-    HLY_DOUBT,   /* a relaxed broadcast waits for you: compare it with your call */
+    HLY_DOUBT,   /* a call has waited for you for long: compare it with yours */
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
      * have ended them. */
     HLY_LEAVE,

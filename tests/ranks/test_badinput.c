@@ -399,19 +399,20 @@ static void every_root(int p, const halay_inproc_faults_t *faults)
     }
 }
 
-/* The others wait for long data; what the guilty rank sends to the same ranks is nothing of that.
- */
-static void instead_of_long(struct rank *r)
+#define LONG 20000
+
+/* One rank calls a barrier, the others an allreduce of so many elements. */
+static void instead(struct rank *r)
 {
-    enum { LONG = 20000 };
     static int32_t in[LONG]; /* all zero, in all ranks */
+    const size_t count = *(const size_t *)r->arg;
     int32_t *out = calloc(LONG, sizeof(*out)), one = 1, sum = 0;
     CHECK(out, "memory");
     for (int guilty = 0; guilty < r->nranks; guilty++) {
         const uint64_t start = ranks_now_ns();
         int rc = r->rank == guilty
                      ? halay_barrier(r->world)
-                     : halay_allreduce(in, out, LONG, HALAY_INT32, HALAY_SUM, r->world);
+                     : halay_allreduce(in, out, count, HALAY_INT32, HALAY_SUM, r->world);
         CHECK(rc == HALAY_EMISMATCH, "rank %d: %s", r->rank, halay_strerror(rc));
         CHECK(ranks_now_ns() - start < SOON_NS, "rank %d of %d, rank %d guilty", r->rank, r->nranks,
               guilty);
@@ -452,8 +453,14 @@ int main(int argc, char **argv)
         every_root(p, &faults);
         for (int w = 0; w < 3; w++) {
             struct ranks_options o = {.nranks = p, .faults = ways[w]};
-            ranks_run(&o, instead_of_long, NULL);
+            size_t count = LONG; /* the others wait for long data, not for what the one sends */
+            ranks_run(&o, instead, &count);
         }
     }
+    /* With these plans it waits for ranks that wait for it, and nobody has sent it anything. */
+    struct ranks_options o = {
+        .nranks = 6, .shm = true, .algorithm = "allreduce=halving_doubling,barrier=two_level"};
+    size_t count = 26;
+    ranks_run(&o, instead, &count);
     return 0;
 }
