@@ -458,8 +458,11 @@ int main(int argc, char **argv)
         }
     }
     /* With these plans it waits for ranks that wait for it, and nobody has sent it anything. */
-    struct ranks_options o = {
-        .nranks = 6, .shm = true, .algorithm = "allreduce=halving_doubling,barrier=two_level"};
+    static const int two_nodes[] = {0, 1, 0, 1, 0, 1};
+    struct ranks_options o = {.nranks = 6,
+                              .shm = true,
+                              .node_of_rank = two_nodes,
+                              .algorithm = "allreduce=halving_doubling,barrier=two_level"};
     size_t count = 26;
     ranks_run(&o, instead, &count);
     return 0;
