@@ -45,8 +45,9 @@ void hly_exec_start(halay_request_t *request);
 void hly_exec_advance(halay_request_t *request);
 /*
  * The request waits: once it has for long, tells some of those that it waits for what its call is.
- * They compare it with theirs, since ranks that have made another call may be waiting too. A
- * relaxed call waits for nobody's message in return, so it asks at once.
+ * They compare it with theirs, since ranks that have made another call may be waiting too. Only the
+ * oldest call of a communicator does so, and no receive, for its sender may be far from its send. A
+ * relaxed call is answered by nobody, so it asks at once.
  */
 void hly_exec_doubt(halay_request_t *request);
 /* News: the message of a RECV step is all there; that of a SEND step has left. */

@@ -275,9 +275,11 @@ void hly_exec_start(halay_request_t *r)
 
 void hly_exec_doubt(halay_request_t *r)
 {
+    const halay_comm_t *comm = r->comm;
     const bool relaxed = r->call.desc.flags & HLY_CALL_RELAXED;
-    if (r->doubts || r->state != HLY_RUNNING || !r->run.ran ||
-        (!relaxed && (int64_t)(r->context->now_ns - r->started_ns) < DOUBT_NS))
+    const bool waited = (int64_t)(r->context->now_ns - r->started_ns) >= DOUBT_NS &&
+                        r->sequence == comm->oldest && !comm->parent;
+    if (r->doubts || r->state != HLY_RUNNING || !r->run.ran || !(relaxed || waited))
         return;
     r->doubts = true;
     uint32_t most = DOUBTS_MOST;
