@@ -21,7 +21,8 @@ for absent in 0 1 3; do
     ranks -N2 -n4 --ntasks-per-node=2 "$rank" absent $absent
     within 7000
     expect 137 "srun, of which rank $absent was killed"
-    counts out 3 "^halay_init returned -9 after [34]... ms"
+    # each by its own deadline, or when it sees that another one's was over a moment earlier
+    counts out 3 "^halay_init returned -9 after \(29..\|[34]...\) ms"
     says err "not all of the 4 ranks joined within 3.0 s"
     counts err 3 "halay error: halay_init failed: "
     nothing_left 2
