@@ -23,4 +23,7 @@
         }                                                                                          \
     } while (0)
 
+/* The same, where the condition says it all. */
+#define MUST(condition) CHECK(condition, "not so")
+
 #endif

@@ -86,10 +86,9 @@ int halay_comm_free(halay_comm_t *comm)
     if (comm->magic != HLY_COMM_MAGIC)
         return comm->magic == HLY_COMM_FREED ? HALAY_ESTATE : HALAY_EINVAL;
     halay_context_t *ctx = comm->context;
-    if (hly_forked(ctx))
-        return HALAY_EFORKED;
-    hly_lock(ctx);
-    int rc = HALAY_OK;
+    int rc = hly_context_enter(ctx);
+    if (rc)
+        return rc;
     if (comm == ctx->world || in_use(comm)) {
         const char *why = comm == ctx->world ? "the world communicator belongs to the context"
                                              : "requests are in flight on it; wait for them first";
@@ -164,9 +163,9 @@ int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict)
     halay_verdict_t v = {.rank = -1, .other = -1};
     if (!comm || !verdict || (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
         return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = hly_context_enter(comm->context);
+    if (rc)
+        return rc;
     if (comm->failed) {
         const struct hly_failure *f = &comm->last;
         v.code = f->verdict.code;

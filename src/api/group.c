@@ -212,12 +212,11 @@ static int inner_make(halay_comm_t *comm)
 
 int halay_group_begin(halay_comm_t *comm)
 {
-    int rc = HALAY_OK;
     if (!hly_usable(comm, HLY_GO, comm))
         return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = hly_context_enter(comm->context);
+    if (rc)
+        return rc;
     struct hly_group *b = NULL;
     if (comm->group_open) {
         hly_log(comm->context, HLY_ERROR, "group_begin: the one before was not ended");
@@ -270,11 +269,11 @@ int halay_group_end(halay_comm_t *comm, halay_request_t **request)
 {
     if (!hly_usable(comm, HLY_GO, request))
         return HALAY_EINVAL;
-    if (hly_forked(comm->context))
-        return HALAY_EFORKED;
-    hly_lock(comm->context);
+    int rc = hly_context_enter(comm->context);
+    if (rc)
+        return rc;
     struct hly_group *b = comm->group_open;
-    int rc = b ? HALAY_OK : HALAY_ESTATE;
+    rc = b ? HALAY_OK : HALAY_ESTATE;
     comm->group_open = NULL;
     if (b && (rc = ask(b))) {
         members_release(b);

@@ -408,7 +408,7 @@ static void stop_polling(halay_context_t *context)
 }
 
 /* Do ranks of ours share this processor? Known where there are more of them on the node than
- * processors; learnt where nodes share a machine (try_yield). */
+ * processors; learnt where nodes share a machine: yield(). */
 static bool is_shared(const halay_context_t *context)
 {
     return context->info.local_nranks > context->ncpus || context->waiters.yields;
@@ -549,9 +549,8 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
     if (shares && !w->rounds)
         w->patience = patience_of(r);
     if ((shares && w->rounds >= w->patience) ||
-        atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0) {
+        atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0)
         yield(ctx);
-    }
     if (++w->rounds % (ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS))
         return;
     const uint64_t now = hly_now_ns();

@@ -275,7 +275,7 @@ void hly_exec_start(halay_request_t *r)
 
 void hly_exec_doubt(halay_request_t *r)
 {
-    const halay_comm_t *comm = r->comm;
+    halay_comm_t *comm = r->comm;
     const bool relaxed = r->call.desc.flags & HLY_CALL_RELAXED;
     const bool waited = (int64_t)(r->context->now_ns - r->started_ns) >= DOUBT_NS &&
                         r->sequence == comm->oldest && !comm->parent;
@@ -287,7 +287,7 @@ void hly_exec_doubt(halay_request_t *r)
         const halay_step_t *s = hly_step(r, i);
         if (s->kind != HALAY_STEP_RECV || r->run.step[i].state != HLY_STARTED)
             continue;
-        hly_control_send(r->comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL, 0);
+        hly_control_send(comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL, 0);
         most--;
     }
 }

@@ -153,12 +153,10 @@ void hly_transports_text(const halay_context_t *ctx, char *text, size_t bytes)
 
 int halay_context_traffic(halay_context_t *context, int transport, halay_traffic_t *traffic)
 {
-    if (!context || context->magic != HLY_CONTEXT_MAGIC || !traffic)
-        return HALAY_EINVAL;
-    if (hly_forked(context))
-        return HALAY_EFORKED;
-    hly_lock(context);
-    int rc = transport >= 0 && transport < context->ntransports ? HALAY_OK : HALAY_EINVAL;
+    int rc = traffic ? hly_context_enter(context) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    rc = transport >= 0 && transport < context->ntransports ? HALAY_OK : HALAY_EINVAL;
     if (!rc) {
         const struct hly_transport *t = &context->transports[transport];
         halay_transport_attr_t now = {.size = sizeof(now)};

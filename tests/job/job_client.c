@@ -20,17 +20,11 @@
 
 #include <halay/boot.h>
 
+#include "../check.h"
+
 extern const halay_boot_ops_t halay_boot_v3_pmix, halay_boot_v3_tcp;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
-
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
 
 enum { EPOCHS = 1000 };
 
@@ -40,14 +34,14 @@ static const char *die_after; /* 0.6 s after a message with this text */
 
 static void keep_log(void *arg, int level, const char *text)
 {
-    CHECK(arg == last_log && text);
+    MUST(arg == last_log && text);
     if (level == 0)
         snprintf(last_log, sizeof last_log, "%s", text);
     if (level > 0 && getenv("JOB_LOG"))
         fprintf(stderr, "[%d] %s\n", level, text);
     if (die_after && strstr(text, die_after)) {
         struct itimerval in = {.it_value = {0, 600000}};
-        CHECK(!setitimer(ITIMER_REAL, &in, NULL));
+        MUST(!setitimer(ITIMER_REAL, &in, NULL));
     }
 }
 
@@ -59,7 +53,7 @@ static int open_job(double seconds, halay_boot_info_t *info, halay_boot_t **boot
     int rc = ops->open(NULL, keep_log, last_log, (uint64_t)(seconds * 1e9), info, boot);
     if (rc)
         fprintf(stderr, "open: %d: %s\n", rc, last_log);
-    CHECK((rc == 0) == (last_log[0] == '\0')); /* an error is logged, success is not one */
+    MUST((rc == 0) == (last_log[0] == '\0')); /* an error is logged, success is not one */
     return rc;
 }
 
@@ -73,10 +67,10 @@ static void print_bytes(const char *name, const uint8_t bytes[16])
 static void print_address(const halay_address_t *address)
 {
     char ip[INET6_ADDRSTRLEN] = "none";
-    CHECK((address->fabrics & ~(HALAY_FABRIC_RDMA | HALAY_FABRIC_VERBS | HALAY_FABRIC_UCX |
-                                HALAY_NODE_OVERSUBSCRIBED | HALAY_NODE_SINGLE)) == 0);
+    MUST((address->fabrics & ~(HALAY_FABRIC_RDMA | HALAY_FABRIC_VERBS | HALAY_FABRIC_UCX |
+                               HALAY_NODE_OVERSUBSCRIBED | HALAY_NODE_SINGLE)) == 0);
     if (address->family)
-        CHECK(inet_ntop(address->family, address->ip, ip, sizeof ip));
+        MUST(inet_ntop(address->family, address->ip, ip, sizeof ip));
     printf("%s/%d", ip, ntohs(address->port));
 }
 
@@ -87,14 +81,14 @@ static void check_listening(const halay_boot_info_t *now)
     struct sockaddr_in *four = (struct sockaddr_in *)&at;
     socklen_t bytes = sizeof at, n = sizeof(int);
     int on = 0;
-    CHECK(now->address.family == AF_INET && now->address.port);
-    CHECK(!getsockname(now->listen_fd, (struct sockaddr *)&at, &bytes));
-    CHECK(four->sin_family == AF_INET && four->sin_port == now->address.port &&
-          !memcmp(&four->sin_addr, now->address.ip, 4));
-    CHECK(!getsockopt(now->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) && on);
-    CHECK(fcntl(now->listen_fd, F_GETFD) & FD_CLOEXEC);
-    CHECK(fcntl(now->listen_fd, F_GETFL) & O_NONBLOCK);
-    CHECK(accept(now->listen_fd, NULL, NULL) < 0 && errno == EAGAIN);
+    MUST(now->address.family == AF_INET && now->address.port);
+    MUST(!getsockname(now->listen_fd, (struct sockaddr *)&at, &bytes));
+    MUST(four->sin_family == AF_INET && four->sin_port == now->address.port &&
+         !memcmp(&four->sin_addr, now->address.ip, 4));
+    MUST(!getsockopt(now->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &on, &n) && on);
+    MUST(fcntl(now->listen_fd, F_GETFD) & FD_CLOEXEC);
+    MUST(fcntl(now->listen_fd, F_GETFL) & O_NONBLOCK);
+    MUST(accept(now->listen_fd, NULL, NULL) < 0 && errno == EAGAIN);
 }
 
 /* A connection that comes between two epochs waits for the next. */
@@ -103,9 +97,9 @@ static void check_parked(const halay_boot_info_t *now)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_port = now->address.port};
     memcpy(&at.sin_addr, now->address.ip, 4);
     int to = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(to >= 0 && !connect(to, (struct sockaddr *)&at, sizeof at));
+    MUST(to >= 0 && !connect(to, (struct sockaddr *)&at, sizeof at));
     int from = accept(now->listen_fd, NULL, NULL);
-    CHECK(from >= 0);
+    MUST(from >= 0);
     close(from);
     close(to);
 }
@@ -118,15 +112,15 @@ static int info(void)
     halay_place_t at = {.size = sizeof at};
     uint64_t epochs = getenv("JOB_EPOCHS") ? strtoull(getenv("JOB_EPOCHS"), NULL, 10) : EPOCHS;
     for (uint64_t epoch = 1; epoch <= epochs; epoch++) {
-        CHECK(open_job(20, &now, &boot) == 0);
-        CHECK(now.epoch == epoch);
+        MUST(open_job(20, &now, &boot) == 0);
+        MUST(now.epoch == epoch);
         if (epoch == 1)
             first = now;
         now.epoch = first.epoch;
-        CHECK(memcmp(&first, &now, sizeof now) == 0);
-        CHECK(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
-        CHECK(strstr(last_log, "initialised twice") && !other);
-        CHECK(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
+        MUST(memcmp(&first, &now, sizeof now) == 0);
+        MUST(ops->open(NULL, keep_log, last_log, 1000000000, &again, &other) == HALAY_ESTATE);
+        MUST(strstr(last_log, "initialised twice") && !other);
+        MUST(ops->join(boot, "nowhere") == HALAY_EUNSUPPORTED);
         if (epoch < epochs)
             ops->close(boot);
     }
@@ -136,14 +130,14 @@ static int info(void)
     print_bytes("job", now.job);
     print_bytes("secret", now.secret);
     for (int rank = 0; rank < now.nranks; rank++) {
-        CHECK(ops->get(boot, rank, &at) == 0 && at.node >= 0 && at.node < now.nnodes);
-        CHECK(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host) &&
-                                   !memcmp(&at.address, &now.address, sizeof at.address)));
+        MUST(ops->get(boot, rank, &at) == 0 && at.node >= 0 && at.node < now.nnodes);
+        MUST(rank != now.rank || (at.node == now.node && !strcmp(at.host, now.host) &&
+                                  !memcmp(&at.address, &now.address, sizeof at.address)));
         printf(" %d@%d:%s=", rank, at.node, at.host);
         print_address(&at.address);
     }
-    CHECK(ops->get(boot, now.nranks, &at) == HALAY_EINVAL &&
-          ops->get(boot, -1, &at) == HALAY_EINVAL);
+    MUST(ops->get(boot, now.nranks, &at) == HALAY_EINVAL &&
+         ops->get(boot, -1, &at) == HALAY_EINVAL);
     printf(" | rank %d local %d of %d node %d\n", now.rank, now.local_rank, now.local_nranks,
            now.node);
     ops->close(boot);
@@ -155,7 +149,7 @@ static int wait_for(pid_t pid)
 {
     int status = 0;
     while (waitpid(pid, &status, 0) < 0)
-        CHECK(errno == EINTR);
+        MUST(errno == EINTR);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
 }
 
@@ -164,22 +158,22 @@ static int children(char *self)
 {
     halay_boot_info_t now;
     halay_boot_t *boot;
-    CHECK(open_job(20, &now, &boot) == 0);
+    MUST(open_job(20, &now, &boot) == 0);
     pid_t pid = fork();
     if (pid == 0) { /* it does not hold the rank's socket, so it cannot take its connections */
         if (fcntl(now.listen_fd, F_GETFD) >= 0)
             _exit(2);
         _exit(open_job(20, &now, &boot) == HALAY_ESTATE && strstr(last_log, "forked") ? 0 : 1);
     }
-    CHECK(wait_for(pid) == 0);
+    MUST(wait_for(pid) == 0);
     pid = fork();
     if (pid == 0) {
         execl(self, self, "heir", NULL);
         _exit(127);
     }
-    CHECK(wait_for(pid) == 0);
+    MUST(wait_for(pid) == 0);
     ops->close(boot);
-    CHECK(open_job(20, &now, &boot) == 0 && now.epoch == 2);
+    MUST(open_job(20, &now, &boot) == 0 && now.epoch == 2);
     ops->close(boot);
     return 0;
 }
@@ -190,16 +184,16 @@ static int heir(void)
     halay_boot_t *boot;
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
-    CHECK(open_job(20, &now, &boot) == HALAY_ESTATE);
+    MUST(open_job(20, &now, &boot) == HALAY_ESTATE);
     clock_gettime(CLOCK_MONOTONIC, &b);
-    CHECK(b.tv_sec - a.tv_sec <= 1); /* it was told at once, not by the deadline */
+    MUST(b.tv_sec - a.tv_sec <= 1); /* it was told at once, not by the deadline */
     char parent[32];
     snprintf(parent, sizeof parent, "process %d", (int)getppid());
-    CHECK(strstr(last_log, parent));
+    MUST(strstr(last_log, parent));
     int announced = 0;
-    CHECK(ops->probe(&announced) == 1 && announced == 2);
+    MUST(ops->probe(&announced) == 1 && announced == 2);
     setenv("HALAY_LAUNCHER", "none", 1); /* the remedy that the message names */
-    CHECK(strstr(last_log, "HALAY_LAUNCHER=none") && ops->probe(&announced) == 0 && announced == 1);
+    MUST(strstr(last_log, "HALAY_LAUNCHER=none") && ops->probe(&announced) == 0 && announced == 1);
     return 0;
 }
 
@@ -212,11 +206,11 @@ static int absent(void)
     if (!strcmp(getenv("PMIX_RANK"), "0"))
         return (int)sleep(4);
     clock_gettime(CLOCK_MONOTONIC, &a);
-    CHECK(open_job(1.5, &now, &boot) == HALAY_EBOOT);
+    MUST(open_job(1.5, &now, &boot) == HALAY_EBOOT);
     clock_gettime(CLOCK_MONOTONIC, &b);
-    CHECK(b.tv_sec - a.tv_sec <= 3);
-    CHECK(strstr(last_log, "not all of the"));
-    CHECK(open_job(1.5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "failed before"));
+    MUST(b.tv_sec - a.tv_sec <= 3);
+    MUST(strstr(last_log, "not all of the"));
+    MUST(open_job(1.5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "failed before"));
     return 0;
 }
 
@@ -226,8 +220,8 @@ static int alone(void)
     halay_boot_info_t now;
     halay_boot_t *boot;
     int announced = 0;
-    CHECK(ops->probe(&announced) == 0);
-    CHECK(open_job(1, &now, &boot) == HALAY_EBOOT && strstr(last_log, "halayrun"));
+    MUST(ops->probe(&announced) == 0);
+    MUST(open_job(1, &now, &boot) == HALAY_EBOOT && strstr(last_log, "halayrun"));
     printf("announced %d\n", announced);
     return 0;
 }
@@ -237,7 +231,7 @@ static int late(void)
 {
     halay_boot_info_t now;
     halay_boot_t *boot;
-    CHECK(open_job(5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "the launcher has ended"));
+    MUST(open_job(5, &now, &boot) == HALAY_EBOOT && strstr(last_log, "the launcher has ended"));
     return 0;
 }
 
@@ -246,17 +240,17 @@ static int end(const char *how)
 {
     halay_boot_info_t now;
     halay_boot_t *boot;
-    CHECK(open_job(20, &now, &boot) == 0);
+    MUST(open_job(20, &now, &boot) == 0);
     if (now.rank == 1 && !strcmp(how, "kill"))
         raise(SIGKILL);
     if (now.rank == 1 && !strcmp(how, "exit"))
         exit(3);
     if (now.rank == 1 && !strcmp(how, "connected")) {
-        CHECK(PMIx_Init(NULL, NULL, 0) == 0);
+        MUST(PMIx_Init(NULL, NULL, 0) == 0);
         _exit(0);
     }
     if (now.rank == 1 && !strcmp(how, "abort")) {
-        CHECK(PMIx_Init(NULL, NULL, 0) == 0);
+        MUST(PMIx_Init(NULL, NULL, 0) == 0);
         PMIx_Abort(7, "had enough", NULL, 0);
     }
     return (int)sleep(20);
@@ -293,16 +287,16 @@ static int first(const char *when)
     if (rank == 0)
         raise(SIGKILL);
     if (after) {
-        CHECK(rc == 0 && !usleep(100000));
+        MUST(rc == 0 && !usleep(100000));
         for (int r = 0; r < now.nranks; r++)
-            CHECK(ops->get(boot, r, &at) == 0 && at.node == 0 && at.address.port);
+            MUST(ops->get(boot, r, &at) == 0 && at.node == 0 && at.address.port);
         printf("rank %d lives on\n", rank);
         fflush(stdout);
         return 0;
     }
     double took = (double)(b.tv_sec - a.tv_sec) + (double)(b.tv_nsec - a.tv_nsec) / 1e9;
-    CHECK(rc == HALAY_EBOOT && strstr(last_log, "the first rank of this node, has died"));
-    CHECK(took < (fence ? DEADLINE : DEADLINE / 2) - 0.1); /* it did not wait for its time to end */
+    MUST(rc == HALAY_EBOOT && strstr(last_log, "the first rank of this node, has died"));
+    MUST(took < (fence ? DEADLINE : DEADLINE / 2) - 0.1); /* it did not wait for its time to end */
     printf("rank %d was told at once\n", rank);
     fflush(stdout);
     return 0;

@@ -16,13 +16,7 @@
 
 #include <halay/halay.h>
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 enum { COUNT = 100000, CYCLES = 20 };
 
@@ -41,17 +35,17 @@ static int add(halay_comm_t *comm, int rank, int nranks, size_t count)
         in[i] = (int64_t)i * (rank + 1);
     int rc = halay_allreduce(in, out, count, HALAY_INT64, HALAY_SUM, comm);
     for (size_t i = 0; !rc && i < count; i++)
-        CHECK(out[i] == (int64_t)i * nranks * (nranks + 1) / 2);
+        MUST(out[i] == (int64_t)i * nranks * (nranks + 1) / 2);
     return rc;
 }
 
 static void start(halay_context_t **context, halay_comm_t **comm, int *rank, int *nranks)
 {
-    CHECK(halay_init(NULL, context) == HALAY_OK);
-    CHECK(halay_comm_world(*context, comm) == HALAY_OK);
-    CHECK(halay_comm_rank(*comm, rank) == HALAY_OK && halay_comm_size(*comm, nranks) == HALAY_OK);
-    CHECK(add(*comm, *rank, *nranks, 1) == HALAY_OK);
-    CHECK(add(*comm, *rank, *nranks, COUNT) == HALAY_OK);
+    MUST(halay_init(NULL, context) == HALAY_OK);
+    MUST(halay_comm_world(*context, comm) == HALAY_OK);
+    MUST(halay_comm_rank(*comm, rank) == HALAY_OK && halay_comm_size(*comm, nranks) == HALAY_OK);
+    MUST(add(*comm, *rank, *nranks, 1) == HALAY_OK);
+    MUST(add(*comm, *rank, *nranks, COUNT) == HALAY_OK);
 }
 
 /* Each of the others once: `each` numbers for each rank, the root is the last one. */
@@ -61,29 +55,29 @@ static void call_the_others(halay_comm_t *comm, int rank, int nranks, size_t eac
     int root = nranks - 1, next = (rank + 1) % nranks, before = (rank + root) % nranks;
     for (size_t i = 0; i < all; i++)
         in[i] = (int64_t)(i + me * all);
-    CHECK(!halay_alltoall(in, out, each, HALAY_INT64, comm));
+    MUST(!halay_alltoall(in, out, each, HALAY_INT64, comm));
     for (size_t i = 0; i < all; i++)
-        CHECK(out[i] == (int64_t)(me * each + i % each + i / each * all));
-    CHECK(!halay_reduce(in, out, each, HALAY_INT64, HALAY_SUM, root, comm));
+        MUST(out[i] == (int64_t)(me * each + i % each + i / each * all));
+    MUST(!halay_reduce(in, out, each, HALAY_INT64, HALAY_SUM, root, comm));
     for (size_t i = 0; i < each && rank == root; i++)
-        CHECK(out[i] == (int64_t)(n * i + all * n * (n - 1) / 2));
-    CHECK(!halay_scan(in, out, each, HALAY_INT64, HALAY_SUM, comm));
+        MUST(out[i] == (int64_t)(n * i + all * n * (n - 1) / 2));
+    MUST(!halay_scan(in, out, each, HALAY_INT64, HALAY_SUM, comm));
     for (size_t i = 0; i < each; i++)
-        CHECK(out[i] == (int64_t)((me + 1) * i + all * me * (me + 1) / 2));
-    CHECK(!halay_gather(in, out, each, HALAY_INT64, root, comm));
+        MUST(out[i] == (int64_t)((me + 1) * i + all * me * (me + 1) / 2));
+    MUST(!halay_gather(in, out, each, HALAY_INT64, root, comm));
     for (size_t i = 0; i < all && rank == root; i++)
-        CHECK(out[i] == (int64_t)(i % each + i / each * all));
-    CHECK(!halay_scatter(in, out, each, HALAY_INT64, root, comm));
+        MUST(out[i] == (int64_t)(i % each + i / each * all));
+    MUST(!halay_scatter(in, out, each, HALAY_INT64, root, comm));
     for (size_t i = 0; i < each; i++)
-        CHECK(out[i] == (int64_t)(me * each + i + (size_t)root * all));
+        MUST(out[i] == (int64_t)(me * each + i + (size_t)root * all));
     if (nranks == 1)
         return;
     halay_request_t *sent;
-    CHECK(!halay_isend(in, each, HALAY_INT64, next, comm, &sent));
-    CHECK(!halay_recv(out, each, HALAY_INT64, before, comm) && !halay_request_wait(sent));
+    MUST(!halay_isend(in, each, HALAY_INT64, next, comm, &sent));
+    MUST(!halay_recv(out, each, HALAY_INT64, before, comm) && !halay_request_wait(sent));
     for (size_t i = 0; i < each; i++)
-        CHECK(out[i] == (int64_t)(i + (size_t)before * all));
-    CHECK(halay_request_wait(sent) == HALAY_ESTATE);
+        MUST(out[i] == (int64_t)(i + (size_t)before * all));
+    MUST(halay_request_wait(sent) == HALAY_ESTATE);
 }
 
 static void leave(const char *how)
@@ -124,7 +118,7 @@ static int call_long(halay_comm_t *comm, const char *name, int nranks, char *fro
         return halay_reduce_scatter(from, to, each, HALAY_INT64, HALAY_SUM, comm);
     if (!strcmp(name, "alltoall"))
         return halay_alltoall(from, to, each, HALAY_INT64, comm);
-    CHECK(!strcmp(name, "barrier"));
+    MUST(!strcmp(name, "barrier"));
     return halay_barrier(comm);
 }
 
@@ -143,19 +137,19 @@ static void die_during(halay_comm_t *comm, const char *name, int rank, int nrank
     int rc = 0, calls = 0;
     double begin = now(), end = begin + AGAIN_S, took;
     signal(SIGTERM, SIG_IGN); /* a second more to say it, on a busy machine */
-    CHECK(from && to && signal(SIGALRM, die) != SIG_ERR && !gethostname(host, sizeof host - 1));
-    CHECK(!call_long(comm, name, nranks, from, to));
-    CHECK(rank != 1 || !setitimer(ITIMER_REAL, &soon, NULL));
+    MUST(from && to && signal(SIGALRM, die) != SIG_ERR && !gethostname(host, sizeof host - 1));
+    MUST(!call_long(comm, name, nranks, from, to));
+    MUST(rank != 1 || !setitimer(ITIMER_REAL, &soon, NULL));
     while (!rc && begin < end) {
         begin = now();
         calls++;
         rc = call_long(comm, name, nranks, from, to);
     }
     took = now() - begin;
-    CHECK(rc == HALAY_EPEER && took < 5);
-    CHECK(!halay_comm_verdict(comm, &verdict) && verdict.rank == 1);
-    CHECK(strstr(verdict.text, "rank 1 of ") && strstr(verdict.text, host));
-    CHECK(call_long(comm, name, nranks, from, to) == HALAY_EPEER);
+    MUST(rc == HALAY_EPEER && took < 5);
+    MUST(!halay_comm_verdict(comm, &verdict) && verdict.rank == 1);
+    MUST(strstr(verdict.text, "rank 1 of ") && strstr(verdict.text, host));
+    MUST(call_long(comm, name, nranks, from, to) == HALAY_EPEER);
     fprintf(stderr, "rank %d was told in call %d, after %.2f s\n", rank, calls, took);
     free(from);
     free(to);
@@ -169,8 +163,8 @@ int main(int argc, char **argv)
     int rank, nranks;
     for (int i = 0; i < CYCLES && argc < 3; i++) {
         start(&context, &comm, &rank, &nranks);
-        CHECK(halay_barrier(comm) == HALAY_OK);
-        CHECK(halay_finalize(context) == HALAY_OK);
+        MUST(halay_barrier(comm) == HALAY_OK);
+        MUST(halay_finalize(context) == HALAY_OK);
     }
     start(&context, &comm, &rank, &nranks);
     if (argc > 2)
@@ -181,17 +175,17 @@ int main(int argc, char **argv)
         halay_verdict_t verdict = {.size = sizeof verdict};
         double begin = now();
         int rc = add(comm, rank, nranks, COUNT);
-        CHECK(rc != HALAY_OK && rc != HALAY_ETIMEOUT);
-        CHECK(halay_comm_verdict(comm, &verdict) == HALAY_OK && verdict.rank == 1);
+        MUST(rc != HALAY_OK && rc != HALAY_ETIMEOUT);
+        MUST(halay_comm_verdict(comm, &verdict) == HALAY_OK && verdict.rank == 1);
         fprintf(stderr, "rank %d was told: %s\n", rank, verdict.text);
-        CHECK(now() - begin < 1.0);
+        MUST(now() - begin < 1.0);
         exit(4);
     }
     call_the_others(comm, rank, nranks, 3);
     call_the_others(comm, rank, nranks, COUNT / (size_t)nranks);
     halay_topology_t where = {.size = sizeof where};
-    CHECK(halay_context_topology(context, &where) == HALAY_OK);
+    MUST(halay_context_topology(context, &where) == HALAY_OK);
     printf("rank %d of %d, %s, %s\n", rank, nranks, where.launcher, where.transport);
-    CHECK(halay_finalize(context) == HALAY_OK);
+    MUST(halay_finalize(context) == HALAY_OK);
     return 0;
 }

@@ -17,15 +17,7 @@
 
 #include <halay/halay.h>
 
-#define CHECK(c, ...)                                                                              \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s: ", __FILE__, __LINE__, #c);                        \
-            fprintf(stderr, __VA_ARGS__);                                                          \
-            fputc('\n', stderr);                                                                   \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 enum { STOP_US = 50000, CALLS_MAX = 100000 };
 

@@ -15,13 +15,7 @@
 
 #include <halay/halay.h>
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 enum { COUNT = 64, RANKS_MOST = 8, FORMS = 11, SECOND = 1000000000 };
 
@@ -65,7 +59,7 @@ static int call(halay_comm_t *comm, int form)
 static void told(halay_comm_t *comm, int rank, int rc, const char *what)
 {
     halay_verdict_t v = {.size = sizeof v};
-    CHECK(!halay_comm_verdict(comm, &v));
+    MUST(!halay_comm_verdict(comm, &v));
     fprintf(stderr, "%s: rank %d was told (%d): %s\n", what, rank, rc, rc ? v.text : "all is well");
 }
 
@@ -78,7 +72,7 @@ static void stopped(halay_comm_t *comm, int rank, int who)
     told(comm, rank, rc, "stopped");
     uint64_t begin = now_ns();
     rc = call(comm, 4);
-    CHECK(rc == HALAY_ETIMEOUT && now_ns() - begin < SECOND / 4);
+    MUST(rc == HALAY_ETIMEOUT && now_ns() - begin < SECOND / 4);
     exit(4);
 }
 
@@ -90,7 +84,7 @@ static void killed(halay_comm_t *comm, int rank, int who)
     uint64_t begin = now_ns();
     int rc = call(comm, 0);
     told(comm, rank, rc, "killed");
-    CHECK(rc == HALAY_EPEER && now_ns() - begin < SECOND / 4);
+    MUST(rc == HALAY_EPEER && now_ns() - begin < SECOND / 4);
     pause(); /* not its end is what tells the others; a second SIGTERM is a SIGKILL */
 }
 
@@ -99,15 +93,15 @@ static void late(halay_comm_t *world, int rank, int nranks, unsigned seconds)
 {
     halay_comm_t *comm[FORMS];
     for (int i = 0; i < FORMS; i++)
-        CHECK(!halay_comm_dup(world, &comm[i]) && !halay_comm_set_deadline(comm[i], SECOND));
+        MUST(!halay_comm_dup(world, &comm[i]) && !halay_comm_set_deadline(comm[i], SECOND));
     for (int i = 0; i < FORMS; i++) {
         char what[32];
         snprintf(what, sizeof what, "form %d, %u s", i, seconds);
-        CHECK(!call(comm[i], 10) && !halay_barrier(world));
+        MUST(!call(comm[i], 10) && !halay_barrier(world));
         if (rank == nranks - 1)
             sleep(seconds);
         told(comm[i], rank, call(comm[i], i), what);
-        CHECK(!halay_barrier(world));
+        MUST(!halay_barrier(world));
     }
 }
 
@@ -116,14 +110,14 @@ int main(int argc, char **argv)
     halay_context_t *context;
     halay_comm_t *world;
     int rank, nranks;
-    CHECK(argc == 3 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
-    CHECK(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
-    CHECK(nranks <= RANKS_MOST && !call(world, 0) && !call(world, 4));
+    MUST(argc == 3 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
+    MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
+    MUST(nranks <= RANKS_MOST && !call(world, 0) && !call(world, 4));
     if (!strcmp(argv[1], "stopped"))
         stopped(world, rank, atoi(argv[2]));
     if (!strcmp(argv[1], "killed"))
         killed(world, rank, atoi(argv[2]));
     late(world, rank, nranks, (unsigned)atoi(argv[2]));
-    CHECK(!halay_finalize(context));
+    MUST(!halay_finalize(context));
     return 0;
 }

@@ -11,20 +11,14 @@
 
 #include "../../boot/tcp/tcp.h"
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 static void check_hex(const uint8_t digest[32], const char *expected)
 {
     char text[65];
     for (int i = 0; i < 32; i++)
         snprintf(text + 2 * i, 3, "%02x", digest[i]);
-    CHECK(!strcmp(text, expected));
+    MUST(!strcmp(text, expected));
 }
 
 static void sha_of(const void *data, size_t bytes, const char *expected)
@@ -59,9 +53,9 @@ static void vectors(void)
     check_hex(mac, "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
     for (int bit = 0; bit < 256; bit++) {
         memcpy(other, mac, sizeof mac);
-        CHECK(hly_mac_equal(mac, other));
+        MUST(hly_mac_equal(mac, other));
         other[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        CHECK(!hly_mac_equal(mac, other));
+        MUST(!hly_mac_equal(mac, other));
     }
 }
 
@@ -120,7 +114,7 @@ static struct hly_tcp_hello *hellos_of(int shape, int n)
     struct hly_tcp_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
     int *lowest = calloc((size_t)n + 16, sizeof lowest[0]);
     uint32_t *ranks = calloc((size_t)n + 16, sizeof ranks[0]);
-    CHECK(hellos && lowest && ranks);
+    MUST(hellos && lowest && ranks);
     count_ranks(shape, n, lowest, ranks);
     for (int r = 0; r < n; r++) {
         int host = host_of(shape, r, n);
@@ -144,7 +138,7 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
     halay_place_t at = {.size = sizeof at};
     halay_boot_info_t info = {.rank = id->rank};
     hly_boot_places_info(&id->places, &info);
-    CHECK(lowest && ranks);
+    MUST(lowest && ranks);
     count_ranks(shape, id->nranks, lowest, ranks);
     for (int r = 0; r < id->nranks; r++) {
         int host = host_of(shape, r, id->nranks);
@@ -152,23 +146,23 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
         if (address.family && processors_of(host) && ranks[host] > processors_of(host))
             address.fabrics =
                 HALAY_NODE_OVERSUBSCRIBED | (processors_of(host) == 1 ? HALAY_NODE_SINGLE : 0);
-        CHECK(hly_boot_places_get(&id->places, r, &at) == HALAY_OK);
-        CHECK(at.node >= 0 && at.node <= seen && at.node < info.nnodes);
+        MUST(hly_boot_places_get(&id->places, r, &at) == HALAY_OK);
+        MUST(at.node >= 0 && at.node <= seen && at.node < info.nnodes);
         seen += at.node == seen; /* numbered in the order of lowest ranks */
         snprintf(name, sizeof name, "host-%d", host);
-        CHECK(!strcmp(at.host, name));
-        CHECK(!memcmp(&at.address, &address, sizeof address));
+        MUST(!strcmp(at.host, name));
+        MUST(!memcmp(&at.address, &address, sizeof address));
         bool mine = host == host_of(shape, id->rank, id->nranks);
-        CHECK(mine == (at.node == info.node));
+        MUST(mine == (at.node == info.node));
         local += mine;
         before += mine && r < id->rank;
         if (r == id->rank)
-            CHECK(!strcmp(info.host, name) && !memcmp(&info.address, &address, sizeof address));
+            MUST(!strcmp(info.host, name) && !memcmp(&info.address, &address, sizeof address));
     }
-    CHECK(hly_boot_places_get(&id->places, id->nranks, &at) == HALAY_EINVAL);
-    CHECK(hly_boot_places_get(&id->places, -1, &at) == HALAY_EINVAL);
-    CHECK(seen == info.nnodes && info.nranks == id->nranks);
-    CHECK(info.local_nranks == local && info.local_rank == before);
+    MUST(hly_boot_places_get(&id->places, id->nranks, &at) == HALAY_EINVAL);
+    MUST(hly_boot_places_get(&id->places, -1, &at) == HALAY_EINVAL);
+    MUST(seen == info.nnodes && info.nranks == id->nranks);
+    MUST(info.local_nranks == local && info.local_rank == before);
     free(lowest);
     free(ranks);
 }
@@ -180,11 +174,11 @@ static void tables(int n)
         struct hly_tcp_hello *hellos = hellos_of(shape, n);
         struct hly_tcp_answer answer = {.joined = 1};
         char *table = NULL;
-        CHECK(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
-        CHECK(answer.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
+        MUST(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
+        MUST(answer.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
         for (int r = 0; r < n; r += 1 + n / 5) {
             struct hly_tcp_identity id = {.rank = r, .nranks = n};
-            CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK);
+            MUST(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK);
             check_identity(&id, shape);
             hly_tcp_identity_finish(&id);
         }
@@ -202,15 +196,15 @@ static void bad_tables(void)
     struct hly_tcp_answer good = {.joined = 1}, answer;
     char *table = NULL;
     int refused = 0;
-    CHECK(hly_tcp_table_write(hellos, N, &good, &table) == HALAY_OK);
+    MUST(hly_tcp_table_write(hellos, N, &good, &table) == HALAY_OK);
     for (uint32_t bytes = 0; bytes < good.bytes; bytes++) {
         struct hly_tcp_identity id = {.rank = 3, .nranks = N};
         char *cut = malloc(bytes ? bytes : 1);
-        CHECK(cut);
+        MUST(cut);
         memcpy(cut, table, bytes);
         answer = good;
         answer.bytes = bytes;
-        CHECK(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
+        MUST(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
         free(cut);
     }
     for (uint32_t at = 0; at < good.bytes * 8; at++) {
@@ -221,18 +215,18 @@ static void bad_tables(void)
         } else {
             halay_boot_info_t info = {.rank = 3};
             hly_boot_places_info(&id.places, &info);
-            CHECK(info.node >= 0 && info.node < info.nnodes && info.local_rank < info.local_nranks);
+            MUST(info.node >= 0 && info.node < info.nnodes && info.local_rank < info.local_nranks);
             hly_tcp_identity_finish(&id);
         }
         table[at / 8] ^= (char)(1 << at % 8);
     }
-    CHECK(refused > 100);
+    MUST(refused > 100);
     for (int i = 0; i < 6; i++) {
         struct hly_tcp_identity id = {.rank = 3, .nranks = N};
         answer = good;
         uint32_t *const counts[3] = {&answer.nruns, &answer.nnodes, &answer.nothers};
         *counts[i % 3] = i / 3 ? 0xffffffffu : 0;
-        CHECK(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
+        MUST(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
     }
     free(table);
     free(hellos);

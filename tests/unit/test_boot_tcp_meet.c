@@ -14,13 +14,7 @@
 
 #include "../../boot/tcp/tcp.h"
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 enum { PER_NODE = 3 };
 
@@ -54,8 +48,8 @@ static int free_port(void)
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(fd >= 0 && !bind(fd, (struct sockaddr *)&at, bytes));
-    CHECK(!getsockname(fd, (struct sockaddr *)&at, &bytes));
+    MUST(fd >= 0 && !bind(fd, (struct sockaddr *)&at, bytes));
+    MUST(!getsockname(fd, (struct sockaddr *)&at, &bytes));
     close(fd);
     return ntohs(at.sin_port);
 }
@@ -89,9 +83,9 @@ static void run(struct rank *ranks, int n)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, 256 << 10);
     for (int r = 0; r < n; r++)
-        CHECK(!pthread_create(&ranks[r].thread, &attr, live, &ranks[r]));
+        MUST(!pthread_create(&ranks[r].thread, &attr, live, &ranks[r]));
     for (int r = 0; r < n; r++)
-        CHECK(!pthread_join(ranks[r].thread, NULL));
+        MUST(!pthread_join(ranks[r].thread, NULL));
     pthread_attr_destroy(&attr);
 }
 
@@ -100,7 +94,7 @@ static double meeting(int n)
     struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
     int port = free_port();
     static const uint8_t none[16];
-    CHECK(ranks);
+    MUST(ranks);
     for (int r = 0; r < n; r++)
         prepare(&ranks[r], r, n, port, 30);
     uint64_t begin = hly_tcp_now_ns();
@@ -108,24 +102,24 @@ static double meeting(int n)
     double seconds = (double)(hly_tcp_now_ns() - begin) / 1e9;
     for (int r = 0; r < n; r++) {
         struct hly_tcp_identity *id = &ranks[r].id;
-        CHECK(ranks[r].rc == HALAY_OK);
-        CHECK(!memcmp(id->job, ranks[0].id.job, 16) && memcmp(id->job, none, 16));
-        CHECK(!memcmp(id->secret, ranks[0].id.secret, 16) && memcmp(id->secret, none, 16));
+        MUST(ranks[r].rc == HALAY_OK);
+        MUST(!memcmp(id->job, ranks[0].id.job, 16) && memcmp(id->job, none, 16));
+        MUST(!memcmp(id->secret, ranks[0].id.secret, 16) && memcmp(id->secret, none, 16));
         halay_boot_info_t info = {.rank = r};
         hly_boot_places_info(&id->places, &info);
-        CHECK(info.nnodes == (n + PER_NODE - 1) / PER_NODE && id->places.nruns == info.nnodes);
-        CHECK(info.node == r / PER_NODE && info.local_rank == r % PER_NODE);
+        MUST(info.nnodes == (n + PER_NODE - 1) / PER_NODE && id->places.nruns == info.nnodes);
+        MUST(info.node == r / PER_NODE && info.local_rank == r % PER_NODE);
     }
     for (int r = 0; r < n; r++) { /* the tables are the same, and true */
         struct sockaddr_in at;
         socklen_t bytes = sizeof at;
         halay_place_t one = {.size = sizeof one}, other = {.size = sizeof other};
-        CHECK(!hly_boot_places_get(&ranks[0].id.places, r, &one));
-        CHECK(!hly_boot_places_get(&ranks[n - 1].id.places, r, &other));
-        CHECK(!memcmp(&one, &other, sizeof one) && one.address.family == AF_INET);
-        CHECK(!getsockname(ranks[r].tcp.listen_fd, (struct sockaddr *)&at, &bytes));
-        CHECK(at.sin_port == one.address.port && !memcmp(&at.sin_addr, one.address.ip, 4));
-        CHECK(ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK); /* as rank 0's address is */
+        MUST(!hly_boot_places_get(&ranks[0].id.places, r, &one));
+        MUST(!hly_boot_places_get(&ranks[n - 1].id.places, r, &other));
+        MUST(!memcmp(&one, &other, sizeof one) && one.address.family == AF_INET);
+        MUST(!getsockname(ranks[r].tcp.listen_fd, (struct sockaddr *)&at, &bytes));
+        MUST(at.sin_port == one.address.port && !memcmp(&at.sin_addr, one.address.ip, 4));
+        MUST(ntohl(at.sin_addr.s_addr) == INADDR_LOOPBACK); /* as rank 0's address is */
     }
     for (int r = 0; r < n; r++) {
         close(ranks[r].tcp.listen_fd);
@@ -140,7 +134,7 @@ static void disagreement(int n, void (*spoil)(struct rank *))
 {
     struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
     int port = free_port();
-    CHECK(ranks);
+    MUST(ranks);
     for (int r = 0; r < n; r++) {
         prepare(&ranks[r], r, n, port, 30);
         ranks[r].tcp.log = &silent;
@@ -148,9 +142,9 @@ static void disagreement(int n, void (*spoil)(struct rank *))
     spoil(&ranks[n - 1]);
     uint64_t begin = hly_tcp_now_ns();
     run(ranks, n);
-    CHECK(hly_tcp_now_ns() - begin < 10000000000ull); /* not by the deadline */
+    MUST(hly_tcp_now_ns() - begin < 10000000000ull); /* not by the deadline */
     for (int r = 0; r < n; r++)
-        CHECK(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.nodes);
+        MUST(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.nodes);
     for (int r = 0; r < n; r++)
         close(ranks[r].tcp.listen_fd);
     free(ranks);
@@ -175,9 +169,9 @@ int main(int argc, char **argv)
 {
     if (argc > 1) {
         struct rlimit limit;
-        CHECK(!getrlimit(RLIMIT_NOFILE, &limit));
+        MUST(!getrlimit(RLIMIT_NOFILE, &limit));
         limit.rlim_cur = limit.rlim_max;
-        CHECK(!setrlimit(RLIMIT_NOFILE, &limit));
+        MUST(!setrlimit(RLIMIT_NOFILE, &limit));
         printf("%.3f s\n", meeting(atoi(argv[1])));
         return 0;
     }

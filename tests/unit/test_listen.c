@@ -19,19 +19,13 @@
 
 #include "../../boot/common/listen.h"
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 static char last_error[1024], last_info[1024];
 
 static void keep(void *arg, int level, const char *text)
 {
-    CHECK(!arg);
+    MUST(!arg);
     snprintf(level == 0 ? last_error : last_info, sizeof last_error, "%s", text);
 }
 
@@ -45,21 +39,21 @@ static void addresses(void)
     halay_address_t a, b;
     char name[HLY_LISTEN_NAME];
     inet_pton(AF_INET, "10.1.2.3", &four.sin_addr);
-    CHECK(hly_address_from((struct sockaddr *)&four, &a) && a.port == htons(7));
-    CHECK(!strcmp(hly_address_name(&a, name), "10.1.2.3:7") && !hly_address_loopback(&a));
+    MUST(hly_address_from((struct sockaddr *)&four, &a) && a.port == htons(7));
+    MUST(!strcmp(hly_address_name(&a, name), "10.1.2.3:7") && !hly_address_loopback(&a));
     inet_pton(AF_INET6, "::ffff:10.1.2.3", &six.sin6_addr);
-    CHECK(hly_address_from((struct sockaddr *)&six, &b) && b.family == AF_INET);
-    CHECK(hly_address_same_ip(&a, &b) && b.port == htons(8));
+    MUST(hly_address_from((struct sockaddr *)&six, &b) && b.family == AF_INET);
+    MUST(hly_address_same_ip(&a, &b) && b.port == htons(8));
     inet_pton(AF_INET6, "2001:db8::7", &six.sin6_addr);
-    CHECK(hly_address_from((struct sockaddr *)&six, &b) && !hly_address_same_ip(&a, &b));
-    CHECK(!strcmp(hly_address_name(&b, name), "[2001:db8::7]:8") && !hly_address_is_ours(&b));
+    MUST(hly_address_from((struct sockaddr *)&six, &b) && !hly_address_same_ip(&a, &b));
+    MUST(!strcmp(hly_address_name(&b, name), "[2001:db8::7]:8") && !hly_address_is_ours(&b));
     inet_pton(AF_INET6, "fe80::7", &six.sin6_addr);
-    CHECK(!hly_address_from((struct sockaddr *)&six, &b)); /* of one link only */
+    MUST(!hly_address_from((struct sockaddr *)&six, &b)); /* of one link only */
     inet_pton(AF_INET6, "::1", &six.sin6_addr);
-    CHECK(hly_address_from((struct sockaddr *)&six, &b) && hly_address_loopback(&b));
-    CHECK(!hly_address_from(&local, &b) && !hly_address_from(NULL, &b));
+    MUST(hly_address_from((struct sockaddr *)&six, &b) && hly_address_loopback(&b));
+    MUST(!hly_address_from(&local, &b) && !hly_address_from(NULL, &b));
     four.sin_addr.s_addr = INADDR_ANY;
-    CHECK(!hly_address_from((struct sockaddr *)&four, &b));
+    MUST(!hly_address_from((struct sockaddr *)&four, &b));
 }
 
 /* The address is bound, takes connections and does not block; another's cannot be bound. */
@@ -68,26 +62,26 @@ static void sockets(void)
     halay_address_t at = {.family = AF_INET, .ip = {127, 0, 0, 1}}, other = at, none = at;
     struct sockaddr_in to = {.sin_family = AF_INET};
     int fd = -1;
-    CHECK(hly_listen_open(&boot_log, &at, &fd) == HALAY_OK && fd >= 0 && at.port);
+    MUST(hly_listen_open(&boot_log, &at, &fd) == HALAY_OK && fd >= 0 && at.port);
     int second = hly_listen_at(&other);
-    CHECK(second >= 0 && other.port != at.port);
-    CHECK(fcntl(fd, F_GETFD) & FD_CLOEXEC && fcntl(fd, F_GETFL) & O_NONBLOCK);
-    CHECK(accept(fd, NULL, NULL) < 0 && errno == EAGAIN);
+    MUST(second >= 0 && other.port != at.port);
+    MUST(fcntl(fd, F_GETFD) & FD_CLOEXEC && fcntl(fd, F_GETFL) & O_NONBLOCK);
+    MUST(accept(fd, NULL, NULL) < 0 && errno == EAGAIN);
     to.sin_port = at.port;
     memcpy(&to.sin_addr, at.ip, 4);
     int call = socket(AF_INET, SOCK_STREAM, 0);
-    CHECK(call >= 0 && !connect(call, (struct sockaddr *)&to, sizeof to));
+    MUST(call >= 0 && !connect(call, (struct sockaddr *)&to, sizeof to));
     int in = accept(fd, NULL, NULL);
-    CHECK(in >= 0);
+    MUST(in >= 0);
     close(in);
     close(call);
     close(second);
     close(fd);
     inet_pton(AF_INET, "198.51.100.77", none.ip);
     fd = -1;
-    CHECK(hly_listen_at(&none) == -EADDRNOTAVAIL);
-    CHECK(hly_listen_open(&boot_log, &none, &fd) == HALAY_EBOOT && fd == -1);
-    CHECK(strstr(last_error, "198.51.100.77") && strstr(last_error, "HALAY_INTERFACE"));
+    MUST(hly_listen_at(&none) == -EADDRNOTAVAIL);
+    MUST(hly_listen_open(&boot_log, &none, &fd) == HALAY_EBOOT && fd == -1);
+    MUST(strstr(last_error, "198.51.100.77") && strstr(last_error, "HALAY_INTERFACE"));
 }
 
 /* A resolver that does not answer holds no one up for long. */
@@ -99,21 +93,21 @@ static void chooses(const char *interface, const char *expected, const char *why
     clock_gettime(CLOCK_MONOTONIC, &begin);
     int rc = hly_listen_choose(&boot_log, interface, &address);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    CHECK(end.tv_sec - begin.tv_sec <= 4);
+    MUST(end.tv_sec - begin.tv_sec <= 4);
     hly_address_name(&address, name);
     if (rc || strcmp(name, expected) != 0 || !strstr(last_info, why)) {
         fprintf(stderr, "%d %s (%s), not %s (%s)\n", rc, name, last_info, expected, why);
         exit(1);
     }
     int fd = hly_listen_at(&address);
-    CHECK(fd >= 0);
+    MUST(fd >= 0);
     close(fd);
 }
 
 static void refuses(const char *interface, const char *listed)
 {
     halay_address_t address;
-    CHECK(hly_listen_choose(&boot_log, interface, &address) == HALAY_EBOOT);
+    MUST(hly_listen_choose(&boot_log, interface, &address) == HALAY_EBOOT);
     if (!strstr(last_error, listed) || !strstr(last_error, interface)) {
         fprintf(stderr, "'%s' lacks '%s'\n", last_error, listed);
         exit(1);
@@ -130,7 +124,7 @@ static void sh(const char *command)
 
 static void named(const char *name)
 {
-    CHECK(!sethostname(name, strlen(name)));
+    MUST(!sethostname(name, strlen(name)));
 }
 
 /* Two ends of one cable each; the names that are tested on are eth*, docker0 and so on. */
@@ -192,19 +186,19 @@ static bool in_a_host(void (*body)(void))
         body();
         _exit(0);
     }
-    CHECK(pid > 0 && waitpid(pid, &status, 0) == pid);
-    CHECK(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
+    MUST(pid > 0 && waitpid(pid, &status, 0) == pid);
+    MUST(WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77));
     return WEXITSTATUS(status) == 0;
 }
 
 int main(void)
 {
     unsetenv("HALAY_INTERFACE");
-    CHECK(!hly_listen_interface());
+    MUST(!hly_listen_interface());
     setenv("HALAY_INTERFACE", "", 1);
-    CHECK(!hly_listen_interface());
+    MUST(!hly_listen_interface());
     setenv("HALAY_INTERFACE", "lo", 1);
-    CHECK(!strcmp(hly_listen_interface(), "lo"));
+    MUST(!strcmp(hly_listen_interface(), "lo"));
     addresses();
     sockets();
     chooses("lo", "127.0.0.1", "HALAY_INTERFACE");
@@ -213,6 +207,6 @@ int main(void)
         printf("skipped: no network namespaces with interfaces can be made here\n");
         return 77;
     }
-    CHECK(in_a_host(host_of_six));
+    MUST(in_a_host(host_of_six));
     return 0;
 }

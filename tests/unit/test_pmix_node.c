@@ -21,13 +21,7 @@
 
 #include "../../pmix/node.h"
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 enum { RANKS_MAX = 40, FIRST = 3 };
 
@@ -100,7 +94,7 @@ static void *live(void *arg)
 
 static void start(struct rank *r)
 {
-    CHECK(!pthread_create(&r->thread, NULL, live, r));
+    MUST(!pthread_create(&r->thread, NULL, live, r));
 }
 
 static void meet(int from, int to)
@@ -108,7 +102,7 @@ static void meet(int from, int to)
     for (int i = from; i < to; i++)
         start(&ranks[i]);
     for (int i = from; i < to; i++)
-        CHECK(!pthread_join(ranks[i].thread, NULL));
+        MUST(!pthread_join(ranks[i].thread, NULL));
 }
 
 static void leave(int n)
@@ -126,27 +120,27 @@ static void check_met(int n)
     struct hly_node *first = &ranks[0].node;
     char text[8] = "";
     int table = memfd_create("table", MFD_CLOEXEC), fd;
-    CHECK(table >= 0 && write(table, "table", 5) == 5);
-    CHECK(first->role == HLY_ROLE_FIRST);
+    MUST(table >= 0 && write(table, "table", 5) == 5);
+    MUST(first->role == HLY_ROLE_FIRST);
     for (int i = 0; i < n; i++) {
         struct hly_node *node = &ranks[i].node;
         if (ranks[i].rc)
             fprintf(stderr, "rank %u: %s\n", node->rank, ranks[i].said[0]);
-        CHECK(ranks[i].rc == HALAY_OK && node->listen_fd >= 0 && node->address.port);
-        CHECK(first->seats[i].state == HLY_SEAT_LISTED &&
-              first->seats[i].port == node->address.port);
-        CHECK(hly_address_same_ip(&node->address, &first->address));
-        CHECK(i == 0 || node->role == HLY_ROLE_MEMBER);
-        CHECK(!ranks[i].said[0][0] && !ranks[i].said[1][0]);
+        MUST(ranks[i].rc == HALAY_OK && node->listen_fd >= 0 && node->address.port);
+        MUST(first->seats[i].state == HLY_SEAT_LISTED &&
+             first->seats[i].port == node->address.port);
+        MUST(hly_address_same_ip(&node->address, &first->address));
+        MUST(i == 0 || node->role == HLY_ROLE_MEMBER);
+        MUST(!ranks[i].said[0][0] && !ranks[i].said[1][0]);
     }
     for (int i = 0; i < n; i++)
-        CHECK(hly_node_step(&ranks[i].node) == HALAY_OK);
+        MUST(hly_node_step(&ranks[i].node) == HALAY_OK);
     hly_node_share(first, table);
     for (int i = 1; i < n; i++) {
         if (i % 2) /* some hear of it before they look for it */
-            CHECK(hly_node_step(&ranks[i].node) == HALAY_OK && ranks[i].node.table_fd >= 0);
-        CHECK(hly_node_take(&ranks[i].node, &fd) == HALAY_OK && fd >= 0);
-        CHECK(pread(fd, text, 5, 0) == 5 && !strcmp(text, "table"));
+            MUST(hly_node_step(&ranks[i].node) == HALAY_OK && ranks[i].node.table_fd >= 0);
+        MUST(hly_node_take(&ranks[i].node, &fd) == HALAY_OK && fd >= 0);
+        MUST(pread(fd, text, 5, 0) == 5 && !strcmp(text, "table"));
         close(fd);
     }
     close(table);
@@ -166,7 +160,7 @@ static void whole(int n)
 static int door(int k, struct sockaddr_un *name, socklen_t *bytes)
 {
     int fd = hly_node_door(&stranger, k, name, bytes);
-    CHECK(fd >= 0);
+    MUST(fd >= 0);
     return fd;
 }
 
@@ -196,7 +190,7 @@ static void callers(void)
     start(&ranks[0]);
     hly_node_word_init(&stranger, HLY_NODE_HELLO, &lie);
     for (int i = 0; i < MANY; i++) {
-        CHECK((fds[i] = visit()) >= 0);
+        MUST((fds[i] = visit()) >= 0);
         if (i % 5 == 1)
             (void)!send(fds[i], talk, sizeof talk - (size_t)i, MSG_NOSIGNAL);
         lie.rank = i % 2 ? FIRST : 77; /* the first one's seat; a rank that is not here */
@@ -214,7 +208,7 @@ static void callers(void)
     for (int i = 1; i < N; i++)
         start(&ranks[i]);
     for (int i = 0; i < N; i++)
-        CHECK(!pthread_join(ranks[i].thread, NULL) && ranks[i].seconds < 5);
+        MUST(!pthread_join(ranks[i].thread, NULL) && ranks[i].seconds < 5);
     check_met(N);
     for (int i = 0; i < MANY; i++)
         close(fds[i]);
@@ -232,7 +226,7 @@ static void squatters(void)
     prepare(N, 20);
     for (int k = 0; k < 3; k++) {
         held[k] = door(k, &name, &bytes);
-        CHECK(!bind(held[k], (struct sockaddr *)&name, bytes) && !listen(held[k], 9));
+        MUST(!bind(held[k], (struct sockaddr *)&name, bytes) && !listen(held[k], 9));
     }
     for (int i = 0; i < N; i++)
         start(&ranks[i]);
@@ -248,7 +242,7 @@ static void squatters(void)
         nap(0.01);
     }
     for (int i = 0; i < N; i++)
-        CHECK(!pthread_join(ranks[i].thread, NULL) && ranks[i].seconds < 5);
+        MUST(!pthread_join(ranks[i].thread, NULL) && ranks[i].seconds < 5);
     check_met(N);
     for (int k = 0; k < 3; k++)
         close(held[k]);
@@ -267,7 +261,7 @@ static bool other_user(void)
         return false;
     prepare(N, 20);
     int held = door(0, &name, &bytes);
-    CHECK(!pipe(ready));
+    MUST(!pipe(ready));
     pid_t pid = fork();
     if (pid == 0) {
         if (setresuid(65534, 65534, 65534) || bind(held, (struct sockaddr *)&name, bytes) ||
@@ -288,11 +282,11 @@ static bool other_user(void)
         _exit(3);
     }
     close(held);
-    CHECK(pid > 0 && read(ready[0], &byte, 1) == 1);
+    MUST(pid > 0 && read(ready[0], &byte, 1) == 1);
     start(&ranks[0]);
-    CHECK(waitpid(pid, &status, 0) == pid && status == 0); /* it was told nothing */
+    MUST(waitpid(pid, &status, 0) == pid && status == 0); /* it was told nothing */
     meet(1, N);
-    CHECK(!pthread_join(ranks[0].thread, NULL));
+    MUST(!pthread_join(ranks[0].thread, NULL));
     check_met(N);
     leave(N);
     close(ready[0]);
@@ -322,8 +316,8 @@ static void versions(void)
     meet(0, N);
     for (int i = 0; i < N; i++) {
         int rc = ranks[i].rc ? ranks[i].rc : await_error(&ranks[i].node);
-        CHECK(rc == HALAY_EBOOT && ranks[i].seconds < 5);
-        CHECK(strstr(ranks[i].said[0], "9.8.7") && strstr(ranks[i].said[0], "1.2.3"));
+        MUST(rc == HALAY_EBOOT && ranks[i].seconds < 5);
+        MUST(strstr(ranks[i].said[0], "9.8.7") && strstr(ranks[i].said[0], "1.2.3"));
     }
     leave(N);
     /* Another version of what is said, of another length. */
@@ -334,9 +328,9 @@ static void versions(void)
     hly_node_word_init(&stranger, HLY_NODE_HELLO, &word);
     word.version++;
     strcpy(word.library, "9.8.7");
-    CHECK(fd >= 0 && send(fd, &word, sizeof word - 100, 0) > 0);
-    CHECK(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == HALAY_EBOOT);
-    CHECK(strstr(ranks[0].said[0], "9.8.7") && strstr(ranks[0].said[0], "1.2.3"));
+    MUST(fd >= 0 && send(fd, &word, sizeof word - 100, 0) > 0);
+    MUST(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == HALAY_EBOOT);
+    MUST(strstr(ranks[0].said[0], "9.8.7") && strstr(ranks[0].said[0], "1.2.3"));
     close(fd);
     leave(2);
 }
@@ -350,20 +344,20 @@ static void times(void)
     prepare(4, 2);
     meet(0, 3);
     struct hly_node *first = &ranks[0].node;
-    CHECK(ranks[0].rc == 0 && ranks[0].seconds >= 1 && ranks[0].seconds < 5);
-    CHECK(ranks[1].rc == 0 && ranks[1].seconds < ranks[0].seconds &&
-          ranks[1].node.role == HLY_ROLE_MEMBER);
-    CHECK(first->seats[2].state == HLY_SEAT_LISTED && first->seats[3].state == HLY_SEAT_EMPTY);
+    MUST(ranks[0].rc == 0 && ranks[0].seconds >= 1 && ranks[0].seconds < 5);
+    MUST(ranks[1].rc == 0 && ranks[1].seconds < ranks[0].seconds &&
+         ranks[1].node.role == HLY_ROLE_MEMBER);
+    MUST(first->seats[2].state == HLY_SEAT_LISTED && first->seats[3].state == HLY_SEAT_EMPTY);
     ranks[3].node.end_ns = 20000000000;
     start(&ranks[3]);
     for (int i = 0; i < 1000 && first->seats[3].state == HLY_SEAT_EMPTY; i++) {
-        CHECK(hly_node_step(first) == HALAY_OK);
+        MUST(hly_node_step(first) == HALAY_OK);
         nap(0.01);
     }
-    CHECK(!pthread_join(ranks[3].thread, NULL));
-    CHECK(ranks[3].rc == 0 && ranks[3].node.role == HLY_ROLE_ALONE && ranks[3].seconds < 5);
-    CHECK(first->seats[3].state == HLY_SEAT_ALONE && ranks[3].node.address.port);
-    CHECK(strstr(ranks[3].said[1], "a node of its own") && strstr(ranks[3].said[1], "half"));
+    MUST(!pthread_join(ranks[3].thread, NULL));
+    MUST(ranks[3].rc == 0 && ranks[3].node.role == HLY_ROLE_ALONE && ranks[3].seconds < 5);
+    MUST(first->seats[3].state == HLY_SEAT_ALONE && ranks[3].node.address.port);
+    MUST(strstr(ranks[3].said[1], "a node of its own") && strstr(ranks[3].said[1], "half"));
     leave(4);
 
     /* The first one never comes in time; when it does, it need not wait for who has given up. */
@@ -371,20 +365,20 @@ static void times(void)
     ranks[0].node.end_ns = 20000000000;
     meet(1, 3);
     for (int i = 1; i < 3; i++) {
-        CHECK(ranks[i].rc == 0 && ranks[i].node.role == HLY_ROLE_ALONE);
-        CHECK(ranks[i].seconds >= 1 && ranks[i].seconds < 5);
-        CHECK(strstr(ranks[i].said[1], "did not reach rank 3"));
-        CHECK(ranks[i].node.listen_fd >= 0 && !ranks[i].node.told);
-        CHECK(hly_node_patience_ms(&ranks[i].node) < 100);
+        MUST(ranks[i].rc == 0 && ranks[i].node.role == HLY_ROLE_ALONE);
+        MUST(ranks[i].seconds >= 1 && ranks[i].seconds < 5);
+        MUST(strstr(ranks[i].said[1], "did not reach rank 3"));
+        MUST(ranks[i].node.listen_fd >= 0 && !ranks[i].node.told);
+        MUST(hly_node_patience_ms(&ranks[i].node) < 100);
     }
     start(&ranks[0]);
     for (int i = 0; i < 1000 && !(ranks[1].node.told && ranks[2].node.told); i++) {
-        CHECK(hly_node_step(&ranks[1].node) == 0 && hly_node_step(&ranks[2].node) == 0);
+        MUST(hly_node_step(&ranks[1].node) == 0 && hly_node_step(&ranks[2].node) == 0);
         nap(0.01);
     }
-    CHECK(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == 0 && ranks[0].seconds < 5);
-    CHECK(ranks[0].node.seats[1].state == HLY_SEAT_ALONE &&
-          ranks[0].node.seats[2].state == HLY_SEAT_ALONE);
+    MUST(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == 0 && ranks[0].seconds < 5);
+    MUST(ranks[0].node.seats[1].state == HLY_SEAT_ALONE &&
+         ranks[0].node.seats[2].state == HLY_SEAT_ALONE);
     leave(3);
 }
 
@@ -400,13 +394,13 @@ static void race(void)
         start(&ranks[0]);
         start(&ranks[1]);
         for (int k = 0; k < 2; k++)
-            CHECK(!pthread_join(ranks[k].thread, NULL) && ranks[k].rc == HALAY_OK);
+            MUST(!pthread_join(ranks[k].thread, NULL) && ranks[k].rc == HALAY_OK);
         for (int k = 0; k < 20; k++) /* the late one's word */
-            CHECK(hly_node_step(&ranks[0].node) == HALAY_OK);
+            MUST(hly_node_step(&ranks[0].node) == HALAY_OK);
         bool has_seat = ranks[0].node.seats[1].state == HLY_SEAT_LISTED;
         bool member = ranks[1].node.role == HLY_ROLE_MEMBER;
-        CHECK(has_seat == member);
-        CHECK(!has_seat || ranks[0].node.seats[1].port == ranks[1].node.address.port);
+        MUST(has_seat == member);
+        MUST(!has_seat || ranks[0].node.seats[1].port == ranks[1].node.address.port);
         listed += has_seat;
         alone += !has_seat;
         leave(2);
@@ -423,11 +417,11 @@ int __wrap_shutdown(int fd, int how)
 {
     int to = last_fd;
     if (to >= 0) {
-        CHECK(hly_node_send(to, &last_word, -1));
+        MUST(hly_node_send(to, &last_word, -1));
         last_sent = 1;
     }
     int rc = __real_shutdown(fd, how);
-    CHECK(to < 0 || !hly_node_send(to, &last_word, -1)); /* and no later */
+    MUST(to < 0 || !hly_node_send(to, &last_word, -1)); /* and no later */
     return rc;
 }
 
@@ -439,7 +433,7 @@ static int play_first(int at, uint64_t moment, bool by_hook)
     if (poll(&p, 1, 100) != 1) /* it had no time to come */
         return -1;
     int fd = accept(at, NULL, NULL);
-    CHECK(fd >= 0);
+    MUST(fd >= 0);
     hly_node_word_init(&stranger, HLY_NODE_GREETING, &word);
     if (!hly_node_send(fd, &word, -1) || recv(fd, &word, sizeof word, 0) != (ssize_t)sizeof word)
         return fd;
@@ -466,22 +460,22 @@ static void last_moment(void)
         stranger.address = (halay_address_t){.family = AF_INET, .ip = {127, 0, 0, 1}};
         hly_node_word_init(&stranger, HLY_NODE_LISTED, &last_word);
         int at = door(0, &name, &bytes);
-        CHECK(!bind(at, (struct sockaddr *)&name, bytes) && !listen(at, 4));
+        MUST(!bind(at, (struct sockaddr *)&name, bytes) && !listen(at, 4));
         last_fd = -1;
         last_sent = 0;
         uint64_t begin_ns = hly_node_now_ns();
         node->begin_ns = begin_ns;
         start(&ranks[1]);
         int fd = play_first(at, begin_ns + 5000000 + (uint64_t)(i % 60) * 25000, i % 10 == 0);
-        CHECK(!pthread_join(ranks[1].thread, NULL) && ranks[1].rc == HALAY_OK);
-        CHECK(last_sent == (node->role == HLY_ROLE_MEMBER));
+        MUST(!pthread_join(ranks[1].thread, NULL) && ranks[1].rc == HALAY_OK);
+        MUST(last_sent == (node->role == HLY_ROLE_MEMBER));
         listed += last_sent;
         alone += !last_sent;
         if (last_sent && node->watch_fd < 0) { /* it reads the records itself */
             int table;
             deaf++;
-            CHECK(hly_node_step(node) == HALAY_OK);
-            CHECK(hly_node_take(node, &table) == HALAY_OK && table == -1);
+            MUST(hly_node_step(node) == HALAY_OK);
+            MUST(hly_node_take(node, &table) == HALAY_OK && table == -1);
         }
         if (fd >= 0)
             close(fd);
@@ -490,7 +484,7 @@ static void last_moment(void)
     }
     last_fd = -1;
     printf("%d listed (%d of them after they gave up), %d alone\n", listed, deaf, alone);
-    CHECK(alone && deaf);
+    MUST(alone && deaf);
 }
 
 /* ---------------------------------------------------------------- deaths */
@@ -506,12 +500,12 @@ static void deaths(void)
         _exit(0);
     }
     meet(1, 2);
-    CHECK(ranks[1].rc == HALAY_OK && ranks[1].node.role == HLY_ROLE_MEMBER);
-    CHECK(hly_node_step(&ranks[1].node) == HALAY_OK);
-    CHECK(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
-    CHECK(await_error(&ranks[1].node) == HALAY_EBOOT);
+    MUST(ranks[1].rc == HALAY_OK && ranks[1].node.role == HLY_ROLE_MEMBER);
+    MUST(hly_node_step(&ranks[1].node) == HALAY_OK);
+    MUST(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
+    MUST(await_error(&ranks[1].node) == HALAY_EBOOT);
     snprintf(pid_text, sizeof pid_text, "rank 3 (pid %d on here)", (int)pid);
-    CHECK(strstr(ranks[1].said[0], pid_text) && strstr(ranks[1].said[0], "has died"));
+    MUST(strstr(ranks[1].said[0], pid_text) && strstr(ranks[1].said[0], "has died"));
     leave(3);
     /* The first one after the fence, without a table: the member reads the records itself. */
     prepare(2, 20);
@@ -523,8 +517,8 @@ static void deaths(void)
     }
     meet(1, 2);
     int fd = 0;
-    CHECK(ranks[1].rc == HALAY_OK && !kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
-    CHECK(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1 && !ranks[1].said[0][0]);
+    MUST(ranks[1].rc == HALAY_OK && !kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
+    MUST(hly_node_take(&ranks[1].node, &fd) == HALAY_OK && fd == -1 && !ranks[1].said[0][0]);
     leave(2);
     /* A member that was listed: the others are told by the first one. */
     prepare(3, 20);
@@ -536,12 +530,12 @@ static void deaths(void)
     }
     start(&ranks[0]);
     meet(2, 3);
-    CHECK(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == 0 && ranks[2].rc == 0);
-    CHECK(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
-    CHECK(await_error(&ranks[0].node) == HALAY_EBOOT);
-    CHECK(await_error(&ranks[2].node) == HALAY_EBOOT);
-    CHECK(strstr(ranks[0].said[0], "rank 5 of this node (here) has left"));
-    CHECK(strstr(ranks[2].said[0], "says: rank 5 of this node"));
+    MUST(!pthread_join(ranks[0].thread, NULL) && ranks[0].rc == 0 && ranks[2].rc == 0);
+    MUST(!kill(pid, SIGKILL) && waitpid(pid, NULL, 0) == pid);
+    MUST(await_error(&ranks[0].node) == HALAY_EBOOT);
+    MUST(await_error(&ranks[2].node) == HALAY_EBOOT);
+    MUST(strstr(ranks[0].said[0], "rank 5 of this node (here) has left"));
+    MUST(strstr(ranks[2].said[0], "says: rank 5 of this node"));
     leave(3);
 }
 

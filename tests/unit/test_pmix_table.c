@@ -15,13 +15,7 @@
 
 #include "../../pmix/identity.h"
 
-#define CHECK(c)                                                                                   \
-    do {                                                                                           \
-        if (!(c)) {                                                                                \
-            fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #c);                        \
-            exit(1);                                                                               \
-        }                                                                                          \
-    } while (0)
+#include "../check.h"
 
 static const struct hly_boot_log silent = {NULL, NULL};
 
@@ -33,7 +27,7 @@ static struct hly_pmix_records records_of(int nranks, int nnodes, bool dealt)
     r.runs = malloc((size_t)nranks * sizeof r.runs[0]);
     r.nodes = calloc((size_t)nnodes, sizeof r.nodes[0]);
     r.ports = malloc((size_t)nranks * sizeof r.ports[0]);
-    CHECK(r.runs && r.nodes && r.ports);
+    MUST(r.runs && r.nodes && r.ports);
     r.places = (struct hly_boot_places){.nranks = nranks, .nnodes = nnodes};
     for (int i = 0; i < nranks; i++) {
         int node = dealt ? i % nnodes : i / per_node;
@@ -57,19 +51,19 @@ static void whole(int nranks, int nnodes, bool dealt)
     struct hly_pmix_table table;
     halay_place_t a = {.size = sizeof a}, b = {.size = sizeof b};
     int fd = -1;
-    CHECK(hly_pmix_table_make(&silent, &r, &fd) == HALAY_OK && fd >= 0);
-    CHECK(write(fd, "x", 1) < 0 && errno == EPERM);
-    CHECK(ftruncate(fd, 1) < 0 && errno == EPERM);
-    CHECK(mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
-    CHECK(hly_pmix_table_map(&silent, fd, nranks + 1, &table) == HALAY_EBOOT && !table.at);
-    CHECK(hly_pmix_table_map(&silent, fd, nranks, &table) == HALAY_OK);
+    MUST(hly_pmix_table_make(&silent, &r, &fd) == HALAY_OK && fd >= 0);
+    MUST(write(fd, "x", 1) < 0 && errno == EPERM);
+    MUST(ftruncate(fd, 1) < 0 && errno == EPERM);
+    MUST(mmap(NULL, 8, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+    MUST(hly_pmix_table_map(&silent, fd, nranks + 1, &table) == HALAY_EBOOT && !table.at);
+    MUST(hly_pmix_table_map(&silent, fd, nranks, &table) == HALAY_OK);
     close(fd);
-    CHECK(!memcmp(table.secret, r.secret, 16) && !memcmp(table.job, r.job, 16));
-    CHECK(table.places.nnodes == nnodes && table.places.nruns == r.places.nruns);
+    MUST(!memcmp(table.secret, r.secret, 16) && !memcmp(table.job, r.job, 16));
+    MUST(table.places.nnodes == nnodes && table.places.nruns == r.places.nruns);
     for (int i = 0; i < nranks; i++) {
-        CHECK(!hly_boot_places_get(&table.places, i, &a));
-        CHECK(!hly_boot_places_get(&r.places, i, &b) && !memcmp(&a, &b, sizeof a));
-        CHECK(a.address.port == 1000 + i);
+        MUST(!hly_boot_places_get(&table.places, i, &a));
+        MUST(!hly_boot_places_get(&r.places, i, &b) && !memcmp(&a, &b, sizeof a));
+        MUST(a.address.port == 1000 + i);
     }
     hly_pmix_table_unmap(&table);
     hly_pmix_records_finish(&r);
@@ -78,7 +72,7 @@ static void whole(int nranks, int nnodes, bool dealt)
 static int copy_of(const char *bytes, size_t n, int seals)
 {
     int fd = memfd_create("a copy", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    CHECK(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && !fcntl(fd, F_ADD_SEALS, seals));
+    MUST(fd >= 0 && write(fd, bytes, n) == (ssize_t)n && !fcntl(fd, F_ADD_SEALS, seals));
     return fd;
 }
 
@@ -88,19 +82,19 @@ static void spoilt(void)
     struct hly_pmix_records r = records_of(N, 3, true);
     struct hly_pmix_table table;
     int fd = -1, refused = 0, pipes[2];
-    CHECK(hly_pmix_table_make(&silent, &r, &fd) == HALAY_OK);
+    MUST(hly_pmix_table_make(&silent, &r, &fd) == HALAY_OK);
     off_t bytes = lseek(fd, 0, SEEK_END);
     char *good = malloc((size_t)bytes + 1);
-    CHECK(good && pread(fd, good, (size_t)bytes, 0) == bytes);
+    MUST(good && pread(fd, good, (size_t)bytes, 0) == bytes);
     close(fd);
     for (int s = 0; s < 2; s++) { /* one seal too few, or none */
         fd = copy_of(good, (size_t)bytes, s ? SEALED & ~F_SEAL_WRITE : 0);
-        CHECK(hly_pmix_table_map(&silent, fd, N, &table) == HALAY_EBOOT && !table.at);
+        MUST(hly_pmix_table_map(&silent, fd, N, &table) == HALAY_EBOOT && !table.at);
         close(fd);
     }
     for (off_t n = 0; n <= bytes + 1; n++) { /* cut, whole, or longer */
         fd = copy_of(good, (size_t)n, SEALED);
-        CHECK((hly_pmix_table_map(&silent, fd, N, &table) == HALAY_OK) == (n == bytes));
+        MUST((hly_pmix_table_map(&silent, fd, N, &table) == HALAY_OK) == (n == bytes));
         hly_pmix_table_unmap(&table);
         close(fd);
     }
@@ -113,15 +107,15 @@ static void spoilt(void)
             refused++;
         } else {
             for (int i = 0; i < N; i++)
-                CHECK(!hly_boot_places_get(&table.places, i, &place) && place.node < 3);
+                MUST(!hly_boot_places_get(&table.places, i, &place) && place.node < 3);
             hly_boot_places_info(&table.places, &info);
             hly_pmix_table_unmap(&table);
         }
         close(fd);
         good[at / 8] ^= (char)(1 << at % 8);
     }
-    CHECK(refused > 400);
-    CHECK(!pipe(pipes) && hly_pmix_table_map(&silent, pipes[0], N, &table) == HALAY_EBOOT);
+    MUST(refused > 400);
+    MUST(!pipe(pipes) && hly_pmix_table_map(&silent, pipes[0], N, &table) == HALAY_EBOOT);
     close(pipes[0]);
     close(pipes[1]);
     free(good);
