@@ -61,21 +61,6 @@ static inline bool hly_usable(const halay_comm_t *comm, enum hly_post how, const
     return comm && (request || how == HLY_WAIT) &&
            (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
 }
-/* Of a call whose arguments are these alone; they may be wrong. In memory of the first device. */
-static inline struct hly_call_desc hly_desc_of(const halay_comm_t *comm,
-                                               halay_collective_t collective, const void *in,
-                                               size_t count, halay_type_t type, halay_op_t op,
-                                               int root)
-{
-    return (struct hly_call_desc){
-        .count = count,
-        .root = (uint32_t)root,
-        .collective = (uint8_t)collective & 31,
-        .memory = collective == HALAY_BARRIER ? 0 : comm->context->devices[0].memory & 7,
-        .type = hly_desc_byte(type),
-        .op = hly_desc_byte(op),
-        .flags = in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0};
-}
 /* A call on these buffers, of which nothing else is known yet. */
 static inline struct hly_call hly_call_of(halay_collective_t collective, const void *in, void *out,
                                           size_t count, halay_type_t type)
@@ -88,33 +73,37 @@ static inline struct hly_call hly_call_of(halay_collective_t collective, const v
 }
 /*
  * Defines the three public forms of a call. parameters: those before comm, in parentheses, with a
- * comma after the last. post: what posts it, made of these and of comm, how and request, if these
- * can be used.
+ * comma after the last. repeat: makes it from the call cache, or is HLY_NOT_CACHED; post: posts it.
+ * Both are made of the parameters and of comm, how and request, and used if these can be.
  */
-#define HLY_FORMS(name, parameters, post)                                                          \
+#define HLY_FORMS(name, parameters, repeat, post)                                                  \
     int halay_##name(HLY_LIST parameters halay_comm_t *comm)                                       \
     {                                                                                              \
-        const enum hly_post how = HLY_WAIT;                                                        \
         halay_request_t **const request = NULL;                                                    \
-        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
+        HLY_FORM(HLY_WAIT, repeat, post)                                                           \
     }                                                                                              \
     int halay_i##name(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)           \
     {                                                                                              \
-        const enum hly_post how = HLY_GO;                                                          \
-        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
+        HLY_FORM(HLY_GO, repeat, post)                                                             \
     }                                                                                              \
     int halay_##name##_init(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)     \
     {                                                                                              \
-        const enum hly_post how = HLY_MAKE;                                                        \
-        return hly_usable(comm, how, request) ? post : HALAY_EINVAL;                               \
+        HLY_FORM(HLY_MAKE, HLY_NOT_CACHED, post)                                                   \
     }
+#define HLY_FORM(form, repeat, post)                                                               \
+    const enum hly_post how = form;                                                                \
+    if (!hly_usable(comm, how, request))                                                           \
+        return HALAY_EINVAL;                                                                       \
+    const int rc = repeat;                                                                         \
+    return rc == HLY_NOT_CACHED ? post : rc;
 #define HLY_LIST(...) __VA_ARGS__
 /*
  * Makes the call again, if an equal one is in the call cache, so that its arguments are right.
- * false: it is not, or its request is under way.
+ * request NULL: waits for it. HLY_NOT_CACHED: it is not, or its request is under way.
  */
-bool hly_repeat(halay_comm_t *comm, const struct hly_call_desc *desc, const void *in,
-                const void *out, enum hly_post how, halay_request_t **request, int *result);
+#define HLY_NOT_CACHED 2
+int hly_repeat(halay_comm_t *comm, uint64_t key, size_t count, const void *in, const void *out,
+               halay_request_t **request);
 /*
  * Posts a call. call->signature: hash of what ranks compare besides the description, or 0.
  * HLY_WAIT: returns the call's result, and `request` is not used.

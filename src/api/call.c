@@ -69,51 +69,42 @@ void hly_go(halay_request_t *r)
         hly_hand_on(r->context);
 }
 
-/* Where there are several devices: the memory may be of another kind than it was. */
-static bool describe_again(halay_context_t *ctx, struct hly_call_desc *desc, const void *in,
-                           const void *out)
+/* Where there are several devices the key has the kind of memory, too. 0: of two kinds. */
+static uint64_t key_with_kind(halay_context_t *ctx, uint64_t key, const void *in, const void *out)
 {
     const void *const at[2] = {in, out};
     uint32_t kind;
-    if (hly_forked(ctx))
-        return false;
     hly_lock(ctx);
     const int rc = hly_memory_kind(ctx, at, (const size_t[2]){0, 0}, &kind);
     hly_unlock(ctx);
-    desc->memory = kind & 7;
-    return rc == HALAY_OK;
+    return rc ? 0 : key | hly_call_key(0, kind, 0, 0, 0, 0);
 }
 
-bool hly_repeat(halay_comm_t *comm, const struct hly_call_desc *desc, const void *in,
-                const void *out, enum hly_post how, halay_request_t **request, int *result)
+int hly_repeat(halay_comm_t *comm, uint64_t key, size_t count, const void *in, const void *out,
+               halay_request_t **request)
 {
     halay_context_t *ctx = comm->context;
-    struct hly_call_desc again;
-    if (ctx->ndevices > 1) {
-        again = *desc;
-        if (!describe_again(ctx, &again, in, out))
-            return false;
-        desc = &again;
-    }
+    if (hly_forked(ctx))
+        return HLY_NOT_CACHED;
+    if (ctx->ndevices > 1)
+        key = key_with_kind(ctx, key, in, out);
     /* Before the mutex: a program orders its calls on one communicator. */
-    const struct hly_cached_call *c = hly_cache_find(comm, desc, in, out);
-    if (!c || how == HLY_MAKE || comm->magic != HLY_COMM_MAGIC || comm->group_open ||
-        hly_forked(ctx) || (comm->relaxed && desc->collective == HALAY_BROADCAST))
-        return false;
+    halay_request_t *r = hly_cache_find(comm, key, count, in, out);
+    if (!r || comm->group_open)
+        return HLY_NOT_CACHED;
+    int rc = HLY_NOT_CACHED;
     hly_lock(ctx);
-    halay_request_t *r = c->request;
-    const bool free = r->state == HLY_IDLE && !comm->broken;
-    if (free) {
+    if (r->state == HLY_IDLE && !comm->broken) {
         ctx->counters.repeated++;
         hly_go(r);
-        *result = HALAY_OK;
-        if (how == HLY_WAIT)
-            *result = wait_for(r);
-        else
+        rc = HALAY_OK;
+        if (request)
             *request = hly_request_handle(r);
+        else
+            rc = wait_for(r);
     }
     hly_unlock(ctx);
-    return free;
+    return rc;
 }
 
 /* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */

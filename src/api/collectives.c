@@ -15,21 +15,31 @@ static void blocks_of(halay_collective_t collective, const void *in, const halay
     blocks[1] = collective == HALAY_ALLGATHER || collective == HALAY_ALLTOALL ? n : !none;
 }
 
+/* Makes the call from the call cache, if it has it. */
+static inline int again(halay_collective_t collective, const void *in, const void *out,
+                        size_t count, halay_type_t type, halay_op_t op, int root,
+                        halay_comm_t *comm, halay_request_t **request)
+{
+    const unsigned t = (unsigned)type, o = (unsigned)op;
+    if ((t | o) > UINT8_MAX)
+        return HLY_NOT_CACHED;
+    const uint64_t key = hly_call_key((uint32_t)collective, HALAY_MEMORY_HOST, t, o, (uint32_t)root,
+                                      in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0);
+    return hly_repeat(comm, key, count, in, out, request);
+}
+
 /* op 0: it does not reduce. */
 static int post_alike(halay_collective_t collective, const void *in, void *out, size_t count,
                       halay_type_t type, halay_op_t op, halay_comm_t *comm, enum hly_post how,
                       halay_request_t **request)
 {
-    int rc;
-    const struct hly_call_desc desc = hly_desc_of(comm, collective, in, count, type, op, 0);
-    if (hly_repeat(comm, &desc, in, out, how, request, &rc))
-        return rc;
     struct hly_check c = {0};
-    struct hly_call call = {.desc = desc, .in = in, .out = out};
+    struct hly_call call = hly_call_of(collective, in, out, count, type);
     size_t blocks[2];
     blocks_of(collective, in, comm, blocks);
     const size_t most = blocks[0] > blocks[1] ? blocks[0] : blocks[1];
     const size_t bytes = hly_check_type(&c, count, most, type);
+    call.desc.op = hly_desc_byte(op);
     if (halay_collective_reduces(collective))
         hly_check_op(&c, type, op);
     if (op == HALAY_AVERAGE && (collective == HALAY_SCAN || collective == HALAY_EXSCAN))
@@ -40,12 +50,8 @@ static int post_alike(halay_collective_t collective, const void *in, void *out, 
 
 static int post_barrier(halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
-    int rc;
-    const struct hly_call_desc desc = hly_desc_of(comm, HALAY_BARRIER, NULL, 0, 0, 0, 0);
-    if (hly_repeat(comm, &desc, NULL, NULL, how, request, &rc))
-        return rc;
     struct hly_check c = {0};
-    struct hly_call call = {.desc = desc};
+    struct hly_call call = {.desc = {.collective = HALAY_BARRIER}};
     return hly_post(comm, &call, &c, how, request);
 }
 
@@ -54,13 +60,9 @@ static int post_barrier(halay_comm_t *comm, enum hly_post how, halay_request_t *
 static int post_broadcast(void *buffer, size_t count, halay_type_t type, int root,
                           halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
-    int rc;
-    const struct hly_call_desc desc =
-        hly_desc_of(comm, HALAY_BROADCAST, NULL, count, type, 0, root);
-    if (hly_repeat(comm, &desc, NULL, buffer, how, request, &rc))
-        return rc;
     struct hly_check c = {0};
-    struct hly_call call = {.desc = desc, .out = buffer};
+    struct hly_call call = hly_call_of(HALAY_BROADCAST, NULL, buffer, count, type);
+    call.desc.root = (uint32_t)root;
     hly_check_buffers(&c, HALAY_IN_PLACE, 0, buffer, hly_check_type(&c, count, 1, type));
     hly_check_root(&c, root, comm);
     return hly_post(comm, &call, &c, how, request);
@@ -69,14 +71,10 @@ static int post_broadcast(void *buffer, size_t count, halay_type_t type, int roo
 static int post_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                        int root, halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
-    int rc;
-    const struct hly_call_desc desc = hly_desc_of(comm, HALAY_REDUCE, in, count, type, op, root);
-    void *mine = comm->rank == root ? out : NULL;
-    if (hly_repeat(comm, &desc, in, mine, how, request, &rc))
-        return rc;
     struct hly_check c = {0};
-    struct hly_call call = hly_call_of(HALAY_REDUCE, in, mine, count, type);
-    call.desc.op = desc.op;
+    struct hly_call call =
+        hly_call_of(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type);
+    call.desc.op = hly_desc_byte(op);
     const size_t bytes = hly_check_type(&c, count, 1, type);
     hly_check_op(&c, type, op);
     hly_check_gathering(&c, &call, bytes, bytes, root, comm);
@@ -205,46 +203,55 @@ static int post_alltoallv(const void *in, const size_t in_counts[], const size_t
 
 /* ---------------------------------------------------------------- the public forms */
 
-HLY_FORMS(barrier, (), post_barrier(comm, how, request))
+HLY_FORMS(barrier, (), again(HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0, comm, request),
+          post_barrier(comm, how, request))
 HLY_FORMS(allreduce, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          again(HALAY_ALLREDUCE, in, out, count, type, op, 0, comm, request),
           post_alike(HALAY_ALLREDUCE, in, out, count, type, op, comm, how, request))
-HLY_FORMS(reduce_scatter,
-          (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+HLY_FORMS(reduce_scatter, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          again(HALAY_REDUCE_SCATTER, in, out, count, type, op, 0, comm, request),
           post_alike(HALAY_REDUCE_SCATTER, in, out, count, type, op, comm, how, request))
 HLY_FORMS(scan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          again(HALAY_SCAN, in, out, count, type, op, 0, comm, request),
           post_alike(HALAY_SCAN, in, out, count, type, op, comm, how, request))
 HLY_FORMS(exscan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+          again(HALAY_EXSCAN, in, out, count, type, op, 0, comm, request),
           post_alike(HALAY_EXSCAN, in, out, count, type, op, comm, how, request))
 HLY_FORMS(allgather, (const void *in, void *out, size_t count, halay_type_t type, ),
+          again(HALAY_ALLGATHER, in, out, count, type, 0, 0, comm, request),
           post_alike(HALAY_ALLGATHER, in, out, count, type, 0, comm, how, request))
 HLY_FORMS(alltoall, (const void *in, void *out, size_t count, halay_type_t type, ),
+          again(HALAY_ALLTOALL, in, out, count, type, 0, 0, comm, request),
           post_alike(HALAY_ALLTOALL, in, out, count, type, 0, comm, how, request))
 HLY_FORMS(broadcast, (void *buffer, size_t count, halay_type_t type, int root, ),
+          again(HALAY_BROADCAST, NULL, buffer, count, type, 0, root, comm, request),
           post_broadcast(buffer, count, type, root, comm, how, request))
 HLY_FORMS(reduce,
           (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, int root, ),
+          again(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type, op, root, comm,
+                request),
           post_reduce(in, out, count, type, op, root, comm, how, request))
 HLY_FORMS(gather, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          post_gather(in, out, count, type, root, comm, how, request))
+          HLY_NOT_CACHED, post_gather(in, out, count, type, root, comm, how, request))
 HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          post_scatter(in, out, count, type, root, comm, how, request))
+          HLY_NOT_CACHED, post_scatter(in, out, count, type, root, comm, how, request))
 HLY_FORMS(reduce_scatterv,
           (const void *in, void *out, const size_t counts[], halay_type_t type, halay_op_t op, ),
-          post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
+          HLY_NOT_CACHED, post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
 HLY_FORMS(allgatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, ),
-          post_allgatherv(in, out, counts, displs, type, comm, how, request))
+          HLY_NOT_CACHED, post_allgatherv(in, out, counts, displs, type, comm, how, request))
 HLY_FORMS(gatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          post_gatherv(in, out, counts, displs, type, root, comm, how, request))
+          HLY_NOT_CACHED, post_gatherv(in, out, counts, displs, type, root, comm, how, request))
 HLY_FORMS(scatterv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          post_scatterv(in, out, counts, displs, type, root, comm, how, request))
+          HLY_NOT_CACHED, post_scatterv(in, out, counts, displs, type, root, comm, how, request))
 HLY_FORMS(alltoallv,
           (const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
            const size_t out_counts[], const size_t out_displs[], halay_type_t type, ),
-          post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
+          HLY_NOT_CACHED, post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
                          request))

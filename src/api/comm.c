@@ -72,8 +72,11 @@ static bool in_use(const halay_comm_t *comm)
 {
     bool busy = comm->oldest != comm->next_sequence || comm->npersistent || comm->group_open ||
                 !hly_link_empty(&comm->groups) || (comm->inner && in_use(comm->inner));
-    for (const struct hly_plan *p = comm->plans; p && !busy; p = p->next)
-        busy = p->running > 0; /* perhaps complete, but not waited for */
+    const struct hly_link *posted = &comm->context->posted;
+    for (const struct hly_link *l = posted->next; l != posted && !busy; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, posted);
+        busy = r->comm == comm && r->state != HLY_IDLE; /* perhaps complete, but not waited for */
+    }
     for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
         busy = in_use(HLY_OF(l, halay_comm_t, pair_link));
     return busy;
@@ -141,8 +144,10 @@ int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
     rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
     if (!rc && !value) /* not before all have ended the relaxed calls */
         rc = comm->acked == comm->oldest ? HALAY_OK : HALAY_ESTATE;
-    if (!rc)
+    if (!rc) {
+        hly_cache_forget(comm, NULL); /* its broadcasts are other calls now */
         comm->relaxed = value != 0;
+    }
     hly_unlock(comm->context);
     return rc;
 }

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <halay/device.h>
 
@@ -40,11 +41,17 @@ enum {
 /* Set in desc.op for a user-defined operation; the other bits are the low ones of its number. */
 #define HLY_CALL_USER 0x80u
 
-/* Member by member: they were written so just now, and a wider load would stall on the stores. */
+/* What the call cache compares, besides count and buffers; never 0. */
+static inline uint64_t hly_call_key(uint32_t collective, uint32_t memory, uint32_t type,
+                                    uint32_t op, uint32_t root, uint32_t flags)
+{
+    return UINT64_C(1) << 63 | (uint64_t)flags << 56 | (uint64_t)op << 48 | (uint64_t)type << 40 |
+           (uint64_t)memory << 37 | (uint64_t)collective << 32 | root;
+}
+
 static inline bool hly_desc_equal(const struct hly_call_desc *a, const struct hly_call_desc *b)
 {
-    return a->count == b->count && a->root == b->root && a->collective == b->collective &&
-           a->memory == b->memory && a->type == b->type && a->op == b->op && a->flags == b->flags;
+    return !memcmp(a, b, sizeof(*a));
 }
 
 struct hly_op { /* a user-defined operation, in context->user_ops */

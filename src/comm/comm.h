@@ -46,10 +46,9 @@ struct hly_slot {
 
 /* An entry of the call cache: arguments that were right, and the request that is bound to them. */
 struct hly_cached_call {
-    struct hly_call_desc desc;
-    const void *in;
-    void *out;
-    uint64_t signature; /* 0: the entry is free */
+    uint64_t key; /* hly_call_key(); 0: the entry is free */
+    uint64_t count;
+    const void *in, *out;
     halay_request_t *request;
 };
 
@@ -91,7 +90,7 @@ struct halay_comm {
     struct hly_plan *plans;
     uint32_t nplans;
     struct hly_cached_call calls[HLY_CACHED_CALLS];
-    uint32_t last_call, next_call; /* indices: used last; to be replaced next */
+    uint32_t next_call; /* index of the entry to be replaced next */
     struct hly_relaxed_state series;
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */

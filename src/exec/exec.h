@@ -91,9 +91,17 @@ void hly_plan_uncompile(struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- call_cache.c */
 
-/* The entry of this call, or NULL. */
-struct hly_cached_call *hly_cache_find(halay_comm_t *comm, const struct hly_call_desc *desc,
-                                       const void *in, const void *out);
+/* The request of this call, or NULL. */
+static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t key,
+                                              uint64_t count, const void *in, const void *out)
+{
+    for (uint32_t i = 0; i < HLY_CACHED_CALLS; i++) {
+        const struct hly_cached_call *c = &comm->calls[i];
+        if (c->key == key && c->count == count && c->in == in && c->out == out)
+            return c->request;
+    }
+    return NULL;
+}
 /* Enters the request, if such a call can be kept. */
 void hly_cache_keep(halay_request_t *request);
 /* Drops the entries of this plan; NULL: all. Their requests go back to the plan. */

@@ -89,7 +89,6 @@ static int certify(halay_context_t *context, uint32_t planner, const halay_plan_
 
 static void plan_free(struct hly_plan *p)
 {
-    assert(!p->running);
     while (p->spare) {
         halay_request_t *next = p->spare->next;
         hly_request_destroy(p->spare);
@@ -133,12 +132,23 @@ static int look_up_peers(halay_comm_t *comm, struct hly_plan *p)
     return HALAY_OK;
 }
 
+/* Is it of a call that is under way, or of a persistent one? */
+static bool is_used(const halay_context_t *context, const struct hly_plan *plan)
+{
+    for (const struct hly_link *l = context->posted.next; l != &context->posted; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, posted);
+        if (r->plan == plan && !(r->cached && r->state == HLY_IDLE))
+            return true;
+    }
+    return false;
+}
+
 /* Drops the oldest idle plan, so that the cache stays bounded. */
 static void evict_one(halay_comm_t *comm)
 {
     struct hly_plan **victim = NULL;
     for (struct hly_plan **p = &comm->plans; *p; p = &(*p)->next)
-        if (!(*p)->running)
+        if (!is_used(comm->context, *p))
             victim = p;
     if (!victim)
         return; /* all are running: the window bounds them */

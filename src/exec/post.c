@@ -67,8 +67,6 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
     r->result = HALAY_OK;
     hly_link_init(&r->posted);
     hly_link_append(&comm->context->posted, &r->posted);
-    if (plan)
-        plan->running++;
     return r;
 }
 
@@ -87,15 +85,13 @@ void hly_request_release(halay_request_t *r)
 {
     assert(r->state == HLY_COMPLETE && hly_link_empty(&r->flying) && !r->targets);
     hly_request_retire(r);
-    hly_link_remove(&r->posted);
     free(r->failure);
     r->failure = NULL;
-    if (r->plan)
-        r->plan->running--;
     if (r->cached) {
         r->state = HLY_IDLE;
         return;
     }
+    hly_link_remove(&r->posted);
     hly_layout_forget(r);
     free(r->refusal);
     r->refusal = NULL;
@@ -116,8 +112,6 @@ void hly_request_drop(halay_request_t *r)
         hly_link_remove(&send->link);
         hly_link_append(&r->context->sends_flying, &send->link);
     }
-    if (r->plan)
-        r->plan->running--;
     if (r->cached) { /* its entry goes with the plans */
         r->state = HLY_IDLE;
         return;
@@ -320,11 +314,6 @@ void hly_exec_go(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     assert(r->state == HLY_IDLE);
-    if (r->cached && hly_link_empty(&r->posted)) { /* it was waited for */
-        hly_link_append(&r->context->posted, &r->posted);
-        r->plan->running++;
-        r->result = HALAY_OK;
-    }
     r->sequence = r->header.sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
     if (r->segments.number)

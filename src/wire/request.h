@@ -45,7 +45,6 @@ struct hly_plan {
     uint32_t table_mask;
     /* The reduction that alone reads what a step writes, or HLY_READ_BY_*; NULL: too many steps. */
     uint16_t *reader;
-    uint32_t running;       /* requests that use it */
     halay_request_t *spare; /* free requests, made for this plan */
 };
 
