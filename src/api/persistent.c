@@ -25,7 +25,7 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
         if (r->plan) /* without that memory it is only slower */
             r->layout.works = r->layout.works
                                   ? r->layout.works
-                                  : calloc(r->plan->plan->nsteps + 1, sizeof(*r->layout.works));
+                                  : calloc(r->plan->nsteps + 1, sizeof(*r->layout.works));
         comm->npersistent++;
     }
     return rc;

@@ -500,7 +500,7 @@ static uint32_t patience_of(const halay_request_t *r)
         return 0;
     const int mates = ctx->info.nranks / ctx->dealt - 1;
     int heard = 0;
-    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
+    for (uint32_t i = 0; i < p->nsteps; i++) {
         if (hly_step(r, i)->kind != HALAY_STEP_RECV ||
             (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
             continue;

@@ -14,7 +14,7 @@
 
 static void fill_successors(struct hly_plan *p)
 {
-    const halay_plan_t *plan = p->plan;
+    const struct hly_plan *plan = p;
     uint32_t *first = p->successor_first;
     memset(first, 0, (plan->nsteps + 2) * sizeof(*first));
     for (uint32_t i = 0; i < plan->nsteps; i++)
@@ -45,18 +45,18 @@ struct queue {
 };
 
 /*
- * Sends go first, so that all else is done while they travel. Receives go last, so that no message
- * is waited for while there is something to do.
+ * The order in which steps are started. Sends go first, so that all else is done while they travel.
+ * Receives go last, so that no message is waited for while there is something to do.
  */
-static void fill_order(struct hly_plan *p, uint32_t *memory, uint8_t *missing)
+static void fill_order(const struct hly_plan *p, uint32_t *order, uint32_t *memory, uint8_t *missing)
 {
-    const uint32_t n = p->plan->nsteps;
+    const uint32_t n = p->nsteps;
     struct queue queues[URGENCIES];
     uint32_t at = 0;
     for (int u = 0; u < URGENCIES; u++)
         queues[u] = (struct queue){0, 0, memory + (size_t)u * n};
     for (uint32_t i = 0; i < n; i++) {
-        const halay_step_t *s = &p->plan->steps[i];
+        const halay_step_t *s = &p->steps[i];
         struct queue *q = &queues[urgency(s)];
         missing[i] = (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
         if (!missing[i])
@@ -67,24 +67,44 @@ static void fill_order(struct hly_plan *p, uint32_t *memory, uint8_t *missing)
         while (queues[u].first == queues[u].end)
             u++; /* a proved plan has no cycle */
         const uint32_t step = queues[u].step[queues[u].first++];
-        p->order[at++] = step;
+        order[at++] = step;
         for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
             const uint32_t next = p->successors[i];
-            struct queue *q = &queues[urgency(&p->plan->steps[next])];
+            struct queue *q = &queues[urgency(&p->steps[next])];
             if (--missing[next] == 0)
                 q->step[q->end++] = next;
         }
     }
 }
 
-static int order_make(struct hly_plan *p)
+/* Sorts the plan's steps, which gives them new numbers. */
+static void sort(struct hly_plan *p, const uint32_t *order, uint32_t *number, halay_step_t *sorted)
 {
-    const size_t n = p->plan->nsteps;
-    uint32_t *memory = calloc(URGENCIES * n + 1, sizeof(*memory));
+    const uint32_t n = p->nsteps;
+    for (uint32_t at = 0; at < n; at++) {
+        sorted[at] = p->steps[order[at]];
+        number[order[at]] = at;
+    }
+    for (uint32_t at = 0; at < n; at++)
+        for (int d = 0; d < 2; d++)
+            if (sorted[at].dep[d] != HALAY_STEP_NONE)
+                sorted[at].dep[d] = number[sorted[at].dep[d]];
+    memcpy(p->plan->steps, sorted, n * sizeof(*sorted));
+}
+
+static int put_in_order(struct hly_plan *p)
+{
+    const size_t n = p->nsteps;
+    uint32_t *memory = calloc((URGENCIES + 1) * n + 1, sizeof(*memory));
     uint8_t *missing = calloc(n + 1, 1);
-    if (memory && missing)
-        fill_order(p, memory, missing);
-    const int rc = memory && missing ? HALAY_OK : HALAY_ENOMEM;
+    halay_step_t *sorted = calloc(n + 1, sizeof(*sorted));
+    const int rc = memory && missing && sorted ? HALAY_OK : HALAY_ENOMEM;
+    if (!rc) {
+        fill_order(p, memory, memory + n, missing);
+        sort(p, memory, memory + n, sorted);
+        fill_successors(p);
+    }
+    free(sorted);
     free(missing);
     free(memory);
     return rc;
@@ -137,19 +157,17 @@ static uint32_t reads(const halay_plan_t *p, const halay_step_t *s, const halay_
     return n;
 }
 
-static uint16_t reader(const struct hly_plan *plan, uint32_t at)
+static uint16_t reader(const halay_plan_t *p, uint32_t at)
 {
-    const halay_plan_t *p = plan->plan;
-    const halay_step_t *s = &p->steps[plan->order[at]];
+    const halay_step_t *s = &p->steps[at];
     const halay_operand_t *what = &p->operands[s->operand];
     bool lies = s->kind == HALAY_STEP_RECV && what->buffer == HALAY_BUFFER_SCRATCH;
     uint16_t found = HLY_READ_BY_NONE;
     for (uint32_t next = at + 1; next < p->nsteps; next++) {
-        const halay_step_t *t = &p->steps[plan->order[next]];
+        const halay_step_t *t = &p->steps[next];
         bool alone = lies && t->kind == HALAY_STEP_REDUCE && reads(p, t, what, true) == 1;
         if (reads(p, t, what, false))
-            found =
-                found == HLY_READ_BY_NONE && alone ? (uint16_t)plan->order[next] : HLY_READ_BY_MORE;
+            found = found == HLY_READ_BY_NONE && alone ? (uint16_t)next : HLY_READ_BY_MORE;
         if (writes(t) && is_same(&p->operands[t->operand], what))
             break;
     }
@@ -158,11 +176,8 @@ static uint16_t reader(const struct hly_plan *plan, uint32_t at)
 
 static void fill_readers(struct hly_plan *p)
 {
-    for (uint32_t at = 0; at < p->plan->nsteps; at++) {
-        const uint32_t step = p->order[at];
-        const bool any = writes(&p->plan->steps[step]);
-        p->reader[step] = any ? reader(p, at) : HLY_READ_BY_MORE;
-    }
+    for (uint32_t i = 0; i < p->nsteps; i++)
+        p->reader[i] = writes(&p->steps[i]) ? reader(p->plan, i) : HLY_READ_BY_MORE;
 }
 
 /* ---------------------------------------------------------------- all of it */
@@ -173,20 +188,23 @@ int hly_plan_compile(struct hly_plan *p)
     uint32_t room = 4;
     while (room < 2 * n)
         room *= 2;
+    p->nsteps = n;
+    p->steps = p->plan->steps;
     p->table_mask = room - 1;
     p->successors = calloc(2 * (size_t)n + 1, sizeof(*p->successors));
     p->successor_first = calloc((size_t)n + 2, sizeof(*p->successor_first));
     p->table = calloc(room, sizeof(*p->table));
-    p->order = calloc((size_t)n + 1, sizeof(*p->order));
     p->reader = n <= HLY_FUSED_MAX ? calloc((size_t)n + 1, sizeof(*p->reader)) : NULL;
-    if (!p->successors || !p->successor_first || !p->table || !p->order)
+    if (!p->successors || !p->successor_first || !p->table)
         return HALAY_ENOMEM;
-    hly_edges_fill(p);
     fill_successors(p);
-    const int rc = order_make(p);
-    if (!rc && p->reader)
+    const int rc = put_in_order(p);
+    if (rc)
+        return rc;
+    hly_edges_fill(p);
+    if (p->reader)
         fill_readers(p);
-    return rc;
+    return HALAY_OK;
 }
 
 void hly_plan_uncompile(struct hly_plan *p)
@@ -194,6 +212,5 @@ void hly_plan_uncompile(struct hly_plan *p)
     free(p->successors);
     free(p->successor_first);
     free(p->table);
-    free(p->order);
     free(p->reader);
 }

@@ -19,15 +19,12 @@
  * and fails it when it starts. */
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request);
-/* Starts it as the communicator's next call. After that it is running, queued, stopped or complete.
- */
-void hly_exec_go(halay_request_t *request);
+/* It will fail as soon as it starts, if its communicator or its transport has failed. */
+void hly_exec_refuse(halay_request_t *request);
 /* The same as hly_exec_make(), but the call may become a relaxed one (relaxed.h), and is kept in
  * the call cache. */
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,
                      const char *argument_text, halay_request_t **request);
-/* Completes it, and starts queued calls. */
-void hly_exec_finish(halay_request_t *request, int result);
 /* A request without a call, which stands for a group of calls. */
 halay_request_t *hly_request_bare(halay_comm_t *comm);
 /* Keeps an idle one for the next call with its plan. */
@@ -37,10 +34,13 @@ void hly_request_release(halay_request_t *request);
 /* Frees it whatever its state, when the context goes. */
 void hly_request_drop(halay_request_t *request);
 
-/* ---------------------------------------------------------------- execute.c: its steps */
+/* ---------------------------------------------------------------- execute.c: it runs */
 
-/* Starts the call's plan. */
-void hly_exec_start(halay_request_t *request);
+/* Starts it as the communicator's next call. After that it is running, queued, stopped or complete.
+ */
+void hly_exec_go(halay_request_t *request);
+/* Completes it, and starts queued calls. */
+void hly_exec_finish(halay_request_t *request, int result);
 /* Does all steps that can be done now, and finishes the call if that was all. */
 void hly_exec_advance(halay_request_t *request);
 /*

@@ -9,10 +9,11 @@
  * started once and done once, but for one that finds the device full: it is started again.
  */
 #include <assert.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "exec/exec.h"
 #include "exec/listen.h"
+#include "exec/relaxed.h"
 #include "wire/match.h"
 #include "wire/news.h"
 #include "wire/rendezvous.h"
@@ -23,9 +24,8 @@
 
 /* ---------------------------------------------------------------- what can be started */
 
-static inline bool can_start(const halay_request_t *r, uint32_t step)
+static inline bool can_start(const halay_request_t *r, const halay_step_t *s)
 {
-    const halay_step_t *s = hly_step(r, step);
     return hly_step_is_done(r, s->dep[0]) && hly_step_is_done(r, s->dep[1]);
 }
 
@@ -55,17 +55,16 @@ static uint32_t pop_ready(struct hly_progress_of *run)
 static inline uint32_t next_step(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
-    const uint32_t n = r->plan->plan->nsteps, *order = r->plan->order;
     while (run->ready) {
         const uint32_t step = pop_ready(run);
         if (run->step[step].state == HLY_WAITS)
             return step;
     }
-    while (run->cursor < n) {
-        const uint32_t step = order[run->cursor++];
+    while (run->cursor < r->plan->nsteps) {
+        const uint32_t step = run->cursor++;
         if (run->step[step].state != HLY_WAITS)
             continue; /* a reduction that was done when its message landed */
-        if (can_start(r, step) || HLY_SEEDED(SKIP_DEPENDENCY, r, step))
+        if (can_start(r, hly_step(r, step)) || HLY_SEEDED(SKIP_DEPENDENCY, r, step))
             return step;
         run->step[step].state = HLY_SKIPPED;
         run->nskipped++;
@@ -78,7 +77,7 @@ __attribute__((noinline)) static void release_successors(halay_request_t *r, uin
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         const uint32_t next = p->successors[i];
-        if (r->run.step[next].state == HLY_SKIPPED && can_start(r, next) &&
+        if (r->run.step[next].state == HLY_SKIPPED && can_start(r, hly_step(r, next)) &&
             !HLY_SEEDED(FORGET_SUCCESSOR, r, next))
             push_ready(r, next);
     }
@@ -105,12 +104,12 @@ static inline void done(halay_request_t *r, uint32_t step)
 /* ---------------------------------------------------------------- receiving */
 
 /* Chooses the next expected message, of the RECV steps that have started. */
-static void expect_next(halay_request_t *r)
+static inline void expect_next(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
     r->expected.step = HALAY_STEP_NONE;
     while (run->looked < run->cursor && r->expected.step == HALAY_STEP_NONE) {
-        const uint32_t step = r->plan->order[run->looked++];
+        const uint32_t step = run->looked++;
         if (run->step[step].state == HLY_STARTED && hly_step(r, step)->kind == HALAY_STEP_RECV &&
             !run->step[step].target && !run->step[step].arrived)
             hly_expect(r, step);
@@ -136,26 +135,24 @@ static inline void landed(halay_request_t *r, uint32_t step, bool reduced)
         release_successors(r, step);
 }
 
-/* Starts a RECV step. HALAY_OK: its message was there already. */
-static int receive(halay_request_t *r, uint32_t step)
+/* Starts a RECV step. */
+static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
-    const size_t bytes = hly_operand_bytes(r, hly_step(r, step)->operand);
-    if (bytes > r->plan->peers[step]->transport->unannounced_bytes) {
+    if (hly_operand_bytes(r, s->operand) > r->plan->peers[step]->transport->unannounced_bytes) {
         hly_rendezvous_announce(r, step);
-        return HALAY_INPROGRESS;
+        return;
     }
     if (!hly_link_empty(&hly_request_slot(r)->unexpected)) {
         const enum hly_landed what = hly_unexpected_land(r, step);
         if (what >= HLY_LANDED_ALL) {
             landed(r, step, what == HLY_LANDED_REDUCED);
-            return HALAY_OK;
+            return;
         }
     }
     if (r->expected.step == HALAY_STEP_NONE && !r->run.step[step].arrived) {
         hly_expect(r, step);
         r->run.looked = r->run.cursor;
     }
-    return HALAY_INPROGRESS;
 }
 
 /* ---------------------------------------------------------------- the walk */
@@ -163,15 +160,16 @@ static int receive(halay_request_t *r, uint32_t step)
 /* false: it has to be started again later. */
 static inline bool start_step(halay_request_t *r, uint32_t step)
 {
+    const halay_step_t *s = hly_step(r, step);
     r->run.step[step].state = HLY_STARTED;
     HLY_SAW(STARTED, r, step);
     int rc = HALAY_OK;
-    switch (hly_step(r, step)->kind) {
+    switch (s->kind) {
     case HALAY_STEP_SEND:
         rc = hly_step_send(r, step);
         break;
     case HALAY_STEP_RECV:
-        receive(r, step);
+        receive(r, step, s);
         return true;
     case HALAY_STEP_JOIN:
         break;
@@ -190,7 +188,7 @@ static inline bool start_step(halay_request_t *r, uint32_t step)
 static void lay_steps(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
-    for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
+    for (uint32_t i = 0; i < r->plan->nsteps; i++)
         run->step[i] = (struct hly_step_run){0};
     run->cursor = run->looked = run->ndone = run->nskipped = run->ready = run->last = 0;
     r->expected.step = HALAY_STEP_NONE;
@@ -200,7 +198,7 @@ static void lay_steps(halay_request_t *r)
 static bool next_segment(halay_request_t *r)
 {
     struct hly_segments *t = &r->segments;
-    if (r->state != HLY_RUNNING || r->run.ndone != r->plan->plan->nsteps || t->number + 1 == t->n)
+    if (r->state != HLY_RUNNING || r->run.ndone != r->plan->nsteps || t->number + 1 == t->n)
         return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     assert(!r->targets); /* what still flies is only read: lent, or sent out of IN by an adapter */
@@ -211,44 +209,36 @@ static bool next_segment(halay_request_t *r)
     return hly_link_empty(&hly_request_slot(r)->unexpected) || hly_unexpected_compare(r);
 }
 
-/* false: the device is full. */
-static bool start_or_put_back(halay_request_t *r, uint32_t step)
-{
-    if (start_step(r, step))
-        return true;
-    r->run.step[step].state = HLY_SKIPPED;
-    r->run.nskipped++;
-    push_ready(r, step);
-    return false;
-}
-
 /* Starts what can be started in this segment. false: a step has to be started again. */
 static inline bool walk_segment(halay_request_t *r)
 {
     uint32_t step;
-    while (r->state == HLY_RUNNING && (step = next_step(r)) != HALAY_STEP_NONE)
-        if (!start_or_put_back(r, step))
-            return false;
+    while (r->state == HLY_RUNNING && (step = next_step(r)) != HALAY_STEP_NONE) {
+        if (start_step(r, step))
+            continue;
+        r->run.step[step].state = HLY_SKIPPED; /* the device is full */
+        r->run.nskipped++;
+        push_ready(r, step);
+        return false;
+    }
     return true;
 }
 
 void hly_exec_advance(halay_request_t *r)
 {
-    if (r->state != HLY_RUNNING)
+    if (r->state != HLY_RUNNING || (r->run.before && hly_work_prescale(r) != HALAY_OK))
         return;
-    if (r->run.before && hly_work_prescale(r) != HALAY_OK)
-        return;
-    const uint32_t nsteps = r->plan->plan->nsteps;
+    const uint32_t nsteps = r->plan->nsteps;
     do
-        if ((r->run.ready || r->run.cursor < nsteps) && !walk_segment(r))
+        if (!walk_segment(r))
             return;
     while (r->segments.n > 1 && next_segment(r));
-    if (r->state != HLY_RUNNING ||
-        (r->run.ndone != nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)))
+    if ((r->run.ndone != nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)) ||
+        r->state != HLY_RUNNING)
         return;
     if (r->run.ndone >= nsteps && !hly_link_empty(&r->flying))
         return; /* messages out of IN still fly; the news that the last is back calls this again */
-    if (hly_exec_has_to_listen(r->context) && r->run.ndone == r->plan->plan->nsteps) {
+    if (hly_exec_has_to_listen(r->context) && r->run.ndone == nsteps) {
         r->listens = true;
         hly_exec_listen(r->context);
         return; /* read_all() of api/progress.c calls this again */
@@ -259,16 +249,129 @@ void hly_exec_advance(halay_request_t *r)
         hly_exec_finish(r, HALAY_OK);
 }
 
-void hly_exec_start(halay_request_t *r)
+/* ---------------------------------------------------------------- the window */
+
+static void start(halay_request_t *r)
 {
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
+    assert(slot && !slot->request);
+    slot->request = r;
+    if (r->call.desc.flags & HLY_CALL_RELAXED)
+        slot->unacked = true;
+    r->state = HLY_RUNNING;
+    hly_link_append(&r->context->requests, &r->link);
+    const bool over = hly_comm_is_over(comm, r->sequence); /* perhaps since it was queued */
+    if (r->refusal || slot->fault || over) {
+        r->foreseen |= over;
+        hly_news_leave(r->context, HLY_NEWS_REFUSED, r);
+        r->state = HLY_STOPPED;
+        return;
+    }
     r->run.ran = true;
-    lay_steps(r);
-    const bool scaled = r->call.desc.flags & HLY_CALL_SCALED;
-    r->run.before = scaled && r->call.prescale != 1 ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    r->run.before = r->layout.before;
     r->run.after = r->layout.after;
+    lay_steps(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    if (hly_link_empty(&hly_request_slot(r)->unexpected) || hly_unexpected_compare(r))
+    if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
         hly_exec_advance(r);
+}
+
+static inline bool has_room(const halay_comm_t *comm)
+{
+    return comm->started - comm->oldest < HLY_WINDOW && comm->started - comm->acked < HLY_RELAXED;
+}
+
+/* Starts queued calls while the window has room. */
+static void start_queued(halay_comm_t *comm)
+{
+    while (comm->queue_head && has_room(comm)) {
+        halay_request_t *r = comm->queue_head;
+        comm->queue_head = r->next;
+        if (!comm->queue_head)
+            comm->queue_tail = NULL;
+        r->next = NULL;
+        comm->started++;
+        start(r);
+    }
+}
+
+static void enqueue(halay_comm_t *comm, halay_request_t *r)
+{
+    if (comm->queue_tail)
+        comm->queue_tail->next = r;
+    else
+        comm->queue_head = r;
+    comm->queue_tail = r;
+    start_queued(comm);
+}
+
+/* Moves the window past the calls that are complete. */
+static inline void move_window(halay_comm_t *comm)
+{
+    while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
+        struct hly_slot *done = &comm->slots[comm->oldest++ % HLY_SLOTS];
+        done->complete = false;
+        if (!done->unacked)
+            comm->acked = comm->oldest;
+    }
+}
+
+void hly_exec_finish(halay_request_t *r, int result)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = hly_request_slot(r);
+    assert(slot->request == r && hly_link_empty(&r->flying) && !r->targets);
+    r->state = HLY_COMPLETE;
+    r->result = result;
+    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
+    hly_link_remove(&r->link);
+    slot->request = NULL;
+    slot->complete = true;
+    if (!hly_link_empty(&slot->unexpected))
+        hly_unexpected_forget(&slot->unexpected);
+    if (slot->fault) {
+        free(slot->fault);
+        slot->fault = NULL;
+    }
+    if (result) {
+        slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
+        comm->series.signature = 0;
+        r->context->counters.errors++;
+    }
+    r->context->counters.operations++;
+    if (r->sequence == comm->oldest)
+        move_window(comm);
+    if (comm->series.asks)
+        hly_relaxed_answer(comm);
+    hly_wake_if_asleep(r->context);
+    if (r->member_of || r->explained)
+        hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
+    if (comm->queue_head)
+        start_queued(comm);
+}
+
+void hly_exec_go(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    halay_context_t *ctx = comm->context;
+    assert(r->state == HLY_IDLE);
+    r->sequence = r->header.sequence = comm->next_sequence++;
+    r->state = HLY_QUEUED;
+    if (r->segments.number)
+        hly_layout_segment(r, 0);
+    r->header.segment = 0;
+    r->run.ran = r->foreseen = r->doubts = r->listens = false;
+    r->started_ns = ctx->now_ns = hly_about_now_ns();
+    r->deadline_ns = r->started_ns + comm->deadline_ns;
+    if (comm->agreed || comm->broken || ctx->lost)
+        hly_exec_refuse(r);
+    if (comm->queue_head || !has_room(comm)) {
+        enqueue(comm, r);
+        return;
+    }
+    comm->started++;
+    start(r);
 }
 
 /* ---------------------------------------------------------------- long waits */
@@ -283,7 +386,7 @@ void hly_exec_doubt(halay_request_t *r)
         return;
     r->doubts = true;
     uint32_t most = DOUBTS_MOST;
-    for (uint32_t i = 0; i < r->plan->plan->nsteps && most; i++) {
+    for (uint32_t i = 0; i < r->plan->nsteps && most; i++) {
         const halay_step_t *s = hly_step(r, i);
         if (s->kind != HALAY_STEP_RECV || r->run.step[i].state != HLY_STARTED)
             continue;

@@ -193,7 +193,7 @@ static void place(halay_request_t *r)
  * in one piece any more. */
 static void aim(const halay_request_t *r, uint32_t step)
 {
-    const halay_step_t *s = &r->plan->plan->steps[step];
+    const halay_step_t *s = &r->plan->steps[step];
     const struct hly_extent *to = hly_operand_extents(r, s->operand);
     halay_work_t *work = &r->layout.works[step];
     const size_t bytes = hly_operand_bytes(r, s->operand);
@@ -318,7 +318,7 @@ static void lay_first(halay_request_t *r)
     r->layout.large = is_large(r);
     bool laid = r->layout.laid_out && !r->layout.tables && is_laid(r);
     if (r->layout.works && (!laid || r->layout.places.op != r->call.desc.op || r->call.user))
-        memset(r->layout.works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->layout.works));
+        memset(r->layout.works, 0, (r->plan->nsteps + 1) * sizeof(*r->layout.works));
     if (!r->layout.laid_out || r->layout.tables ||
         (!laid && !HLY_SEEDED(STALE_LAYOUT, r, HALAY_STEP_NONE)))
         lay_out(r);
@@ -338,6 +338,8 @@ int hly_layout_bind(halay_request_t *r)
         return HALAY_ENOMEM;
     if (c->staged)
         r->layout.out = r->layout.scratch + slots;
+    const bool scaled = c->desc.flags & HLY_CALL_SCALED && c->prescale != 1;
+    r->layout.before = scaled ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
     r->layout.after = hly_work_left(r);
     address(r);
     return HALAY_OK;

@@ -28,7 +28,7 @@ static void change_device(halay_request_t *r, struct hly_device *device)
 {
     hly_scratch_free(r);
     if (r->device && r->layout.works)
-        memset(r->layout.works, 0, (r->plan->plan->nsteps + 1) * sizeof(*r->layout.works));
+        memset(r->layout.works, 0, (r->plan->nsteps + 1) * sizeof(*r->layout.works));
     r->device = device;
 }
 
@@ -42,7 +42,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
         r = hly_request_memory(comm->context);
         if (!r)
             return NULL;
-        uint32_t n = plan ? plan->plan->nsteps : 0;
+        uint32_t n = plan ? plan->nsteps : 0;
         r->run.step = calloc(n + 1, sizeof(*r->run.step));
         r->layout.spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->layout.spans));
         if (n <= HLY_FUSED_MAX)
@@ -182,6 +182,14 @@ static int refuse(halay_request_t *r, int code, enum hly_cause cause, const char
     return HALAY_OK;
 }
 
+void hly_exec_refuse(halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm;
+    const bool broken = comm->agreed ? hly_comm_is_over(comm, r->sequence) : comm->broken;
+    if (!r->refused && (broken || comm->context->lost))
+        refuse(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : "its transport has failed");
+}
+
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request)
 {
@@ -214,118 +222,6 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
     }
     *request = r;
     return HALAY_OK;
-}
-
-/* ---------------------------------------------------------------- the window */
-
-static void start(halay_request_t *r)
-{
-    struct hly_slot *slot = hly_comm_slot(r->comm, r->sequence);
-    assert(slot && !slot->request);
-    slot->request = r;
-    slot->unacked = r->call.desc.flags & HLY_CALL_RELAXED;
-    r->state = HLY_RUNNING;
-    hly_link_append(&r->context->requests, &r->link);
-    const bool over =
-        hly_comm_is_over(r->comm, r->sequence); /* may have come while it was queued */
-    r->foreseen |= over;
-    if (!r->refusal && !slot->fault && !over) {
-        hly_exec_start(r);
-        return;
-    }
-    hly_news_leave(r->context, HLY_NEWS_REFUSED, r);
-    r->state = HLY_STOPPED;
-}
-
-static inline bool has_room(const halay_comm_t *comm)
-{
-    return comm->started - comm->oldest < HLY_WINDOW && comm->started - comm->acked < HLY_RELAXED;
-}
-
-/* Starts queued calls while the window has room. */
-static void start_queued(halay_comm_t *comm)
-{
-    while (comm->queue_head && has_room(comm)) {
-        halay_request_t *r = comm->queue_head;
-        comm->queue_head = r->next;
-        if (!comm->queue_head)
-            comm->queue_tail = NULL;
-        r->next = NULL;
-        comm->started++;
-        start(r);
-    }
-}
-
-void hly_exec_finish(halay_request_t *r, int result)
-{
-    halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = hly_request_slot(r);
-    assert(slot->request == r && slot->sequence == r->sequence && r->state != HLY_COMPLETE);
-    assert(hly_link_empty(&r->flying) && !r->targets);
-    r->state = HLY_COMPLETE;
-    r->result = result;
-    HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
-    hly_link_remove(&r->link);
-    slot->request = NULL;
-    slot->complete = true;
-    if (!hly_link_empty(&slot->unexpected))
-        hly_unexpected_forget(&slot->unexpected);
-    if (slot->fault) {
-        free(slot->fault);
-        slot->fault = NULL;
-    }
-    if (result) {
-        slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
-        comm->series.signature = 0;
-        r->context->counters.errors++;
-    }
-    r->context->counters.operations++;
-    while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
-        struct hly_slot *done = &comm->slots[comm->oldest++ % HLY_SLOTS];
-        done->complete = false;
-        if (!done->unacked)
-            comm->acked = comm->oldest;
-    }
-    if (comm->series.asks)
-        hly_relaxed_answer(comm);
-    hly_wake_if_asleep(r->context);
-    if (r->member_of || r->explained)
-        hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
-    if (comm->queue_head)
-        start_queued(comm);
-}
-
-static void enqueue(halay_comm_t *comm, halay_request_t *r)
-{
-    if (!comm->queue_head && has_room(comm)) {
-        comm->started++;
-        start(r);
-        return;
-    }
-    if (comm->queue_tail)
-        comm->queue_tail->next = r;
-    else
-        comm->queue_head = r;
-    comm->queue_tail = r;
-    start_queued(comm);
-}
-
-void hly_exec_go(halay_request_t *r)
-{
-    halay_comm_t *comm = r->comm;
-    assert(r->state == HLY_IDLE);
-    r->sequence = r->header.sequence = comm->next_sequence++;
-    r->state = HLY_QUEUED;
-    if (r->segments.number)
-        hly_layout_segment(r, 0);
-    r->header.segment = 0;
-    r->run.ran = r->foreseen = r->doubts = r->listens = false;
-    r->started_ns = comm->context->now_ns = hly_about_now_ns();
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
-    const bool broken = comm->agreed ? hly_comm_is_over(comm, r->sequence) : comm->broken;
-    if (!r->refused && (broken || comm->context->lost))
-        refuse(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : "its transport has failed");
-    enqueue(comm, r);
 }
 
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,

@@ -83,8 +83,8 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 {
     const halay_request_t *r = slot->request;
     uint64_t mark = ++comm->context->alarms;
-    for (uint32_t i = 0; r->run.ran && i < r->plan->plan->nsteps; i++) {
-        const halay_step_t *s = &r->plan->plan->steps[i];
+    for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++) {
+        const halay_step_t *s = &r->plan->steps[i];
         struct hly_peer *peer = r->plan->peers[i];
         if (s->kind != HALAY_STEP_SEND || r->run.step[i].state == HLY_DONE || peer->alarm == mark)
             continue;
@@ -625,9 +625,9 @@ void hly_fault_answer(halay_comm_t *comm, const struct hly_header *h)
 /* The verdict of a missed deadline: names the peer of the first step that is not done. */
 static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
 {
-    uint32_t n = r->run.ran ? r->plan->plan->nsteps : 0;
+    uint32_t n = r->run.ran ? r->plan->nsteps : 0;
     for (uint32_t i = 0; i < n; i++) {
-        const halay_step_t *s = &r->plan->plan->steps[i];
+        const halay_step_t *s = &r->plan->steps[i];
         if (r->run.step[i].state != HLY_STARTED || !r->plan->peers[i])
             continue;
         hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);

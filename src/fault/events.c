@@ -28,7 +28,7 @@ static bool is_here(const struct hly_slot *slot, const halay_step_t *s, uint32_t
 static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uint32_t step,
                       uint32_t segment)
 {
-    const halay_step_t *s = &r->plan->plan->steps[step];
+    const halay_step_t *s = &r->plan->steps[step];
     if (segment == r->segments.number && r->run.step[step].state == HLY_DONE)
         return false;
     return s->kind != HALAY_STEP_RECV || !is_here(slot, s, segment);
@@ -46,7 +46,7 @@ static bool needs(const halay_request_t *r, const struct hly_slot *slot,
     if (t->n - t->number > SEGMENTS_LEFT)
         return true;
     for (uint32_t segment = t->number; segment < t->n; segment++)
-        for (uint32_t i = 0; i < r->plan->plan->nsteps; i++)
+        for (uint32_t i = 0; i < r->plan->nsteps; i++)
             if (r->plan->peers[i] == peer && is_needed(r, slot, i, segment))
                 return true;
     return false;

@@ -15,7 +15,7 @@ uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer
 {
     uint32_t at = edge_hash(kind, peer, edge) & plan->table_mask;
     for (; plan->table[at] != HALAY_STEP_NONE; at = (at + 1) & plan->table_mask) {
-        const halay_step_t *s = &plan->plan->steps[plan->table[at]];
+        const halay_step_t *s = &plan->steps[plan->table[at]];
         if (s->kind == kind && s->peer == peer && s->edge == edge)
             return plan->table[at];
     }
@@ -25,8 +25,8 @@ uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer
 void hly_edges_fill(struct hly_plan *p)
 {
     memset(p->table, 0xff, (p->table_mask + 1) * sizeof(*p->table));
-    for (uint32_t i = 0; i < p->plan->nsteps; i++) {
-        const halay_step_t *s = &p->plan->steps[i];
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const halay_step_t *s = &p->steps[i];
         if (s->kind != HALAY_STEP_SEND && s->kind != HALAY_STEP_RECV)
             continue;
         uint32_t at = edge_hash(s->kind, s->peer, s->edge) & p->table_mask;

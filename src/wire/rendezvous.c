@@ -347,7 +347,7 @@ void hly_rendezvous_revoked(halay_context_t *context, const struct hly_header *h
 void hly_rendezvous_withdraw(halay_request_t *r, const struct hly_verdict_wire *verdict)
 {
     halay_context_t *ctx = r->context;
-    for (uint32_t i = 0; r->run.ran && i < r->plan->plan->nsteps; i++) {
+    for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++) {
         struct hly_step_run *run = &r->run.step[i];
         if (run->send && !run->send->request) { /* announced by the receiver, not submitted yet */
             hly_send_free(ctx, run->send);
@@ -377,7 +377,7 @@ void hly_rendezvous_withdraw(halay_request_t *r, const struct hly_verdict_wire *
 void hly_rendezvous_force(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    for (uint32_t i = 0; r->run.ran && i < r->plan->plan->nsteps; i++) {
+    for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++) {
         uint32_t target = r->run.step[i].target;
         struct hly_target *l = target ? &ctx->targets[target - 1] : NULL;
         if (l && tag_withdrawn(ctx, l))

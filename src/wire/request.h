@@ -35,10 +35,11 @@ enum { HLY_READ_BY_MORE = 0xfffe, HLY_READ_BY_NONE = 0xffff };
 struct hly_plan {
     struct hly_plan *next;
     uint32_t planner, root, in_place;
-    halay_plan_t *plan;
-    uint64_t hash;           /* what the certificate says */
+    halay_plan_t *plan; /* its steps sorted: each behind those that it depends on */
+    uint32_t nsteps;    /* the plan's, and its steps */
+    const halay_step_t *steps;
+    uint64_t hash;           /* what the certificate says of the plan, before that */
     struct hly_peer **peers; /* of each step; NULL: it has none */
-    uint32_t *order;         /* all steps, each behind those that it depends on */
     uint32_t *successors;    /* of step i: successor_first[i] .. [i + 1] */
     uint32_t *successor_first;
     uint32_t *table; /* hash table: (kind, peer, edge) -> step */
@@ -95,6 +96,7 @@ struct hly_layout {
     size_t unit_bytes; /* of a block; the first long_blocks have one element more */
     uint32_t long_blocks;
     bool large;     /* the call's data exceed the caches */
+    uint8_t before; /* HLY_BEFORE_*: what is to be done before the plan */
     uint8_t after;  /* HLY_AFTER_*: what remains to be done when the plan is done */
     size_t *tables; /* v forms: memory that `block` points into; else NULL */
     struct hly_blocks block[2];
@@ -111,8 +113,8 @@ struct hly_layout {
 /* How far the steps of the current segment are: exec/execute.c. */
 struct hly_progress_of {
     struct hly_step_run *step;
-    uint32_t cursor; /* position in the order: steps before it were started or skipped */
-    uint32_t looked; /* position from which the next message to expect is sought */
+    uint32_t cursor; /* steps before it were started or skipped */
+    uint32_t looked; /* from this step on the next message to expect is sought */
     uint32_t ndone;
     uint32_t nskipped;
     uint32_t ready, last; /* list of skipped steps that can start now: ends, + 1 */
@@ -207,7 +209,7 @@ static inline bool hly_step_is_done(const halay_request_t *r, uint32_t step)
 }
 static inline const halay_step_t *hly_step(const halay_request_t *r, uint32_t step)
 {
-    return &r->plan->plan->steps[step];
+    return &r->plan->steps[step];
 }
 /* Should this step write past the caches? The call is larger than these, and no step reads what it
  * writes. */

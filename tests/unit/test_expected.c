@@ -37,6 +37,8 @@ static void fill(struct bed *b, uint32_t bytes)
     for (int i = 0; i < 8; i++)
         b->peers[i] = &b->peer;
     b->plan.plan = b->made;
+    b->plan.steps = b->made->steps;
+    b->plan.nsteps = b->made->nsteps;
     b->plan.peers = b->peers;
     b->spans[s->operand].extent[0].bytes = bytes;
     b->header = (struct hly_header){.comm = 77,
