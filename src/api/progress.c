@@ -193,6 +193,22 @@ static int poll_device(halay_context_t *context, struct hly_device *device)
     return n > 0 ? n : 0;
 }
 
+/* Handles an event. r: the call that waits for this message next, or NULL. */
+static inline void take(halay_context_t *context, const struct hly_transport *transport,
+                        halay_request_t *r, const halay_event_t *event)
+{
+    if (!r) {
+        hly_wire_take(context, transport, event);
+    } else {
+        const uint32_t step = r->expected.step;
+        const enum hly_landed landed = hly_land_expected(r, transport, event);
+        if (landed >= HLY_LANDED_ALL)
+            hly_exec_landed(r, step, landed == HLY_LANDED_REDUCED);
+    }
+    if (hly_news_any(context))
+        hly_hand_on(context);
+}
+
 static int poll_transport(halay_context_t *context, const struct hly_transport *transport)
 {
     halay_event_t events[16];
@@ -202,11 +218,8 @@ static int poll_transport(halay_context_t *context, const struct hly_transport *
     if (n > 0)
         context->now_ns =
             hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
-    for (int i = 0; i < n; i++) {
-        hly_wire_take(context, transport, &events[i]);
-        if (hly_news_any(context))
-            hly_hand_on(context);
-    }
+    for (int i = 0; i < n; i++)
+        take(context, transport, hly_expected_by(context, &events[i]), &events[i]);
     return n < 0 ? 0 : n;
 }
 
@@ -435,25 +448,6 @@ static void learn(halay_context_t *context, uint64_t waited_ns, bool shares)
         context->waiters.backoff--;
 }
 
-/* Handles what the poll of the expected message's transport returned. */
-static inline void take_expected(halay_request_t *r, const struct hly_transport *transport,
-                                 const halay_event_t *event, int n)
-{
-    halay_context_t *ctx = r->context;
-    if (n > 0 && hly_expected_came(&r->expected, event)) {
-        const uint32_t step = r->expected.step;
-        const enum hly_landed landed = hly_land_expected(r, event);
-        if (landed >= HLY_LANDED_ALL)
-            hly_exec_landed(r, step, landed == HLY_LANDED_REDUCED);
-    } else if (n > 0) {
-        hly_wire_take(ctx, transport, event);
-    } else {
-        hly_wire_failed(ctx, transport, n);
-    }
-    if (hly_news_any(ctx))
-        hly_hand_on(ctx);
-}
-
 /*
  * Polls the transport of the expected message, `polls` times, if nothing else has to be looked
  * after. 1: something came; 0: nothing did; -1: no message is expected. waited: for long already.
@@ -471,7 +465,10 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
         if (n) {
             if (waited)
                 ctx->now_ns = hly_about_now_ns();
-            take_expected(r, transport, &event, n);
+            if (n < 0)
+                hly_wire_failed(ctx, transport, n);
+            else
+                take(ctx, transport, hly_expected_came(&r->expected, &event) ? r : NULL, &event);
             return 1;
         }
         if (atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed))

@@ -273,7 +273,7 @@ static void host_free(halay_device_t *device, void *address)
 /* What has been checked. */
 static void perform(const struct hly_kernels *kernels, const halay_work_t *work)
 {
-    hly_combine_fn *const *combine = work->bound ? work->bound : combine_of(kernels, work);
+    hly_combine_fn *const *combine = combine_of(kernels, work);
     if (combine)
         combine_two(*combine, work, work->src[0], work->src[1]);
     else if (work->scales)
@@ -353,12 +353,14 @@ static void stream_blocks(const struct hly_kernels *kernels, const halay_work_t 
 static int host_launch(halay_device_t *device, const halay_work_t *work)
 {
     const struct host *host = (const struct host *)device;
-    int rc = HALAY_OK;
     assert(host);
     if (!work)
         return HALAY_EINVAL;
-    if (!work->bound)
-        rc = hly_device_work_check(work);
+    if (work->bound && !work->streams) {
+        combine_two(*(hly_combine_fn *const *)work->bound, work, work->src[0], work->src[1]);
+        return HALAY_OK;
+    }
+    const int rc = work->bound ? HALAY_OK : hly_device_work_check(work);
     if (rc != HALAY_OK || work->count == 0)
         return rc;
     bool plain = work->nsrc == 1 && !work->scales && !divides(work);

@@ -493,8 +493,13 @@ int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
     int rc = counters ? hly_context_enter(context) : HALAY_EINVAL;
     if (rc)
         return rc;
-    bool given = hly_struct_give(counters, &context->counters, sizeof(*counters));
+    halay_counters_t c = context->counters;
+    for (int w = 0; w < context->ntransports; w++) {
+        c.sent_messages += context->transports[w].traffic.sent_messages;
+        c.sent_bytes += context->transports[w].traffic.sent_bytes;
+    }
     hly_unlock(context);
+    const bool given = hly_struct_give(counters, &c, sizeof(*counters));
     return given ? HALAY_OK : HALAY_EINVAL;
 }
 

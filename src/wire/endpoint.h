@@ -31,7 +31,7 @@ struct hly_peer { /* another process; lives as long as the context */
     int world_rank;
     struct hly_transport *transport; /* the one that reaches it. Constant */
     halay_ep_t *ep;                  /* on that transport; NULL: severed */
-    bool greeted;                    /* the hello was sent */
+    bool greeted;                    /* the hello was sent, and it is not dead */
     bool dead;
     uint64_t alarm;          /* context->alarms when it was last told of a failure */
     struct hly_link queue;   /* hly_send that the transport has not taken yet */
@@ -105,11 +105,8 @@ int hly_send_submit(halay_context_t *context, struct hly_send *send);
 void hly_send_complete(halay_context_t *context, struct hly_send *send, int status);
 /* Hands queued messages to their transports, as far as these take them. */
 void hly_send_flush(halay_context_t *context);
-/*
- * Sends an eager message without a hly_send, if that is possible. HALAY_OK: the step is done;
- * HALAY_INPROGRESS: the transport holds it; HALAY_EAGAIN: nothing was sent, submit it.
- */
-int hly_send_now(halay_request_t *request, uint32_t step, const struct hly_extent *extent);
+/* Starts a SEND step. HALAY_OK: it is done; HALAY_INPROGRESS: news will tell, also of failure. */
+int hly_step_send(halay_request_t *request, uint32_t step);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,
                      uint32_t sequence, uint32_t edge, const struct hly_call *call);
 /* Sends a message without data of the user; payload is copied. It is queued if need be; what cannot

@@ -50,7 +50,8 @@ enum hly_landed {
 };
 
 /* Takes in the payload of the message that is expected. */
-enum hly_landed hly_land_expected(halay_request_t *request, const halay_event_t *event);
+enum hly_landed hly_land_expected(halay_request_t *request, const struct hly_transport *transport,
+                                  const halay_event_t *event);
 /* Takes in some bytes of a STARTED step's message, eager or staged. */
 enum hly_landed hly_land(halay_request_t *request, uint32_t step, uint64_t offset, const void *data,
                          size_t bytes);

@@ -76,7 +76,8 @@ static inline bool reduce(halay_request_t *r, uint32_t step, uint32_t reduction,
     return rc == HALAY_OK;
 }
 
-enum hly_landed hly_land_expected(halay_request_t *r, const halay_event_t *event)
+enum hly_landed hly_land_expected(halay_request_t *r, const struct hly_transport *transport,
+                                  const halay_event_t *event)
 {
     halay_context_t *ctx = r->context;
     const struct hly_expected *e = &r->expected;
@@ -89,7 +90,7 @@ enum hly_landed hly_land_expected(halay_request_t *r, const halay_event_t *event
     ctx->counters.received_messages++;
     ctx->counters.received_bytes += e->bytes;
     if (lent) {
-        ctx->lender = r->plan->peers[e->step]->transport;
+        ctx->lender = transport;
         if (!hly_lent_release(ctx))
             return HLY_LANDED_NOTHING;
     }

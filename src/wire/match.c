@@ -412,26 +412,20 @@ enum hly_landed hly_unexpected_land(halay_request_t *r, uint32_t step)
 
 /* ---------------------------------------------------------------- events */
 
-/* If it is the expected message of a call it lands there. */
-static bool expected(halay_context_t *context, const halay_event_t *e)
+halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *e)
 {
     const struct hly_header *h = e->data;
-    if (e->bytes < sizeof(*h) || !h->comm)
-        return false;
-    halay_comm_t *comm = hly_comm_find(context, h->comm);
+    if ((e->kind != HALAY_EVENT_MESSAGE && e->kind != HALAY_EVENT_LENT) ||
+        e->bytes < sizeof(*h) || !h->comm)
+        return NULL;
+    const halay_comm_t *comm = hly_comm_find(context, h->comm);
     halay_request_t *r = comm ? comm->slots[h->sequence % HLY_SLOTS].request : NULL;
-    if (!r || r->state != HLY_RUNNING || !hly_expected_came(&r->expected, e))
-        return false;
-    const uint32_t step = r->expected.step;
-    leave_landed(r, step, hly_land_expected(r, e));
-    return true;
+    return r && r->state == HLY_RUNNING && hly_expected_came(&r->expected, e) ? r : NULL;
 }
 
 static void message(halay_context_t *context, const halay_event_t *e)
 {
     const size_t header = sizeof(struct hly_header);
-    if (expected(context, e))
-        return;
     const void *payload = e->kind == HALAY_EVENT_LENT ? e->payload : (const char *)e->data + header;
     context->counters.received_messages++;
     if (e->bytes < header) {

@@ -21,7 +21,9 @@ struct hly_unexpected {
 
 /* Fills the plan's table of messages, for hly_plan_step(). */
 void hly_edges_fill(struct hly_plan *plan);
-/* Handles one event of a transport. */
+/* The call that waits for this message next, for hly_land_expected(); NULL: none does. */
+halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *event);
+/* Handles one event of a transport, which is not such a message. */
 void hly_wire_take(halay_context_t *context, const struct hly_transport *transport,
                    const halay_event_t *event);
 /* A poll of the transport was an error. */

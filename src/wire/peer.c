@@ -115,6 +115,7 @@ static void lose(halay_context_t *context, struct hly_peer *peer, const char *te
     if (peer->dead)
         return;
     peer->dead = true;
+    peer->greeted = false;
     snprintf(peer->evidence, sizeof(peer->evidence), "%s", text ? text : "no way to it any more");
     hly_log(context, HLY_INFO, "rank %d is lost: %s", peer->world_rank, peer->evidence);
     while (!hly_link_empty(&peer->queue))

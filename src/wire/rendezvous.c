@@ -223,6 +223,9 @@ static struct hly_send *carrier(halay_request_t *r, uint32_t step, bool eager)
     const struct hly_extent *ext = hly_operand_extents(r, hly_step(r, step)->operand);
     const uint64_t target = send->header.cookie;
     send->header = r->header;
+    hly_header_number(&send->header, r->sequence,
+                      hly_step(r, step)->edge + HLY_SEEDED(WRONG_EDGE, r, step));
+    send->header.cookie = ext[0].bytes + ext[1].bytes;
     if (!eager) {
         send->header.kind = HLY_PIECE;
         send->header.cookie = target;
@@ -234,27 +237,17 @@ static struct hly_send *carrier(halay_request_t *r, uint32_t step, bool eager)
     return send;
 }
 
-int hly_step_send(halay_request_t *r, uint32_t step)
+int hly_rendezvous_send(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = hly_step(r, step);
-    const struct hly_extent *ext = hly_operand_extents(r, s->operand);
     struct hly_step_run *run = &r->run.step[step];
-    const size_t bytes = ext[0].bytes + ext[1].bytes;
-    const struct hly_transport *transport = r->plan->peers[step]->transport;
-    const bool eager = bytes <= transport->unannounced_bytes;
+    const size_t bytes = hly_operand_bytes(r, s->operand);
+    const bool eager = bytes <= r->plan->peers[step]->transport->unannounced_bytes;
     if (!eager && !run->send) {
         if (is_offered(r))
             hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
                              &r->call, NULL, 0);
         return HALAY_INPROGRESS; /* till the receiver announces itself */
-    }
-    hly_header_number(&r->header, r->sequence, s->edge + HLY_SEEDED(WRONG_EDGE, r, step));
-    if (r->header.cookie != bytes) /* rarely: a store would stall the copy of the header */
-        r->header.cookie = bytes;
-    if (!run->send && bytes <= transport->attr.eager_bytes) {
-        const int rc = hly_send_now(r, step, ext);
-        if (rc >= 0)
-            return rc;
     }
     struct hly_send *send = carrier(r, step, eager);
     if (!send) {
@@ -286,7 +279,7 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
         hly_range_of(r, send->peer->transport, hly_operand_extents(r, hly_step(r, step)->operand));
     run->send = send; /* it has no request until it is submitted */
     struct hly_news *n;
-    if (run->state == HLY_STARTED && hly_step_send(r, step) == HALAY_OK &&
+    if (run->state == HLY_STARTED && hly_rendezvous_send(r, step) == HALAY_OK &&
         (n = hly_news_leave(r->context, HLY_NEWS_SENT, r)))
         n->step = step;
 }

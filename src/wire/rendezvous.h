@@ -25,8 +25,8 @@ struct hly_target {
     uint32_t next_free;
 };
 
-/* Starts a SEND step. HALAY_OK: it is done; HALAY_INPROGRESS: news will tell, also of failure. */
-int hly_step_send(halay_request_t *request, uint32_t step);
+/* hly_step_send(), where the transport cannot take the message as it is. */
+int hly_rendezvous_send(halay_request_t *request, uint32_t step);
 /* Starts a RECV step: tells its sender where the message goes. Less than 0: the call has failed. */
 int hly_rendezvous_announce(halay_request_t *request, uint32_t step);
 /* Its receiver has announced the message of a SEND step. */

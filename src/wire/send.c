@@ -89,26 +89,24 @@ static int greet(halay_context_t *context, struct hly_peer *peer)
     return rc;
 }
 
-static void count_one(halay_context_t *context, struct hly_transport *transport, size_t bytes)
+static void count_one(struct hly_transport *transport, size_t bytes)
 {
-    context->counters.sent_messages++;
-    context->counters.sent_bytes += bytes;
     transport->traffic.sent_messages++;
     transport->traffic.sent_bytes += bytes;
 }
 
 /* Counts one accepted message; returns rc. */
-static int counted(halay_context_t *context, struct hly_send *send, int rc, size_t bytes)
+static int counted(struct hly_send *send, int rc, size_t bytes)
 {
     if (rc < 0)
         return rc;
     send->flying += rc == HALAY_INPROGRESS;
-    count_one(context, send->peer->transport, bytes);
+    count_one(send->peer->transport, bytes);
     return rc;
 }
 
 /* Sends what is left of an EAGER or STAGED message, piece by piece. */
-static int pieces_send(halay_context_t *context, struct hly_send *send)
+static int pieces_send(struct hly_send *send)
 {
     const struct hly_transport *transport = send->peer->transport;
     size_t most =
@@ -123,7 +121,7 @@ static int pieces_send(halay_context_t *context, struct hly_send *send)
         int rc = transport->ops->send(transport->handle, send->peer->ep, 0, &send->header,
                                       sizeof(send->header), ext->address + at, bytes,
                                       (uint64_t)(uintptr_t)send);
-        if (counted(context, send, rc, bytes) < 0)
+        if (counted(send, rc, bytes) < 0)
             return rc;
         hly_saw_bytes(send->request, HLY_SAW_SENT, send->step, send->extent, send->sent_bytes,
                       bytes, send->header.edge);
@@ -146,7 +144,7 @@ static int try_send(halay_context_t *context, struct hly_send *send)
         return rc;
     switch (send->kind) {
     case HLY_SEND_CONTROL:
-        rc = counted(context, send,
+        rc = counted(send,
                      transport->ops->send(transport->handle, send->peer->ep, 0, &send->header,
                                           sizeof(send->header), send->payload, send->payload_bytes,
                                           cookie),
@@ -154,10 +152,10 @@ static int try_send(halay_context_t *context, struct hly_send *send)
         break;
     case HLY_SEND_EAGER:
     case HLY_SEND_STAGED:
-        rc = pieces_send(context, send);
+        rc = pieces_send(send);
         break;
     case HLY_SEND_PUT:
-        rc = counted(context, send,
+        rc = counted(send,
                      transport->ops->put(transport->handle, send->peer->ep, send->extent[0].address,
                                          send->extent[0].bytes, send->ready.key,
                                          send->ready.key_bytes, send->ready.offset,
@@ -166,7 +164,7 @@ static int try_send(halay_context_t *context, struct hly_send *send)
         break;
     case HLY_SEND_TAGGED:
         rc =
-            counted(context, send,
+            counted(send,
                     transport->ops->send(transport->handle, send->peer->ep, send->ready.tag, NULL,
                                          0, send->extent[0].address, send->extent[0].bytes, cookie),
                     send->extent[0].bytes);
@@ -324,25 +322,43 @@ __attribute__((noinline)) static int flies(halay_request_t *r, uint32_t step,
     return HLY_SEEDED(SEND_EARLY, r, step) ? HALAY_OK : HALAY_INPROGRESS;
 }
 
-int hly_send_now(halay_request_t *r, uint32_t step, const struct hly_extent *extent)
+/*
+ * Sends an eager message without a hly_send, if that is possible. HALAY_OK: the step is done;
+ * HALAY_INPROGRESS: the transport holds it; HALAY_EAGAIN: nothing was sent.
+ */
+static inline int send_now(halay_request_t *r, uint32_t step, const struct hly_extent *extent)
 {
     halay_context_t *ctx = r->context;
     struct hly_peer *peer = r->plan->peers[step];
     struct hly_transport *transport = peer->transport;
     const struct hly_send *send = hly_send_next(ctx);
-    if (!send || !peer->greeted || peer->dead || ctx->lost || !hly_link_empty(&peer->queue) ||
-        extent[1].bytes)
+    if (extent[1].bytes || extent->bytes > transport->attr.eager_bytes || !peer->greeted ||
+        ctx->lost || !hly_link_empty(&peer->queue) || !send)
         return HALAY_EAGAIN;
+    hly_header_number(&r->header, r->sequence,
+                      hly_step(r, step)->edge + HLY_SEEDED(WRONG_EDGE, r, step));
+    if (r->header.cookie != extent->bytes) /* rarely: a store would stall the copy of the header */
+        r->header.cookie = extent->bytes;
     int rc = transport->ops->send(transport->handle, peer->ep, 0, &r->header, sizeof(r->header),
                                   extent->address, extent->bytes, (uint64_t)(uintptr_t)send);
     if (rc < 0)
         return HALAY_EAGAIN;
-    count_one(ctx, transport, extent->bytes);
+    count_one(transport, extent->bytes);
     hly_saw_bytes(r, HLY_SAW_SENT, step, extent, 0, extent->bytes, r->header.edge);
     if (rc == HALAY_INPROGRESS)
         return flies(r, step, extent);
     HLY_SAW(LEFT, r, step);
     return HALAY_OK;
+}
+
+int hly_step_send(halay_request_t *r, uint32_t step)
+{
+    if (!r->run.step[step].send) { /* else its receiver has announced it */
+        const int rc = send_now(r, step, hly_operand_extents(r, hly_step(r, step)->operand));
+        if (rc != HALAY_EAGAIN)
+            return rc;
+    }
+    return hly_rendezvous_send(r, step);
 }
 
 void hly_send_flush(halay_context_t *context)
