@@ -17,10 +17,10 @@ void hly_release(halay_request_t *request)
 /* Gives the result of a complete request, and gives the request back. */
 static int end(halay_request_t *request)
 {
-    int rc = request->result;
+    const int rc = request->result;
     if (rc)
         hly_fault_read(request);
-    if (request->persistent)
+    if (request->persistent || (request->cached && !request->given && !rc))
         request->state = HLY_IDLE;
     else
         hly_release(request);
@@ -58,15 +58,14 @@ static void trace(const halay_request_t *r)
 
 void hly_go(halay_request_t *r)
 {
-    const struct hly_settings *s = &r->context->settings;
-    r->explained = NULL;
-    if (s->explain && !r->refused)
+    halay_context_t *ctx = r->context;
+    if (ctx->settings.explain && !r->refused)
         hly_explain_call(r);
     hly_exec_go(r);
-    if (s->level >= HLY_TRACE)
+    if (ctx->settings.level >= HLY_TRACE)
         trace(r);
-    if (hly_news_any(r->context))
-        hly_hand_on(r->context);
+    if (hly_news_any(ctx))
+        hly_hand_on(ctx);
 }
 
 /* Where there are several devices the key has the kind of memory, too. 0: of two kinds. */

@@ -224,58 +224,9 @@ static inline bool walk_segment(halay_request_t *r)
     return true;
 }
 
-void hly_exec_advance(halay_request_t *r)
-{
-    if (r->state != HLY_RUNNING || (r->run.before && hly_work_prescale(r) != HALAY_OK))
-        return;
-    const uint32_t nsteps = r->plan->nsteps;
-    do
-        if (!walk_segment(r))
-            return;
-    while (r->segments.n > 1 && next_segment(r));
-    if ((r->run.ndone != nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)) ||
-        r->state != HLY_RUNNING)
-        return;
-    if (r->run.ndone >= nsteps && !hly_link_empty(&r->flying))
-        return; /* messages out of IN still fly; the news that the last is back calls this again */
-    if (hly_exec_has_to_listen(r->context) && r->run.ndone == nsteps) {
-        r->listens = true;
-        hly_exec_listen(r->context);
-        return; /* read_all() of api/progress.c calls this again */
-    }
-    if (r->run.after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
-        r->run.after = 0;
-    if (!r->run.after || hly_work_result(r) == HALAY_OK)
-        hly_exec_finish(r, HALAY_OK);
-}
-
 /* ---------------------------------------------------------------- the window */
 
-static void start(halay_request_t *r)
-{
-    halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
-    assert(slot && !slot->request);
-    slot->request = r;
-    if (r->call.desc.flags & HLY_CALL_RELAXED)
-        slot->unacked = true;
-    r->state = HLY_RUNNING;
-    hly_link_append(&r->context->requests, &r->link);
-    const bool over = hly_comm_is_over(comm, r->sequence); /* perhaps since it was queued */
-    if (r->refusal || slot->fault || over) {
-        r->foreseen |= over;
-        hly_news_leave(r->context, HLY_NEWS_REFUSED, r);
-        r->state = HLY_STOPPED;
-        return;
-    }
-    r->run.ran = true;
-    r->run.before = r->layout.before;
-    r->run.after = r->layout.after;
-    lay_steps(r);
-    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
-    if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
-        hly_exec_advance(r);
-}
+static inline void start(halay_request_t *r);
 
 static inline bool has_room(const halay_comm_t *comm)
 {
@@ -283,7 +234,7 @@ static inline bool has_room(const halay_comm_t *comm)
 }
 
 /* Starts queued calls while the window has room. */
-static void start_queued(halay_comm_t *comm)
+__attribute__((noinline)) static void start_queued(halay_comm_t *comm)
 {
     while (comm->queue_head && has_room(comm)) {
         halay_request_t *r = comm->queue_head;
@@ -317,7 +268,7 @@ static inline void move_window(halay_comm_t *comm)
     }
 }
 
-void hly_exec_finish(halay_request_t *r, int result)
+static inline void finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
     struct hly_slot *slot = hly_request_slot(r);
@@ -349,6 +300,79 @@ void hly_exec_finish(halay_request_t *r, int result)
         hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
     if (comm->queue_head)
         start_queued(comm);
+}
+
+void hly_exec_finish(halay_request_t *r, int result)
+{
+    finish(r, result);
+}
+
+/* ---------------------------------------------------------------- all of a call */
+
+/* Ends the call, if the plan is done. */
+static inline void conclude(halay_request_t *r)
+{
+    const uint32_t nsteps = r->plan->nsteps;
+    if ((r->run.ndone != nsteps && !HLY_SEEDED(FINISH_EARLY, r, HALAY_STEP_NONE)) ||
+        r->state != HLY_RUNNING)
+        return;
+    if (r->run.ndone >= nsteps && !hly_link_empty(&r->flying))
+        return; /* messages out of IN still fly; the news that the last is back calls this again */
+    if (hly_exec_has_to_listen(r->context) && r->run.ndone == nsteps) {
+        r->listens = true;
+        hly_exec_listen(r->context);
+        return; /* read_all() of api/progress.c calls this again */
+    }
+    if (r->run.after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
+        r->run.after = 0;
+    if (!r->run.after || hly_work_result(r) == HALAY_OK)
+        finish(r, HALAY_OK);
+}
+
+void hly_exec_advance(halay_request_t *r)
+{
+    if (r->state != HLY_RUNNING || (r->run.before && hly_work_prescale(r) != HALAY_OK))
+        return;
+    do
+        if (!walk_segment(r))
+            return;
+    while (r->segments.n > 1 && next_segment(r));
+    conclude(r);
+}
+
+/* A step is done: goes on, or ends the call. */
+static inline void go_on(halay_request_t *r)
+{
+    if (r->run.ndone == r->plan->nsteps && r->segments.n == 1)
+        conclude(r);
+    else
+        hly_exec_advance(r);
+}
+
+static inline void start(halay_request_t *r)
+{
+    halay_comm_t *comm = r->comm;
+    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
+    assert(slot && !slot->request);
+    slot->request = r;
+    if (r->call.desc.flags & HLY_CALL_RELAXED)
+        slot->unacked = true;
+    r->state = HLY_RUNNING;
+    hly_link_append(&r->context->requests, &r->link);
+    const bool over = hly_comm_is_over(comm, r->sequence); /* perhaps since it was queued */
+    if (r->refusal || slot->fault || over) {
+        r->foreseen |= over;
+        hly_news_leave(r->context, HLY_NEWS_REFUSED, r);
+        r->state = HLY_STOPPED;
+        return;
+    }
+    r->run.ran = true;
+    r->run.before = r->layout.before;
+    r->run.after = r->layout.after;
+    lay_steps(r);
+    HLY_SAW(BOUND, r, HALAY_STEP_NONE);
+    if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
+        hly_exec_advance(r);
 }
 
 void hly_exec_go(halay_request_t *r)
@@ -401,12 +425,12 @@ void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     assert(r->run.step[step].state == HLY_STARTED);
     landed(r, step, reduced);
-    hly_exec_advance(r);
+    go_on(r);
 }
 
 void hly_exec_sent(halay_request_t *r, uint32_t step)
 {
     assert(r->run.step[step].state == HLY_STARTED);
     done(r, step);
-    hly_exec_advance(r);
+    go_on(r);
 }

@@ -64,6 +64,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
     r->targets = 0;
     r->persistent = r->refused = r->cached = false;
     r->member_of = r->group = NULL;
+    r->explained = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->posted);
     hly_link_append(&comm->context->posted, &r->posted);
