@@ -501,7 +501,7 @@ static uint32_t patience_of(const halay_request_t *r)
         if (hly_step(r, i)->kind != HALAY_STEP_RECV ||
             (p->peers[i]->world_rank - ctx->info.rank) % ctx->dealt)
             continue;
-        if (r->run.step[i].state != HLY_DONE)
+        if (r->run.state[i] != HLY_DONE)
             return 0;
         heard++;
     }

@@ -10,6 +10,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "exec/exec.h"
 #include "exec/listen.h"
@@ -32,7 +33,7 @@ static inline bool can_start(const halay_request_t *r, const halay_step_t *s)
 static void push_ready(halay_request_t *r, uint32_t step)
 {
     struct hly_progress_of *run = &r->run;
-    run->step[step].state = HLY_WAITS;
+    run->state[step] = HLY_WAITS;
     run->step[step].next = 0;
     run->nskipped--;
     if (run->last)
@@ -51,33 +52,12 @@ static uint32_t pop_ready(struct hly_progress_of *run)
     return step;
 }
 
-/* The next step to start, or HALAY_STEP_NONE. */
-static inline uint32_t next_step(halay_request_t *r)
-{
-    struct hly_progress_of *run = &r->run;
-    while (run->ready) {
-        const uint32_t step = pop_ready(run);
-        if (run->step[step].state == HLY_WAITS)
-            return step;
-    }
-    while (run->cursor < r->plan->nsteps) {
-        const uint32_t step = run->cursor++;
-        if (run->step[step].state != HLY_WAITS)
-            continue; /* a reduction that was done when its message landed */
-        if (can_start(r, hly_step(r, step)) || HLY_SEEDED(SKIP_DEPENDENCY, r, step))
-            return step;
-        run->step[step].state = HLY_SKIPPED;
-        run->nskipped++;
-    }
-    return HALAY_STEP_NONE;
-}
-
 __attribute__((noinline)) static void release_successors(halay_request_t *r, uint32_t step)
 {
     const struct hly_plan *p = r->plan;
     for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
         const uint32_t next = p->successors[i];
-        if (r->run.step[next].state == HLY_SKIPPED && can_start(r, hly_step(r, next)) &&
+        if (r->run.state[next] == HLY_SKIPPED && can_start(r, hly_step(r, next)) &&
             !HLY_SEEDED(FORGET_SUCCESSOR, r, next))
             push_ready(r, next);
     }
@@ -86,7 +66,7 @@ __attribute__((noinline)) static void release_successors(halay_request_t *r, uin
 static inline void mark_done(halay_request_t *r, uint32_t step)
 {
     HLY_SAW(DONE, r, step);
-    r->run.step[step].state = HLY_DONE;
+    r->run.state[step] = HLY_DONE;
     r->run.ndone++;
     if (HLY_SEEDED(DONE_TWICE, r, step)) {
         HLY_SAW(DONE, r, step);
@@ -110,7 +90,7 @@ static inline void expect_next(halay_request_t *r)
     r->expected.step = HALAY_STEP_NONE;
     while (run->looked < run->cursor && r->expected.step == HALAY_STEP_NONE) {
         const uint32_t step = run->looked++;
-        if (run->step[step].state == HLY_STARTED && hly_step(r, step)->kind == HALAY_STEP_RECV &&
+        if (run->state[step] == HLY_STARTED && hly_step(r, step)->kind == HALAY_STEP_RECV &&
             !run->step[step].target && !run->step[step].arrived)
             hly_expect(r, step);
     }
@@ -124,7 +104,7 @@ static inline void landed(halay_request_t *r, uint32_t step, bool reduced)
         expect_next(r);
     if (reduced) {
         const uint32_t reduction = r->plan->reader[step];
-        run->nskipped -= run->step[reduction].state == HLY_SKIPPED;
+        run->nskipped -= run->state[reduction] == HLY_SKIPPED;
         HLY_SAW(STARTED, r, reduction);
         hly_saw_work(r, reduction, &r->layout.works[reduction], HALAY_OK);
         mark_done(r, reduction);
@@ -138,6 +118,7 @@ static inline void landed(halay_request_t *r, uint32_t step, bool reduced)
 /* Starts a RECV step. */
 static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
+    r->run.step[step].arrived = 0;
     if (hly_operand_bytes(r, s->operand) > r->plan->peers[step]->transport->unannounced_bytes) {
         hly_rendezvous_announce(r, step);
         return;
@@ -158,10 +139,9 @@ static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t
 /* ---------------------------------------------------------------- the walk */
 
 /* false: it has to be started again later. */
-static inline bool start_step(halay_request_t *r, uint32_t step)
+static inline bool start_step(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
-    const halay_step_t *s = hly_step(r, step);
-    r->run.step[step].state = HLY_STARTED;
+    r->run.state[step] = HLY_STARTED;
     HLY_SAW(STARTED, r, step);
     int rc = HALAY_OK;
     switch (s->kind) {
@@ -184,12 +164,14 @@ static inline bool start_step(halay_request_t *r, uint32_t step)
     return false;
 }
 
-/* Marks all steps as not started, before a segment. */
-static void lay_steps(halay_request_t *r)
+/* Marks all steps as not started, before a segment. What else is known of them is reset when they
+ * start or end. */
+static inline void lay_steps(halay_request_t *r)
 {
     struct hly_progress_of *run = &r->run;
-    for (uint32_t i = 0; i < r->plan->nsteps; i++)
-        run->step[i] = (struct hly_step_run){0};
+    memset(run->state, HLY_WAITS, HLY_STATES_LEAST);
+    if (r->plan->nsteps > HLY_STATES_LEAST)
+        memset(run->state, HLY_WAITS, r->plan->nsteps);
     run->cursor = run->looked = run->ndone = run->nskipped = run->ready = run->last = 0;
     r->expected.step = HALAY_STEP_NONE;
 }
@@ -212,14 +194,28 @@ static bool next_segment(halay_request_t *r)
 /* Starts what can be started in this segment. false: a step has to be started again. */
 static inline bool walk_segment(halay_request_t *r)
 {
-    uint32_t step;
-    while (r->state == HLY_RUNNING && (step = next_step(r)) != HALAY_STEP_NONE) {
-        if (start_step(r, step))
-            continue;
-        r->run.step[step].state = HLY_SKIPPED; /* the device is full */
-        r->run.nskipped++;
-        push_ready(r, step);
-        return false;
+    struct hly_progress_of *run = &r->run;
+    const halay_step_t *const steps = r->plan->steps;
+    const uint32_t n = r->plan->nsteps;
+    while (r->state == HLY_RUNNING) {
+        uint32_t step = run->cursor;
+        if (run->ready)
+            step = pop_ready(run);
+        else if (step == n)
+            return true;
+        else
+            run->cursor++;
+        if (run->state[step] != HLY_WAITS)
+            continue; /* a reduction that was done when its message landed */
+        if (!can_start(r, &steps[step]) && !HLY_SEEDED(SKIP_DEPENDENCY, r, step)) {
+            run->state[step] = HLY_SKIPPED;
+            run->nskipped++;
+        } else if (!start_step(r, step, &steps[step])) {
+            run->state[step] = HLY_SKIPPED; /* the device is full */
+            run->nskipped++;
+            push_ready(r, step);
+            return false;
+        }
     }
     return true;
 }
@@ -286,6 +282,8 @@ static inline void finish(halay_request_t *r, int result)
         slot->fault = NULL;
     }
     if (result) {
+        if (r->run.ran)
+            memset(r->run.step, 0, r->plan->nsteps * sizeof(*r->run.step));
         slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
         comm->series.signature = 0;
         r->context->counters.errors++;
@@ -412,7 +410,7 @@ void hly_exec_doubt(halay_request_t *r)
     uint32_t most = DOUBTS_MOST;
     for (uint32_t i = 0; i < r->plan->nsteps && most; i++) {
         const halay_step_t *s = hly_step(r, i);
-        if (s->kind != HALAY_STEP_RECV || r->run.step[i].state != HLY_STARTED)
+        if (s->kind != HALAY_STEP_RECV || r->run.state[i] != HLY_STARTED)
             continue;
         hly_control_send(comm, (int)s->peer, HLY_DOUBT, r->sequence, 0, 0, &r->call, NULL, 0);
         most--;
@@ -423,14 +421,14 @@ void hly_exec_doubt(halay_request_t *r)
 
 void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
-    assert(r->run.step[step].state == HLY_STARTED);
+    assert(r->run.state[step] == HLY_STARTED);
     landed(r, step, reduced);
     go_on(r);
 }
 
 void hly_exec_sent(halay_request_t *r, uint32_t step)
 {
-    assert(r->run.step[step].state == HLY_STARTED);
+    assert(r->run.state[step] == HLY_STARTED);
     done(r, step);
     go_on(r);
 }

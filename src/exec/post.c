@@ -44,10 +44,11 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
             return NULL;
         uint32_t n = plan ? plan->nsteps : 0;
         r->run.step = calloc(n + 1, sizeof(*r->run.step));
+        r->run.state = calloc(n + HLY_STATES_LEAST, 1);
         r->layout.spans = calloc(plan ? plan->plan->noperands + 1 : 1, sizeof(*r->layout.spans));
         if (n <= HLY_FUSED_MAX)
             r->layout.works = calloc(n + 1, sizeof(*r->layout.works));
-        if (!r->run.step || !r->layout.spans) {
+        if (!r->run.step || !r->run.state || !r->layout.spans) {
             hly_request_destroy(r);
             return NULL;
         }

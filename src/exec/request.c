@@ -40,6 +40,7 @@ halay_request_t *hly_request_memory(halay_context_t *ctx)
 void hly_request_destroy(halay_request_t *r)
 {
     free(r->run.step);
+    free(r->run.state);
     free(r->layout.spans);
     hly_scratch_free(r);
     free(r->refusal);

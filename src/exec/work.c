@@ -109,6 +109,7 @@ static int start_pieces(halay_request_t *r, uint32_t step)
         run->pieces++;
         run->arrived += rc == HALAY_INPROGRESS;
     }
+    run->pieces = 0;
     return --run->arrived ? HALAY_INPROGRESS : HALAY_OK;
 }
 
@@ -122,10 +123,8 @@ int hly_work_start(halay_request_t *r, uint32_t step)
     } else {
         rc = start_pieces(r, step);
     }
-    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step)) {
-        r->run.step[step].pieces = 0;
+    if (rc == HALAY_OK && HLY_SEEDED(WORK_TWICE, r, step))
         rc = start_pieces(r, step);
-    }
     if (rc < 0 && rc != HALAY_EAGAIN)
         hly_news_fail(r, rc, "the device could not reduce or copy");
     return rc;

@@ -86,7 +86,7 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
     for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++) {
         const halay_step_t *s = &r->plan->steps[i];
         struct hly_peer *peer = r->plan->peers[i];
-        if (s->kind != HALAY_STEP_SEND || r->run.step[i].state == HLY_DONE || peer->alarm == mark)
+        if (s->kind != HALAY_STEP_SEND || r->run.state[i] == HLY_DONE || peer->alarm == mark)
             continue;
         peer->alarm = mark;
         hly_control_send(comm, (int)s->peer, HLY_ALARM, slot->sequence, 0, 0, &r->call,
@@ -628,7 +628,7 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
     uint32_t n = r->run.ran ? r->plan->nsteps : 0;
     for (uint32_t i = 0; i < n; i++) {
         const halay_step_t *s = &r->plan->steps[i];
-        if (r->run.step[i].state != HLY_STARTED || !r->plan->peers[i])
+        if (r->run.state[i] != HLY_STARTED || !r->plan->peers[i])
             continue;
         hly_verdict_init(v, r->comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, (int)s->peer);
         v->call = r->call.desc;

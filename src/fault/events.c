@@ -29,7 +29,7 @@ static bool is_needed(const halay_request_t *r, const struct hly_slot *slot, uin
                       uint32_t segment)
 {
     const halay_step_t *s = &r->plan->steps[step];
-    if (segment == r->segments.number && r->run.step[step].state == HLY_DONE)
+    if (segment == r->segments.number && r->run.state[step] == HLY_DONE)
         return false;
     return s->kind != HALAY_STEP_RECV || !is_here(slot, s, segment);
 }

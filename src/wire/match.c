@@ -161,9 +161,9 @@ static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *
         return false;
     if (!fits(r, step, h, h->cookie) || (!bytes && h->cookie))
         return true; /* it was an offer */
-    if (r->run.step[step].state < HLY_STARTED)
+    if (r->run.state[step] < HLY_STARTED)
         return false;
-    if (r->run.step[step].state == HLY_STARTED)
+    if (r->run.state[step] == HLY_STARTED)
         leave_landed(r, step, hly_land(r, step, h->offset, data, bytes));
     return true;
 }

@@ -265,7 +265,7 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
         [HLY_STAGED] = HLY_SEND_STAGED, [HLY_PUT] = HLY_SEND_PUT, [HLY_TAGGED] = HLY_SEND_TAGGED};
     struct hly_step_run *run = &r->run.step[step];
     if (ready->mode < HLY_STAGED || ready->mode > HLY_TAGGED ||
-        ready->key_bytes > sizeof(ready->key) || run->send || run->state == HLY_DONE) {
+        ready->key_bytes > sizeof(ready->key) || run->send || r->run.state[step] == HLY_DONE) {
         hly_log(r->context, HLY_ERROR, "rank %u announced a message wrongly; it was dropped",
                 h->from);
         return;
@@ -279,7 +279,7 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
         hly_range_of(r, send->peer->transport, hly_operand_extents(r, hly_step(r, step)->operand));
     run->send = send; /* it has no request until it is submitted */
     struct hly_news *n;
-    if (run->state == HLY_STARTED && hly_rendezvous_send(r, step) == HALAY_OK &&
+    if (r->run.state[step] == HLY_STARTED && hly_rendezvous_send(r, step) == HALAY_OK &&
         (n = hly_news_leave(r->context, HLY_NEWS_SENT, r)))
         n->step = step;
 }
@@ -295,7 +295,7 @@ void hly_rendezvous_revoke(halay_comm_t *comm, halay_request_t *r, const struct 
         step = hly_plan_step(r->plan, HALAY_STEP_SEND, h->from, h->edge);
     if (step != HALAY_STEP_NONE) {
         struct hly_send *send = r->run.step[step].send;
-        sent = r->run.step[step].state == HLY_DONE;
+        sent = r->run.state[step] == HLY_DONE;
         if (send && send->request && send->flying) { /* answered when the transport is off it */
             send->revoke = true;
             send->revoke_cookie = h->cookie;

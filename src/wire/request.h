@@ -12,6 +12,7 @@
 #include "wire/wire.h"
 
 #define HLY_REQUEST_MAGIC 0x52455155u
+#define HLY_STATES_LEAST  8   /* cleared at once */
 #define HLY_FUSED_MAX     320 /* plans of more steps: device work is not kept for the next call */
 
 struct hly_extent {
@@ -49,7 +50,7 @@ struct hly_plan {
     halay_request_t *spare; /* free requests, made for this plan */
 };
 
-enum hly_step_state {
+enum hly_step_state { /* in hly_progress_of.state[] */
     HLY_WAITS = 0, /* the cursor has not come to it */
     HLY_SKIPPED,   /* the cursor has passed it: it waits for a step before it */
     HLY_STARTED,
@@ -63,7 +64,6 @@ struct hly_step_run {
     struct hly_send *send; /* SEND: its message, from the announcement until it has left; or NULL */
     uint32_t target;       /* RECV: its rendezvous target: index + 1; 0: none */
     uint32_t next;         /* in the list of ready steps: the next one, + 1 */
-    uint8_t state;
     uint8_t pieces; /* REDUCE, COPY: pieces that the device has taken */
 };
 
@@ -112,13 +112,14 @@ struct hly_layout {
 
 /* How far the steps of the current segment are: exec/execute.c. */
 struct hly_progress_of {
-    struct hly_step_run *step;
+    uint8_t *state;             /* of each step: enum hly_step_state */
+    struct hly_step_run *step;  /* the same: what else it needs */
     uint32_t cursor; /* steps before it were started or skipped */
     uint32_t looked; /* from this step on the next message to expect is sought */
     uint32_t ndone;
     uint32_t nskipped;
     uint32_t ready, last; /* list of skipped steps that can start now: ends, + 1 */
-    bool ran;             /* `step` is valid */
+    bool ran;             /* these two are valid */
     uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };
@@ -205,7 +206,7 @@ static inline struct hly_slot *hly_request_slot(const halay_request_t *r)
 }
 static inline bool hly_step_is_done(const halay_request_t *r, uint32_t step)
 {
-    return step == HALAY_STEP_NONE || r->run.step[step].state == HLY_DONE;
+    return step == HALAY_STEP_NONE || r->run.state[step] == HLY_DONE;
 }
 static inline const halay_step_t *hly_step(const halay_request_t *r, uint32_t step)
 {

@@ -15,6 +15,7 @@ struct bed {
     struct hly_peer peer, *peers[8];
     struct hly_span spans[8];
     struct hly_step_run run[8];
+    uint8_t state[8];
     halay_request_t request;
     uint32_t step;
     struct hly_header header; /* of the right message, */
@@ -50,6 +51,7 @@ static void fill(struct bed *b, uint32_t bytes)
     b->request.plan = &b->plan;
     b->request.layout.spans = b->spans;
     b->request.run.step = b->run;
+    b->request.run.state = b->state;
     b->request.segments.number = 3;
     b->request.header = b->header;
     b->request.header.from = 1 - s->peer; /* its own messages' */
