@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile.c - lays a proved plan out for the executor: a linear order of its steps, who depends on
- * whom, which message belongs to which step, and who reads what a step writes.
+ * compile.c - lays a proved plan out for the executor: who depends on whom, which message belongs to
+ * which step, and who reads what a step writes.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -14,100 +14,18 @@
 
 static void fill_successors(struct hly_plan *p)
 {
-    const struct hly_plan *plan = p;
     uint32_t *first = p->successor_first;
-    memset(first, 0, (plan->nsteps + 2) * sizeof(*first));
-    for (uint32_t i = 0; i < plan->nsteps; i++)
+    memset(first, 0, (p->nsteps + 2) * sizeof(*first));
+    for (uint32_t i = 0; i < p->nsteps; i++)
         for (int d = 0; d < 2; d++)
-            if (plan->steps[i].dep[d] != HALAY_STEP_NONE)
-                first[plan->steps[i].dep[d] + 2]++;
-    for (uint32_t i = 2; i < plan->nsteps + 2; i++)
+            if (p->steps[i].dep[d] != HALAY_STEP_NONE)
+                first[p->steps[i].dep[d] + 2]++;
+    for (uint32_t i = 2; i < p->nsteps + 2; i++)
         first[i] += first[i - 1];
-    for (uint32_t i = 0; i < plan->nsteps; i++) /* moves first[j + 1] to its final place */
+    for (uint32_t i = 0; i < p->nsteps; i++) /* moves first[j + 1] to its final place */
         for (int d = 0; d < 2; d++)
-            if (plan->steps[i].dep[d] != HALAY_STEP_NONE)
-                p->successors[first[plan->steps[i].dep[d] + 1]++] = i;
-}
-
-/* ---------------------------------------------------------------- the order */
-
-enum { SENDS, WORKS, RECVS, URGENCIES }; /* in this order */
-
-static int urgency(const halay_step_t *s)
-{
-    return s->kind == HALAY_STEP_SEND ? SENDS : s->kind == HALAY_STEP_RECV ? RECVS : WORKS;
-}
-
-/* Steps of one urgency whose predecessors are placed already, in the order in which that came. */
-struct queue {
-    uint32_t first, end;
-    uint32_t *step;
-};
-
-/*
- * The order in which steps are started. Sends go first, so that all else is done while they travel.
- * Receives go last, so that no message is waited for while there is something to do.
- */
-static void fill_order(const struct hly_plan *p, uint32_t *order, uint32_t *memory, uint8_t *missing)
-{
-    const uint32_t n = p->nsteps;
-    struct queue queues[URGENCIES];
-    uint32_t at = 0;
-    for (int u = 0; u < URGENCIES; u++)
-        queues[u] = (struct queue){0, 0, memory + (size_t)u * n};
-    for (uint32_t i = 0; i < n; i++) {
-        const halay_step_t *s = &p->steps[i];
-        struct queue *q = &queues[urgency(s)];
-        missing[i] = (uint8_t)((s->dep[0] != HALAY_STEP_NONE) + (s->dep[1] != HALAY_STEP_NONE));
-        if (!missing[i])
-            q->step[q->end++] = i;
-    }
-    while (at < n) {
-        int u = 0;
-        while (queues[u].first == queues[u].end)
-            u++; /* a proved plan has no cycle */
-        const uint32_t step = queues[u].step[queues[u].first++];
-        order[at++] = step;
-        for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
-            const uint32_t next = p->successors[i];
-            struct queue *q = &queues[urgency(&p->steps[next])];
-            if (--missing[next] == 0)
-                q->step[q->end++] = next;
-        }
-    }
-}
-
-/* Sorts the plan's steps, which gives them new numbers. */
-static void sort(struct hly_plan *p, const uint32_t *order, uint32_t *number, halay_step_t *sorted)
-{
-    const uint32_t n = p->nsteps;
-    for (uint32_t at = 0; at < n; at++) {
-        sorted[at] = p->steps[order[at]];
-        number[order[at]] = at;
-    }
-    for (uint32_t at = 0; at < n; at++)
-        for (int d = 0; d < 2; d++)
-            if (sorted[at].dep[d] != HALAY_STEP_NONE)
-                sorted[at].dep[d] = number[sorted[at].dep[d]];
-    memcpy(p->plan->steps, sorted, n * sizeof(*sorted));
-}
-
-static int put_in_order(struct hly_plan *p)
-{
-    const size_t n = p->nsteps;
-    uint32_t *memory = calloc((URGENCIES + 1) * n + 1, sizeof(*memory));
-    uint8_t *missing = calloc(n + 1, 1);
-    halay_step_t *sorted = calloc(n + 1, sizeof(*sorted));
-    const int rc = memory && missing && sorted ? HALAY_OK : HALAY_ENOMEM;
-    if (!rc) {
-        fill_order(p, memory, memory + n, missing);
-        sort(p, memory, memory + n, sorted);
-        fill_successors(p);
-    }
-    free(sorted);
-    free(missing);
-    free(memory);
-    return rc;
+            if (p->steps[i].dep[d] != HALAY_STEP_NONE)
+                p->successors[first[p->steps[i].dep[d] + 1]++] = i;
 }
 
 /* ---------------------------------------------------------------- readers */
@@ -198,9 +116,6 @@ int hly_plan_compile(struct hly_plan *p)
     if (!p->successors || !p->successor_first || !p->table)
         return HALAY_ENOMEM;
     fill_successors(p);
-    const int rc = put_in_order(p);
-    if (rc)
-        return rc;
     hly_edges_fill(p);
     if (p->reader)
         fill_readers(p);

@@ -34,6 +34,10 @@ int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **p
                            .members = b->members};
     header.params.shape = NULL;
     int result = b->error ? b->error : halay_plan_copy(&header, plan);
+    if (!result && (result = hly_plan_sort(*plan))) {
+        halay_plan_free(*plan);
+        *plan = NULL;
+    }
 
     free(b->steps);
     free(b->operands);

@@ -30,8 +30,10 @@ struct hly_builder {
 };
 
 void hly_builder_init(struct hly_builder *b, const halay_plan_params_t *params);
-/* Makes the plan, in one allocation, and frees what the builder holds. */
+/* Makes the plan, in one allocation, its steps in order, and frees what the builder holds. */
 int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **plan);
+/* Puts the steps into the order in which they are started. */
+int hly_plan_sort(halay_plan_t *plan);
 
 /* after and after2 may be HLY_NONE. */
 uint32_t hly_send(struct hly_builder *b, uint32_t peer, uint32_t edge, halay_operand_t from,

@@ -36,10 +36,10 @@ enum { HLY_READ_BY_MORE = 0xfffe, HLY_READ_BY_NONE = 0xffff };
 struct hly_plan {
     struct hly_plan *next;
     uint32_t planner, root, in_place;
-    halay_plan_t *plan; /* its steps sorted: each behind those that it depends on */
-    uint32_t nsteps;    /* the plan's, and its steps */
+    halay_plan_t *plan;
+    uint32_t nsteps; /* the plan's, and its steps */
     const halay_step_t *steps;
-    uint64_t hash;           /* what the certificate says of the plan, before that */
+    uint64_t hash;           /* what the certificate says */
     struct hly_peer **peers; /* of each step; NULL: it has none */
     uint32_t *successors;    /* of step i: successor_first[i] .. [i + 1] */
     uint32_t *successor_first;
