@@ -73,37 +73,33 @@ static inline struct hly_call hly_call_of(halay_collective_t collective, const v
 }
 /*
  * Defines the three public forms of a call. parameters: those before comm, in parentheses, with a
- * comma after the last. repeat: makes it from the call cache, or is HLY_NOT_CACHED; post: posts it.
- * Both are made of the parameters and of comm, how and request, and used if these can be.
+ * comma after the last. cached: its request in the call cache, or NULL; post: posts it. Both are
+ * made of the parameters and of comm, how and request, and used if these can be.
  */
-#define HLY_FORMS(name, parameters, repeat, post)                                                  \
+#define HLY_FORMS(name, parameters, cached, post)                                                  \
     int halay_##name(HLY_LIST parameters halay_comm_t *comm)                                       \
     {                                                                                              \
         halay_request_t **const request = NULL;                                                    \
-        HLY_FORM(HLY_WAIT, repeat, post)                                                           \
+        HLY_FORM(HLY_WAIT, cached, post)                                                           \
     }                                                                                              \
     int halay_i##name(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)           \
     {                                                                                              \
-        HLY_FORM(HLY_GO, repeat, post)                                                             \
+        HLY_FORM(HLY_GO, cached, post)                                                             \
     }                                                                                              \
     int halay_##name##_init(HLY_LIST parameters halay_comm_t *comm, halay_request_t **request)     \
     {                                                                                              \
-        HLY_FORM(HLY_MAKE, HLY_NOT_CACHED, post)                                                   \
+        HLY_FORM(HLY_MAKE, NULL, post)                                                             \
     }
-#define HLY_FORM(form, repeat, post)                                                               \
+#define HLY_FORM(form, cached, post)                                                               \
     const enum hly_post how = form;                                                                \
     if (!hly_usable(comm, how, request))                                                           \
         return HALAY_EINVAL;                                                                       \
-    const int rc = repeat;                                                                         \
-    return rc == HLY_NOT_CACHED ? post : rc;
+    halay_request_t *const known = cached;                                                         \
+    return known ? hly_repeat(known, request) : post;
 #define HLY_LIST(...) __VA_ARGS__
-/*
- * Makes the call again, if an equal one is in the call cache, so that its arguments are right.
- * request NULL: waits for it. HLY_NOT_CACHED: it is not, or its request is under way.
- */
-#define HLY_NOT_CACHED 2
-int hly_repeat(halay_comm_t *comm, uint64_t key, size_t count, const void *in, const void *out,
-               halay_request_t **request);
+/* Makes a call of the call cache again, with the same arguments; `request` is this entry's. NULL
+ * `handle`: waits for it. */
+int hly_repeat(halay_request_t *request, halay_request_t **handle);
 /*
  * Posts a call. call->signature: hash of what ranks compare besides the description, or 0.
  * HLY_WAIT: returns the call's result, and `request` is not used.

@@ -15,16 +15,24 @@ void hly_release(halay_request_t *request)
 }
 
 /* Gives the result of a complete request, and gives the request back. */
-static int end(halay_request_t *request)
+__attribute__((noinline)) static int end_any(halay_request_t *request)
 {
     const int rc = request->result;
     if (rc)
         hly_fault_read(request);
-    if (request->persistent || (request->cached && !request->given && !rc))
+    if (request->persistent)
         request->state = HLY_IDLE;
     else
         hly_release(request);
     return rc;
+}
+
+static inline int end(halay_request_t *request)
+{
+    if (request->result || request->given || !request->cached)
+        return end_any(request);
+    request->state = HLY_IDLE;
+    return HALAY_OK;
 }
 
 static int wait_for(halay_request_t *request)
@@ -56,7 +64,7 @@ static void trace(const halay_request_t *r)
             (unsigned long long)r->comm->id, r->sequence, text);
 }
 
-void hly_go(halay_request_t *r)
+static inline void go(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
     if (ctx->settings.explain && !r->refused)
@@ -68,42 +76,9 @@ void hly_go(halay_request_t *r)
         hly_hand_on(ctx);
 }
 
-/* Where there are several devices the key has the kind of memory, too. 0: of two kinds. */
-static uint64_t key_with_kind(halay_context_t *ctx, uint64_t key, const void *in, const void *out)
+void hly_go(halay_request_t *r)
 {
-    const void *const at[2] = {in, out};
-    uint32_t kind;
-    hly_lock(ctx);
-    const int rc = hly_memory_kind(ctx, at, (const size_t[2]){0, 0}, &kind);
-    hly_unlock(ctx);
-    return rc ? 0 : key | hly_call_key(0, kind, 0, 0, 0, 0);
-}
-
-int hly_repeat(halay_comm_t *comm, uint64_t key, size_t count, const void *in, const void *out,
-               halay_request_t **request)
-{
-    halay_context_t *ctx = comm->context;
-    if (hly_forked(ctx))
-        return HLY_NOT_CACHED;
-    if (ctx->ndevices > 1)
-        key = key_with_kind(ctx, key, in, out);
-    /* Before the mutex: a program orders its calls on one communicator. */
-    halay_request_t *r = hly_cache_find(comm, key, count, in, out);
-    if (!r || comm->group_open)
-        return HLY_NOT_CACHED;
-    int rc = HLY_NOT_CACHED;
-    hly_lock(ctx);
-    if (r->state == HLY_IDLE && !comm->broken) {
-        ctx->counters.repeated++;
-        hly_go(r);
-        rc = HALAY_OK;
-        if (request)
-            *request = hly_request_handle(r);
-        else
-            rc = wait_for(r);
-    }
-    hly_unlock(ctx);
-    return rc;
+    go(r);
 }
 
 /* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */
@@ -143,6 +118,45 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
         rc = wait_for(r);
     else if (rc)
         hly_fault_alone(named, rc, c->text[0] ? c->text : "the call could not be begun");
+    hly_unlock(ctx);
+    return rc;
+}
+
+/* The memory is of the kind that it was. */
+static bool is_same_memory(const halay_request_t *r)
+{
+    const void *const at[2] = {r->call.in, r->call.out};
+    uint32_t kind;
+    return !hly_memory_kind(r->context, at, (const size_t[2]){0, 0}, &kind) &&
+           kind == r->call.desc.memory;
+}
+
+/* Its request is under way, or does not fit: makes a new one. */
+__attribute__((noinline)) static int post_again(const halay_request_t *r, halay_request_t **request)
+{
+    struct hly_check c = {0};
+    struct hly_call call = {.desc = r->call.desc, .in = r->call.in, .out = r->call.out};
+    return hly_post(r->comm, &call, &c, request ? HLY_GO : HLY_WAIT, request);
+}
+
+int hly_repeat(halay_request_t *r, halay_request_t **request)
+{
+    halay_comm_t *comm = r->comm;
+    halay_context_t *ctx = comm->context;
+    if (hly_forked(ctx) || comm->group_open)
+        return post_again(r, request);
+    hly_lock(ctx);
+    if (r->state != HLY_IDLE || comm->broken || (ctx->ndevices > 1 && !is_same_memory(r))) {
+        hly_unlock(ctx);
+        return post_again(r, request);
+    }
+    ctx->counters.repeated++;
+    go(r);
+    int rc = HALAY_OK;
+    if (request)
+        *request = hly_request_handle(r);
+    else
+        rc = wait_for(r);
     hly_unlock(ctx);
     return rc;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* collectives.c - the collectives: each checks its arguments and is posted in three forms. */
 #include "api/api.h"
+#include "exec/exec.h"
 
 /* ---------------------------------------------------------------- all ranks alike */
 
@@ -15,17 +16,18 @@ static void blocks_of(halay_collective_t collective, const void *in, const halay
     blocks[1] = collective == HALAY_ALLGATHER || collective == HALAY_ALLTOALL ? n : !none;
 }
 
-/* Makes the call from the call cache, if it has it. */
-static inline int again(halay_collective_t collective, const void *in, const void *out,
-                        size_t count, halay_type_t type, halay_op_t op, int root,
-                        halay_comm_t *comm, halay_request_t **request)
+/* Its request in the call cache, or NULL. */
+static inline halay_request_t *cached(halay_collective_t collective, const void *in, const void *out,
+                                      size_t count, halay_type_t type, halay_op_t op, int root,
+                                      const halay_comm_t *comm)
 {
     const unsigned t = (unsigned)type, o = (unsigned)op;
     if ((t | o) > UINT8_MAX)
-        return HLY_NOT_CACHED;
-    const uint64_t key = hly_call_key((uint32_t)collective, HALAY_MEMORY_HOST, t, o, (uint32_t)root,
-                                      in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0);
-    return hly_repeat(comm, key, count, in, out, request);
+        return NULL;
+    return hly_cache_find(comm,
+                          hly_call_key((uint32_t)collective, t, o, (uint32_t)root,
+                                       in == HALAY_IN_PLACE ? HLY_CALL_IN_PLACE : 0),
+                          count, in, out);
 }
 
 /* op 0: it does not reduce. */
@@ -203,55 +205,54 @@ static int post_alltoallv(const void *in, const size_t in_counts[], const size_t
 
 /* ---------------------------------------------------------------- the public forms */
 
-HLY_FORMS(barrier, (), again(HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0, comm, request),
+HLY_FORMS(barrier, (), cached(HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0, comm),
           post_barrier(comm, how, request))
 HLY_FORMS(allreduce, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
-          again(HALAY_ALLREDUCE, in, out, count, type, op, 0, comm, request),
+          cached(HALAY_ALLREDUCE, in, out, count, type, op, 0, comm),
           post_alike(HALAY_ALLREDUCE, in, out, count, type, op, comm, how, request))
 HLY_FORMS(reduce_scatter, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
-          again(HALAY_REDUCE_SCATTER, in, out, count, type, op, 0, comm, request),
+          cached(HALAY_REDUCE_SCATTER, in, out, count, type, op, 0, comm),
           post_alike(HALAY_REDUCE_SCATTER, in, out, count, type, op, comm, how, request))
 HLY_FORMS(scan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
-          again(HALAY_SCAN, in, out, count, type, op, 0, comm, request),
+          cached(HALAY_SCAN, in, out, count, type, op, 0, comm),
           post_alike(HALAY_SCAN, in, out, count, type, op, comm, how, request))
 HLY_FORMS(exscan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
-          again(HALAY_EXSCAN, in, out, count, type, op, 0, comm, request),
+          cached(HALAY_EXSCAN, in, out, count, type, op, 0, comm),
           post_alike(HALAY_EXSCAN, in, out, count, type, op, comm, how, request))
 HLY_FORMS(allgather, (const void *in, void *out, size_t count, halay_type_t type, ),
-          again(HALAY_ALLGATHER, in, out, count, type, 0, 0, comm, request),
+          cached(HALAY_ALLGATHER, in, out, count, type, 0, 0, comm),
           post_alike(HALAY_ALLGATHER, in, out, count, type, 0, comm, how, request))
 HLY_FORMS(alltoall, (const void *in, void *out, size_t count, halay_type_t type, ),
-          again(HALAY_ALLTOALL, in, out, count, type, 0, 0, comm, request),
+          cached(HALAY_ALLTOALL, in, out, count, type, 0, 0, comm),
           post_alike(HALAY_ALLTOALL, in, out, count, type, 0, comm, how, request))
 HLY_FORMS(broadcast, (void *buffer, size_t count, halay_type_t type, int root, ),
-          again(HALAY_BROADCAST, NULL, buffer, count, type, 0, root, comm, request),
+          cached(HALAY_BROADCAST, NULL, buffer, count, type, 0, root, comm),
           post_broadcast(buffer, count, type, root, comm, how, request))
 HLY_FORMS(reduce,
           (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, int root, ),
-          again(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type, op, root, comm,
-                request),
+          cached(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type, op, root, comm),
           post_reduce(in, out, count, type, op, root, comm, how, request))
 HLY_FORMS(gather, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          HLY_NOT_CACHED, post_gather(in, out, count, type, root, comm, how, request))
+          NULL, post_gather(in, out, count, type, root, comm, how, request))
 HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          HLY_NOT_CACHED, post_scatter(in, out, count, type, root, comm, how, request))
+          NULL, post_scatter(in, out, count, type, root, comm, how, request))
 HLY_FORMS(reduce_scatterv,
           (const void *in, void *out, const size_t counts[], halay_type_t type, halay_op_t op, ),
-          HLY_NOT_CACHED, post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
+          NULL, post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
 HLY_FORMS(allgatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, ),
-          HLY_NOT_CACHED, post_allgatherv(in, out, counts, displs, type, comm, how, request))
+          NULL, post_allgatherv(in, out, counts, displs, type, comm, how, request))
 HLY_FORMS(gatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          HLY_NOT_CACHED, post_gatherv(in, out, counts, displs, type, root, comm, how, request))
+          NULL, post_gatherv(in, out, counts, displs, type, root, comm, how, request))
 HLY_FORMS(scatterv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          HLY_NOT_CACHED, post_scatterv(in, out, counts, displs, type, root, comm, how, request))
+          NULL, post_scatterv(in, out, counts, displs, type, root, comm, how, request))
 HLY_FORMS(alltoallv,
           (const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
            const size_t out_counts[], const size_t out_displs[], halay_type_t type, ),
-          HLY_NOT_CACHED, post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
+          NULL, post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
                          request))

@@ -59,7 +59,7 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
     return hly_post(pair, &call, &c, how, request);
 }
 
-HLY_FORMS(send, (const void *buffer, size_t count, halay_type_t type, int peer, ), HLY_NOT_CACHED,
+HLY_FORMS(send, (const void *buffer, size_t count, halay_type_t type, int peer, ), NULL,
           post((void *)(uintptr_t)buffer, count, type, true, peer, comm, how, request))
-HLY_FORMS(recv, (void *buffer, size_t count, halay_type_t type, int peer, ), HLY_NOT_CACHED,
+HLY_FORMS(recv, (void *buffer, size_t count, halay_type_t type, int peer, ), NULL,
           post(buffer, count, type, false, peer, comm, how, request))

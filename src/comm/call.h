@@ -42,11 +42,11 @@ enum {
 #define HLY_CALL_USER 0x80u
 
 /* What the call cache compares, besides count and buffers; never 0. */
-static inline uint64_t hly_call_key(uint32_t collective, uint32_t memory, uint32_t type,
-                                    uint32_t op, uint32_t root, uint32_t flags)
+static inline uint64_t hly_call_key(uint32_t collective, uint32_t type, uint32_t op, uint32_t root,
+                                    uint32_t flags)
 {
     return UINT64_C(1) << 63 | (uint64_t)flags << 56 | (uint64_t)op << 48 | (uint64_t)type << 40 |
-           (uint64_t)memory << 37 | (uint64_t)collective << 32 | root;
+           (uint64_t)collective << 32 | root;
 }
 
 static inline bool hly_desc_equal(const struct hly_call_desc *a, const struct hly_call_desc *b)

@@ -30,7 +30,7 @@ void hly_cache_keep(halay_request_t *r)
     halay_comm_t *comm = r->comm;
     const struct hly_call *call = &r->call;
     const struct hly_call_desc *d = &call->desc;
-    const uint64_t key = hly_call_key(d->collective, d->memory, d->type, d->op, d->root, d->flags);
+    const uint64_t key = hly_call_key(d->collective, d->type, d->op, d->root, d->flags);
     if (!r->bound || r->layout.scratch_bytes > SCRATCH_MOST || r->refused || r->persistent ||
         r->member_of || call->local_in_place || call->staged || d->flags & ~HLY_CALL_IN_PLACE ||
         (comm->relaxed && d->collective == HALAY_BROADCAST) ||

@@ -223,8 +223,6 @@ static struct hly_send *carrier(halay_request_t *r, uint32_t step, bool eager)
     const struct hly_extent *ext = hly_operand_extents(r, hly_step(r, step)->operand);
     const uint64_t target = send->header.cookie;
     send->header = r->header;
-    hly_header_number(&send->header, r->sequence,
-                      hly_step(r, step)->edge + HLY_SEEDED(WRONG_EDGE, r, step));
     send->header.cookie = ext[0].bytes + ext[1].bytes;
     if (!eager) {
         send->header.kind = HLY_PIECE;
@@ -279,7 +277,7 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
         hly_range_of(r, send->peer->transport, hly_operand_extents(r, hly_step(r, step)->operand));
     run->send = send; /* it has no request until it is submitted */
     struct hly_news *n;
-    if (r->run.state[step] == HLY_STARTED && hly_rendezvous_send(r, step) == HALAY_OK &&
+    if (r->run.state[step] == HLY_STARTED && hly_step_send(r, step) == HALAY_OK &&
         (n = hly_news_leave(r->context, HLY_NEWS_SENT, r)))
         n->step = step;
 }

@@ -25,7 +25,8 @@ struct hly_target {
     uint32_t next_free;
 };
 
-/* hly_step_send(), where the transport cannot take the message as it is. */
+/* hly_step_send(), where the transport cannot take the message as it is. request->header is that of
+ * its message. */
 int hly_rendezvous_send(halay_request_t *request, uint32_t step);
 /* Starts a RECV step: tells its sender where the message goes. Less than 0: the call has failed. */
 int hly_rendezvous_announce(halay_request_t *request, uint32_t step);

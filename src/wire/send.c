@@ -335,8 +335,6 @@ static inline int send_now(halay_request_t *r, uint32_t step, const struct hly_e
     if (extent[1].bytes || extent->bytes > transport->attr.eager_bytes || !peer->greeted ||
         ctx->lost || !hly_link_empty(&peer->queue) || !send)
         return HALAY_EAGAIN;
-    hly_header_number(&r->header, r->sequence,
-                      hly_step(r, step)->edge + HLY_SEEDED(WRONG_EDGE, r, step));
     if (r->header.cookie != extent->bytes) /* rarely: a store would stall the copy of the header */
         r->header.cookie = extent->bytes;
     int rc = transport->ops->send(transport->handle, peer->ep, 0, &r->header, sizeof(r->header),
@@ -353,8 +351,10 @@ static inline int send_now(halay_request_t *r, uint32_t step, const struct hly_e
 
 int hly_step_send(halay_request_t *r, uint32_t step)
 {
+    const halay_step_t *s = hly_step(r, step);
+    hly_header_number(&r->header, r->sequence, s->edge + HLY_SEEDED(WRONG_EDGE, r, step));
     if (!r->run.step[step].send) { /* else its receiver has announced it */
-        const int rc = send_now(r, step, hly_operand_extents(r, hly_step(r, step)->operand));
+        const int rc = send_now(r, step, hly_operand_extents(r, s->operand));
         if (rc != HALAY_EAGAIN)
             return rc;
     }
