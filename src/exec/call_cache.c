@@ -10,7 +10,7 @@
  */
 #include "exec/exec.h"
 
-#define SCRATCH_MOST ((size_t)4 << 10)
+#define SCRATCH_MOST ((size_t)64 << 10)
 
 static void forget(struct hly_cached_call *c)
 {
