@@ -139,6 +139,16 @@ __attribute__((noinline)) static int post_again(const halay_request_t *r, halay_
     return hly_post(r->comm, &call, &c, request ? HLY_GO : HLY_WAIT, request);
 }
 
+/* The request of the next of equal broadcasts, most of which are relaxed. */
+static int turn_of(halay_comm_t *comm, halay_request_t **r)
+{
+    struct hly_call call = (*r)->call;
+    const int rc = hly_exec_prepare(comm, &call, HALAY_OK, "", r);
+    if (rc)
+        hly_fault_alone(comm, rc, "the call could not be begun");
+    return rc;
+}
+
 int hly_repeat(halay_request_t *r, halay_request_t **request)
 {
     halay_comm_t *comm = r->comm;
@@ -150,12 +160,16 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
         hly_unlock(ctx);
         return post_again(r, request);
     }
-    ctx->counters.repeated++;
-    go(r);
     int rc = HALAY_OK;
-    if (request)
+    if (comm->relaxed && r->call.desc.collective == HALAY_BROADCAST)
+        rc = turn_of(comm, &r);
+    if (!rc) {
+        ctx->counters.repeated++;
+        go(r);
+    }
+    if (!rc && request)
         *request = hly_request_handle(r);
-    else
+    else if (!rc)
         rc = wait_for(r);
     hly_unlock(ctx);
     return rc;

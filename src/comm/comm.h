@@ -57,6 +57,7 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     uint64_t told;         /* bit r: rank r has said that it has ended all calls */
     uint32_t next;         /* sequence number after the last broadcast's */
     uint32_t first;        /* of the first in this unbroken run of broadcasts */
+    bool asked, planned;   /* selection was asked for a plan for this signature; there is one */
     uint32_t n;            /* equal broadcasts right before the last one */
     uint64_t asks;         /* bit r: rank r waits until this one has ended call `last` */
     uint32_t last;         /* sequence number; see asks */

@@ -25,15 +25,28 @@ static void forget(struct hly_cached_call *c)
     hly_request_spare(r);
 }
 
+static uint64_t key_of(const struct hly_call_desc *d)
+{
+    return hly_call_key(d->collective, d->type, d->op, d->root, d->flags);
+}
+
+halay_request_t *hly_cache_relaxed(const halay_comm_t *comm, const struct hly_call *call)
+{
+    halay_request_t *r =
+        hly_cache_find(comm, key_of(&call->desc), call->desc.count, call->in, call->out);
+    const bool fits =
+        r && r->state == HLY_IDLE && r->call.desc.memory == call->desc.memory && !comm->broken;
+    return fits ? r : NULL;
+}
+
 void hly_cache_keep(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     const struct hly_call *call = &r->call;
     const struct hly_call_desc *d = &call->desc;
-    const uint64_t key = hly_call_key(d->collective, d->type, d->op, d->root, d->flags);
+    const uint64_t key = key_of(d);
     if (!r->bound || r->layout.scratch_bytes > SCRATCH_MOST || r->refused || r->persistent ||
-        r->member_of || call->local_in_place || call->staged || d->flags & ~HLY_CALL_IN_PLACE ||
-        (comm->relaxed && d->collective == HALAY_BROADCAST) ||
+        r->member_of || call->local_in_place || call->staged || d->flags & ~(HLY_CALL_IN_PLACE | HLY_CALL_RELAXED) ||
         hly_cache_find(comm, key, d->count, call->in, call->out))
         return;
     struct hly_cached_call *c = &comm->calls[comm->next_call];

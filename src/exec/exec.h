@@ -103,6 +103,8 @@ static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t
     }
     return NULL;
 }
+/* The same for a relaxed call, which its program does not know to be one; idle. */
+halay_request_t *hly_cache_relaxed(const halay_comm_t *comm, const struct hly_call *call);
 /* Enters the request, if such a call can be kept. */
 void hly_cache_keep(halay_request_t *request);
 /* Drops the entries of this plan; NULL: all. Their requests go back to the plan. */

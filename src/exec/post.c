@@ -231,6 +231,8 @@ int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_err
 {
     if (comm->relaxed && (argument_error || call->desc.collective == HALAY_BROADCAST))
         hly_relaxed_post(comm, call, argument_error);
+    if (call->desc.flags & HLY_CALL_RELAXED && (*request = hly_cache_relaxed(comm, call)))
+        return HALAY_OK;
     int rc = hly_exec_make(comm, call, argument_error, argument_text, request);
     if (!rc)
         hly_cache_keep(*request);

@@ -29,17 +29,22 @@ static void count(halay_comm_t *comm, const struct hly_call_desc *desc, uint64_t
              INT32_MAX / 2) /* sequence numbers wrap; keep it older than all */
         s->first = comm->next_sequence - HLY_SLOTS;
     s->n = goes_on(comm, signature) ? s->n + 1 : 0;
+    s->asked &= s->n > 0;
     s->signature = signature;
     s->next = comm->next_sequence + 1;
 }
 
-/* Is there a plan for a relaxed call? */
+/* Is there a plan for a relaxed call? Asked once in a run of equal calls. */
 static bool has_plan(halay_comm_t *comm, const struct hly_call *call)
 {
+    struct hly_relaxed_state *s = &comm->series;
     char reason[192];
     uint32_t planner;
-    return !hly_select(comm, call, &planner, reason, sizeof(reason)) &&
-           halay_planner_get(planner)->restrictions & HALAY_PLANNER_SERIES;
+    if (!s->asked)
+        s->planned = !hly_select(comm, call, &planner, reason, sizeof(reason)) &&
+                     halay_planner_get(planner)->restrictions & HALAY_PLANNER_SERIES;
+    s->asked = true;
+    return s->planned;
 }
 
 void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong)
