@@ -60,11 +60,12 @@
  *          channel meets the n-th step there of each member. A rank's steps on one channel have the
  *          same members and follow one another. A member has to have heard from the others before.
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
- * step's own index. The executor looks at the steps in the order in which they are listed. A message is named by (sender, receiver, edge): edges are numbered by the
- * planner so that no two messages of a plan from one rank to another have the same edge, and both
- * sides agree. Both operands of a message, and of a COPY, are the same run of blocks; those of an
- * alltoall have the same count only, for there a block's number is another at each rank.
- * All members of a group step have the same group, and an alltoall has no group steps.
+ * step's own index. The executor looks at the steps in the order in which they are listed. A
+ * message is named by (sender, receiver, edge): edges are numbered by the planner so that no two
+ * messages of a plan from one rank to another have the same edge, and both sides agree. Both
+ * operands of a message, and of a COPY, are the same run of blocks; those of an alltoall have the
+ * same count only, for there a block's number is another at each rank. All members of a group step
+ * have the same group, and an alltoall has no group steps.
  *
  * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
  * with the same blocks, and a group step all its members; no deadlock with zero buffering; every

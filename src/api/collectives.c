@@ -17,9 +17,9 @@ static void blocks_of(halay_collective_t collective, const void *in, const halay
 }
 
 /* Its request in the call cache, or NULL. */
-static inline halay_request_t *cached(halay_collective_t collective, const void *in, const void *out,
-                                      size_t count, halay_type_t type, halay_op_t op, int root,
-                                      const halay_comm_t *comm)
+static inline halay_request_t *cached(halay_collective_t collective, const void *in,
+                                      const void *out, size_t count, halay_type_t type,
+                                      halay_op_t op, int root, const halay_comm_t *comm)
 {
     const unsigned t = (unsigned)type, o = (unsigned)op;
     if ((t | o) > UINT8_MAX)
@@ -210,7 +210,8 @@ HLY_FORMS(barrier, (), cached(HALAY_BARRIER, NULL, NULL, 0, 0, 0, 0, comm),
 HLY_FORMS(allreduce, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
           cached(HALAY_ALLREDUCE, in, out, count, type, op, 0, comm),
           post_alike(HALAY_ALLREDUCE, in, out, count, type, op, comm, how, request))
-HLY_FORMS(reduce_scatter, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
+HLY_FORMS(reduce_scatter,
+          (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
           cached(HALAY_REDUCE_SCATTER, in, out, count, type, op, 0, comm),
           post_alike(HALAY_REDUCE_SCATTER, in, out, count, type, op, comm, how, request))
 HLY_FORMS(scan, (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, ),
@@ -232,10 +233,10 @@ HLY_FORMS(reduce,
           (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op, int root, ),
           cached(HALAY_REDUCE, in, comm->rank == root ? out : NULL, count, type, op, root, comm),
           post_reduce(in, out, count, type, op, root, comm, how, request))
-HLY_FORMS(gather, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          NULL, post_gather(in, out, count, type, root, comm, how, request))
-HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, int root, ),
-          NULL, post_scatter(in, out, count, type, root, comm, how, request))
+HLY_FORMS(gather, (const void *in, void *out, size_t count, halay_type_t type, int root, ), NULL,
+          post_gather(in, out, count, type, root, comm, how, request))
+HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, int root, ), NULL,
+          post_scatter(in, out, count, type, root, comm, how, request))
 HLY_FORMS(reduce_scatterv,
           (const void *in, void *out, const size_t counts[], halay_type_t type, halay_op_t op, ),
           NULL, post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
@@ -254,5 +255,6 @@ HLY_FORMS(scatterv,
 HLY_FORMS(alltoallv,
           (const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
            const size_t out_counts[], const size_t out_displs[], halay_type_t type, ),
-          NULL, post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
+          NULL,
+          post_alltoallv(in, in_counts, in_displs, out, out_counts, out_displs, type, comm, how,
                          request))

@@ -583,7 +583,8 @@ void hly_wait(halay_request_t *r)
         }
         if (w.since_ns)
             learn(ctx, hly_now_ns() - w.since_ns, shares);
-        w = (struct wait){0};
+        w.rounds = 0;
+        w.since_ns = 0;
     }
     stop_polling(ctx);
     if (++ctx->polls >= POLLS_BETWEEN_CLOCKS)

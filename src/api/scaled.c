@@ -42,5 +42,5 @@ static int post_scaled(const void *in, void *out, size_t count, halay_type_t typ
 
 HLY_FORMS(allreduce_scaled,
           (const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
-           double prescale, double postscale, ), NULL,
-          post_scaled(in, out, count, type, op, prescale, postscale, comm, how, request))
+           double prescale, double postscale, ),
+          NULL, post_scaled(in, out, count, type, op, prescale, postscale, comm, how, request))

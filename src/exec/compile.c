@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * compile.c - lays a proved plan out for the executor: who depends on whom, which message belongs to
- * which step, and who reads what a step writes.
+ * compile.c - lays a proved plan out for the executor: who depends on whom, which message belongs
+ * to which step, and who reads what a step writes.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -83,7 +83,8 @@ static uint16_t reader(const halay_plan_t *p, uint32_t at)
     uint16_t found = HLY_READ_BY_NONE;
     for (uint32_t next = at + 1; next < p->nsteps; next++) {
         const halay_step_t *t = &p->steps[next];
-        bool alone = lies && t->kind == HALAY_STEP_REDUCE && reads(p, t, what, true) == 1;
+        bool alone = lies && t->kind == HALAY_STEP_REDUCE && reads(p, t, what, true) == 1 &&
+                     (t->dep[0] == at || t->dep[1] == at);
         if (reads(p, t, what, false))
             found = found == HLY_READ_BY_NONE && alone ? (uint16_t)next : HLY_READ_BY_MORE;
         if (writes(t) && is_same(&p->operands[t->operand], what))

@@ -91,7 +91,8 @@ void hly_plan_uncompile(struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- call_cache.c */
 
-/* The request of this call, or NULL. If there are several devices its memory may be of another kind.
+/* The request of this call, or NULL. If there are several devices its memory may be of another
+ * kind.
  */
 static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t key,
                                               uint64_t count, const void *in, const void *out)

@@ -96,22 +96,23 @@ static inline void expect_next(halay_request_t *r)
     }
 }
 
-static inline void landed(halay_request_t *r, uint32_t step, bool reduced)
+/* The reduction that alone reads a message was done as it landed. */
+static inline void mark_reduced(halay_request_t *r, uint32_t reduction)
 {
-    struct hly_progress_of *run = &r->run;
-    mark_done(r, step);
+    r->run.nskipped -= r->run.state[reduction] == HLY_SKIPPED;
+    HLY_SAW(STARTED, r, reduction);
+    hly_saw_work(r, reduction, &r->layout.works[reduction], HALAY_OK);
+    mark_done(r, reduction);
+}
+
+/* What comes after the landing of a RECV step's message. */
+static inline void go_behind(halay_request_t *r, uint32_t step, bool reduced)
+{
     if (r->expected.step == step)
         expect_next(r);
-    if (reduced) {
-        const uint32_t reduction = r->plan->reader[step];
-        run->nskipped -= run->state[reduction] == HLY_SKIPPED;
-        HLY_SAW(STARTED, r, reduction);
-        hly_saw_work(r, reduction, &r->layout.works[reduction], HALAY_OK);
-        mark_done(r, reduction);
-        if (run->nskipped)
-            release_successors(r, reduction);
-    }
-    if (run->nskipped)
+    if (reduced && r->run.nskipped)
+        release_successors(r, r->plan->reader[step]);
+    if (r->run.nskipped)
         release_successors(r, step);
 }
 
@@ -126,7 +127,10 @@ static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t
     if (!hly_link_empty(&hly_request_slot(r)->unexpected)) {
         const enum hly_landed what = hly_unexpected_land(r, step);
         if (what >= HLY_LANDED_ALL) {
-            landed(r, step, what == HLY_LANDED_REDUCED);
+            mark_done(r, step);
+            if (what == HLY_LANDED_REDUCED)
+                mark_reduced(r, r->plan->reader[step]);
+            go_behind(r, step, what == HLY_LANDED_REDUCED);
             return;
         }
     }
@@ -222,7 +226,7 @@ static inline bool walk_segment(halay_request_t *r)
 
 /* ---------------------------------------------------------------- the window */
 
-static inline void start(halay_request_t *r);
+static void start_next(halay_request_t *r);
 
 static inline bool has_room(const halay_comm_t *comm)
 {
@@ -239,7 +243,7 @@ __attribute__((noinline)) static void start_queued(halay_comm_t *comm)
             comm->queue_tail = NULL;
         r->next = NULL;
         comm->started++;
-        start(r);
+        start_next(r);
     }
 }
 
@@ -268,7 +272,7 @@ static inline void finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
     struct hly_slot *slot = hly_request_slot(r);
-    assert(slot->request == r && hly_link_empty(&r->flying) && !r->targets);
+    assert(slot->request == r && !r->targets);
     r->state = HLY_COMPLETE;
     r->result = result;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
@@ -338,20 +342,11 @@ void hly_exec_advance(halay_request_t *r)
     conclude(r);
 }
 
-/* A step is done: goes on, or ends the call. */
-static inline void go_on(halay_request_t *r)
-{
-    if (r->run.ndone == r->plan->nsteps && r->segments.n == 1)
-        conclude(r);
-    else
-        hly_exec_advance(r);
-}
-
-static inline void start(halay_request_t *r)
+__attribute__((always_inline)) static inline void start(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
     struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
-    assert(slot && !slot->request);
+    assert(slot);
     slot->request = r;
     if (r->call.desc.flags & HLY_CALL_RELAXED)
         slot->unacked = true;
@@ -373,6 +368,11 @@ static inline void start(halay_request_t *r)
         hly_exec_advance(r);
 }
 
+static void start_next(halay_request_t *r)
+{
+    start(r);
+}
+
 void hly_exec_go(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
@@ -380,9 +380,10 @@ void hly_exec_go(halay_request_t *r)
     assert(r->state == HLY_IDLE);
     r->sequence = r->header.sequence = comm->next_sequence++;
     r->state = HLY_QUEUED;
-    if (r->segments.number)
+    if (r->segments.n > 1) {
         hly_layout_segment(r, 0);
-    r->header.segment = 0;
+        r->header.segment = 0;
+    }
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
     r->started_ns = ctx->now_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
@@ -422,13 +423,20 @@ void hly_exec_doubt(halay_request_t *r)
 void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     assert(r->run.state[step] == HLY_STARTED);
-    landed(r, step, reduced);
-    go_on(r);
+    mark_done(r, step);
+    if (reduced)
+        mark_reduced(r, r->plan->reader[step]);
+    if (r->run.ndone == r->plan->nsteps && r->segments.n == 1) {
+        conclude(r);
+        return;
+    }
+    go_behind(r, step, reduced);
+    hly_exec_advance(r);
 }
 
 void hly_exec_sent(halay_request_t *r, uint32_t step)
 {
     assert(r->run.state[step] == HLY_STARTED);
     done(r, step);
-    go_on(r);
+    hly_exec_advance(r);
 }

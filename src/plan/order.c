@@ -25,9 +25,10 @@ struct queue {
 
 struct order {
     struct queue queue[URGENCIES];
-    uint32_t *heir, *next; /* use of step s as a predecessor: heir[s], then next[]; 2 step + d + 1 */
-    uint32_t *number;      /* the new one */
-    uint8_t *missing;      /* predecessors that are not placed */
+    uint32_t *heir,
+        *next;        /* use of step s as a predecessor: heir[s], then next[]; 2 step + d + 1 */
+    uint32_t *number; /* the new one */
+    uint8_t *missing; /* predecessors that are not placed */
     halay_step_t *sorted;
 };
 

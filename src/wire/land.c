@@ -63,9 +63,8 @@ static inline bool reduce(halay_request_t *r, uint32_t step, uint32_t reduction,
 {
     const uint32_t *dep = hly_step(r, reduction)->dep;
     halay_work_t *work = &r->layout.works[reduction];
-    if (source == work->nsrc || r->run.state[reduction] > HLY_SKIPPED || r->device->lost ||
-        !(dep[0] == step || hly_step_is_done(r, dep[0])) ||
-        !(dep[1] == step || hly_step_is_done(r, dep[1])))
+    /* This step is one of the two: reader() of exec/compile.c. */
+    if (!hly_step_is_done(r, dep[dep[0] == step]) || source == work->nsrc || r->device->lost)
         return false;
     const void *place = work->src[source];
     work->src[source] = data;

@@ -415,8 +415,8 @@ enum hly_landed hly_unexpected_land(halay_request_t *r, uint32_t step)
 halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *e)
 {
     const struct hly_header *h = e->data;
-    if ((e->kind != HALAY_EVENT_MESSAGE && e->kind != HALAY_EVENT_LENT) ||
-        e->bytes < sizeof(*h) || !h->comm)
+    if ((e->kind != HALAY_EVENT_MESSAGE && e->kind != HALAY_EVENT_LENT) || e->bytes < sizeof(*h) ||
+        !h->comm)
         return NULL;
     const halay_comm_t *comm = hly_comm_find(context, h->comm);
     halay_request_t *r = comm ? comm->slots[h->sequence % HLY_SLOTS].request : NULL;

@@ -45,16 +45,17 @@ struct hly_plan {
     uint32_t *successor_first;
     uint32_t *table; /* hash table: (kind, peer, edge) -> step */
     uint32_t table_mask;
-    /* The reduction that alone reads what a step writes, or HLY_READ_BY_*; NULL: too many steps. */
+    /* The reduction right behind a step that alone reads what it writes, or HLY_READ_BY_*. NULL:
+     * too many steps. */
     uint16_t *reader;
     halay_request_t *spare; /* free requests, made for this plan */
 };
 
-enum hly_step_state { /* in hly_progress_of.state[] */
-    HLY_WAITS = 0, /* the cursor has not come to it */
-    HLY_SKIPPED,   /* the cursor has passed it: it waits for a step before it */
-    HLY_STARTED,
-    HLY_DONE
+enum hly_step_state {                /* in hly_progress_of.state[] */
+                      HLY_WAITS = 0, /* the cursor has not come to it */
+                      HLY_SKIPPED,   /* the cursor has passed it: it waits for a step before it */
+                      HLY_STARTED,
+                      HLY_DONE
 };
 
 struct hly_step_run {
@@ -64,7 +65,7 @@ struct hly_step_run {
     struct hly_send *send; /* SEND: its message, from the announcement until it has left; or NULL */
     uint32_t target;       /* RECV: its rendezvous target: index + 1; 0: none */
     uint32_t next;         /* in the list of ready steps: the next one, + 1 */
-    uint8_t pieces; /* REDUCE, COPY: pieces that the device has taken */
+    uint8_t pieces;        /* REDUCE, COPY: pieces that the device has taken */
 };
 
 /* ---------------------------------------------------------------- its parts */
@@ -112,10 +113,10 @@ struct hly_layout {
 
 /* How far the steps of the current segment are: exec/execute.c. */
 struct hly_progress_of {
-    uint8_t *state;             /* of each step: enum hly_step_state */
-    struct hly_step_run *step;  /* the same: what else it needs */
-    uint32_t cursor; /* steps before it were started or skipped */
-    uint32_t looked; /* from this step on the next message to expect is sought */
+    uint8_t *state;            /* of each step: enum hly_step_state */
+    struct hly_step_run *step; /* the same: what else it needs */
+    uint32_t cursor;           /* steps before it were started or skipped */
+    uint32_t looked;           /* from this step on the next message to expect is sought */
     uint32_t ndone;
     uint32_t nskipped;
     uint32_t ready, last; /* list of skipped steps that can start now: ends, + 1 */
