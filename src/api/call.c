@@ -231,9 +231,7 @@ int halay_request_test(halay_request_t *handle)
     halay_context_t *ctx = request->context;
     if (request->state != HLY_COMPLETE)
         hly_progress(ctx);
-    rc = HALAY_INPROGRESS;
-    if (request->state == HLY_COMPLETE)
-        rc = end(request);
+    rc = request->state == HLY_COMPLETE ? end(request) : HALAY_INPROGRESS;
     hly_unlock(ctx);
     return rc;
 }

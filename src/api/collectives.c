@@ -126,59 +126,30 @@ static int post_scatter(const void *in, void *out, size_t count, halay_type_t ty
 
 /* ---------------------------------------------------------------- with counts */
 
-/* The bytes of this rank's own block. */
-static size_t own_bytes(const struct hly_check *c, const size_t counts[], halay_type_t type,
-                        const halay_comm_t *comm)
-{
-    return c->code ? 0 : counts[comm->rank] * halay_type_bytes(type);
-}
-
-static int post_reduce_scatterv(const void *in, void *out, const size_t counts[], halay_type_t type,
-                                halay_op_t op, halay_comm_t *comm, enum hly_post how,
-                                halay_request_t **request)
+/* counts: of the blocks in `in` where ranks give parts of it away, else in `out`. */
+static int post_vector(halay_collective_t collective, const void *in, void *out,
+                       const size_t counts[], const size_t displs[], halay_type_t type,
+                       halay_op_t op, int root, halay_comm_t *comm, enum hly_post how,
+                       halay_request_t **request)
 {
     struct hly_check c = {0};
-    struct hly_call call = hly_call_of(HALAY_REDUCE_SCATTER, in, out, 0, type);
-    call.desc.op = hly_desc_byte(op);
-    call.staged = in == HALAY_IN_PLACE;
-    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_IN, counts, NULL, type, comm);
-    hly_check_op(&c, type, op);
-    hly_check_buffers(&c, in, all, out, own_bytes(&c, counts, type, comm));
-    return hly_post(comm, &call, &c, how, request);
-}
-
-static int post_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
-                           halay_type_t type, halay_comm_t *comm, enum hly_post how,
-                           halay_request_t **request)
-{
-    struct hly_check c = {0};
-    struct hly_call call = hly_call_of(HALAY_ALLGATHER, in, out, 0, type);
-    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts, displs, type, comm);
-    hly_check_buffers(&c, in, own_bytes(&c, counts, type, comm), out, all);
-    return hly_post(comm, &call, &c, how, request);
-}
-
-static int post_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
-                        halay_type_t type, int root, halay_comm_t *comm, enum hly_post how,
-                        halay_request_t **request)
-{
-    struct hly_check c = {0};
-    struct hly_call call = hly_call_of(HALAY_GATHER, in, out, 0, type);
-    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_OUT, counts,
-                                        root == comm->rank ? displs : NULL, type, comm);
-    hly_check_gathering(&c, &call, own_bytes(&c, counts, type, comm), all, root, comm);
-    return hly_post(comm, &call, &c, how, request);
-}
-
-static int post_scatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
-                         halay_type_t type, int root, halay_comm_t *comm, enum hly_post how,
-                         halay_request_t **request)
-{
-    struct hly_check c = {0};
-    struct hly_call call = hly_call_of(HALAY_SCATTER, in, out, 0, type);
-    const size_t all = hly_check_counts(&c, &call, HALAY_BUFFER_IN, counts,
-                                        root == comm->rank ? displs : NULL, type, comm);
-    check_scattering(&c, &call, all, own_bytes(&c, counts, type, comm), root, comm);
+    struct hly_call call = hly_call_of(collective, in, out, 0, type);
+    const bool gives = collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER;
+    const size_t all = hly_check_counts(&c, &call, gives ? HALAY_BUFFER_IN : HALAY_BUFFER_OUT,
+                                        counts, displs, type, comm);
+    const size_t own = c.code ? 0 : counts[comm->rank] * halay_type_bytes(type);
+    if (collective == HALAY_GATHER) {
+        hly_check_gathering(&c, &call, own, all, root, comm);
+    } else if (collective == HALAY_SCATTER) {
+        check_scattering(&c, &call, all, own, root, comm);
+    } else if (collective == HALAY_ALLGATHER) {
+        hly_check_buffers(&c, in, own, out, all);
+    } else {
+        call.desc.op = hly_desc_byte(op);
+        call.staged = in == HALAY_IN_PLACE;
+        hly_check_op(&c, type, op);
+        hly_check_buffers(&c, in, all, out, own);
+    }
     return hly_post(comm, &call, &c, how, request);
 }
 
@@ -239,19 +210,25 @@ HLY_FORMS(scatter, (const void *in, void *out, size_t count, halay_type_t type, 
           post_scatter(in, out, count, type, root, comm, how, request))
 HLY_FORMS(reduce_scatterv,
           (const void *in, void *out, const size_t counts[], halay_type_t type, halay_op_t op, ),
-          NULL, post_reduce_scatterv(in, out, counts, type, op, comm, how, request))
+          NULL,
+          post_vector(HALAY_REDUCE_SCATTER, in, out, counts, NULL, type, op, 0, comm, how, request))
 HLY_FORMS(allgatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, ),
-          NULL, post_allgatherv(in, out, counts, displs, type, comm, how, request))
+          NULL,
+          post_vector(HALAY_ALLGATHER, in, out, counts, displs, type, 0, 0, comm, how, request))
 HLY_FORMS(gatherv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          NULL, post_gatherv(in, out, counts, displs, type, root, comm, how, request))
+          NULL,
+          post_vector(HALAY_GATHER, in, out, counts, root == comm->rank ? displs : NULL, type, 0,
+                      root, comm, how, request))
 HLY_FORMS(scatterv,
           (const void *in, void *out, const size_t counts[], const size_t displs[],
            halay_type_t type, int root, ),
-          NULL, post_scatterv(in, out, counts, displs, type, root, comm, how, request))
+          NULL,
+          post_vector(HALAY_SCATTER, in, out, counts, root == comm->rank ? displs : NULL, type, 0,
+                      root, comm, how, request))
 HLY_FORMS(alltoallv,
           (const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
            const size_t out_counts[], const size_t out_displs[], halay_type_t type, ),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select.h - the parts of selection: select.c has the table and chooses, selection.c reads what
+ * select.h - the parts of selection: select.c chooses a row, selection.c reads what
  * overrides it, explain.c tells why.
  */
 #ifndef HLY_SELECT_H
@@ -11,21 +11,11 @@
 #include <stdint.h>
 
 #include "comm/comm.h"
+#include "plan/rows.h"
 
 #define HLY_PLANNERS_MAX    128
 #define HLY_SELECT_LINES    1000 /* of a file */
 #define HLY_PREDICTED_RANKS 128  /* beyond, HALAY_SELECTION=model takes the rows */
-
-/* Of the communicators that a row serves. */
-enum hly_where {
-    HLY_ANYWHERE = 0,
-    HLY_SHARED,   /* several nodes, one of them with several ranks */
-    HLY_APART,    /* each rank on a node of its own: a message costs more than the memory's work */
-    HLY_TOGETHER, /* shared, and the ranks of each node follow one another */
-    HLY_ONE,      /* all on one node */
-    HLY_OVERSUBSCRIBED, /* one node that has more ranks than processors */
-    HLY_SINGLE          /* and one processor */
-};
 
 struct hly_row {
     uint32_t collective;
@@ -66,7 +56,6 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
 
 /* Appends the table's rows to those that are there; HALAY_EINVAL if one names no planner. */
 int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows);
-uint32_t hly_select_rows_count(void);
 /*
  * The planner that was asked for by name, else the first row's that fits, else the first that
  * serves; *row: which one, or NULL. HALAY_EPLAN if none serves.

@@ -240,7 +240,8 @@ static int find_pair(halay_selection_t *s)
 static int fill(halay_selection_t *s, struct reader *reader, const char *algorithm,
                 const char *model)
 {
-    uint32_t room = HLY_SELECT_LINES + hly_select_rows_count();
+    const struct hly_plan_row *table;
+    uint32_t room = HLY_SELECT_LINES + hly_plan_rows(&table);
     struct hly_row *rows = calloc(room, sizeof(*rows));
     s->rows = calloc(room, sizeof(*s->rows));
     int rc = rows && s->rows ? HALAY_OK : HALAY_ENOMEM;
