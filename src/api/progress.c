@@ -40,9 +40,9 @@
 #define LISTEN_POLLS          16         /* in vain, one after the other: all was read */
 #define LISTEN_MOST           4096       /* polls in all */
 #define TIMER_NS              1000000ull /* deadlines are looked at this often */
-#define SPIN_NS               100000ull  /* about twice what the end of a sleep takes */
+#define POLL_NS               2000000ull /* a wait polls for so long before it sleeps, */
+#define POLL_NODES_NS         100000ull  /* in a job of several nodes for so long */
 #define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
-#define YIELD_NS              2000000ull /* where ranks of ours share the processor */
 #define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger */
 #define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
 #define ALONE_MOST_NS         1000000000ull
@@ -430,7 +430,8 @@ static bool is_shared(const halay_context_t *context)
 /* So long a wait polls before it sleeps. */
 static uint64_t polling_ns(const halay_context_t *context, bool shares)
 {
-    return (shares ? YIELD_NS : SPIN_NS) >> context->waiters.backoff;
+    return (shares || context->info.nnodes == 1 ? POLL_NS : POLL_NODES_NS) >>
+           context->waiters.backoff;
 }
 
 /*
@@ -537,8 +538,7 @@ static void yield(halay_context_t *ctx)
 
 /*
  * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
- * another thread of this context; or to whoever there is, by a sleep, once the wait has taken as
- * long as the end of a sleep does.
+ * another thread of this context; or to whoever there is, by a sleep, once the wait has taken long.
  */
 static void idle(halay_request_t *r, struct wait *w, bool shares)
 {
