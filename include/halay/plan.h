@@ -60,7 +60,8 @@
  *          channel meets the n-th step there of each member. A rank's steps on one channel have the
  *          same members and follow one another. A member has to have heard from the others before.
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
- * step's own index. The executor looks at the steps in the order in which they are listed. A
+ * step's own index. The executor starts them in the order in which they are
+ * listed; halay_plan_make() sorts them. A
  * message is named by (sender, receiver, edge): edges are numbered by the planner so that no two
  * messages of a plan from one rank to another have the same edge, and both sides agree. Both
  * operands of a message, and of a COPY, are the same run of blocks; those of an alltoall have the

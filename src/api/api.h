@@ -146,8 +146,9 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
 /* ---------------------------------------------------------------- explain_run.c */
 
 /* HALAY_EXPLAIN, on rank 0 of a communicator. Tells why the first call of a kind gets its plan;
- * notes how long each takes; tells at the end how far the model was off. */
-void hly_explain_call(halay_request_t *request);
+ * notes how long each takes; tells at the end how far the model was off. _call returns when the
+ * call begins, or 0 if it is not noted. */
+uint64_t hly_explain_call(halay_request_t *request);
 void hly_explain_done(halay_request_t *request);
 void hly_explain_end(halay_comm_t *comm);
 

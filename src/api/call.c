@@ -67,9 +67,12 @@ static void trace(const halay_request_t *r)
 static inline void go(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
+    uint64_t exact_ns = 0;
     if (ctx->settings.explain && !r->refused)
-        hly_explain_call(r);
+        exact_ns = hly_explain_call(r);
     hly_exec_go(r);
+    if (exact_ns)
+        r->started_ns = exact_ns;
     if (ctx->settings.level >= HLY_TRACE)
         trace(r);
     if (hly_news_any(ctx))

@@ -82,34 +82,36 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
     halay_shape_free(shape);
 }
 
-void hly_explain_call(halay_request_t *r)
+/* The entry of such calls; NULL: there is no memory, or there are too many. */
+static struct hly_explained *entry_of(halay_request_t *r, const struct hly_ask *ask)
 {
     halay_comm_t *comm = r->comm;
-    struct hly_ask ask;
-    uint32_t n = 0, planner = r->plan->planner;
-    if (comm->rank != 0 || comm->parent) /* send and receive have one algorithm */
-        return;
-    hly_select_ask(comm, &r->call, &ask);
-    uint32_t class = hly_size_class(&ask);
+    const uint32_t class = hly_size_class(ask), planner = r->plan->planner;
+    uint32_t n = 0;
     for (struct hly_explained *x = comm->explained; x; x = x->next, n++)
-        if (x->collective == ask.collective && x->class == class && x->planner == planner) {
-            r->explained = x;
-            r->started_ns = hly_now_ns(); /* exactly */
-            return;
-        }
+        if (x->collective == ask->collective && x->class == class && x->planner == planner)
+            return x;
     struct hly_explained *x = n < EXPLAINED_MAX ? calloc(1, sizeof(*x)) : NULL;
     if (!x)
-        return;
-    x->collective = ask.collective;
+        return NULL;
+    x->collective = ask->collective;
     x->class = class;
     x->planner = planner;
-    x->bytes = hly_ask_bytes(&ask);
-    explain(r, &ask, x);
+    x->bytes = hly_ask_bytes(ask);
+    explain(r, ask, x);
     x->next = comm->explained;
     comm->explained = x;
-    r->started_ns = hly_now_ns(); /* the explanation is no part of the call */
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
-    r->explained = x;
+    return x;
+}
+
+uint64_t hly_explain_call(halay_request_t *r)
+{
+    struct hly_ask ask;
+    if (r->comm->rank != 0 || r->comm->parent) /* send and receive have one algorithm */
+        return 0;
+    hly_select_ask(r->comm, &r->call, &ask);
+    r->explained = entry_of(r, &ask);
+    return hly_now_ns();
 }
 
 void hly_explain_done(halay_request_t *r)

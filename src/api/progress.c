@@ -32,16 +32,16 @@
 #define POLLS_BETWEEN_CLOCKS  64
 #define POLLS_OF_ONE          16  /* a round: polls of the expected message's transport */
 #define POLLS_SHARED          2   /* a round, where ranks of ours share the processor */
-#define ROUNDS_MATE           150 /* of these, for each such rank that has nothing to do: a switch */
+#define ROUNDS_MATE           150 /* for each rank on this processor that has sent all: a switch */
 #define ROUNDS_OF_ONE         4   /* between two polls of all transports */
 #define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes */
 #define ROUNDS_IN_BACKOFF     2
-#define BACKOFF_MOST          5          /* a wait polls for 1/32 of its time at least */
+#define BACKOFF_MOST          5          /* polling lasts 1/32 of its time at least */
 #define LISTEN_POLLS          16         /* in vain, one after the other: all was read */
 #define LISTEN_MOST           4096       /* polls in all */
 #define TIMER_NS              1000000ull /* deadlines are looked at this often */
-#define POLL_NS               2000000ull /* a wait polls for so long before it sleeps, */
-#define POLL_NODES_NS         100000ull  /* in a job of several nodes for so long */
+#define POLL_NS               2000000ull /* a wait polls for so long before it sleeps */
+#define POLL_NODES_NS         100000ull  /* the same, in a job of several nodes */
 #define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
 #define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger */
 #define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
@@ -113,7 +113,7 @@ static void hand_call(const struct hly_news *n)
     if (n->kind == HLY_NEWS_LANDED && runs)
         hly_exec_landed(r, n->step, n->value);
     else if (n->kind == HLY_NEWS_SENT && runs)
-        hly_exec_sent(r, n->step);
+        hly_exec_step_done(r, n->step);
     else if (n->kind == HLY_NEWS_BACK && runs)
         hly_exec_advance(r);
     else if (n->kind == HLY_NEWS_QUIET && r->state == HLY_FAILING)

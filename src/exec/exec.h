@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exec.h - executes calls. A plan is admitted and compiled (plan_cache.c, compile.c). A request is
- * bound to memory (layout.c) and put into the window (post.c). Its steps are done (execute.c,
- * work.c).
+ * made (post.c) and bound to memory (layout.c). It is put into the window, its steps are done, and
+ * it ends (execute.c, work.c).
  */
 #ifndef HLY_EXEC_H
 #define HLY_EXEC_H
@@ -13,7 +13,7 @@
 #define HLY_PROVE_WHOLE_MAX 512         /* with more ranks each proves its own plan alone */
 #define HLY_CACHE_BYTES     (32u << 20) /* of the last-level cache, if not known */
 
-/* ---------------------------------------------------------------- post.c: the life of a call */
+/* ---------------------------------------------------------------- post.c: requests */
 
 /* Makes a request for the call: IDLE, its plan and memory bound. An argument error is kept in it,
  * and fails it when it starts. */
@@ -46,13 +46,14 @@ void hly_exec_advance(halay_request_t *request);
 /*
  * The request waits: once it has for long, tells some of those that it waits for what its call is.
  * They compare it with theirs, since ranks that have made another call may be waiting too. Only the
- * oldest call of a communicator does so, and no receive, for its sender may be far from its send. A
- * relaxed call is answered by nobody, so it asks at once.
+ * oldest call of a communicator does so, and no halay_recv(), for its sender may be far from its
+ * send. A relaxed call is answered by nobody, so it asks at the next look at the clock.
  */
 void hly_exec_doubt(halay_request_t *request);
-/* News: the message of a RECV step is all there; that of a SEND step has left. */
+/* News: the message of a RECV step is all there. reduced: the reduction that reads it is done. */
 void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
-void hly_exec_sent(halay_request_t *request, uint32_t step);
+/* A SEND step's message has left, or a device has finished a REDUCE or COPY step. */
+void hly_exec_step_done(halay_request_t *request, uint32_t step);
 
 /* ---------------------------------------------------------------- work.c: what devices do */
 
@@ -85,13 +86,14 @@ void hly_plan_drop_all(halay_comm_t *comm);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
 void hly_certificates_free(halay_context_t *context);
-/* Fills its linear order, successors, readers, and the table of its messages. */
+/* Fills its successors, readers, and the table of its messages. */
 int hly_plan_compile(struct hly_plan *plan);
 void hly_plan_uncompile(struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- call_cache.c */
 
-/* The request of this call, or NULL. If there are several devices its memory may be of another
+/* Needs no lock: only calls on this communicator change the cache, and the program orders those.
+ * The request of this call, or NULL. If there are several devices its memory may be of another
  * kind.
  */
 static inline halay_request_t *hly_cache_find(const halay_comm_t *comm, uint64_t key,

@@ -434,7 +434,7 @@ void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
     hly_exec_advance(r);
 }
 
-void hly_exec_sent(halay_request_t *r, uint32_t step)
+void hly_exec_step_done(halay_request_t *r, uint32_t step)
 {
     assert(r->run.state[step] == HLY_STARTED);
     done(r, step);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * post.c - the life of a call: its request is made, takes the next place in the communicator's
- * window, runs, and is complete.
+ * post.c - requests: made and bound, kept, refused, given back. execute.c runs them.
  *
  * A request is IDLE until it goes, QUEUED until the window has room, then RUNNING, then COMPLETE. A
  * persistent or cached one is IDLE again after it was waited for. A failure makes it STOPPED: no

@@ -239,7 +239,7 @@ void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
         failed(r, status);
     } else if (r->state == HLY_RUNNING && step != HALAY_STEP_NONE) {
         if (--r->run.step[step].arrived == 0)
-            hly_exec_sent(r, step);
+            hly_exec_step_done(r, step);
     } else if (r->state == HLY_RUNNING) {
         if (r->run.before == HLY_BEFORE_FLYING)
             r->run.before = HLY_BEFORE_NOTHING;

@@ -3,8 +3,9 @@
  * builder.h - how a planner writes steps.
  *
  * A planner reads params, sets blocks and adds steps; each call returns the new step's index, which
- * later steps name as a predecessor. The first error stays in the builder and makes all further
- * calls do nothing, so a planner checks none. The scratch a plan needs is what its operands touch.
+ * later steps name as a predecessor. It holds until hly_builder_finish() sorts the steps (order.c).
+ * The first error stays in the builder and makes all further calls do nothing, so a planner checks
+ * none. The scratch a plan needs is what its operands touch.
  */
 #ifndef HALAY_PLAN_BUILDER_H
 #define HALAY_PLAN_BUILDER_H

@@ -3,7 +3,7 @@
  * order.c - the order of a plan's steps: that in which the executor starts them.
  *
  * Sends go first, so that all else is done while they travel. Receives go last, so that no message
- * is waited for while there is something to do. Of one kind, whose predecessors are placed sooner.
+ * is waited for while there is something to do. Among steps of one kind: first come, first placed.
  */
 #include "builder.h"
 

@@ -48,8 +48,9 @@ struct hly_news {
     };
 };
 
-/* Appends news of this kind about the request, which may be NULL; all else is zero. NULL: no
- * memory, which is logged. */
+/* Appends news of this kind about the request, which may be NULL. value, other, step (NONE), peer
+ * and text are empty; the header and the rest of the union are not set. NULL: no memory, which is
+ * logged. */
 struct hly_news *hly_news_leave(halay_context_t *context, enum hly_news_kind kind,
                                 halay_request_t *request);
 struct hly_news *hly_news_take(halay_context_t *context); /* NULL: there are none */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rendezvous.c - moves the messages of a plan. How one travels depends on its size and on what its
- * receiver announces, never on the plan:
+ * rendezvous.c - messages that do not leave at once (send.c), and how their targets are withdrawn.
+ * How one travels depends on its size and on what its receiver announces, never on the plan:
  *  - eager: up to unannounced_bytes, at once. What comes early is kept, which is bounded (match.c)
  *  - staged: in pieces through the transport's own memory, once the receiver has announced itself
  *  - put: written into the receiver's memory by the transport (HALAY_CAN_PUT)
@@ -156,14 +156,14 @@ static enum hly_mode choose_mode(struct hly_target *l, uint64_t cookie, struct h
     return HLY_STAGED;
 }
 
-int hly_rendezvous_announce(halay_request_t *r, uint32_t step)
+void hly_rendezvous_announce(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = hly_step(r, step);
     uint32_t index;
     struct hly_target *l = target_new(r->context, &index);
     if (!l) {
         hly_news_fail(r, HALAY_ENOMEM, "too many messages are announced at once");
-        return HALAY_ENOMEM;
+        return;
     }
     struct hly_ready ready;
     memset(&ready, 0, sizeof(ready));
@@ -179,7 +179,6 @@ int hly_rendezvous_announce(halay_request_t *r, uint32_t step)
     r->targets++;
     hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
                      &ready, sizeof(ready));
-    return HALAY_OK;
 }
 
 void hly_target_piece(halay_context_t *context, const struct hly_header *h, const void *data,

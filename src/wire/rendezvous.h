@@ -28,8 +28,8 @@ struct hly_target {
 /* hly_step_send(), where the transport cannot take the message as it is. request->header is that of
  * its message. */
 int hly_rendezvous_send(halay_request_t *request, uint32_t step);
-/* Starts a RECV step: tells its sender where the message goes. Less than 0: the call has failed. */
-int hly_rendezvous_announce(halay_request_t *request, uint32_t step);
+/* Starts a RECV step: tells its sender where the message goes. */
+void hly_rendezvous_announce(halay_request_t *request, uint32_t step);
 /* Its receiver has announced the message of a SEND step. */
 void hly_rendezvous_announced(halay_request_t *request, uint32_t step,
                               const struct hly_header *header, const struct hly_ready *ready);

@@ -12,8 +12,9 @@
 #include "wire/wire.h"
 
 #define HLY_REQUEST_MAGIC 0x52455155u
-#define HLY_STATES_LEAST  8   /* cleared at once */
-#define HLY_FUSED_MAX     320 /* plans of more steps: device work is not kept for the next call */
+#define HLY_STATES_LEAST  8 /* so many states are cleared at once, by one store */
+#define HLY_FUSED_MAX                                                                              \
+    320 /* plans of more steps have no readers; only persistent calls keep their work */
 
 struct hly_extent {
     char *address;
@@ -37,7 +38,7 @@ struct hly_plan {
     struct hly_plan *next;
     uint32_t planner, root, in_place;
     halay_plan_t *plan;
-    uint32_t nsteps; /* the plan's, and its steps */
+    uint32_t nsteps; /* plan->nsteps and plan->steps, one load nearer */
     const halay_step_t *steps;
     uint64_t hash;           /* what the certificate says */
     struct hly_peer **peers; /* of each step; NULL: it has none */
@@ -114,13 +115,13 @@ struct hly_layout {
 /* How far the steps of the current segment are: exec/execute.c. */
 struct hly_progress_of {
     uint8_t *state;            /* of each step: enum hly_step_state */
-    struct hly_step_run *step; /* the same: what else it needs */
+    struct hly_step_run *step; /* of each step: what else it needs */
     uint32_t cursor;           /* steps before it were started or skipped */
     uint32_t looked;           /* from this step on the next message to expect is sought */
     uint32_t ndone;
     uint32_t nskipped;
     uint32_t ready, last; /* list of skipped steps that can start now: ends, + 1 */
-    bool ran;             /* these two are valid */
+    bool ran;             /* state[] and step[] are of this call */
     uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };

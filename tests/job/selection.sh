@@ -52,6 +52,10 @@ expect 0 "the model chooses"
 says err "HALAY_SELECTION=model"
 [ "$(grep -c '^allreduce of 1024 bytes, 2 ranks' err)" = 1 ] || fail "more than rank 0 explains, or more than once"
 says err "^allreduce of 1024 bytes by [a-z_]*: [0-9]* calls, median [0-9.]* us, mean [0-9.]* us; predicted [0-9.]* us, off by [+-]"
+explained=$(sed -n 's/^allreduce of 1024 bytes by .* median \([0-9.]*\) us, mean.*/\1/p' err)
+timed=$(awk '$1 == 1024 { print $5 }' out)
+awk -v a="$explained" -v b="$timed" 'BEGIN { exit !(a > 0 && b > 0 && a < 10 * b + 100) }' ||
+    fail "the median is said to be $explained us; the benchmark's is $timed us"
 # Ranks that share processors choose otherwise, all alike, also where each has had one of its own taken away.
 for ranks in 2 3; do
     run env HALAY_EXPLAIN=1 taskset -c "$(taskset -cp $$ | sed 's/.*: //; s/[-,].*//')" \
