@@ -74,7 +74,7 @@
  * before it is written; no two steps that could run at once touch the same memory, one of them
  * writing; scratch as declared; and no rank finishes before it has heard, directly or not, from
  * every other rank (so that an error on any rank reaches all before one of them returns success;
- * with HALAY_PLANNER_SERIES from the root).
+ * with HALAY_PLANNER_RELAXED from the root).
  */
 #ifndef HALAY_PLAN_H
 #define HALAY_PLAN_H
@@ -217,9 +217,9 @@ enum {
     HALAY_PLANNER_OUT_OF_PLACE = 1u << 7,
     HALAY_PLANNER_ROUNDS = 1u << 8, /* not a restriction: few rounds of many messages, from scratch;
                                        a long call is cut until each fits in one not announced */
-    HALAY_PLANNER_SERIES = 1u << 9, /* for a call that is the same as the one before it: ranks hear
+    HALAY_PLANNER_RELAXED = 1u << 9, /* for a call that is the same as the one before it: ranks hear
                                        from the root alone, and that from nobody */
-    HALAY_PLANNER_GROUP = 1u << 10  /* has group steps: only where a device offers them */
+    HALAY_PLANNER_GROUP = 1u << 10   /* has group steps: only where a device offers them */
 };
 
 typedef struct halay_planner_info {
@@ -240,7 +240,7 @@ typedef struct halay_planner_call {
     uint32_t vector;   /* 1: a v form, blocks of any sizes that lie anywhere */
     uint32_t commutative; /* 0: the operation does not commute */
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
-    uint32_t series;      /* 1: the same as the call before it */
+    uint32_t relaxed;     /* 1: a relaxed broadcast */
     uint32_t group;       /* 1: a device offers group steps to the ranks of each node */
 } halay_planner_call_t;
 
@@ -341,7 +341,7 @@ typedef struct halay_question {
     const halay_shape_t *shape; /* the ranks and their nodes */
     uint32_t oversubscribed;    /* 1: on one node that has more ranks than processors; 2: of one
                                    processor */
-    uint32_t series;            /* 1: the call before it was the same */
+    uint32_t relaxed;           /* 1: a relaxed broadcast */
 } halay_question_t;
 
 typedef struct halay_cost {

@@ -164,7 +164,7 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
         return post_again(r, request);
     }
     int rc = HALAY_OK;
-    if (comm->relaxed && r->call.desc.collective == HALAY_BROADCAST)
+    if (comm->relaxed_hint && r->call.desc.collective == HALAY_BROADCAST)
         rc = turn_of(comm, &r);
     if (!rc) {
         ctx->counters.repeated++;

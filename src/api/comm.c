@@ -146,7 +146,7 @@ int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
         rc = comm->acked == comm->oldest ? HALAY_OK : HALAY_ESTATE;
     if (!rc) {
         hly_cache_forget(comm, NULL); /* its broadcasts are other calls now */
-        comm->relaxed = value != 0;
+        comm->relaxed_hint = value != 0;
     }
     hly_unlock(comm->context);
     return rc;

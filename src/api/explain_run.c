@@ -64,7 +64,7 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
                                  .count = ask->count,
                                  .shape = shape,
                                  .oversubscribed = ask->oversubscribed,
-                                 .series = ask->series};
+                                 .relaxed = ask->relaxed};
     if (!halay_explain(r->context->settings.selection, &question, &e)) {
         size_t bytes = halay_explanation_print(e, 0, NULL, 0);
         char *text = malloc(bytes);

@@ -6,7 +6,7 @@
  * calls of [oldest, oldest + HLY_SLOTS) only. A rank starts a call only within HLY_WINDOW of its
  * own oldest. A call that is complete has been made by all ranks, which is proved for every plan.
  * Relaxed broadcasts are the exception: of these each 32nd shows it, for those before it too. So
- * calls start only within HLY_RELAXED of `acked`.
+ * calls start only within HLY_UNACKED_MOST of `acked`.
  *
  * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
  * and that error has to travel under its id.

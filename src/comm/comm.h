@@ -11,12 +11,13 @@
 #define HLY_COMM_MAGIC 0x434f4d4du
 #define HLY_COMM_FREED 0x46524545u
 
-#define HLY_WINDOW       16 /* calls of one communicator that may be running on this rank */
-#define HLY_SLOTS        64 /* must exceed HLY_WINDOW + HLY_RELAXED: so far ahead come headers */
-#define HLY_RELAXED      32 /* every so many-th of equal broadcasts is not relaxed */
-#define HLY_COMMS_MAX    65536
-#define HLY_FREED_MAX    64
-#define HLY_CACHED_CALLS 4
+#define HLY_WINDOW         16 /* calls of one communicator that may be running on this rank */
+#define HLY_SLOTS          64 /* must exceed HLY_WINDOW + HLY_UNACKED_MOST: so far ahead come headers */
+#define HLY_RELAXED_PERIOD 32 /* every so many-th of equal broadcasts is not relaxed */
+#define HLY_UNACKED_MOST   32 /* so far a call may start behind the last that all have made */
+#define HLY_COMMS_MAX      65536
+#define HLY_FREED_MAX      64
+#define HLY_CACHED_CALLS   4
 
 struct hly_plan;
 
@@ -78,7 +79,7 @@ struct halay_comm {
     uint32_t children;       /* communicators made of it so far */
     uint64_t deadline_ns;
     uint32_t npersistent; /* persistent requests */
-    bool relaxed;         /* HALAY_HINT_RELAXED_BROADCAST */
+    bool relaxed_hint;    /* HALAY_HINT_RELAXED_BROADCAST */
 
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -92,7 +93,7 @@ struct halay_comm {
     uint32_t nplans;
     struct hly_cached_call calls[HLY_CACHED_CALLS];
     uint32_t next_call; /* index of the entry to be replaced next */
-    struct hly_relaxed_state series;
+    struct hly_relaxed_state relaxed;
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
 

@@ -230,7 +230,8 @@ static void start_next(halay_request_t *r);
 
 static inline bool has_room(const halay_comm_t *comm)
 {
-    return comm->started - comm->oldest < HLY_WINDOW && comm->started - comm->acked < HLY_RELAXED;
+    return comm->started - comm->oldest < HLY_WINDOW &&
+           comm->started - comm->acked < HLY_UNACKED_MOST;
 }
 
 /* Starts queued calls while the window has room. */
@@ -289,13 +290,13 @@ static inline void finish(halay_request_t *r, int result)
         if (r->run.ran)
             memset(r->run.step, 0, r->plan->nsteps * sizeof(*r->run.step));
         slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
-        comm->series.signature = 0;
+        comm->relaxed.signature = 0;
         r->context->counters.errors++;
     }
     r->context->counters.operations++;
     if (r->sequence == comm->oldest)
         move_window(comm);
-    if (comm->series.asks)
+    if (comm->relaxed.asks)
         hly_relaxed_answer(comm);
     hly_wake_if_asleep(r->context);
     if (r->member_of || r->explained)

@@ -228,7 +228,7 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,
                      const char *argument_text, halay_request_t **request)
 {
-    if (comm->relaxed && (argument_error || call->desc.collective == HALAY_BROADCAST))
+    if (comm->relaxed_hint && (argument_error || call->desc.collective == HALAY_BROADCAST))
         hly_relaxed_post(comm, call, argument_error);
     if (call->desc.flags & HLY_CALL_RELAXED && (*request = hly_cache_relaxed(comm, call)))
         return HALAY_OK;

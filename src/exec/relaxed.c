@@ -14,13 +14,13 @@ static bool can(const halay_comm_t *comm, const struct hly_call_desc *desc)
 /* Is a call with this signature equal to the broadcast right before it? */
 static bool goes_on(const halay_comm_t *comm, uint64_t signature)
 {
-    const struct hly_relaxed_state *s = &comm->series;
+    const struct hly_relaxed_state *s = &comm->relaxed;
     return s->signature == signature && s->next == comm->next_sequence;
 }
 
 static void count(halay_comm_t *comm, const struct hly_call_desc *desc, uint64_t signature)
 {
-    struct hly_relaxed_state *s = &comm->series;
+    struct hly_relaxed_state *s = &comm->relaxed;
     if (!can(comm, desc))
         return;
     if (s->next != comm->next_sequence)
@@ -37,12 +37,12 @@ static void count(halay_comm_t *comm, const struct hly_call_desc *desc, uint64_t
 /* Is there a plan for a relaxed call? Asked once in a run of equal calls. */
 static bool has_plan(halay_comm_t *comm, const struct hly_call *call)
 {
-    struct hly_relaxed_state *s = &comm->series;
+    struct hly_relaxed_state *s = &comm->relaxed;
     char reason[192];
     uint32_t planner;
     if (!s->asked)
         s->planned = !hly_select(comm, call, &planner, reason, sizeof(reason)) &&
-                     halay_planner_get(planner)->restrictions & HALAY_PLANNER_SERIES;
+                     halay_planner_get(planner)->restrictions & HALAY_PLANNER_RELAXED;
     s->asked = true;
     return s->planned;
 }
@@ -50,11 +50,11 @@ static bool has_plan(halay_comm_t *comm, const struct hly_call *call)
 void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong)
 {
     if (wrong) {
-        comm->series.signature = 0;
+        comm->relaxed.signature = 0;
         return;
     }
     const uint64_t signature = call->signature;
-    const bool next = goes_on(comm, signature) && (comm->series.n + 1) % HLY_RELAXED;
+    const bool next = goes_on(comm, signature) && (comm->relaxed.n + 1) % HLY_RELAXED_PERIOD;
     count(comm, &call->desc, signature);
     if (!next)
         return;
@@ -67,8 +67,8 @@ void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong)
 
 bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence)
 {
-    const struct hly_relaxed_state *s = &comm->series;
-    return comm->relaxed && (int32_t)(sequence - s->first) > 0 &&
+    const struct hly_relaxed_state *s = &comm->relaxed;
+    return comm->relaxed_hint && (int32_t)(sequence - s->first) > 0 &&
            (int32_t)(sequence - s->next) <= 0;
 }
 
@@ -91,7 +91,7 @@ void hly_relaxed_ask(halay_comm_t *comm, int rank)
 
 void hly_relaxed_answer(halay_comm_t *comm)
 {
-    struct hly_relaxed_state *s = &comm->series;
+    struct hly_relaxed_state *s = &comm->relaxed;
     if ((int32_t)(comm->oldest - s->last) <= 0)
         return;
     for (; s->asks; s->asks &= s->asks - 1)
@@ -101,11 +101,11 @@ void hly_relaxed_answer(halay_comm_t *comm)
 void hly_relaxed_leave(halay_comm_t *comm, const struct hly_header *h)
 {
     if (h->edge) {
-        comm->series.told |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
+        comm->relaxed.told |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
         return;
     }
-    comm->series.asks |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
-    comm->series.last = h->sequence;
+    comm->relaxed.asks |= UINT64_C(1) << h->from % HLY_RELAXED_RANKS;
+    comm->relaxed.last = h->sequence;
     hly_relaxed_answer(comm);
 }
 
@@ -118,5 +118,5 @@ void hly_relaxed_free(halay_comm_t *comm)
 
 bool hly_relaxed_waits_for(const halay_comm_t *comm, int rank)
 {
-    return rank != comm->rank && !(comm->series.told >> rank & 1) && !hly_peer_is_dead(comm, rank);
+    return rank != comm->rank && !(comm->relaxed.told >> rank & 1) && !hly_peer_is_dead(comm, rank);
 }

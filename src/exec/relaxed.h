@@ -2,12 +2,12 @@
 /*
  * relaxed.h - repeated broadcasts, on a communicator with HALAY_HINT_RELAXED_BROADCAST. Of equal
  * broadcasts, one after the other, the first and then every 32nd are ordinary: all ranks hear from
- * all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_SERIES).
+ * all. The others are relaxed: their root waits for nobody (HALAY_PLANNER_RELAXED).
  * docs/decisions/0046.
  *
  * Invariant: whether a call is relaxed depends on the calls of its communicator alone, so all ranks
  * say the same. Where they have not made the same calls, the signature tells. A call starts within
- * HLY_RELAXED of comm->acked, and all ranks have made the calls before that one. So nobody is
+ * HLY_UNACKED_MOST of comm->acked, and all ranks have made the calls before that one. So nobody is
  * further ahead of anybody than there are slots.
  */
 #ifndef HLY_RELAXED_H

@@ -332,7 +332,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_failure spare;
     hly_fault_tell(comm, slot->sequence, &v, known ? HLY_INFO : HLY_WARN,
                    r->failure ? r->failure : &spare);
-    comm->series.late = false;
+    comm->relaxed.late = false;
     hly_exec_finish(r, v.code);
 }
 
@@ -571,7 +571,7 @@ static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct h
         return;
     comm->broken = true;
     comm->broken_by = *v;
-    comm->series.late = true;
+    comm->relaxed.late = true;
     hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
     for (uint32_t s = comm->oldest; s != comm->started; s++)
         if (comm->slots[s % HLY_SLOTS].request)
@@ -604,9 +604,9 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (comm->agreed || !v->of)
         return;
     bool ended = slot->sequence == sequence && slot->complete;
-    if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->series.late) {
+    if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late) {
         struct hly_failure f;
-        comm->series.late = true; /* the program was told that the call is good */
+        comm->relaxed.late = true; /* the program was told that the call is good */
         hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
     }
     agree(comm, v);

@@ -430,7 +430,7 @@ static int relaxed_end(halay_context_t *context)
         for (struct hly_link *l = lists[i]->next; l != lists[i]; l = l->next) {
             halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
             await_relaxed(comm);
-            if (comm->series.late && !rc)
+            if (comm->relaxed.late && !rc)
                 rc = comm->broken_by.code;
         }
     return rc;

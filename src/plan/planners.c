@@ -120,7 +120,7 @@ static const struct row rows[] = {
     {{"star", HALAY_BROADCAST, 1, SHORT, STAR_SOURCE}, hly_star_broadcast},
     {{"sliced_posted", HALAY_BROADCAST, 2, ROUNDS, POST_SOURCE}, hly_sliced_posted_broadcast},
     {{"two_stars", HALAY_REDUCE, 1, SHORT | COMMUTATIVE, TWO_SOURCE}, hly_two_stars_reduce},
-    {{"flat", HALAY_BROADCAST, 1, SHORT | HALAY_PLANNER_SERIES, FLAT_SOURCE}, hly_flat_broadcast},
+    {{"flat", HALAY_BROADCAST, 1, SHORT | HALAY_PLANNER_RELAXED, FLAT_SOURCE}, hly_flat_broadcast},
     {{"two_level_group", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | HALAY_PLANNER_GROUP,
       LANES_SOURCE},
      hly_two_level_group_allreduce},
@@ -191,7 +191,7 @@ int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, con
         no = "needs blocks of equal size";
     } else if (info->restrictions & HALAY_PLANNER_OUT_OF_PLACE && call->in_place) {
         no = "does not work in place";
-    } else if (info->restrictions & HALAY_PLANNER_SERIES && !call->series) {
+    } else if (info->restrictions & HALAY_PLANNER_RELAXED && !call->relaxed) {
         no = "not all hear from all: only for a call that is the same as the one before it";
     } else if (info->restrictions & HALAY_PLANNER_GROUP && !call->group) {
         no = "no device offers group steps";

@@ -318,14 +318,14 @@ static int check_no_circle(struct run *u)
                       length + 1 - u->asked[number]);
 }
 
-/* Of whom a rank has to have heard: of all, in a series of the root. */
+/* Of whom a rank has to have heard: of all, in a relaxed call of the root. */
 static int has_to_hear(const struct hly_prover *v, uint32_t rank, uint32_t other)
 {
     const halay_plan_t *plan = v->plans[rank];
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
 
     return other != rank &&
-           (!info || !(info->restrictions & HALAY_PLANNER_SERIES) || other == plan->params.root);
+           (!info || !(info->restrictions & HALAY_PLANNER_RELAXED) || other == plan->params.root);
 }
 
 static int check_heard(struct run *u)

@@ -53,7 +53,7 @@ static const struct hly_plan_row table[] = {
     {HALAY_BROADCAST, UINT32_MAX, 4194304, "scatter_allgather", APART},
     {HALAY_BROADCAST, 64, UINT64_MAX, "chain", APART},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "scatter_allgather", APART},
-    {HALAY_BROADCAST, 2, 16384, "flat", ONE}, /* in a series */
+    {HALAY_BROADCAST, 2, 16384, "flat", ONE}, /* relaxed */
     {HALAY_BROADCAST, 2, UINT64_MAX, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, 16, 16384, "flat", OVERSUBSCRIBED},
     {HALAY_BROADCAST, 4, 32768, "binomial", OVERSUBSCRIBED},

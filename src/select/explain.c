@@ -85,7 +85,7 @@ int halay_explain(const halay_selection_t *s, const halay_question_t *q,
                           .commutative = q->commutative,
                           .scattered = q->shape->hash & HALAY_SHAPE_SCATTERED,
                           .oversubscribed = q->oversubscribed,
-                          .series = q->series,
+                          .relaxed = q->relaxed,
                           .count = q->count,
                           .element_bytes = q->element_bytes};
     int rc = choose(s, &ask, q->shape, &planner, e->by, sizeof(e->by));

@@ -56,7 +56,7 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
                                  .vector = ask->vector,
                                  .commutative = ask->commutative,
                                  .scattered = ask->scattered,
-                                 .series = ask->series,
+                                 .relaxed = ask->relaxed,
                                  .group = 0}; /* no device has them yet */
     if (is_whole(ask->collective))
         call.count /= ask->nranks;
@@ -232,7 +232,7 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .scattered = comm->scattered,
         .oversubscribed = comm->oversubscribed,
         .pair = call->desc.flags & HLY_CALL_PAIR,
-        .series = call->desc.flags & HLY_CALL_RELAXED,
+        .relaxed = call->desc.flags & HLY_CALL_RELAXED,
         .count = call->desc.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->desc.type),
     };

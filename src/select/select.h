@@ -44,7 +44,7 @@ struct hly_ask {
     bool in_place, vector, commutative, scattered;
     uint32_t oversubscribed; /* as of the communicator */
     bool pair;               /* send and receive */
-    bool series;             /* a relaxed broadcast: exec/relaxed.h */
+    bool relaxed;            /* a relaxed broadcast: exec/relaxed.h */
     uint64_t count, element_bytes;
 };
 

@@ -39,7 +39,7 @@ static inline int planner_takes(uint32_t planner, uint32_t nranks, uint32_t in_p
                                  .count = UINT64_MAX,
                                  .in_place = in_place,
                                  .commutative = 1,
-                                 .series = 1,
+                                 .relaxed = 1,
                                  .group = 1};
 
     return halay_planner_serves(planner, &call, NULL);

@@ -59,7 +59,7 @@ static int takes(uint32_t planner, uint32_t nranks, uint32_t in_place)
                                  .count = 1u << 30,
                                  .in_place = in_place,
                                  .commutative = 1,
-                                 .series = 1,
+                                 .relaxed = 1,
                                  .group = 1};
     return halay_planner_serves(planner, &call, NULL);
 }

@@ -184,7 +184,7 @@ int main(void)
         const halay_planner_info_t *info = halay_planner_get(planner);
         /* Of a call of a series the one before had the same root. */
         if (halay_collective_rooted((halay_collective_t)info->collective) &&
-            !(info->restrictions & HALAY_PLANNER_SERIES)) {
+            !(info->restrictions & HALAY_PLANNER_RELAXED)) {
             for (uint32_t p = 2; p <= MOST && !failures; p++) {
                 check_planner(planner, p);
             }

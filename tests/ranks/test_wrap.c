@@ -192,7 +192,7 @@ static void long_ago(struct rank *r)
             broadcasts(r, comm);
             meet(r);
             set(comm, first + later[i]);
-            comm->series.next = comm->next_sequence; /* as if all had been broadcasts */
+            comm->relaxed.next = comm->next_sequence; /* as if all had been broadcasts */
             broadcasts(r, comm);
             look(r, comm);
             one_by_one(r, comm, 100);

@@ -91,7 +91,7 @@ static uint32_t in_order(const halay_plan_t *plan)
 static uint32_t in_series(const halay_plan_t *plan)
 {
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
-    return info != NULL && (info->restrictions & HALAY_PLANNER_SERIES) != 0;
+    return info != NULL && (info->restrictions & HALAY_PLANNER_RELAXED) != 0;
 }
 
 /* Are blocks equal, so that slots are blocks? Only where the user's blocks are the plan's. */

@@ -31,7 +31,7 @@ static uint32_t planner_of(const hly_handmade_t *from)
         uint32_t in_order = !(info->restrictions & HALAY_PLANNER_COMMUTATIVE);
         uint32_t equal = (info->restrictions & HALAY_PLANNER_EQUAL) != 0;
         uint32_t group = (info->restrictions & HALAY_PLANNER_GROUP) != 0;
-        uint32_t series = (info->restrictions & HALAY_PLANNER_SERIES) != 0;
+        uint32_t series = (info->restrictions & HALAY_PLANNER_RELAXED) != 0;
         int reduces = halay_collective_reduces((halay_collective_t)info->collective);
         if (info->collective == from->collective && series == from->series &&
             group == (from->ngroups > 0) &&
