@@ -362,15 +362,15 @@ typedef enum halay_hint {
      * Of equal broadcasts, one after the other on the ranks of one node, only the first and then
      * every 32nd is heard of by all ranks before it returns. The root of the others does not wait.
      * An error in one is then returned by one of the next 32 calls, or by halay_finalize, on every
-     * rank, and the communicator fails from then on.
+     * rank. Where a rank had ended that call well already, the communicator fails from then on.
      */
     HALAY_HINT_RELAXED_BROADCAST = 1
 } halay_hint_t;
 
 /*
  * Sets a hint: value 1, or 0. All ranks set the same hints between the same two calls; where they
- * do not, the next broadcast is a mismatch. HALAY_ESTATE: calls are under way, or relaxed ones have
- * not been heard of by all yet. Local.
+ * do not, the first broadcast that is relaxed on some ranks only is a mismatch. HALAY_ESTATE: calls
+ * are under way, or relaxed ones have not been heard of by all yet. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
 

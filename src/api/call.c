@@ -167,7 +167,7 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
     if (comm->relaxed_hint && r->call.desc.collective == HALAY_BROADCAST)
         rc = turn_of(comm, &r);
     if (!rc) {
-        ctx->counters.repeated++;
+        ctx->counters.repeated += r->cached;
         go(r);
     }
     if (!rc && request)

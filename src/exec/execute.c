@@ -428,6 +428,7 @@ void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
     if (reduced)
         mark_reduced(r, r->plan->reader[step]);
     if (r->run.ndone == r->plan->nsteps && r->segments.n == 1) {
+        r->expected.step = HALAY_STEP_NONE;
         conclude(r);
         return;
     }
