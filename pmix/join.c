@@ -23,6 +23,8 @@
 #include "records.h"
 #include <hly_build.h>
 
+#define HEAR_NS 500000000ull
+
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
     const struct hly_boot_log *log;
@@ -186,6 +188,20 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
     }
 }
 
+/* The exchange has failed. A rank that has ended told its node why, but the launcher may be sooner.
+ */
+static int hear_why(struct hly_node *node)
+{
+    const uint64_t end = hly_node_now_ns() + HEAR_NS;
+    int rc = HALAY_OK;
+    while (!rc && node->watch_fd >= 0 && hly_node_now_ns() < end) {
+        struct pollfd p = {.fd = node->watch_fd, .events = POLLIN};
+        poll(&p, 1, 10);
+        rc = hly_node_step(node);
+    }
+    return rc;
+}
+
 static int fence(struct joining *j, int nranks)
 {
     pmix_info_t info[2];
@@ -199,6 +215,8 @@ static int fence(struct joining *j, int nranks)
     if (status == PMIX_SUCCESS)
         rc = fence_wait(j, &status);
     if (rc || status == PMIX_SUCCESS || status == PMIX_OPERATION_SUCCEEDED)
+        return rc;
+    if (status != PMIX_ERR_TIMEOUT && (rc = hear_why(&j->node)))
         return rc;
     if (status == PMIX_ERR_TIMEOUT)
         hly_boot_say(
