@@ -188,8 +188,7 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
     }
 }
 
-/* The exchange has failed. A rank that has ended told its node why, but the launcher may be sooner.
- */
+/* The exchange has failed. A rank that has ended told its node why; the launcher may be sooner. */
 static int hear_why(struct hly_node *node)
 {
     const uint64_t end = hly_node_now_ns() + HEAR_NS;

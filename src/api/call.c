@@ -169,11 +169,11 @@ int hly_repeat(halay_request_t *r, halay_request_t **request)
     if (!rc) {
         ctx->counters.repeated += r->cached;
         go(r);
+        if (request)
+            *request = hly_request_handle(r);
+        else
+            rc = wait_for(r);
     }
-    if (!rc && request)
-        *request = hly_request_handle(r);
-    else if (!rc)
-        rc = wait_for(r);
     hly_unlock(ctx);
     return rc;
 }

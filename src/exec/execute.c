@@ -96,17 +96,21 @@ static inline void expect_next(halay_request_t *r)
     }
 }
 
-/* The reduction that alone reads a message was done as it landed. */
-static inline void mark_reduced(halay_request_t *r, uint32_t reduction)
+/* The message of a RECV step is all there. reduced: the reduction that alone reads it is done. */
+static inline void mark_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
+    mark_done(r, step);
+    if (!reduced)
+        return;
+    const uint32_t reduction = r->plan->reader[step];
     r->run.nskipped -= r->run.state[reduction] == HLY_SKIPPED;
     HLY_SAW(STARTED, r, reduction);
     hly_saw_work(r, reduction, &r->layout.works[reduction], HALAY_OK);
     mark_done(r, reduction);
 }
 
-/* What comes after the landing of a RECV step's message. */
-static inline void go_behind(halay_request_t *r, uint32_t step, bool reduced)
+/* After that: chooses the next expected message, and releases the steps that waited. */
+static inline void release_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     if (r->expected.step == step)
         expect_next(r);
@@ -127,10 +131,8 @@ static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t
     if (!hly_link_empty(&hly_request_slot(r)->unexpected)) {
         const enum hly_landed what = hly_unexpected_land(r, step);
         if (what >= HLY_LANDED_ALL) {
-            mark_done(r, step);
-            if (what == HLY_LANDED_REDUCED)
-                mark_reduced(r, r->plan->reader[step]);
-            go_behind(r, step, what == HLY_LANDED_REDUCED);
+            mark_landed(r, step, what == HLY_LANDED_REDUCED);
+            release_landed(r, step, what == HLY_LANDED_REDUCED);
             return;
         }
     }
@@ -269,7 +271,7 @@ static inline void move_window(halay_comm_t *comm)
     }
 }
 
-static inline void finish(halay_request_t *r, int result)
+void hly_exec_finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
     struct hly_slot *slot = hly_request_slot(r);
@@ -287,7 +289,7 @@ static inline void finish(halay_request_t *r, int result)
         slot->fault = NULL;
     }
     if (result) {
-        if (r->run.ran)
+        if (r->run.ran) /* its steps ended wherever they were */
             memset(r->run.step, 0, r->plan->nsteps * sizeof(*r->run.step));
         slot->unacked = false; /* failed: all ranks know of it, or the communicator is broken */
         comm->relaxed.signature = 0;
@@ -303,11 +305,6 @@ static inline void finish(halay_request_t *r, int result)
         hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
     if (comm->queue_head)
         start_queued(comm);
-}
-
-void hly_exec_finish(halay_request_t *r, int result)
-{
-    finish(r, result);
 }
 
 /* ---------------------------------------------------------------- all of a call */
@@ -329,7 +326,7 @@ static inline void conclude(halay_request_t *r)
     if (r->run.after && HLY_SEEDED(NO_DIVISION, r, HALAY_STEP_NONE))
         r->run.after = 0;
     if (!r->run.after || hly_work_result(r) == HALAY_OK)
-        finish(r, HALAY_OK);
+        hly_exec_finish(r, HALAY_OK);
 }
 
 void hly_exec_advance(halay_request_t *r)
@@ -369,6 +366,7 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
         hly_exec_advance(r);
 }
 
+/* Out of line, for queued calls; the others have it in hly_exec_go(). */
 static void start_next(halay_request_t *r)
 {
     start(r);
@@ -424,15 +422,13 @@ void hly_exec_doubt(halay_request_t *r)
 void hly_exec_landed(halay_request_t *r, uint32_t step, bool reduced)
 {
     assert(r->run.state[step] == HLY_STARTED);
-    mark_done(r, step);
-    if (reduced)
-        mark_reduced(r, r->plan->reader[step]);
+    mark_landed(r, step, reduced);
     if (r->run.ndone == r->plan->nsteps && r->segments.n == 1) {
         r->expected.step = HALAY_STEP_NONE;
         conclude(r);
         return;
     }
-    go_behind(r, step, reduced);
+    release_landed(r, step, reduced);
     hly_exec_advance(r);
 }
 

@@ -25,8 +25,9 @@ struct queue {
 
 struct order {
     struct queue queue[URGENCIES];
-    uint32_t *heir,
-        *next;        /* use of step s as a predecessor: heir[s], then next[]; 2 step + d + 1 */
+    /* Who waits for step s: first_use[s], then next_use[]. dep[d] of step i is use 2 * i + d, and
+     * each list holds these numbers + 1; 0: there are no more. */
+    uint32_t *first_use, *next_use;
     uint32_t *number; /* the new one */
     uint8_t *missing; /* predecessors that are not placed */
     halay_step_t *sorted;
@@ -46,8 +47,8 @@ static void begin(struct order *o, const halay_plan_t *plan)
             if (dep == HALAY_STEP_NONE)
                 continue;
             o->missing[i]++;
-            o->next[2 * i + d] = o->heir[dep];
-            o->heir[dep] = 2 * i + d + 1;
+            o->next_use[2 * i + d] = o->first_use[dep];
+            o->first_use[dep] = 2 * i + d + 1;
         }
     for (uint32_t i = 0; i < plan->nsteps; i++)
         if (!o->missing[i])
@@ -67,7 +68,7 @@ static void sort(struct order *o, halay_plan_t *plan)
         for (int d = 0; d < 2; d++)
             if (o->sorted[at].dep[d] != HALAY_STEP_NONE)
                 o->sorted[at].dep[d] = o->number[o->sorted[at].dep[d]];
-        for (uint32_t use = o->heir[step]; use; use = o->next[use - 1])
+        for (uint32_t use = o->first_use[step]; use; use = o->next_use[use - 1])
             if (--o->missing[(use - 1) / 2] == 0)
                 place(o, plan->steps, (use - 1) / 2);
     }
@@ -78,8 +79,8 @@ int hly_plan_sort(halay_plan_t *plan)
 {
     const size_t n = plan->nsteps;
     uint32_t *memory = calloc((URGENCIES + 4) * n + 1, sizeof(*memory));
-    struct order o = {.heir = memory + URGENCIES * n,
-                      .next = memory + (URGENCIES + 1) * n,
+    struct order o = {.first_use = memory + URGENCIES * n,
+                      .next_use = memory + (URGENCIES + 1) * n,
                       .number = memory + (URGENCIES + 3) * n,
                       .missing = calloc(n + 1, 1),
                       .sorted = calloc(n + 1, sizeof(*o.sorted))};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rows.h - a row: which calls a planner serves. Measured, a table of them is in rows.c. */
-#ifndef HALAY_PLAN_ROWS_H
-#define HALAY_PLAN_ROWS_H
+#ifndef HLY_PLAN_ROWS_H
+#define HLY_PLAN_ROWS_H
 
 #include <stdint.h>
 
