@@ -66,7 +66,7 @@ def measure(args, nbytes):
     valid = agreed(float(torch.equal(target, expected)), dist.ReduceOp.MIN)
     source.zero_()
     each = agreed(sum(timed(lambda: run(source, target), 3, args.barrier)) / 3, dist.ReduceOp.MAX)
-    calls = max(3, min(10000, int(args.seconds * 1e6 / each)))
+    calls = max(3, min(1000000, int(args.seconds * 1e6 / each)))
     before = resource.getrusage(resource.RUSAGE_SELF)
     times = sorted(timed(lambda: run(source, target), calls, args.barrier))
     after = resource.getrusage(resource.RUSAGE_SELF)

@@ -2,10 +2,13 @@
 /*
  * limits.c - what the memory of one node allows to an allreduce of two ranks with buffers of their
  * own, by two threads on two processors: rows like halay-bench's csv.
- *   limits MIN_BYTES MAX_BYTES FACTOR
+ *   limits MIN_BYTES MAX_BYTES FACTOR [ways]
  * 8 bytes: the one-way trip of a cache line, half of a ping-pong. From 16 MiB on: both inputs are
  * read and both outputs written, n bytes each, with stores past the cache, in the fastest of some
  * ways. The ways share the work by halves or by blocks, and look ahead so far or not at all.
+ * ways: instead, three ways for two ranks that see each other's memory and go from segment to
+ * segment together (docs/decisions/0032): get, where each sums all of it into its own output; put,
+ * where each sums half and then copies it into the other's output; and a sum of half into both.
  */
 #define _GNU_SOURCE
 #include <immintrin.h>
@@ -103,6 +106,53 @@ static void sum(struct bed *bed, int me)
     bed->us[me] = now_us() - begin;
 }
 
+/* ---------------------------------------------------------------- get, put, both */
+
+#define SEGMENT ((size_t)64 << 10) /* of the vector; a message is half of it */
+
+enum { GET, PUT, BOTH, NWAYS };
+static int ways_kind;
+
+/* to = in[0] + in[1], cached or past the cache; or, from given, a copy of it past the cache. */
+__attribute__((target("avx2"))) static void
+half(const struct bed *bed, float *to, const float *from, size_t at, size_t bytes, int cached)
+{
+    for (size_t i = at / sizeof(float); i < (at + bytes) / sizeof(float); i += 8) {
+        const __m256 v =
+            from ? _mm256_load_ps(from + i)
+                 : _mm256_add_ps(_mm256_load_ps(bed->in[0] + i), _mm256_load_ps(bed->in[1] + i));
+        if (cached)
+            _mm256_store_ps(to + i, v);
+        else
+            _mm256_stream_ps(to + i, v);
+    }
+}
+
+static void one_segment(struct bed *bed, int me, size_t at)
+{
+    const size_t mine = at + (size_t)me * SEGMENT / 2;
+    if (ways_kind == GET) {
+        half(bed, bed->out[me], NULL, at, SEGMENT, 0);
+    } else if (ways_kind == PUT) {
+        half(bed, bed->out[me], NULL, mine, SEGMENT / 2, 1);
+        half(bed, bed->out[!me], bed->out[me], mine, SEGMENT / 2, 0);
+    } else {
+        sum_avx2(bed, mine, SEGMENT / 2);
+    }
+}
+
+static void by_segments(struct bed *bed, int me)
+{
+    meet(bed);
+    double begin = now_us();
+    for (size_t at = 0; at < bed->bytes; at += SEGMENT) {
+        one_segment(bed, me, at);
+        _mm_sfence();
+        meet(bed);
+    }
+    bed->us[me] = now_us() - begin;
+}
+
 static void *run(void *arg)
 {
     struct worker *w = arg;
@@ -169,8 +219,30 @@ static int measure_sum(struct bed *bed, const int processor[2])
     return valid;
 }
 
+/* The three ways by turns; the median of each. */
+static int measure_ways(struct bed *bed, const int processor[2])
+{
+    static const struct way plain = {0, 0};
+    double us[NWAYS][TRIES];
+    int valid = 1;
+    bed->way = &plain;
+    for (int i = 0; i < TRIES * NWAYS; i++) {
+        ways_kind = i % NWAYS;
+        memset(bed->out[0], 0xa5, bed->bytes);
+        memset(bed->out[1], 0xa5, bed->bytes);
+        us[ways_kind][i / NWAYS] = both(bed, by_segments, processor);
+        for (size_t e = 0; e < bed->bytes / sizeof(float); e++)
+            valid &= bed->out[0][e] == (float)(3 + e % 7) && bed->out[1][e] == bed->out[0][e];
+    }
+    for (int w = 0; w < NWAYS; w++)
+        qsort(us[w], TRIES, sizeof us[w][0], by_size);
+    printf("%zu: get %.0f us, put %.0f, both %.0f (median of %d)\n", bed->bytes, us[GET][TRIES / 2],
+           us[PUT][TRIES / 2], us[BOTH][TRIES / 2], TRIES);
+    return valid;
+}
+
 static int measure_large(struct bed *bed, size_t least, size_t most, size_t factor,
-                         const int processor[2])
+                         const int processor[2], int ways)
 {
     float *memory[4];
     int valid = 1;
@@ -190,8 +262,8 @@ static int measure_large(struct bed *bed, size_t least, size_t most, size_t fact
         bed->out[i] = memory[2 + i];
     }
     for (bed->bytes = least; bed->bytes <= most; bed->bytes *= factor)
-        if (bed->bytes >= LARGE && bed->bytes % (2 * LINE) == 0)
-            valid &= measure_sum(bed, processor);
+        if (bed->bytes >= LARGE && bed->bytes % (ways ? SEGMENT : 2 * LINE) == 0)
+            valid &= ways ? measure_ways(bed, processor) : measure_sum(bed, processor);
     for (int i = 0; i < 4; i++)
         free(memory[i]);
     return valid;
@@ -203,10 +275,11 @@ int main(int argc, char **argv)
     cpu_set_t set;
     int processor[2], n = 0, valid = 1;
     size_t number[3] = {0};
+    const int ways = argc == 5 && !strcmp(argv[4], "ways");
     for (int i = 1; i < argc && i < 4; i++)
         number[i - 1] = strtoull(argv[i], NULL, 10);
-    if (argc != 4 || !number[0] || number[2] < 2) {
-        fprintf(stderr, "usage: limits MIN_BYTES MAX_BYTES FACTOR\n");
+    if ((argc != 4 && !ways) || !number[0] || number[2] < 2) {
+        fprintf(stderr, "usage: limits MIN_BYTES MAX_BYTES FACTOR [ways]\n");
         return 2;
     }
     sched_getaffinity(0, sizeof set, &set);
@@ -217,14 +290,15 @@ int main(int argc, char **argv)
         fprintf(stderr, "limits: takes two processors with AVX2\n");
         return 1;
     }
-    printf("bytes,count,calls,avg_us,median_us,min_us,switches,valid\n");
-    if (number[0] <= 8 && number[1] >= 8) {
+    if (!ways)
+        printf("bytes,count,calls,avg_us,median_us,min_us,switches,valid\n");
+    if (!ways && number[0] <= 8 && number[1] >= 8) {
         double us[TRIES];
         for (int i = 0; i < TRIES; i++)
             us[i] = both(&bed, ping_pong, processor);
         print(8, us, 1);
     }
     if (number[1] >= LARGE)
-        valid = measure_large(&bed, number[0], number[1], number[2], processor);
+        valid = measure_large(&bed, number[0], number[1], number[2], processor, ways);
     return !valid;
 }

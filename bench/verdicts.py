@@ -26,6 +26,11 @@ def own_library(args, build):
         sys.exit(f"{args.prog}: {program} loads {found}: build it where it is, and unset LD_LIBRARY_PATH")
 
 
+def old_bench(args):
+    """The new build's program over the old library: both are timed by the same code."""
+    return ["env", f"LD_LIBRARY_PATH={args.old / 'lib'}", args.build / "bin/halay-bench"]
+
+
 def prepare(args):
     """Looks at --old, and says what is to be printed."""
     args.also = [old_table] * bool(args.old) + [worst_jobs] * bool(args.neighbours)

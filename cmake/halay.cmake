@@ -49,12 +49,17 @@ function(halay_test_programs group)
   add_dependencies(programs-${group} ${ARGN})
 endfunction()
 
-# halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [WAITS] [TIMEOUT s]): one program, one
+# halay_test(unit reduce SOURCES test_reduce.c LIBS halay_core [WAITS] [GPU] [TIMEOUT s]): one program, one
 # ctest. It takes two places of ctest -j, one if it WAITS most of its time: scripts/test gives two a processor.
+# GPU: it is over a double of what a GPU needs, and its label is gpu instead of the group's.
 function(halay_test group name)
-  cmake_parse_arguments(T "WAITS" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
+  cmake_parse_arguments(T "WAITS;GPU" "TIMEOUT" "SOURCES;LIBS;ARGS" ${ARGN})
+  set(label ${group})
+  if(T_GPU)
+    set(label gpu)
+  endif()
   add_executable(test_${group}_${name} ${T_SOURCES})
-  halay_test_programs(${group} test_${group}_${name})
+  halay_test_programs(${label} test_${group}_${name})
   target_link_libraries(test_${group}_${name} PRIVATE ${T_LIBS} pthread m)
   target_include_directories(test_${group}_${name} PRIVATE ${PROJECT_SOURCE_DIR}/include
     ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/tests)
@@ -62,7 +67,7 @@ function(halay_test group name)
   if(NOT T_TIMEOUT)
     set(T_TIMEOUT 60)
   endif()
-  set_tests_properties(${group}/${name} PROPERTIES LABELS ${group} TIMEOUT ${T_TIMEOUT}
+  set_tests_properties(${group}/${name} PROPERTIES LABELS ${label} TIMEOUT ${T_TIMEOUT}
     SKIP_RETURN_CODE 77)
   if(NOT T_WAITS)
     set_tests_properties(${group}/${name} PROPERTIES PROCESSORS 2)

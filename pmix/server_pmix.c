@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pmix.h>
 #include <pmix_server.h>
@@ -136,6 +137,31 @@ static char *all_ranks(int nranks)
     return text;
 }
 
+static void drop_warning(int severity, const char *text)
+{
+    (void)severity, (void)text;
+}
+
+/*
+ * libpmix closes the connection of a rank that ends before its event library forgets it. That then
+ * warns on standard error ("Epoll MOD(1) on fd 20 failed"), beside our message of why the job ends.
+ */
+static void quiet_events(void)
+{
+    Dl_info where;
+    void (*set_log)(void (*)(int, const char *)) = NULL;
+    void *start = (void *)(uintptr_t)PMIx_server_init;
+    if (!dladdr(start, &where))
+        return;
+    void *library = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    if (!library)
+        return;
+    *(void **)&set_log = dlsym(library, "event_set_log_callback"); /* or of what it needs */
+    if (set_log)
+        set_log(drop_warning);
+    dlclose(library);
+}
+
 /*
  * Data is kept in memory, not in a file shared with the ranks: it is small, and a rank that is
  * killed while it holds a lock in such a file would take the others along. All ranks are this
@@ -144,6 +170,7 @@ static char *all_ranks(int nranks)
 static pmix_status_t init_server(const halay_launch_params_t *params)
 {
     pmix_info_t info[2];
+    quiet_events();
     setenv("PMIX_MCA_gds", "hash", 0);
     setenv("PMIX_MCA_psec", "native", 0);
     memset(info, 0, sizeof info);

@@ -5,6 +5,8 @@ that the built libraries export."""
 import re
 import subprocess
 
+CIRCLE_SHARE = 0.3  # of the lines of the core, at most, in files that reach each other
+
 
 def exported(library):
     lines = subprocess.run(["nm", "-D", "--defined-only", library], capture_output=True, text=True,
@@ -20,11 +22,40 @@ def object_symbols(path):
             {w[1] for w in words if len(w) == 2 and w[0] == "U"})
 
 
+def reachable(start, uses):
+    found, left = set(), [start]
+    while left:
+        new = uses[left.pop()] - found
+        found |= new
+        left += new
+    return found
+
+
+def check_circle(src, uses):
+    """Of the files in `uses` (file to files), the largest circle has at most CIRCLE_SHARE of the
+    lines."""
+    lines = {name: len((src / name).read_text().splitlines())
+             for name in uses if (src / name).is_file()}
+    reach = {name: reachable(name, uses) for name in uses}
+    circles = [{b for b in reach[a] if a in reach[b]} for a in uses]
+    largest = max(circles, key=lambda c: sum(lines.get(name, 0) for name in c), default=set())
+    share = sum(lines.get(name, 0) for name in largest) / (sum(lines.values()) or 1)
+    if share > CIRCLE_SHARE:
+        yield (f"{len(largest)} files of src/ use each other in a circle, {share:.0%} of the "
+               f"lines: {', '.join(sorted(largest))}")
+
+
 def check_objects(build, layers):
     """No folder of the core uses a symbol of one above it; training uses what users do."""
     top = build / "src/CMakeFiles/halay_core.dir"
     found = {o.relative_to(top).as_posix(): object_symbols(o) for o in sorted(top.rglob("*.o"))}
+    if not found:
+        yield f"{top}: there are no objects; build first"
     owner = {symbol: name for name, (own, _) in found.items() for symbol in own}
+    yield from check_circle(build.parent / "src", {
+        name[:-2]: {owner[s][:-2] for s in needs & owner.keys() if owner[s] != name
+                    and owner[s].split("/")[0] in layers}
+        for name, (_, needs) in found.items() if name.split("/")[0] in layers})
     for name, (_, needs) in found.items():
         folder = name.split("/")[0]
         for symbol in sorted(needs & owner.keys()):

@@ -47,27 +47,37 @@ build() {
     cmake --preset "$1" -DHALAY_TESTS=ON >/dev/null && ninja --quiet -C "$2" "${@:3}"
 }
 
-# ctests FOLDER LABEL...  Those of unit, plan and ranks say how many places of two a processor they take.
+# ctests FOLDER LABEL...  Those of unit, plan, ranks and gpu say how many places of two a processor they take.
 ctests() {
     local folder=$1 labels fixed places
     shift
     places=$(nproc)
-    case $1 in unit | ranks) places=$((2 * places)) ;; esac
+    case $1 in unit | ranks | gpu) places=$((2 * places)) ;; esac
     labels=$(IFS='|' && echo "$*")
     # Without a fixed layout of memory gcc 12's thread sanitizer does not start on some kernels.
     fixed=(setarch "$(uname -m)" -R)
     "${fixed[@]}" true 2>/dev/null || fixed=()
     suite "$folder: $labels" "$results/$folder-$1.xml" "${fixed[@]}" \
         ctest --test-dir "$folder" -j "$places" -L "^($labels)\$" --no-tests=error \
-        --output-on-failure --output-junit "$results/$folder-$1.xml"
+        --output-on-failure --test-output-truncation middle --output-junit "$results/$folder-$1.xml"
 }
 
-# Fails if a test of FOLDER has none of the labels.
+# sanitized "TARGET..." LABEL...: these targets, and no others, under both sanitizers
+sanitized() {
+    local targets build
+    read -ra targets <<<"$1"
+    for build in build-asan build-tsan; do
+        step $build build ${build#build-} $build "${targets[@]}" && ctests $build "${@:2}"
+    done
+}
+
+# Fails if a test of FOLDER has none of the labels, or gpu and another one.
 all_labelled() {
     local folder=$1 labels
     shift
     labels=$(IFS='|' && echo "$*")
     ctest --test-dir "$folder" -N -LE "^($labels)\$" | grep 'Test *#' && echo "belong to no part" && return 1
+    ctest --test-dir "$folder" -N -L '^gpu$' -L '^[^g]' | grep 'Test *#' && echo "belong to two parts" && return 1
     return 0
 }
 

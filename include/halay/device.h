@@ -3,7 +3,8 @@
  * device.h - contract of a memory kind: who gives memory of it, and who reduces and copies there.
  * Work is asynchronous: `launch` starts a piece of it, `poll` tells which pieces are done. The host
  * does its work in `launch`; a test device finishes late and in random order, on request in memory
- * that the processor cannot touch; a GPU will stand here later.
+ * that the processor cannot touch; the CUDA device has work done by a GPU. Calls in memory that the
+ * processor cannot touch are staged through the host's.
  *
  * A context holds its mutex while it calls a device. All members are there, none is NULL.
  */
@@ -19,12 +20,14 @@
 extern "C" {
 #endif
 
-#define HALAY_DEVICE_ABI     4
-#define HALAY_REDUCE_SOURCES 4 /* at most, for one reduce */
+#define HALAY_DEVICE_ABI     8
+#define HALAY_REDUCE_SOURCES 4   /* at most, for one reduce */
+#define HALAY_LIST_PARTS     112 /* at most, of one list */
 
 /* A part of every call: all ranks must pass memory of the same kind. */
 enum {
     HALAY_MEMORY_HOST = 0,
+    HALAY_MEMORY_CUDA = 1, /* of a GPU, and managed memory; pinned memory is the host's */
     HALAY_MEMORY_TEST = 7, /* the late test device's own */
     HALAY_MEMORY_KINDS = 8
 };
@@ -34,6 +37,11 @@ typedef struct halay_memory {
     uint32_t kind;      /* HALAY_MEMORY_*, or another one below HALAY_MEMORY_KINDS */
     uint32_t touchable; /* the processor may read and write it */
 } halay_memory_t;
+
+/* Where a device gives memory: of its kind; or of the host's, which the processor may touch and
+ * which its copies are fast with (pinned, on the device's node). Where its kind is the host's, both
+ * are the same. */
+enum { HALAY_PLACE_OWN = 0, HALAY_PLACE_HOST };
 
 /* A piece of work is in memory of its device's kind; but a copy may be from there or to there. */
 enum { HALAY_WITHIN = 0, HALAY_TO_HOST, HALAY_FROM_HOST };
@@ -68,6 +76,15 @@ typedef struct halay_work {
     uint32_t at_once;   /* a source is gone when launch returns: HALAY_OK, or HALAY_EUNSUPPORTED */
 } halay_work_t;
 
+/* A part of a list: dst = src where the factor is 1, or factor * src as by halay_scale(). dst is
+ * src, or overlaps no part's. */
+typedef struct halay_part {
+    void *dst;
+    const void *src;
+    size_t count; /* elements; 0: nothing is moved, and the addresses may be NULL */
+    double factor;
+} halay_part_t;
+
 typedef struct halay_device halay_device_t;
 
 /* Work that has ended. status: 0, or a negative code; then dst may hold anything. Either way the
@@ -76,6 +93,17 @@ typedef struct halay_done {
     uint64_t cookie;
     int status;
 } halay_done_t;
+
+/* What others than the processor and the device need, to read and write memory of the device. */
+typedef struct halay_export {
+    size_t size;      /* of this struct, set by the caller */
+    void *address;    /* of the allocation in which it lies, */
+    size_t bytes;     /* and how long that is */
+    uint64_t id;      /* of the allocation: one that is made later at its address has another */
+    int dmabuf;       /* the caller's, who closes it. -1: none was asked for, or why says why not */
+    uint32_t flushes; /* what others write is there for later work only after flush */
+    uint64_t offset;  /* of the allocation in the dma-buf */
+} halay_export_t;
 
 typedef struct halay_device_ops {
     size_t size; /* of this struct */
@@ -86,17 +114,19 @@ typedef struct halay_device_ops {
 
     /*
      * Is this memory of the device's kind, and what is it? HALAY_OK: all of it. HALAY_EUNSUPPORTED:
-     * none of it. HALAY_EINVAL: a part of it. bytes 0: the byte at the address. address NULL:
-     * HALAY_OK, and what memory of its kind is. The host's device says yes to all, and is asked
-     * last.
+     * none of it. HALAY_EINVAL: a part of it. HALAY_EDEVICE or HALAY_ENOMEM: it is, but the device
+     * is of no use, or cannot tell any more; `why` says why. bytes 0: the byte at the address.
+     * address NULL: HALAY_OK, and what memory of its kind is. The host's device says yes to all,
+     * and is asked last.
      */
     int (*query)(halay_device_t *device, const void *address, size_t bytes, halay_memory_t *memory);
 
-    /* Memory of its kind, a byte of it at least; alignment: a power of two, a page at most. */
-    int (*alloc)(halay_device_t *device, size_t bytes, size_t alignment, void **address);
+    /* Memory in this place, a byte of it at least; alignment: a power of two, a page at most. */
+    int (*alloc)(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
+                 void **address);
     /* Takes NULL. All that was given is given back before close, but for what work may still write
      * that could not be stopped. */
-    void (*free)(halay_device_t *device, void *address);
+    void (*free)(halay_device_t *device, uint32_t place, void *address);
 
     /*
      * Starts the work; never blocks on other work. HALAY_OK: it is done already, its cookie will
@@ -108,7 +138,8 @@ typedef struct halay_device_ops {
     /*
      * For work that is launched again and again, as it is: checks it once, and leaves in
      * work->bound how it is done, so that launch need not look at the rest. HALAY_EUNSUPPORTED: no
-     * short cut to this work; launch it. Whoever changes it sets bound to NULL.
+     * short cut to this work; launch it. Addresses and count may change afterwards; whoever changes
+     * anything else sets bound to NULL.
      */
     int (*bind)(halay_device_t *device, halay_work_t *work);
 
@@ -120,18 +151,61 @@ typedef struct halay_device_ops {
      * Prepares to sleep: *fd becomes readable when poll would return something of what is in
      * flight. HALAY_EAGAIN: poll first, there is something already. The descriptor belongs to the
      * device and stays the same. HALAY_EUNSUPPORTED, now and always: it has none, and is polled.
+     * It may become readable once too often.
      */
     int (*arm)(halay_device_t *device, int *fd);
 
     /*
      * Takes back work that is in flight, in patience_ns at most. Its cookie will not be polled any
-     * more. HALAY_OK: the device touches none of its buffers any more. HALAY_EDEVICE: it still may;
-     * nothing more is launched on this device.
+     * more. HALAY_OK: the device touches none of its buffers any more; the work may be done or not.
+     * HALAY_EDEVICE: it still may; nothing more is launched on this device.
      */
     int (*stop)(halay_device_t *device, uint64_t cookie, uint64_t patience_ns);
 
+    /*
+     * Marks where the program's stream ends now. HALAY_INPROGRESS: poll will return the cookie,
+     * once, when all that stands before the mark has been done; an error in it is the status.
+     * HALAY_OK: nothing stands there. HALAY_EAGAIN: full, poll first. HALAY_EINVAL: it is no stream
+     * of this device; HALAY_EUNSUPPORTED: it is one, and is being captured into a graph, or cannot
+     * be followed at all; `why` says so.
+     * cookie 0: says which of these it would be, and marks nothing. The mark holds no buffer, adds
+     * nothing that the stream could wait for, and stop drops it at once. arm does not regard marks:
+     * they are polled.
+     */
+    int (*follow)(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie);
+
+    /* What was wrong when a member, or the work that poll told of last, has failed, and what to do:
+     * a short text, "" if there is nothing to say. Stays till the next call. */
+    const char *(*why)(halay_device_t *device);
+
     /* Takes NULL. Nothing may be in flight but what could not be stopped. */
     void (*close)(halay_device_t *device);
+
+    /* Lets network adapters reach memory of the device's kind. opens: with a dma-buf, if there is
+     * one. HALAY_EUNSUPPORTED: they cannot; why says why not. */
+    int (*export_mem)(halay_device_t *device, const void *address, size_t bytes, uint32_t opens,
+                      halay_export_t *exported);
+
+    /* All that adapters have written to the device's memory is there for work that is launched from
+     * now on. May take microseconds. HALAY_EUNSUPPORTED: never needed. */
+    int (*flush)(halay_device_t *device);
+
+    /*
+     * Puts a gate into the program's stream: what is enqueued there later waits until gate_open.
+     * HALAY_EAGAIN: too many are shut. HALAY_EUNSUPPORTED: there are none; why says why not. gate
+     * NULL: says which of these it would be. Each gate is opened once, by gate_open, which never
+     * fails or blocks, also on a device that is lost, and may be sooner than the stream is there.
+     */
+    int (*gate)(halay_device_t *device, const halay_stream_t *stream, uint32_t *gate);
+    void (*gate_open)(halay_device_t *device, uint32_t gate);
+
+    /*
+     * Starts the parts of a list, of one type, in any order, as one piece of work: as launch. The
+     * parts are the caller's again when this returns. All are in memory of the device's kind.
+     * HALAY_EUNSUPPORTED: it has no lists, or not of these; launch them one by one.
+     */
+    int (*launch_list)(halay_device_t *device, const halay_part_t parts[], uint32_t nparts,
+                       halay_type_t type, uint64_t cookie);
 } halay_device_ops_t;
 
 #ifdef __cplusplus

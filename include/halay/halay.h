@@ -17,7 +17,9 @@
  *    halay_finalize(). No call that succeeds waits for this.
  *  - After a death, a missed deadline or different settings the communicator is broken: every later
  *    call on it fails at once, with the same error.
- *  - Every call returns by the communicator's deadline (30 s unless set otherwise).
+ *  - Every call returns by the communicator's deadline (30 s unless set otherwise). One that fails
+ *    then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
+ * middle of a transfer, up to 4 s.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
  *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
@@ -176,6 +178,7 @@ typedef struct halay_request halay_request_t;
 struct halay_boot_ops;
 struct halay_transport_ops;
 struct halay_device_ops;
+struct halay_group_ops;
 
 /*
  * What halay_init() takes. NULL, or HALAY_CONFIG_INIT unchanged, is what a program wants: the job
@@ -196,11 +199,13 @@ typedef struct halay_config {
     const char *isa;                             /* "scalar", "avx2", "avx512"; HALAY_ISA */
     char *error;                                 /* halay_init's reason for failing is put here */
     size_t error_bytes;
+    const struct halay_group_ops *group; /* who does device collectives (group.h) */
+    void *group_arg;                     /* handed to it */
 } halay_config_t;
 
 #define HALAY_CONFIG_INIT                                                                          \
     {                                                                                              \
-        sizeof(halay_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                    \
+        sizeof(halay_config_t), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                              \
     }
 
 /*
@@ -287,6 +292,17 @@ HALAY_API void halay_context_wake(halay_context_t *context);
 /* ------------------------------------------------------------------ memory */
 
 /*
+ * Buffers lie in memory of one kind, the same on all ranks: the host's; or that of config.device,
+ * which Halay copies to the host's and back where the processor cannot touch it. Two kinds in a
+ * call are HALAY_EINVAL, another one on another rank is HALAY_EMISMATCH.
+ *
+ * halay_mem_kind() says which: 0, the host's, or a number that the device has (device.h). bytes 0:
+ * of the byte at the address. HALAY_EINVAL: a part of it is of another kind. Local.
+ */
+HALAY_API int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes,
+                             uint32_t *kind);
+
+/*
  * Registered memory: a network adapter that writes straight into the other process's memory has to
  * be told of it first, which costs more than many a message. Without these calls that is done for
  * each large message; with them once, for all calls whose buffers lie in the memory, whole. Where
@@ -300,6 +316,7 @@ typedef uint64_t halay_range_t; /* 0 is never one */
  * received, in silence. Ranges may overlap, and the same one may be registered twice. Where the
  * adapter cannot (a limit on locked memory), that is said once, on standard error, and the memory
  * is used as any other. HALAY_ENOMEM: there are 256 already, with those of halay_mem_alloc().
+ * HALAY_EUNSUPPORTED: it is not memory of the host.
  */
 HALAY_API int halay_mem_register(halay_context_t *context, void *address, size_t bytes,
                                  halay_range_t *range);
@@ -352,7 +369,8 @@ HALAY_API int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n
 /* Frees it; takes NULL. Local. HALAY_ESTATE while requests are in flight, and for the world. */
 HALAY_API int halay_comm_free(halay_comm_t *comm);
 
-/* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused. */
+/* How long any later call on it may take before it ends with HALAY_ETIMEOUT. 0 is refused; more
+ * than 73 years is 73 years. */
 HALAY_API int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
 HALAY_API int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns);
 
@@ -373,6 +391,53 @@ typedef enum halay_hint {
  * are under way, or relaxed ones have not been heard of by all yet. Local.
  */
 HALAY_API int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value);
+
+/*
+ * Flag of a stream: blocking calls behind it that are in its device's memory return when they are
+ * posted, and what the program enqueues there later waits on the device for the result. A thread of
+ * the context ends them. Nobody but the stream may touch the buffers until it has come past the
+ * call. Up to 16 calls of a communicator are under way so, and the next one waits for room; where
+ * the device has no place for one, it waits for its end.
+ *
+ * Each call's deadline begins with the call. A call that fails later, of whatever cause, lets the
+ * stream go on, with buffers that may hold anything. From then on each such call on this
+ * communicator returns the error's code, though it is made as any other, so that ranks stay in
+ * step; halay_comm_verdict() tells of the first one, and halay_comm_stream() ends that; else
+ * halay_finalize() returns it. A send holds the stream until it is received.
+ */
+enum { HALAY_STREAM_RETURNS = 1 };
+
+/* A queue of a device, made by the program and owned by it. */
+typedef struct halay_stream {
+    size_t size;   /* of this struct, set by the caller */
+    uint32_t kind; /* of the device's memory, as halay_mem_kind() tells it */
+    void *handle;  /* CUDA: a CUstream or cudaStream_t; NULL is the legacy stream */
+    uint64_t flags;
+} halay_stream_t;
+
+/*
+ * Orders the later calls on `comm` in memory of this kind behind the stream: a call touches its
+ * buffers when all that stands in the stream at the call has been done, so the program need not
+ * wait for it. When a blocking call, or the wait or test of another one, returns, the result is
+ * there, and may be used on any stream. Nothing of ours is put into the stream but the record of an
+ * event, so no failure can block it. (HALAY_STREAM_RETURNS: see there.) A stream that does not come
+ * to the call by the deadline is HALAY_EDEVICE. Until the call has ended nothing may touch its
+ * buffers that the program enqueues after it. Calls in host memory are not ordered,
+ * halay_group_begin()'s members behind the stream as it is when they run, and halay_send() and
+ * halay_recv() as collectives are.
+ *
+ * stream NULL: as at first, data are ready at the call. The stream has to exist until another one
+ * is set or the communicator is freed. New communicators have none. Local; ranks may differ.
+ * HALAY_EINVAL: there is no such device, or the stream is of another GPU or context.
+ * Waits for the calls that have returned before their end. The code of one that has failed is
+ * returned, once, and the stream is not changed then: as they fail on all ranks alike, programs
+ * that want to go on have all ranks call this. HALAY_EUNSUPPORTED: the device has no streams, or
+ * cannot do what the flag says, or this one is being captured into a graph; where capture begins
+ * later, calls of group steps alone are captured (docs/gpu.md), and others fail, on all ranks.
+ * HALAY_ESTATE: calls are under way, or there are persistent requests. After an error all is as
+ * before.
+ */
+HALAY_API int halay_comm_stream(halay_comm_t *comm, const halay_stream_t *stream);
 
 /*
  * Sets *called to 1 if another rank is known to have entered the next call on this communicator,

@@ -36,6 +36,11 @@
  *    and slot. Not so in the plans of planners with HALAY_PLANNER_EQUAL, of collectives that do not
  *    cut a vector: there a slot is as large as the blocks, none differs from another, and slots may
  *    be read in other runs than they were written in.
+ *    SCRATCH is memory like that of IN and OUT. In the plans of planners with HALAY_PLANNER_STAGE
+ *    only its first `device_slots` are. The others are the stage: host memory with which a device
+ *    copies fast. There SEND, RECV and REDUCE name the stage alone, and GROUP never does; COPY
+ *    moves data between the two. No operand is in both. So IN and OUT may be memory that the
+ *    processor cannot touch.
  *  - count 0: an operand without bytes (the step is a message or a wait only).
  *
  * Steps
@@ -194,6 +199,7 @@ typedef struct halay_plan {
     uint32_t blocks;
     uint64_t shape; /* hash of the shape it was made for; 0 if its planner asks for none */
     uint32_t scratch_slots;
+    uint32_t device_slots; /* with HALAY_PLANNER_STAGE: the others are the stage; else 0 */
     uint32_t nsteps;
     uint32_t noperands;
     uint32_t ngroups;
@@ -219,7 +225,11 @@ enum {
                                        a long call is cut until each fits in one not announced */
     HALAY_PLANNER_RELAXED = 1u << 9, /* for a call that is the same as the one before it: ranks hear
                                        from the root alone, and that from nobody */
-    HALAY_PLANNER_GROUP = 1u << 10   /* has group steps: only where a device offers them */
+    HALAY_PLANNER_GROUP = 1u << 10,  /* has group steps: only where a device offers them */
+    HALAY_PLANNER_STAGE = 1u << 11,  /* part of SCRATCH is the stage; only for memory of a device
+                                        that messages cannot carry */
+    HALAY_PLANNER_WRAPS = 1u << 12   /* not a restriction: operands may go on from the last block to
+                                        the first, so that messages lie in two places */
 };
 
 typedef struct halay_planner_info {
@@ -242,6 +252,10 @@ typedef struct halay_planner_call {
     uint32_t scattered;   /* 1: some node's ranks are not consecutive */
     uint32_t relaxed;     /* 1: a relaxed broadcast */
     uint32_t group;       /* 1: a device offers group steps to the ranks of each node */
+    uint32_t apart;       /* 1: in memory that messages cannot carry */
+    uint32_t nodes;       /* that the ranks are on */
+    uint32_t uneven;      /* 1: these have different numbers of ranks */
+    uint32_t direct;      /* 1: in memory apart, which adapters read and write (GPUDirect) */
 } halay_planner_call_t;
 
 HALAY_API uint32_t halay_planner_count(void);
@@ -257,6 +271,10 @@ HALAY_API int halay_planner_serves(uint32_t planner, const halay_planner_call_t 
 HALAY_API int halay_collective_rooted(halay_collective_t collective);
 /* 1 for those that reduce: allreduce, reduce_scatter, reduce, scan, exscan. */
 HALAY_API int halay_collective_reduces(halay_collective_t collective);
+/* Why messages of its plans cannot go from device to device without the processor (GPUDirect), for
+ * people. NULL: they can. `uneven`: the nodes have different numbers of ranks. */
+HALAY_API const char *halay_planner_indirect(uint32_t planner, uint32_t nranks, uint32_t nodes,
+                                             uint32_t uneven);
 /* By collective and name; HALAY_EINVAL if there is none. */
 HALAY_API int halay_planner_find(halay_collective_t collective, const char *name,
                                  uint32_t *planner);
@@ -318,10 +336,13 @@ typedef struct halay_model {
     double copy_byte_ns;          /* for each byte that a COPY copies */
     double reduce_byte_ns;        /* for each byte that a REDUCE adds to the first source */
     halay_link_model_t near, far; /* inside a node, between nodes */
+    double stage_latency_ns;      /* of a copy between a device's memory and the host's */
+    double stage_byte_ns;         /* for each byte of it, each way by itself */
 } halay_model_t;
 
 HALAY_API void halay_model_default(halay_model_t *model);
-/* "key value" lines, all keys; HALAY_EINVAL with what is wrong, file and line in error. */
+/* "key value" lines, all keys but the stage's, which have their defaults; HALAY_EINVAL with what is
+ * wrong, file and line in error. */
 HALAY_API int halay_model_read(const char *path, halay_model_t *model, char *error,
                                size_t error_bytes);
 /* Such a file's text; returns bytes written, or needed if bytes is too small. */
@@ -342,6 +363,9 @@ typedef struct halay_question {
     uint32_t oversubscribed;    /* 1: on one node that has more ranks than processors; 2: of one
                                    processor */
     uint32_t relaxed;           /* 1: a relaxed broadcast */
+    uint32_t group;             /* 1: a device offers group steps */
+    uint32_t apart;             /* 1: in memory that messages cannot carry, */
+    uint32_t direct;            /* 1: but adapters do (GPUDirect) */
 } halay_question_t;
 
 typedef struct halay_cost {
@@ -354,7 +378,9 @@ typedef struct halay_cost {
 
 /*
  * Plays the plans of ranks 0..n-1 through as events, with every rank's processor, the memory path
- * into each rank and the network interface of each node busy with one thing at a time. Time and
+ * into each rank, each way to and from its device's memory, and the network interface of each node
+ * busy with one thing at a time. A call in memory apart whose plan has messages but no stage is
+ * staged as a whole, copied down before and up behind, unless its messages are direct. Time and
  * memory in proportion to the steps (the time also to the logarithm of those that are ready at
  * once). HALAY_EPLAN for plans that would not end, HALAY_EUNSUPPORTED beyond HALAY_COST_STEPS_MAX.
  */

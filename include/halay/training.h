@@ -41,7 +41,9 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
  * Submits a tensor. name: unique among those that this rank has out (HALAY_EINVAL, nothing is
  * submitted). One that ends in "noname.", behind a dot or nothing, and a decimal number is taken to
  * be used once, with the next number next time: so tensors that have no name are replayed too. The
- * buffers belong to the trainer until the ticket is waited for. The operation runs once every rank
+ * buffers belong to the trainer until the ticket is waited for. They are in memory of one kind, the
+ * same on all ranks (halay_mem_kind()); a result of the trainer's is of that kind, too, and nothing
+ * of the program's is under way there. The operation runs once every rank
  * has submitted the name with the same type, count, operation and root; if they differ, it ends on
  * all ranks with HALAY_EMISMATCH and a text that prints both sides. allreduce: out = postscale *
  * (sum over ranks of prescale * in), for SUM; scales must be finite, and 1 for other operations and
@@ -140,6 +142,19 @@ HALAY_API int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticke
  */
 HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
                                   int lasting);
+
+/*
+ * The next submission of this name stands behind the stream as it is now: its buffers are not
+ * touched before all that is in the stream now is done, and nothing blocks, neither the caller nor
+ * the stream. Of a group: the name of its first tensor, and all of them stand there. Nothing that
+ * is enqueued later may touch the buffers before the ticket is done. Other ranks take it for
+ * submitted when the stream has come so far; if that fails, the tensor fails on all ranks; if it
+ * does not come by the deadline, it ends with HALAY_ETIMEOUT. The stream has to exist till then.
+ * HALAY_EINVAL: no stream of the context's device. HALAY_EUNSUPPORTED: the device has no streams,
+ * or this one is being captured into a graph. Then the next submission stands behind nothing.
+ */
+HALAY_API int halay_trainer_after(halay_trainer_t *trainer, const char *name,
+                                  const halay_stream_t *stream);
 
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */

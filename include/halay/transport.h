@@ -14,7 +14,7 @@
  *    arm) are never NULL: they answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v5_<name>`; the ABI number is
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v6_<name>`; the ABI number is
  * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
@@ -24,13 +24,14 @@
 #include <stdint.h>
 
 #include "boot.h"
+#include "device.h"
 #include "halay.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-#define HALAY_TRANSPORT_ABI 5
+#define HALAY_TRANSPORT_ABI 6
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {
@@ -48,7 +49,9 @@ enum {
     HALAY_CAN_COUNT = 1u << 3, /* query tells what its device's queues have done so far */
     HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
                                   that much goes best as many of those */
-    HALAY_CAN_LEND = 1u << 5   /* alloc_mem; what is sent from there need not be copied */
+    HALAY_CAN_LEND = 1u << 5,  /* alloc_mem; what is sent from there need not be copied */
+    HALAY_CAN_DEVICE = 1u << 6 /* register_mem takes memory of a device, and put reads and writes it
+                                  without the processor; whether of this device, the call says */
 };
 
 typedef struct halay_transport_params {
@@ -114,6 +117,18 @@ typedef struct halay_event {
     };
 } halay_event_t;
 
+typedef struct halay_mem_params {
+    size_t size; /* of this struct */
+    void *address;
+    size_t bytes;
+    uint32_t kind; /* HALAY_MEMORY_*: not the host's only with HALAY_CAN_DEVICE */
+    /* Of a device: a dma-buf in which the memory begins at `offset`; the caller closes it after the
+     * call. -1: it gives none, and the device's driver may yet help the adapter's
+     * (nvidia_peermem). */
+    int dmabuf;
+    uint64_t offset;
+} halay_mem_params_t;
+
 typedef struct halay_transport_ops {
     size_t size; /* of this struct */
     const char *name;
@@ -160,8 +175,11 @@ typedef struct halay_transport_ops {
      * HALAY_CAN_PUT: peers may put into the memory until it is deregistered. A put whose payload
      * lies in registered memory may use that registration: then it lives until the PUT.
      * HALAY_ENOMEM: limits; the text says which.
+     * Memory of a device: the processor never touches it. A put from there, of any size, lies whole
+     * in one registration. HALAY_EUNSUPPORTED: not this memory; the log says why. Writes of peers
+     * may be visible to the device later than their IMMEDIATE: device.h, flush.
      */
-    int (*register_mem)(halay_transport_t *transport, void *address, size_t bytes,
+    int (*register_mem)(halay_transport_t *transport, const halay_mem_params_t *params,
                         halay_mem_t **mem);
 
     /*

@@ -92,6 +92,8 @@ typedef struct halay_config {
     const char *isa;
     char *error;
     size_t error_bytes;
+    const struct halay_group_ops *group;
+    void *group_arg;
 } halay_config_t;
 
 int halay_init(const halay_config_t *config, halay_context_t **context);
@@ -233,6 +235,36 @@ typedef struct halay_timeline_result {
     uint64_t recorded, lost;
     int error;
 } halay_timeline_result_t;
+
+typedef struct halay_move {
+    void *dst;
+    const void *src;
+    size_t count;
+    halay_type_t type;
+    uint32_t direction;
+    double factor;
+    uint32_t alone;
+} halay_move_t;
+int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
+                      size_t nmoves, uint64_t patience_ns);
+typedef struct halay_stream {
+    size_t size;
+    uint32_t kind;
+    void *handle;
+    uint64_t flags;
+} halay_stream_t;
+typedef struct halay_mark {
+    void *state[8];
+} halay_mark_t;
+int halay_local_mark(halay_context_t *context, const halay_stream_t *stream,
+                     halay_mark_t *mark);
+int halay_local_marked(halay_context_t *context, halay_mark_t *mark,
+                       uint64_t patience_ns);
+void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
+int halay_trainer_after(halay_trainer_t *trainer, const char *name,
+                        const halay_stream_t *stream);
+int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes,
+                   uint32_t *kind);
 
 int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_t *result);
 """

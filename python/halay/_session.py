@@ -14,6 +14,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -161,6 +162,9 @@ class _Joint:
 _Entry = Union[_Pending, _Aside, _Joint]
 
 
+MOVE_NS = 10_000_000_000  # so long a copy within a device may take
+
+
 class Session:
     """From init() to shutdown()."""
 
@@ -295,6 +299,29 @@ class Session:
         task = start(full)
         among.names.add(full)
         return self._hand_out(_Aside(among, full, task))
+
+    def reach(self, stream: Any) -> None:
+        """Waits until the program's stream has come to where it ends now."""
+        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + MOVE_NS
+        code = lib.halay_local_mark(self.context, stream, mark)
+        while code == lib.HALAY_EAGAIN and time.monotonic_ns() < end:
+            lib.halay_context_progress(self.context, 1_000_000)
+            code = lib.halay_local_mark(self.context, stream, mark)
+        self.checked(code)
+        try:
+            code = lib.halay_local_marked(self.context, mark, MOVE_NS)
+        finally:
+            lib.halay_local_unmark(self.context, mark)
+        self.checked(lib.HALAY_ETIMEOUT if code == lib.HALAY_INPROGRESS else code)
+
+    def move(self, to: Any, source: Any, count: int) -> None:
+        """So many bytes within the memory of the device on which both are."""
+        kind = ffi.new("uint32_t *")
+        self.checked(lib.halay_mem_kind(self.context, to, count, kind))
+        move = ffi.new("halay_move_t *")
+        move.dst, move.src, move.count, move.type = to, source, count, lib.HALAY_UINT8
+        move.factor = 1.0
+        self.checked(lib.halay_local_moves(self.context, kind[0], move, 1, MOVE_NS))
 
     def submit(
         self,

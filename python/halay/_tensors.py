@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Torch's types as Halay's, and where a tensor's bytes are."""
+"""Torch's types as Halay's, where a tensor's bytes are, and when they are there."""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from typing import Any, Callable
 
 import torch
 
@@ -28,10 +29,103 @@ for _name in ("uint16", "uint32", "uint64"):
     if hasattr(torch, _name):
         TYPES[getattr(torch, _name)] = getattr(lib, f"HALAY_{_name.upper()}")
 
-# A valid address for a tensor without elements, whose own is zero.
+# A valid address for a tensor without elements, whose own is zero: in memory of its kind, as ranks
+# that have some compare the kinds.
 _EMPTY = ffi.new("char[]", 16)
+_EMPTY_ON: dict[torch.device, torch.Tensor] = {}
+
+DEVICES = ("cpu", "cuda")
 
 
 def address(tensor: torch.Tensor) -> Any:
     """Where its bytes begin, as void *. The tensor has to outlive its use."""
-    return ffi.cast("void *", tensor.data_ptr()) if tensor.numel() > 0 else _EMPTY
+    if tensor.numel() > 0:
+        return ffi.cast("void *", tensor.data_ptr())
+    if not tensor.is_cuda:
+        return _EMPTY
+    if tensor.device not in _EMPTY_ON:
+        _EMPTY_ON[tensor.device] = tensor.new_empty(16)
+    return ffi.cast("void *", _EMPTY_ON[tensor.device].data_ptr())
+
+
+def brought(values: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """The host's values, on the device."""
+    return values.to(device)
+
+
+def no_tensor(what: object, call: str) -> TypeError:
+    """The error for what is none. Arrays of others can be seen as one, on the same memory: their
+    maker orders that with the current stream."""
+    text = f"{call}: needs a torch.Tensor, not {type(what).__name__}"
+    if hasattr(what, "__dlpack__"):
+        text += "; torch.from_dlpack() makes one of it, without a copy"
+    elif hasattr(what, "__cuda_array_interface__"):
+        text += '; torch.as_tensor(..., device="cuda") makes one of it, without a copy'
+    return TypeError(text)
+
+
+CUDA_MEMORY = 1  # HALAY_MEMORY_CUDA of device.h
+
+
+def current(device: torch.device) -> Any:
+    """This thread's current stream of the device."""
+    return torch.cuda.current_stream(device)
+
+
+def make_stream(device: torch.device) -> Any:
+    """Another stream, of torch's pool."""
+    made: Any = torch.cuda.Stream
+    return made(device)
+
+
+def on(stream: Any) -> contextlib.AbstractContextManager[object]:
+    """Makes it this thread's current stream of its device; None: changes nothing."""
+    return torch.cuda.stream(stream) if stream is not None else contextlib.nullcontext()
+
+
+def follow(stream: Any, other: Any) -> None:
+    """What comes later in the stream is behind all that the other one has to do now."""
+    stream.wait_event(other.record_event())
+
+
+def use_on(tensor: torch.Tensor, stream: Any) -> None:
+    """Its memory is given out again only behind what the stream has to do now."""
+    tensor.record_stream(stream)
+
+
+def synchronize(stream: Any) -> None:
+    """Waits on the processor for all that the stream has to do."""
+    stream.synchronize()
+
+
+def c_stream(stream: Any) -> Any:
+    """The stream as a halay_stream_t *."""
+    found = ffi.new("halay_stream_t *")
+    found.size, found.kind = ffi.sizeof("halay_stream_t"), CUDA_MEMORY
+    found.handle = ffi.cast("void *", stream.cuda_stream)
+    return found
+
+
+# What submits a tensor: with the trainer, the name and where the ticket goes.
+Start = Callable[[Any, bytes, Any], int]
+
+
+def behind(start: Start, *tensors: torch.Tensor) -> Start:
+    """Submits behind what the program's current stream has to do now, and waits for nothing.
+
+    The library's own streams know nothing of the program's: so it reads and writes the tensors when
+    whatever has produced the values, or used memory that the allocator has given out again, has
+    ended. The result is there for every stream when the ticket is done.
+    """
+    streams = [c_stream(current(device)) for device in {t.device for t in tensors if t.is_cuda}]
+    if not streams:
+        return start
+
+    def submit(trainer: Any, encoded: bytes, ticket: Any) -> int:
+        for stream in streams:  # of one device, or the submission is refused
+            code = int(lib.halay_trainer_after(trainer, encoded, stream))
+            if code != 0:
+                return code
+        return start(trainer, encoded, ticket)
+
+    return submit

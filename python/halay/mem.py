@@ -104,6 +104,11 @@ def _place(buffer: Any) -> tuple[Any, int, int]:
         if buffer.device.type != "cpu" or not buffer.is_contiguous():
             raise ValueError("register() takes tensors that are contiguous, in the host's memory")
         return buffer, int(buffer.data_ptr()), buffer.numel() * buffer.element_size()
+    if hasattr(buffer, "__cuda_array_interface__"):
+        raise ValueError(
+            "register() takes memory of the host; a GPU's is registered when a message needs it "
+            "(HALAY_GPUDIRECT)"
+        )
     view = memoryview(buffer)
     if view.readonly or not view.c_contiguous:
         raise ValueError("register() takes buffers that are contiguous and can be written to")

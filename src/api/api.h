@@ -20,7 +20,7 @@ struct hly_check { /* of one call's arguments: the first thing found wrong */
     int code;
     halay_op_t op;   /* of a call that reduces */
     size_t bytes[2]; /* of the buffers in and out, where the call has them */
-    char text[128];
+    char text[224];
 };
 
 /* ---------------------------------------------------------------- check.c */
@@ -55,12 +55,6 @@ void hly_check_freed(struct hly_check *c, const halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- call.c */
 
-/* Are the handles good enough for a call that can at least fail on all ranks? */
-static inline bool hly_usable(const halay_comm_t *comm, enum hly_post how, const void *request)
-{
-    return comm && (request || how == HLY_WAIT) &&
-           (comm->magic == HLY_COMM_MAGIC || comm->magic == HLY_COMM_FREED);
-}
 /* A call on these buffers, of which nothing else is known yet. */
 static inline struct hly_call hly_call_of(halay_collective_t collective, const void *in, void *out,
                                           size_t count, halay_type_t type)
@@ -92,7 +86,8 @@ static inline struct hly_call hly_call_of(halay_collective_t collective, const v
     }
 #define HLY_FORM(form, cached, post)                                                               \
     const enum hly_post how = form;                                                                \
-    if (!hly_usable(comm, how, request))                                                           \
+    comm = hly_comm_of(comm);                                                                      \
+    if (!comm || (how != HLY_WAIT && !request))                                                    \
         return HALAY_EINVAL;                                                                       \
     halay_request_t *const known = cached;                                                         \
     return known ? hly_repeat(known, request) : post;
@@ -106,12 +101,16 @@ int hly_repeat(halay_request_t *request, halay_request_t **handle);
  */
 int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enum hly_post how,
              halay_request_t **request);
+/* Of a call that was signed: it has group steps, and other ranks' calls must, too. */
+void hly_sign_grouped(struct hly_call *call);
 /* hly_exec_go(), with HALAY_EXPLAIN and trace, and hands on the news. */
 void hly_go(halay_request_t *request);
 /* Finds the request of a handle, and locks its context. */
 int hly_request_lock(halay_request_t *handle, halay_request_t **request);
 /* The program cannot do that with a request now: says so, unlocks its context, returns rc. */
 int hly_request_refuse(const halay_request_t *request, int rc, const char *what);
+/* Gives the result of a complete request, and gives the request back. */
+int hly_end(halay_request_t *request);
 /* Gives it back, after its result was read. */
 void hly_release(halay_request_t *request);
 
@@ -127,6 +126,8 @@ void hly_ops_free(halay_context_t *context);
 int hly_comm_make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                   uint64_t deadline_ns, halay_comm_t **comm);
 void hly_comm_destroy(halay_comm_t *comm);
+/* Are there calls whose end the program has not seen, on it or between two of its ranks? */
+bool hly_comm_in_use(const halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- group.c, persistent.c */
 
@@ -154,14 +155,14 @@ void hly_explain_end(halay_comm_t *comm);
 
 /* ---------------------------------------------------------------- progress.c */
 
-void hly_lock(halay_context_t *context);
-void hly_unlock(halay_context_t *context);
-/* The same for a public call. An error: it cannot be used, and is not locked. */
+/* Locks the context for a public call. An error: it cannot be used, and is not locked. */
 int hly_context_enter(halay_context_t *context);
-int hly_comm_enter(const halay_comm_t *comm);
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm); /* not of a freed one */
 int hly_progress(halay_context_t *context); /* how many events there were */
 void hly_hand_on(halay_context_t *context); /* the news */
 void hly_wait(halay_request_t *request);
+/* Makes progress, and waits, until `over` says that it is over. */
+void hly_wait_until(halay_context_t *context, bool (*over)(void *arg), void *arg);
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns);
 
 #endif

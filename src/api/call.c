@@ -1,6 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* call.c - posting a call, and waiting for it. */
+#include <assert.h>
+#include <stdio.h>
+
+#include "api/agree_nccl.h"
 #include "api/api.h"
+#include "api/returned.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "wire/news.h"
@@ -35,6 +40,11 @@ static inline int end(halay_request_t *request)
     return HALAY_OK;
 }
 
+int hly_end(halay_request_t *request)
+{
+    return end_any(request);
+}
+
 static int wait_for(halay_request_t *request)
 {
     hly_wait(request);
@@ -43,11 +53,25 @@ static int wait_for(halay_request_t *request)
 
 /* ---------------------------------------------------------------- posting */
 
+#define GROUPED_SIGN UINT64_C(0x6e63636c67726f75)
+
 /* Hashes what ranks compare; call->signature is that of what the description lacks, or 0. */
 static void sign(struct hly_call *call)
 {
     uint64_t s = hly_hash(call->signature, &call->desc, sizeof(call->desc));
+    if (call->grouped) /* where a rank has not agreed its plan is another one */
+        s ^= GROUPED_SIGN;
+    if (call->captured)
+        s ^= HLY_CAPTURED_SIGN;
     call->signature = s ? s : 1;
+}
+
+void hly_sign_grouped(struct hly_call *call)
+{
+    assert(!call->grouped);
+    call->grouped = true;
+    call->signature ^= GROUPED_SIGN;
+    call->signature = call->signature ? call->signature : 1;
 }
 
 /* Send and receive cannot be in a group, since not all ranks make them. */
@@ -102,6 +126,37 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
     return rc;
 }
 
+/* The stream that calls in this kind of memory stand behind: HALAY_EUNSUPPORTED: it is being
+ * captured. Other errors: it is of no use. */
+static int look_at_stream(const halay_comm_t *named, uint32_t memory)
+{
+    const struct hly_device *device = named->follows;
+    return device && device->memory == memory
+               ? device->ops->follow(device->handle, &named->stream, 0)
+               : HALAY_OK;
+}
+
+static void capture(const halay_comm_t *named, struct hly_call *call, struct hly_check *c,
+                    enum hly_post how)
+{
+    const struct hly_device *device = named->follows;
+    if (how == HLY_MAKE || named->group_open || c->code)
+        return;
+    const int rc = look_at_stream(named, call->desc.memory);
+    call->captured = rc == HALAY_EUNSUPPORTED;
+    if (rc >= 0 || (call->captured && how == HLY_WAIT))
+        return;
+    c->code = rc;
+    if (call->captured)
+        snprintf(c->text, sizeof(c->text),
+                 "its stream is being captured into a graph, where only blocking calls have a "
+                 "place: make that one");
+    else
+        snprintf(c->text, sizeof(c->text),
+                 "the device %.32s could not follow the program's stream: %.140s",
+                 device->ops->name, device->ops->why(device->handle));
+}
+
 int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enum hly_post how,
              halay_request_t **request)
 {
@@ -114,24 +169,34 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
     if (comm->broken)
         hly_progress(ctx); /* its calls end at once, so this is where others are answered */
     hly_describe(call, c, comm);
+    if (call->desc.memory == HALAY_MEMORY_CUDA && how != HLY_MAKE && !named->group_open)
+        hly_nccl_turn(comm, call, c); /* persistent ones when they start, groups at their end */
+    if (named->follows)
+        capture(named, call, c, how);
+    const bool returns = how == HLY_WAIT && !named->group_open && !call->captured &&
+                         hly_comm_returns(named, call->desc.memory);
+    if (returns)
+        hly_returned_room(comm);
     int rc = post_new(comm, call, c, how, &r);
     if (!rc && how != HLY_WAIT)
         *request = r ? hly_request_handle(r) : NULL;
     else if (!rc && r)
-        rc = wait_for(r);
+        rc = returns ? hly_returned_add(r) : wait_for(r);
     else if (rc)
         hly_fault_alone(named, rc, c->text[0] ? c->text : "the call could not be begun");
+    if (!rc && call->captured)
+        hly_returned_watch(ctx);
     hly_unlock(ctx);
     return rc;
 }
 
-/* The memory is of the kind that it was. */
+/* The memory is of the kind that it was, and no graph is to have the call. */
 static bool is_same_memory(const halay_request_t *r)
 {
     const void *const at[2] = {r->call.in, r->call.out};
     uint32_t kind;
-    return !hly_memory_kind(r->context, at, (const size_t[2]){0, 0}, &kind) &&
-           kind == r->call.desc.memory;
+    return !hly_memory_kind(r->context, at, (const size_t[2]){0, 0}, &kind, NULL, 0) &&
+           kind == r->call.desc.memory && look_at_stream(hly_comm_known(r->comm), kind) >= 0;
 }
 
 /* Its request is under way, or does not fit: makes a new one. */
@@ -187,8 +252,11 @@ int hly_request_lock(halay_request_t *handle, halay_request_t **request)
         return rc;
     halay_request_t *r = *request;
     hly_lock(r->context);
-    if (hly_request_is_current(r, handle))
+    if (hly_request_is_current(r, handle)) {
+        if (r->instead)
+            *request = r->instead;
         return HALAY_OK;
+    }
     hly_log(r->context, HLY_ERROR, "a request was waited for that had ended already");
     hly_unlock(r->context);
     return HALAY_ESTATE;

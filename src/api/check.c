@@ -8,13 +8,20 @@
 #include "api/api.h"
 
 /* The host's, where the call is wrong. */
-static uint8_t memory_of(const struct hly_call *call, struct hly_check *c,
-                         const halay_context_t *ctx)
+static uint8_t memory_of(const struct hly_call *call, struct hly_check *c, halay_context_t *ctx)
 {
     const void *const at[2] = {call->in, call->out};
     uint32_t kind = ctx->devices[0].memory;
-    if (ctx->ndevices > 1 && !c->code && hly_memory_kind(ctx, at, c->bytes, &kind))
-        hly_wrong(c, "its buffers lie in memory of two kinds: both must be of the same");
+    char text[sizeof(c->text)];
+    hly_devices_look(ctx);
+    if (ctx->ndevices == 1 || c->code)
+        return (uint8_t)kind;
+    const int rc = hly_memory_kind(ctx, at, c->bytes, &kind, text, sizeof(text));
+    if (rc) {
+        hly_wrong(c, text);
+        c->code = rc;
+        kind = ctx->devices[0].memory;
+    }
     return (uint8_t)kind;
 }
 
@@ -78,6 +85,8 @@ void hly_check_buffers(struct hly_check *c, const void *in, size_t in_bytes, con
 {
     if (c->code)
         return;
+    if (in == HALAY_IN_PLACE && in_bytes > out_bytes)
+        out_bytes = in_bytes; /* a rank may get nothing of what it gives there */
     c->bytes[0] = in_bytes;
     c->bytes[1] = out_bytes;
     if (out_bytes && !out)
@@ -149,7 +158,7 @@ size_t hly_check_counts(struct hly_check *c, struct hly_call *call, uint32_t buf
 
 void hly_check_freed(struct hly_check *c, const halay_comm_t *comm)
 {
-    if (comm->magic != HLY_COMM_FREED)
+    if (!comm->freed)
         return;
     c->code = HALAY_ESTATE;
     snprintf(c->text, sizeof(c->text), "the communicator was freed on this rank");

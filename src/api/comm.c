@@ -3,7 +3,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/agree_nccl.h"
 #include "api/api.h"
+#include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
 #include "fault/fault.h"
@@ -45,90 +47,111 @@ void hly_comm_destroy(halay_comm_t *comm)
         hly_comm_destroy(comm->inner);
         ctx->ncomms--;
     }
+    if (comm->asks_for)
+        comm->asks_for->nccl->hidden = NULL;
+    hly_nccl_forget(comm);
     hly_group_forget(comm->group_open);
+    hly_circles_free(comm);
     hly_plan_drop_all(comm);
     hly_comm_remove(comm);
-    free(comm);
+    hly_comm_give_back(comm);
 }
 
-int halay_comm_rank(const halay_comm_t *comm, int *rank)
+int halay_comm_rank(const halay_comm_t *handle, int *rank)
 {
-    if (!comm || !rank || comm->magic != HLY_COMM_MAGIC)
+    const halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || !rank || comm->freed)
         return HALAY_EINVAL;
     *rank = comm->rank;
     return HALAY_OK;
 }
 
-int halay_comm_size(const halay_comm_t *comm, int *nranks)
+int halay_comm_size(const halay_comm_t *handle, int *nranks)
 {
-    if (!comm || !nranks || comm->magic != HLY_COMM_MAGIC)
+    const halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || !nranks || comm->freed)
         return HALAY_EINVAL;
     *nranks = comm->nranks;
     return HALAY_OK;
 }
 
-/* Are there calls whose end the program has not seen, on it or between two of its ranks? */
-static bool in_use(const halay_comm_t *comm)
+bool hly_comm_in_use(const halay_comm_t *comm)
 {
     bool busy = comm->oldest != comm->next_sequence || comm->npersistent || comm->group_open ||
-                !hly_link_empty(&comm->groups) || (comm->inner && in_use(comm->inner));
+                !hly_link_empty(&comm->groups) || (comm->inner && hly_comm_in_use(comm->inner));
     const struct hly_link *posted = &comm->context->posted;
     for (const struct hly_link *l = posted->next; l != posted && !busy; l = l->next) {
         const halay_request_t *r = HLY_OF(l, halay_request_t, posted);
         busy = r->comm == comm && r->state != HLY_IDLE; /* perhaps complete, but not waited for */
     }
     for (const struct hly_link *l = comm->pairs.next; l != &comm->pairs && !busy; l = l->next)
-        busy = in_use(HLY_OF(l, halay_comm_t, pair_link));
+        busy = hly_comm_in_use(HLY_OF(l, halay_comm_t, pair_link));
     return busy;
 }
 
-int halay_comm_free(halay_comm_t *comm)
+/* Keeps some of the freed ones, and those with calls that were made when they were freed. */
+static void destroy_oldest(halay_context_t *ctx)
 {
-    if (!comm)
+    struct hly_link *next;
+    for (struct hly_link *l = ctx->freed_comms.next;
+         ctx->nfreed > HLY_FREED_MAX && l != &ctx->freed_comms; l = next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        next = l->next;
+        if (hly_comm_in_use(comm) || (comm->nccl && comm->nccl->request))
+            continue;
+        hly_comm_destroy(comm);
+        ctx->nfreed--;
+    }
+}
+
+int halay_comm_free(halay_comm_t *handle)
+{
+    if (!handle)
         return HALAY_OK;
-    if (comm->magic != HLY_COMM_MAGIC)
-        return comm->magic == HLY_COMM_FREED ? HALAY_ESTATE : HALAY_EINVAL;
+    halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || comm->freed) /* there is none: it was freed long ago */
+        return HALAY_ESTATE;
     halay_context_t *ctx = comm->context;
     int rc = hly_context_enter(ctx);
     if (rc)
         return rc;
-    if (comm == ctx->world || in_use(comm)) {
+    if (comm == ctx->world || hly_comm_in_use(comm)) {
         const char *why = comm == ctx->world ? "the world communicator belongs to the context"
                                              : "requests are in flight on it; wait for them first";
         hly_log(ctx, HLY_ERROR, "comm_free: %s", why);
         rc = hly_fault_alone(comm, HALAY_ESTATE, why);
     } else {
         hly_relaxed_free(comm);
-        comm->magic = HLY_COMM_FREED;
+        comm->freed = true;
         hly_explain_end(comm);
         hly_select_forget(comm);
+        hly_circles_free(comm);
         hly_plan_drop_all(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);
         ctx->nfreed++;
         ctx->ncomms--;
-        if (ctx->nfreed > HLY_FREED_MAX) {
-            hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
-            ctx->nfreed--;
-        }
+        destroy_oldest(ctx);
     }
     hly_unlock(ctx);
     return rc;
 }
 
-int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns)
+int halay_comm_set_deadline(halay_comm_t *handle, uint64_t deadline_ns)
 {
-    int rc = deadline_ns ? hly_comm_enter(comm) : HALAY_EINVAL;
+    halay_comm_t *comm;
+    int rc = deadline_ns ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
-    comm->deadline_ns = deadline_ns;
+    comm->deadline_ns = deadline_ns < HLY_DEADLINE_MAX_NS ? deadline_ns : HLY_DEADLINE_MAX_NS;
     hly_unlock(comm->context);
     return HALAY_OK;
 }
 
-int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns)
+int halay_comm_deadline(halay_comm_t *handle, uint64_t *deadline_ns)
 {
-    int rc = deadline_ns ? hly_comm_enter(comm) : HALAY_EINVAL;
+    halay_comm_t *comm;
+    int rc = deadline_ns ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     *deadline_ns = comm->deadline_ns;
@@ -136,9 +159,10 @@ int halay_comm_deadline(halay_comm_t *comm, uint64_t *deadline_ns)
     return HALAY_OK;
 }
 
-int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
+int halay_comm_set_hint(halay_comm_t *handle, halay_hint_t hint, int value)
 {
-    int rc = hint == HALAY_HINT_RELAXED_BROADCAST ? hly_comm_enter(comm) : HALAY_EINVAL;
+    halay_comm_t *comm;
+    int rc = hint == HALAY_HINT_RELAXED_BROADCAST ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     rc = comm->oldest == comm->next_sequence ? HALAY_OK : HALAY_ESTATE;
@@ -152,9 +176,10 @@ int halay_comm_set_hint(halay_comm_t *comm, halay_hint_t hint, int value)
     return rc;
 }
 
-int halay_comm_called(halay_comm_t *comm, int *called)
+int halay_comm_called(halay_comm_t *handle, int *called)
 {
-    int rc = called ? hly_comm_enter(comm) : HALAY_EINVAL;
+    halay_comm_t *comm;
+    int rc = called ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
     if (rc)
         return rc;
     bool ahead = hly_comm_ahead(comm) > comm->next_sequence - comm->oldest;
@@ -163,10 +188,11 @@ int halay_comm_called(halay_comm_t *comm, int *called)
     return HALAY_OK;
 }
 
-int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict)
+int halay_comm_verdict(const halay_comm_t *handle, halay_verdict_t *verdict)
 {
     halay_verdict_t v = {.rank = -1, .other = -1};
-    if (!comm || !verdict || (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
+    const halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || !verdict)
         return HALAY_EINVAL;
     int rc = hly_context_enter(comm->context);
     if (rc)

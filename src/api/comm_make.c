@@ -7,14 +7,15 @@
 #include "api/api.h"
 #include "fault/fault.h"
 
-/* Why a communicator cannot be used to make another one; 0 if it can. */
-static int parent_check(halay_comm_t *comm, void *out, const char *call)
+/* The communicator of a handle. Why it cannot be used to make another one; 0 if it can. */
+static int parent_of(const halay_comm_t *handle, void *out, const char *call, halay_comm_t **parent)
 {
-    if (!comm || !out || (comm->magic != HLY_COMM_MAGIC && comm->magic != HLY_COMM_FREED))
+    halay_comm_t *comm = *parent = hly_comm_of(handle);
+    if (!comm || !out)
         return HALAY_EINVAL;
     if (hly_forked(comm->context))
         return HALAY_EFORKED;
-    if (comm->magic == HLY_COMM_FREED || comm->group_open) {
+    if (comm->freed || comm->group_open) {
         hly_log(comm->context, HLY_ERROR, "%s: the communicator %s", call,
                 comm->group_open ? "has a group that was not ended" : "was freed on this rank");
         return HALAY_ESTATE;
@@ -31,9 +32,21 @@ static uint64_t child_id(halay_comm_t *parent, int colour)
     return id ? id : 1;
 }
 
-int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup)
+/* hly_comm_make() for the program. */
+static int make(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
+                uint64_t deadline_ns, halay_comm_t **handle)
 {
-    int rc = parent_check(comm, dup, "comm_dup");
+    halay_comm_t *comm;
+    const int rc = hly_comm_make(context, id, ranks, rank, deadline_ns, &comm);
+    if (!rc)
+        *handle = comm->handle;
+    return rc;
+}
+
+int halay_comm_dup(halay_comm_t *handle, halay_comm_t **dup)
+{
+    halay_comm_t *comm;
+    int rc = parent_of(handle, dup, "comm_dup", &comm);
     if (rc)
         return rc;
     halay_context_t *ctx = comm->context;
@@ -41,7 +54,7 @@ int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup)
     struct hly_ranks *ranks;
     rc = hly_ranks_copy(comm->ranks, &ranks);
     if (!rc)
-        rc = hly_comm_make(ctx, child_id(comm, -1), ranks, comm->rank, comm->deadline_ns, dup);
+        rc = make(ctx, child_id(comm, -1), ranks, comm->rank, comm->deadline_ns, dup);
     hly_unlock(ctx);
     return rc;
 }
@@ -94,18 +107,19 @@ static int split_locked(halay_comm_t *comm, const struct member *all, int *order
     assert(rank >= 0);
     struct hly_ranks *ranks;
     int rc = hly_ranks_make(order, n, &ranks);
-    return rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, split);
+    return rc ? rc : make(comm->context, id, ranks, rank, comm->deadline_ns, split);
 }
 
-int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **split)
+int halay_comm_split(halay_comm_t *handle, int colour, int key, halay_comm_t **split)
 {
-    int rc = parent_check(comm, split, "comm_split");
+    halay_comm_t *comm;
+    int rc = parent_of(handle, split, "comm_split", &comm);
     if (rc)
         return rc;
     struct member mine = {colour, key};
     struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
     int *order = calloc((size_t)comm->nranks, sizeof(*order));
-    rc = all && order ? halay_allgather(&mine, all, 2, HALAY_INT32, comm) : HALAY_ENOMEM;
+    rc = all && order ? halay_allgather(&mine, all, 2, HALAY_INT32, handle) : HALAY_ENOMEM;
     if (!rc) {
         hly_lock(comm->context);
         rc = split_locked(comm, all, order, colour, split);
@@ -116,9 +130,10 @@ int halay_comm_split(halay_comm_t *comm, int colour, int key, halay_comm_t **spl
     return rc;
 }
 
-int halay_comm_split_node(halay_comm_t *comm, halay_comm_t **split)
+int halay_comm_split_node(halay_comm_t *handle, halay_comm_t **split)
 {
-    int rc = parent_check(comm, split, "comm_split_node");
+    halay_comm_t *comm;
+    int rc = parent_of(handle, split, "comm_split_node", &comm);
     if (rc)
         return rc;
     hly_lock(comm->context);
@@ -138,7 +153,7 @@ int halay_comm_split_node(halay_comm_t *comm, halay_comm_t **split)
     }
     uint64_t id = child_id(comm, (int)node);
     rc = rc ? rc : hly_ranks_make(world, n, &ranks);
-    rc = rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, split);
+    rc = rc ? rc : make(comm->context, id, ranks, rank, comm->deadline_ns, split);
     free(world);
     halay_shape_free(shape);
 unlock:
@@ -183,16 +198,17 @@ static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_com
     if (rank >= 0)
         rc = hly_ranks_make(world, n, &members);
     if (rank >= 0 && !rc)
-        rc = hly_comm_make(comm->context, id, members, rank, comm->deadline_ns, subset);
+        rc = make(comm->context, id, members, rank, comm->deadline_ns, subset);
     free(world);
     return rc;
 }
 
-int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
+int halay_comm_from_ranks(halay_comm_t *handle, const int ranks[], int n, halay_comm_t **subset)
 {
     struct hly_check c = {0};
     struct hly_call call = {0};
-    if (!hly_usable(comm, HLY_GO, subset))
+    halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || !subset)
         return HALAY_EINVAL;
     check_list(&c, comm, ranks, n);
     call.desc.collective = HALAY_BARRIER;

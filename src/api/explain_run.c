@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "api/agree_nccl.h"
 #include "api/api.h"
 #include "select/between.h"
 #include "select/select.h"
@@ -49,6 +50,93 @@ static void explain_between(const halay_comm_t *comm)
     tell(text);
 }
 
+/* Why this collective has no better way in memory of a device than to be staged. */
+static const char *why_staged(const halay_request_t *r, const struct hly_ask *ask)
+{
+    const char *why = "no plan of this collective has group steps", *no;
+    if (r->context->nccl.looked && !r->call.grouped && !(r->call.desc.flags & HLY_CALL_VECTOR))
+        return hly_nccl_reason(r->comm);
+    if (!hly_device_of(r->comm->context, r->call.desc.memory)->group)
+        return "no library of device collectives is open";
+    if (!ask->group)
+        return "the library has not this type and operation, or the input is scaled";
+    for (uint32_t i = 0; i < halay_planner_count(); i++) {
+        const halay_planner_info_t *info = halay_planner_get(i);
+        if (info->collective != ask->collective || !(info->restrictions & HALAY_PLANNER_GROUP))
+            continue;
+        if (hly_ask_serves(ask, i, false, &no))
+            return "another algorithm comes before, by name or by its row";
+        why = no;
+    }
+    return why;
+}
+
+/* Of the calls that are equal on all ranks; NULL: the setting alone. */
+static const char *why_not_direct(const halay_request_t *r)
+{
+    const halay_comm_t *c = r->comm;
+    if (r->call.user)
+        return "the operation is the program's";
+    if (r->call.desc.flags & HLY_CALL_SCALED)
+        return "the call scales";
+    return halay_planner_indirect(r->plan->planner, (uint32_t)c->nranks, c->nnodes, c->uneven);
+}
+
+/* Whether this rank's GPU and adapter could; others are heard only in a call. */
+static void explain_direct(const halay_request_t *r, char *text, size_t bytes)
+{
+    const struct hly_device *device = hly_device_of(r->context, r->call.desc.memory);
+    const void *at = r->call.out ? r->call.out : r->call.in;
+    halay_export_t e = {.size = sizeof(e), .dmabuf = -1};
+    const halay_context_t *ctx = r->context;
+    const char *why = why_not_direct(r);
+    if (why) {
+        snprintf(text, bytes, "not GPUDirect: %s", why);
+        return;
+    }
+    assert(ctx->ntransports > 0); /* there are messages */
+    const struct hly_transport *far = &ctx->transports[ctx->ntransports - 1];
+    if (!(far->attr.capabilities & HALAY_CAN_DEVICE))
+        snprintf(text, bytes, "GPUDirect: the transport %s cannot carry it here (halay-doctor)",
+                 far->ops->name);
+    else if (at && at != HALAY_IN_PLACE && device->ops->export_mem(device->handle, at, 1, 0, &e))
+        snprintf(text, bytes, "GPUDirect: %s", device->ops->why(device->handle));
+    else
+        snprintf(text, bytes, "GPUDirect: the transport %s can carry it here%s", far->ops->name,
+                 ctx->settings.gpudirect ? "" : "; HALAY_GPUDIRECT is not 1");
+}
+
+/* The way of a call in memory that messages cannot carry. */
+static void explain_apart(const halay_request_t *r, const struct hly_ask *ask)
+{
+    char text[512], direct[224];
+    if (!ask->apart)
+        return;
+    const uint32_t has = halay_planner_get(r->plan->planner)->restrictions;
+    explain_direct(r, direct, sizeof(direct));
+    if (r->direct && has & HALAY_PLANNER_GROUP)
+        snprintf(text, sizeof(text),
+                 "  in device memory: hierarchical and direct, grouped in the node, and adapters "
+                 "read and write it between nodes; %s\n",
+                 direct);
+    else if (r->direct)
+        snprintf(text, sizeof(text), "  in device memory: direct, adapters read and write it; %s\n",
+                 direct);
+    else if (!(has & HALAY_PLANNER_GROUP))
+        snprintf(text, sizeof(text),
+                 "  in device memory: staged, copied through the host's; no group steps: %s; %s\n",
+                 why_staged(r, ask), direct);
+    else
+        snprintf(text, sizeof(text), "  in device memory: %s%s\n",
+                 ask->nnodes < 2 ? "grouped, all of it on the device"
+                                 : "hierarchical, grouped in the node and over the stage between "
+                                   "nodes",
+                 ask->nnodes < 2                  ? ""
+                 : r->context->settings.gpudirect ? "; the messages do not carry device memory"
+                                                  : "; HALAY_GPUDIRECT is not 1");
+    tell(text);
+}
+
 static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_explained *x)
 {
     halay_shape_t *shape = NULL;
@@ -64,7 +152,10 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
                                  .count = ask->count,
                                  .shape = shape,
                                  .oversubscribed = ask->oversubscribed,
-                                 .relaxed = ask->relaxed};
+                                 .relaxed = ask->relaxed,
+                                 .group = ask->group,
+                                 .apart = ask->apart,
+                                 .direct = ask->direct};
     if (!halay_explain(r->context->settings.selection, &question, &e)) {
         size_t bytes = halay_explanation_print(e, 0, NULL, 0);
         char *text = malloc(bytes);
@@ -74,6 +165,7 @@ static void explain(halay_request_t *r, const struct hly_ask *ask, struct hly_ex
         }
         free(text);
         explain_between(r->comm);
+        explain_apart(r, ask);
         for (uint32_t i = 0; i < e->ncandidates; i++)
             if (e->candidate[i].planner == x->planner && !e->candidate[i].result)
                 x->predicted_ns = e->candidate[i].cost.predicted_ns;

@@ -12,13 +12,18 @@
  * program's own, whatever its length. So ranks that differ in a group are still in step. Groups
  * start their members in the order of their heads, which is the same on all ranks; a group whose
  * head was faster waits.
+ *
+ * Group steps of members are launched in the program's order, too: behind those of all calls before
+ * the group, and before those of all calls behind it (comm->grouped).
  */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/agree_nccl.h"
 #include "api/api.h"
+#include "exec/circle.h"
 #include "exec/exec.h"
 #include "fault/fault.h"
 #include "wire/news.h"
@@ -27,13 +32,15 @@
 #define MEMBERS_MAX 65536
 
 struct hly_group {
-    struct hly_link link; /* comm->groups, from its end until its members begin */
+    struct hly_link link;  /* comm->groups, from its end until its members begin */
+    struct hly_link order; /* comm->grouped, from its end until its members are over */
     halay_comm_t *comm;
     halay_request_t *request, *head; /* the program's, and the barrier */
     halay_request_t **members;
     uint32_t nmembers, room, ncalls; /* calls: also those that were wrong */
     uint32_t left;                   /* members that are not complete */
     bool answered;                   /* the head is complete */
+    uint8_t grouped;                 /* its members may use NCCL */
     int result;
     uint32_t failed; /* first member that has failed, and why */
     struct hly_failure failure;
@@ -44,9 +51,17 @@ struct hly_group {
 
 /* ---------------------------------------------------------------- running */
 
+static void order_changed(halay_comm_t *comm)
+{
+    if (!hly_link_empty(&comm->grouped))
+        comm->grouped_first = HLY_OF(comm->grouped.next, struct hly_group, order)->head->sequence;
+}
+
 static void finish(struct hly_group *b)
 {
     halay_context_t *ctx = b->comm->context;
+    hly_link_remove(&b->order);
+    order_changed(b->comm);
     if (b->failed != UINT32_MAX) {
         b->failure.sequence = b->head->sequence;
         b->result = b->failure.verdict.code;
@@ -61,6 +76,13 @@ static void finish(struct hly_group *b)
     hly_wake(ctx);
 }
 
+static void member_go(const struct hly_group *b, halay_request_t *r)
+{
+    r->is_behind = b->grouped;
+    r->behind = b->head->sequence;
+    hly_go(r);
+}
+
 /* Starts the members of the groups whose turn it is. */
 static void begin_next(halay_comm_t *comm)
 {
@@ -70,11 +92,13 @@ static void begin_next(halay_comm_t *comm)
             return;
         hly_link_remove(&b->link);
         b->left = b->result ? 0 : b->nmembers;
+        if (b->left && b->grouped)
+            hly_circles_begin(comm->inner);
         if (!b->left)
             finish(b);
         else
             for (uint32_t i = 0; i < b->nmembers; i++) /* the last to complete finishes it */
-                hly_go(b->members[i]);
+                member_go(b, b->members[i]);
     }
 }
 
@@ -114,6 +138,8 @@ static void group_free(struct hly_group *b)
 /* Gives back a member that was never started, or has ended. */
 static void part_release(halay_request_t *r)
 {
+    if (r->member_of && r->state != HLY_COMPLETE)
+        hly_news_unreserve(r->context);
     r->member_of = NULL;
     r->state = HLY_COMPLETE;
     hly_release(r);
@@ -167,9 +193,16 @@ static int keep(struct hly_group *b, halay_request_t *r)
         b->members = more;
         b->room = room;
     }
+    if (hly_news_reserve(r->context))
+        return HALAY_ENOMEM;
     b->members[b->nmembers++] = r;
     r->member_of = b;
     return HALAY_OK;
+}
+
+static bool may_use_nccl(const struct hly_call *call)
+{
+    return call->desc.memory == HALAY_MEMORY_CUDA && !(call->desc.flags & HLY_CALL_VECTOR);
 }
 
 int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct hly_check *c,
@@ -188,7 +221,9 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct 
         wrong_call(b, c->code, c->text);
         return HALAY_OK;
     }
-    int rc = hly_exec_make(comm->inner, call, 0, NULL, &r);
+    struct hly_call own = *call;
+    own.grouped = may_use_nccl(call) && hly_nccl_is_on(comm);
+    int rc = hly_exec_make(comm->inner, &own, 0, NULL, &r);
     if (!rc && (rc = keep(b, r)))
         part_release(r);
     if (rc)
@@ -196,6 +231,45 @@ int hly_group_add(halay_comm_t *comm, const struct hly_call *call, const struct 
     else if (r->refused)
         wrong_call(b, r->refusal->code, r->refusal->text);
     return HALAY_OK;
+}
+
+/* Makes a member anew, with another plan. */
+static void remake(struct hly_group *b, uint32_t which)
+{
+    halay_request_t *was = b->members[which], *r;
+    struct hly_call call = was->call;
+    call.grouped = true;
+    const int rc = hly_exec_make(b->comm->inner, &call, 0, NULL, &r);
+    if (rc) {
+        wrong_call(b, rc, "no memory for it");
+        return;
+    }
+    r->member_of = b; /* with the news that the other had reserved */
+    b->members[which] = r;
+    was->member_of = NULL;
+    was->state = HLY_COMPLETE;
+    hly_release(was);
+    if (r->refused)
+        wrong_call(b, r->refusal->code, r->refusal->text);
+}
+
+/* Whether members use NCCL is for the head's place to say, which is the same on all ranks. */
+static void turn(struct hly_group *b)
+{
+    struct hly_call like = {.desc = {.memory = HALAY_MEMORY_CUDA}};
+    struct hly_check c = {0};
+    bool any = false;
+    for (uint32_t i = 0; i < b->nmembers; i++)
+        any = any || may_use_nccl(&b->members[i]->call);
+    if (any)
+        hly_nccl_turn(b->comm, &like, &c);
+    if (c.code)
+        wrong_call(b, c.code, c.text);
+    b->grouped = like.grouped;
+    for (uint32_t i = 0; b->grouped && i < b->nmembers; i++)
+        if (may_use_nccl(&b->members[i]->call) && !b->members[i]->call.grouped)
+            remake(b, i);
+    b->hash = hly_hash(b->hash, &b->grouped, sizeof(b->grouped));
 }
 
 static int inner_make(halay_comm_t *comm)
@@ -210,9 +284,10 @@ static int inner_make(halay_comm_t *comm)
     return rc;
 }
 
-int halay_group_begin(halay_comm_t *comm)
+int halay_group_begin(halay_comm_t *handle)
 {
-    if (!hly_usable(comm, HLY_GO, comm))
+    halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm)
         return HALAY_EINVAL;
     int rc = hly_context_enter(comm->context);
     if (rc)
@@ -221,13 +296,14 @@ int halay_group_begin(halay_comm_t *comm)
     if (comm->group_open) {
         hly_log(comm->context, HLY_ERROR, "group_begin: the one before was not ended");
         rc = hly_fault_alone(comm, HALAY_ESTATE, "group_begin: the one before was not ended");
-    } else if (comm->magic == HLY_COMM_MAGIC && !comm->inner) {
+    } else if (!comm->freed && !comm->inner) {
         rc = inner_make(comm);
     }
     if (!rc && !(b = calloc(1, sizeof(*b))))
         rc = HALAY_ENOMEM;
     if (b) {
         hly_link_init(&b->link);
+        hly_link_init(&b->order);
         b->comm = comm;
         b->failed = UINT32_MAX;
         comm->group_open = b;
@@ -240,21 +316,23 @@ int halay_group_begin(halay_comm_t *comm)
 static int ask(struct hly_group *b)
 {
     halay_comm_t *comm = b->comm;
+    turn(b);
     struct hly_call call = {
         .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP}};
     call.signature = hly_hash(b->hash, &call.desc, sizeof(call.desc));
-    if (comm->magic == HLY_COMM_FREED) {
+    if (comm->freed) {
         b->wrong = HALAY_ESTATE;
         snprintf(b->text, sizeof(b->text), "the communicator was freed on this rank");
     }
     b->request = hly_request_bare(comm);
     if (!b->request)
         return HALAY_ENOMEM;
-    int rc = hly_exec_make(comm, &call, b->wrong, b->text, &b->head);
-    if (rc) {
-        part_release(b->request);
-        return rc;
-    }
+    int rc = hly_news_reserve(comm->context);
+    if (rc)
+        goto release_request;
+    rc = hly_exec_make(comm, &call, b->wrong, b->text, &b->head);
+    if (rc)
+        goto unreserve;
     b->request->state = HLY_RUNNING;
     b->request->group = b;
     b->head->member_of = b;
@@ -262,12 +340,22 @@ static int ask(struct hly_group *b)
     if (comm->inner)
         comm->inner->deadline_ns = comm->deadline_ns;
     hly_go(b->head);
+    if (b->grouped && b->request->state == HLY_RUNNING)
+        hly_link_append(&comm->grouped, &b->order);
+    order_changed(comm);
     return HALAY_OK;
+
+unreserve:
+    hly_news_unreserve(comm->context);
+release_request:
+    part_release(b->request);
+    return rc;
 }
 
-int halay_group_end(halay_comm_t *comm, halay_request_t **request)
+int halay_group_end(halay_comm_t *handle, halay_request_t **request)
 {
-    if (!hly_usable(comm, HLY_GO, request))
+    halay_comm_t *comm = hly_comm_of(handle);
+    if (!comm || !request)
         return HALAY_EINVAL;
     int rc = hly_context_enter(comm->context);
     if (rc)

@@ -13,6 +13,42 @@ static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *ra
     return (uint64_t)range->generation << 32 | (uint64_t)(range - ctx->ranges + 1);
 }
 
+int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, uint32_t *kind)
+{
+    uint32_t found = HALAY_MEMORY_HOST;
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !address || !kind)
+        return HALAY_EINVAL;
+    *kind = found;
+    int rc = hly_context_enter(context);
+    if (rc)
+        return rc;
+    hly_devices_look(context);
+    char text[224];
+    rc = hly_memory_kind(context, (const void *const[2]){address, NULL},
+                         (const size_t[2]){bytes, 0}, &found, text, sizeof(text));
+    if (!rc)
+        *kind = found;
+    else
+        hly_log(context, HLY_ERROR, "halay_mem_kind: %s", text);
+    hly_unlock(context);
+    return rc;
+}
+
+/* Is it the host's, all of it? Only that is registered with transports. */
+static int check_host(halay_context_t *ctx, const void *address, size_t bytes)
+{
+    uint32_t kind;
+    hly_devices_look(ctx);
+    if (!hly_memory_kind(ctx, (const void *const[2]){address, NULL}, (const size_t[2]){bytes, 0},
+                         &kind, NULL, 0) &&
+        hly_device_of(ctx, kind)->touchable)
+        return HALAY_OK;
+    hly_log(ctx, HLY_ERROR,
+            "halay_mem_register: the memory is not the host's (or not all of it); calls in a "
+            "device's memory need no registration");
+    return HALAY_EUNSUPPORTED;
+}
+
 int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range)
 {
     if (!address || !bytes || !range || bytes > UINTPTR_MAX - (uintptr_t)address)
@@ -21,7 +57,8 @@ int halay_mem_register(halay_context_t *context, void *address, size_t bytes, ha
     if (rc)
         return rc;
     struct hly_range *entered;
-    rc = hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
+    rc = check_host(context, address, bytes);
+    rc = rc ? rc : hly_range_enter(context, address, bytes, 0, (struct hly_lent){0}, &entered);
     if (!rc)
         *range = handle_of(context, entered);
     hly_unlock(context);

@@ -37,7 +37,7 @@ static int post(void *buffer, size_t count, halay_type_t type, bool sending, int
                 halay_comm_t *comm, enum hly_post how, halay_request_t **request)
 {
     struct hly_check c = {0};
-    halay_comm_t *pair;
+    halay_comm_t *pair = NULL;
     halay_context_t *ctx = comm->context;
     if (hly_forked(ctx))
         return HALAY_EFORKED;

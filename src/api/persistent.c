@@ -3,29 +3,35 @@
  * persistent.c - requests that are made once and started many times. An init call is the
  * non-blocking call without its start: arguments are checked, the plan is made, operands get their
  * addresses. A start only takes the next place in the communicator's sequence. To the other ranks a
- * start is the call itself.
+ * start is the call itself. So a request in a GPU's memory uses NCCL from the same start on as a
+ * call in its place would: another request, with another plan, runs instead of it then.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/agree_nccl.h"
 #include "api/api.h"
 #include "exec/exec.h"
+#include "wire/register.h"
+
+static void settle(halay_request_t *r)
+{
+    r->persistent = true;
+    if (r->plan && !r->layout.works) /* without that memory it is only slower */
+        r->layout.works = calloc(r->plan->nsteps + 1, sizeof(*r->layout.works));
+}
 
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request)
 {
-    if (c->code == HALAY_ESTATE && comm->magic == HLY_COMM_FREED) {
+    if (c->code == HALAY_ESTATE && comm->freed) {
         hly_log(comm->context, HLY_ERROR, "init of a persistent request: %s", c->text);
         return HALAY_ESTATE;
     }
     int rc = hly_exec_make(comm, call, c->code, c->text, request);
     if (!rc) {
-        halay_request_t *r = *request;
-        r->persistent = true;
-        if (r->plan) /* without that memory it is only slower */
-            r->layout.works = r->layout.works
-                                  ? r->layout.works
-                                  : calloc(r->plan->nsteps + 1, sizeof(*r->layout.works));
+        settle(*request);
         comm->npersistent++;
     }
     return rc;
@@ -44,28 +50,69 @@ static int lock_idle(halay_request_t *handle, const char *call, halay_request_t 
     return hly_request_refuse(*request, persistent ? HALAY_ESTATE : HALAY_EINVAL, text);
 }
 
+/* Before a start: the request that runs. What cannot be made fails the start on all ranks. */
+static halay_request_t *turn(halay_request_t *r)
+{
+    struct hly_check c = {0};
+    struct hly_call call = r->call;
+    halay_request_t *instead;
+    int rc = HALAY_OK;
+    if (r->refused || call.grouped || call.desc.memory != HALAY_MEMORY_CUDA)
+        return r;
+    call.grouped = false;
+    hly_nccl_turn(r->comm, &call, &c);
+    if (c.code) {
+        hly_exec_refuse_as(r, c.code, HLY_CAUSE_ARGUMENT, c.text);
+        return r;
+    }
+    if (!call.grouped)
+        return r;
+    call.grouped = false;
+    hly_sign_grouped(&call);
+    rc = hly_exec_make(r->comm, &call, HALAY_OK, "", &instead);
+    if (rc) {
+        hly_exec_refuse_as(r, rc, HLY_CAUSE_LOCAL, "no memory for a persistent request");
+        return r;
+    }
+    settle(instead);
+    r->instead = instead;
+    hly_scratch_free(r);
+    r->bound = r->layout.laid_out = false;
+    return instead;
+}
+
 int halay_request_start(halay_request_t *handle)
 {
     halay_request_t *r;
     int rc = lock_idle(handle, "request_start", &r);
     if (rc)
         return rc;
-    hly_go(r);
+    hly_go(turn(r));
     hly_unlock(r->context);
     return HALAY_OK;
 }
 
-int halay_request_free(halay_request_t *handle)
+static void give_back(halay_request_t *r)
 {
-    halay_request_t *r;
-    int rc = handle ? lock_idle(handle, "request_free", &r) : HALAY_OK;
-    if (rc || !handle)
-        return rc;
-    halay_context_t *ctx = r->context;
-    r->comm->npersistent--;
     r->persistent = false;
     r->state = HLY_COMPLETE;
     hly_release(r);
+}
+
+int halay_request_free(halay_request_t *handle)
+{
+    halay_request_t *r, *runs;
+    int rc = handle ? lock_idle(handle, "request_free", &runs) : HALAY_OK;
+    if (rc || !handle)
+        return rc;
+    halay_context_t *ctx = runs->context;
+    rc = hly_request_of(handle, &r);
+    assert(!rc);
+    r->comm->npersistent--;
+    if (r != runs)
+        give_back(runs);
+    r->instead = NULL;
+    give_back(r);
     hly_unlock(ctx);
     return HALAY_OK;
 }

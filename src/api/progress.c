@@ -6,7 +6,7 @@
  * polls, and gives its processor away late: docs/decisions/0050-waiting.md.
  *
  * Leader and followers: of the threads that want to sleep, the leader sleeps on the descriptors,
- * and the others on the condition variable. When the leader returns it wakes them, and one takes
+ * and the others until they are called. When the leader returns it wakes them, and one takes
  * over. Who completes a request wakes all. All of this is under the mutex, so no wake-up is lost.
  */
 #include <errno.h>
@@ -15,26 +15,21 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
 #include "exec/relaxed.h"
+#include "exec/work.h"
 #include "fault/fault.h"
 #include "wire/match.h"
 #include "wire/news.h"
-
-#if __has_include(<sys/single_threaded.h>)
-#include <sys/single_threaded.h>
-#define is_single() (__libc_single_threaded)
-#else
-#define is_single() false
-#endif
 
 #define POLLS_BETWEEN_CLOCKS  64
 #define POLLS_OF_ONE          16  /* a round: polls of the expected message's transport */
 #define POLLS_SHARED          2   /* a round, where ranks of ours share the processor */
 #define ROUNDS_MATE           150 /* for each rank on this processor that has sent all: a switch */
 #define ROUNDS_OF_ONE         4   /* between two polls of all transports */
-#define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes */
+#define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes; a power of two, as the next one */
 #define ROUNDS_IN_BACKOFF     2
 #define BACKOFF_MOST          5          /* polling lasts 1/32 of its time at least */
 #define LISTEN_POLLS          16         /* in vain, one after the other: all was read */
@@ -43,30 +38,14 @@
 #define POLL_NS               2000000ull /* a wait polls for so long before it sleeps */
 #define POLL_NODES_NS         100000ull  /* the same, in a job of several nodes */
 #define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
-#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger */
+#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger, */
+#define YIELDED_MOST          4          /* if so many do: a rank of ours may compute once */
 #define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
 #define ALONE_MOST_NS         1000000000ull
 #define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull
+#define SLEEP_POLLED_NS       50000ull   /* group steps and marks are polled */
 #define SLEEP_CONNECTING_NS   1000000ull /* connections that come about are polled */
-
-void hly_lock(halay_context_t *context)
-{
-    if (is_single()) { /* the C library then needs no atomic operation, but for trylock */
-        pthread_mutex_lock(&context->mutex);
-        return;
-    }
-    if (pthread_mutex_trylock(&context->mutex) == 0)
-        return;
-    atomic_fetch_add_explicit(&context->waiters.want, 1, memory_order_relaxed);
-    pthread_mutex_lock(&context->mutex);
-    atomic_fetch_sub_explicit(&context->waiters.want, 1, memory_order_relaxed);
-}
-
-void hly_unlock(halay_context_t *context)
-{
-    pthread_mutex_unlock(&context->mutex);
-}
 
 int hly_context_enter(halay_context_t *context)
 {
@@ -78,9 +57,10 @@ int hly_context_enter(halay_context_t *context)
     return HALAY_OK;
 }
 
-int hly_comm_enter(const halay_comm_t *comm)
+int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm)
 {
-    return comm && comm->magic == HLY_COMM_MAGIC ? hly_context_enter(comm->context) : HALAY_EINVAL;
+    *comm = hly_comm_of(handle);
+    return *comm && !(*comm)->freed ? hly_context_enter((*comm)->context) : HALAY_EINVAL;
 }
 
 /* ---------------------------------------------------------------- news */
@@ -117,7 +97,7 @@ static void hand_call(const struct hly_news *n)
     else if (n->kind == HLY_NEWS_BACK && runs)
         hly_exec_advance(r);
     else if (n->kind == HLY_NEWS_QUIET && r->state == HLY_FAILING)
-        hly_fault_progress(r->comm, hly_request_slot(r));
+        hly_fault_progress(r->comm, r->slot);
     else if (n->kind >= HLY_NEWS_REFUSED && n->kind <= HLY_NEWS_MISFIT)
         hand_failure(n);
     if (n->kind != HLY_NEWS_COMPLETE)
@@ -133,6 +113,9 @@ static void hand(halay_context_t *context, const struct hly_news *n)
     switch (n->kind) {
     case HLY_NEWS_LEAVE:
         hly_relaxed_leave(n->comm, &n->header);
+        return;
+    case HLY_NEWS_INVITE:
+        hly_circle_invited(n->comm, &n->header, &n->invitation);
         return;
     case HLY_NEWS_VERDICT:
         hly_fault_verdict(n->comm, &n->header, &n->verdict);
@@ -188,9 +171,12 @@ static int poll_device(halay_context_t *context, struct hly_device *device)
     }
     if (n < 0)
         hly_work_lost(context, device, n);
+    n = n > 0 ? n : 0;
+    if (device->group_steps)
+        n += hly_group_steps_poll(context);
     if (n > 0)
         advance_all(context);
-    return n > 0 ? n : 0;
+    return n;
 }
 
 /* Handles an event. r: the call that waits for this message next, or NULL. */
@@ -299,13 +285,8 @@ int hly_progress(halay_context_t *context)
 
 static void follow(halay_context_t *context, uint64_t timeout_ns)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    uint64_t ns = (uint64_t)until.tv_nsec + timeout_ns;
-    until.tv_sec += (time_t)(ns / 1000000000ull);
-    until.tv_nsec = (long)(ns % 1000000000ull);
     context->waiters.followers++;
-    pthread_cond_timedwait(&context->waiters.cond, &context->mutex, &until);
+    hly_mutex_sleep(&context->mutex, timeout_ns);
     context->waiters.followers--;
 }
 
@@ -366,6 +347,9 @@ static bool must_poll_device(const halay_context_t *context)
 static uint64_t longest_sleep(const halay_context_t *context)
 {
     uint64_t most = SLEEP_NS;
+    for (int i = 0; i < context->ndevices; i++)
+        if (context->devices[i].group_steps || context->devices[i].marks) /* no descriptors */
+            return SLEEP_POLLED_NS;
     if (!hly_link_empty(&context->busy_peers) || must_poll_device(context))
         return SLEEP_CONNECTING_NS;
     for (int w = 0; w < context->ntransports; w++)
@@ -399,7 +383,7 @@ static void lead(halay_context_t *context, uint64_t timeout_ns)
         timeout_ns = end_ns - context->now_ns < most ? end_ns - context->now_ns : most;
     }
     if (context->waiters.followers)
-        pthread_cond_broadcast(&context->waiters.cond);
+        hly_mutex_call(&context->mutex);
 }
 
 void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
@@ -417,7 +401,7 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
 static void stop_polling(halay_context_t *context)
 {
     if (--context->waiters.pollers == 0 && context->waiters.followers)
-        pthread_cond_broadcast(&context->waiters.cond); /* one of them leads now */
+        hly_mutex_call(&context->mutex); /* one of them leads now */
 }
 
 /* Do ranks of ours share this processor? Known where there are more of them on the node than
@@ -438,7 +422,8 @@ static uint64_t polling_ns(const halay_context_t *context, bool shares)
  * Something has come after a long wait: learns how soon waits should sleep. They sleep sooner only
  * where an adapter moves the data by itself; over sockets, polling is what takes the data in.
  */
-static void learn(halay_context_t *context, uint64_t waited_ns, bool shares)
+__attribute__((noinline)) static void learn(halay_context_t *context, uint64_t waited_ns,
+                                            bool shares)
 {
     if (context->info.local_nranks == context->info.nranks ||
         !(context->transports[context->ntransports - 1].attr.capabilities & HALAY_CAN_PUT))
@@ -459,20 +444,22 @@ static inline int poll_expected(halay_request_t *r, uint32_t polls, bool waited)
     if (r->expected.step == HALAY_STEP_NONE || r->state != HLY_RUNNING || ctx->lost ||
         !hly_link_empty(&ctx->busy_peers) || ctx->waiters.leader)
         return -1;
-    const struct hly_transport *transport = r->plan->peers[r->expected.step]->transport;
+    const struct hly_transport *transport = r->expected.transport;
+    halay_transport_t *const handle = transport->handle;
+    const halay_transport_ops_t *const ops = transport->ops;
     halay_event_t event;
     for (uint32_t i = 0; i < polls; i++) {
-        const int n = transport->ops->poll(transport->handle, &event, 1);
+        const int n = ops->poll(handle, &event, 1);
         if (n) {
             if (waited)
                 ctx->now_ns = hly_about_now_ns();
-            if (n < 0)
-                hly_wire_failed(ctx, transport, n);
-            else
+            if (n > 0)
                 take(ctx, transport, hly_expected_came(&r->expected, &event) ? r : NULL, &event);
+            else
+                hly_wire_failed(ctx, transport, n);
             return 1;
         }
-        if (atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed))
+        if (hly_mutex_is_wanted(&ctx->mutex))
             break;
     }
     return 0;
@@ -511,13 +498,14 @@ static uint32_t patience_of(const halay_request_t *r)
 
 /*
  * Gives the processor away, and learns to whom, in a job of several nodes: these may share a
- * machine. A rank of ours polls, so it gives the processor back soon. A stranger keeps it for a
- * time slice, and is let alone for longer each time.
+ * machine. But not where another thread of this context takes the mutex meanwhile. A rank of ours
+ * polls, so it gives the processor back soon. A stranger keeps it for a time slice, and is let
+ * alone for longer each time.
  */
 static void yield(halay_context_t *ctx)
 {
     struct hly_waiters *w = &ctx->waiters;
-    const bool learns = ctx->info.nnodes > 1;
+    const bool learns = ctx->info.nnodes > 1 && !hly_mutex_is_wanted(&ctx->mutex);
     const uint64_t before = learns ? hly_now_ns() : 0;
     hly_unlock(ctx);
     sched_yield();
@@ -525,14 +513,16 @@ static void yield(halay_context_t *ctx)
     if (!learns)
         return;
     const uint64_t now = hly_now_ns(), took = now - before;
-    if (took > YIELDED_NS || (!w->yields && took < SWITCH_NS)) {
-        w->yields = false;
+    if (took > YIELDED_NS && w->yields > 1) {
+        w->yields--;
+    } else if (took > YIELDED_NS || (!w->yields && took < SWITCH_NS)) {
+        w->yields = 0;
         w->alone_ns = w->alone_ns ? 2 * w->alone_ns : ALONE_NS;
         w->alone_ns = w->alone_ns < ALONE_MOST_NS ? w->alone_ns : ALONE_MOST_NS;
         w->try_ns = now + w->alone_ns;
-    } else if (!w->yields) {
-        w->yields = true;
-        w->alone_ns /= 2;
+    } else if (took >= SWITCH_NS) {
+        w->alone_ns >>= !w->yields;
+        w->yields = YIELDED_MOST;
     }
 }
 
@@ -540,15 +530,15 @@ static void yield(halay_context_t *ctx)
  * A round of polls was in vain. A processor is given away to ranks of ours that share it, or to
  * another thread of this context; or to whoever there is, by a sleep, once the wait has taken long.
  */
-static void idle(halay_request_t *r, struct wait *w, bool shares)
+__attribute__((noinline)) static void idle(halay_request_t *r, struct wait *w, bool shares)
 {
     halay_context_t *ctx = r->context;
     if (shares && !w->rounds)
         w->patience = patience_of(r);
-    if ((shares && w->rounds >= w->patience) ||
-        atomic_load_explicit(&ctx->waiters.want, memory_order_relaxed) > 0)
+    if ((shares && w->rounds >= w->patience) || hly_mutex_is_wanted(&ctx->mutex))
         yield(ctx);
-    if (++w->rounds % (ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS))
+    const uint32_t between = ctx->waiters.backoff ? ROUNDS_IN_BACKOFF : ROUNDS_BETWEEN_CLOCKS;
+    if (++w->rounds & (between - 1))
         return;
     const uint64_t now = hly_now_ns();
     if (!w->since_ns)
@@ -560,6 +550,8 @@ static void idle(halay_request_t *r, struct wait *w, bool shares)
         if (ctx->waiters.yields)
             return;
     }
+    if (r->state == HLY_COMPLETE) /* by another thread, while this one gave the mutex away */
+        return;
     hly_exec_doubt(r);
     stop_polling(ctx);
     hly_sleep(ctx, SLEEP_NS);
@@ -589,4 +581,37 @@ void hly_wait(halay_request_t *r)
     stop_polling(ctx);
     if (++ctx->polls >= POLLS_BETWEEN_CLOCKS)
         hly_progress(ctx); /* all transports, and the clock */
+}
+
+/* A wait for no call in particular: all that are under way are looked after. */
+static void doubt_all(halay_context_t *ctx)
+{
+    for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next)
+        hly_exec_doubt(HLY_OF(l, halay_request_t, link));
+}
+
+void hly_wait_until(halay_context_t *ctx, bool (*over)(void *arg), void *arg)
+{
+    const bool shares = is_shared(ctx);
+    uint64_t since_ns = 0;
+    uint32_t rounds = 0;
+    ctx->waiters.pollers++;
+    while (!over(arg)) {
+        const int n = hly_progress(ctx);
+        if ((!n && shares) || hly_mutex_is_wanted(&ctx->mutex))
+            yield(ctx);
+        rounds = n ? 0 : rounds + 1;
+        since_ns = n ? 0 : since_ns;
+        if (!rounds || rounds & (ROUNDS_BETWEEN_CLOCKS - 1))
+            continue;
+        const uint64_t now = hly_now_ns();
+        since_ns = since_ns ? since_ns : now;
+        if (now - since_ns <= polling_ns(ctx, shares) || over(arg))
+            continue;
+        doubt_all(ctx);
+        stop_polling(ctx);
+        hly_sleep(ctx, SLEEP_NS);
+        ctx->waiters.pollers++;
+    }
+    stop_polling(ctx);
 }

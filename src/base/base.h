@@ -41,6 +41,9 @@ static inline void hly_link_remove(struct hly_link *l)
 }
 #define HLY_OF(link_, type_, member_) ((type_ *)((char *)(link_)-offsetof(type_, member_)))
 
+/* No deadline is longer: 73 years, so that no sum with the clock overflows. */
+#define HLY_DEADLINE_MAX_NS (UINT64_C(1) << 61)
+
 uint64_t hly_now_ns(void);
 uint64_t hly_about_now_ns(void); /* up to a few milliseconds old, but cheap */
 /*

@@ -12,14 +12,15 @@
 #ifndef HLY_CONTEXT_H
 #define HLY_CONTEXT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include <halay/boot.h>
 #include <halay/device.h>
+#include <halay/group.h>
 #include <halay/plan.h>
 
 #include "base/base.h"
+#include "base/mutex.h"
 
 #define HLY_CONTEXT_MAGIC 0x48414c59u
 #define HLY_COMM_TABLE    256 /* buckets */
@@ -38,39 +39,53 @@ struct hly_settings {
     char rows[256], model[256];   /* HALAY_SELECTION, HALAY_MODEL */
     halay_selection_t *selection; /* of algorithm, rows and model */
     bool explain;                 /* HALAY_EXPLAIN */
+    bool gpudirect;               /* HALAY_GPUDIRECT */
+    char nccl[256];               /* HALAY_NCCL_LIBRARY */
 };
 
 struct hly_device { /* a kind of memory, and who reduces and copies in it */
     const halay_device_ops_t *ops;
     halay_device_t *handle;
-    uint32_t works; /* pieces of work that it holds */
+    uint32_t works; /* pieces of work that it holds, and group steps that are not done */
     uint8_t memory; /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
     bool touchable; /* the processor may read and write it */
     bool sleeps;    /* arm gives a descriptor */
     bool lost;      /* it takes no work any more */
     bool runs_on;   /* some could not be stopped: it may still write */
+    const halay_group_ops_t *group; /* who does group steps in its memory; or NULL. Set once */
+    void *group_arg;
+    char group_name[32];
+    uint32_t group_steps; /* of its works */
+    uint32_t marks;       /* of its works: in streams of the program */
 };
 
 /* The threads that wait in a context: api/progress.c. */
 struct hly_waiters {
-    pthread_cond_t cond; /* the followers sleep on it */
-    atomic_int want;     /* threads that are blocked on the mutex */
-    bool leader;         /* a thread sleeps on the descriptors */
-    bool rearm;          /* the leader has been woken because another thread polled */
-    bool called;         /* hly_wake(): the leader returns to its caller */
-    bool woken;          /* the next sleep is skipped */
-    int pollers;         /* threads that poll in a loop */
-    int followers;       /* threads that sleep on cond */
-    int wake_fd;         /* wakes the leader */
-    uint32_t backoff;    /* log2 of how much sooner waits sleep than they normally do */
-    bool yields;         /* ranks of ours share this processor: learnt */
-    uint64_t try_ns;     /* when to try that again, */
-    uint64_t alone_ns;   /* and how long after the last try */
+    bool leader;       /* a thread sleeps on the descriptors */
+    bool rearm;        /* the leader has been woken because another thread polled */
+    bool called;       /* hly_wake(): the leader returns to its caller */
+    bool woken;        /* the next sleep is skipped */
+    int pollers;       /* threads that poll in a loop */
+    int followers;     /* threads that sleep until hly_mutex_call() */
+    int wake_fd;       /* wakes the leader */
+    uint32_t backoff;  /* log2 of how much sooner waits sleep than they normally do */
+    uint8_t yields;    /* ranks of ours share this processor: learnt; 0: none known to */
+    uint64_t try_ns;   /* when to try that again, */
+    uint64_t alone_ns; /* and how long after the last try */
+};
+
+struct hly_nccl_here { /* NCCL, where the context opens it by itself: api/agree_nccl.c */
+    bool looked, told;
+    int version;               /* 0: there is none */
+    uint64_t place;            /* of the GPU */
+    struct hly_nccl *library;  /* the group_arg of its device; NULL: it is not used */
+    struct hly_nccl_ask *left; /* with memory that a transport may write */
+    char why[160];
 };
 
 struct halay_context {
     uint32_t magic;
-    pthread_mutex_t mutex;
+    struct hly_mutex mutex;
     struct hly_waiters waiters;
     volatile uint32_t *alive; /* 1; on a page that the kernel wipes in a forked child */
     struct hly_settings settings;
@@ -81,6 +96,7 @@ struct halay_context {
     int ntransports;                        /* 0 with one rank */
     struct hly_device devices[HLY_DEVICES]; /* the first one is that of host memory */
     int ndevices;
+    struct hly_nccl_here nccl;
     void *plugins[4]; /* dlopened */
     int nplugins;
     int ncpus; /* processors for the ranks of this node */
@@ -93,7 +109,9 @@ struct halay_context {
     struct hly_link comms;
     uint32_t ncomms;
     halay_comm_t *comm_table[HLY_COMM_TABLE];
-    struct hly_link freed_comms; /* a freed handle stays recognisable for a while */
+    struct hly_link circles;      /* of communicators with group steps: exec/circle.h */
+    struct hly_link freed_comms;  /* calls on them can still fail on all ranks */
+    struct hly_link unused_comms; /* their memory */
     uint32_t nfreed;
     uint64_t gone_ids[HLY_GONE_IDS]; /* of communicators whose memory was freed */
     uint32_t ngone;
@@ -104,19 +122,21 @@ struct halay_context {
     struct hly_link orphans;         /* unexpected messages of communicators not made yet */
     uint32_t norphans;
     size_t orphan_bytes;
-    uint64_t lost_ids[HLY_LOST_IDS];   /* communicators not made yet that lost an orphan */
-    uint32_t nlost;                    /* more than fit in lost_ids: then all count as lost */
-    bool handing;                      /* hly_hand_on() is running */
-    struct hly_link news, news_unused; /* events for the folders above wire/: wire/news.h */
+    uint64_t lost_ids[HLY_LOST_IDS]; /* communicators not made yet that lost an orphan */
+    uint32_t nlost;                  /* more than fit in lost_ids: then all count as lost */
+    bool handing;                    /* hly_hand_on() is running */
+    struct hly_link news, news_unused, news_reserved; /* events for those above wire/: news.h */
     struct hly_link sends_unused,
         sends_flying;                   /* flying: control messages that a transport holds */
     struct hly_target *targets;         /* of announced messages: wire/rendezvous.h */
     uint32_t ntargets, target_free;     /* target_free: index + 1; 0: none */
     struct hly_range *ranges;           /* registration cache, or NULL */
     uint32_t nranges;                   /* entries used so far */
+    uint64_t ranges_used;               /* how often those of devices were */
     bool scratch_refused;               /* registrations ran out of memory: scratch gets none */
     const struct hly_transport *lender; /* holds the LENT event being taken in, or NULL */
     bool lost;                          /* a transport has failed: every call ends at once */
+    uint32_t outlived;                  /* agreements on calls that are complete here: fault/ */
     uint64_t alarms;                    /* failed calls so far; marks who was told (peer->alarm) */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
@@ -126,21 +146,40 @@ struct halay_context {
     bool listening;            /* calls wait for the next such time: exec/listen.h */
     uint32_t polls;            /* since the last look at the clock */
     halay_counters_t counters;
+    struct hly_returned *returned; /* api/returned.c; NULL: no call ever returns before its end */
+    uint64_t loads_seen; /* libraries that the process had loaded when devices were looked for */
 };
 
+/* isa: as for halay_device_ops_t.open. */
+int hly_device_open(const halay_device_ops_t *ops, void *arg, const char *isa,
+                    struct hly_device *device);
+/* Opens the devices whose driver the program has loaded meanwhile. */
+void hly_devices_look(halay_context_t *context);
 /*
  * The kind of memory that `at` names with so many bytes each; NULL and HALAY_IN_PLACE name none. A
- * buffer without bytes counts only if both have none. HALAY_EINVAL: it is of two kinds.
+ * buffer without bytes counts only if both have none. HALAY_EINVAL: it is of two kinds, or not
+ * there; another code: its device cannot be used. The text says so; without one (NULL) it is not
+ * looked whether the host's memory is there.
  */
 int hly_memory_kind(const halay_context_t *context, const void *const at[2], const size_t bytes[2],
-                    uint32_t *kind);
+                    uint32_t *kind, char *text, size_t text_bytes);
 /* Who works in memory of this kind. */
 struct hly_device *hly_device_of(halay_context_t *context, uint32_t kind);
+
+static inline void hly_lock(halay_context_t *context)
+{
+    hly_mutex_lock(&context->mutex);
+}
+
+static inline void hly_unlock(halay_context_t *context)
+{
+    hly_mutex_unlock(&context->mutex);
+}
 
 /* hly_wake(), where somebody sleeps; and whoever is about to will not. */
 static inline void hly_wake_if_asleep(halay_context_t *context)
 {
-    context->waiters.woken = true;
+    context->waiters.called = context->waiters.woken = true;
     if (context->waiters.leader || context->waiters.followers)
         hly_wake(context);
 }

@@ -124,7 +124,7 @@ void hly_wake(halay_context_t *context)
     struct hly_waiters *w = &context->waiters;
     w->called = w->woken = true;
     if (w->followers)
-        pthread_cond_broadcast(&w->cond);
+        hly_mutex_call(&context->mutex);
     hly_wake_leader(context);
 }
 
@@ -138,42 +138,31 @@ const char *halay_version(void)
 
 const char *halay_strerror(int code)
 {
-    switch (code) {
-    case HALAY_OK:
-        return "HALAY_OK: success";
-    case HALAY_INPROGRESS:
-        return "HALAY_INPROGRESS: not done yet";
-    case HALAY_EINVAL:
-        return "HALAY_EINVAL: an argument is not valid";
-    case HALAY_ENOMEM:
-        return "HALAY_ENOMEM: memory, descriptors or address space ran out";
-    case HALAY_EUNSUPPORTED:
-        return "HALAY_EUNSUPPORTED: not offered here";
-    case HALAY_ESTATE:
-        return "HALAY_ESTATE: freed, finalized, initialized twice, or in use";
-    case HALAY_EMISMATCH:
-        return "HALAY_EMISMATCH: the ranks' calls or settings differ";
-    case HALAY_ETIMEOUT:
-        return "HALAY_ETIMEOUT: the deadline passed";
-    case HALAY_EPEER:
-        return "HALAY_EPEER: a rank died or cannot be reached";
-    case HALAY_ETRANSPORT:
-        return "HALAY_ETRANSPORT: a transport failed";
-    case HALAY_EBOOT:
-        return "HALAY_EBOOT: the ranks of the job could not be found";
-    case HALAY_EFORKED:
-        return "HALAY_EFORKED: called in a forked child; start it with fork and exec, or call "
-               "Halay "
-               "in the parent only";
-    case HALAY_EPLAN:
-        return "HALAY_EPLAN: a plan without a valid certificate was refused";
-    case HALAY_EAGAIN:
-        return "HALAY_EAGAIN: full for now";
-    case HALAY_EINTERNAL:
-        return "HALAY_EINTERNAL: a bug in Halay; please report it";
-    case HALAY_EDEVICE:
-        return "HALAY_EDEVICE: a device failed or did not finish; its memory may still change";
-    default:
-        return "unknown result code";
-    }
+    static const struct {
+        int code;
+        const char *text;
+    } known[] = {
+        {HALAY_OK, "HALAY_OK: success"},
+        {HALAY_INPROGRESS, "HALAY_INPROGRESS: not done yet"},
+        {HALAY_EINVAL, "HALAY_EINVAL: an argument is not valid"},
+        {HALAY_ENOMEM, "HALAY_ENOMEM: memory, descriptors or address space ran out"},
+        {HALAY_EUNSUPPORTED, "HALAY_EUNSUPPORTED: not offered here"},
+        {HALAY_ESTATE, "HALAY_ESTATE: freed, finalized, initialized twice, or in use"},
+        {HALAY_EMISMATCH, "HALAY_EMISMATCH: the ranks' calls or settings differ"},
+        {HALAY_ETIMEOUT, "HALAY_ETIMEOUT: the deadline passed"},
+        {HALAY_EPEER, "HALAY_EPEER: a rank died or cannot be reached"},
+        {HALAY_ETRANSPORT, "HALAY_ETRANSPORT: a transport failed"},
+        {HALAY_EBOOT, "HALAY_EBOOT: the ranks of the job could not be found"},
+        {HALAY_EFORKED, "HALAY_EFORKED: called in a forked child; start it with fork and exec, or "
+                        "call Halay in the parent only"},
+        {HALAY_EPLAN, "HALAY_EPLAN: a plan without a valid certificate was refused"},
+        {HALAY_EAGAIN, "HALAY_EAGAIN: full for now"},
+        {HALAY_EINTERNAL, "HALAY_EINTERNAL: a bug in Halay; please report it"},
+        {HALAY_EDEVICE,
+         "HALAY_EDEVICE: a device failed or did not finish; its memory may still change"},
+    };
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (known[i].code == code)
+            return known[i].text;
+    return "unknown result code";
 }

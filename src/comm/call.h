@@ -76,9 +76,13 @@ struct hly_call {
     struct hly_vector vector[2]; /* v forms, only while the call is made: of IN, of OUT */
     bool local_in_place;         /* at the root of reduce, gather, scatter; not compared */
     bool staged;                 /* OUT is written only after the input was read */
-    struct hly_op *user;         /* user-defined operation, or NULL */
-    double prescale, postscale;  /* with HLY_CALL_SCALED */
+    bool grouped;                /* NCCL may be used: all ranks have agreed on it */
+    bool captured;       /* its stream is being captured into a graph, where its group steps go */
+    struct hly_op *user; /* user-defined operation, or NULL */
+    double prescale, postscale; /* with HLY_CALL_SCALED */
 };
+
+#define HLY_CAPTURED_SIGN UINT64_C(0x6361707475726564) /* what its signature differs by */
 
 /* Does the plan work in place? */
 static inline bool hly_call_in_place(const struct hly_call *call)
@@ -86,17 +90,19 @@ static inline bool hly_call_in_place(const struct hly_call *call)
     return (call->desc.flags & HLY_CALL_IN_PLACE && !call->staged) || call->local_in_place;
 }
 
-enum hly_cause {                     /* of two verdicts, that with the smaller cause wins */
-                 HLY_CAUSE_PEER = 1, /* a process has ended, or cannot be reached */
-                 HLY_CAUSE_BUILD,
-                 HLY_CAUSE_SETTINGS,
-                 HLY_CAUSE_ARGUMENT,
-                 HLY_CAUSE_STATE,
-                 HLY_CAUSE_MISMATCH,
-                 HLY_CAUSE_LOCAL,  /* an error of one rank: memory, plan, transport, device */
-                 HLY_CAUSE_ABSENT, /* a rank has not made the call, or hangs */
-                 HLY_CAUSE_LATE,   /* a rank made it after the deadline of others */
-                 HLY_CAUSE_DEADLINE
+/* Of two verdicts, that with the smaller cause wins; but DEVICE over all. */
+enum hly_cause {
+    HLY_CAUSE_PEER = 1, /* a process has ended, or cannot be reached */
+    HLY_CAUSE_BUILD,
+    HLY_CAUSE_SETTINGS,
+    HLY_CAUSE_ARGUMENT,
+    HLY_CAUSE_STATE,
+    HLY_CAUSE_MISMATCH,
+    HLY_CAUSE_DEVICE, /* a device that cannot be stopped: memory may still change */
+    HLY_CAUSE_LOCAL,  /* an error of one rank: memory, plan, transport, device */
+    HLY_CAUSE_ABSENT, /* a rank has not made the call, or hangs */
+    HLY_CAUSE_LATE,   /* a rank made it after the deadline of others */
+    HLY_CAUSE_DEADLINE
 };
 
 /* Ranks of one call that may be named as present after they were called absent. */

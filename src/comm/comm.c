@@ -9,13 +9,20 @@
  * calls start only within HLY_UNACKED_MOST of `acked`.
  *
  * A freed communicator is kept for a while (HLY_FREED_MAX): calls on it are an error on all ranks,
- * and that error has to travel under its id.
+ * and that error has to travel under its id. Then its memory is the next one's, with another
+ * handle: the address of the struct at first, then of one word after the other behind it. The word
+ * holds a mark while the handle is valid. So a handle that was freed long ago is recognised, until
+ * the same memory has been handed out HLY_COMM_HANDLES times more.
  */
 #include "comm/comm.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+
+static_assert(sizeof(halay_comm_t) + HLY_COMM_HANDLES * sizeof(uint64_t) <= HLY_COMM_BYTES,
+              "all handles point into it");
+static_assert(offsetof(halay_comm_t, mark) == 0, "the first handle is the struct's address");
 
 int hly_comm_shown_rank(const halay_comm_t *comm, int rank)
 {
@@ -47,6 +54,18 @@ uint32_t hly_comm_ahead(const halay_comm_t *comm)
     return n <= HLY_SLOTS && comm->slots[last % HLY_SLOTS].sequence == last ? n : 0;
 }
 
+struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence)
+{
+    struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    if (sequence - comm->oldest >= HLY_SLOTS)
+        return NULL;
+    if (slot->sequence != sequence && slot->fault) {
+        free(slot->fault); /* of a call that has failed elsewhere after it was complete here */
+        slot->fault = NULL;
+    }
+    return hly_slot_of(comm, sequence);
+}
+
 bool hly_comm_heard(halay_comm_t *comm, uint32_t sequence)
 {
     if (sequence - comm->oldest < hly_comm_ahead(comm) || !hly_comm_slot(comm, sequence))
@@ -69,14 +88,53 @@ void hly_comm_remove(halay_comm_t *comm)
     comm->ranks = NULL;
 }
 
+/* All zero but handle, mark and generation. The longest idle memory is used first. */
+static halay_comm_t *memory_of(halay_context_t *ctx)
+{
+    halay_comm_t *comm;
+    uint32_t generation = 0;
+    if (hly_link_empty(&ctx->unused_comms)) {
+        comm = aligned_alloc(HLY_COMM_BYTES, HLY_COMM_BYTES);
+        if (!comm)
+            return NULL;
+        memset(comm, 0, HLY_COMM_BYTES);
+    } else {
+        comm = HLY_OF(ctx->unused_comms.next, halay_comm_t, link);
+        hly_link_remove(&comm->link);
+        generation = (comm->generation + 1) % HLY_COMM_HANDLES;
+    }
+    memset(comm, 0, sizeof(*comm));
+    comm->generation = generation;
+    uint64_t *mark = &comm->mark;
+    if (generation)
+        mark = (uint64_t *)(void *)((char *)comm + HLY_COMM_BYTES) - generation;
+    comm->handle = (halay_comm_t *)(void *)mark;
+    *mark = hly_comm_mark(comm->handle);
+    return comm;
+}
+
+void hly_comm_give_back(halay_comm_t *comm)
+{
+    *(uint64_t *)comm->handle = 0;
+    hly_link_append(&comm->context->unused_comms, &comm->link);
+}
+
+void hly_comms_free_memory(halay_context_t *ctx)
+{
+    while (!hly_link_empty(&ctx->unused_comms)) {
+        halay_comm_t *comm = HLY_OF(ctx->unused_comms.next, halay_comm_t, link);
+        hly_link_remove(&comm->link);
+        free(comm);
+    }
+}
+
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                     uint64_t deadline_ns, halay_comm_t **out)
 {
-    halay_comm_t *comm = context->ncomms < HLY_COMMS_MAX ? calloc(1, sizeof(*comm)) : NULL;
+    halay_comm_t *comm = context->ncomms < HLY_COMMS_MAX ? memory_of(context) : NULL;
     int rc = HALAY_ENOMEM;
     if (!comm)
         goto free_ranks;
-    comm->magic = HLY_COMM_MAGIC;
     comm->id = id;
     comm->context = context;
     comm->ranks = ranks;
@@ -85,7 +143,7 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ran
     comm->deadline_ns = deadline_ns;
     rc = hly_comm_count_nodes(comm);
     if (rc)
-        goto free_comm;
+        goto give_back;
     for (uint32_t i = 0; i < HLY_SLOTS; i++) {
         hly_link_init(&comm->slots[i].unexpected);
         comm->slots[i].sequence = i;
@@ -93,14 +151,15 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ran
     hly_link_init(&comm->pairs);
     hly_link_init(&comm->pair_link);
     hly_link_init(&comm->groups);
+    hly_link_init(&comm->grouped);
     hly_link_append(&context->comms, &comm->link);
     comm->hash_next = context->comm_table[id % HLY_COMM_TABLE];
     context->comm_table[id % HLY_COMM_TABLE] = comm;
     context->ncomms++;
     *out = comm;
     return HALAY_OK;
-free_comm:
-    free(comm);
+give_back:
+    hly_comm_give_back(comm);
 free_ranks:
     free(ranks);
     return rc;

@@ -8,16 +8,17 @@
 #include "base/context.h"
 #include "comm/call.h"
 
-#define HLY_COMM_MAGIC 0x434f4d4du
-#define HLY_COMM_FREED 0x46524545u
-
 #define HLY_WINDOW         16 /* calls of one communicator that may be running on this rank */
 #define HLY_SLOTS          64 /* must exceed HLY_WINDOW + HLY_UNACKED_MOST: so far ahead come headers */
 #define HLY_RELAXED_PERIOD 32 /* every so many-th of equal broadcasts is not relaxed */
 #define HLY_UNACKED_MOST   32 /* so far a call may start behind the last that all have made */
 #define HLY_COMMS_MAX      65536
 #define HLY_FREED_MAX      64
+#define HLY_COMM_MAGIC     UINT64_C(0x6d6f63796c6c6168)
+#define HLY_COMM_BYTES     8192 /* of the memory of one, and its alignment */
+#define HLY_COMM_HANDLES   256  /* of that memory, one after the other */
 #define HLY_CACHED_CALLS   4
+#define HLY_NCCL_AFTER     16 /* calls from the first in a GPU's memory to group steps */
 
 struct hly_plan;
 
@@ -42,7 +43,7 @@ struct hly_slot {
     bool settled;               /* who fails in it knows whether this rank does */
     bool unacked;               /* relaxed: its end does not mean that all have made it */
     struct hly_link unexpected; /* messages that came before they could be used */
-    struct hly_fault *fault;    /* NULL: all is well */
+    struct hly_fault *fault;    /* NULL: all is well; even of a complete call: fault/agree.c */
 };
 
 /* An entry of the call cache: arguments that were right, and the request that is bound to them. */
@@ -60,13 +61,35 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     uint32_t first;        /* of the first in this unbroken run of broadcasts */
     bool asked, planned;   /* selection was asked for a plan for this signature; there is one */
     uint32_t n;            /* equal broadcasts right before the last one */
+    uint32_t end;          /* sequence number after that of the last relaxed call */
     uint64_t asks;         /* bit r: rank r waits until this one has ended call `last` */
     uint32_t last;         /* sequence number; see asks */
     bool late;             /* a call that ended well here has failed elsewhere */
 };
 
+/* What a rank says about NCCL, and what all agree on: api/agree_nccl.c. */
+struct hly_nccl_says {
+    uint32_t version;  /* 22105: 2.21.5; 0: it has none */
+    uint32_t sequence; /* of its first call in a GPU's memory */
+    uint64_t place;    /* of its GPU on the node */
+};
+enum { HLY_NCCL_ASKING, HLY_NCCL_NONE, HLY_NCCL_AGREED };
+struct hly_nccl_ask {
+    struct hly_nccl_ask *next; /* context->nccl.left */
+    uint8_t state;             /* HLY_NCCL_* */
+    bool on;                   /* calls have come to `from` */
+    uint32_t from;
+    halay_comm_t *hidden;
+    halay_request_t *request;
+    struct hly_nccl_says mine, *all;
+    char why[128];
+};
+
 struct halay_comm {
-    uint32_t magic;
+    uint64_t mark;        /* hly_comm_mark() of the first handle, as long as that is valid */
+    halay_comm_t *handle; /* what the program has. Constant */
+    uint32_t generation;  /* of this memory */
+    bool freed;           /* by the program */
     uint64_t id;
     halay_context_t *context;
     struct hly_link link; /* context->comms, or ->freed_comms */
@@ -75,11 +98,15 @@ struct halay_comm {
     int rank, nranks;
     uint32_t nnodes;         /* of its ranks. Constant */
     bool scattered;          /* some node's ranks are not consecutive. Constant */
+    bool uneven;             /* its nodes have different numbers of ranks. Constant */
     uint32_t oversubscribed; /* 1: one node, more ranks than processors; 2: one processor */
     uint32_t children;       /* communicators made of it so far */
     uint64_t deadline_ns;
-    uint32_t npersistent; /* persistent requests */
-    bool relaxed_hint;    /* HALAY_HINT_RELAXED_BROADCAST */
+    uint32_t npersistent;       /* persistent requests */
+    bool relaxed_hint;          /* HALAY_HINT_RELAXED_BROADCAST */
+    struct hly_device *follows; /* calls in its memory stand behind `stream`; NULL: none do */
+    halay_stream_t stream;
+    int owed; /* code of a call that has failed after it had returned: api/returned.c */
 
     uint32_t next_sequence; /* of the next call */
     uint32_t oldest;        /* first call that is not complete */
@@ -94,6 +121,9 @@ struct halay_comm {
     struct hly_cached_call calls[HLY_CACHED_CALLS];
     uint32_t next_call; /* index of the entry to be replaced next */
     struct hly_relaxed_state relaxed;
+    struct hly_circles *circles; /* exec/circle.h; or NULL */
+    struct hly_nccl_ask *nccl;   /* since the first call in a GPU's memory; or NULL */
+    halay_comm_t *asks_for;      /* of a hidden one, of which the program has no call; or NULL */
     struct hly_predicted *predicted; /* algorithms by size class: HALAY_SELECTION=model */
     struct hly_explained *explained; /* HALAY_EXPLAIN: what was measured */
 
@@ -113,15 +143,33 @@ struct halay_comm {
     halay_comm_t *outer;       /* of such a hidden one: whose groups' members run here */
     struct hly_group *group_open; /* the group of calls that is being collected, or NULL */
     struct hly_link groups;       /* groups whose members have not begun */
+    struct hly_link grouped;      /* groups with group steps that are not over, by their heads */
+    uint32_t grouped_first;       /* of the first of them: its head's sequence number */
 };
 
 /* ---------------------------------------------------------------- comm.c */
 
+/* What a valid handle points to: nothing else has it, so that whatever else the program passes is
+ * recognised without a look at other memory. */
+static inline uint64_t hly_comm_mark(const halay_comm_t *handle)
+{
+    return (uint64_t)(uintptr_t)handle ^ HLY_COMM_MAGIC;
+}
+/* The communicator of a handle; NULL: there is none. Needs no lock. */
+static inline halay_comm_t *hly_comm_of(const halay_comm_t *handle)
+{
+    if (!handle || *(const uint64_t *)handle != hly_comm_mark(handle))
+        return NULL;
+    return (halay_comm_t *)((uintptr_t)handle & ~(uintptr_t)(HLY_COMM_BYTES - 1));
+}
 /* Takes `ranks` over, also on failure. */
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                     uint64_t deadline_ns, halay_comm_t **comm);
 /* Messages for its id are dropped from now on. */
 void hly_comm_remove(halay_comm_t *comm);
+/* Keeps its memory for the next one. */
+void hly_comm_give_back(halay_comm_t *comm);
+void hly_comms_free_memory(halay_context_t *context);
 halay_comm_t *hly_comm_find(const halay_context_t *context, uint64_t id);
 bool hly_comm_is_gone(const halay_context_t *context, uint64_t id);
 /* How many calls, from `oldest` on, some other rank is known to have made. */
@@ -134,6 +182,11 @@ static inline bool hly_comm_is_over(const halay_comm_t *comm, uint32_t sequence)
 {
     return comm->agreed && (int32_t)(sequence - comm->over) >= 0;
 }
+/* It is not known yet whether calls in a GPU's memory have group steps. */
+static inline bool hly_nccl_is_open(const halay_comm_t *comm)
+{
+    return comm->nccl && comm->nccl->state != HLY_NCCL_NONE && !comm->nccl->on;
+}
 /* Of a hidden communicator: the number that its rank has in the one that the program knows. */
 int hly_comm_shown_rank(const halay_comm_t *comm, int rank);
 
@@ -142,11 +195,24 @@ static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
     return comm->parent ? comm->parent : comm;
 }
 
-/* Of the call with this number; NULL: it is out of the window. */
-static inline struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence)
+/* The communicator whose stream its calls stand behind. */
+static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 {
-    if (sequence - comm->oldest >= HLY_SLOTS)
-        return NULL;
+    return comm->outer ? comm->outer : comm->parent ? comm->parent : comm;
+}
+
+/* Do its blocking calls in memory of this kind return when they are posted? */
+static inline bool hly_comm_returns(const halay_comm_t *comm, uint32_t memory)
+{
+    if (!(comm->stream.flags & HALAY_STREAM_RETURNS))
+        return false;
+    assert(comm->follows);
+    return comm->follows->memory == memory;
+}
+
+/* Of the call with this number, which is in the window of a communicator that is not broken. */
+static inline struct hly_slot *hly_slot_of(halay_comm_t *comm, uint32_t sequence)
+{
     struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
     if (slot->sequence != sequence) {
         assert(!slot->request && !slot->fault && hly_link_empty(&slot->unexpected));
@@ -155,6 +221,8 @@ static inline struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequen
     }
     return slot;
 }
+/* The same of any call; NULL: it is out of the window. */
+struct hly_slot *hly_comm_slot(halay_comm_t *comm, uint32_t sequence);
 
 /* ---------------------------------------------------------------- ranks.c */
 
@@ -176,7 +244,7 @@ static inline int hly_comm_rank_of(const halay_comm_t *comm, int world_rank)
 
 /* Which of its ranks share a node. Takes O(ranks) memory: for use while a plan is made. */
 int hly_comm_shape(const halay_comm_t *comm, halay_shape_t **shape);
-/* Fills nnodes, scattered, oversubscribed, which selection asks for at each call. */
+/* Fills nnodes, scattered, uneven, oversubscribed, which selection asks for at each call. */
 int hly_comm_count_nodes(halay_comm_t *comm);
 
 #endif

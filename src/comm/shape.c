@@ -32,6 +32,7 @@ int hly_comm_count_nodes(halay_comm_t *comm)
         return rc;
     comm->nnodes = shape->nnodes;
     comm->scattered = shape->hash & HALAY_SHAPE_SCATTERED;
+    comm->uneven = shape->smallest != shape->largest;
     comm->oversubscribed = 0;
     if (shape->nnodes == 1 && comm->context->boot) {
         halay_place_t place = {.size = sizeof(place)};

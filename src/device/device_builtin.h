@@ -38,6 +38,35 @@ struct hly_device_late_arg {
     bool own_memory;
 };
 
+/* What a program's stream is to the late device: so many things were put into it, and are done. */
+struct hly_late_stream {
+    uint32_t magic; /* HLY_LATE_STREAM */
+    uint32_t put, done;
+    /* Puts a gate into the stream, or opens it: any other has another number. NULL: it has none. */
+    void (*gate)(struct hly_late_stream *stream, uint32_t number, bool opens);
+};
+#define HLY_LATE_STREAM 0x4c535452u
+
+/*
+ * GPUs, by CUDA's driver. Opening it is cheap and loads nothing: libcuda is looked for when there
+ * is memory of a GPU, which a program cannot have without it. Managed memory is taken as a GPU's.
+ * One device object works on one GPU: of the argument, or the one whose memory is seen first.
+ */
+extern const halay_device_ops_t hly_device_cuda;
+
+#define HLY_CUDA_DRIVER "libcuda.so.1"
+#define HLY_CUDA_LOADED "libcuda.so" /* how its name begins where it is loaded */
+
+/* 0 anywhere, or no argument at all: choose. */
+struct hly_device_cuda_arg {
+    int32_t ordinal; /* 1 + the GPU's number: it is opened at once, or opening fails */
+    bool no_words;   /* events in place of words that the GPU writes */
+};
+
+/* The GPU's number here, and 1 + its place on the PCI buses of the node, which no other GPU has and
+ * MIG instances of one share. HALAY_EUNSUPPORTED: this device has no GPU yet. */
+int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place);
+
 /* memcpy past the caches; in parts, whose end comes before anything that says that the bytes are
  * there. */
 void hly_stream(void *dst, const void *src, size_t bytes);
@@ -46,5 +75,8 @@ void hly_stream_end(void);
 
 /* HALAY_OK, or HALAY_EINVAL for work that no device could do. */
 int hly_device_work_check(const halay_work_t *work);
+/* The same of a list; and a part of it as work of its own. */
+int hly_device_list_check(const halay_part_t parts[], uint32_t nparts, halay_type_t type);
+halay_work_t hly_device_part(const halay_part_t *part, halay_type_t type);
 
 #endif

@@ -127,6 +127,30 @@ int hly_device_work_check(const halay_work_t *work)
     return HALAY_OK;
 }
 
+halay_work_t hly_device_part(const halay_part_t *part, halay_type_t type)
+{
+    return (halay_work_t){.size = sizeof(halay_work_t),
+                          .dst = part->dst,
+                          .src = {part->src},
+                          .count = part->count,
+                          .type = type,
+                          .nsrc = 1,
+                          .factor = part->factor,
+                          .scales = part->factor != 1};
+}
+
+int hly_device_list_check(const halay_part_t parts[], uint32_t nparts, halay_type_t type)
+{
+    if (!parts || !nparts || nparts > HALAY_LIST_PARTS)
+        return HALAY_EINVAL;
+    for (uint32_t i = 0; i < nparts; i++) {
+        const halay_work_t work = hly_device_part(&parts[i], type);
+        if (hly_device_work_check(&work))
+            return HALAY_EINVAL;
+    }
+    return HALAY_OK;
+}
+
 /* NULL unless one combination of two operands is all there is to do. */
 static hly_combine_fn *const *combine_of(const struct hly_kernels *kernels,
                                          const halay_work_t *work)
@@ -254,19 +278,21 @@ static int host_query(halay_device_t *device, const void *address, size_t bytes,
     return HALAY_OK;
 }
 
-static int host_alloc(halay_device_t *device, size_t bytes, size_t alignment, void **address)
+static int host_alloc(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
+                      void **address)
 {
     (void)device;
-    if (!address || !bytes || !alignment || alignment & (alignment - 1) ||
-        bytes > SIZE_MAX - alignment)
+    if (place > HALAY_PLACE_HOST || !address || !bytes || !alignment ||
+        alignment & (alignment - 1) || bytes > SIZE_MAX - alignment)
         return HALAY_EINVAL;
     *address = aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
     return *address ? HALAY_OK : HALAY_ENOMEM;
 }
 
-static void host_free(halay_device_t *device, void *address)
+static void host_free(halay_device_t *device, uint32_t place, void *address)
 {
     (void)device;
+    (void)place;
     free(address);
 }
 
@@ -353,7 +379,6 @@ static void stream_blocks(const struct hly_kernels *kernels, const halay_work_t 
 static int host_launch(halay_device_t *device, const halay_work_t *work)
 {
     const struct host *host = (const struct host *)device;
-    assert(host);
     if (!work)
         return HALAY_EINVAL;
     if (work->bound && !work->streams) {
@@ -406,9 +431,61 @@ static int host_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_
     return HALAY_OK;
 }
 
+/* What the processor does is done. */
+static int host_follow(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie)
+{
+    (void)device;
+    (void)stream;
+    (void)cookie;
+    return HALAY_EUNSUPPORTED;
+}
+
+/* Nor does it come to a gate. */
+static int host_gate(halay_device_t *device, const halay_stream_t *stream, uint32_t *gate)
+{
+    (void)device, (void)stream, (void)gate;
+    return HALAY_EUNSUPPORTED;
+}
+
+static void host_gate_open(halay_device_t *device, uint32_t gate)
+{
+    (void)device, (void)gate;
+}
+
+static const char *host_why(halay_device_t *device)
+{
+    (void)device;
+    return "";
+}
+
 static void host_close(halay_device_t *device)
 {
     free(device);
+}
+
+static int host_export(halay_device_t *device, const void *address, size_t bytes, uint32_t opens,
+                       halay_export_t *exported)
+{
+    (void)device, (void)address, (void)bytes, (void)opens, (void)exported;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int host_flush(halay_device_t *device)
+{
+    (void)device;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int host_launch_list(halay_device_t *device, const halay_part_t parts[], uint32_t nparts,
+                            halay_type_t type, uint64_t cookie)
+{
+    (void)cookie;
+    int rc = hly_device_list_check(parts, nparts, type);
+    for (uint32_t i = 0; !rc && i < nparts; i++) {
+        const halay_work_t work = hly_device_part(&parts[i], type);
+        rc = host_launch(device, &work);
+    }
+    return rc;
 }
 
 const halay_device_ops_t hly_device_host = {
@@ -423,5 +500,12 @@ const halay_device_ops_t hly_device_host = {
     .poll = host_poll,
     .arm = host_arm,
     .stop = host_stop,
+    .follow = host_follow,
+    .why = host_why,
     .close = host_close,
+    .export_mem = host_export,
+    .flush = host_flush,
+    .gate = host_gate,
+    .gate_open = host_gate_open,
+    .launch_list = host_launch_list,
 };

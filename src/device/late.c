@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/timerfd.h>
 #include <time.h>
@@ -17,18 +18,32 @@
 #define DELAY_POLLS_DEFAULT 8u
 #define CAPACITY_DEFAULT    64u
 #define NEVER               UINT32_MAX
+#define MARKS               64
 
 struct flight {
     halay_work_t work;
     uint32_t polls_left; /* 0: ready; NEVER: it stays so */
     uint64_t ready_ns;   /* with a timer, when it is ready */
     int status;
+    halay_part_t *parts; /* of a list; NULL: it is the work */
+    uint32_t nparts;
 };
 
 struct block { /* of memory of its own */
     struct block *next;
     char *address;
     size_t bytes, mapped;
+};
+
+struct mark { /* of a stream of the program */
+    uint64_t cookie;
+    const struct hly_late_stream *stream;
+    uint32_t number; /* of what stands last before it */
+};
+
+struct gate {                       /* in a stream of the program */
+    struct hly_late_stream *stream; /* NULL: the entry is free */
+    uint32_t number;
 };
 
 struct late {
@@ -40,6 +55,10 @@ struct late {
     int timer; /* or -1 */
     uint32_t delay_us_max;
     struct block *blocks;
+    uint32_t nmarks;
+    struct mark marks[MARKS];
+    uint32_t ngates; /* so far */
+    struct gate gates[MARKS];
     struct flight flights[];
 };
 
@@ -153,12 +172,13 @@ static int late_query(halay_device_t *device, const void *address, size_t bytes,
     return HALAY_OK;
 }
 
-static int late_alloc(halay_device_t *device, size_t bytes, size_t alignment, void **address)
+static int late_alloc(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
+                      void **address)
 {
     struct late *late = (struct late *)device;
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    if (!late->own_memory)
-        return hly_device_host.alloc(late->host, bytes, alignment, address);
+    if (!late->own_memory || place != HALAY_PLACE_OWN)
+        return hly_device_host.alloc(late->host, place, bytes, alignment, address);
     if (!address || !bytes || !alignment || alignment & (alignment - 1) || alignment > page ||
         bytes > SIZE_MAX - page)
         return HALAY_EINVAL;
@@ -177,12 +197,12 @@ static int late_alloc(halay_device_t *device, size_t bytes, size_t alignment, vo
     return HALAY_OK;
 }
 
-static void late_free(halay_device_t *device, void *address)
+static void late_free(halay_device_t *device, uint32_t place, void *address)
 {
     struct late *late = (struct late *)device;
     struct block **at = &late->blocks;
-    if (!late->own_memory) {
-        hly_device_host.free(late->host, address);
+    if (!late->own_memory || place != HALAY_PLACE_OWN) {
+        hly_device_host.free(late->host, place, address);
         return;
     }
     if (!address)
@@ -238,10 +258,24 @@ static void perform(const struct late *late, const halay_work_t *work)
 
 /* ------------------------------------------------------------------ work */
 
+/* The next flight. There is room. */
+static struct flight *depart(struct late *late, const halay_work_t *work)
+{
+    struct flight *flight = &late->flights[late->nflights++];
+    *flight = (struct flight){.work = *work};
+    flight->polls_left = 1 + random_below(late, late->delay_polls_max);
+    if (late->delay_us_max)
+        flight->ready_ns = now_ns() + 1000ull * (1 + random_below(late, late->delay_us_max));
+    late->nlaunched++;
+    if (late->nlaunched == late->never || late->nlaunched == late->breaks)
+        flight->polls_left = NEVER;
+    flight->status = late->nlaunched == late->fails ? HALAY_EDEVICE : HALAY_OK;
+    return flight;
+}
+
 static int late_launch(halay_device_t *device, const halay_work_t *work)
 {
     struct late *late = (struct late *)device;
-    struct flight *flight;
     int rc;
 
     assert(late && late->nflights <= late->capacity);
@@ -255,15 +289,31 @@ static int late_launch(halay_device_t *device, const halay_work_t *work)
                                      : HALAY_EUNSUPPORTED;
     if (late->nflights == late->capacity)
         return HALAY_EAGAIN;
-    flight = &late->flights[late->nflights++];
-    flight->work = *work;
-    flight->polls_left = 1 + random_below(late, late->delay_polls_max);
-    if (late->delay_us_max)
-        flight->ready_ns = now_ns() + 1000ull * (1 + random_below(late, late->delay_us_max));
-    late->nlaunched++;
-    if (late->nlaunched == late->never || late->nlaunched == late->breaks)
-        flight->polls_left = NEVER;
-    flight->status = late->nlaunched == late->fails ? HALAY_EDEVICE : HALAY_OK;
+    depart(late, work);
+    return HALAY_INPROGRESS;
+}
+
+static int late_launch_list(halay_device_t *device, const halay_part_t parts[], uint32_t nparts,
+                            halay_type_t type, uint64_t cookie)
+{
+    struct late *late = (struct late *)device;
+    int rc = hly_device_list_check(parts, nparts, type);
+    for (uint32_t i = 0; !rc && i < nparts; i++) {
+        const halay_work_t work = hly_device_part(&parts[i], type);
+        rc = operands_fit(late, &work) ? HALAY_OK : HALAY_EINVAL;
+    }
+    if (!rc && late->nflights == late->capacity)
+        rc = HALAY_EAGAIN;
+    if (rc)
+        return rc;
+    assert(nparts > 0); /* it was checked */
+    halay_part_t *kept = malloc(nparts * sizeof(*kept));
+    if (!kept)
+        return HALAY_ENOMEM;
+    memcpy(kept, parts, nparts * sizeof(*kept));
+    struct flight *flight = depart(late, &(halay_work_t){.cookie = cookie, .type = type});
+    flight->parts = kept;
+    flight->nparts = nparts;
     return HALAY_INPROGRESS;
 }
 
@@ -279,8 +329,13 @@ static int late_bind(halay_device_t *device, halay_work_t *work)
 static halay_done_t flight_finish(struct late *late, uint32_t which)
 {
     const struct flight flight = late->flights[which];
-    if (!flight.status)
+    if (!flight.status && !flight.parts)
         perform(late, &flight.work);
+    for (uint32_t i = flight.nparts; !flight.status && i-- > 0;) {
+        const halay_work_t work = hly_device_part(&flight.parts[i], flight.work.type);
+        perform(late, &work);
+    }
+    free(flight.parts);
     late->flights[which] = late->flights[--late->nflights];
     return (halay_done_t){flight.work.cookie, flight.status};
 }
@@ -296,6 +351,22 @@ static bool is_ready(const struct late *late, struct flight *flight, uint64_t no
     return !flight->polls_left;
 }
 
+/* Marks of the program's streams that these have come to. */
+static int marks_poll(struct late *late, halay_done_t done[], int max)
+{
+    int n = 0;
+    for (uint32_t m = 0; m < late->nmarks && n < max;) {
+        const struct mark *mark = &late->marks[m];
+        if (__atomic_load_n(&mark->stream->done, __ATOMIC_ACQUIRE) < mark->number) {
+            m++;
+            continue;
+        }
+        done[n++] = (halay_done_t){mark->cookie, HALAY_OK};
+        late->marks[m] = late->marks[--late->nmarks];
+    }
+    return n;
+}
+
 static int late_poll(halay_device_t *device, halay_done_t done[], int max)
 {
     struct late *late = (struct late *)device;
@@ -308,6 +379,7 @@ static int late_poll(halay_device_t *device, halay_done_t done[], int max)
         return HALAY_EINVAL;
     if (late->breaks && late->nlaunched >= late->breaks)
         return HALAY_EDEVICE;
+    n = marks_poll(late, done, max);
     /* The ready ones to the front. */
     for (uint32_t f = 0; f < late->nflights; f++) {
         if (!is_ready(late, &late->flights[f], now))
@@ -354,11 +426,67 @@ static int late_stop(halay_device_t *device, uint64_t cookie, uint64_t patience_
     struct late *late = (struct late *)device;
     uint32_t which = 0;
     (void)patience_ns;
+    for (uint32_t m = 0; m < late->nmarks; m++)
+        if (late->marks[m].cookie == cookie) {
+            late->marks[m] = late->marks[--late->nmarks];
+            return HALAY_OK;
+        }
     while (which < late->nflights && late->flights[which].work.cookie != cookie)
         which++;
     assert(which < late->nflights);
+    free(late->flights[which].parts);
     late->flights[which] = late->flights[--late->nflights];
     return late->stubborn ? HALAY_EDEVICE : HALAY_OK;
+}
+
+static int late_follow(halay_device_t *device, const halay_stream_t *stream, uint64_t cookie)
+{
+    struct late *late = (struct late *)device;
+    const struct hly_late_stream *s = stream->handle;
+    if (!late->own_memory)
+        return HALAY_EUNSUPPORTED;
+    if (!s || s->magic != HLY_LATE_STREAM)
+        return HALAY_EINVAL;
+    const uint32_t put = __atomic_load_n(&s->put, __ATOMIC_ACQUIRE);
+    if (!cookie || __atomic_load_n(&s->done, __ATOMIC_ACQUIRE) >= put)
+        return HALAY_OK;
+    if (late->nmarks == MARKS)
+        return HALAY_EAGAIN;
+    late->marks[late->nmarks++] = (struct mark){cookie, s, put};
+    return HALAY_INPROGRESS;
+}
+
+static int late_gate(halay_device_t *device, const halay_stream_t *stream, uint32_t *gate)
+{
+    struct late *late = (struct late *)device;
+    struct hly_late_stream *s = stream->handle;
+    uint32_t g = 0;
+    if (!late->own_memory || !s->gate)
+        return HALAY_EUNSUPPORTED;
+    while (g < MARKS && late->gates[g].stream)
+        g++;
+    if (g == MARKS)
+        return HALAY_EAGAIN;
+    if (!gate)
+        return HALAY_OK;
+    late->gates[g] = (struct gate){s, ++late->ngates};
+    s->gate(s, late->ngates, false);
+    *gate = g;
+    return HALAY_OK;
+}
+
+static void late_gate_open(halay_device_t *device, uint32_t gate)
+{
+    struct gate *g = &((struct late *)device)->gates[gate];
+    assert(g->stream);
+    g->stream->gate(g->stream, g->number, true);
+    g->stream = NULL;
+}
+
+static const char *late_why(halay_device_t *device)
+{
+    (void)device;
+    return "";
 }
 
 static void late_close(halay_device_t *device)
@@ -366,7 +494,7 @@ static void late_close(halay_device_t *device)
     struct late *late = (struct late *)device;
     if (!late)
         return;
-    assert(late->nflights == 0);
+    assert(late->nflights == 0 && late->nmarks == 0);
     while (late->blocks) { /* work that could not be stopped may write there */
         struct block *b = late->blocks;
         assert(late->stubborn);
@@ -377,6 +505,19 @@ static void late_close(halay_device_t *device)
         close(late->timer);
     hly_device_host.close(late->host);
     free(late);
+}
+
+static int late_export(halay_device_t *device, const void *address, size_t bytes, uint32_t opens,
+                       halay_export_t *exported)
+{
+    (void)device, (void)address, (void)bytes, (void)opens, (void)exported;
+    return HALAY_EUNSUPPORTED;
+}
+
+static int late_flush(halay_device_t *device)
+{
+    (void)device;
+    return HALAY_EUNSUPPORTED;
 }
 
 const halay_device_ops_t hly_device_late = {
@@ -391,5 +532,12 @@ const halay_device_ops_t hly_device_late = {
     .poll = late_poll,
     .arm = late_arm,
     .stop = late_stop,
+    .follow = late_follow,
+    .why = late_why,
     .close = late_close,
+    .export_mem = late_export,
+    .flush = late_flush,
+    .gate = late_gate,
+    .gate_open = late_gate_open,
+    .launch_list = late_launch_list,
 };

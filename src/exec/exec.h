@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * exec.h - executes calls. A plan is admitted and compiled (plan_cache.c, compile.c). A request is
+ * exec.h - executes calls. A plan is admitted and compiled (plan_cache.c). A request is
  * made (post.c) and bound to memory (layout.c). It is put into the window, its steps are done, and
- * it ends (execute.c, work.c).
+ * it ends (execute.c). What devices do for it: work.h.
  */
 #ifndef HLY_EXEC_H
 #define HLY_EXEC_H
@@ -21,6 +21,9 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
                   const char *argument_text, halay_request_t **request);
 /* It will fail as soon as it starts, if its communicator or its transport has failed. */
 void hly_exec_refuse(halay_request_t *request);
+/* It will fail as soon as the window lets it start. text NULL: with the verdict of its broken
+ * communicator. HALAY_ENOMEM: it will not. */
+int hly_exec_refuse_as(halay_request_t *request, int code, enum hly_cause cause, const char *text);
 /* The same as hly_exec_make(), but the call may become a relaxed one (relaxed.h), and is kept in
  * the call cache. */
 int hly_exec_prepare(halay_comm_t *comm, struct hly_call *call, int argument_error,
@@ -55,29 +58,7 @@ void hly_exec_landed(halay_request_t *request, uint32_t step, bool reduced);
 /* A SEND step's message has left, or a device has finished a REDUCE or COPY step. */
 void hly_exec_step_done(halay_request_t *request, uint32_t step);
 
-/* ---------------------------------------------------------------- work.c: what devices do */
-
-/* Starts a reduce or copy step. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is
- * full, start it again; other errors: the call has failed. */
-int hly_work_start(halay_request_t *request, uint32_t step);
-/* Scales the input, before any step. HALAY_OK: that is done. */
-int hly_work_prescale(halay_request_t *request);
-/* Does what remains when the plan is done: division, scaling, the move of a staged result.
- * HALAY_OK: that is done. */
-int hly_work_result(halay_request_t *request);
-/* Which of that the call needs: HLY_AFTER_*. */
-uint8_t hly_work_left(const halay_request_t *request);
-/* A device has finished a piece of work, or given it up. */
-void hly_work_done(halay_context_t *context, struct hly_send *work, int status);
-/* Takes back what the device does for this call. */
-void hly_work_stop(halay_request_t *request);
-/* The call's deadline has passed: is its device to blame? Then its work is stopped, and the text
- * says so. */
-bool hly_work_overdue(halay_request_t *request, char *text, size_t bytes);
-/* The device itself has failed: stops its work, and fails the calls that it worked for. */
-void hly_work_lost(halay_context_t *context, struct hly_device *device, int status);
-
-/* ---------------------------------------------------------------- plan_cache.c, compile.c */
+/* ---------------------------------------------------------------- plan_cache.c */
 
 /* The communicator's plan for this call: kept, or made, proved and compiled. */
 int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *call,
@@ -86,9 +67,6 @@ void hly_plan_drop_all(halay_comm_t *comm);
 /* 0 if the plan's bytes are those of the certificate, else HALAY_EPLAN. */
 int hly_plan_check(const struct hly_plan *plan);
 void hly_certificates_free(halay_context_t *context);
-/* Fills its successors, readers, and the table of its messages. */
-int hly_plan_compile(struct hly_plan *plan);
-void hly_plan_uncompile(struct hly_plan *plan);
 
 /* ---------------------------------------------------------------- call_cache.c */
 
@@ -130,8 +108,15 @@ void hly_request_retire(halay_request_t *request);
 
 /* ---------------------------------------------------------------- layout.c */
 
+/* Does its call, in memory of a device, stand behind the program's stream? */
+static inline bool hly_request_follows(const halay_request_t *request)
+{
+    return !request->layout.scratch_from->touchable && hly_comm_ordered_by(request->comm)->follows;
+}
 /* Does it go around the end of the vector, so that it has two extents? */
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *operand);
+/* Is it host memory of the device: the stage of a plan that has one? */
+bool hly_operand_on_stage(const halay_request_t *request, uint32_t operand);
 /* Copies the counts and displacements of a v form. */
 int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 /* Cuts the call into segments, gives it scratch, and gives the operands of the first segment their
@@ -139,6 +124,8 @@ int hly_layout_tables(halay_request_t *request, const struct hly_call *call);
 int hly_layout_bind(halay_request_t *request);
 /* Gives the operands the addresses of another segment. */
 void hly_layout_segment(halay_request_t *request, uint32_t segment);
+/* Of a run of blocks that does not wrap, of a call that is no v form. */
+size_t hly_layout_bytes(const halay_request_t *request, uint32_t first, uint32_t count);
 /* Frees the tables of a v form. */
 void hly_layout_forget(halay_request_t *request);
 

@@ -12,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
 #include "exec/relaxed.h"
+#include "exec/staging.h"
+#include "exec/work.h"
 #include "wire/match.h"
 #include "wire/news.h"
 #include "wire/rendezvous.h"
@@ -55,8 +58,8 @@ static uint32_t pop_ready(struct hly_progress_of *run)
 __attribute__((noinline)) static void release_successors(halay_request_t *r, uint32_t step)
 {
     const struct hly_plan *p = r->plan;
-    for (uint32_t i = p->successor_first[step]; i < p->successor_first[step + 1]; i++) {
-        const uint32_t next = p->successors[i];
+    for (uint32_t i = p->uses.successor_first[step]; i < p->uses.successor_first[step + 1]; i++) {
+        const uint32_t next = p->uses.successors[i];
         if (r->run.state[next] == HLY_SKIPPED && can_start(r, hly_step(r, next)) &&
             !HLY_SEEDED(FORGET_SUCCESSOR, r, next))
             push_ready(r, next);
@@ -66,8 +69,8 @@ __attribute__((noinline)) static void release_successors(halay_request_t *r, uin
 static inline void mark_done(halay_request_t *r, uint32_t step)
 {
     HLY_SAW(DONE, r, step);
-    r->run.state[step] = HLY_DONE;
     r->run.ndone++;
+    r->run.state[step] = HLY_DONE;
     if (HLY_SEEDED(DONE_TWICE, r, step)) {
         HLY_SAW(DONE, r, step);
         r->run.ndone++;
@@ -102,7 +105,7 @@ static inline void mark_landed(halay_request_t *r, uint32_t step, bool reduced)
     mark_done(r, step);
     if (!reduced)
         return;
-    const uint32_t reduction = r->plan->reader[step];
+    const uint32_t reduction = r->plan->uses.reader[step];
     r->run.nskipped -= r->run.state[reduction] == HLY_SKIPPED;
     HLY_SAW(STARTED, r, reduction);
     hly_saw_work(r, reduction, &r->layout.works[reduction], HALAY_OK);
@@ -115,7 +118,7 @@ static inline void release_landed(halay_request_t *r, uint32_t step, bool reduce
     if (r->expected.step == step)
         expect_next(r);
     if (reduced && r->run.nskipped)
-        release_successors(r, r->plan->reader[step]);
+        release_successors(r, r->plan->uses.reader[step]);
     if (r->run.nskipped)
         release_successors(r, step);
 }
@@ -124,19 +127,21 @@ static inline void release_landed(halay_request_t *r, uint32_t step, bool reduce
 static inline void receive(halay_request_t *r, uint32_t step, const halay_step_t *s)
 {
     r->run.step[step].arrived = 0;
-    if (hly_operand_bytes(r, s->operand) > r->plan->peers[step]->transport->unannounced_bytes) {
+    if (hly_is_announced(r, step, hly_operand_bytes(r, s->operand))) {
         hly_rendezvous_announce(r, step);
         return;
     }
-    if (!hly_link_empty(&hly_request_slot(r)->unexpected)) {
+    if (!hly_link_empty(&r->slot->unexpected)) {
         const enum hly_landed what = hly_unexpected_land(r, step);
         if (what >= HLY_LANDED_ALL) {
             mark_landed(r, step, what == HLY_LANDED_REDUCED);
             release_landed(r, step, what == HLY_LANDED_REDUCED);
             return;
         }
+        if (r->run.step[step].arrived) /* the rest is matched as any other message */
+            return;
     }
-    if (r->expected.step == HALAY_STEP_NONE && !r->run.step[step].arrived) {
+    if (r->expected.step == HALAY_STEP_NONE) {
         hly_expect(r, step);
         r->run.looked = r->run.cursor;
     }
@@ -160,7 +165,7 @@ static inline bool start_step(halay_request_t *r, uint32_t step, const halay_ste
     case HALAY_STEP_JOIN:
         break;
     default:
-        rc = hly_work_start(r, step);
+        rc = s->kind == HALAY_STEP_GROUP ? hly_group_step_start(r, step) : hly_work_start(r, step);
     }
     if (rc == HALAY_OK)
         done(r, step);
@@ -188,13 +193,15 @@ static bool next_segment(halay_request_t *r)
     struct hly_segments *t = &r->segments;
     if (r->state != HLY_RUNNING || r->run.ndone != r->plan->nsteps || t->number + 1 == t->n)
         return false;
+    if (r->staging && !hly_staging_leave(r))
+        return false;
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     assert(!r->targets); /* what still flies is only read: lent, or sent out of IN by an adapter */
     hly_layout_segment(r, t->number + 1);
     r->header.segment = (uint16_t)t->number;
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
     lay_steps(r);
-    return hly_link_empty(&hly_request_slot(r)->unexpected) || hly_unexpected_compare(r);
+    return hly_link_empty(&r->slot->unexpected) || hly_unexpected_compare(r);
 }
 
 /* Starts what can be started in this segment. false: a step has to be started again. */
@@ -230,28 +237,39 @@ static inline bool walk_segment(halay_request_t *r)
 
 static void start_next(halay_request_t *r);
 
-static inline bool has_room(const halay_comm_t *comm)
+/*
+ * May this call start, which is the next one? Where calls before it are relaxed, one that is not
+ * waits for all older ones. It would tell others that those have ended here, and one may yet fail.
+ */
+static inline bool has_room(const halay_comm_t *comm, const halay_request_t *r)
 {
+    if (comm->started == comm->acked) /* and so is `oldest`: nothing is under way */
+        return true;
     return comm->started - comm->oldest < HLY_WINDOW &&
-           comm->started - comm->acked < HLY_UNACKED_MOST;
+           comm->started - comm->acked < HLY_UNACKED_MOST &&
+           (comm->started == comm->oldest || r->call.desc.flags & HLY_CALL_RELAXED ||
+            !hly_relaxed_is_unconfirmed(comm));
 }
 
 /* Starts queued calls while the window has room. */
 __attribute__((noinline)) static void start_queued(halay_comm_t *comm)
 {
-    while (comm->queue_head && has_room(comm)) {
+    while (comm->queue_head && has_room(comm, comm->queue_head)) {
         halay_request_t *r = comm->queue_head;
         comm->queue_head = r->next;
         if (!comm->queue_head)
             comm->queue_tail = NULL;
         r->next = NULL;
         comm->started++;
+        if (comm->broken || comm->context->lost) /* since it was queued */
+            hly_exec_refuse(r);
         start_next(r);
     }
 }
 
 static void enqueue(halay_comm_t *comm, halay_request_t *r)
 {
+    r->state = HLY_QUEUED;
     if (comm->queue_tail)
         comm->queue_tail->next = r;
     else
@@ -260,21 +278,24 @@ static void enqueue(halay_comm_t *comm, halay_request_t *r)
     start_queued(comm);
 }
 
-/* Moves the window past the calls that are complete. */
-static inline void move_window(halay_comm_t *comm)
+/* Moves the window past its oldest call, and past those after it that are complete already. */
+static inline void move_window(halay_comm_t *comm, struct hly_slot *slot)
 {
-    while (comm->oldest != comm->started && comm->slots[comm->oldest % HLY_SLOTS].complete) {
-        struct hly_slot *done = &comm->slots[comm->oldest++ % HLY_SLOTS];
-        done->complete = false;
-        if (!done->unacked)
+    do {
+        slot->complete = false;
+        comm->oldest++;
+        if (!slot->unacked)
             comm->acked = comm->oldest;
-    }
+        if (comm->oldest == comm->started)
+            return;
+        slot = &comm->slots[comm->oldest % HLY_SLOTS];
+    } while (slot->complete);
 }
 
 void hly_exec_finish(halay_request_t *r, int result)
 {
     halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_slot *slot = r->slot;
     assert(slot->request == r && !r->targets);
     r->state = HLY_COMPLETE;
     r->result = result;
@@ -297,7 +318,7 @@ void hly_exec_finish(halay_request_t *r, int result)
     }
     r->context->counters.operations++;
     if (r->sequence == comm->oldest)
-        move_window(comm);
+        move_window(comm, slot);
     if (comm->relaxed.asks)
         hly_relaxed_answer(comm);
     hly_wake_if_asleep(r->context);
@@ -329,28 +350,58 @@ static inline void conclude(halay_request_t *r)
         hly_exec_finish(r, HALAY_OK);
 }
 
-void hly_exec_advance(halay_request_t *r)
+/* It runs: all steps that can be done now, and its end if that was all. */
+static void go_on(halay_request_t *r)
 {
-    if (r->state != HLY_RUNNING || (r->run.before && hly_work_prescale(r) != HALAY_OK))
-        return;
-    do
+    do {
+        if (r->run.before && hly_work_before(r) != HALAY_OK)
+            return;
         if (!walk_segment(r))
             return;
-    while (r->segments.n > 1 && next_segment(r));
+    } while (r->segments.n > 1 && next_segment(r));
     conclude(r);
+}
+
+void hly_exec_advance(halay_request_t *r)
+{
+    if (r->state == HLY_RUNNING)
+        go_on(r);
+}
+
+/* Peers of a call that starts may be lost since long: says so again, for this call too. */
+__attribute__((noinline)) static void leave_lost(halay_request_t *r)
+{
+    struct hly_peer *last = NULL;
+    for (uint32_t i = 0; i < r->plan->nsteps; i++) {
+        struct hly_peer *peer = r->plan->peers[i];
+        if (!peer || !peer->dead || peer == last)
+            continue;
+        last = peer;
+        struct hly_news *n = hly_news_leave(r->context, HLY_NEWS_LOST, NULL);
+        if (n)
+            n->peer = peer;
+    }
 }
 
 __attribute__((always_inline)) static inline void start(halay_request_t *r)
 {
     halay_comm_t *comm = r->comm;
-    struct hly_slot *slot = hly_comm_slot(comm, r->sequence);
-    assert(slot);
+    bool over = false;
+    struct hly_slot *slot;
+    if (comm->broken) {
+        slot = hly_comm_slot(comm, r->sequence);
+        over = hly_comm_is_over(comm, r->sequence);
+    } else {
+        slot = hly_slot_of(comm, r->sequence);
+    }
+    r->slot = slot;
     slot->request = r;
-    if (r->call.desc.flags & HLY_CALL_RELAXED)
+    if (r->call.desc.flags & HLY_CALL_RELAXED) {
         slot->unacked = true;
+        comm->relaxed.end = r->sequence + 1;
+    }
     r->state = HLY_RUNNING;
     hly_link_append(&r->context->requests, &r->link);
-    const bool over = hly_comm_is_over(comm, r->sequence); /* perhaps since it was queued */
     if (r->refusal || slot->fault || over) {
         r->foreseen |= over;
         hly_news_leave(r->context, HLY_NEWS_REFUSED, r);
@@ -362,8 +413,10 @@ __attribute__((always_inline)) static inline void start(halay_request_t *r)
     r->run.after = r->layout.after;
     lay_steps(r);
     HLY_SAW(BOUND, r, HALAY_STEP_NONE);
+    if (comm->broken) /* by ranks that had made this call */
+        leave_lost(r);
     if (hly_link_empty(&slot->unexpected) || hly_unexpected_compare(r))
-        hly_exec_advance(r);
+        go_on(r);
 }
 
 /* Out of line, for queued calls; the others have it in hly_exec_go(). */
@@ -378,7 +431,6 @@ void hly_exec_go(halay_request_t *r)
     halay_context_t *ctx = comm->context;
     assert(r->state == HLY_IDLE);
     r->sequence = r->header.sequence = comm->next_sequence++;
-    r->state = HLY_QUEUED;
     if (r->segments.n > 1) {
         hly_layout_segment(r, 0);
         r->header.segment = 0;
@@ -386,9 +438,9 @@ void hly_exec_go(halay_request_t *r)
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
     r->started_ns = ctx->now_ns = hly_about_now_ns();
     r->deadline_ns = r->started_ns + comm->deadline_ns;
-    if (comm->agreed || comm->broken || ctx->lost)
+    if (comm->broken || ctx->lost)
         hly_exec_refuse(r);
-    if (comm->queue_head || !has_room(comm)) {
+    if (comm->queue_head || !has_room(comm, r)) {
         enqueue(comm, r);
         return;
     }

@@ -12,6 +12,9 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "exec/staging.h"
+#include "exec/work.h"
+#include "plan/collective.h"
 #include "wire/register.h"
 #include "wire/watch.h"
 
@@ -40,6 +43,19 @@ static size_t run_bytes(const halay_request_t *r, uint32_t buffer, uint32_t firs
     for (uint32_t b = first; b < first + count; b++)
         bytes += r->layout.block[buffer].bytes[b];
     return bytes;
+}
+
+size_t hly_layout_bytes(const halay_request_t *r, uint32_t first, uint32_t count)
+{
+    assert(!r->layout.tables);
+    return run_bytes(r, HALAY_BUFFER_IN, first, count);
+}
+
+bool hly_operand_on_stage(const halay_request_t *r, uint32_t operand)
+{
+    const halay_operand_t *o = &r->plan->plan->operands[operand];
+    return r->plan->stages && o->buffer == HALAY_BUFFER_SCRATCH &&
+           o->slot >= r->plan->plan->device_slots;
 }
 
 bool hly_operand_wraps(const halay_plan_t *plan, const halay_operand_t *o)
@@ -73,7 +89,8 @@ static void measure(const halay_request_t *r, const halay_operand_t *o, struct h
     uint32_t run = hly_operand_wraps(plan, o) ? plan->blocks - o->first : o->count;
     *bytes = run_bytes(r, buffer, o->first, run);
     *tail = run < o->count ? run_bytes(r, buffer, 0, o->count - run) : 0;
-    span->offset = scratch ? o->slot * r->layout.slot_bytes
+    const uint32_t before = scratch && o->slot >= plan->device_slots ? plan->device_slots : 0;
+    span->offset = scratch ? (o->slot - before) * r->layout.slot_bytes
                    : own   ? 0
                            : block_offset(r, buffer, o->first);
     if (own) {
@@ -91,16 +108,7 @@ static void measure(const halay_request_t *r, const halay_operand_t *o, struct h
 /* Does the plan cut a vector into blocks? Otherwise each block has `count` elements. */
 static bool is_cut(const halay_plan_t *plan)
 {
-    switch (plan->params.collective) {
-    case HALAY_ALLREDUCE:
-    case HALAY_BROADCAST:
-    case HALAY_REDUCE:
-    case HALAY_SCAN:
-    case HALAY_EXSCAN:
-        return plan->blocks > 1;
-    default:
-        return false;
-    }
+    return plan->blocks > 1 && hly_collective_is_vector(plan->params.collective);
 }
 
 static size_t round_up(size_t bytes)
@@ -156,8 +164,9 @@ static void lay_out(halay_request_t *r)
     r->layout.element_bytes = element ? group * element : 1; /* a barrier */
     r->layout.unit_bytes = (cut ? count / plan->blocks : count) * r->layout.element_bytes;
     r->layout.long_blocks = cut ? (uint32_t)(count % plan->blocks) : 0;
+    const uint64_t blocks = r->staging ? r->staging->count : c->desc.count;
     r->segments.stride_bytes =
-        cut ? r->layout.unit_bytes : c->desc.count / group * r->layout.element_bytes;
+        cut ? r->layout.unit_bytes : blocks / group * r->layout.element_bytes;
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
     r->layout.slot_bytes = largest_block(r);
     if (cut || !(info->restrictions & HALAY_PLANNER_EQUAL))
@@ -180,6 +189,10 @@ static void place(halay_request_t *r)
     const halay_plan_params_t *p = &r->plan->plan->params;
     r->layout.out = c->out;
     r->layout.in = (char *)(uintptr_t)c->in;
+    if (r->staging) {
+        r->layout.in = r->layout.scratch + r->staging->slots_at;
+        r->layout.out = r->layout.in + r->staging->out_at;
+    }
     if (!hly_call_in_place(c) && !c->staged)
         return;
     r->layout.in = r->layout.out;
@@ -209,13 +222,21 @@ static void aim(const halay_request_t *r, uint32_t step)
         *work = (halay_work_t){0};
 }
 
+/* So far in its buffers, or in the first slot of staged ones, does the segment lie. */
+static size_t moved_bytes(const halay_request_t *r)
+{
+    const struct hly_segments *t = &r->segments;
+    const uint64_t before = r->staging ? t->number % r->staging->nsegments : t->number;
+    return before * t->count * halay_type_bytes((halay_type_t)r->call.desc.type) +
+           (r->staging ? hly_staging_offset(r) : 0);
+}
+
 /* Gives all operands, and the kept device work, their addresses; nothing to do if they have them.
  */
 static void address(halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
-    const size_t moved =
-        r->segments.number * r->segments.count * halay_type_bytes((halay_type_t)r->call.desc.type);
+    const size_t moved = moved_bytes(r);
     char *const base[] = {r->layout.in + moved, r->layout.out + moved, r->layout.scratch};
     const struct hly_places now = {base[0], base[1], base[2], r->call.desc.op};
     if (!r->call.user && r->layout.laid_out && memcmp(&now, &r->layout.places, sizeof(now)) == 0)
@@ -223,7 +244,10 @@ static void address(halay_request_t *r)
     hly_expected_forget(r);
     for (uint32_t i = 0; i < plan->noperands; i++) {
         struct hly_span *span = &r->layout.spans[i];
-        span->extent[1].address = base[plan->operands[i].buffer];
+        span->extent[1].address = r->plan->stages && plan->operands[i].slot < plan->device_slots &&
+                                          plan->operands[i].buffer == HALAY_BUFFER_SCRATCH
+                                      ? r->layout.own
+                                      : base[plan->operands[i].buffer];
         span->extent[0].address = span->extent[1].address + span->offset;
     }
     for (uint32_t i = 0; r->layout.works && i < plan->nsteps; i++)
@@ -232,14 +256,13 @@ static void address(halay_request_t *r)
     r->layout.places = now;
 }
 
-/* May the call be cut into segments? It stays on a node, over a transport with HALAY_CAN_CACHE, and
- * is one vector, or the plan names its blocks one at a time. */
-static bool can_cut(const halay_request_t *r, uint32_t can)
+/* May the call be cut into segments? It is one vector, or the plan names its blocks one at a time.
+ */
+static bool can_cut(const halay_request_t *r)
 {
     const halay_plan_t *plan = r->plan->plan;
-    if (!(can & HALAY_CAN_CACHE) || can & (HALAY_CAN_PUT | HALAY_CAN_LAND) || r->comm->nnodes > 1 ||
-        r->layout.tables || r->call.user || r->call.staged || !plan->blocks ||
-        !halay_type_bytes((halay_type_t)r->call.desc.type))
+    if (r->comm->nranks < 2 || r->layout.tables || r->call.user || r->call.staged ||
+        !plan->blocks || plan->ngroups || !halay_type_bytes((halay_type_t)r->call.desc.type))
         return false;
     switch (plan->params.collective) {
     case HALAY_ALLGATHER:
@@ -260,26 +283,27 @@ static size_t segment_bytes(const halay_transport_attr_t *near)
     return most < SEGMENT_BYTES ? most : SEGMENT_BYTES;
 }
 
+/* Does that pay? The call stays on a node, over a transport with HALAY_CAN_CACHE. */
+static bool should_cut(const halay_request_t *r)
+{
+    const uint32_t can = r->context->transports[0].attr.capabilities;
+    return can & HALAY_CAN_CACHE && !(can & (HALAY_CAN_PUT | HALAY_CAN_LAND)) &&
+           r->comm->nnodes < 2;
+}
+
 /*
  * Cuts the call into segments, on all ranks alike. With one or two blocks, or few rounds, no
  * message is longer than an eager one. With more blocks a segment is larger: ranks that share a
  * processor then change places less often.
  */
-static void cut(halay_request_t *r)
+static void cut_by_cache(halay_request_t *r)
 {
-    const halay_comm_t *comm = r->comm;
     const halay_plan_t *plan = r->plan->plan;
     const uint32_t blocks = plan->blocks;
     const bool rounds = halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_ROUNDS;
     const uint64_t count = r->call.desc.count;
     struct hly_segments *t = &r->segments;
-    t->n = 1;
-    t->count = count;
-    if (comm->nranks < 2)
-        return;
     const halay_transport_attr_t *near = &r->context->transports[0].attr;
-    if (!can_cut(r, near->capabilities))
-        return;
     size_t most = near->eager_bytes; /* bytes of a block */
     if (blocks > 2 && !rounds)
         most = segment_bytes(near) / blocks;
@@ -290,6 +314,17 @@ static void cut(halay_request_t *r)
         return;
     t->count = part;
     t->n = (uint32_t)((count - 1) / part) + 1;
+}
+
+static void cut(halay_request_t *r)
+{
+    const bool can = can_cut(r);
+    r->segments.n = 1;
+    r->segments.count = r->call.desc.count;
+    if (can && should_cut(r))
+        cut_by_cache(r);
+    if (r->staging)
+        hly_staging_cut(r, can);
 }
 
 static bool is_laid(const halay_request_t *r)
@@ -328,18 +363,26 @@ int hly_layout_bind(halay_request_t *r)
 {
     const struct hly_call *c = &r->call;
     lay_first(r);
+    const uint32_t own = r->plan->plan->device_slots;
+    size_t slots = round_up(r->layout.slot_bytes * (r->plan->plan->scratch_slots - own));
+    size_t need = slots + (c->staged ? round_up(r->layout.slot_bytes) : 0);
+    if (r->staging)
+        need += hly_staging_lay(r, need);
+    if (hly_scratch_alloc(r, need, SLOT_ALIGN) ||
+        (own && hly_scratch_own(r, own * r->layout.slot_bytes, SLOT_ALIGN)))
+        return HALAY_ENOMEM;
     place(r);
     if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
         r->layout.in = r->layout.out;
     r->layout.result = r->layout.out;
-    size_t slots = round_up(r->layout.slot_bytes * r->plan->plan->scratch_slots);
-    size_t need = slots + (c->staged ? round_up(r->layout.slot_bytes) : 0);
-    if (hly_scratch_alloc(r, need, SLOT_ALIGN))
-        return HALAY_ENOMEM;
     if (c->staged)
         r->layout.out = r->layout.scratch + slots;
     const bool scaled = c->desc.flags & HLY_CALL_SCALED && c->prescale != 1;
     r->layout.before = scaled ? HLY_BEFORE_DUE : HLY_BEFORE_NOTHING;
+    if (r->staging)
+        r->layout.before |= HLY_BEFORE_DOWN | HLY_BEFORE_FIRST;
+    if (hly_request_follows(r) && !c->captured) /* that stands in the stream itself */
+        r->layout.before |= HLY_BEFORE_MARK;
     r->layout.after = hly_work_left(r);
     address(r);
     return HALAY_OK;
@@ -373,7 +416,7 @@ int hly_layout_tables(halay_request_t *r, const struct hly_call *call)
     if (!v[0].counts && !v[1].counts)
         return HALAY_OK;
     size_t n = (size_t)r->comm->nranks, element = halay_type_bytes((halay_type_t)call->desc.type);
-    r->layout.tables = calloc(4 * n, sizeof(size_t));
+    r->layout.tables = calloc((r->staging ? 6 : 4) * n, sizeof(size_t));
     if (!r->layout.tables)
         return HALAY_ENOMEM;
     for (size_t i = 0; i < 2; i++) {
@@ -381,6 +424,8 @@ int hly_layout_tables(halay_request_t *r, const struct hly_call *call)
             (struct hly_blocks){r->layout.tables + 2 * i * n, r->layout.tables + (2 * i + 1) * n};
         fill(&r->layout.block[i], v[i].counts ? &v[i] : &v[1 - i], n, element);
     }
+    if (r->staging)
+        hly_staging_pack(r, r->layout.tables + 4 * n);
     return HALAY_OK;
 }
 

@@ -87,6 +87,24 @@ static int certify(halay_context_t *context, uint32_t planner, const halay_plan_
     return HALAY_OK;
 }
 
+/* Lays a proved plan out for the executor. */
+static int compile(struct hly_plan *p)
+{
+    p->nsteps = p->plan->nsteps;
+    p->steps = p->plan->steps;
+    for (uint32_t i = 0; p->plan->ngroups && i < p->nsteps; i++) {
+        const halay_step_t *s = &p->steps[i];
+        if (s->kind != HALAY_STEP_GROUP)
+            continue;
+        p->launches[s->edge]++;
+        for (uint32_t o = 0; o < 2; o++) /* a device takes whole runs */
+            if (hly_operand_wraps(p->plan, &p->plan->operands[s->operand + o]))
+                return HALAY_EUNSUPPORTED;
+    }
+    p->stages = halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_STAGE;
+    return hly_plan_uses(p->plan, &p->uses);
+}
+
 static void plan_free(struct hly_plan *p)
 {
     while (p->spare) {
@@ -94,7 +112,7 @@ static void plan_free(struct hly_plan *p)
         hly_request_destroy(p->spare);
         p->spare = next;
     }
-    hly_plan_uncompile(p);
+    hly_plan_uses_free(&p->uses);
     halay_plan_free(p->plan);
     free(p->peers);
     free(p);
@@ -177,7 +195,7 @@ static int plan_make(halay_comm_t *comm, uint32_t planner, const halay_plan_para
     if (!rc)
         rc = hly_plan_check(p);
     if (!rc)
-        rc = hly_plan_compile(p);
+        rc = compile(p);
     if (!rc)
         rc = look_up_peers(comm, p);
     if (rc) {
@@ -198,7 +216,8 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
                    struct hly_plan **plan, char *reason, size_t reason_bytes)
 {
     uint32_t in_place = hly_call_in_place(call);
-    if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_GROUP) {
+    if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_GROUP &&
+        !hly_device_of(comm->context, call->desc.memory)->group) {
         snprintf(reason, reason_bytes,
                  "plan %s: no device offers group steps; choose another "
                  "algorithm (HALAY_ALGORITHM)",

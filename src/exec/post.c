@@ -14,6 +14,7 @@
 
 #include "exec/exec.h"
 #include "exec/relaxed.h"
+#include "exec/staging.h"
 #include "select/select.h"
 #include "wire/match.h"
 #include "wire/news.h"
@@ -22,18 +23,28 @@
 
 /* ---------------------------------------------------------------- requests */
 
-/* What it has of the device before is of no use. */
-static void change_device(halay_request_t *r, struct hly_device *device)
+/* What it has of the devices before is of no use. */
+static int change_devices(halay_request_t *r, struct hly_device *device, struct hly_device *from)
 {
     hly_scratch_free(r);
     if (r->device && r->layout.works)
         memset(r->layout.works, 0, (r->plan->nsteps + 1) * sizeof(*r->layout.works));
     r->device = device;
+    r->layout.scratch_from = from;
+    r->layout.laid_out = r->bound = false;
+    return hly_staging_set(r, device == from ? NULL : from);
 }
 
-static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, uint32_t memory)
+/* call NULL: it stands for a group of calls. */
+static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
+                                    const struct hly_call *call)
 {
-    struct hly_device *device = hly_device_of(comm->context, memory);
+    struct hly_device *from =
+        hly_device_of(comm->context, call ? call->desc.memory : HALAY_MEMORY_HOST);
+    const bool direct = plan && hly_is_direct(comm, plan->plan, call, from);
+    struct hly_device *device = plan && !direct && hly_is_staged(comm, call, plan, from)
+                                    ? &comm->context->devices[0]
+                                    : from;
     halay_request_t *r = plan ? plan->spare : NULL;
     if (r) {
         plan->spare = r->next;
@@ -58,12 +69,18 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
-    if (r->device != device)
-        change_device(r, device);
+    r->layout.stages = plan && plan->stages;
+    if ((r->device != device || r->layout.scratch_from != from) &&
+        change_devices(r, device, from)) {
+        hly_request_destroy(r);
+        return NULL;
+    }
+    r->direct = direct;
     r->state = HLY_IDLE;
     r->targets = 0;
-    r->persistent = r->refused = r->cached = false;
+    r->persistent = r->refused = r->cached = r->is_behind = false;
     r->member_of = r->group = NULL;
+    r->instead = NULL;
     r->explained = NULL;
     r->result = HALAY_OK;
     hly_link_init(&r->posted);
@@ -73,7 +90,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan, u
 
 halay_request_t *hly_request_bare(halay_comm_t *comm)
 {
-    return request_new(comm, NULL, HALAY_MEMORY_HOST);
+    return request_new(comm, NULL, NULL);
 }
 
 void hly_request_spare(halay_request_t *r)
@@ -127,15 +144,7 @@ static int find_plan(halay_comm_t *comm, const struct hly_call *call, struct hly
                      char *reason, size_t reason_bytes)
 {
     uint32_t planner;
-    const struct hly_device *device = hly_device_of(comm->context, call->desc.memory);
     *plan = NULL;
-    if (!device->touchable && comm->nranks > 1) {
-        snprintf(reason, reason_bytes,
-                 "its buffers lie in memory of the device %.32s, which messages cannot carry: copy "
-                 "them to host memory first",
-                 device->ops->name);
-        return HALAY_EUNSUPPORTED;
-    }
     int rc = hly_select(comm, call, &planner, reason, reason_bytes);
     return rc ? rc : hly_plan_admit(comm, planner, call, plan, reason, reason_bytes);
 }
@@ -146,7 +155,8 @@ static bool repeats(const halay_request_t *r, const struct hly_call *call)
     const struct hly_call *was = &r->call;
     return r->bound && was->signature == call->signature && was->in == call->in &&
            was->out == call->out && was->local_in_place == call->local_in_place &&
-           was->staged == call->staged && hly_desc_equal(&was->desc, &call->desc);
+           was->staged == call->staged && hly_desc_equal(&was->desc, &call->desc) &&
+           !(r->layout.before & HLY_BEFORE_MARK) == !hly_request_follows(r);
 }
 
 static int bind(halay_request_t *r, const struct hly_call *call)
@@ -167,9 +177,7 @@ static int bind(halay_request_t *r, const struct hly_call *call)
     return rc;
 }
 
-/* The request will fail as soon as the window lets it start. text NULL: with the verdict of its
- * broken communicator. */
-static int refuse(halay_request_t *r, int code, enum hly_cause cause, const char *text)
+int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const char *text)
 {
     r->refusal = calloc(1, sizeof(*r->refusal));
     if (!r->refusal)
@@ -187,14 +195,52 @@ void hly_exec_refuse(halay_request_t *r)
 {
     const halay_comm_t *comm = r->comm;
     const bool broken = comm->agreed ? hly_comm_is_over(comm, r->sequence) : comm->broken;
-    if (!r->refused && (broken || comm->context->lost))
-        refuse(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL, broken ? NULL : "its transport has failed");
+    if (!r->refusal && (broken || comm->context->lost))
+        hly_exec_refuse_as(r, HALAY_ETRANSPORT, HLY_CAUSE_LOCAL,
+                           broken ? NULL : "its transport has failed");
+}
+
+/* Why a graph may not have a call of this plan: all of it has to be group steps in the program's
+ * memory. NULL: it may. */
+static const char *why_not_captured(const struct hly_plan *p, const struct hly_call *call)
+{
+    const halay_plan_t *plan = p->plan;
+    if (p->stages)
+        return "has messages between nodes";
+    if (!(halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_GROUP))
+        return "has no group steps";
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const halay_step_t *s = &plan->steps[i];
+        const bool message = s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
+        if (message && plan->operands[s->operand].count)
+            return "has messages";
+        if (!message && s->kind != HALAY_STEP_GROUP && s->kind != HALAY_STEP_JOIN)
+            return "has copies or reductions of its own";
+    }
+    if (plan->scratch_slots || call->staged)
+        return "needs memory of Halay";
+    if (call->desc.op == HALAY_AVERAGE &&
+        halay_collective_reduces((halay_collective_t)call->desc.collective))
+        return "divides afterwards (ask for a sum, and divide in the graph, or)";
+    return NULL;
+}
+
+static int check_captured(const struct hly_plan *p, const struct hly_call *call, char *reason,
+                          size_t bytes)
+{
+    const char *why = why_not_captured(p, call);
+    if (why)
+        snprintf(reason, bytes,
+                 "its stream is being captured into a graph, and the plan %s %s: make the call "
+                 "outside of the capture (HALAY_EXPLAIN=1 says why it has this plan)",
+                 halay_planner_get(p->planner)->name, why);
+    return why ? HALAY_EUNSUPPORTED : HALAY_OK;
 }
 
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request)
 {
-    char reason[192] = "";
+    char reason[224] = "";
     struct hly_plan *plan = NULL;
     enum hly_cause cause = HLY_CAUSE_LOCAL;
     int rc = argument_error;
@@ -206,17 +252,21 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
         snprintf(reason, sizeof(reason), "%s", argument_text);
     } else {
         rc = find_plan(comm, call, &plan, reason, sizeof(reason));
+        if (!rc && call->captured)
+            rc = check_captured(plan, call, reason, sizeof(reason));
     }
-    halay_request_t *r = request_new(comm, plan, call->desc.memory);
+    halay_request_t *r = request_new(comm, plan, call);
     if (!r)
         return HALAY_ENOMEM;
     int bound = HALAY_OK;
     if (rc || !repeats(r, call)) /* a spare one may be bound to this call already */
         bound = bind(r, call);
     if (!rc && (rc = bound))
-        snprintf(reason, sizeof(reason), "no memory for a call of this size");
+        snprintf(reason, sizeof(reason), "no memory for a call of this size%s%.32s",
+                 r->staging ? ": it is copied through host memory of the device " : "",
+                 r->staging ? r->layout.scratch_from->ops->name : "");
     r->refused = rc != HALAY_OK;
-    if (rc && refuse(r, rc, cause, reason)) {
+    if (rc && hly_exec_refuse_as(r, rc, cause, reason)) {
         r->state = HLY_COMPLETE;
         hly_request_release(r);
         return HALAY_ENOMEM;

@@ -9,6 +9,9 @@
  * say the same. Where they have not made the same calls, the signature tells. A call starts within
  * HLY_UNACKED_MOST of comm->acked, and all ranks have made the calls before that one. So nobody is
  * further ahead of anybody than there are slots.
+ *
+ * Who ends a confirmed call knows that all have ended the relaxed ones before it. So a rank starts
+ * that call only after it has ended those, however many calls are under way.
  */
 #ifndef HLY_RELAXED_H
 #define HLY_RELAXED_H
@@ -23,6 +26,11 @@
 void hly_relaxed_post(halay_comm_t *comm, struct hly_call *call, bool wrong);
 /* May other ranks have ended this call, or the one they made instead, without hearing from all? */
 bool hly_relaxed_follows(const halay_comm_t *comm, uint32_t sequence);
+/* Have relaxed calls started that others may not have made? */
+static inline bool hly_relaxed_is_unconfirmed(const halay_comm_t *comm)
+{
+    return comm->relaxed.end - comm->acked - 1 < HLY_UNACKED_MOST; /* else `end` is long ago */
+}
 /*
  * Leaving (LEAVE). No rank finalizes before all have ended their calls: what a root has sent could
  * be lost with it, and others would take the rank for dead. So it asks them, and they answer.

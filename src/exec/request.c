@@ -46,6 +46,7 @@ void hly_request_destroy(halay_request_t *r)
     free(r->refusal);
     free(r->failure);
     free(r->layout.works);
+    free(r->staging);
     hly_layout_forget(r);
     hly_link_append(&r->context->requests_unused,
                     &r->link); /* the longest idle one is used first */

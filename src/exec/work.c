@@ -12,39 +12,84 @@
 #include <stdio.h>
 
 #include "exec/exec.h"
+#include "exec/staging.h"
+#include "exec/work.h"
 #include "wire/news.h"
 #include "wire/watch.h"
 
 #define PATIENCE_NS 100000000ull /* of one call, for a device to stop */
 
-/* Launches one piece. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is full. */
-static int launch(halay_request_t *r, uint32_t step, halay_work_t *work)
+/* The device has taken the piece whose cookie is the address of the next hly_send. */
+static void note(halay_request_t *r, struct hly_device *device, uint32_t step, uint8_t lane)
 {
     halay_context_t *ctx = r->context;
-    struct hly_device *device = r->device;
-    struct hly_send *send = hly_send_next(ctx);
+    struct hly_send *send = hly_send_new(ctx, HLY_SEND_DEVICE, NULL);
+    send->request = r;
+    send->local = NULL;
+    send->device = device;
+    send->step = step;
+    send->lane = lane;
+    send->flying = 1;
+    send->accepted = true;
+    send->since_ns = hly_about_now_ns();
+    hly_link_append(&r->flying, &send->link);
+    device->works++;
+    hly_wake_leader(ctx); /* to arm this device, too */
+}
+
+int hly_work_launch(halay_request_t *r, struct hly_device *device, uint32_t step, uint8_t lane,
+                    halay_work_t *work)
+{
+    const struct hly_send *send = hly_send_next(r->context);
     if (device->lost)
         return HALAY_EDEVICE;
     if (!send)
         return HALAY_ENOMEM;
     work->cookie = (uint64_t)(uintptr_t)send;
     int rc = device->ops->launch(device->handle, work);
-    hly_saw_work(r, step, work, rc);
+    if (!lane)
+        hly_saw_work(r, step, work, rc);
+    if (rc == HALAY_INPROGRESS)
+        note(r, device, step, lane);
+    return rc;
+}
+
+int hly_work_follow(halay_request_t *r, struct hly_device *device, uint8_t lane,
+                    const halay_stream_t *stream)
+{
+    const struct hly_send *send = hly_send_next(r->context);
+    if (device->lost)
+        return HALAY_EDEVICE;
+    if (!send)
+        return HALAY_ENOMEM;
+    const int rc = device->ops->follow(device->handle, stream, (uint64_t)(uintptr_t)send);
     if (rc == HALAY_INPROGRESS) {
-        send = hly_send_new(ctx, HLY_SEND_DEVICE, NULL); /* the one whose address is the cookie */
-        send->request = r;
-        send->step = step;
-        send->flying = 1;
-        send->accepted = true;
-        send->since_ns = hly_about_now_ns();
-        hly_link_append(&r->flying, &send->link);
-        device->works++;
-        hly_wake_leader(ctx); /* to arm this device, too */
+        note(r, device, HALAY_STEP_NONE, lane);
+        device->marks++;
     }
     return rc;
 }
 
+static int launch(halay_request_t *r, uint32_t step, halay_work_t *work)
+{
+    return hly_work_launch(r, r->device, step, 0, work);
+}
+
 /* ---------------------------------------------------------------- steps of the plan */
+
+/* In a plan with a stage the host's device works there, and the call's copies from and to it. */
+static struct hly_device *device_of(const halay_request_t *r, uint32_t step, uint32_t *direction)
+{
+    const halay_step_t *s = hly_step(r, step);
+    *direction = HALAY_WITHIN;
+    if (!r->plan->stages)
+        return r->device;
+    const bool to = hly_operand_on_stage(r, s->operand);
+    const bool from = hly_operand_on_stage(r, s->operand + 1);
+    if (to != from)
+        *direction = to ? HALAY_TO_HOST : HALAY_FROM_HOST;
+    return to && from ? &r->context->devices[0] : r->device;
+}
 
 /* Byte `at` of an operand in up to two extents. */
 static char *address_of(const struct hly_extent *ext, size_t at)
@@ -87,23 +132,25 @@ static int start_pieces(halay_request_t *r, uint32_t step)
     struct hly_step_run *run = &r->run.step[step];
     halay_work_t *kept = r->layout.works ? &r->layout.works[step] : NULL;
     const size_t total = hly_operand_bytes(r, hly_step(r, step)->operand);
+    uint32_t piece = 0, direction;
+    struct hly_device *device = device_of(r, step, &direction);
     size_t to;
-    uint32_t piece = 0;
     if (!run->pieces)
         run->arrived = 1; /* so that it is not done before all pieces are launched */
     for (size_t from = 0; from < total; from = to, piece++) {
         to = total;
         halay_work_t work = piece_of(r, step, from, &to);
+        work.direction = direction;
         if (piece < run->pieces)
             continue;
         if (kept && to - from == total) {
             *kept = work;
-            r->device->ops->bind(r->device->handle, kept); /* may be refused: no harm */
+            device->ops->bind(device->handle, kept); /* may be refused: no harm */
         }
         if (work.nsrc > 1 && HLY_SEEDED(SWAP_SOURCES, r, step))
             hly_swap_sources(&work);
         work.count -= HLY_SEEDED(SHORT_WORK, r, step);
-        const int rc = launch(r, step, &work);
+        const int rc = hly_work_launch(r, device, step, 0, &work);
         if (rc < 0)
             return rc;
         run->pieces++;
@@ -118,8 +165,9 @@ int hly_work_start(halay_request_t *r, uint32_t step)
     halay_work_t *kept = r->layout.works ? &r->layout.works[step] : NULL;
     int rc;
     if (kept && kept->nsrc) {
+        uint32_t direction;
         r->run.step[step].arrived = 1;
-        rc = launch(r, step, kept);
+        rc = hly_work_launch(r, device_of(r, step, &direction), step, 0, kept);
     } else {
         rc = start_pieces(r, step);
     }
@@ -132,10 +180,11 @@ int hly_work_start(halay_request_t *r, uint32_t step)
 
 /* ---------------------------------------------------------------- before and after the plan */
 
-/* Elements of the result. */
+/* Elements of the result; if buffers are staged, of the slice at hand. */
 static size_t count_of(const halay_request_t *r)
 {
-    return r->layout.result_bytes / halay_type_bytes((halay_type_t)r->call.desc.type);
+    const size_t count = r->layout.result_bytes / halay_type_bytes((halay_type_t)r->call.desc.type);
+    return r->staging ? hly_staging_count(r, count) : count;
 }
 
 static bool divides(const halay_request_t *r)
@@ -147,21 +196,27 @@ uint8_t hly_work_left(const halay_request_t *r)
 {
     bool multiplied = r->call.desc.flags & HLY_CALL_SCALED && r->call.postscale != 1;
     uint8_t after = multiplied ? HLY_AFTER_MULTIPLY : 0;
+    const uint8_t up = r->staging ? HLY_AFTER_UP : 0;
     if (!r->layout.result_bytes)
-        return 0;
+        return up;
     if (divides(r))
         after |= HLY_AFTER_DIVIDE;
-    return after || r->layout.result == r->layout.out ? after : HLY_AFTER_MOVE;
+    if (!after && r->layout.result != r->layout.out)
+        after = HLY_AFTER_MOVE;
+    return after | up;
 }
 
 int hly_work_result(halay_request_t *r)
 {
     while (r->run.after) {
         uint8_t pass = r->run.after & (uint8_t)-r->run.after;
+        if (pass == HLY_AFTER_UP)
+            return hly_staging_up(r);
         bool again = pass == HLY_AFTER_MULTIPLY && divides(r); /* the result is there already */
+        const size_t at = r->staging ? hly_staging_offset(r) : 0;
         halay_work_t work = {.size = sizeof(work),
-                             .dst = r->layout.result,
-                             .src = {again ? r->layout.result : r->layout.out},
+                             .dst = r->layout.result + at,
+                             .src = {(again ? r->layout.result : r->layout.out) + at},
                              .count = count_of(r),
                              .type = (halay_type_t)r->call.desc.type,
                              .op = (halay_op_t)r->call.desc.op,
@@ -183,13 +238,15 @@ int hly_work_result(halay_request_t *r)
     return HALAY_OK;
 }
 
-int hly_work_prescale(halay_request_t *r)
+/* Scales the input. Staged buffers have it where the plan begins. */
+static int prescale(halay_request_t *r)
 {
     if (r->run.before == HLY_BEFORE_FLYING)
         return HALAY_INPROGRESS;
+    char *const to = r->layout.out + (r->staging ? hly_staging_offset(r) : 0);
     halay_work_t work = {.size = sizeof(work),
-                         .dst = r->layout.out,
-                         .src = {r->call.in == HALAY_IN_PLACE ? r->layout.out : r->call.in},
+                         .dst = to,
+                         .src = {r->staging || r->call.in == HALAY_IN_PLACE ? to : r->call.in},
                          .count = count_of(r),
                          .type = (halay_type_t)r->call.desc.type,
                          .nsrc = 1,
@@ -205,38 +262,95 @@ int hly_work_prescale(halay_request_t *r)
     return rc;
 }
 
+/* Marks the program's stream, which the call stands behind. HALAY_OK: it has come there. */
+static int follow(halay_request_t *r)
+{
+    const halay_comm_t *comm = hly_comm_ordered_by(r->comm);
+    struct hly_device *device = r->layout.scratch_from; /* of the call's memory */
+    int rc = HALAY_EINVAL;
+    if (r->run.before & HLY_BEFORE_MARKED)
+        return HALAY_INPROGRESS;
+    if (comm->follows != device) {
+        hly_news_fail(
+            r, rc,
+            "its stream is of the device %.32s, and its memory of the device %.32s: set a "
+            "stream of that one, or none",
+            comm->follows->ops->name, device->ops->name);
+        return rc;
+    }
+    rc = hly_work_follow(r, device, HLY_LANE_MARK, &comm->stream);
+    if (rc < 0 && rc != HALAY_EAGAIN)
+        hly_news_fail(r, rc, "the device %.32s could not follow the program's stream: %.160s",
+                      device->ops->name, device->ops->why(device->handle));
+    if (rc == HALAY_INPROGRESS)
+        r->run.before |= HLY_BEFORE_MARKED;
+    else if (rc == HALAY_OK)
+        r->run.before &= (uint8_t)~HLY_BEFORE_MARK;
+    return rc;
+}
+
+int hly_work_before(halay_request_t *r)
+{
+    if (r->run.before & HLY_BEFORE_MARK) {
+        const int rc = follow(r);
+        if (rc)
+            return rc;
+    }
+    if (r->run.before & HLY_BEFORE_DOWN) {
+        const int rc = hly_staging_down(r);
+        if (rc)
+            return rc;
+    }
+    return r->run.before ? prescale(r) : HALAY_OK;
+}
+
 /* ---------------------------------------------------------------- the device is through */
 
 /* For a verdict: what the device has done wrong. */
-static void fault_text(const halay_request_t *r, const char *what, char *text, size_t bytes)
+static void fault_text(const struct hly_device *device, const char *what, char *text, size_t bytes)
 {
-    snprintf(text, bytes, "its device %.32s %.64s%s", r->device->ops->name, what,
-             r->device->runs_on
+    snprintf(text, bytes, "its device %.16s %.150s%s", device->ops->name, what,
+             device->runs_on
                  ? " and cannot be stopped: memory of the call may still change; end the job"
                  : "");
 }
 
-static void failed(halay_request_t *r, int status)
+static void failed(halay_request_t *r, const struct hly_device *device, int status, const char *why)
 {
-    char what[64], text[256];
-    snprintf(what, sizeof(what), "has failed in its work (%d)", status);
-    fault_text(r, what, text, sizeof(text));
+    char what[160], text[256];
+    snprintf(what, sizeof(what), "has failed in its work (%d)%s%.120s", status, *why ? ": " : "",
+             why);
+    fault_text(device, what, text, sizeof(text));
     hly_news_fail(r, HALAY_EDEVICE, "%s", text);
 }
 
 void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
 {
     halay_request_t *r = work->request;
+    const struct hly_device *device = work->device;
     const uint32_t step = work->step;
+    const uint8_t lane = work->lane;
     hly_link_remove(&work->link);
+    work->device->marks -= lane == HLY_LANE_MARK;
+    if (!r && work->local) {
+        work->local->nflying--;
+        work->local->status = status ? HALAY_EDEVICE : work->local->status;
+    }
     hly_send_free(ctx, work);
     if (!r)
         return;
-    HLY_SAW(LEFT, r, step);
+    if (!lane)
+        HLY_SAW(LEFT, r, step);
     if (r->state == HLY_FAILING) {
         hly_news_leave(ctx, HLY_NEWS_QUIET, r);
     } else if (r->state == HLY_RUNNING && status) {
-        failed(r, status);
+        failed(r, device, status, device->ops->why(device->handle));
+    } else if (r->state == HLY_RUNNING && lane == HLY_LANE_MARK) {
+        r->run.before &= (uint8_t) ~(HLY_BEFORE_MARK | HLY_BEFORE_MARKED);
+        hly_exec_advance(r);
+    } else if (r->state == HLY_RUNNING && lane) {
+        hly_staging_landed(r, lane);
+        hly_exec_advance(r);
     } else if (r->state == HLY_RUNNING && step != HALAY_STEP_NONE) {
         if (--r->run.step[step].arrived == 0)
             hly_exec_step_done(r, step);
@@ -249,30 +363,33 @@ void hly_work_done(halay_context_t *ctx, struct hly_send *work, int status)
 
 /* ---------------------------------------------------------------- or it is not */
 
-static bool has_work(const halay_request_t *r)
-{
-    for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next)
-        if (HLY_OF(l, struct hly_send, link)->kind == HLY_SEND_DEVICE)
-            return true;
-    return false;
-}
-
-/* Has the device held some work for a quarter of the deadline or longer? Then it is to blame. */
-static bool is_overdue(const halay_request_t *r)
+/* device NULL: any. */
+static bool has_work(const halay_request_t *r, const struct hly_device *device)
 {
     for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
         const struct hly_send *work = HLY_OF(l, struct hly_send, link);
-        if (work->kind == HLY_SEND_DEVICE &&
-            work->since_ns + r->comm->deadline_ns / 4 <= r->context->now_ns)
+        if (work->kind == HLY_SEND_DEVICE && (!device || work->device == device))
             return true;
     }
     return false;
 }
 
+/* The work that a device has held for a quarter of the deadline or longer: it is to blame. Or NULL.
+ */
+static const struct hly_send *overdue_work(const halay_request_t *r)
+{
+    for (const struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        const struct hly_send *work = HLY_OF(l, struct hly_send, link);
+        if (work->kind == HLY_SEND_DEVICE &&
+            work->since_ns + r->comm->deadline_ns / 4 <= r->context->now_ns)
+            return work;
+    }
+    return NULL;
+}
+
 void hly_work_stop(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
-    struct hly_device *device = r->device;
     const uint64_t end = hly_now_ns() + PATIENCE_NS;
     struct hly_link *next;
     for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
@@ -280,40 +397,50 @@ void hly_work_stop(halay_request_t *r)
         next = l->next;
         if (work->kind != HLY_SEND_DEVICE)
             continue;
+        struct hly_device *device = work->device;
         const uint64_t now = hly_now_ns();
         if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)work, now < end ? end - now : 0))
             device->runs_on = device->lost = true;
         device->works--;
-        HLY_SAW(LEFT, r, work->step);
+        device->marks -= work->lane == HLY_LANE_MARK;
+        if (!work->lane)
+            HLY_SAW(LEFT, r, work->step);
         hly_send_free(ctx, work);
     }
 }
 
 bool hly_work_overdue(halay_request_t *r, char *text, size_t bytes)
 {
-    if (!has_work(r))
+    if (!has_work(r, NULL))
         return false;
-    const bool overdue = is_overdue(r);
+    const struct hly_send *overdue = overdue_work(r);
     if (!overdue && r->state != HLY_FAILING)
         return false;
+    const struct hly_device *device = overdue ? overdue->device : NULL;
+    const bool marked = overdue && overdue->lane == HLY_LANE_MARK;
     hly_work_stop(r);
-    if (overdue)
-        fault_text(r, "did not finish its work in time", text, bytes);
-    return overdue;
+    if (marked)
+        snprintf(text, bytes,
+                 "its program's stream on the device %.32s did not come to the call in time: what "
+                 "stands there does not end",
+                 device->ops->name);
+    else if (overdue)
+        fault_text(device, "did not finish its work in time", text, bytes);
+    return overdue != NULL;
 }
 
 void hly_work_lost(halay_context_t *ctx, struct hly_device *device, int status)
 {
-    hly_log(ctx, HLY_ERROR, "the device %s has failed (%d); no call can use it any more",
-            device->ops->name, status);
+    hly_log(ctx, HLY_ERROR, "the device %s has failed (%d); no call can use it any more. %s",
+            device->ops->name, status, device->ops->why(device->handle));
     device->lost = true;
     for (struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
         halay_request_t *r = HLY_OF(l, halay_request_t, link);
-        if (r->device != device || !has_work(r))
+        if (!has_work(r, device))
             continue;
         hly_work_stop(r);
         if (r->state == HLY_RUNNING)
-            failed(r, status);
+            failed(r, device, status, device->ops->why(device->handle));
         else
             hly_news_leave(ctx, HLY_NEWS_QUIET, r);
     }

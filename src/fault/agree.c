@@ -17,18 +17,20 @@
  * passed on until then.
  *
  * A rank may fail after others had all they need of it and have completed the call. So it also
- * alarms those to whom its plan still owes a message. Who has completed the call answers the first
- * alarm with all of its rounds, so that those who fail do not wait for it.
+ * alarms those to whom its plan still owes a message. Who has completed the call takes part in its
+ * agreement all the same, for the grace time. Then it sends the rest of its rounds at once.
  */
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
 #include "exec/relaxed.h"
-#include "fault/fault.h"
+#include "exec/work.h"
+#include "fault/agree.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -41,24 +43,9 @@
 
 /* ---------------------------------------------------------------- the agreement */
 
-static uint32_t rounds_of(const halay_comm_t *comm)
-{
-    uint32_t rounds = 0;
-    while ((1ull << rounds) < (uint64_t)comm->nranks)
-        rounds++;
-    assert(rounds <= HLY_CONTROL_MAX);
-    return rounds;
-}
-
 static int to_of(const halay_comm_t *comm, uint32_t k)
 {
     return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
-}
-
-static int from_of(const halay_comm_t *comm, uint32_t k)
-{
-    uint64_t n = (uint64_t)comm->nranks;
-    return (int)(((uint64_t)comm->rank + n - (1ull << k) % n) % n);
 }
 
 static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
@@ -71,7 +58,7 @@ static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum h
 
 static void alarm_all(halay_comm_t *comm, const struct hly_slot *slot)
 {
-    for (uint32_t k = 0; k < rounds_of(comm); k++)
+    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
         send_verdict(comm, slot, HLY_ALARM, k);
 }
 
@@ -86,6 +73,8 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
     for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++) {
         const halay_step_t *s = &r->plan->steps[i];
         struct hly_peer *peer = r->plan->peers[i];
+        if (s->kind == HALAY_STEP_GROUP && r->run.state[i] != HLY_DONE)
+            hly_fault_alarm_members(slot, s, mark);
         if (s->kind != HALAY_STEP_SEND || r->run.state[i] == HLY_DONE || peer->alarm == mark)
             continue;
         peer->alarm = mark;
@@ -97,13 +86,13 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 /*
  * Lets the clock end the agreement, where the rounds may never be complete. After a death all ranks
  * find the same verdict by themselves. Who is absent has to be passed on, so that takes longer. The
- * same holds where ranks may have gone on after a relaxed call. Ranks of another build may send
- * verdicts that make no sense here.
+ * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
+ * build may send verdicts that make no sense here.
  */
 static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum hly_cause cause)
 {
     struct hly_fault *f = slot->fault;
-    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_ABSENT ||
+    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_ABSENT || f->verdict.of ||
                 hly_relaxed_follows(comm, slot->sequence);
     if (!slow || (f->slow && cause > HLY_CAUSE_BUILD))
         return;
@@ -115,107 +104,6 @@ static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum 
     f->slow = true;
     f->deadline_ns = now + grace;
     f->absent_ns = now + grace / 4;
-}
-
-/* ---------------------------------------------------------------- who is said to be absent
- *
- * A rank that has been heard of in the agreement is never called absent. If others called it so,
- * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). Who
- * believed it drops that verdict, and looks for others that are silent. The list only grows, so
- * this ends.
- */
-
-static bool is_claim(const struct hly_verdict_wire *v)
-{
-    return v->cause == HLY_CAUSE_ABSENT;
-}
-
-static bool is_present(const struct hly_fault *f, int rank)
-{
-    for (int i = 0; i < HLY_PRESENT_MAX; i++)
-        if (f->verdict.present[i] == (uint32_t)rank + 1)
-            return true;
-    return false;
-}
-
-static bool note_present(struct hly_fault *f, int rank)
-{
-    if (is_present(f, rank))
-        return false;
-    for (int i = 0; i < HLY_PRESENT_MAX; i++)
-        if (!f->verdict.present[i]) {
-            f->verdict.present[i] = (uint32_t)rank + 1;
-            return true;
-        }
-    return false;
-}
-
-static bool is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank)
-{
-    if (rank == comm->rank)
-        return slot->request != NULL;
-    for (uint32_t k = 0; k < rounds_of(comm); k++)
-        if (from_of(comm, k) == rank && slot->fault->alarmed >> k & 1)
-            return true;
-    return is_present(slot->fault, rank);
-}
-
-static void hold(struct hly_fault *f, const struct hly_verdict_wire *v)
-{
-    uint32_t present[HLY_PRESENT_MAX];
-    memcpy(present, f->verdict.present, sizeof(present));
-    f->verdict = *v;
-    memcpy(f->verdict.present, present, sizeof(present));
-    f->raised = true;
-}
-
-/* Goes back to the best verdict that calls nobody absent. */
-static void hold_firm(halay_comm_t *comm, struct hly_fault *f)
-{
-    struct hly_verdict_wire v = f->firm;
-    if (!v.cause) {
-        hly_verdict_init(&v, comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);
-        v.call = f->verdict.call;
-    }
-    hold(f, &v);
-}
-
-/* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
-static bool reconsider(halay_comm_t *comm, struct hly_slot *slot)
-{
-    struct hly_fault *f = slot->fault;
-    if (!f->raised || !is_claim(&f->verdict) || !is_heard(comm, slot, f->verdict.rank))
-        return false;
-    note_present(f, f->verdict.rank);
-    hold_firm(comm, f);
-    if (f->absent_ns == UINT64_MAX)
-        f->absent_ns = 0;
-    return true;
-}
-
-/* Takes a verdict over if it is the first or a better one. True: others should hear of it. */
-static bool adopt(halay_comm_t *comm, struct hly_slot *slot, const struct hly_verdict_wire *v)
-{
-    struct hly_fault *f = slot->fault;
-    bool news = false;
-    for (int i = 0; i < HLY_PRESENT_MAX; i++)
-        if (v->present[i])
-            news |= note_present(f, (int)(v->present[i] - 1));
-    if (!is_claim(v) && (!f->firm.cause || hly_verdict_better(v, &f->firm)))
-        f->firm = *v;
-    news |= reconsider(comm, slot);
-    if (is_claim(v) && is_heard(comm, slot, v->rank)) {
-        news |= note_present(f, v->rank);
-        if (!f->raised) {
-            f->verdict.call = v->call;
-            hold_firm(comm, f);
-        }
-        return news;
-    }
-    if (f->raised && !hly_verdict_better(v, &f->verdict))
-        return news;
-    hold(f, v);
-    return true;
 }
 
 /* ---------------------------------------------------------------- its beginning and its end */
@@ -248,11 +136,12 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
         f->verdict = comm->broken_by;
         f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
     } else {
-        reconsider(comm, slot);
+        hly_agree_reconsider(comm, slot);
         by_time(comm, slot, f->verdict.cause);
         alarm_all(comm, slot);
         alarm_expectant(comm, slot);
     }
+    hly_group_steps_fail(r);
     hly_rendezvous_withdraw(r, &f->verdict);
     hly_fault_progress(comm, slot);
 }
@@ -302,22 +191,24 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     comm->broken_by = *v;
     comm->over = (uint32_t)(v->of - 1);
     comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
-    for (uint32_t k = 0; k < rounds_of(comm); k++)
+    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
         hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k, HLY_CONCLUDED,
                          NULL, v, sizeof(*v));
 }
+
+static void help_all(halay_context_t *context);
 
 static void conclude(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     halay_request_t *r = slot->request;
-    bool whole = f->round == rounds_of(comm); /* all rounds came: nobody was absent */
-    if (!f->final && whole && is_claim(&f->verdict))
-        hold_firm(comm, f);
+    bool whole = f->round == hly_agree_rounds(comm); /* all rounds came: nobody was absent */
+    if (!f->final && whole && hly_agree_is_claim(&f->verdict))
+        hly_agree_hold_firm(comm, f);
     struct hly_verdict_wire v = f->verdict;
     memset(v.present, 0, sizeof(v.present));
-    bool out_of_step =
-        v.cause <= HLY_CAUSE_SETTINGS || v.cause >= HLY_CAUSE_ABSENT || v.of || !whole;
+    bool out_of_step = v.cause <= HLY_CAUSE_SETTINGS || v.cause == HLY_CAUSE_DEVICE ||
+                       v.cause >= HLY_CAUSE_ABSENT || v.of || !whole;
     if (out_of_step && !f->final && !comm->agreed) {
         if (!v.of)
             v.of = (uint64_t)slot->sequence + 1;
@@ -334,6 +225,8 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
     hly_exec_finish(r, v.code);
+    if (comm->context->outlived)
+        help_all(comm->context); /* perhaps it was the last call */
 }
 
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
@@ -391,6 +284,27 @@ static bool has_to_listen(halay_context_t *context)
     return hly_exec_has_to_listen(context);
 }
 
+/*
+ * Takes part in the rounds, as far as those before have come. Not while an older call is under way,
+ * unless it is late: the older one may fail too, and then decides how this one does.
+ */
+static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
+{
+    struct hly_fault *f = slot->fault;
+    const uint32_t rounds = hly_agree_rounds(comm);
+    if (!late && (int32_t)(slot->sequence - comm->oldest) > 0)
+        return; /* hly_fault_timers() calls this again */
+    if (!f->started && rounds)
+        send_verdict(comm, slot, HLY_ROUND, 0);
+    f->started = true;
+    while (f->round < rounds &&
+           ((f->heard >> f->round & 1) || is_gone(comm, f, hly_agree_from(comm, f->round)))) {
+        f->round++;
+        if (f->round < rounds)
+            send_verdict(comm, slot, HLY_ROUND, f->round);
+    }
+}
+
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
@@ -399,30 +313,24 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         return;
     if (!f->final && f->verdict.rank >= 0 && hly_peer_is_dead(comm, f->verdict.rank))
         by_time(comm, slot, HLY_CAUSE_PEER);
-    uint32_t rounds = rounds_of(comm);
+    const uint32_t rounds = hly_agree_rounds(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
     bool late = f->looks >= LATE_LOOKS || comm->context->lost;
     if (late && !quiet) {
         hly_work_stop(r);
+        hly_group_steps_force(r);
         hly_rendezvous_force(r);
         quiet = hly_link_empty(&r->flying) && !r->targets;
     }
     if (!quiet)
         return;
+    hly_fault_runs_on(comm, slot);
     if (f->final) {
         if (may_conclude(comm, slot, late))
             conclude(comm, slot);
         return;
     }
-    if (!f->started && rounds)
-        send_verdict(comm, slot, HLY_ROUND, 0);
-    f->started = true;
-    while (f->round < rounds &&
-           ((f->heard >> f->round & 1) || is_gone(comm, f, from_of(comm, f->round)))) {
-        f->round++;
-        if (f->round < rounds)
-            send_verdict(comm, slot, HLY_ROUND, f->round);
-    }
+    go_round(comm, slot, late);
     if (older_fails(comm, slot))
         return;
     if (f->round == rounds && !late && has_to_listen(comm->context)) {
@@ -446,32 +354,13 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
     if (!slot || slot->complete || !fault_of(slot))
         return;
     struct hly_fault *f = slot->fault;
-    if (f->entered && (f->final || !f->slow))
-        return; /* with rounds, a rank's verdict is fixed when it enters */
-    bool better = adopt(comm, slot, v);
+    if (f->entered && (f->final || (f->started && !f->slow)))
+        return; /* with rounds, a rank's verdict is fixed when it sends the first one */
+    bool better = hly_agree_adopt(comm, slot, v);
     if (!f->entered && slot->request)
         enter(comm, slot);
     else if (better && f->entered)
         alarm_all(comm, slot);
-}
-
-/* One rank's call was refused for its memory: then no message has compared it with this one. */
-static void compare_memory(halay_comm_t *comm, struct hly_slot *slot)
-{
-    const struct hly_verdict_wire *theirs = &slot->fault->verdict;
-    const struct hly_call_desc *mine = &slot->request->call.desc;
-    const bool low = comm->rank < theirs->rank;
-    struct hly_verdict_wire v;
-    if (theirs->cause != HLY_CAUSE_LOCAL || theirs->code != HALAY_EUNSUPPORTED ||
-        theirs->call.memory == mine->memory || theirs->rank < 0 || theirs->rank == comm->rank)
-        return;
-    hly_verdict_init(&v, comm, HLY_CAUSE_MISMATCH, HALAY_EMISMATCH,
-                     low ? comm->rank : theirs->rank);
-    v.other = low ? theirs->rank : comm->rank;
-    v.call = low ? *mine : theirs->call;
-    v.other_call = low ? theirs->call : *mine;
-    hly_verdict_other(&v, comm);
-    adopt(comm, slot, &v);
 }
 
 /* The deadline of others has passed, and this call has hardly begun: then it was waited for. */
@@ -485,16 +374,15 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
         v.call = r->call.desc;
         snprintf(v.detail, sizeof(v.detail),
                  "made this call only when the deadline of others had passed");
-        adopt(comm, slot, &v);
+        hly_agree_adopt(comm, slot, &v);
     }
-    compare_memory(comm, slot);
     enter(comm, slot);
 }
 
 /* Ends the call with the verdict on which the ranks of its communicator have agreed. */
 static void end_too(halay_request_t *r)
 {
-    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_slot *slot = r->slot;
     struct hly_fault *f = fault_of(slot);
     if (!f)
         return;
@@ -530,8 +418,15 @@ void hly_fault_begin(halay_request_t *r)
     } else if (hly_comm_is_over(r->comm, r->sequence)) {
         end_too(r);
     } else {
-        enter_late(r->comm, hly_request_slot(r));
+        enter_late(r->comm, r->slot);
     }
+}
+
+static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
+{
+    f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
+    if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
+        f->heard |= 1u << h->edge;
 }
 
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
@@ -543,12 +438,8 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     struct hly_fault *f = slot->fault;
     if (f->final)
         return;
-    for (uint32_t k = 0; k < rounds_of(comm); k++)
-        if (from_of(comm, k) == (int)h->from)
-            f->alarmed |= 1u << k;
-    if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
-        f->heard |= 1u << h->edge;
-    bool better = adopt(comm, slot, v);
+    note_message(comm, f, h);
+    bool better = hly_agree_adopt(comm, slot, v);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);
         if (f->slow)
@@ -558,6 +449,14 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         enter_late(comm, slot);
     else
         hly_fault_progress(comm, slot);
+}
+
+/* The calls after this one fail, too. Older ones are decided before it. */
+static void raise_later(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
+{
+    for (uint32_t s = comm->oldest; s != comm->started; s++)
+        if (comm->slots[s % HLY_SLOTS].request && (int32_t)(s - sequence) > 0)
+            hly_fault_raise(comm, s, v);
 }
 
 /* Another rank has failed in a call that is complete here, so the communicator is broken. The
@@ -573,28 +472,96 @@ static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct h
     comm->broken_by = *v;
     comm->relaxed.late = true;
     hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
-    for (uint32_t s = comm->oldest; s != comm->started; s++)
-        if (comm->slots[s % HLY_SLOTS].request)
-            hly_fault_raise(comm, s, v);
+    raise_later(comm, sequence, v);
+}
+
+/* Is this rank in the agreement on a call that it has completed? */
+static bool outlives(const struct hly_slot *slot)
+{
+    return slot->fault && !slot->request && slot->fault->entered && !slot->fault->final;
 }
 
 /*
- * This rank completed the call before it heard of the failure. It sends all its rounds at once, so
- * that those who fail do not wait for it. They also tell that ranks are out of step. Their
- * verdict comes later (HLY_CONCLUDED).
+ * Goes on with that. A rank that is in no call may be away for long. Of up to three ranks each
+ * hears each other one directly, so it can send all rounds at once; of more it cannot, for a round
+ * tells what others know. After the grace time it does in any case.
+ */
+static void help(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    const uint32_t rounds = hly_agree_rounds(comm);
+    const bool late = hly_now_ns() >= f->deadline_ns;
+    go_round(comm, slot, late);
+    if (late || (comm->oldest == comm->started && comm->nranks <= 3))
+        while (f->round < rounds)
+            if (++f->round < rounds)
+                send_verdict(comm, slot, HLY_ROUND, f->round);
+    f->final = f->round == rounds || comm->agreed;
+}
+
+/* Goes on with all of them: ranks have died meanwhile, time has passed, or a call has ended. */
+static void help_all(halay_context_t *context)
+{
+    context->outlived = 0;
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        for (uint32_t i = 0; comm->broken && i < HLY_SLOTS; i++) {
+            if (outlives(&comm->slots[i]))
+                help(comm, &comm->slots[i]);
+            context->outlived += outlives(&comm->slots[i]);
+        }
+    }
+}
+
+/* This rank enters the agreement on a call that it has completed. */
+static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot,
+                           const struct hly_verdict_wire *v)
+{
+    struct hly_verdict_wire mine = *v;
+    slot->settled = true;
+    complete_call_failed(comm, slot->sequence, &mine);
+    struct hly_fault *f = fault_of(slot);
+    if (!f)
+        return; /* the others wait until their time is up */
+    f->entered = true;
+    f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
+    hly_agree_hold(f, &mine);
+    alarm_all(comm, slot);
+    comm->context->outlived++;
+}
+
+/* Who is at fault is known better now, or who is there after all. */
+static void outlived_news(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    if (comm->agreed || comm->broken_by.of != (uint64_t)slot->sequence + 1)
+        return;
+    const struct hly_verdict_wire *v = &slot->fault->verdict;
+    alarm_all(comm, slot);
+    comm->broken_by = *v;
+    memset(comm->broken_by.present, 0, sizeof(v->present));
+    raise_later(comm, slot->sequence, v);
+}
+
+/*
+ * This rank completed the call before it heard of the failure. It tells that ranks are out of step.
+ * Its later calls fail, and while they do it takes part in the rounds: else it would pass on only
+ * what it was told first, and two ranks that fail might end with different verdicts. What the
+ * others agree on comes later (HLY_CONCLUDED).
  */
 void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
                         const struct hly_verdict_wire *v)
 {
     struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
-    if (slot->sequence != h->sequence || slot->settled)
+    if (slot->sequence != h->sequence)
         return;
-    slot->settled = true;
-    struct hly_verdict_wire mine = *v;
-    complete_call_failed(comm, h->sequence, &mine);
-    for (uint32_t k = 0; k < rounds_of(comm); k++)
-        hly_control_send(comm, to_of(comm, k), HLY_ROUND, h->sequence, k, 0, NULL, &mine,
-                         sizeof(mine));
+    if (!slot->settled)
+        enter_outlived(comm, slot, v);
+    if (!outlives(slot)) /* it has failed in this call, too */
+        return;
+    note_message(comm, slot->fault, h);
+    if (hly_agree_adopt(comm, slot, v))
+        outlived_news(comm, slot);
+    help(comm, slot);
 }
 
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -641,20 +608,24 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
     v->call = r->call.desc;
 }
 
-/* Names the first neighbour that has been silent. */
+/* Names the first neighbour that has been silent. Where ranks have failed in a call before this
+ * one, they are not in its agreement. */
 static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
-    for (uint32_t k = 0; k < rounds_of(comm); k++) {
-        const int from = from_of(comm, k);
-        if (f->alarmed >> k & 1 || is_present(f, from) || is_gone(comm, f, from))
+    if (f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1)
+        return;
+    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++) {
+        const int from = hly_agree_from(comm, k);
+        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) || is_gone(comm, f, from))
             continue;
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from);
         v.call = slot->request->call.desc;
         snprintf(v.detail, sizeof(v.detail), "has not made this call, or does not answer");
+        hly_agree_share_call(slot, &v, &f->verdict);
         if (hly_verdict_better(&v, &f->verdict)) {
-            hold(f, &v);
+            hly_agree_hold(f, &v);
             alarm_all(comm, slot);
         }
         return;
@@ -665,7 +636,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 static bool device_is_to_blame(halay_request_t *r)
 {
     char text[256];
-    if (!hly_work_overdue(r, text, sizeof(text)))
+    if (!hly_work_overdue(r, text, sizeof(text)) && !hly_group_steps_overdue(r, text, sizeof(text)))
         return false;
     hly_fault_local(r, HALAY_EDEVICE, text);
     return true;
@@ -673,12 +644,12 @@ static bool device_is_to_blame(halay_request_t *r)
 
 static void look_at(halay_request_t *r, uint64_t now)
 {
-    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_slot *slot = r->slot;
     struct hly_fault *f = slot->fault;
     if (hly_comm_is_over(r->comm, r->sequence) && !(f && f->final)) {
         end_too(r);
     } else if (r->state == HLY_FAILING) {
-        if (f->slow && !f->final && f->round < rounds_of(r->comm) && now >= f->absent_ns) {
+        if (f->slow && !f->final && f->round < hly_agree_rounds(r->comm) && now >= f->absent_ns) {
             f->absent_ns = UINT64_MAX;
             name_the_absent(r->comm, slot);
         }
@@ -686,6 +657,8 @@ static void look_at(halay_request_t *r, uint64_t now)
         if (now >= r->deadline_ns)
             device_is_to_blame(r);
         hly_fault_progress(r->comm, slot);
+    } else if (r->comm->broken && hly_group_steps_orphaned(r)) {
+        hly_fault_raise(r->comm, r->sequence, &r->comm->broken_by);
     } else if (now >= r->deadline_ns && !r->listens) {
         struct hly_verdict_wire v;
         if (device_is_to_blame(r))
@@ -704,4 +677,6 @@ void hly_fault_timers(halay_context_t *context)
         next = l->next;
         look_at(HLY_OF(l, halay_request_t, link), context->now_ns);
     }
+    if (context->outlived)
+        help_all(context);
 }

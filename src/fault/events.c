@@ -3,7 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fault/fault.h"
+#include "exec/circle.h"
+#include "fault/agree.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -52,6 +53,22 @@ static bool needs(const halay_request_t *r, const struct hly_slot *slot,
     return false;
 }
 
+/*
+ * Some rank did not answer in time, and one that has not been heard of in the agreement is found to
+ * have ended: it is to blame, whoever else waited for whom. Its forked child may have held its
+ * connections open, so that those which waited for it could not know.
+ */
+static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot, int rank,
+                          const struct hly_peer *peer)
+{
+    const struct hly_fault *f = slot->fault;
+    if (f->final || f->verdict.cause < HLY_CAUSE_ABSENT || hly_agree_is_heard(comm, slot, rank))
+        return false;
+    if (!peer->ep)
+        return false; /* this end has severed it, for the same reason */
+    return hly_agree_bits_of(comm, rank) != 0;
+}
+
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
 {
     struct hly_verdict_wire v;
@@ -61,14 +78,18 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         comm->broken = true;
         comm->broken_by = v;
     }
+    if (comm->circles)
+        hly_circles_lost(comm->circles, hly_now_ns());
     for (uint32_t s = comm->oldest; s != comm->started; s++) {
         struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];
         halay_request_t *r = slot->request;
         if (!r)
             continue;
-        if (r->state == HLY_RUNNING && needs(r, slot, peer))
+        const bool fails = r->state == HLY_FAILING;
+        if (fails ? is_silent_one(comm, slot, rank, peer)
+                  : r->state == HLY_RUNNING && needs(r, slot, peer))
             hly_fault_raise(comm, s, &v);
-        else if (r->state == HLY_FAILING)
+        if (fails)
             hly_fault_progress(comm, slot);
     }
 }
@@ -119,7 +140,7 @@ void hly_fault_transport_lost(halay_context_t *context, const char *name)
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
         snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", name);
         if (r->state == HLY_FAILING)
-            hly_fault_progress(r->comm, hly_request_slot(r));
+            hly_fault_progress(r->comm, r->slot);
         else
             hly_fault_raise(r->comm, r->sequence, &v);
     }
@@ -198,6 +219,9 @@ void hly_fault_mismatch(halay_request_t *r, const struct hly_header *h)
     v.call = mine < theirs ? r->call.desc : h->call;
     v.other_call = mine < theirs ? h->call : r->call.desc;
     hly_verdict_other(&v, r->comm);
+    if ((h->signature ^ r->call.signature) == HLY_CAPTURED_SIGN)
+        snprintf(v.detail, sizeof(v.detail), ", and rank %d alone captures it into a graph",
+                 hly_comm_shown_rank(r->comm, r->call.captured ? mine : theirs));
     hly_fault_raise(r->comm, r->sequence, &v);
 }
 
@@ -222,10 +246,44 @@ void hly_fault_misfit(halay_request_t *r, uint32_t step, const struct hly_header
 
 /* ---------------------------------------------------------------- others */
 
+void hly_fault_runs_on(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    const halay_request_t *r = slot->request;
+    const struct hly_fault *f = slot->fault;
+    struct hly_verdict_wire v;
+    if (!r->device->runs_on || f->started || f->final || f->verdict.cause == HLY_CAUSE_DEVICE)
+        return;
+    hly_verdict_init(&v, comm, HLY_CAUSE_DEVICE, HALAY_EDEVICE, comm->rank);
+    v.call = r->call.desc;
+    snprintf(v.detail, sizeof(v.detail),
+             "its device %.32s cannot be stopped: memory of the call may still change; end the job",
+             r->device->ops->name);
+    hly_fault_raise(comm, slot->sequence, &v);
+}
+
+void hly_fault_alarm_members(const struct hly_slot *slot, const halay_step_t *s, uint64_t mark)
+{
+    const halay_request_t *r = slot->request;
+    const halay_plan_t *plan = r->plan->plan;
+    const halay_group_t *group = &plan->groups[s->peer];
+    for (uint32_t i = 0; i < group->nmembers; i++) {
+        const int rank = (int)plan->members[group->member + i].rank;
+        struct hly_peer *peer;
+        if (rank == r->comm->rank ||
+            hly_peer_get(r->context, hly_comm_world_rank(r->comm, rank), &peer) ||
+            peer->alarm == mark)
+            continue;
+        peer->alarm = mark;
+        hly_control_send(r->comm, rank, HLY_ALARM, slot->sequence, 0, 0, &r->call,
+                         &slot->fault->verdict, sizeof(slot->fault->verdict));
+    }
+}
+
 void hly_fault_local(halay_request_t *r, int code, const char *text)
 {
     struct hly_verdict_wire v;
-    hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, code, r->comm->rank);
+    hly_verdict_init(&v, r->comm, r->device->runs_on ? HLY_CAUSE_DEVICE : HLY_CAUSE_LOCAL, code,
+                     r->comm->rank);
     v.call = r->call.desc;
     snprintf(v.detail, sizeof(v.detail), "%s", text);
     hly_fault_raise(r->comm, r->sequence, &v);

@@ -9,13 +9,15 @@
 #define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
 #define HLY_GRACE_MAX_NS 2000000000ull
 
-/* The agreement on one call, as far as this rank is in it. */
+/* The agreement on one call, as far as this rank is in it: it has made the call, and perhaps has
+ * completed it before it heard of the failure. */
 struct hly_fault {
     bool raised;          /* this rank knows of a failure */
     bool entered;         /* and has made the call, so it takes part in the agreement */
     bool slow;            /* someone is dead or absent: the clock ends it, not the rounds */
     bool started;         /* round 0 was sent */
-    bool final;           /* the verdict is one that others have agreed on already */
+    bool final;           /* the verdict is one that others have agreed on already; or this rank
+                             has completed the call, and all its rounds are out */
     uint32_t round;       /* the next round to hear */
     uint32_t heard;       /* bit k: round k has come */
     uint32_t alarmed;     /* bit k: the rank 2^k before this one has sent an alarm or round */
@@ -68,6 +70,11 @@ void hly_fault_hello(halay_context_t *context, int rank, const struct hly_hello 
                      bool same_build);
 void hly_fault_lost(halay_context_t *context, const struct hly_peer *peer);
 void hly_fault_transport_lost(halay_context_t *context, const char *name);
+/* The call fails, and its device could not be stopped: the verdict has to say so. */
+void hly_fault_runs_on(halay_comm_t *comm, const struct hly_slot *slot);
+/* This rank's call has failed: alarms the members of a group step, whose devices may wait for its
+ * one, but not those that bear this mark already. */
+void hly_fault_alarm_members(const struct hly_slot *slot, const halay_step_t *step, uint64_t mark);
 /* Is a new communicator broken from the start? A rank of it was lost before, or orphans were. */
 void hly_fault_new_comm(halay_comm_t *comm);
 

@@ -36,6 +36,9 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
 
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
 {
+    const bool runs_on = a->cause == HLY_CAUSE_DEVICE, other = b->cause == HLY_CAUSE_DEVICE;
+    if (runs_on != other)
+        return runs_on; /* whatever else there is: memory may still change */
     if (!a->of != !b->of)
         return a->of; /* since then ranks are out of step: it wins */
     if (a->cause != b->cause)
@@ -60,7 +63,9 @@ static void op_text(const struct hly_call_desc *c, char *text, size_t bytes)
 static const char *memory_text(const struct hly_call_desc *c, char text[32])
 {
     text[0] = 0;
-    if (c->memory != HALAY_MEMORY_HOST)
+    if (c->memory == HALAY_MEMORY_CUDA)
+        snprintf(text, 32, " in memory of a GPU");
+    else if (c->memory != HALAY_MEMORY_HOST)
         snprintf(text, 32, " in memory of kind %u", c->memory);
     return text;
 }
@@ -129,7 +134,7 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
     char one[128], two[128];
     call_text(f, &v->call, v->rank, one, sizeof(one));
     call_text(f, &v->other_call, v->other, two, sizeof(two));
-    if (v->detail[0])
+    if (v->detail[0] && v->detail[0] != ',')
         snprintf(
             text, bytes,
             "the counts of %s do not fit (%s): %s (rank %d is on %s, rank %d on %s). Each rank "
@@ -141,7 +146,8 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                  "%s%s. All ranks must make the same calls in the same order",
                  number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
                  v->other_host, two,
-                 strcmp(one, two) ? ""
+                 v->detail[0]       ? v->detail
+                 : strcmp(one, two) ? ""
                  : (v->call.flags ^ v->other_call.flags) & HLY_CALL_RELAXED
                      ? ", of which one did not follow the same call"
                  : f->verdict.call.flags & HLY_CALL_LIST ? " with another list"
@@ -186,6 +192,7 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:
+    case HLY_CAUSE_DEVICE:
     case HLY_CAUSE_LOCAL:
         snprintf(text, bytes, "rank %d of %d on %s, %s (%s): %s", rank, f->nranks, v->host, call,
                  number, v->detail);

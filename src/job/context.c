@@ -15,7 +15,9 @@
 
 #include <dlfcn.h>
 
+#include "api/agree_nccl.h"
 #include "api/api.h"
+#include "api/returned.h"
 #include "device/device_builtin.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
@@ -86,38 +88,23 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
 
 /* ---------------------------------------------------------------- device */
 
-static int open_one(const halay_device_ops_t *ops, void *arg, const char *isa,
-                    struct hly_device *device)
-{
-    halay_memory_t memory = {.size = sizeof(memory)};
-    int fd;
-    *device = (struct hly_device){.ops = ops};
-    int rc = ops->open(arg, isa, &device->handle);
-    if (rc)
-        return rc;
-    rc = ops->query(device->handle, NULL, 0, &memory);
-    if (!rc && memory.kind >= HALAY_MEMORY_KINDS)
-        rc = HALAY_EINVAL;
-    if (rc) {
-        ops->close(device->handle);
-        return rc;
-    }
-    device->memory = (uint8_t)memory.kind;
-    device->touchable = memory.touchable;
-    device->sleeps = ops->arm(device->handle, &fd) != HALAY_EUNSUPPORTED;
-    return HALAY_OK;
-}
-
 /* The program's stands for the host's, or beside it, where its memory is of another kind. */
 static int open_device(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
 {
     const char *isa = *ctx->settings.isa ? ctx->settings.isa : NULL;
     struct hly_device other = {0};
     int rc = HALAY_OK;
+    if (config->device && config->device->size < sizeof(*config->device)) {
+        snprintf(why->text, sizeof(why->text),
+                 "the device of halay_config_t is of an older HALAY_DEVICE_ABI than %d, and lacks "
+                 "members: build it with this device.h",
+                 HALAY_DEVICE_ABI);
+        return HALAY_EINVAL;
+    }
     if (config->device)
-        rc = open_one(config->device, config->device_arg, isa, &other);
+        rc = hly_device_open(config->device, config->device_arg, isa, &other);
     if (!rc && (!other.ops || other.memory != HALAY_MEMORY_HOST)) {
-        rc = open_one(&hly_device_host, NULL, isa, &ctx->devices[0]);
+        rc = hly_device_open(&hly_device_host, NULL, isa, &ctx->devices[0]);
         ctx->ndevices = !rc;
     }
     if (!rc && other.ops)
@@ -126,10 +113,36 @@ static int open_device(halay_context_t *ctx, const halay_config_t *config, struc
         other.ops->close(other.handle);
     if (rc)
         snprintf(why->text, sizeof(why->text),
-                 "HALAY_ISA is '%s': not offered by this processor or not one of scalar, avx2, "
-                 "avx512 (%s)",
-                 isa ? isa : "", halay_strerror(rc));
+                 isa ? "HALAY_ISA is '%s': not offered by this processor or not one of scalar, "
+                       "avx2, avx512 (%s)"
+                     : "the device%s could not be opened (%s)",
+                 isa              ? isa
+                 : config->device ? " of halay_config_t"
+                                  : " of this processor",
+                 halay_strerror(rc));
     return rc;
+}
+
+/* Who does group steps belongs to the device of the memory in which it works. */
+static int find_group(halay_context_t *ctx, const halay_config_t *config, struct failure *why)
+{
+    halay_group_attr_t attr = {.size = sizeof(attr)};
+    if (!config->group)
+        return HALAY_OK;
+    const int rc = config->group->about(config->group_arg, &attr);
+    struct hly_device *device = rc ? NULL : hly_device_of(ctx, attr.memory);
+    if (!rc && device->memory == attr.memory) {
+        device->group = config->group;
+        device->group_arg = config->group_arg;
+        snprintf(device->group_name, sizeof(device->group_name), "%.31s", attr.name);
+        return HALAY_OK;
+    }
+    snprintf(why->text, sizeof(why->text),
+             rc ? "config.group cannot be used here: %s"
+                : "config.group works in memory of which there is no device: give config.device "
+                  "too (%s)",
+             halay_strerror(rc ? rc : HALAY_EINVAL));
+    return rc ? rc : HALAY_EINVAL;
 }
 
 static int make_world(halay_context_t *ctx)
@@ -154,15 +167,11 @@ static int make_world(halay_context_t *ctx)
 
 static void init_lists(halay_context_t *ctx)
 {
-    pthread_condattr_t attr;
-    pthread_mutex_init(&ctx->mutex, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&ctx->waiters.cond, &attr);
-    pthread_condattr_destroy(&attr);
     hly_link_init(&ctx->busy_peers);
     hly_link_init(&ctx->comms);
+    hly_link_init(&ctx->circles);
     hly_link_init(&ctx->freed_comms);
+    hly_link_init(&ctx->unused_comms);
     hly_link_init(&ctx->requests);
     hly_link_init(&ctx->requests_unused);
     hly_link_init(&ctx->posted);
@@ -170,6 +179,7 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->sends_unused);
     hly_link_init(&ctx->news);
     hly_link_init(&ctx->news_unused);
+    hly_link_init(&ctx->news_reserved);
     hly_link_init(&ctx->sends_flying);
 }
 
@@ -279,6 +289,7 @@ static void free_lists(halay_context_t *ctx)
         hly_comm_destroy(HLY_OF(ctx->comms.next, halay_comm_t, link));
     while (!hly_link_empty(&ctx->freed_comms))
         hly_comm_destroy(HLY_OF(ctx->freed_comms.next, halay_comm_t, link));
+    hly_comms_free_memory(ctx);
     hly_ops_free(ctx);
     hly_request_free_memory(ctx);
     hly_certificates_free(ctx);
@@ -298,6 +309,7 @@ static void destroy(halay_context_t *ctx)
     hly_ranges_withdraw(ctx);
     hly_transports_close(ctx);
     hly_ranges_free(ctx);
+    hly_nccl_drop(ctx);
     free_sends(&ctx->sends_flying); /* the transport held their payload till now */
     free_sends(&ctx->sends_unused);
     if (ctx->boot)
@@ -306,8 +318,6 @@ static void destroy(halay_context_t *ctx)
         dlclose(ctx->plugins[--ctx->nplugins]);
     halay_selection_free(ctx->settings.selection);
     close(ctx->waiters.wake_fd);
-    pthread_cond_destroy(&ctx->waiters.cond);
-    pthread_mutex_destroy(&ctx->mutex);
     munmap((void *)(uintptr_t)ctx->alive, (size_t)sysconf(_SC_PAGESIZE));
     ctx->magic = 0;
     free(ctx);
@@ -346,9 +356,11 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     if (!rc)
         rc = find_job(ctx, config, &why);
     if (!rc)
-        rc = hly_transports_open(ctx, config, why.text, sizeof(why.text));
-    if (!rc)
         rc = open_device(ctx, config, &why);
+    if (!rc)
+        rc = find_group(ctx, config, &why);
+    if (!rc)
+        rc = hly_transports_open(ctx, config, why.text, sizeof(why.text));
     if (!rc)
         rc = make_world(ctx);
     if (!rc) {
@@ -380,7 +392,7 @@ static bool abandon_requests(halay_context_t *ctx)
             snprintf(v.detail, sizeof(v.detail),
                      "the rank finalized Halay with this call in flight");
             hly_fault_raise(comm, s, &v);
-            any = true;
+            any = any || !comm->asks_for;
         }
     }
     while (!hly_link_empty(&ctx->requests) && hly_now_ns() < until)
@@ -451,8 +463,10 @@ int halay_finalize(halay_context_t *context)
     context->listening =
         context->ntransports > 0; /* calls that ended well here may have failed elsewhere */
     bool any = abandon_requests(context);
+    const int owed = hly_returned_end(context);
     hly_progress(context);
     int late = relaxed_end(context);
+    hly_nccl_end(context);
     flush(context);
     if (any)
         hly_log(context, HLY_ERROR,
@@ -466,7 +480,7 @@ int halay_finalize(halay_context_t *context)
     }
     hly_unlock(context);
     destroy(context);
-    return any ? HALAY_ESTATE : late;
+    return any ? HALAY_ESTATE : owed ? owed : late;
 }
 
 /* ---------------------------------------------------------------- questions */
@@ -507,7 +521,7 @@ int halay_comm_world(halay_context_t *context, halay_comm_t **comm)
 {
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !comm)
         return HALAY_EINVAL;
-    *comm = context->world;
+    *comm = context->world->handle;
     return HALAY_OK;
 }
 

@@ -35,7 +35,8 @@ static int read_deadlines(struct hly_settings *s, const halay_config_t *config, 
                           size_t error_bytes)
 {
     int rc = HALAY_OK;
-    s->deadline_ns = config->deadline_ns;
+    s->deadline_ns =
+        config->deadline_ns < HLY_DEADLINE_MAX_NS ? config->deadline_ns : HLY_DEADLINE_MAX_NS;
     if (!s->deadline_ns)
         rc = read_seconds("HALAY_DEADLINE", &s->deadline_ns, error, error_bytes);
     s->start_deadline_ns = s->deadline_ns ? s->deadline_ns : START_DEFAULT_NS;
@@ -89,6 +90,16 @@ static int read_explain(struct hly_settings *s, char *error, size_t error_bytes)
     return HALAY_EINVAL;
 }
 
+static int read_gpudirect(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_GPUDIRECT");
+    s->gpudirect = text && !strcmp(text, "1");
+    if (!text || !*text || !strcmp(text, "0") || s->gpudirect)
+        return HALAY_OK;
+    snprintf(error, error_bytes, "HALAY_GPUDIRECT is '%s'; it takes 1 or 0 (the default)", text);
+    return HALAY_EINVAL;
+}
+
 static int read_selection(struct hly_settings *s, const halay_config_t *config, char *error,
                           size_t error_bytes)
 {
@@ -120,7 +131,11 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
         rc = copy_text(s->plugin_dir, sizeof(s->plugin_dir), NULL, "HALAY_PLUGIN_DIR", error,
                        error_bytes);
     if (!rc)
+        rc = copy_text(s->nccl, sizeof(s->nccl), NULL, "HALAY_NCCL_LIBRARY", error, error_bytes);
+    if (!rc)
         rc = read_explain(s, error, error_bytes);
+    if (!rc)
+        rc = read_gpudirect(s, error, error_bytes);
     if (!rc)
         rc = read_selection(s, config, error, error_bytes);
     return rc;
@@ -145,9 +160,10 @@ static void read_cpus(char *text, size_t bytes)
 void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
-        "HALAY_DEADLINE",   "HALAY_ISA",       "HALAY_TRANSPORT", "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM", "HALAY_SELECTION", "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG",     "HALAY_VERBS",     "HALAY_START_DEADLINE"};
+        "HALAY_DEADLINE",   "HALAY_ISA",         "HALAY_TRANSPORT", "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",   "HALAY_SELECTION", "HALAY_MODEL",
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",       "HALAY_VERBS",     "HALAY_START_DEADLINE",
+        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));

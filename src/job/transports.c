@@ -20,18 +20,24 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     const struct hly_settings *s = &ctx->settings;
     struct hly_hello *hello = &transport->hello;
     size_t rows = strlen(s->rows), model = strlen(s->model);
+    const char *group = ""; /* all ranks choose by it: select/select.c */
+    for (int i = 0; i < ctx->ndevices; i++)
+        group = ctx->devices[i].group ? ctx->devices[i].group_name : group;
     static_assert(sizeof(HLY_BUILD) <= sizeof(hello->build), "with its end");
     strcpy(hello->build, hly_build());
     snprintf(hello->settings, sizeof(hello->settings),
-             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu",
+             "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu%s%s%s",
              *s->algorithm ? s->algorithm : "(chosen)",
              rows ? s->rows + (rows > 40 ? rows - 40 : 0) : "(built in)",
              model ? s->model + (model > 40 ? model - 40 : 0) : "(built in)",
              (unsigned)(halay_selection_hash(s->selection) >> 32), halay_version(),
-             transport->ops->name, transport->unannounced_bytes);
+             transport->ops->name, transport->unannounced_bytes, *group ? ", group " : "", group,
+             s->gpudirect ? ", gpudirect" : "");
     uint64_t h =
         hly_hash(halay_selection_hash(s->selection), halay_version(), strlen(halay_version()));
     h = hly_hash(h, transport->ops->name, strlen(transport->ops->name));
+    h = hly_hash(h, group, strlen(group));
+    h = hly_hash(h, &s->gpudirect, sizeof(s->gpudirect));
     hello->settings_hash =
         hly_hash(h, &transport->unannounced_bytes, sizeof(transport->unannounced_bytes));
 }
@@ -86,7 +92,7 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
                     size_t why_bytes)
 {
     const void *table;
-    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v5_", &table, why, why_bytes);
+    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v6_", &table, why, why_bytes);
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 

@@ -24,6 +24,7 @@ int hly_builder_finish(struct hly_builder *b, uint32_t planner, halay_plan_t **p
                            .shape = info->restrictions & HALAY_PLANNER_SHAPE ? shape->hash : 0,
                            .blocks = b->blocks,
                            .scratch_slots = b->scratch_slots,
+                           .device_slots = b->device_slots,
                            .nsteps = b->nsteps,
                            .noperands = b->noperands,
                            .ngroups = b->ngroups,

@@ -19,6 +19,7 @@ struct hly_builder {
     halay_plan_params_t params;
     uint32_t blocks;
     uint32_t scratch_slots;
+    uint32_t device_slots; /* set by planners with a stage (plan.h) */
     uint32_t nsteps, steps_room;
     uint32_t noperands, operands_room;
     uint32_t ngroups, groups_room;
@@ -165,6 +166,16 @@ void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
 void hly_two_level_alltoall(struct hly_builder *b);
 void hly_two_level_group_allreduce(struct hly_builder *b);
+void hly_two_level_stage_allreduce(struct hly_builder *b);
+void hly_sliced_stage_allreduce(struct hly_builder *b);
+void hly_two_level_group_reduce_scatter(struct hly_builder *b);
+void hly_two_level_group_allgather(struct hly_builder *b);
+void hly_two_level_group_broadcast(struct hly_builder *b);
+void hly_sliced_group_broadcast(struct hly_builder *b);
+void hly_two_level_stage_reduce_scatter(struct hly_builder *b);
+void hly_two_level_stage_allgather(struct hly_builder *b);
+void hly_two_level_stage_broadcast(struct hly_builder *b);
+void hly_sliced_stage_broadcast(struct hly_builder *b);
 
 void hly_binomial_reduce(struct hly_builder *b);
 void hly_linear_gather(struct hly_builder *b);

@@ -15,6 +15,10 @@
  * to k. The bytes of the whole but for one member's share, (k-1)/k of them, pass once at the near
  * byte_ns, in an allreduce twice, and are reduced once where it sums. No processor waits for it.
  *
+ * A copy between a device's memory and the stage takes the stage's latency and byte_ns for each
+ * byte, of which the latter keep the rank's way down, or up, busy; no processor waits for it. A
+ * call that is staged as a whole has all its bytes copied down before, and up behind.
+ *
  * Invariant: events come off the heap in the order of (time, number of the step, kind), so that
  * equal plans give equal times on every machine: only + and * and comparisons of doubles.
  */
@@ -54,6 +58,7 @@ struct state {       /* of one step */
 struct rank {
     uint32_t base;        /* its first step's number */
     double cpu_ns, in_ns; /* when processor and memory path are free */
+    double stage_ns[2];   /* when the ways to the stage, down and up, are */
     uint64_t sent, received;
 };
 
@@ -188,6 +193,10 @@ static double group_ns(const struct walk *w, uint32_t step, uint64_t *passed)
         ns += w->model->near.latency_ns;
     }
     *passed = (share + rest) * (group->kind == HALAY_GROUP_ALLREDUCE ? 2 : 1);
+    if ((group->kind == HALAY_GROUP_BROADCAST || group->kind == HALAY_GROUP_REDUCE) &&
+        group->nmembers > 1) {
+        *passed = (uint64_t)whole; /* all of it leaves, or reaches, one member */
+    }
     ns += (double)*passed * w->model->near.byte_ns;
     return hly_group_reduces(group) ? ns + (double)(share + rest) * w->model->reduce_byte_ns : ns;
 }
@@ -220,6 +229,36 @@ static void join_group(struct walk *w, uint32_t step, double ns)
     } while (member != step);
 }
 
+static int on_stage(const halay_plan_t *plan, const halay_operand_t *o)
+{
+    return o->buffer == HALAY_BUFFER_SCRATCH && o->slot >= plan->device_slots;
+}
+
+static int has_stage(const halay_plan_t *plan)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+
+    return info && info->restrictions & HALAY_PLANNER_STAGE;
+}
+
+/* A copy: by the processor, or by the device if one end is on the stage. */
+static void copy(struct walk *w, uint32_t step, double ns)
+{
+    const halay_plan_t *plan = w->plans[w->steps[step].rank];
+    const halay_operand_t *operand = &plan->operands[step_of(w, step)->operand];
+    double bytes = bytes_of(w, step), copy_ns = w->model->copy_byte_ns * bytes;
+    int up = on_stage(plan, &operand[1]);
+
+    if (!has_stage(plan) || on_stage(plan, &operand[0]) == up) {
+        push(w, work(w, step, ns, w->model->step_ns + copy_ns), step, DONE);
+        return;
+    }
+    double *way = &w->ranks[w->steps[step].rank].stage_ns[up];
+    ns = work(w, step, ns, w->model->step_ns);
+    *way = later(*way, ns) + bytes * w->model->stage_byte_ns;
+    push(w, *way + w->model->stage_latency_ns, step, DONE);
+}
+
 static void ready(struct walk *w, uint32_t step, double ns)
 {
     const halay_step_t *s = step_of(w, step);
@@ -246,11 +285,11 @@ static void ready(struct walk *w, uint32_t step, double ns)
         state->half = 1;
     } else if (s->kind == HALAY_STEP_GROUP) {
         join_group(w, step, ns);
+    } else if (s->kind == HALAY_STEP_COPY) {
+        copy(w, step, ns);
     } else {
-        double per_byte = s->kind == HALAY_STEP_COPY ? w->model->copy_byte_ns
-                          : s->kind == HALAY_STEP_REDUCE
-                              ? w->model->reduce_byte_ns * (s->noperands - 2u)
-                              : 0;
+        double per_byte =
+            s->kind == HALAY_STEP_REDUCE ? w->model->reduce_byte_ns * (s->noperands - 2u) : 0;
         double bytes = s->noperands ? bytes_of(w, step) : 0;
         push(w, work(w, step, ns, step_ns + per_byte * bytes), step, DONE);
     }
@@ -498,16 +537,20 @@ static int join_groups(struct walk *w)
     return rc;
 }
 
+/* Has every rank a whole vector, which the planner cuts? */
+static int is_whole(const halay_question_t *q)
+{
+    return q->collective == HALAY_ALLREDUCE || q->collective == HALAY_BROADCAST ||
+           q->collective == HALAY_REDUCE || q->collective == HALAY_SCAN ||
+           q->collective == HALAY_EXSCAN;
+}
+
 /* As the executor cuts a call's data into blocks. */
 static void lay_out(struct walk *w, const halay_question_t *q, uint32_t blocks)
 {
-    int whole = q->collective == HALAY_ALLREDUCE || q->collective == HALAY_BROADCAST ||
-                q->collective == HALAY_REDUCE || q->collective == HALAY_SCAN ||
-                q->collective == HALAY_EXSCAN;
-
     w->element_bytes = q->element_bytes;
     w->unit_bytes = q->count * q->element_bytes;
-    if (whole && blocks > 1) {
+    if (is_whole(q) && blocks > 1) {
         w->unit_bytes = q->count / blocks * q->element_bytes;
         w->long_blocks = q->count % blocks;
     }
@@ -554,9 +597,33 @@ static int count_steps(const halay_plan_t *const plans[], uint32_t nranks, uint3
     return n > HALAY_COST_STEPS_MAX ? HALAY_EUNSUPPORTED : 0;
 }
 
-static void report(const struct walk *w, halay_cost_t *cost)
+/* What a call that is staged as a whole takes for its copies; 0 for others. */
+static double staged_ns(const struct walk *w, const halay_question_t *q)
 {
-    cost->predicted_ns = w->model->call_ns + w->end_ns;
+    int moves = 0, block_in, block_out;
+    uint64_t block = q->count * q->element_bytes, whole = block * w->nranks;
+
+    if (q->direct && !halay_planner_indirect(w->plans[0]->planner, w->nranks, w->shape->nnodes,
+                                             w->shape->smallest != w->shape->largest)) {
+        return 0;
+    }
+    for (uint32_t i = 0; q->apart && i < w->nsteps; i++) {
+        moves |= step_of(w, i)->kind == HALAY_STEP_SEND && bytes_of(w, i) > 0;
+    }
+    if (!moves || has_stage(w->plans[0])) {
+        return 0;
+    }
+    block_in = q->collective == HALAY_ALLGATHER || q->collective == HALAY_GATHER || is_whole(q);
+    block_out =
+        q->collective == HALAY_REDUCE_SCATTER || q->collective == HALAY_SCATTER || is_whole(q);
+    return 2 * w->model->stage_latency_ns +
+           (double)((block_in ? block : whole) + (block_out ? block : whole)) *
+               w->model->stage_byte_ns;
+}
+
+static void report(const struct walk *w, const halay_question_t *q, halay_cost_t *cost)
+{
+    cost->predicted_ns = w->model->call_ns + w->end_ns + staged_ns(w, q);
     cost->messages = w->messages;
     cost->rounds = w->rounds;
     cost->busiest_bytes = 0;
@@ -596,7 +663,7 @@ int halay_plan_cost(const halay_plan_t *const plans[], const halay_question_t *q
         rc = w.ndone == w.nsteps ? 0 : HALAY_EPLAN;
     }
     if (rc == 0) {
-        report(&w, cost);
+        report(&w, question, cost);
     }
     clear(&w);
     return rc;

@@ -7,6 +7,7 @@
 #include "group.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #define NONE HALAY_STEP_NONE
 
@@ -99,9 +100,11 @@ int hly_groups_agree(const halay_plan_t *a, const halay_step_t *x, const halay_p
     const halay_member_t *m = hly_members_of(a, x), *o = hly_members_of(b, y);
     int same = g->nmembers == h->nmembers && (!runs || g->kind == h->kind);
 
+    if (same && runs) {
+        return memcmp(m, o, g->nmembers * sizeof(*m)) == 0;
+    }
     for (uint32_t i = 0; same && i < g->nmembers; i++) {
-        same = m[i].rank == o[i].rank &&
-               (!runs || (m[i].first == o[i].first && m[i].count == o[i].count));
+        same = m[i].rank == o[i].rank;
     }
     return same;
 }

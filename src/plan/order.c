@@ -6,6 +6,7 @@
  * is waited for while there is something to do. Among steps of one kind: first come, first placed.
  */
 #include "builder.h"
+#include "uses.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +26,9 @@ struct queue {
 
 struct order {
     struct queue queue[URGENCIES];
-    /* Who waits for step s: first_use[s], then next_use[]. dep[d] of step i is use 2 * i + d, and
-     * each list holds these numbers + 1; 0: there are no more. */
-    uint32_t *first_use, *next_use;
-    uint32_t *number; /* the new one */
-    uint8_t *missing; /* predecessors that are not placed */
+    uint32_t *successors, *first; /* plan/uses.h */
+    uint32_t *number;             /* the new one */
+    uint8_t *missing;             /* predecessors that are not placed */
     halay_step_t *sorted;
 };
 
@@ -41,18 +40,13 @@ static void place(struct order *o, const halay_step_t *steps, uint32_t step)
 
 static void begin(struct order *o, const halay_plan_t *plan)
 {
-    for (uint32_t i = plan->nsteps; i-- > 0;) /* the list of each begins with the lowest step */
-        for (uint32_t d = 0; d < 2; d++) {
-            const uint32_t dep = plan->steps[i].dep[d];
-            if (dep == HALAY_STEP_NONE)
-                continue;
-            o->missing[i]++;
-            o->next_use[2 * i + d] = o->first_use[dep];
-            o->first_use[dep] = 2 * i + d + 1;
-        }
-    for (uint32_t i = 0; i < plan->nsteps; i++)
+    hly_plan_successors(plan, o->successors, o->first);
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        for (int d = 0; d < 2; d++)
+            o->missing[i] += plan->steps[i].dep[d] != HALAY_STEP_NONE;
         if (!o->missing[i])
             place(o, plan->steps, i);
+    }
 }
 
 static void sort(struct order *o, halay_plan_t *plan)
@@ -68,9 +62,9 @@ static void sort(struct order *o, halay_plan_t *plan)
         for (int d = 0; d < 2; d++)
             if (o->sorted[at].dep[d] != HALAY_STEP_NONE)
                 o->sorted[at].dep[d] = o->number[o->sorted[at].dep[d]];
-        for (uint32_t use = o->first_use[step]; use; use = o->next_use[use - 1])
-            if (--o->missing[(use - 1) / 2] == 0)
-                place(o, plan->steps, (use - 1) / 2);
+        for (uint32_t i = o->first[step]; i < o->first[step + 1]; i++)
+            if (--o->missing[o->successors[i]] == 0)
+                place(o, plan->steps, o->successors[i]);
     }
     memcpy(plan->steps, o->sorted, plan->nsteps * sizeof(*plan->steps));
 }
@@ -78,10 +72,10 @@ static void sort(struct order *o, halay_plan_t *plan)
 int hly_plan_sort(halay_plan_t *plan)
 {
     const size_t n = plan->nsteps;
-    uint32_t *memory = calloc((URGENCIES + 4) * n + 1, sizeof(*memory));
-    struct order o = {.first_use = memory + URGENCIES * n,
-                      .next_use = memory + (URGENCIES + 1) * n,
-                      .number = memory + (URGENCIES + 3) * n,
+    uint32_t *memory = calloc((URGENCIES + 4) * n + 2, sizeof(*memory));
+    struct order o = {.number = memory + URGENCIES * n,
+                      .successors = memory + (URGENCIES + 1) * n,
+                      .first = memory + (URGENCIES + 3) * n,
                       .missing = calloc(n + 1, 1),
                       .sorted = calloc(n + 1, sizeof(*o.sorted))};
     for (size_t u = 0; u < URGENCIES; u++)

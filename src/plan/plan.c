@@ -111,6 +111,9 @@ uint64_t halay_plan_hash(const halay_plan_t *plan)
         h = mix(h, operand->count, operand->slot);
     }
     h = mix_groups(h, plan);
+    if (plan->device_slots) {
+        h = mix(h, plan->device_slots, 0);
+    }
     return mix(h, plan->nsteps, plan->noperands);
 }
 

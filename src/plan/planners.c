@@ -43,6 +43,8 @@ struct row {
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
 #define ALL_SOURCE  "folklore: every block to every rank"
 #define ROUNDS      HALAY_PLANNER_ROUNDS
+#define GROUP       HALAY_PLANNER_GROUP
+#define STAGE       HALAY_PLANNER_STAGE
 #define POST_SOURCE "folklore: copied once, and sent from there to all"
 #define STAR_SOURCE "folklore: all tell one, which tells all"
 #define TWO_SOURCE  "folklore: two that all tell, which tell one another, then all"
@@ -61,7 +63,8 @@ static const struct row rows[] = {
     {{"ring", HALAY_ALLREDUCE, 1, COMMUTATIVE, RING_SOURCE}, hly_ring_allreduce},
     {{"recursive_doubling", HALAY_ALLREDUCE, 1, HALAY_PLANNER_SHORT, RD_SOURCE},
      hly_recursive_doubling_allreduce},
-    {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE, CIRC_SOURCE}, hly_circulant_allreduce},
+    {{"circulant", HALAY_ALLREDUCE, 1, COMMUTATIVE | HALAY_PLANNER_WRAPS, CIRC_SOURCE},
+     hly_circulant_allreduce},
     {{"binomial", HALAY_BROADCAST, 1, 0, BINOM_SOURCE}, hly_binomial_broadcast},
     {{"ring", HALAY_ALLGATHER, 1, 0, RING_SOURCE}, hly_ring_allgather},
     {{"circulant", HALAY_ALLGATHER, 1, RUNS, CIRC_SOURCE}, hly_circulant_allgather},
@@ -98,7 +101,8 @@ static const struct row rows[] = {
     {{"halving_doubling", HALAY_ALLREDUCE, 1, 0, RD_SOURCE}, hly_halving_doubling_allreduce},
     {{"double_tree", HALAY_ALLREDUCE, 1, 0, TREES_SOURCE}, hly_double_tree_allreduce},
     {{"chain", HALAY_BROADCAST, 1, 0, PIPE_SOURCE}, hly_chain_broadcast},
-    {{"scatter_allgather", HALAY_BROADCAST, 2, 0, VDG_SOURCE}, hly_scatter_allgather_broadcast},
+    {{"scatter_allgather", HALAY_BROADCAST, 2, HALAY_PLANNER_WRAPS, VDG_SOURCE},
+     hly_scatter_allgather_broadcast},
     {{"knomial", HALAY_BROADCAST, 1, SHORT, KNOM_SOURCE}, hly_knomial_broadcast},
     {{"bruck", HALAY_ALLGATHER, 1, RUNS, BRUCK_SOURCE}, hly_bruck_allgather},
     {{"recursive_doubling", HALAY_ALLGATHER, 1, RUNS | HALAY_PLANNER_POWER_OF_TWO, RD_SOURCE},
@@ -124,6 +128,27 @@ static const struct row rows[] = {
     {{"two_level_group", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | HALAY_PLANNER_GROUP,
       LANES_SOURCE},
      hly_two_level_group_allreduce},
+    {{"two_level_group", HALAY_REDUCE_SCATTER, 1, SHAPE | COMMUTATIVE | GROUP | PACKS,
+      LANES_SOURCE},
+     hly_two_level_group_reduce_scatter},
+    {{"two_level_group", HALAY_ALLGATHER, 2, SHAPE | GROUP | RUNS, LANES_SOURCE},
+     hly_two_level_group_allgather},
+    {{"two_level_group", HALAY_BROADCAST, 1, SHAPE | GROUP, LANES_SOURCE},
+     hly_two_level_group_broadcast},
+    {{"sliced_group", HALAY_BROADCAST, 1, SHAPE | GROUP, LANES_SOURCE}, hly_sliced_group_broadcast},
+    {{"two_level_stage", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | GROUP | STAGE, LANES_SOURCE},
+     hly_two_level_stage_allreduce},
+    {{"sliced_stage", HALAY_ALLREDUCE, 1, SHAPE | COMMUTATIVE | GROUP | STAGE, LANES_SOURCE},
+     hly_sliced_stage_allreduce},
+    {{"two_level_stage", HALAY_REDUCE_SCATTER, 1, SHAPE | COMMUTATIVE | GROUP | STAGE | PACKS,
+      LANES_SOURCE},
+     hly_two_level_stage_reduce_scatter},
+    {{"two_level_stage", HALAY_ALLGATHER, 1, SHAPE | GROUP | STAGE | RUNS, LANES_SOURCE},
+     hly_two_level_stage_allgather},
+    {{"two_level_stage", HALAY_BROADCAST, 1, SHAPE | GROUP | STAGE, LANES_SOURCE},
+     hly_two_level_stage_broadcast},
+    {{"sliced_stage", HALAY_BROADCAST, 1, SHAPE | GROUP | STAGE, LANES_SOURCE},
+     hly_sliced_stage_broadcast},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
@@ -195,6 +220,13 @@ int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, con
         no = "not all hear from all: only for a call that is the same as the one before it";
     } else if (info->restrictions & HALAY_PLANNER_GROUP && !call->group) {
         no = "no device offers group steps";
+    } else if (info->restrictions & HALAY_PLANNER_STAGE && !call->apart) {
+        no = "is for memory that messages cannot carry";
+    } else if (info->restrictions & HALAY_PLANNER_GROUP && call->apart && call->nodes > 1 &&
+               !(info->restrictions & HALAY_PLANNER_STAGE) &&
+               (!call->direct ||
+                halay_planner_indirect(planner, call->nranks, call->nodes, call->uneven))) {
+        no = "its messages carry the call's memory, which the processor cannot touch";
     } else if (call->count < info->min_count) {
         no = "is meant for longer vectors";
     }
@@ -202,6 +234,35 @@ int halay_planner_serves(uint32_t planner, const halay_planner_call_t *call, con
         *why = no;
     }
     return !no;
+}
+
+/* In plans with group steps messages with data go between nodes only; but those of a
+ * reduce_scatter, where a leader's lane has ranks that it does not lead. */
+static const char *group_indirect(const halay_planner_info_t *info, uint32_t nodes, uint32_t uneven)
+{
+    if (info->restrictions & STAGE)
+        return "this algorithm's messages carry the stage";
+    if (nodes < 2)
+        return "this algorithm's messages carry nothing";
+    return info->collective == HALAY_REDUCE_SCATTER && uneven
+               ? "the nodes have different numbers of ranks, so data are sent inside of nodes"
+               : NULL;
+}
+
+const char *halay_planner_indirect(uint32_t planner, uint32_t nranks, uint32_t nodes,
+                                   uint32_t uneven)
+{
+    const halay_planner_info_t *info = halay_planner_get(planner);
+    if (!info || nranks < 2)
+        return "there are no messages";
+    if (info->restrictions & GROUP)
+        return group_indirect(info, nodes, uneven);
+    if (nodes != nranks)
+        return "ranks share a node";
+    if (info->restrictions & (HALAY_PLANNER_RUNS | HALAY_PLANNER_WRAPS))
+        return "this algorithm's messages lie in two places; another one may serve "
+               "(HALAY_ALGORITHM)";
+    return NULL;
 }
 
 int halay_plan_commutative(const halay_plan_t *plan)

@@ -129,6 +129,29 @@ static int check_operand(struct hly_prover *v, uint32_t rank, uint32_t index, ui
     return operand->count == 0 ? 0 : check_buffer(v, rank, index, which, written);
 }
 
+/* Messages and reductions work on the stage, if there is one, and groups never do. */
+static int check_stage(struct hly_prover *v, uint32_t rank, uint32_t index, uint32_t which)
+{
+    const halay_plan_t *plan = v->plans[rank];
+    const halay_step_t *step = &plan->steps[index];
+    const halay_operand_t *operand = &plan->operands[step->operand + which];
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    int scratch = operand->buffer == HALAY_BUFFER_SCRATCH;
+
+    if (!info || !(info->restrictions & HALAY_PLANNER_STAGE) || operand->count == 0) {
+        return 0;
+    }
+    int on_stage = scratch && operand->slot >= plan->device_slots;
+    if (scratch && !on_stage && operand->count > plan->device_slots - operand->slot) {
+        return hly_refuse(v, rank, index, "operand %u is partly on the stage", which);
+    }
+    if (step->kind == HALAY_STEP_COPY || on_stage == (step->kind != HALAY_STEP_GROUP)) {
+        return 0;
+    }
+    return hly_refuse(v, rank, index, "operand %u is %s the stage", which,
+                      on_stage ? "on" : "not on");
+}
+
 /* Runs of the same buffer, which begin at different blocks, have a block in common. */
 static int runs_overlap(const struct hly_prover *v, const halay_operand_t *a,
                         const halay_operand_t *b)
@@ -260,6 +283,7 @@ static int check_step(struct hly_prover *v, uint32_t rank, uint32_t index, uint6
 
     for (uint32_t i = 0; result == 0 && i < step->noperands; i++) {
         result = check_operand(v, rank, index, i, i == 0 && step->kind != HALAY_STEP_SEND);
+        result = result ? result : check_stage(v, rank, index, i);
     }
     if (result < 0) {
         return result;
@@ -291,6 +315,12 @@ static int check_plan(struct hly_prover *v, uint32_t rank, uint64_t *touched, ui
         v->base[rank] + (uint64_t)plan->nsteps > HLY_PROVE_STEPS_MAX) {
         return hly_refuse(v, rank, HLY_NONE, "%u steps with %u operands cannot be a plan",
                           plan->nsteps, plan->noperands);
+    }
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    if (plan->device_slots > plan->scratch_slots ||
+        (plan->device_slots && !(info && info->restrictions & HALAY_PLANNER_STAGE))) {
+        return hly_refuse(v, rank, HLY_NONE, "declares %u slots of the device's memory",
+                          plan->device_slots);
     }
     v->base[rank + 1] = v->base[rank] + plan->nsteps;
     *cells += 2 * (uint64_t)v->blocks + plan->scratch_slots;

@@ -3,7 +3,9 @@
 #ifndef HLY_PLAN_ROWS_H
 #define HLY_PLAN_ROWS_H
 
-#include <stdint.h>
+#include <stdbool.h>
+
+#include <halay/plan.h>
 
 /* Of the communicators that a row serves. */
 enum hly_where {
@@ -24,7 +26,35 @@ struct hly_plan_row {
     enum hly_where where;
 };
 
+/* The same, its planner looked up. */
+struct hly_row {
+    uint32_t collective;
+    uint32_t max_ranks;
+    uint64_t max_bytes;
+    uint32_t planner;
+    enum hly_where where;
+    uint32_t number; /* in the table, from 1; or the line of the file */
+    bool given;      /* by a file */
+};
+
 /* The table; how many rows it has. */
 uint32_t hly_plan_rows(const struct hly_plan_row **rows);
+
+/* ---------------------------------------------------------------- rows_text.c */
+
+struct hly_row_reader {
+    char *error; /* gets what is wrong; or NULL */
+    size_t error_bytes;
+    const char *path; /* of the rows */
+    uint32_t line;    /* that is read */
+};
+
+/* Writes the error; returns HALAY_EINVAL. */
+int hly_row_wrong(const struct hly_row_reader *reader, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+/* "COLLECTIVE=ALGORITHM", which is changed: sets this collective's planner. */
+int hly_row_choice(const struct hly_row_reader *reader, char *choice, uint32_t forced[]);
+/* "COLLECTIVE MAX_RANKS MAX_BYTES WHERE ALGORITHM", which is changed, or an empty line. */
+int hly_row_read(const struct hly_row_reader *reader, char *line, struct hly_row *row, bool *empty);
 
 #endif

@@ -62,6 +62,10 @@ uint32_t hly_fan_out(struct hly_builder *b, const struct hly_place *at, int data
                      uint32_t start);
 uint32_t hly_fan_slots(const struct hly_place *at);
 
+/* Empty messages with edges 0 and 1: after the step returned this rank has heard from all of its
+ * node. */
+uint32_t hly_hear_node(struct hly_builder *b, const struct hly_place *at);
+
 /*
  * Between the leaders of a lane, whose blocks are those from `base` on, one a node: sums what is in
  * OUT after `start`. Returns the step after which OUT has the sum; after *sent nobody reads it. The

@@ -15,8 +15,7 @@
 
 enum { IN_EDGE = 0, OUT_EDGE = 1, SCATTER_CHANNEL = 0, GATHER_CHANNEL = 1 };
 
-/* After the step returned this rank has heard from all of its node. */
-static uint32_t hear_node(struct hly_builder *b, const struct hly_place *at)
+uint32_t hly_hear_node(struct hly_builder *b, const struct hly_place *at)
 {
     halay_operand_t nothing;
     uint32_t last = hly_fan_in(b, at, 0, IN_EDGE, &nothing);
@@ -47,7 +46,7 @@ static void one_node(struct hly_builder *b, const struct hly_place *at)
 {
     b->blocks = 1;
     if (at->n > 1) {
-        uint32_t heard = hear_node(b, at);
+        uint32_t heard = hly_hear_node(b, at);
         uint32_t group = node_group(b, at, HALAY_GROUP_ALLREDUCE, 1, 1);
         hly_group_step(b, group, SCATTER_CHANNEL, hly_out(0, 1), hly_in(0, 1), heard, HLY_NONE);
     } else if (!b->params.in_place) {
@@ -73,7 +72,7 @@ void hly_two_level_group_allreduce(struct hly_builder *b)
     if (at.n > 1) {
         uint32_t group = node_group(b, &at, HALAY_GROUP_REDUCE_SCATTER, lanes, n);
         ready = hly_group_step(b, group, SCATTER_CHANNEL, lane, hly_in(0, b->blocks),
-                               hear_node(b, &at), HLY_NONE);
+                               hly_hear_node(b, &at), HLY_NONE);
     } else if (!b->params.in_place) {
         ready = hly_copy(b, lane, hly_in(0, b->blocks), HLY_NONE, HLY_NONE);
     }

@@ -86,6 +86,10 @@ int halay_explain(const halay_selection_t *s, const halay_question_t *q,
                           .scattered = q->shape->hash & HALAY_SHAPE_SCATTERED,
                           .oversubscribed = q->oversubscribed,
                           .relaxed = q->relaxed,
+                          .group = q->group,
+                          .uneven = q->shape->smallest != q->shape->largest,
+                          .apart = q->apart,
+                          .direct = q->direct,
                           .count = q->count,
                           .element_bytes = q->element_bytes};
     int rc = choose(s, &ask, q->shape, &planner, e->by, sizeof(e->by));

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "comm/comm.h"
+#include "plan/collective.h"
 #include "select/select.h"
 
 int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows)
@@ -35,21 +36,20 @@ int hly_select_rows(struct hly_row *rows, uint32_t room, uint32_t *nrows)
 
 /* ---------------------------------------------------------------- a call */
 
-/* The count is that of a vector, which a planner cuts into blocks; else that of one block. */
-static bool is_whole(uint32_t collective)
-{
-    return collective == HALAY_ALLREDUCE || collective == HALAY_BROADCAST ||
-           collective == HALAY_REDUCE || collective == HALAY_SCAN || collective == HALAY_EXSCAN;
-}
-
 uint64_t hly_ask_bytes(const struct hly_ask *ask)
 {
     uint64_t bytes = ask->count * ask->element_bytes;
-    return is_whole(ask->collective) ? bytes : bytes * ask->nranks;
+    return hly_collective_is_vector(ask->collective) ? bytes : bytes * ask->nranks;
+}
+
+static bool is_staging(uint32_t planner)
+{
+    return halay_planner_get(planner)->restrictions & HALAY_PLANNER_STAGE;
 }
 
 int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, const char **why)
 {
+    uint32_t direct;
     halay_planner_call_t call = {.nranks = ask->nranks,
                                  .count = ask->count,
                                  .in_place = ask->in_place,
@@ -57,8 +57,12 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
                                  .commutative = ask->commutative,
                                  .scattered = ask->scattered,
                                  .relaxed = ask->relaxed,
-                                 .group = 0}; /* no device has them yet */
-    if (is_whole(ask->collective))
+                                 .group = ask->group,
+                                 .apart = ask->apart,
+                                 .nodes = ask->nnodes,
+                                 .uneven = ask->uneven,
+                                 .direct = ask->direct};
+    if (hly_collective_is_vector(ask->collective))
         call.count /= ask->nranks;
     if (asked)
         call.count = UINT64_MAX;
@@ -66,6 +70,13 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
     if (ask->collective == HALAY_REDUCE || ask->collective == HALAY_GATHER ||
         ask->collective == HALAY_SCATTER)
         call.in_place = 1;
+    if (!asked && ask->direct && ask->nnodes > 1 && ask->group && is_staging(planner) &&
+        halay_planner_find((halay_collective_t)ask->collective, "two_level_group", &direct) == 0 &&
+        !halay_planner_indirect(direct, ask->nranks, ask->nnodes, ask->uneven)) {
+        if (why)
+            *why = "adapters read and write the memory itself (HALAY_GPUDIRECT)";
+        return 0;
+    }
     return halay_planner_serves(planner, &call, why);
 }
 
@@ -142,6 +153,8 @@ int hly_ranking_make(const halay_selection_t *s, const struct hly_ask *ask,
                                  .in_place = ask->in_place,
                                  .element_bytes = 1,
                                  .count = (uint64_t)1 << hly_size_class(ask),
+                                 .apart = ask->apart,
+                                 .direct = ask->direct,
                                  .shape = shape};
     double ns[HLY_PLANNERS_MAX];
     ranking->nplanners = 0;
@@ -177,10 +190,10 @@ int hly_ranking_choose(const struct hly_ranking *ranking, const struct hly_ask *
     return HALAY_EPLAN;
 }
 
-struct hly_predicted { /* kept a communicator: at most collectives x in place x classes */
+struct hly_predicted { /* kept a communicator: at most collectives x in place x ways x classes */
     struct hly_predicted *next;
     uint32_t collective, class;
-    bool in_place;
+    bool in_place, apart, direct;
     struct hly_ranking ranking;
 };
 
@@ -197,7 +210,8 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
 {
     uint32_t class = hly_size_class(ask);
     for (struct hly_predicted *p = comm->predicted; p; p = p->next)
-        if (p->collective == ask->collective && p->class == class && p->in_place == ask->in_place)
+        if (p->collective == ask->collective && p->class == class && p->in_place == ask->in_place &&
+            p->apart == ask->apart && p->direct == ask->direct)
             return hly_ranking_choose(&p->ranking, ask, planner);
     halay_shape_t *shape = NULL;
     struct hly_predicted *p = calloc(1, sizeof(*p));
@@ -212,6 +226,8 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
     p->collective = ask->collective;
     p->class = class;
     p->in_place = ask->in_place;
+    p->apart = ask->apart;
+    p->direct = ask->direct;
     p->next = comm->predicted;
     comm->predicted = p;
     return hly_ranking_choose(&p->ranking, ask, planner);
@@ -219,9 +235,33 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
 
 /* ---------------------------------------------------------------- for calls */
 
+/* Are group steps offered? All ranks have the same implementation (job/transports.c), which gives
+ * all the same answer; or they have agreed on it (api/agree_nccl.c). A call whose input is scaled
+ * in memory apart is staged. */
+static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
+{
+    const struct hly_call_desc *desc = &call->desc;
+    const struct hly_device *device = hly_device_of(comm->context, desc->memory);
+    const bool reduces = halay_collective_reduces((halay_collective_t)desc->collective);
+    const halay_op_t op = desc->op == HALAY_AVERAGE ? HALAY_SUM : (halay_op_t)desc->op;
+    const bool agreed = call->grouped || !comm->context->nccl.library;
+    if (!device->group || !agreed || (reduces && desc->op & HLY_CALL_USER) ||
+        (!device->touchable && desc->flags & HLY_CALL_SCALED))
+        return false;
+    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_BROADCAST; kind++) {
+        const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+        if ((reduces || moves) &&
+            device->group->query(device->group_arg, kind, (halay_type_t)desc->type,
+                                 reduces && !moves ? op : HALAY_SUM))
+            return false;
+    }
+    return true;
+}
+
 void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struct hly_ask *ask)
 {
     bool rooted = halay_collective_rooted((halay_collective_t)call->desc.collective);
+    const bool apart = !hly_device_of(comm->context, call->desc.memory)->touchable;
     *ask = (struct hly_ask){
         .collective = call->desc.collective,
         .nranks = (uint32_t)comm->nranks,
@@ -233,6 +273,11 @@ void hly_select_ask(const halay_comm_t *comm, const struct hly_call *call, struc
         .oversubscribed = comm->oversubscribed,
         .pair = call->desc.flags & HLY_CALL_PAIR,
         .relaxed = call->desc.flags & HLY_CALL_RELAXED,
+        .group = offers_group(comm, call),
+        .uneven = comm->uneven,
+        .apart = apart,
+        .direct = apart && comm->context->settings.gpudirect && !call->user &&
+                  !(call->desc.flags & HLY_CALL_SCALED),
         .count = call->desc.count,
         .element_bytes = halay_type_bytes((halay_type_t)call->desc.type),
     };

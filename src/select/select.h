@@ -17,16 +17,6 @@
 #define HLY_SELECT_LINES    1000 /* of a file */
 #define HLY_PREDICTED_RANKS 128  /* beyond, HALAY_SELECTION=model takes the rows */
 
-struct hly_row {
-    uint32_t collective;
-    uint32_t max_ranks;
-    uint64_t max_bytes; /* of the vector, or of all blocks */
-    uint32_t planner;
-    enum hly_where where;
-    uint32_t number; /* in the table, from 1; or the line of the file */
-    bool given;      /* by a file */
-};
-
 struct halay_selection {
     uint64_t hash;
     halay_model_t model;
@@ -41,10 +31,13 @@ struct halay_selection {
 /* A call as selection sees it: all of it is equal on all ranks. */
 struct hly_ask {
     uint32_t collective, nranks, nnodes;
-    bool in_place, vector, commutative, scattered;
+    bool in_place, vector, commutative, scattered, uneven;
     uint32_t oversubscribed; /* as of the communicator */
     bool pair;               /* send and receive */
     bool relaxed;            /* a relaxed broadcast: exec/relaxed.h */
+    bool group;              /* a device offers group steps for this type and operation */
+    bool apart;              /* in memory that messages cannot carry, */
+    bool direct;             /* but adapters read and write it (HALAY_GPUDIRECT) */
     uint64_t count, element_bytes;
 };
 

@@ -37,13 +37,14 @@ static void call_drop(halay_trainer_t *trainer, struct hlt_call *call, int code,
         trainer->buffers[call->buffer].used = 0;
 }
 
-/* The last call could not be made, so it is taken off. The order of calls is lost. */
+/* The last call could not be made, so it is taken off. The order of calls is lost, and the others
+ * are told in its place. */
 static void call_fail(halay_trainer_t *trainer, int code)
 {
     char text[HLT_TEXT_BYTES];
     call_drop(trainer, &trainer->calls[--trainer->ncalls], code, text);
     trainer->data_broken = code;
-    hlt_trainer_break(trainer, code, text);
+    hlt_trainer_leave_all(trainer, code, text);
 }
 
 /* There is no memory for a fusion buffer. */
@@ -55,6 +56,22 @@ static void fused_fail(halay_trainer_t *trainer, const struct hlt_list *tensors,
 
 /* ------------------------------------------------------------------ one tensor */
 
+/* Where a device has failed before a call, the call is made without a buffer. Then it fails on all
+ * ranks, and they need not wait for this one. */
+static void *call_target(void *out, int rc)
+{
+    return rc ? NULL : out;
+}
+
+/* The code of what has failed in a stream that a tensor stood behind. */
+static int unready(const struct hlt_list *tensors)
+{
+    const struct hlt_tensor *tensor = tensors->head;
+    while (tensor && !tensor->unready)
+        tensor = tensor->next;
+    return tensor ? tensor->unready : 0;
+}
+
 /*
  * All ranks make the same call: in place if any rank is, or if the input is scaled. A rank that is
  * not in place copies its input then. A rank that is, where the call is not, copies too.
@@ -63,20 +80,23 @@ static int allreduce_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                            halay_request_t **request)
 {
     size_t bytes = tensor->count * halay_type_bytes(tensor->type);
-    int in_place = tensor->in_place || tensor->prescale != 1;
+    int in_place = tensor->in_place || tensor->prescale != 1, rc = tensor->unready;
     const void *in = in_place ? HALAY_IN_PLACE : tensor->in;
-    if (tensor->prescale != 1) {
-        halay_scale(tensor->out, tensor->in, tensor->count, tensor->type, tensor->prescale);
-    } else if (in_place && tensor->in != tensor->out && bytes) {
-        memcpy(tensor->out, tensor->in, bytes);
-    } else if (!in_place && tensor->in == tensor->out && bytes) {
+    if (rc) {
+        ; /* nothing of it is read */
+    } else if (in_place) {
+        rc = hlt_memory_move(trainer, tensor->memory, tensor->out, tensor->in, tensor->count,
+                             tensor->type, tensor->prescale);
+    } else if (tensor->in == tensor->out && bytes) {
         assert(!tensor->result);
-        if (!(tensor->result = malloc(bytes)))
+        if (!(tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes)))
             return HALAY_ENOMEM;
-        in = memcpy(tensor->result, tensor->in, bytes);
+        rc = hlt_memory_move(trainer, tensor->memory, tensor->result, tensor->in, tensor->count,
+                             tensor->type, 1);
+        in = tensor->result;
     }
-    return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
-                            request);
+    return halay_iallreduce(in, call_target(tensor->out, rc), tensor->count, tensor->type,
+                            tensor->op, trainer->data, request);
 }
 
 /* All ranks know the same rows, so all compute the same counts, or the same overflow. */
@@ -99,26 +119,30 @@ static int allgather_counts(halay_trainer_t *trainer, struct hlt_tensor *tensor,
 static int allgather_start(halay_trainer_t *trainer, struct hlt_tensor *tensor, size_t bytes,
                            halay_request_t **request)
 {
-    tensor->result = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    return halay_iallgatherv(tensor->in, tensor->result, trainer->counts, NULL, tensor->type,
-                             trainer->data, request);
+    tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes);
+    const void *in = tensor->count ? tensor->in : tensor->result;
+    return halay_iallgatherv(in, call_target(tensor->result, tensor->unready), trainer->counts,
+                             NULL, tensor->type, trainer->data, request);
 }
 
 static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                          halay_request_t **request)
 {
     const void *in = tensor->in;
+    int rc = tensor->unready;
     for (int r = 0; r < trainer->nranks; r++)
         trainer->counts[r] = hlt_tensor_share(trainer, &tensor->says, r);
     tensor->result_count = trainer->counts[trainer->rank];
-    if (tensor->prescale != 1 && tensor->count) {
-        if (!(tensor->result = malloc(tensor->count * halay_type_bytes(tensor->type))))
+    if (!rc && tensor->prescale != 1 && tensor->count) {
+        size_t bytes = tensor->count * halay_type_bytes(tensor->type);
+        if (!(tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes)))
             return HALAY_ENOMEM;
-        halay_scale(tensor->result, in, tensor->count, tensor->type, tensor->prescale);
+        rc = hlt_memory_move(trainer, tensor->memory, tensor->result, in, tensor->count,
+                             tensor->type, tensor->prescale);
         in = tensor->result;
     }
-    return halay_ireduce_scatterv(in, tensor->out, trainer->counts, tensor->type, tensor->op,
-                                  trainer->data, request);
+    return halay_ireduce_scatterv(call_target((void *)in, rc), tensor->out, trainer->counts,
+                                  tensor->type, tensor->op, trainer->data, request);
 }
 
 /* ------------------------------------------------------------------ alltoalls */
@@ -171,9 +195,11 @@ static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
     over |= __builtin_mul_overflow(total, halay_type_bytes(tensor->type), &bytes);
     tensor->result_count = total;
     if (!over && bytes <= PTRDIFF_MAX - 64)
-        tensor->result = aligned_alloc(64, (bytes + 64) / 64 * 64);
-    return halay_ialltoallv(tensor->in, trainer->counts + nranks, NULL, tensor->result,
-                            trainer->counts, NULL, tensor->type, trainer->data, request);
+        tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes);
+    const void *in = tensor->count ? tensor->in : tensor->result;
+    return halay_ialltoallv(in, trainer->counts + nranks, NULL,
+                            call_target(tensor->result, tensor->unready), trainer->counts, NULL,
+                            tensor->type, trainer->data, request);
 }
 
 /* ------------------------------------------------------------------ any one */
@@ -206,8 +232,8 @@ static void direct_start(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     else if (tensor->kind == HLT_KIND_ALLTOALL)
         rc = alltoall_start(trainer, tensor, &call->request);
     else if (tensor->kind == HLT_KIND_BROADCAST)
-        rc = halay_ibroadcast(tensor->out, tensor->count, tensor->type, tensor->root, trainer->data,
-                              &call->request);
+        rc = halay_ibroadcast(call_target(tensor->out, tensor->unready), tensor->count,
+                              tensor->type, tensor->root, trainer->data, &call->request);
     else
         rc = allgather_start(trainer, tensor, bytes, &call->request);
     if (rc)
@@ -218,9 +244,9 @@ static int direct_end(halay_trainer_t *trainer, struct hlt_call *call)
 {
     struct hlt_tensor *tensor = hlt_tensor_list_pop(&call->tensors);
     size_t count = tensor->kind == HLT_KIND_REDUCE_SCATTER ? tensor->result_count : tensor->count;
-    if (tensor->postscale != 1)
-        halay_scale(tensor->out, tensor->out, count, tensor->type, tensor->postscale);
-    hlt_tensor_done(trainer, tensor, 0, NULL);
+    int rc = hlt_memory_move(trainer, tensor->memory, tensor->out, tensor->out, count, tensor->type,
+                             tensor->postscale);
+    hlt_tensor_done(trainer, tensor, rc, rc ? "the device could not scale the result" : NULL);
     return 1;
 }
 
@@ -242,21 +268,26 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
 {
     halay_type_t type = hlt_announcement_type(says);
     halay_op_t op = hlt_announcement_op(says);
+    uint32_t kind = trainer->buffers[buffer].kind;
     char *memory = trainer->buffers[buffer].memory;
-    size_t marks = group ? hlt_fuse_marks(trainer, type) : 0;
+    size_t marks = group ? hlt_fuse_marks(trainer, type) : 0, bytes = halay_type_bytes(type);
     struct hlt_call *call = call_take(trainer, HLT_CALL_FUSED);
     call->begin_ns = tensors_started(tensors, buffer);
-    hlt_fuse_pack(trainer, memory, tensors);
+    int rc = unready(tensors);
+    rc = rc ? rc : hlt_fuse_pack(trainer, kind, memory, tensors);
+    char *mark = kind ? trainer->marks : memory + count * bytes;
     if (group)
-        hlt_fuse_mark(trainer, memory + count * halay_type_bytes(type), type, op, !tensors->head);
+        hlt_fuse_mark(trainer, mark, type, op, !tensors->head);
+    if (group && kind && !rc)
+        rc = hlt_memory_up(trainer, kind, memory + count * bytes, mark, marks * bytes);
     call->tensors = *tensors;
     call->buffer = buffer;
     call->count = count;
     call->packed_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
-    int rc = halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
-                              &call->request);
+    rc = halay_iallreduce(HALAY_IN_PLACE, call_target(memory, rc), count + marks, type, op,
+                          trainer->data, &call->request);
     if (rc)
         call_fail(trainer, rc);
 }
@@ -276,7 +307,8 @@ static size_t group_elements(const halay_trainer_t *trainer, const struct hlt_gr
 }
 
 /* The timeline comes first: once a tensor is done its caller may release it. */
-static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t reduced_ns)
+static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t reduced_ns,
+                       int code)
 {
     struct hlt_tensor *tensor;
     uint64_t end_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
@@ -284,10 +316,22 @@ static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t
     trainer->end_ns = trainer->listed ? 0 : end_ns;
     while ((tensor = hlt_tensor_list_pop(&call->tensors)) != NULL) {
         trainer->counters.fused_tensors++;
-        hlt_tensor_done(trainer, tensor, 0, NULL);
+        hlt_tensor_done(trainer, tensor, code,
+                        code ? "the device could not take the result out of the group" : NULL);
     }
     trainer->end_ns = 0;
     trainer->listed = 0;
+}
+
+/* Nobody can tell here whether a rank was void, so this rank cannot go on with the others, and
+ * tells them so. */
+static int mark_fail(halay_trainer_t *trainer, struct hlt_call *call, int code)
+{
+    static const char text[] = "the device could not copy a group's mark to the host";
+    hlt_tensor_list_end(trainer, &call->tensors, code, text);
+    trainer->buffers[call->buffer].used = 0;
+    hlt_trainer_leave_all(trainer, code, text);
+    return 1;
 }
 
 static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
@@ -297,16 +341,24 @@ static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
     const struct hlt_announcement *says =
         call->group ? group_says(trainer, call->group) : &call->tensors.head->says;
     halay_type_t type = hlt_announcement_type(says);
+    uint32_t kind = trainer->buffers[call->buffer].kind;
     char *memory = trainer->buffers[call->buffer].memory;
     if (call->group) {
-        const char *mark = memory + call->count * halay_type_bytes(type);
-        empty = hlt_fuse_marked(trainer, mark, type, hlt_announcement_op(says));
+        size_t bytes = halay_type_bytes(type);
+        char *mark = memory + call->count * bytes;
+        int rc = kind ? hlt_memory_down(trainer, kind, trainer->marks, mark,
+                                        hlt_fuse_marks(trainer, type) * bytes)
+                      : 0;
+        if (rc)
+            return mark_fail(trainer, call, rc);
+        empty =
+            hlt_fuse_marked(trainer, kind ? trainer->marks : mark, type, hlt_announcement_op(says));
     }
     assert(empty || call->tensors.head);
     if (call->group)
         hlt_replay_result(trainer, call, empty); /* takes a void group's tensors back */
-    hlt_fuse_unpack(trainer, memory, &call->tensors);
-    fused_done(trainer, call, reduced_ns);
+    int rc = hlt_fuse_unpack(trainer, kind, memory, &call->tensors);
+    fused_done(trainer, call, reduced_ns, rc);
     trainer->buffers[call->buffer].used = 0;
     return 1;
 }
@@ -386,7 +438,8 @@ void hlt_group_start(halay_trainer_t *trainer, struct hlt_group *group, uint64_t
         halay_type_t type = hlt_announcement_type(says);
         size_t count = group_elements(trainer, group);
         size_t marks = hlt_fuse_marks(trainer, type);
-        int rc = hlt_fuse_buffer(trainer, (count + marks) * halay_type_bytes(type), &buffer);
+        int rc = hlt_fuse_buffer(trainer, hlt_announcement_memory(says),
+                                 (count + marks) * halay_type_bytes(type), &buffer);
         assert(rc != HALAY_EAGAIN); /* hlt_fuse_free() has said so */
         if (rc) {
             fused_fail(trainer, tensors, rc);
@@ -410,7 +463,8 @@ static int fusion_start(halay_trainer_t *trainer)
     int buffer = -1;
     for (const struct hlt_tensor *t = first; t && t->fusion == first->fusion; t = t->next)
         count += t->count;
-    int rc = hlt_fuse_buffer(trainer, count * halay_type_bytes(first->type), &buffer);
+    int rc =
+        hlt_fuse_buffer(trainer, first->memory, count * halay_type_bytes(first->type), &buffer);
     if (rc == HALAY_EAGAIN)
         return 0;
     for (uint64_t fusion = first->fusion;
@@ -424,16 +478,33 @@ static int fusion_start(halay_trainer_t *trainer)
     return 1;
 }
 
+/* A call without a buffer fails on all ranks: they need not wait for this one. */
+static int farewell(halay_trainer_t *trainer)
+{
+    struct hlt_call *call = call_take(trainer, HLT_CALL_FAREWELL);
+    trainer->farewell &= ~HLT_FAREWELL_DATA;
+    trainer->data_broken = trainer->broken;
+    int rc = halay_iallreduce(HALAY_IN_PLACE, NULL, 1, HALAY_UINT64, HALAY_BOR, trainer->data,
+                              &call->request);
+    if (rc)
+        trainer->ncalls--;
+    return !rc;
+}
+
 /* Returns 0 if nothing can be started now. */
 static int next_start(halay_trainer_t *trainer)
 {
     if (trainer->ncalls == HLT_CALLS || trainer->voting)
         return 0;
+    if (trainer->farewell & HLT_FAREWELL_DATA)
+        return farewell(trainer);
     if (trainer->data_broken) {
         hlt_tensor_list_end(trainer, &trainer->ready, trainer->data_broken,
                             "an earlier operation could not be started on this rank");
-        return 0;
+        return hlt_is_awaited(trainer, trainer->data) && farewell(trainer);
     }
+    if (!trainer->ready.head && hlt_is_awaited(trainer, trainer->data))
+        return farewell(trainer);
     if (!trainer->ready.head)
         return hlt_fuse_free(trainer) && hlt_replay_next(trainer);
     if (trainer->ready.head->fusion)
@@ -502,6 +573,8 @@ static int call_test(halay_trainer_t *trainer, struct hlt_call *call)
         return 1;
     }
     switch (call->kind) {
+    case HLT_CALL_FAREWELL: /* it cannot have gone well */
+        return 1;
     case HLT_CALL_FUSED:
         return fused_end(trainer, call);
     case HLT_CALL_VOTE:

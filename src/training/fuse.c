@@ -72,34 +72,49 @@ int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announceme
     return a->what == b->what;
 }
 
-static int buffer_grow(struct hlt_buffer *buffer, size_t bytes)
+static int buffer_grow(halay_trainer_t *trainer, struct hlt_buffer *buffer, uint32_t memory,
+                       size_t bytes)
 {
     size_t room = (bytes + BUFFER_ALIGN - 1) / BUFFER_ALIGN * BUFFER_ALIGN;
-    if (bytes <= buffer->bytes)
+    if (bytes <= buffer->bytes && buffer->kind == memory)
         return 0;
-    char *memory = aligned_alloc(BUFFER_ALIGN, room);
-    if (!memory)
-        return HALAY_ENOMEM;
-    memset(memory, 0, room); /* a void rank sends what it has there */
-    free(buffer->memory);
-    buffer->memory = memory;
-    buffer->bytes = room;
+    char *grown =
+        memory ? hlt_memory_alloc(trainer, memory, room) : aligned_alloc(BUFFER_ALIGN, room);
+    int rc = grown ? hlt_memory_zero(trainer, memory, grown, room) /* a void rank sends it */
+                   : HALAY_ENOMEM;
+    if (rc) {
+        hlt_memory_free(trainer, memory, grown);
+        return rc;
+    }
+    hlt_memory_free(trainer, buffer->kind, buffer->memory);
+    *buffer = (struct hlt_buffer){.memory = grown, .kind = memory, .bytes = room};
     return 0;
 }
 
-int hlt_fuse_buffer(halay_trainer_t *trainer, size_t bytes, int *buffer)
+/* One of this kind; else one that is not made yet; else any that is not in use. */
+static struct hlt_buffer *buffer_choose(halay_trainer_t *trainer, uint32_t memory)
 {
-    for (int i = 0; i < HLT_BUFFERS; i++) {
-        if (trainer->buffers[i].used)
-            continue;
-        int rc = buffer_grow(&trainer->buffers[i], bytes);
-        if (rc)
-            return rc;
-        trainer->buffers[i].used = 1;
-        *buffer = i;
-        return 0;
+    struct hlt_buffer *found = NULL;
+    for (int i = HLT_BUFFERS; i-- > 0;) {
+        struct hlt_buffer *buffer = &trainer->buffers[i];
+        int better = !found || (found->kind != memory && !buffer->bytes);
+        if (!buffer->used && (better || (buffer->bytes && buffer->kind == memory)))
+            found = buffer;
     }
-    return HALAY_EAGAIN;
+    return found;
+}
+
+int hlt_fuse_buffer(halay_trainer_t *trainer, uint32_t memory, size_t bytes, int *buffer)
+{
+    struct hlt_buffer *chosen = buffer_choose(trainer, memory);
+    if (!chosen)
+        return HALAY_EAGAIN;
+    int rc = buffer_grow(trainer, chosen, memory, bytes);
+    if (rc)
+        return rc;
+    chosen->used = 1;
+    *buffer = (int)(chosen - trainer->buffers);
+    return 0;
 }
 
 int hlt_fuse_free(const halay_trainer_t *trainer)
@@ -184,36 +199,4 @@ int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t
         if (memcmp(at + i * bytes, want, bytes))
             return 1;
     return 0;
-}
-
-/* ------------------------------------------------------------------ tensors */
-
-void hlt_fuse_pack(halay_trainer_t *trainer, char *to, const struct hlt_list *tensors)
-{
-    for (const struct hlt_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
-        size_t bytes = tensor->count * halay_type_bytes(tensor->type);
-        if (!bytes)
-            continue;
-        if (tensor->prescale != 1)
-            halay_scale(to, tensor->in, tensor->count, tensor->type, tensor->prescale);
-        else
-            memcpy(to, tensor->in, bytes);
-        to += bytes;
-        trainer->counters.copied_bytes += bytes;
-    }
-}
-
-void hlt_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hlt_list *tensors)
-{
-    for (const struct hlt_tensor *tensor = tensors->head; tensor; tensor = tensor->next) {
-        size_t bytes = tensor->count * halay_type_bytes(tensor->type);
-        if (!bytes)
-            continue;
-        if (tensor->postscale != 1)
-            halay_scale(tensor->out, from, tensor->count, tensor->type, tensor->postscale);
-        else
-            memcpy(tensor->out, from, bytes);
-        from += bytes;
-        trainer->counters.copied_bytes += bytes;
-    }
 }

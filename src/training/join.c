@@ -43,23 +43,54 @@ int hlt_join_takes(const struct hlt_announcement *says)
            (kind == HLT_KIND_ALLREDUCE && (op == HALAY_SUM || op == HALAY_AVERAGE));
 }
 
+uint64_t hlt_join_kinds(const halay_trainer_t *trainer)
+{
+    uint64_t kinds = UINT64_C(1) << HALAY_MEMORY_HOST;
+    for (uint32_t kind = 0; !hlt_trainer_forked(trainer) && kind < HALAY_MEMORY_KINDS; kind++) {
+        void *address = NULL;
+        if (kind == HALAY_MEMORY_HOST || halay_local_alloc(trainer->context, kind, 1, &address))
+            continue;
+        kinds |= UINT64_C(1) << kind;
+        halay_local_free(trainer->context, kind, address);
+    }
+    return kinds;
+}
+
+int hlt_join_lacks(const halay_trainer_t *trainer, const struct hlt_record *record)
+{
+    uint32_t memory = hlt_agreed_memory(&record->first);
+    if (hlt_announcement_kind(&record->first) == HLT_KIND_BARRIER)
+        return -1;
+    for (int r = 0; trainer->njoined && r < trainer->nranks; r++)
+        if (has_joined(trainer, r) && !hlt_rank_in(record->announced, r) &&
+            !(trainer->joined_kinds[r] >> memory & 1))
+            return r;
+    return -1;
+}
+
 /* Nobody waits for the stand-in, and no name leads to it. */
 struct hlt_tensor *hlt_join_stand_in(halay_trainer_t *trainer, const struct hlt_record *record)
 {
     const struct hlt_announcement *says = &record->first;
     halay_type_t type = hlt_announcement_type(says);
     size_t bytes = says->count * halay_type_bytes(type);
-    char *zeros = calloc(2, bytes ? bytes : 1);
+    uint32_t memory = hlt_agreed_memory(says);
+    char *zeros = hlt_memory_alloc(trainer, memory, 2 * bytes);
+    if (zeros && hlt_memory_zero(trainer, memory, zeros, 2 * bytes)) {
+        hlt_memory_free(trainer, memory, zeros);
+        zeros = NULL;
+    }
     pthread_mutex_lock(&trainer->mutex);
     struct hlt_tensor *tensor = zeros ? hlt_tensor_take(trainer) : NULL;
     pthread_mutex_unlock(&trainer->mutex);
     if (!tensor) {
-        free(zeros);
+        hlt_memory_free(trainer, memory, zeros);
         return NULL;
     }
     assert(hlt_announcement_kind(says) == HLT_KIND_ALLREDUCE);
     tensor->says = *says;
     tensor->result = zeros;
+    tensor->memory = memory;
     tensor->in = zeros;
     tensor->out = record->marks & HLT_IN_PLACE ? zeros : zeros + bytes;
     tensor->count = says->count;
@@ -72,6 +103,8 @@ struct hlt_tensor *hlt_join_stand_in(halay_trainer_t *trainer, const struct hlt_
     tensor->fusion = tensor->start_ns = tensor->ready_ns = 0;
     tensor->buffer = HLT_BUFFERS;
     tensor->notices = 0;
+    tensor->behind = NULL;
+    tensor->unready = 0;
     tensor->submit_ns = hlt_trainer_now_ns();
     tensor->code = 0;
     tensor->stand_in = 1;
@@ -105,9 +138,10 @@ static int records_complete(halay_trainer_t *trainer)
 }
 
 /* While this rank still replays, a join completes nothing. */
-int hlt_join_said(halay_trainer_t *trainer, int rank)
+int hlt_join_said(halay_trainer_t *trainer, int rank, uint64_t kinds)
 {
     assert(!has_joined(trainer, rank));
+    trainer->joined_kinds[rank] = (uint8_t)kinds;
     trainer->njoined++;
     hlt_rank_add(trainer->joined, rank);
     trainer->agreed_ns = hlt_trainer_now_ns();

@@ -79,7 +79,7 @@ void hlt_round_records_free(halay_trainer_t *trainer)
 
 int hlt_announcement_alike(const struct hlt_announcement *a, const struct hlt_announcement *b)
 {
-    return a->what == b->what && a->count == b->count && a->prescale == b->prescale &&
+    return hlt_memory_alike(a, b) && a->count == b->count && a->prescale == b->prescale &&
            a->postscale == b->postscale && a->group == b->group &&
            !memcmp(a->shape, b->shape, sizeof(a->shape));
 }
@@ -146,11 +146,12 @@ static void record_run(halay_trainer_t *trainer, const struct hlt_record *record
         return;
     }
     if (!tensor && !(tensor = hlt_join_stand_in(trainer, record))) {
-        trainer->data_broken = HALAY_ENOMEM;
-        hlt_trainer_break(trainer, HALAY_ENOMEM, "no memory for the zeros of a rank that joined");
+        hlt_trainer_leave_all(trainer, HALAY_ENOMEM,
+                              "no memory for the zeros of a rank that joined");
         return;
     }
     tensor->in_place = (record->marks & HLT_IN_PLACE) != 0;
+    tensor->memory = hlt_agreed_memory(&record->first);
     if (tensor->grouped)
         tensor->grouped->agreed = 1;
     for (int r = 0; tensor->kind == HLT_KIND_ALLGATHER && record->rows && r < trainer->nranks; r++)
@@ -163,7 +164,7 @@ void hlt_record_complete(halay_trainer_t *trainer, struct hlt_record *record)
     char text[HLT_TEXT_BYTES];
     struct hlt_programme *programme = NULL;
     struct hlt_tensor *tensor = NULL;
-    int absent = hlt_join_absent(trainer, record);
+    int absent = hlt_join_absent(trainer, record), lacks;
     assert(!trainer->replay.programme);
     if (hlt_rank_in(record->announced, trainer->rank))
         tensor = tensor_of(trainer, record);
@@ -183,6 +184,10 @@ void hlt_record_complete(halay_trainer_t *trainer, struct hlt_record *record)
     if (record->other_rank >= 0) {
         hlt_text_mismatch(text, record, tensor ? tensor->name : "?");
         record_fail(trainer, record, tensor, HALAY_EMISMATCH, text);
+    } else if (absent >= 0 && hlt_join_takes(&record->first) &&
+               (lacks = hlt_join_lacks(trainer, record)) >= 0) {
+        hlt_text_lacks(text, trainer, record, lacks);
+        record_fail(trainer, record, tensor, HALAY_EUNSUPPORTED, text);
     } else if (absent >= 0 && !hlt_join_takes(&record->first)) {
         hlt_text_unsupported(text, trainer, record, absent);
         record_fail(trainer, record, tensor, HALAY_EUNSUPPORTED, text);
@@ -210,7 +215,7 @@ int hlt_round_reserve(halay_trainer_t *trainer, size_t more)
 static int announced(halay_trainer_t *trainer, int rank, const struct hlt_announcement *says)
 {
     if (hlt_announcement_kind(says) == HLT_KIND_JOIN)
-        return hlt_join_said(trainer, rank);
+        return hlt_join_said(trainer, rank, says->rows);
     struct hlt_record *record =
         (struct hlt_record *)hlt_tensor_map_find(&trainer->records, says->name);
     if (!record && !(record = record_take(trainer, says, rank)))
@@ -225,6 +230,8 @@ static int announced(halay_trainer_t *trainer, int rank, const struct hlt_announ
         record->other = *says;
         record->other_rank = rank;
     }
+    if (record->other_rank < 0)
+        hlt_announcement_settle(&record->first, says);
     if (hlt_announcement_kind(&record->first) == HLT_KIND_ALLGATHER)
         record->rows[rank] = says->rows;
     if (hlt_join_complete(trainer, record))
@@ -448,6 +455,13 @@ void hlt_trainer_break(halay_trainer_t *trainer, int code, const char *text)
     snprintf(trainer->broken_text, sizeof(trainer->broken_text), "%s", text);
 }
 
+void hlt_trainer_leave_all(halay_trainer_t *trainer, int code, const char *text)
+{
+    if (!trainer->broken)
+        trainer->farewell = HLT_FAREWELL_DATA | HLT_FAREWELL_CONTROL;
+    hlt_trainer_break(trainer, code, text);
+}
+
 static void round_fail(halay_trainer_t *trainer, int code)
 {
     char text[HLT_TEXT_BYTES];
@@ -487,9 +501,27 @@ static void round_start(halay_trainer_t *trainer)
     }
 }
 
+int hlt_is_awaited(const halay_trainer_t *trainer, halay_comm_t *comm)
+{
+    int called = 0;
+    return trainer->broken && !trainer->leaving && !halay_comm_called(comm, &called) && called == 1;
+}
+
+/* A round without a buffer, which fails on all ranks. */
+static void farewell(halay_trainer_t *trainer)
+{
+    trainer->farewell &= ~HLT_FAREWELL_CONTROL;
+    if (halay_iallgather(HALAY_IN_PLACE, NULL, BLOCK_WORDS, HALAY_UINT64, trainer->control,
+                         &trainer->round))
+        trainer->round = NULL;
+}
+
 void hlt_round_step(halay_trainer_t *trainer)
 {
     do {
+        if (!trainer->round &&
+            (trainer->farewell & HLT_FAREWELL_CONTROL || hlt_is_awaited(trainer, trainer->control)))
+            farewell(trainer);
         if (!trainer->round && !trainer->broken && !trainer->leaving && round_needed(trainer))
             round_start(trainer);
     } while (trainer->round && round_test(trainer));

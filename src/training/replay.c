@@ -37,7 +37,11 @@ static struct hlt_item *place_of(struct hlt_programme *programme, const struct h
     if (share && tensor->number >= share->base)
         name = hlt_series_name(share->series, ~((tensor->number - share->base) % share->count));
     struct hlt_item *item = hlt_script_find(&programme->script, name);
-    return item && hlt_announcement_alike(&item->says, &tensor->says) ? item : NULL;
+    if (!item || !hlt_announcement_alike(&item->says, &tensor->says))
+        return NULL;
+    /* Where no rank had rows when this was learnt, ranks without rows take it for the host's. */
+    int unknown = hlt_announcement_memory(&item->says) == HLT_MEMORY_ANY;
+    return unknown && hlt_agreed_memory(&tensor->says) ? NULL : item;
 }
 
 static void pool_place(struct hlt_programme *programme, struct hlt_item *item,
@@ -47,6 +51,7 @@ static void pool_place(struct hlt_programme *programme, struct hlt_item *item,
     item->tensor = tensor;
     tensor->in_place = (item->says.wait & HLT_IN_PLACE) != 0;
     tensor->known = item->says.name;
+    tensor->memory = hlt_agreed_memory(&item->says);
     programme->groups[item->group].missing--;
 }
 
@@ -184,6 +189,8 @@ static int must_void(halay_trainer_t *trainer)
     if (replay->foreign && is_time(replay, pool_foreign(trainer)->submit_ns + FOREIGN_NS, now_ns))
         return 1;
     look_at(replay, now_ns + FOREIGN_NS);
+    if (trainer->behind.head) /* what is missing may be there, and come with its stream */
+        return 0;
     return trainer->wanting && pool_wanted(trainer) &&
            is_time(replay, trainer->pool.tail->submit_ns + GRACE_NS, now_ns);
 }

@@ -23,6 +23,8 @@ struct submission {
     double prescale, postscale;
     uint64_t group, members;
     struct hlt_grouped *grouped;
+    uint32_t memory; /* found by check() */
+    struct hlt_behind *behind;
 };
 
 static uint64_t bits_of(double value)
@@ -38,8 +40,24 @@ static int scalable(halay_type_t type)
            type == HALAY_FLOAT64 || type == HALAY_COMPLEX64 || type == HALAY_COMPLEX128;
 }
 
-static int check(const halay_trainer_t *trainer, const char *name,
-                 const struct submission *submission)
+/*
+ * In what kind of memory is it? Without elements it is the host's on all ranks, as all have the
+ * same count; but other ranks may have rows where this one has none.
+ */
+static int find_memory(const halay_trainer_t *trainer, struct submission *submission, size_t bytes)
+{
+    uint32_t in, out;
+    int gathers = submission->kind == HLT_KIND_ALLGATHER || submission->kind == HLT_KIND_ALLTOALL;
+    submission->memory = bytes || !gathers ? HALAY_MEMORY_HOST : HLT_MEMORY_ANY;
+    if (!bytes)
+        return 0;
+    int rc = halay_mem_kind(trainer->context, submission->in, bytes, &in);
+    rc = rc ? rc : halay_mem_kind(trainer->context, submission->out, 0, &out);
+    submission->memory = rc ? HALAY_MEMORY_HOST : in;
+    return rc ? rc : in != out ? HALAY_EINVAL : 0;
+}
+
+static int check(const halay_trainer_t *trainer, const char *name, struct submission *submission)
 {
     size_t bytes = halay_type_bytes(submission->type), total;
     if (!name[0] || strnlen(name, HALAY_TENSOR_NAME_MAX) == HALAY_TENSOR_NAME_MAX)
@@ -58,7 +76,7 @@ static int check(const halay_trainer_t *trainer, const char *name,
         (submission->op != HALAY_SUM || !scalable(submission->type) ||
          !isfinite(submission->prescale) || !isfinite(submission->postscale)))
         return HALAY_EINVAL;
-    return 0;
+    return find_memory(trainer, submission, total);
 }
 
 static void fill(struct hlt_tensor *tensor, const char *name, const struct submission *submission)
@@ -70,6 +88,7 @@ static void fill(struct hlt_tensor *tensor, const char *name, const struct submi
     tensor->op = submission->op;
     tensor->kind = submission->kind;
     tensor->root = submission->root;
+    tensor->memory = submission->memory == HLT_MEMORY_ANY ? HALAY_MEMORY_HOST : submission->memory;
     tensor->prescale = submission->prescale;
     tensor->postscale = submission->postscale;
     tensor->start_ns = tensor->ready_ns = 0;
@@ -82,7 +101,8 @@ static void fill(struct hlt_tensor *tensor, const char *name, const struct submi
     tensor->says = (struct hlt_announcement){
         .name = tensor->node.hash,
         .what =
-            hlt_tensor_what(submission->kind, submission->type, submission->op, submission->root),
+            hlt_tensor_what(submission->kind, submission->type, submission->op, submission->root) |
+            (uint64_t)submission->memory << HLT_MEMORY_SHIFT,
         .count = submission->row_count,
         .prescale = bits_of(submission->prescale),
         .postscale = bits_of(submission->postscale),
@@ -92,6 +112,8 @@ static void fill(struct hlt_tensor *tensor, const char *name, const struct submi
     };
     memcpy(tensor->says.shape, submission->shape, sizeof(submission->shape));
     tensor->grouped = submission->grouped;
+    tensor->behind = submission->behind;
+    tensor->unready = 0;
     /* A group says the names of all its tensors, and is never the same again with others. */
     tensor->series = submission->group ? 0 : hlt_series_of(name, &tensor->number);
     tensor->known = tensor->node.hash;
@@ -159,6 +181,17 @@ static int admit(halay_trainer_t *trainer, const char *name, const struct submis
     return 0;
 }
 
+/* Mutex held. The same behind the stream that was said of the name, if any was. */
+static int admit_behind(halay_trainer_t *trainer, const char *name, struct submission *submission,
+                        halay_ticket_t *ticket)
+{
+    submission->behind = hlt_behind_take(trainer, name, 1);
+    int rc = admit(trainer, name, submission, ticket);
+    if (rc)
+        hlt_behind_drop(trainer, submission->behind);
+    return rc;
+}
+
 /* Mutex held. Whether somebody has to be woken for so many more tensors. */
 static int wakes(halay_trainer_t *trainer, size_t ntensors)
 {
@@ -167,7 +200,7 @@ static int wakes(halay_trainer_t *trainer, size_t ntensors)
     return trainer->asleep && !quiet;
 }
 
-static int submit(halay_trainer_t *trainer, const char *name, const struct submission *submission,
+static int submit(halay_trainer_t *trainer, const char *name, struct submission *submission,
                   halay_ticket_t *ticket)
 {
     if (!trainer || !name || !ticket)
@@ -176,9 +209,9 @@ static int submit(halay_trainer_t *trainer, const char *name, const struct submi
         return HALAY_EFORKED;
     int rc = check(trainer, name, submission), wake;
     if (rc)
-        return rc;
+        return hlt_trainer_lose(trainer, rc);
     pthread_mutex_lock(&trainer->mutex);
-    rc = admit(trainer, name, submission, ticket);
+    rc = admit_behind(trainer, name, submission, ticket);
     wake = !rc && wakes(trainer, 1);
     pthread_mutex_unlock(&trainer->mutex);
     if (wake)
@@ -286,7 +319,7 @@ int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction
     int rc = shape_read(&submission, &says.shape, 0);
     if (!rc && !(rc = hlt_trainer_enter(trainer))) {
         if (!(rc = check(trainer, says.name, &submission)) &&
-            !(rc = admit(trainer, says.name, &submission, &ticket))) {
+            !(rc = admit_behind(trainer, says.name, &submission, &ticket))) {
             call_driver(trainer);
             rc = hlt_trainer_await(trainer, ticket, text, text_bytes);
             if ((tensor = hlt_tensor_find(trainer, ticket)) != NULL)
@@ -307,6 +340,7 @@ static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], si
         hlt_tensor_list_remove(&trainer->submitted, tensor);
         hlt_tensor_map_remove(&trainer->names, &tensor->node);
         tensor->grouped = NULL;
+        tensor->behind = NULL;
         hlt_tensor_give(trainer, tensor);
     }
 }
@@ -334,21 +368,27 @@ static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *c
     }
     pthread_mutex_lock(&trainer->mutex);
     grouped->refs = ntensors;
+    struct hlt_behind *behind = rc ? NULL : hlt_behind_take(trainer, names[0], 1);
     for (; admitted < ntensors && !rc; admitted += !rc) {
+        members[admitted].behind = behind;
         members[admitted].grouped = grouped;
         members[admitted].group = group ? group : 1;
         members[admitted].members = ntensors;
         rc = admit(trainer, names[admitted], &members[admitted], &tickets[admitted]);
     }
-    if (rc)
+    if (rc) {
         retract(trainer, tickets, admitted);
+        hlt_behind_drop(trainer, behind);
+    } else if (behind) {
+        behind->refs = ntensors;
+    }
     int wake = !rc && wakes(trainer, ntensors);
     pthread_mutex_unlock(&trainer->mutex);
     if (wake)
         halay_context_wake(trainer->context);
     if (rc)
         free(grouped);
-    return rc;
+    return hlt_trainer_lose(trainer, rc);
 }
 
 int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
@@ -452,6 +492,7 @@ int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, con
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket)
 {
     struct submission submission = plain(HLT_KIND_JOIN, NULL, NULL, HALAY_UINT8);
+    submission.nrows = trainer ? (size_t)hlt_join_kinds(trainer) : 0;
     return submit(trainer, "join", &submission, ticket);
 }
 

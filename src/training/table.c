@@ -236,7 +236,7 @@ void hlt_tensor_give(halay_trainer_t *trainer, struct hlt_tensor *tensor)
 {
     assert(!tensor->item);
     free(tensor->text);
-    free(tensor->result);
+    hlt_memory_free(trainer, tensor->memory, tensor->result);
     free(tensor->rows);
     if (tensor->grouped && !--tensor->grouped->refs)
         free(tensor->grouped);
@@ -301,7 +301,7 @@ void hlt_tensors_free(halay_trainer_t *trainer)
     for (size_t c = 0; c < trainer->nchunks; c++) {
         for (size_t i = 0; i < HLT_CHUNK_TENSORS; i++) {
             free(trainer->chunks[c][i].text);
-            free(trainer->chunks[c][i].result);
+            hlt_memory_free(trainer, trainer->chunks[c][i].memory, trainer->chunks[c][i].result);
             free(trainer->chunks[c][i].rows);
             struct hlt_grouped *grouped = trainer->chunks[c][i].grouped;
             if (grouped && !--grouped->refs)

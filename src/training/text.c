@@ -70,6 +70,23 @@ static size_t append_side(char *text, size_t at, int rank, const struct hlt_anno
     }
 }
 
+static size_t append_memory_of(char *text, size_t at, uint32_t memory)
+{
+    if (memory == HALAY_MEMORY_CUDA)
+        return append(text, at, ", in a GPU's memory (CUDA)");
+    return memory == HALAY_MEMORY_HOST ? append(text, at, ", in the host's memory")
+                                       : append(text, at, ", in memory of kind %u", memory);
+}
+
+/* Where the tensor is, if that is what differs. */
+static size_t append_memory(char *text, size_t at, const struct hlt_announcement *says,
+                            const struct hlt_announcement *other)
+{
+    uint32_t memory = hlt_announcement_memory(says);
+    int same = hlt_memory_alike(says, other) || memory == hlt_announcement_memory(other);
+    return same ? at : append_memory_of(text, at, memory);
+}
+
 void hlt_text_mismatch(char *text, const struct hlt_record *record, const char *name)
 {
     int swap = record->other_rank < record->first_rank;
@@ -77,8 +94,10 @@ void hlt_text_mismatch(char *text, const struct hlt_record *record, const char *
     const struct hlt_announcement *high = swap ? &record->first : &record->other;
     size_t at = append(text, 0, "tensor '%s' differs between ranks: ", name);
     at = append_side(text, at, swap ? record->other_rank : record->first_rank, low);
+    at = append_memory(text, at, low, high);
     at = append(text, at, "; ");
     at = append_side(text, at, swap ? record->first_rank : record->other_rank, high);
+    at = append_memory(text, at, high, low);
     append(text, at, ". Submit it%s alike on all ranks",
            record->first.members || record->other.members ? ", and all of its group," : "");
 }
@@ -92,6 +111,16 @@ void hlt_text_unsupported(char *text, const halay_trainer_t *trainer,
     at = append_side(text, at, record->first_rank, &record->first);
     append(text, at,
            ". While a rank has joined only allreduces with sum or average, and barriers, go on");
+}
+
+void hlt_text_lacks(char *text, const halay_trainer_t *trainer, const struct hlt_record *record,
+                    int rank)
+{
+    size_t at = append(text, 0, "rank %d (%s) has joined, and has no memory for its zeros: ", rank,
+                       trainer->greetings[rank].host);
+    at = append_side(text, at, record->first_rank, &record->first);
+    at = append_memory_of(text, at, hlt_agreed_memory(&record->first));
+    append(text, at, ". Submit a tensor in memory of that kind on each rank before one joins");
 }
 
 void hlt_text_join(char *text, const halay_trainer_t *trainer)

@@ -50,6 +50,8 @@ static void end_earlier(halay_trainer_t *trainer, uint64_t when_ns)
 static void step(halay_trainer_t *trainer)
 {
     struct hlt_tensor *tensor;
+    uint64_t look_ns;
+    int lost;
     if (trainer->stepping) {
         trainer->again = 1;
         return;
@@ -60,9 +62,13 @@ static void step(halay_trainer_t *trainer)
         trainer->leaving = trainer->closing;
         trainer->wanting = trainer->waiters || trainer->polled;
         trainer->recording = hlt_timeline_recording(trainer->timeline);
+        lost = trainer->lost;
         while ((tensor = hlt_tensor_list_pop(&trainer->submitted)) != NULL)
-            hlt_tensor_list_push(&trainer->pending, tensor);
+            hlt_tensor_list_push(tensor->behind ? &trainer->behind : &trainer->pending, tensor);
         pthread_mutex_unlock(&trainer->mutex);
+        if (lost)
+            hlt_trainer_leave_all(trainer, HALAY_EDEVICE, "this rank's device has failed");
+        look_ns = hlt_behind_step(trainer);
         do {
             hlt_round_step(trainer);
             hlt_calls_step(trainer);
@@ -73,10 +79,11 @@ static void step(halay_trainer_t *trainer)
     trainer->next_end_ns = trainer->round ? 0 : hlt_round_end_ns(trainer);
     end_earlier(trainer, trainer->replay.check_ns);
     end_earlier(trainer, hlt_stall_check_ns(trainer));
+    end_earlier(trainer, look_ns);
     trainer->busy = trainer->round || trainer->ncalls || trainer->ready.head ||
                     trainer->pending.head || trainer->waiting.head || trainer->pool.head ||
-                    trainer->joining.head;
-    trainer->quiet = trainer->replay.quiet;
+                    trainer->joining.head || trainer->behind.head || trainer->farewell;
+    trainer->quiet = trainer->behind.head ? 0 : trainer->replay.quiet;
     trainer->published = trainer->counters;
     trainer->stepping = 0;
     publish(trainer);
@@ -178,15 +185,18 @@ static int memory_create(halay_trainer_t *trainer)
     trainer->blocks = calloc(nranks, sizeof(*trainer->blocks));
     trainer->counts = calloc(2 * nranks, sizeof(*trainer->counts));
     trainer->votes = calloc(nranks * (1 + HLT_VOTE_ITEMS), sizeof(*trainer->votes));
+    trainer->marks = calloc(1, nranks / 128 + 17);
     trainer->groups_room = nranks * HLT_ROUND_ENTRIES;
     trainer->agreed_groups = calloc(trainer->groups_room, sizeof(*trainer->agreed_groups));
     trainer->unlike = calloc(trainer->groups_room, sizeof(*trainer->unlike));
     trainer->joined = calloc(hlt_rank_words(trainer->nranks), sizeof(*trainer->joined));
+    trainer->joined_kinds = calloc(nranks, 1);
     trainer->greetings = calloc(nranks, sizeof(*trainer->greetings));
     if (alive_create(trainer) || !trainer->blocks || !trainer->counts || !trainer->votes ||
-        !trainer->agreed_groups || !trainer->unlike || !trainer->greetings || !trainer->joined ||
-        hlt_tensor_map_init(&trainer->names) || hlt_tensor_map_init(&trainer->records) ||
-        hlt_tensor_map_init(&trainer->stall.places) || hlt_tensor_map_init(&trainer->exchanges))
+        !trainer->marks || !trainer->agreed_groups || !trainer->unlike || !trainer->greetings ||
+        !trainer->joined || !trainer->joined_kinds || hlt_tensor_map_init(&trainer->names) ||
+        hlt_tensor_map_init(&trainer->records) || hlt_tensor_map_init(&trainer->stall.places) ||
+        hlt_tensor_map_init(&trainer->exchanges))
         return HALAY_ENOMEM;
     return 0;
 }
@@ -198,16 +208,19 @@ static void memory_free(halay_trainer_t *trainer)
     hlt_programmes_free(trainer);
     hlt_stall_free(trainer);
     hlt_exchanges_free(trainer);
+    hlt_behinds_free(trainer);
     hlt_tensor_map_finish(&trainer->names, NULL);
     for (int i = 0; i < HLT_BUFFERS; i++)
-        free(trainer->buffers[i].memory);
+        hlt_memory_free(trainer, trainer->buffers[i].kind, trainer->buffers[i].memory);
     if (trainer->alive)
         munmap(trainer->alive, (size_t)sysconf(_SC_PAGESIZE));
     free(trainer->greetings);
     free(trainer->joined);
+    free(trainer->joined_kinds);
     free(trainer->agreed_groups);
     free(trainer->unlike);
     free(trainer->votes);
+    free(trainer->marks);
     free(trainer->counts);
     free(trainer->blocks);
     free(trainer);
@@ -269,6 +282,7 @@ int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_tra
     if (!rc)
         rc = memory_create(trainer);
     hlt_stall_init(trainer);
+    hlt_memory_init(trainer);
     if (!rc)
         rc = locks_create(trainer);
     if (rc)

@@ -15,6 +15,7 @@
  * - pool: what this rank has submitted in a replay and no group has taken yet.
  * - tape: what the ranks have agreed on in rounds, in its order; programmes are learnt from it.
  * - series: the tensors without a name of their own, told apart by a number.
+ * - behind: of a tensor that stands behind a stream of the program, which has not come to it yet.
  * - stand-in: the zeros with which a rank that has joined takes part.
  *
  * Who may touch what. The mutex guards what callers see: the tensors' table, `submitted`, every
@@ -22,9 +23,10 @@
  * (`stepping`), with or without the mutex. That role passes from thread to thread under the mutex.
  * No call into Halay is made with the mutex held.
  *
- * The way of a tensor: submitted -> pending -> (announced in a round) waiting -> (announced by all)
- * ready -> (started) in one of `calls` -> done. While a programme is replayed: pending -> pool ->
- * calls -> done, and back to the pool where the group was void. It is in one list at a time.
+ * The way of a tensor: submitted (-> behind a stream) -> pending -> (announced in a round) waiting
+ * -> (announced by all) ready -> (started) in one of `calls` -> done. While a programme is
+ * replayed: pending -> pool -> calls -> done, and back to the pool where the group was void. It is
+ * in one list at a time.
  */
 #ifndef HLT_TRAINER_H
 #define HLT_TRAINER_H
@@ -35,6 +37,7 @@
 #include <time.h>
 
 #include "halay/halay.h"
+#include "halay/local.h"
 #include "halay/training.h"
 
 enum {
@@ -54,7 +57,8 @@ enum {
     HLT_PLACE_BYTES = 80,     /* file and line of a submission; the end of a longer path */
     HLT_PLACES = 65536,       /* remembered, of names that come again */
     HLT_PLACES_ONCE = 256,    /* remembered, of names that are used once */
-    HLT_EXCHANGES = 1024      /* alltoalls of which the rows are remembered */
+    HLT_EXCHANGES = 1024,     /* alltoalls of which the rows are remembered */
+    HLT_AFTERS = 1024         /* streams that wait for a submission to stand behind them */
 };
 
 #define HLT_DIM_LARGE UINT32_MAX
@@ -63,6 +67,10 @@ enum {
 #define HLT_PART_REPLAYED UINT64_C(1) /* a replay has run other tensors of the same run */
 #define HLT_IN_PLACE      UINT64_C(2) /* its input is its output */
 #define HLT_MARK_BITS     2
+
+/* The kind of a tensor's memory is a part of `what`. */
+#define HLT_MEMORY_SHIFT 24
+#define HLT_MEMORY_ANY   0xffu /* of an allgather or alltoall without rows: any kind is right */
 
 /*
  * What a rank says about a tensor. All words but `rows` and `wait` must agree between ranks.
@@ -137,6 +145,18 @@ struct hlt_grouped {
     int agreed;  /* all ranks have announced one of them, so all have submitted all */
 };
 
+/* The place in a stream of the program that the tensors of one submission stand behind. */
+struct hlt_behind {
+    struct hlt_behind *next; /* mutex: of those that wait for their submission; of unused ones */
+    uint64_t name;           /* of the submission, hashed */
+    halay_stream_t stream;
+    halay_mark_t mark;
+    int out;     /* the mark is */
+    int over;    /* the stream has come so far, or never will */
+    int code;    /* over: why not */
+    size_t refs; /* tensors, once they are submitted */
+};
+
 struct hlt_tensor {
     struct hlt_node node; /* the first member; in the map of names until the tensor is done */
     struct hlt_tensor *prev, *next;
@@ -169,13 +189,16 @@ struct hlt_tensor {
     int stand_in;                /* it is a joined rank's zeros, and no caller's */
     int voted;                   /* a vote has gone before it */
     int exchanged;               /* alltoall: its rows from each rank are known */
+    struct hlt_behind *behind;   /* NULL: it stands behind no stream, or no more */
+    int unready;                 /* the code of what has failed there: no call takes its buffers */
 
     /* mutex */
     int done, code;
-    int wanted;   /* a caller has waited or polled for it */
-    char *text;   /* why it failed; NULL: it did not */
-    void *result; /* memory of the trainer's; what an allgather or alltoall gives */
-    size_t *rows; /* from each rank; alltoall: behind that, to each rank. Until done: stepper */
+    int wanted;      /* a caller has waited or polled for it */
+    char *text;      /* why it failed; NULL: it did not */
+    void *result;    /* memory of the trainer's; what an allgather or alltoall gives */
+    uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
+    size_t *rows;    /* from each rank; alltoall: behind that, to each rank. Until done: stepper */
     size_t result_count;
     char name[HALAY_TENSOR_NAME_MAX];
 };
@@ -268,7 +291,16 @@ struct hlt_replay {
     uint64_t check_ns;    /* when to look again whether to be void; 0: no need */
 };
 
-enum hlt_call_kind { HLT_CALL_DIRECT, HLT_CALL_FUSED, HLT_CALL_VOTE, HLT_CALL_EXCHANGE };
+/* This rank ends alone: what others call next, here or there, is to fail at once. */
+enum { HLT_FAREWELL_DATA = 1, HLT_FAREWELL_CONTROL = 2 };
+
+enum hlt_call_kind {
+    HLT_CALL_FAREWELL,
+    HLT_CALL_DIRECT,
+    HLT_CALL_FUSED,
+    HLT_CALL_VOTE,
+    HLT_CALL_EXCHANGE
+};
 
 /* A call on the data communicator. */
 struct hlt_call {
@@ -286,6 +318,7 @@ struct hlt_call {
 /* A fusion buffer. */
 struct hlt_buffer {
     char *memory;
+    uint32_t kind; /* HALAY_MEMORY_* */
     size_t bytes;
     int used;
 };
@@ -348,8 +381,11 @@ struct halay_trainer {
     size_t nchunks;
     struct hlt_tensor *unused;
     struct hlt_list submitted;
+    struct hlt_behind *after, *unused_behinds;
+    size_t nafters;
     int stop;     /* the thread has to end */
     int closing;  /* no more rounds */
+    int lost;     /* the device is, so this rank can take part in nothing more */
     int stepping; /* a thread is inside step() */
     int again;    /* something came in meanwhile: step once more */
     int news;     /* tensors were done in this step */
@@ -372,9 +408,11 @@ struct halay_trainer {
     uint64_t timelines; /* begun or shared so far */
 
     /* stepper */
+    struct hlt_list behind; /* a stream has not come to them */
     struct hlt_list pending, waiting, fresh, ready, pool;
     struct hlt_list joining; /* this rank's join, when it is announced */
     uint64_t *joined;        /* a bit for each rank, as the rounds have said */
+    uint8_t *joined_kinds;   /* of each rank that has joined: a bit for each kind of memory */
     int njoined;
     uint64_t agreed_ns; /* when something was agreed on last */
     uint64_t sequence;  /* records so far */
@@ -391,10 +429,12 @@ struct halay_trainer {
     int ncalls;
     int voting; /* a vote or an exchange is out: nothing is started before its result is known */
     struct hlt_buffer buffers[HLT_BUFFERS];
+    uint32_t copies_alone;    /* in a device's memory: each is a launch of its own */
     size_t buffer_bytes;      /* a fused group's most, without its marks; equal on all ranks */
     uint64_t fusions;         /* so far, of rounds */
     size_t *counts;           /* two for each rank, for a call */
     uint64_t *votes;          /* of all ranks, of the vote in flight */
+    char *marks;              /* of a group in a device's memory, as the processor sees them */
     struct hlt_map exchanges; /* remembered, by name */
     struct hlt_exchange *exchange_order[HLT_EXCHANGES]; /* a ring of the same, by age */
     size_t nexchanges;
@@ -406,6 +446,7 @@ struct halay_trainer {
     uint64_t end_ns;   /* recording: when the tensors end that end together now; else 0 */
     int listed;        /* recording: the timeline has these tensors already */
     uint64_t round_ns; /* recording: when the round in flight began */
+    int farewell;      /* HLT_FAREWELL_*: calls that are still to be made, and fail on all ranks */
     int data_broken;   /* the code of a call that could not be made, so the order is lost */
     int broken;        /* the code for which no round is started any more */
     char broken_text[HLT_TEXT_BYTES];
@@ -502,10 +543,15 @@ uint64_t hlt_tensor_what(int kind, halay_type_t type, halay_op_t op, int root);
 int hlt_announcement_kind(const struct hlt_announcement *says);
 int hlt_announcement_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
 void hlt_round_step(halay_trainer_t *trainer);
+/* Others are in a call on this communicator of the trainer's that this rank would not make any
+ * more: the error that has ended it here need not be known to them. */
+int hlt_is_awaited(const halay_trainer_t *trainer, halay_comm_t *comm);
 /* When the next tensor that waits for other ranks reaches its deadline; 0: none waits. */
 uint64_t hlt_round_end_ns(const halay_trainer_t *trainer);
 /* Ends all negotiation: what is not agreed on, and what comes later, ends with the code. */
 void hlt_trainer_break(halay_trainer_t *trainer, int code, const char *text);
+/* The same where other ranks do not know of it: their next calls fail. */
+void hlt_trainer_leave_all(halay_trainer_t *trainer, int code, const char *text);
 void hlt_round_records_free(halay_trainer_t *trainer);
 
 /* All ranks have announced it or joined. All call this at the same place in the same round. */
@@ -521,12 +567,29 @@ int hlt_join_complete(const halay_trainer_t *trainer, const struct hlt_record *r
 int hlt_join_absent(const halay_trainer_t *trainer, const struct hlt_record *record);
 /* 1 if it goes on without the joined ranks. */
 int hlt_join_takes(const struct hlt_announcement *says);
+/* A joined rank that cannot have zeros of the record's kind of memory; -1: none. */
+int hlt_join_lacks(const halay_trainer_t *trainer, const struct hlt_record *record);
+/* The kinds of memory that this rank can have, a bit each. No stepper. */
+uint64_t hlt_join_kinds(const halay_trainer_t *trainer);
 /* This rank's stand-in for what it has not submitted. NULL: no memory. */
 struct hlt_tensor *hlt_join_stand_in(halay_trainer_t *trainer, const struct hlt_record *record);
-int hlt_join_said(halay_trainer_t *trainer, int rank);
+int hlt_join_said(halay_trainer_t *trainer, int rank, uint64_t kinds);
 void hlt_join_unsaid(halay_trainer_t *trainer, int rank);
 /* When this rank takes its join back; 0: it has none. */
 uint64_t hlt_join_end_ns(const halay_trainer_t *trainer);
+
+/* behind.c */
+/* Mutex held. What the next submission of this name stands behind, for so many tensors, or NULL. */
+struct hlt_behind *hlt_behind_take(halay_trainer_t *trainer, const char *name, size_t ntensors);
+/* Without the mutex: the device has failed before a submission. Returns its code. */
+int hlt_trainer_lose(halay_trainer_t *trainer, int code);
+/* Mutex held. A tensor of it was not submitted. Takes NULL. */
+void hlt_behind_drop(halay_trainer_t *trainer, struct hlt_behind *behind);
+/* Stepper, without the mutex: tensors to which their streams have come become pending. Returns when
+ * to look again; 0: no need. */
+uint64_t hlt_behind_step(halay_trainer_t *trainer);
+void hlt_behinds_free(halay_trainer_t *trainer);
+
 /* trainer.c: what every call of a user begins (on 0 the mutex is held) and ends with */
 int hlt_trainer_enter(halay_trainer_t *trainer);
 int hlt_trainer_leave(halay_trainer_t *trainer, int result);
@@ -588,6 +651,9 @@ void hlt_text_notice(char *text, halay_trainer_t *trainer, const struct hlt_reco
 void hlt_text_mismatch(char *text, const struct hlt_record *record, const char *name);
 void hlt_text_unsupported(char *text, const halay_trainer_t *trainer,
                           const struct hlt_record *record, int rank);
+/* A joined rank has no memory of the kind. */
+void hlt_text_lacks(char *text, const halay_trainer_t *trainer, const struct hlt_record *record,
+                    int rank);
 void hlt_text_join(char *text, const halay_trainer_t *trainer);
 void hlt_text_timeout(char *text, const halay_trainer_t *trainer, const struct hlt_record *record,
                       int rank, const char *name);
@@ -669,12 +735,36 @@ int hlt_fuse_alike(const struct hlt_announcement *a, const struct hlt_announceme
 size_t hlt_fuse_marks(const halay_trainer_t *trainer, halay_type_t type);
 /* Takes a fusion buffer of so many bytes. HALAY_EAGAIN: all are in use. Or HALAY_ENOMEM. */
 int hlt_fuse_free(const halay_trainer_t *trainer); /* 1 if there is one */
-int hlt_fuse_buffer(halay_trainer_t *trainer, size_t bytes, int *buffer);
+int hlt_fuse_buffer(halay_trainer_t *trainer, uint32_t memory, size_t bytes, int *buffer);
+/* at: in the host's memory */
 void hlt_fuse_mark(const halay_trainer_t *trainer, char *at, halay_type_t type, halay_op_t op,
                    int empty);
 int hlt_fuse_marked(const halay_trainer_t *trainer, const char *at, halay_type_t type,
                     halay_op_t op);
-void hlt_fuse_pack(halay_trainer_t *trainer, char *to, const struct hlt_list *tensors);
-void hlt_fuse_unpack(halay_trainer_t *trainer, const char *from, const struct hlt_list *tensors);
+
+/* memory.c; stepper, but for init and free. memory: HALAY_MEMORY_* */
+void hlt_memory_init(halay_trainer_t *trainer);
+uint32_t hlt_announcement_memory(const struct hlt_announcement *says);
+/* HLT_MEMORY_ANY of all ranks is the host's. */
+uint32_t hlt_agreed_memory(const struct hlt_announcement *says);
+/* What was said without a kind takes the other's. */
+void hlt_announcement_settle(struct hlt_announcement *says, const struct hlt_announcement *other);
+int hlt_memory_alike(const struct hlt_announcement *a, const struct hlt_announcement *b);
+/* NULL: there is none, or no device of that kind. */
+void *hlt_memory_alloc(const halay_trainer_t *trainer, uint32_t memory, size_t bytes);
+void hlt_memory_free(const halay_trainer_t *trainer, uint32_t memory, void *address);
+/* out = factor * in */
+int hlt_memory_move(const halay_trainer_t *trainer, uint32_t memory, void *out, const void *in,
+                    size_t count, halay_type_t type, double factor);
+/* From a device's memory to the host's, and back. */
+int hlt_memory_down(const halay_trainer_t *trainer, uint32_t memory, void *host, const void *from,
+                    size_t bytes);
+int hlt_memory_up(const halay_trainer_t *trainer, uint32_t memory, void *to, const void *host,
+                  size_t bytes);
+int hlt_memory_zero(const halay_trainer_t *trainer, uint32_t memory, void *address, size_t bytes);
+int hlt_fuse_pack(halay_trainer_t *trainer, uint32_t memory, char *to,
+                  const struct hlt_list *tensors);
+int hlt_fuse_unpack(halay_trainer_t *trainer, uint32_t memory, char *from,
+                    const struct hlt_list *tensors);
 
 #endif

@@ -45,11 +45,19 @@ enum hly_send_kind {
     HLY_SEND_STAGED,
     HLY_SEND_PUT,
     HLY_SEND_TAGGED,
-    HLY_SEND_DEVICE
+    HLY_SEND_DEVICE,
+    HLY_SEND_GROUP
 };
 
-/* A message that the transport has not taken or not finished yet; or a piece of work of a device.
- */
+/* A message that the transport has not taken or not finished yet; or a piece of work of a device,
+ * or a group step. */
+/* Work of a device that belongs to no call: api/local.c. */
+struct hly_local {
+    struct hly_link flying;
+    uint32_t nflying;
+    int status;
+};
+
 struct hly_send {
     struct hly_link link; /* peer->queue, request->flying, context->sends_flying or _unused */
     enum hly_send_kind kind;
@@ -61,10 +69,14 @@ struct hly_send {
     uint64_t sent_bytes; /* STAGED, EAGER: taken so far */
     uint32_t flying;     /* transport completions to come */
     int status;          /* of a completion that was an error */
-    uint64_t since_ns;   /* DEVICE: when it was launched */
-    bool accepted;       /* the transport has taken all of it */
-    bool held;           /* its step is done: only the end of the call waits for it */
-    bool revoke;         /* PUT, TAGGED: answer REVOKED when it is complete */
+    uint64_t since_ns;   /* DEVICE: when it was launched; GROUP: or when its step was started */
+    struct hly_device *device;
+    struct hly_local *local;   /* DEVICE: whose it is, if it is no call's */
+    struct hly_circle *circle; /* GROUP: on which it was launched; NULL: it waits */
+    uint8_t lane;  /* DEVICE: which copy of staged buffers, + 1: exec/staging.h; 0: none */
+    bool accepted; /* the transport has taken all of it */
+    bool held;     /* its step is done: only the end of the call waits for it */
+    bool revoke;   /* PUT, TAGGED: answer REVOKED when it is complete */
     uint64_t revoke_cookie;
     struct hly_ready ready; /* PUT, TAGGED */
     uint32_t payload_bytes; /* CONTROL: of the payload that follows in `payload` */

@@ -8,11 +8,11 @@
 
 #include "wire/endpoint.h"
 
-/* All 64 bytes, length and sender, with a single branch. bytes: of the payload. */
+/* Is this its header and its sender? All of them with a single branch. */
 static inline bool hly_expected_is(const struct hly_expected *e, halay_peer_id_t from,
-                                   const void *header, size_t bytes)
+                                   const void *header)
 {
-    uint64_t other = bytes ^ e->bytes;
+    uint64_t other = 0;
 #pragma GCC unroll 8
     for (size_t at = 0; at < sizeof(e->header); at += sizeof(uint64_t)) {
         uint64_t came, mine;
@@ -24,13 +24,12 @@ static inline bool hly_expected_is(const struct hly_expected *e, halay_peer_id_t
     return !other;
 }
 
+/* Is this event the expected message, of which there is one? */
 static inline bool hly_expected_came(const struct hly_expected *e, const halay_event_t *event)
 {
-    const size_t header = sizeof(struct hly_header);
-    return e->step != HALAY_STEP_NONE &&
-           (event->kind == HALAY_EVENT_MESSAGE || event->kind == HALAY_EVENT_LENT) &&
-           event->bytes >= header &&
-           hly_expected_is(e, event->peer, event->data, event->bytes - header);
+    return (event->kind == HALAY_EVENT_MESSAGE || event->kind == HALAY_EVENT_LENT) &&
+           event->bytes == e->bytes + sizeof(e->header) &&
+           hly_expected_is(e, event->peer, event->data);
 }
 
 /* The eager message of this RECV step, which has started, becomes the expected one. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * land.c - takes in what has come, into host memory: calls on other memory have no messages. A
+ * land.c - takes in what has come, into host memory: calls on other memory are staged there. A
  * payload is copied to its place, or, if one reduction alone reads it and waits for nothing else,
  * reduced where it lies: in the transport's memory, or in the sender's that it has lent.
  */
@@ -42,34 +42,41 @@ static void scatter(const struct hly_extent *ext, uint64_t offset, const char *d
 
 static uint32_t reader_of(const halay_request_t *r, uint32_t step)
 {
-    if (!r->plan->reader || !r->layout.works)
+    if (!r->plan->uses.reader || !r->layout.works)
         return HALAY_STEP_NONE;
-    const uint16_t found = r->plan->reader[step];
+    const uint16_t found = r->plan->uses.reader[step];
     return found < HLY_READ_BY_MORE && r->layout.works[found].nsrc ? found : HALAY_STEP_NONE;
 }
 
-/* Which source of the reduction lies at `place`; nsrc: none. */
-static uint32_t source_of(const halay_work_t *work, const char *place)
+/* Which source of the reduction lies at `place`? false: none. */
+static bool source_of(const halay_work_t *work, const char *place, uint32_t *source)
 {
     uint32_t i = 0;
     while (i < work->nsrc && work->src[i] != place)
         i++;
-    return i;
+    *source = i;
+    return i < work->nsrc;
+}
+
+/* What else this reduction waits for. The step is one of the two: reader() of plan/uses.c. */
+static uint32_t other_of(const halay_request_t *r, uint32_t step, uint32_t reduction)
+{
+    const uint32_t *dep = hly_step(r, reduction)->dep;
+    return dep[dep[0] == step];
 }
 
 /* Does the reduction with these bytes, if it waits for nothing else. */
-static inline bool reduce(halay_request_t *r, uint32_t step, uint32_t reduction, uint32_t source,
+static inline bool reduce(halay_request_t *r, uint32_t other, uint32_t reduction, uint32_t source,
                           const void *data)
 {
-    const uint32_t *dep = hly_step(r, reduction)->dep;
     halay_work_t *work = &r->layout.works[reduction];
-    /* This step is one of the two: reader() of exec/compile.c. */
-    if (!hly_step_is_done(r, dep[dep[0] == step]) || source == work->nsrc || r->device->lost)
+    struct hly_device *device = r->plan->stages ? &r->context->devices[0] : r->device;
+    if (!hly_step_is_done(r, other) || device->lost)
         return false;
     const void *place = work->src[source];
     work->src[source] = data;
     work->at_once = 1;
-    const int rc = r->device->ops->launch(r->device->handle, work);
+    const int rc = device->ops->launch(device->handle, work);
     work->at_once = 0;
     work->src[source] = place;
     return rc == HALAY_OK;
@@ -82,8 +89,8 @@ enum hly_landed hly_land_expected(halay_request_t *r, const struct hly_transport
     const struct hly_expected *e = &r->expected;
     const bool lent = event->kind == HALAY_EVENT_LENT;
     const void *data = lent ? event->payload : (const char *)event->data + sizeof(e->header);
-    bool reduced = e->bytes && e->reduction != HALAY_STEP_NONE &&
-                   reduce(r, e->step, e->reduction, e->source, data);
+    const bool reduced =
+        e->reduction != HALAY_STEP_NONE && reduce(r, e->other, e->reduction, e->source, data);
     if (e->bytes && !reduced && !HLY_SEEDED(DROP_LANDED, r, e->step))
         host_copy(e->place, data, e->bytes, hly_step_streams(r, e->step));
     ctx->counters.received_messages++;
@@ -93,7 +100,6 @@ enum hly_landed hly_land_expected(halay_request_t *r, const struct hly_transport
         if (!hly_lent_release(ctx))
             return HLY_LANDED_NOTHING;
     }
-    r->run.step[e->step].arrived = e->bytes;
     hly_saw_bytes(r, HLY_SAW_LANDED, e->step, hly_operand_extents(r, hly_step(r, e->step)->operand),
                   0, e->bytes, 0);
     return reduced ? HLY_LANDED_REDUCED : HLY_LANDED_ALL;
@@ -112,9 +118,11 @@ enum hly_landed hly_land(halay_request_t *r, uint32_t step, uint64_t offset, con
     }
     const uint32_t reduction = reader_of(r, step);
     const bool dropped = bytes && HLY_SEEDED(DROP_LANDED, r, step);
-    bool reduced =
-        bytes && bytes == total && !run->target && !dropped && reduction != HALAY_STEP_NONE &&
-        reduce(r, step, reduction, source_of(&r->layout.works[reduction], ext->address), data);
+    uint32_t source;
+    const bool reduced = bytes && bytes == total && !run->target && !dropped &&
+                         reduction != HALAY_STEP_NONE &&
+                         source_of(&r->layout.works[reduction], ext->address, &source) &&
+                         reduce(r, other_of(r, step, reduction), reduction, source, data);
     if (bytes && !dropped && !reduced)
         scatter(ext, offset, data, bytes, hly_step_streams(r, step));
     if (!hly_lent_release(r->context))
@@ -127,30 +135,40 @@ enum hly_landed hly_land(halay_request_t *r, uint32_t step, uint64_t offset, con
     return reduced ? HLY_LANDED_REDUCED : HLY_LANDED_ALL;
 }
 
-void hly_expect(halay_request_t *r, uint32_t step)
+/* What does not differ from call to call. false: this message cannot be the expected one. */
+__attribute__((noinline)) static bool expect_anew(halay_request_t *r, uint32_t step)
 {
     struct hly_expected *e = &r->expected;
     const halay_step_t *s = hly_step(r, step);
-    if (e->kept != step) {
-        const struct hly_extent *ext = hly_operand_extents(r, s->operand);
-        e->kept = HALAY_STEP_NONE;
-        if (ext[1].bytes)
-            return; /* it wraps: its message is matched as any other */
-        e->header = r->header;
-        e->header.from = s->peer;
-        e->header.cookie = e->bytes = ext->bytes;
-        e->header.offset = 0;
-        e->from = r->plan->peers[step]->id;
-        e->place = ext->address;
-        e->reduction = HALAY_STEP_NONE;
-        e->kept = step;
+    const struct hly_extent *ext = hly_operand_extents(r, s->operand);
+    e->kept = HALAY_STEP_NONE;
+    if (ext[1].bytes)
+        return false; /* it wraps: its message is matched as any other */
+    e->header = r->header;
+    e->header.from = s->peer;
+    e->header.cookie = e->bytes = ext->bytes;
+    e->header.offset = 0;
+    e->from = r->plan->peers[step]->id;
+    e->transport = r->plan->peers[step]->transport;
+    e->place = ext->address;
+    const uint32_t reduction = e->bytes ? reader_of(r, step) : HALAY_STEP_NONE;
+    e->reduction = HALAY_STEP_NONE;
+    if (reduction != HALAY_STEP_NONE &&
+        source_of(&r->layout.works[reduction], e->place, &e->source)) {
+        e->other = other_of(r, step, reduction);
+        e->reduction = reduction;
     }
-    if (e->reduction == HALAY_STEP_NONE) { /* its work is bound only when it was done once */
-        e->reduction = reader_of(r, step);
-        if (e->reduction != HALAY_STEP_NONE)
-            e->source = source_of(&r->layout.works[e->reduction], e->place);
-    }
+    e->kept = step;
+    return true;
+}
+
+void hly_expect(halay_request_t *r, uint32_t step)
+{
+    struct hly_expected *e = &r->expected;
+    /* Without a reduction: its work is laid out by its first launch. */
+    if ((e->kept != step || e->reduction == HALAY_STEP_NONE) && !expect_anew(r, step))
+        return;
     e->header.segment = (uint16_t)r->segments.number;
-    hly_header_number(&e->header, r->sequence, s->edge);
+    hly_header_number(&e->header, r->sequence, hly_step(r, step)->edge);
     e->step = step;
 }

@@ -116,7 +116,7 @@ static bool fits(halay_request_t *r, uint32_t step, const struct hly_header *h, 
 static uint32_t step_of(const halay_request_t *r, const struct hly_header *h)
 {
     uint32_t kind = h->kind == HLY_EAGER ? HALAY_STEP_RECV : HALAY_STEP_SEND;
-    return hly_plan_step(r->plan, kind, h->from, h->edge);
+    return hly_plan_step(r->plan->plan, &r->plan->uses, kind, h->from, h->edge);
 }
 
 /* Else it is of a segment soon after it. */
@@ -219,6 +219,19 @@ static void match_verdict(halay_comm_t *comm, const struct hly_header *h, const 
     n->verdict.detail[sizeof(n->verdict.detail) - 1] = 0;
 }
 
+static void match_invitation(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                             size_t bytes)
+{
+    struct hly_news *n = bytes == sizeof(n->invitation)
+                             ? hly_news_leave(comm->context, HLY_NEWS_INVITE, NULL)
+                             : NULL;
+    if (!n)
+        return;
+    n->comm = comm;
+    n->header = *h;
+    memcpy(&n->invitation, data, sizeof(n->invitation));
+}
+
 /* The peer that the header names as its sender; NULL: the message came from another one. */
 static struct hly_peer *sender_of(halay_comm_t *comm, const struct hly_header *h,
                                   halay_peer_id_t peer)
@@ -257,6 +270,8 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
             n->comm = comm;
             n->header = *h;
         }
+    } else if (h->kind == HLY_INVITE) {
+        match_invitation(comm, h, data, bytes);
     } else if (h->kind == HLY_ALARM || h->kind == HLY_ROUND || h->kind == HLY_REVOKE) {
         match_verdict(comm, h, data, bytes);
     } else if (slot && !slot->complete) {
@@ -375,7 +390,7 @@ void hly_orphan_match(halay_comm_t *comm, struct hly_unexpected *m)
 
 bool hly_unexpected_compare(halay_request_t *r)
 {
-    struct hly_slot *slot = hly_request_slot(r);
+    struct hly_slot *slot = r->slot;
     struct hly_link *next;
     for (struct hly_link *l = slot->unexpected.next; l != &slot->unexpected; l = next) {
         struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
@@ -396,7 +411,7 @@ bool hly_unexpected_compare(halay_request_t *r)
 enum hly_landed hly_unexpected_land(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = hly_step(r, step);
-    struct hly_link *list = &hly_request_slot(r)->unexpected;
+    struct hly_link *list = &r->slot->unexpected;
     enum hly_landed landed = HLY_LANDED_PART;
     for (struct hly_link *l = list->next; l != list && landed == HLY_LANDED_PART;) {
         struct hly_unexpected *m = HLY_OF(l, struct hly_unexpected, link);
@@ -420,7 +435,9 @@ halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *
         return NULL;
     const halay_comm_t *comm = hly_comm_find(context, h->comm);
     halay_request_t *r = comm ? comm->slots[h->sequence % HLY_SLOTS].request : NULL;
-    return r && r->state == HLY_RUNNING && hly_expected_came(&r->expected, e) ? r : NULL;
+    if (!r || r->state != HLY_RUNNING || r->expected.step == HALAY_STEP_NONE)
+        return NULL;
+    return hly_expected_came(&r->expected, e) ? r : NULL;
 }
 
 static void message(halay_context_t *context, const halay_event_t *e)

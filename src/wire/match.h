@@ -19,8 +19,6 @@ struct hly_unexpected {
     unsigned char data[] __attribute__((aligned(16)));
 };
 
-/* Fills the plan's table of messages, for hly_plan_step(). */
-void hly_edges_fill(struct hly_plan *plan);
 /* The call that waits for this message next, for hly_land_expected(); NULL: none does. */
 halay_request_t *hly_expected_by(halay_context_t *context, const halay_event_t *event);
 /* Handles one event of a transport, which is not such a message. */

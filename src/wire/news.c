@@ -2,24 +2,44 @@
 /* news.c - the queue of news (news.h). Its memory is used again. */
 #include "wire/news.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+static int more(struct hly_link *list)
+{
+    struct hly_news *n = malloc(sizeof(*n));
+    if (!n)
+        return HALAY_ENOMEM;
+    hly_link_init(&n->link);
+    hly_link_append(list, &n->link);
+    return HALAY_OK;
+}
+
+int hly_news_reserve(halay_context_t *ctx)
+{
+    return more(&ctx->news_reserved);
+}
+
+void hly_news_unreserve(halay_context_t *ctx)
+{
+    struct hly_link *l = ctx->news_reserved.next;
+    assert(!hly_link_empty(&ctx->news_reserved));
+    hly_link_remove(l);
+    hly_link_append(&ctx->news_unused, l);
+}
+
 struct hly_news *hly_news_leave(halay_context_t *ctx, enum hly_news_kind kind, halay_request_t *r)
 {
-    struct hly_news *n;
-    if (hly_link_empty(&ctx->news_unused)) {
-        n = malloc(sizeof(*n));
-        if (!n) {
-            hly_log(ctx, HLY_ERROR, "no memory: calls may have to wait for their deadlines");
-            return NULL;
-        }
-        hly_link_init(&n->link);
-    } else {
-        n = HLY_OF(ctx->news_unused.next, struct hly_news, link);
-        hly_link_remove(&n->link);
+    if (kind == HLY_NEWS_COMPLETE && r->member_of) {
+        hly_news_unreserve(ctx);
+    } else if (hly_link_empty(&ctx->news_unused) && more(&ctx->news_unused)) {
+        hly_log(ctx, HLY_ERROR, "no memory: calls may have to wait for their deadlines");
+        return NULL;
     }
+    struct hly_news *n = HLY_OF(ctx->news_unused.next, struct hly_news, link);
+    hly_link_remove(&n->link);
     n->kind = kind;
     n->request = r;
     n->comm = r ? r->comm : NULL;
@@ -49,8 +69,8 @@ void hly_news_done(halay_context_t *ctx, struct hly_news *n)
 
 void hly_news_free(halay_context_t *ctx)
 {
-    struct hly_link *const lists[2] = {&ctx->news, &ctx->news_unused};
-    for (int i = 0; i < 2; i++)
+    struct hly_link *const lists[3] = {&ctx->news, &ctx->news_unused, &ctx->news_reserved};
+    for (int i = 0; i < 3; i++)
         while (!hly_link_empty(lists[i])) {
             struct hly_news *n = HLY_OF(lists[i]->next, struct hly_news, link);
             hly_link_remove(&n->link);

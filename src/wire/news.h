@@ -16,6 +16,7 @@ enum hly_news_kind {
     HLY_NEWS_SENT,       /* a SEND step's memory may be written again */
     HLY_NEWS_BACK,       /* the last message that only the call's end waits for has left */
     HLY_NEWS_LEAVE,      /* a LEAVE message (exec/relaxed.h): header */
+    HLY_NEWS_INVITE,     /* an INVITE message (exec/circle.h): header, invitation */
     /* for fault/ */
     HLY_NEWS_QUIET,          /* a message, target or piece of work of a failing call has ended */
     HLY_NEWS_REFUSED,        /* the call starts, and fails at once */
@@ -44,6 +45,7 @@ struct hly_news {
     union {
         struct hly_verdict_wire verdict;
         struct hly_hello hello;
+        struct hly_invitation invitation;
         char text[256];
     };
 };
@@ -53,6 +55,11 @@ struct hly_news {
  * logged. */
 struct hly_news *hly_news_leave(halay_context_t *context, enum hly_news_kind kind,
                                 halay_request_t *request);
+/* Keeps memory for COMPLETE of one more member of a group of calls: the group has no deadline of
+ * its own, and would wait for ever without it. The second gives it back, of a member that never
+ * ran. */
+int hly_news_reserve(halay_context_t *context);
+void hly_news_unreserve(halay_context_t *context);
 struct hly_news *hly_news_take(halay_context_t *context); /* NULL: there are none */
 void hly_news_done(halay_context_t *context, struct hly_news *news);
 void hly_news_free(halay_context_t *context);

@@ -11,6 +11,7 @@
 #include "wire/register.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -88,9 +89,11 @@ static bool scratches_give_up(halay_context_t *ctx)
 int hly_mem_register(halay_context_t *ctx, const struct hly_transport *transport, void *address,
                      size_t bytes, halay_mem_t **mem)
 {
-    int rc = transport->ops->register_mem(transport->handle, address, bytes, mem);
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = address, .bytes = bytes, .dmabuf = -1};
+    int rc = transport->ops->register_mem(transport->handle, &params, mem);
     if (rc == HALAY_ENOMEM && scratches_give_up(ctx))
-        rc = transport->ops->register_mem(transport->handle, address, bytes, mem);
+        rc = transport->ops->register_mem(transport->handle, &params, mem);
     return rc;
 }
 
@@ -158,7 +161,7 @@ struct hly_range *hly_range_of(const halay_request_t *r, const struct hly_transp
         return NULL;
     for (uint32_t i = 0; i < ctx->nranges; i++) {
         struct hly_range *range = &ctx->ranges[i];
-        if (!holds(range, ext))
+        if (range->direct || !holds(range, ext))
             continue;
         if (enlist(ctx, range, w))
             return range;
@@ -173,6 +176,112 @@ void hly_range_revoke(halay_context_t *ctx, struct hly_range *range,
                       const struct hly_transport *transport)
 {
     key_die(ctx, range, (int)(transport - ctx->transports));
+}
+
+/* ---------------------------------------------------------------- memory of devices */
+
+/* Does a transport read it, or a peer write there? */
+static bool is_read_or_written(const halay_context_t *ctx, const struct hly_range *range)
+{
+    if (range->targets)
+        return true;
+    for (const struct hly_link *l = ctx->posted.next; l != &ctx->posted; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, posted);
+        for (const struct hly_link *f = r->flying.next; f != &r->flying; f = f->next)
+            if (HLY_OF(f, struct hly_send, link)->kind == HLY_SEND_PUT &&
+                lies_in(range, HLY_OF(f, struct hly_send, link)->extent[0].address))
+                return true;
+    }
+    return false;
+}
+
+/* The entry of this allocation. One of another that was at its address goes. */
+static struct hly_range *direct_find(halay_context_t *ctx, const halay_export_t *e)
+{
+    struct hly_range *found = NULL;
+    for (uint32_t i = 0; i < ctx->nranges; i++) {
+        struct hly_range *range = &ctx->ranges[i];
+        if (!range->direct || (!lies_in(range, e->address) &&
+                               (uintptr_t)range->address - (uintptr_t)e->address >= e->bytes))
+            continue;
+        if (range->id == e->id && range->address == e->address && range->bytes == e->bytes)
+            found = range;
+        else if (!is_read_or_written(ctx, range))
+            place_free(ctx, range);
+    }
+    return found;
+}
+
+/* A new entry; if there are many, in the place of the one that was used the longest ago. */
+static struct hly_range *direct_make(halay_context_t *ctx, const halay_export_t *e)
+{
+    struct hly_range *oldest = NULL;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < ctx->nranges; i++) {
+        struct hly_range *range = &ctx->ranges[i];
+        n += range->direct;
+        if (range->direct && !in_use(ctx, range) && (!oldest || range->used < oldest->used))
+            oldest = range;
+    }
+    if (n >= HLY_DIRECTS_MAX && oldest)
+        place_free(ctx, oldest);
+    struct hly_range *range = place_fill(ctx, e->address, e->bytes, false);
+    if (range) {
+        range->direct = true;
+        range->flushes = e->flushes;
+        range->id = e->id;
+    }
+    return range;
+}
+
+/* With the dma-buf of the allocation, if there is one. */
+static int direct_register(const struct hly_device *device, const struct hly_transport *transport,
+                           const struct hly_extent *ext, halay_mem_t **mem)
+{
+    halay_export_t e = {.size = sizeof(e), .dmabuf = -1};
+    int rc = device->ops->export_mem(device->handle, ext->address, ext->bytes, 1, &e);
+    if (rc)
+        return rc;
+    const halay_mem_params_t params = {.size = sizeof(params),
+                                       .address = e.address,
+                                       .bytes = e.bytes,
+                                       .kind = device->memory,
+                                       .dmabuf = e.dmabuf,
+                                       .offset = e.offset};
+    rc = transport->ops->register_mem(transport->handle, &params, mem);
+    if (e.dmabuf >= 0)
+        close(e.dmabuf);
+    return rc;
+}
+
+struct hly_range *hly_range_direct(const halay_request_t *r, const struct hly_transport *transport,
+                                   const struct hly_extent *ext, char *why, size_t why_bytes)
+{
+    halay_context_t *ctx = r->context;
+    const int w = (int)(transport - ctx->transports);
+    const struct hly_device *device = r->device;
+    halay_export_t e = {.size = sizeof(e), .dmabuf = -1};
+    if (!(transport->attr.capabilities & HALAY_CAN_DEVICE)) {
+        snprintf(why, why_bytes, "it has neither dma-bufs nor nvidia_peermem here");
+        return NULL;
+    }
+    if (device->ops->export_mem(device->handle, ext->address, ext->bytes, 0, &e)) {
+        snprintf(why, why_bytes, "%s", device->ops->why(device->handle));
+        return NULL;
+    }
+    struct hly_range *range = direct_find(ctx, &e);
+    if (!range)
+        range = direct_make(ctx, &e);
+    if (range && !range->mem[w] && direct_register(device, transport, ext, &range->mem[w])) {
+        range->mem[w] = NULL;
+        snprintf(why, why_bytes, "its registration was refused; see the log above");
+        return NULL;
+    }
+    if (range)
+        range->used = ++ctx->ranges_used;
+    else
+        snprintf(why, why_bytes, "a context has %d ranges at most", HLY_RANGES_MAX);
+    return range;
 }
 
 /* ---------------------------------------------------------------- memory that peers read */
@@ -217,6 +326,12 @@ bool hly_range_recall(halay_context_t *ctx, const struct hly_transport *transpor
 
 /* ---------------------------------------------------------------- scratch */
 
+static uint32_t place_of_scratch(const halay_request_t *r)
+{
+    return r->layout.scratch_from == r->device && !r->layout.stages ? HALAY_PLACE_OWN
+                                                                    : HALAY_PLACE_HOST;
+}
+
 /* What may be registered has pages of its own: on kernels before 5.12 a forked child lacks
  * registered pages. */
 int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
@@ -230,7 +345,8 @@ int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
             alignment = (size_t)sysconf(_SC_PAGESIZE);
     bytes = (bytes + alignment - 1) / alignment * alignment;
     void *scratch;
-    int rc = r->device->ops->alloc(r->device->handle, bytes, alignment, &scratch);
+    const struct hly_device *from = r->layout.scratch_from;
+    int rc = from->ops->alloc(from->handle, place_of_scratch(r), bytes, alignment, &scratch);
     if (rc)
         return rc;
     r->layout.scratch = scratch;
@@ -238,16 +354,42 @@ int hly_scratch_alloc(halay_request_t *r, size_t bytes, size_t alignment)
     return HALAY_OK;
 }
 
+static void own_free(halay_request_t *r)
+{
+    const struct hly_device *from = r->layout.scratch_from;
+    if (r->layout.own && !from->runs_on)
+        from->ops->free(from->handle, HALAY_PLACE_OWN, r->layout.own);
+    r->layout.own = NULL;
+    r->layout.own_bytes = 0;
+}
+
 void hly_scratch_free(halay_request_t *r)
 {
     halay_context_t *ctx = r->context;
+    own_free(r);
     for (uint32_t i = 0; r->layout.scratch && i < ctx->nranges; i++)
         if (ctx->ranges[i].bytes && ctx->ranges[i].address == r->layout.scratch)
             place_free(ctx, &ctx->ranges[i]);
-    if (r->layout.scratch && !r->device->runs_on) /* else it may be written yet */
-        r->device->ops->free(r->device->handle, r->layout.scratch);
+    const struct hly_device *from = r->layout.scratch_from;
+    if (r->layout.scratch && !from->runs_on && !r->device->runs_on) /* else it may be written yet */
+        from->ops->free(from->handle, place_of_scratch(r), r->layout.scratch);
     r->layout.scratch = NULL;
     r->layout.scratch_bytes = 0;
+}
+
+int hly_scratch_own(halay_request_t *r, size_t bytes, size_t alignment)
+{
+    void *own;
+    const struct hly_device *from = r->layout.scratch_from;
+    if (bytes <= r->layout.own_bytes)
+        return HALAY_OK;
+    own_free(r);
+    int rc = from->ops->alloc(from->handle, HALAY_PLACE_OWN, bytes, alignment, &own);
+    if (rc)
+        return rc;
+    r->layout.own = own;
+    r->layout.own_bytes = bytes;
+    return HALAY_OK;
 }
 
 /* ---------------------------------------------------------------- the context goes */

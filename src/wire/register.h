@@ -6,6 +6,7 @@
 #include "wire/endpoint.h"
 
 #define HLY_RANGES_MAX    256 /* of the program */
+#define HLY_DIRECTS_MAX   32  /* of these, of devices, which nobody has named */
 #define HLY_SCRATCHES_MAX 64  /* scratch of requests, beside those */
 
 struct hly_range {
@@ -15,6 +16,10 @@ struct hly_range {
     uint32_t generation;
     uint32_t targets; /* open rendezvous targets in it */
     bool scratch;     /* it is a request's scratch */
+    bool direct;      /* an allocation of a device: with this number, */
+    bool flushes;     /* whose writes by peers need a flush */
+    uint64_t id;
+    uint64_t used; /* direct: when it was used last: a count */
     bool refused[HLY_TRANSPORTS];
     bool lent[HLY_TRANSPORTS]; /* made by this transport: while there is mem, peers can read it */
     halay_mem_t *mem[HLY_TRANSPORTS]; /* NULL: not registered there, or not any more */
@@ -35,6 +40,11 @@ int hly_mem_register(halay_context_t *context, const struct hly_transport *trans
 struct hly_range *hly_range_of(const halay_request_t *request,
                                const struct hly_transport *transport,
                                const struct hly_extent *extent);
+/* The entry of a device's allocation that holds this extent, registered with this transport. It is
+ * made if it is not there, or if the allocation at this address is another one now. NULL: why. */
+struct hly_range *hly_range_direct(const halay_request_t *request,
+                                   const struct hly_transport *transport,
+                                   const struct hly_extent *extent, char *why, size_t why_bytes);
 /* Deregisters it with this transport, so that its key is not valid any more. */
 void hly_range_revoke(halay_context_t *context, struct hly_range *range,
                       const struct hly_transport *transport);
@@ -44,6 +54,8 @@ bool hly_range_recall(halay_context_t *context, const struct hly_transport *tran
                       const void *address);
 /* Makes the request's scratch at least so large. */
 int hly_scratch_alloc(halay_request_t *request, size_t bytes, size_t alignment);
+/* The same for the slots of a plan with a stage that are not on it. */
+int hly_scratch_own(halay_request_t *request, size_t bytes, size_t alignment);
 void hly_scratch_free(halay_request_t *request);
 /* When the context goes: before the transports do, and after. */
 void hly_ranges_withdraw(halay_context_t *context);

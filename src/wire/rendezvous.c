@@ -101,12 +101,33 @@ static void target_complete(halay_context_t *context, struct hly_target *l)
     const uint32_t step = l->step;
     if (l->revoking)
         return; /* too late for the call; REVOKED closes it */
+    if (l->range && l->range->flushes && r->device->ops->flush(r->device->handle) < 0)
+        hly_news_fail(
+            r, HALAY_EDEVICE,
+            "GPUDirect: its GPU could not be flushed: %s; HALAY_GPUDIRECT=0 needs no flush",
+            r->device->ops->why(r->device->handle));
     if (l->mode != HLY_STAGED)
         hly_saw_bytes(r, HLY_SAW_LANDED, step, NULL, 0, 0, 0);
     target_close(context, l);
     struct hly_news *n = hly_news_leave(context, HLY_NEWS_LANDED, r);
     if (n)
         n->step = step;
+}
+
+/* Where the extent is registered. NULL: nowhere; in a device's memory the call fails then. */
+static struct hly_range *range_for(halay_request_t *r, uint32_t step, const struct hly_extent *ext)
+{
+    const struct hly_transport *transport = r->plan->peers[step]->transport;
+    char why[160] = "";
+    if (!r->direct)
+        return hly_range_of(r, transport, ext);
+    struct hly_range *range = hly_range_direct(r, transport, ext, why, sizeof(why));
+    if (!range)
+        hly_news_fail(r, HALAY_EDEVICE,
+                      "GPUDirect: the transport %s cannot reach its memory: %s; HALAY_GPUDIRECT=0 "
+                      "has it copied through the host's",
+                      transport->ops->name, why);
+    return range;
 }
 
 /* Makes a target for a put: in a range of the registration cache, or registered by itself. */
@@ -117,16 +138,16 @@ static bool put_offered(struct hly_target *l, const struct hly_extent *ext, stru
     const halay_mem_t *mem;
     if (!(transport->attr.capabilities & HALAY_CAN_PUT))
         return false;
-    l->range = hly_range_of(l->request, transport, ext);
+    l->range = range_for(l->request, l->step, ext);
     if (l->range) {
         l->range->targets++;
         mem = l->range->mem[transport - l->request->context->transports];
         ready->offset = (uint64_t)(ext->address - l->range->address);
-    } else if (!hly_mem_register(l->request->context, transport, ext->address, ext->bytes,
-                                 &l->mem)) {
-        mem = l->mem;
-    } else {
+    } else if (l->request->direct || hly_mem_register(l->request->context, transport, ext->address,
+                                                      ext->bytes, &l->mem)) {
         return false;
+    } else {
+        mem = l->mem;
     }
     int rc = transport->ops->key(transport->handle, mem, ready->key, &bytes);
     assert(!rc); /* it is registered, and there is room */
@@ -143,10 +164,12 @@ static enum hly_mode choose_mode(struct hly_target *l, uint64_t cookie, struct h
     const struct hly_extent *ext = hly_operand_extents(l->request, operand);
     const halay_operand_t *o = &plan->operands[operand];
     if (o->first + o->count > plan->blocks ||
-        (o->count > 1 && plan->params.collective == HALAY_ALLTOALL))
-        return HLY_STAGED; /* it may be in two extents here or at the sender */
-    if (put_offered(l, ext, ready))
-        return HLY_PUT;
+        (o->count > 1 && plan->params.collective == HALAY_ALLTOALL)) {
+        assert(!l->request->direct); /* hly_is_direct() */
+        return HLY_STAGED;           /* it may be in two extents here or at the sender */
+    }
+    if (put_offered(l, ext, ready) || l->request->direct)
+        return HLY_PUT; /* without a key the call has failed */
     if (transport->attr.capabilities & HALAY_CAN_LAND &&
         !transport->ops->recv(transport->handle, cookie, ext[0].address, ext[0].bytes, cookie)) {
         ready->tag = cookie;
@@ -177,6 +200,10 @@ void hly_rendezvous_announce(halay_request_t *r, uint32_t step)
     ready.bytes = hly_operand_bytes(r, s->operand);
     r->run.step[step].target = index + 1;
     r->targets++;
+    if (l->mode == HLY_PUT && !ready.key_bytes) { /* range_for() has failed the call */
+        target_close(r->context, l);
+        return;
+    }
     hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
                      &ready, sizeof(ready));
 }
@@ -239,7 +266,7 @@ int hly_rendezvous_send(halay_request_t *r, uint32_t step)
     const halay_step_t *s = hly_step(r, step);
     struct hly_step_run *run = &r->run.step[step];
     const size_t bytes = hly_operand_bytes(r, s->operand);
-    const bool eager = bytes <= r->plan->peers[step]->transport->unannounced_bytes;
+    const bool eager = !hly_is_announced(r, step, bytes);
     if (!eager && !run->send) {
         if (is_offered(r))
             hly_control_send(r->comm, (int)s->peer, HLY_EAGER, r->sequence, s->edge, bytes,
@@ -267,13 +294,15 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
                 h->from);
         return;
     }
+    /* registers it, so that the put finds the registration */
+    if (ready->mode == HLY_PUT &&
+        !range_for(r, step, hly_operand_extents(r, hly_step(r, step)->operand)) && r->direct)
+        return; /* it has failed */
     struct hly_send *send = hly_send_new(r->context, kinds[ready->mode], r->plan->peers[step]);
     if (!send)
         return; /* the call ends by its deadline */
     send->header.cookie = h->cookie;
     send->ready = *ready;
-    if (ready->mode == HLY_PUT) /* registers it, so that the put finds the registration */
-        hly_range_of(r, send->peer->transport, hly_operand_extents(r, hly_step(r, step)->operand));
     run->send = send; /* it has no request until it is submitted */
     struct hly_news *n;
     if (r->run.state[step] == HLY_STARTED && hly_step_send(r, step) == HALAY_OK &&
@@ -289,7 +318,7 @@ void hly_rendezvous_revoke(halay_comm_t *comm, halay_request_t *r, const struct 
     bool sent = false;
     uint32_t step = HALAY_STEP_NONE;
     if (r && r->run.ran && r->call.signature == h->signature) /* else its plan is another one */
-        step = hly_plan_step(r->plan, HALAY_STEP_SEND, h->from, h->edge);
+        step = hly_plan_step(r->plan->plan, &r->plan->uses, HALAY_STEP_SEND, h->from, h->edge);
     if (step != HALAY_STEP_NONE) {
         struct hly_send *send = r->run.step[step].send;
         sent = r->run.state[step] == HLY_DONE;

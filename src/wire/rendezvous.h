@@ -54,4 +54,11 @@ void hly_rendezvous_revoked(halay_context_t *context, const struct hly_header *h
                             const struct hly_peer *peer);
 void hly_targets_peer_lost(halay_context_t *context, const struct hly_peer *peer);
 
+/* Does the receiver of so many bytes announce itself? In a device's memory always, so that they are
+ * put. */
+static inline bool hly_is_announced(const halay_request_t *r, uint32_t step, size_t bytes)
+{
+    return bytes > r->plan->peers[step]->transport->unannounced_bytes || (r->direct && bytes);
+}
+
 #endif

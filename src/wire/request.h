@@ -9,12 +9,11 @@
 #include <halay/transport.h>
 
 #include "comm/comm.h"
+#include "plan/uses.h"
 #include "wire/wire.h"
 
 #define HLY_REQUEST_MAGIC 0x52455155u
 #define HLY_STATES_LEAST  8 /* so many states are cleared at once, by one store */
-#define HLY_FUSED_MAX                                                                              \
-    320 /* plans of more steps have no readers; only persistent calls keep their work */
 
 struct hly_extent {
     char *address;
@@ -30,10 +29,8 @@ struct hly_span {
 
 /* ---------------------------------------------------------------- a compiled plan */
 
-/* In hly_plan.reader[], besides a step's number. */
-enum { HLY_READ_BY_MORE = 0xfffe, HLY_READ_BY_NONE = 0xffff };
-
-/* A plan admitted for one communicator: proved, compiled (exec/compile.c), its peers looked up. */
+/* A plan admitted for one communicator: proved, compiled (exec/plan_cache.c), its peers looked up.
+ */
 struct hly_plan {
     struct hly_plan *next;
     uint32_t planner, root, in_place;
@@ -42,14 +39,10 @@ struct hly_plan {
     const halay_step_t *steps;
     uint64_t hash;           /* what the certificate says */
     struct hly_peer **peers; /* of each step; NULL: it has none */
-    uint32_t *successors;    /* of step i: successor_first[i] .. [i + 1] */
-    uint32_t *successor_first;
-    uint32_t *table; /* hash table: (kind, peer, edge) -> step */
-    uint32_t table_mask;
-    /* The reduction right behind a step that alone reads what it writes, or HLY_READ_BY_*. NULL:
-     * too many steps. */
-    uint16_t *reader;
-    halay_request_t *spare; /* free requests, made for this plan */
+    struct hly_plan_uses uses;
+    uint32_t launches[HALAY_PLAN_CHANNELS_MAX]; /* group steps by channel */
+    bool stages;                                /* its planner has HALAY_PLANNER_STAGE */
+    halay_request_t *spare;                     /* free requests, made for this plan */
 };
 
 enum hly_step_state {                /* in hly_progress_of.state[] */
@@ -93,7 +86,11 @@ struct hly_places {
 struct hly_layout {
     char *in, *out, *scratch;
     char *result; /* the program's OUT; differs from `out` if the result is staged */
+    struct hly_device *scratch_from; /* who gives scratch: in host memory, if not r->device */
     size_t scratch_bytes;
+    bool stages; /* scratch is the plan's stage, in host memory of the device */
+    char *own;   /* then: the other slots, in memory like the call's */
+    size_t own_bytes;
     size_t slot_bytes, element_bytes, result_bytes;
     size_t unit_bytes; /* of a block; the first long_blocks have one element more */
     uint32_t long_blocks;
@@ -125,8 +122,23 @@ struct hly_progress_of {
     uint8_t before;       /* HLY_BEFORE_*: scaling of the input, before any step */
     uint8_t after;        /* HLY_AFTER_*: what remains of layout.after */
 };
-enum { HLY_BEFORE_NOTHING = 0, HLY_BEFORE_DUE, HLY_BEFORE_FLYING };
-enum { HLY_AFTER_DIVIDE = 1, HLY_AFTER_MULTIPLY = 2, HLY_AFTER_MOVE = 4 }; /* done in this order */
+/* The others are added: in a call that stands behind the program's stream, until the stream comes
+ * there; and where buffers are staged, whose copy to the host comes next. */
+enum {
+    HLY_BEFORE_NOTHING = 0,
+    HLY_BEFORE_DUE,
+    HLY_BEFORE_FLYING,
+    HLY_BEFORE_DOWN = 4,
+    HLY_BEFORE_FIRST = 8,
+    HLY_BEFORE_MARK = 16,
+    HLY_BEFORE_MARKED = 32
+};
+enum { /* done in this order */
+       HLY_AFTER_DIVIDE = 1,
+       HLY_AFTER_MULTIPLY = 2,
+       HLY_AFTER_MOVE = 4,
+       HLY_AFTER_UP = 8 /* the staged result's copy to the device */
+};
 
 /* The expected message (expected.h), bit for bit, and where its payload goes. */
 struct hly_expected {
@@ -134,9 +146,11 @@ struct hly_expected {
     halay_peer_id_t from;
     size_t bytes; /* without the header */
     char *place;
-    uint32_t step; /* HALAY_STEP_NONE: nothing is expected */
+    const struct hly_transport *transport; /* over which it comes */
+    uint32_t step;                         /* HALAY_STEP_NONE: nothing is expected */
     uint32_t kept; /* step for which the rest is filled in, but for the sequence number; or none */
     uint32_t reduction; /* the one that alone reads the payload; or HALAY_STEP_NONE */
+    uint32_t other;     /* what the reduction waits for besides; or HALAY_STEP_NONE */
     uint32_t source;    /* which source of the reduction it is */
 };
 
@@ -163,23 +177,30 @@ struct halay_request {
     bool bound;      /* its layout is that of `call`, and can serve again */
     bool foreseen;   /* it fails as the program knows already: log less */
     bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
+    bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
     halay_comm_t *comm;
-    struct hly_device *device;
-    halay_request_t *next; /* in plan->spare, or in the communicator's queue */
+    struct hly_device *device;   /* works for the plan */
+    struct hly_staging *staging; /* the buffers are copied to the host and back; or NULL */
+    halay_request_t *next;       /* in plan->spare, or in the communicator's queue */
     struct hly_call call;
     struct hly_header header; /* of its eager messages; edge and cookie differ */
     uint32_t sequence;
+    struct hly_slot
+        *slot; /* of this number, in its communicator; valid once the call has started */
     int result;
     struct hly_plan *plan; /* NULL: the arguments allow none */
     struct hly_segments segments;
     struct hly_layout layout;
     struct hly_progress_of run;
     struct hly_expected expected;
-    struct hly_failure *failure;     /* how it has failed, until the program reads it; or NULL */
-    struct hly_refusal *refusal;     /* why it fails when it starts; or NULL */
-    struct hly_group *member_of;     /* the group of calls that it belongs to */
-    struct hly_group *group;         /* the group of calls that it stands for */
+    struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
+    struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
+    struct hly_group *member_of; /* the group of calls that it belongs to */
+    struct hly_group *group;     /* the group of calls that it stands for */
+    bool is_behind;  /* of a group with group steps: these come behind those of the calls */
+    uint32_t behind; /* before this one, on the communicator that the program knows */
+    halay_request_t *instead;        /* persistent: runs in its place (api/persistent.c); or NULL */
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
     uint64_t started_ns, deadline_ns;
     uint32_t targets;       /* open rendezvous targets */
@@ -201,11 +222,6 @@ static inline size_t hly_operand_bytes(const halay_request_t *r, uint32_t operan
     const struct hly_extent *extent = hly_operand_extents(r, operand);
     return extent[0].bytes + extent[1].bytes;
 }
-/* The request has started. */
-static inline struct hly_slot *hly_request_slot(const halay_request_t *r)
-{
-    return &r->comm->slots[r->sequence % HLY_SLOTS];
-}
 static inline bool hly_step_is_done(const halay_request_t *r, uint32_t step)
 {
     return step == HALAY_STEP_NONE || r->run.state[step] == HLY_DONE;
@@ -219,10 +235,9 @@ static inline const halay_step_t *hly_step(const halay_request_t *r, uint32_t st
 static inline bool hly_step_streams(const halay_request_t *r, uint32_t step)
 {
     const halay_plan_t *p = r->plan->plan;
-    return r->layout.large && r->plan->reader && r->plan->reader[step] == HLY_READ_BY_NONE &&
+    return r->layout.large && r->plan->uses.reader &&
+           r->plan->uses.reader[step] == HLY_READ_BY_NONE &&
            p->operands[p->steps[step].operand].buffer == HALAY_BUFFER_OUT;
 }
-/* The SEND or RECV step with this peer and edge; HALAY_STEP_NONE: the plan has none. */
-uint32_t hly_plan_step(const struct hly_plan *plan, uint32_t kind, uint32_t peer, uint32_t edge);
 
 #endif

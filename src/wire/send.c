@@ -170,6 +170,7 @@ static int try_send(halay_context_t *context, struct hly_send *send)
                     send->extent[0].bytes);
         break;
     case HLY_SEND_DEVICE:
+    case HLY_SEND_GROUP:
         assert(0);
     }
     if (rc < 0)
@@ -339,11 +340,11 @@ static inline int send_now(halay_request_t *r, uint32_t step, const struct hly_e
         r->header.cookie = extent->bytes;
     int rc = transport->ops->send(transport->handle, peer->ep, 0, &r->header, sizeof(r->header),
                                   extent->address, extent->bytes, (uint64_t)(uintptr_t)send);
-    if (rc < 0)
+    if (rc != HALAY_OK && rc != HALAY_INPROGRESS)
         return HALAY_EAGAIN;
     count_one(transport, extent->bytes);
     hly_saw_bytes(r, HLY_SAW_SENT, step, extent, 0, extent->bytes, r->header.edge);
-    if (rc == HALAY_INPROGRESS)
+    if (rc != HALAY_OK)
         return flies(r, step, extent);
     HLY_SAW(LEFT, r, step);
     return HALAY_OK;
@@ -353,7 +354,7 @@ int hly_step_send(halay_request_t *r, uint32_t step)
 {
     const halay_step_t *s = hly_step(r, step);
     hly_header_number(&r->header, r->sequence, s->edge + HLY_SEEDED(WRONG_EDGE, r, step));
-    if (!r->run.step[step].send) { /* else its receiver has announced it */
+    if (!r->run.step[step].send && !r->direct) { /* else its receiver has announced it */
         const int rc = send_now(r, step, hly_operand_extents(r, s->operand));
         if (rc != HALAY_EAGAIN)
             return rc;

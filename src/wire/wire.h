@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include <halay/group.h>
+
 #include "comm/call.h"
 
 enum hly_kind {
@@ -30,6 +32,9 @@ enum hly_kind {
     /* For relaxed broadcasts. Edge 0: I leave when you have ended all calls up to this one; 1: I
      * have ended them. */
     HLY_LEAVE,
+    /* Of a device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
+     * hly_invitation follows. */
+    HLY_INVITE,
     HLY_KIND_END
 };
 
@@ -72,6 +77,12 @@ struct hly_ready {
     uint64_t bytes;  /* of the message, as the receiver expects it */
     uint64_t offset; /* PUT: in the memory that the key is of */
     uint8_t key[HLY_KEY_BYTES];
+};
+
+struct hly_invitation {
+    uint64_t members; /* hash of their ranks */
+    uint64_t memory;  /* HALAY_MEMORY_* */
+    unsigned char id[HALAY_CIRCLE_ID_BYTES];
 };
 
 /* The first message, in all builds: so `kind` of its header and `build` stay where they are in all

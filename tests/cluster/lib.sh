@@ -35,7 +35,7 @@ trap 'exit 143' TERM INT HUP
 
 fail() {
     echo "FAILED: $*" >&2
-    for f in out err; do [ -f $f ] && head -c 3000 $f | sed "s/^/  $f: /" >&2; done
+    for f in out err out.*; do [ -f "$f" ] && head -c 3000 "$f" | sed "s/^/  $f: /" >&2; done
     exit 1
 }
 skip() { echo "skipped: $*" && exit 77; }

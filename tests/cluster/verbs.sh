@@ -29,6 +29,8 @@ check() {
         "$(said received)" ] || fail "what node $other sent is not what was received"
 }
 collectives() { # puts of up to 8 MiB, the most that Soft-RoCE takes at once, and of more
+    local -x NODE_DIR=$NODE_DIR/collectives # a machine may still see a log of before under a name it has read
+    mkdir -p "$NODE_DIR"
     ranks_are_nodes
     "$bench" allreduce --min 8 --max 512K --iterations 1 --warmup 1 || fail "allreduce"
     HALAY_ALGORITHM=broadcast=binomial HALAY_DEBUG=info "$bench" broadcast --min 9M --max 9M --iterations 1 --warmup 0 \
@@ -80,8 +82,29 @@ kept() { # what is registered once is enough for any number of calls
     [ "$(said bounced_bytes)" = 0 ] || fail "registered memory is copied"
 }
 
+gpus() { # GPUDirect over doubles of CUDA's driver and of dma-bufs: puts from and to memory of a GPU
+    local -x NODE_DIR=$NODE_DIR/gpus HALAY_GPUDIRECT=1 HALAY_DEBUG=info
+    local -x CUDA_DOUBLE="megabytes=4 delay_us=0 ordered=0"
+    local say=(env LD_PRELOAD="$build/double/libverbs_double.so" "$build/bin/verbs_gpu")
+    mkdir -p "$NODE_DIR"
+    ranks_are_nodes
+    HALAY_ALGORITHM=allreduce=ring,broadcast=binomial,allgather=ring "${say[@]}" >"$NODE_DIR/log.$NODE_ID" 2>&1 ||
+        fail "verbs_gpu: $(cat "$NODE_DIR/log.$NODE_ID")"
+    grep -E "^rank|counters" "$NODE_DIR/log.$NODE_ID"
+    "$NODE_BARRIER" gpus
+    [ "$(said put_bytes)" -ge $((1 << 20)) ] || fail "a GPU's memory was not put"
+    [ "$(said kept)" = "$(said puts)" ] || fail "some puts are not from a GPU's memory"
+    [ "$(said bounced_bytes)" = 0 ] || fail "a GPU's memory was copied"
+    # Node 1 has no dma-bufs. It says so at once, and node 0, which has, does not wait for it.
+    [ "$NODE_ID" = 0 ] || say=("$build/bin/verbs_gpu")
+    HALAY_ALGORITHM=allreduce=ring,broadcast=binomial "${say[@]}" >"$NODE_DIR/none.$NODE_ID" 2>&1
+    [ $? = 4 ] || fail "one node has no dma-bufs: $(cat "$NODE_DIR/none.$NODE_ID")"
+    grep "rank 1 of 2 on node1.*GPUDirect: .*nvidia_peermem" "$NODE_DIR/none.$NODE_ID" ||
+        fail "no reason: $(cat "$NODE_DIR/none.$NODE_ID")"
+}
+
 [ "${1:-}" = machine ] || on_machines verbs.sh
-for part in ${VERBS:-check formulas collectives kept}; do
+for part in ${VERBS:-check formulas collectives kept gpus}; do
     $part
     echo "$part: all right, at $SECONDS s"
 done

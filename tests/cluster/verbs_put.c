@@ -37,8 +37,8 @@ enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES
 /* Of the transport, on Soft-RoCE. */
 enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10, PARTED = 128 << 10 };
 
-extern const halay_transport_ops_t halay_transport_v5_verbs;
-static const halay_transport_ops_t *const ops = &halay_transport_v5_verbs;
+extern const halay_transport_ops_t halay_transport_v6_verbs;
+static const halay_transport_ops_t *const ops = &halay_transport_v6_verbs;
 
 /* One end. */
 static struct {
@@ -286,7 +286,9 @@ static void connect_there(void)
 static halay_mem_t *kept(void *memory, size_t bytes)
 {
     halay_mem_t *mem;
-    CHECK(ops->register_mem(end.transport, memory, bytes, &mem) == 0, "register");
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = memory, .bytes = bytes, .dmabuf = -1};
+    CHECK(ops->register_mem(end.transport, &params, &mem) == 0, "register");
     did.registered++;
     return mem;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * job_verdict - all ranks of a job are told the same. "stopped RANK": that rank stops itself, the
- * others call. "killed RANK": it dies. "late": in each collective the last rank comes 1 s and 2 s
- * after the others, whose deadline is 1 s.
+ * others call. "killed RANK": it dies. "forked RANK": it dies, and a child of it, like one that
+ * loads data, keeps its connections open. "early RANK": it dies before anybody has called anybody.
+ * "late": in each collective the last rank comes 1 s and 2 s after the others, whose deadline is 1
+ * s.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -88,6 +90,22 @@ static void killed(halay_comm_t *comm, int rank, int who)
     pause(); /* not its end is what tells the others; a second SIGTERM is a SIGKILL */
 }
 
+static void ended(halay_comm_t *comm, int rank, int who, const char *what, int forks)
+{
+    if (rank == who) {
+        if (forks && fork() == 0) {
+            for (int fd = 0; fd < 3; fd++)
+                close(fd);
+            sleep(4);
+            _exit(0);
+        }
+        raise(SIGKILL);
+    }
+    int rc = call(comm, 0);
+    told(comm, rank, rc, what);
+    exit(rc == HALAY_EPEER || rc == HALAY_ETIMEOUT ? 4 : 1);
+}
+
 /* Each on a communicator of its own, for it is broken then. */
 static void late(halay_comm_t *world, int rank, int nranks, unsigned seconds)
 {
@@ -112,7 +130,12 @@ int main(int argc, char **argv)
     int rank, nranks;
     MUST(argc == 3 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
     MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
-    MUST(nranks <= RANKS_MOST && !call(world, 0) && !call(world, 4));
+    MUST(nranks <= RANKS_MOST);
+    if (!strcmp(argv[1], "early"))
+        ended(world, rank, atoi(argv[2]), "early", 0);
+    MUST(!call(world, 0) && !call(world, 4));
+    if (!strcmp(argv[1], "forked"))
+        ended(world, rank, atoi(argv[2]), "forked", 1);
     if (!strcmp(argv[1], "stopped"))
         stopped(world, rank, atoi(argv[2]));
     if (!strcmp(argv[1], "killed"))

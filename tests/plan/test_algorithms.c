@@ -373,10 +373,86 @@ static void test_runs(void)
     }
 }
 
+/* Of one rank's plan: does an operand go on from the last block to the first? */
+static int wraps(const halay_plan_t *plan)
+{
+    for (uint32_t i = 0; i < plan->noperands; i++)
+        if (plan->operands[i].first + plan->operands[i].count > plan->blocks)
+            return 1;
+    return 0;
+}
+
+/* Whose messages may lie in two places says so; runs in IN and OUT may, too. */
+static void test_wraps(void)
+{
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
+        const halay_planner_info_t *info = halay_planner_get(planner);
+        int found = 0;
+        for (uint32_t p = 2; p <= 16; p++) {
+            struct plans all = {0};
+            halay_shape_t *shape = by_two(p);
+            if (planner_takes(planner, p, 0))
+                make_plans_on(&all, planner, p, 0, 0, shape);
+            for (uint32_t rank = 0; rank < all.nranks; rank++)
+                found |= wraps(all.plan[rank]);
+            free_plans(&all);
+            halay_shape_free(shape);
+        }
+        CHECK(!found || info->restrictions & (HALAY_PLANNER_RUNS | HALAY_PLANNER_WRAPS),
+              "%s %s wraps, and does not say so",
+              halay_collective_name((halay_collective_t)info->collective), info->name);
+        CHECK(found || !(info->restrictions & HALAY_PLANNER_WRAPS), "%s does not wrap", info->name);
+        CHECK(!found || !(info->restrictions & HALAY_PLANNER_GROUP), "%s wraps", info->name);
+    }
+}
+
+/* Of one rank's plan: does a message inside of its node carry data? */
+static int carries_in_node(const halay_plan_t *plan, const halay_shape_t *shape)
+{
+    for (uint32_t i = 0; i < plan->nsteps; i++) {
+        const halay_step_t *s = &plan->steps[i];
+        int message = s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
+        if (message && shape->node[s->peer] == shape->node[plan->params.rank] &&
+            plan->operands[s->operand].count > 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* With group steps and GPUDirect, what lies in a device's memory goes from node to node alone. */
+static void test_between(void)
+{
+    uint32_t ndirect = 0;
+    for (uint32_t planner = 0; planner < halay_planner_count(); planner++) {
+        const halay_planner_info_t *info = halay_planner_get(planner);
+        int found = 0;
+        for (uint32_t p = 3; info->restrictions & HALAY_PLANNER_GROUP && p <= 16; p++) {
+            struct plans all = {0};
+            halay_shape_t *shape = by_two(p);
+            uint32_t direct = !halay_planner_indirect(planner, p, shape->nnodes, p % 2);
+            if (planner_takes(planner, p, 0))
+                make_plans_on(&all, planner, p, 0, 0, shape);
+            CHECK(all.nranks == p, "no plans");
+            for (uint32_t rank = 0; rank < all.nranks; rank++) {
+                int carries = carries_in_node(all.plan[rank], shape);
+                CHECK(!carries || !direct, "%s: rank %u of %u", info->name, rank, p);
+                found |= carries;
+            }
+            ndirect += direct;
+            free_plans(&all);
+            halay_shape_free(shape);
+        }
+        CHECK(!found || info->collective == HALAY_REDUCE_SCATTER, "%s", info->name);
+    }
+    CHECK(ndirect == 4 * 14 + 7, "%u sets of plans are direct", ndirect);
+}
+
 int main(void)
 {
     test_costs();
     test_double_tree_shares_work();
     test_runs();
+    test_wraps();
+    test_between();
     return failures != 0;
 }

@@ -15,7 +15,9 @@ static const halay_model_t model = {.size = sizeof(model),
                                     .copy_byte_ns = 0.25,
                                     .reduce_byte_ns = 0.5,
                                     .near = {16, 128, 1, 1024},
-                                    .far = {32, 4096, 4, 4096}};
+                                    .far = {32, 4096, 4, 4096},
+                                    .stage_latency_ns = 512,
+                                    .stage_byte_ns = 2};
 
 static halay_shape_t *shape_of(uint32_t nranks, uint32_t per_node)
 {
@@ -97,6 +99,43 @@ static void test_ring(void)
     halay_cost_t flat = cost_of("circulant", HALAY_ALLGATHER, 8, 1, 1u << 20);
     CHECK(four.predicted_ns > flat.predicted_ns, "an interface is shared for nothing");
     CHECK(one.predicted_ns > 4.0 * (1u << 24), "bytes cost nothing");
+}
+
+/* Two ranks, a node each, 512 bytes in memory apart. Over the stage: block by block of 256, its own
+ * first. Both copies down (2 and 2 of the processor) take the way one after the other; the block
+ * that is sent is the second. As a whole: 512 down, the call in the host's memory, 512 up. */
+static void test_stage(void)
+{
+    halay_shape_t *shape = shape_of(2, 1);
+    halay_question_t q = {.collective = HALAY_ALLREDUCE,
+                          .commutative = 1,
+                          .element_bytes = 1,
+                          .count = 512,
+                          .apart = 1,
+                          .shape = shape};
+    halay_cost_t stage = {.size = sizeof(stage)}, host = stage, whole = stage, faster = stage;
+    uint32_t doubling = find_planner(HALAY_ALLREDUCE, "recursive_doubling");
+    uint32_t staged = find_planner(HALAY_ALLREDUCE, "two_level_stage");
+    halay_model_t quick = model;
+
+    CHECK(!halay_planner_cost(staged, &q, &model, &stage), "a stage");
+    CHECK(!halay_planner_cost(doubling, &q, &model, &whole), "as a whole");
+    quick.stage_byte_ns = 1;
+    CHECK(!halay_planner_cost(staged, &q, &quick, &faster), "a faster link");
+    q.apart = 0;
+    CHECK(!halay_planner_cost(doubling, &q, &model, &host), "in the host's memory");
+    is("down before, up behind", whole.predicted_ns - host.predicted_ns,
+       2 * 512 + 2.0 * (512 + 512));
+    /* Down 256 + 256, up 256 (the other block is up by then). */
+    is("each byte of the way that all wait for", stage.predicted_ns - faster.predicted_ns, 768);
+    q.collective = HALAY_ALLGATHER;
+    uint32_t ring = find_planner(HALAY_ALLGATHER, "ring");
+    CHECK(!halay_planner_cost(ring, &q, &model, &host), "in the host's memory");
+    q.apart = 1;
+    CHECK(!halay_planner_cost(ring, &q, &model, &whole), "as a whole");
+    is("a block down, all up", whole.predicted_ns - host.predicted_ns,
+       2 * 512 + 2.0 * (512 + 1024));
+    halay_shape_free(shape);
 }
 
 static void test_bounds(void)
@@ -229,6 +268,14 @@ static void test_file(void)
     other = back;
     other.far.eager_bytes++;
     CHECK(halay_model_hash(&back) != halay_model_hash(&other), "two models are one");
+    /* A file of before there was a stage has its constants from the default. */
+    FILE *file = fopen(path, "w");
+    halay_model_default(&other);
+    CHECK(file && fwrite(text, 1, (size_t)(strstr(text, "stage_latency_ns") - text), file) &&
+              !fclose(file) && !halay_model_read(path, &back, error, sizeof(error)) &&
+              back.call_ns == model.call_ns && back.stage_latency_ns == other.stage_latency_ns &&
+              back.stage_byte_ns == other.stage_byte_ns,
+          "an older file: %s", error);
     unlink(path);
 }
 
@@ -236,6 +283,7 @@ int main(void)
 {
     test_exchange();
     test_ring();
+    test_stage();
     test_bounds();
     test_bound_values();
     test_damage();

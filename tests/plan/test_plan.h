@@ -40,7 +40,8 @@ static inline int planner_takes(uint32_t planner, uint32_t nranks, uint32_t in_p
                                  .in_place = in_place,
                                  .commutative = 1,
                                  .relaxed = 1,
-                                 .group = 1};
+                                 .group = 1,
+                                 .apart = 1};
 
     return halay_planner_serves(planner, &call, NULL);
 }

@@ -12,6 +12,7 @@
 static halay_context_t context;
 static halay_comm_t comm;
 static bool series; /* the call before it was the same */
+static bool uneven;
 
 static const char *chosen(halay_collective_t collective, size_t count, int nranks, uint32_t nnodes,
                           bool vector)
@@ -25,8 +26,10 @@ static const char *chosen(halay_collective_t collective, size_t count, int nrank
     uint32_t planner = UINT32_MAX;
 
     comm.context = &context;
+    context.ndevices = 1;
     comm.nranks = nranks;
     comm.nnodes = nnodes;
+    comm.uneven = uneven;
     char reason[192] = "";
     CHECK(hly_select(&comm, &call, &planner, reason, sizeof(reason)) == 0, "%s", reason);
     const halay_planner_info_t *info = halay_planner_get(planner);
@@ -156,11 +159,92 @@ static void test_group(void)
         for (uint32_t i = 0; i < e->ncandidates; i++)
             refused += e->candidate[i].refused &&
                        !strcmp(e->candidate[i].refused, "no device offers group steps");
-        CHECK(refused == 1, "%u are refused for it", refused);
+        CHECK(refused == 3, "%u are refused for it", refused);
         halay_explanation_free(e);
     }
     halay_shape_free(shape);
     use(NULL, NULL, NULL);
+}
+
+static int offers(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
+{
+    (void)arg;
+    (void)op;
+    return kind != HALAY_GROUP_REDUCE_SCATTER || type != HALAY_FLOAT32 || !context.nplugins
+               ? HALAY_OK
+               : HALAY_EUNSUPPORTED;
+}
+
+/* A device has them; then one does for other types only. */
+static void test_group_offered(void)
+{
+    static const halay_group_ops_t ops = {.size = sizeof(ops), .query = offers};
+    static const struct {
+        halay_collective_t collective;
+        size_t count;
+        const char *name;
+    } wanted[] = {{HALAY_ALLREDUCE, 1, "two_level_group"},
+                  {HALAY_REDUCE_SCATTER, 1 << 20, "two_level_group"},
+                  {HALAY_ALLGATHER, 100, "two_level_group"},
+                  {HALAY_BROADCAST, 1 << 20, "two_level_group"},
+                  {HALAY_BROADCAST, (1 << 20) + 1, "sliced_group"}};
+    context.devices[0].group = &ops;
+    context.devices[0].touchable = true;
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        for (uint32_t nnodes = 1; nnodes < 4; nnodes++)
+            CHECK(!strcmp(chosen(wanted[i].collective, wanted[i].count, 8, nnodes, false),
+                          wanted[i].name),
+                  "%zu on %u nodes", i, nnodes);
+    CHECK(strstr(chosen(HALAY_ALLREDUCE, 1 << 20, 8, 8, false), "group") == NULL, "a node each");
+    CHECK(strstr(chosen(HALAY_ALLGATHER, 1, 8, 1, true), "group") == NULL, "a v form");
+    CHECK(strstr(chosen(HALAY_BARRIER, 0, 8, 1, false), "group") == NULL, "a barrier");
+    context.nplugins = 1; /* offers() looks at it */
+    CHECK(strstr(chosen(HALAY_ALLREDUCE, 1 << 20, 8, 2, false), "group") == NULL, "not offered");
+    CHECK(!strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, false), "two_level_group"), "moves only");
+    context.nplugins = 0;
+    context.devices[0].group = NULL;
+}
+
+/* In memory that messages cannot carry. */
+static void test_apart(void)
+{
+    static const halay_group_ops_t ops = {.size = sizeof(ops), .query = offers};
+    static const struct {
+        halay_collective_t collective;
+        size_t count;
+        const char *name, *on_one_node;
+    } wanted[] = {{HALAY_ALLREDUCE, 1, "two_level_stage", "two_level_group"},
+                  {HALAY_ALLREDUCE, (2 << 20) + 1, "sliced_stage", "two_level_group"},
+                  {HALAY_REDUCE_SCATTER, 1 << 20, "two_level_stage", "two_level_group"},
+                  {HALAY_ALLGATHER, 100, "two_level_stage", "two_level_group"},
+                  {HALAY_BROADCAST, 1 << 20, "two_level_stage", "two_level_group"},
+                  {HALAY_BROADCAST, (1 << 20) + 1, "sliced_stage", "sliced_group"}};
+    context.devices[0].group = &ops;
+    context.devices[0].touchable = false;
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
+        for (uint32_t nnodes = 1; nnodes < 4; nnodes++) {
+            const char *name = chosen(wanted[i].collective, wanted[i].count, 8, nnodes, false);
+            CHECK(!strcmp(name, nnodes > 1 ? wanted[i].name : wanted[i].on_one_node),
+                  "%zu on %u nodes: %s", i, nnodes, name);
+        }
+    CHECK(!strstr(chosen(HALAY_ALLREDUCE, 1 << 20, 8, 8, false), "stage"), "a node each");
+    CHECK(!strstr(chosen(HALAY_ALLTOALL, 1 << 20, 8, 2, false), "stage"), "staged as a whole");
+    context.settings.gpudirect = true;
+    for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
+        const char *name = chosen(wanted[i].collective, wanted[i].count, 8, 2, false);
+        CHECK(!strcmp(name, wanted[i].on_one_node), "direct, %zu: %s", i, name);
+    }
+    uneven = true;
+    CHECK(strstr(chosen(HALAY_REDUCE_SCATTER, 100, 8, 2, false), "stage"), "of unlike nodes");
+    CHECK(!strstr(chosen(HALAY_ALLREDUCE, 100, 8, 2, false), "stage"), "of unlike nodes");
+    uneven = false;
+    use("allreduce=two_level_stage", NULL, NULL);
+    CHECK(strstr(chosen(HALAY_ALLREDUCE, 100, 8, 2, false), "stage"), "by name");
+    use(NULL, NULL, NULL);
+    context.settings.gpudirect = false;
+    context.devices[0].touchable = true;
+    CHECK(!strstr(chosen(HALAY_ALLGATHER, 100, 8, 2, false), "stage"), "touchable");
+    context.devices[0].group = NULL;
 }
 
 /* All of it known to all: where ranks outnumber processors fewer messages count for more. */
@@ -355,6 +439,37 @@ static void test_model(void)
           "%s", error);
 }
 
+/* The model knows what the ways to and from a device cost: a stage carries 1/4 of the bytes. */
+static void test_model_apart(void)
+{
+    static const uint32_t nodes[] = {0, 0, 0, 0, 1, 1, 1, 1};
+    static const halay_collective_t collectives[] = {HALAY_ALLREDUCE, HALAY_BROADCAST,
+                                                     HALAY_ALLGATHER, HALAY_REDUCE_SCATTER};
+    halay_shape_t *shape;
+
+    use(NULL, "model", NULL);
+    if (halay_shape_make(nodes, 8, &shape))
+        exit(1);
+    for (size_t i = 0; i < sizeof(collectives) / sizeof(collectives[0]); i++)
+        for (uint32_t group = 0; group < 2; group++) {
+            halay_question_t q = {.collective = collectives[i],
+                                  .commutative = 1,
+                                  .element_bytes = 4,
+                                  .count = 1u << 22,
+                                  .group = group,
+                                  .apart = 1,
+                                  .shape = shape};
+            halay_explanation_t *e;
+            CHECK(!halay_explain(context.settings.selection, &q, &e), "explain");
+            const char *name = halay_planner_get(e->candidate[e->chosen].planner)->name;
+            CHECK(!strstr(name, "stage") == !group, "%s: %s", halay_collective_name(collectives[i]),
+                  name);
+            halay_explanation_free(e);
+        }
+    halay_shape_free(shape);
+    use(NULL, NULL, NULL);
+}
+
 static const char *for_broadcast(uint32_t nnodes, bool scattered)
 {
     struct hly_ask ask = {.collective = HALAY_BROADCAST,
@@ -433,11 +548,14 @@ int main(void)
     test_crowded();
     test_series();
     test_group();
+    test_group_offered();
+    test_apart();
     test_names();
     test_rows();
     test_wrong_rows();
     test_restrictions();
     test_model();
+    test_model_apart();
     test_together();
     test_rows_by_model();
     unlink(file_path);

@@ -25,6 +25,15 @@ static int is(const halay_planner_info_t *info, halay_collective_t collective, c
     return info->collective == collective && strcmp(info->name, name) == 0;
 }
 
+/* Slices of a broadcast with group steps; 0: it has none. */
+static uint32_t group_slices(const halay_planner_info_t *info)
+{
+    return !(info->restrictions & HALAY_PLANNER_GROUP) ? 0
+           : is(info, HALAY_BROADCAST, "sliced_group") || is(info, HALAY_BROADCAST, "sliced_stage")
+               ? 4
+               : 1;
+}
+
 /* Messages: 0 where only the blocks are promised. */
 static struct crossing expected(const halay_planner_info_t *info, const halay_shape_t *s)
 {
@@ -35,11 +44,18 @@ static struct crossing expected(const halay_planner_info_t *info, const halay_sh
 
     switch (info->collective) {
     case HALAY_ALLREDUCE:
+        if (is(info, HALAY_ALLREDUCE, "sliced_stage"))
+            return (struct crossing){0, 4 * 2 * s->smallest * n * (n - 1)};
         return is(info, HALAY_ALLREDUCE, "two_level") ||
-                       is(info, HALAY_ALLREDUCE, "two_level_group")
+                       is(info, HALAY_ALLREDUCE, "two_level_group") ||
+                       is(info, HALAY_ALLREDUCE, "two_level_stage")
                    ? (struct crossing){0, 2 * s->smallest * n * (n - 1)}
                    : (struct crossing){doubling, doubling};
     case HALAY_BROADCAST:
+        if (group_slices(info)) {
+            uint64_t blocks = (uint64_t)group_slices(info) * s->smallest * (n - 1);
+            return (struct crossing){blocks + hears, blocks};
+        }
         return (struct crossing){n - 1 + hears, n - 1};
     case HALAY_BARRIER:
         return (struct crossing){hears, 0};
@@ -52,7 +68,7 @@ static struct crossing expected(const halay_planner_info_t *info, const halay_sh
         return (struct crossing){s->nranks * (n - 1), (uint64_t)s->nranks * s->nranks - inside};
     }
     default: /* each block enters, or leaves, each other node once */
-        return (struct crossing){s->nranks * (n - 1), s->nranks * (n - 1)};
+        return (struct crossing){group_slices(info) ? 0 : s->nranks * (n - 1), s->nranks * (n - 1)};
     }
 }
 
@@ -95,8 +111,19 @@ static uint32_t rounds_most(const halay_planner_info_t *info, const halay_shape_
     if (is(info, HALAY_ALLREDUCE, "two_level")) {
         return batches + 2 * between + 1;
     }
-    if (is(info, HALAY_ALLREDUCE, "two_level_group")) {
+    if (is(info, HALAY_ALLREDUCE,
+           "sliced_stage")) { /* the fourth slice has the first one's slots */
+        return 2 * tree + 4 * between + 5;
+    }
+    if (is(info, HALAY_ALLREDUCE, "two_level_group") ||
+        is(info, HALAY_ALLREDUCE, "two_level_stage")) {
         return 2 * tree + 2 * between + (s->nnodes > 1 ? 2 : 1);
+    }
+    if (group_slices(info) && info->collective == HALAY_BROADCAST) {
+        return 2 * tree + between + group_slices(info) + 1;
+    }
+    if (group_slices(info) && info->collective == HALAY_ALLGATHER) { /* of pieces, in one order */
+        return 2 * tree + 2 + 2 * s->nranks;
     }
     if (info->collective == HALAY_ALLGATHER) {
         return between + 2;
@@ -135,8 +162,9 @@ static void check_case(uint32_t planner, const halay_shape_t *s, uint32_t root, 
           (unsigned long long)want.blocks);
     CHECK(proof.rounds <= rounds_most(info, s), "%s %s, %u ranks %s: %u rounds", name, info->name,
           s->nranks, kind, proof.rounds);
-    uint32_t lanes = info->collective == HALAY_BROADCAST  ? 2 /* the root, and who hears */
-                     : info->collective == HALAY_ALLTOALL ? s->largest
+    uint32_t lanes = group_slices(info) && info->collective == HALAY_BROADCAST ? s->smallest + 1
+                     : info->collective == HALAY_BROADCAST ? 2 /* the root, and who hears */
+                     : info->collective == HALAY_ALLTOALL  ? s->largest
                      : info->collective == HALAY_BARRIER || all.plan[0]->blocks == 1 ? 1
                                                                                      : s->smallest;
     for (uint32_t node = 0; node < s->nnodes; node++) {

@@ -300,7 +300,7 @@ def rank_again(cycles):
 
 
 def rank_refusals():
-    with pytest.raises(ValueError, match=r"meta.*CPU memory only"):
+    with pytest.raises(ValueError, match=r"meta.*CUDA devices only"):
         dist.all_reduce(torch.ones(3, device="meta"))
     with pytest.raises(ValueError, match="to_dense"):
         dist.all_reduce(torch.eye(2).to_sparse())

@@ -143,6 +143,31 @@ def test_settings_are_put_into_halays(clean):
     assert "HALAY_FUSION" not in os.environ
 
 
+def test_settings_for_gpus(clean):
+    for name, value, told in (
+        ("HIERARCHICAL_ALLREDUCE", "1", "two levels"),
+        ("HIERARCHICAL_ALLREDUCE", "0", None),
+        ("HIERARCHICAL_ALLGATHER", "1", "two levels"),
+        ("TORUS_ALLREDUCE", "1", "NCCL in the node"),
+        ("NUM_NCCL_STREAMS", "4", "two channels"),
+        ("NUM_NCCL_STREAMS", "1", None),
+        ("ENABLE_ASYNC_COMPLETION", "1", "result is there"),
+        ("GPU_OPERATIONS", "NCCL", None),
+        ("BATCH_D2D_MEMCOPIES", "1", None),
+        ("BATCH_D2D_MEMCOPIES", "0", None),
+    ):
+        clean.setenv(f"HOROVOD_{name}", value)
+        notes = settings.apply()
+        assert len(notes) == (told is not None), (name, value, notes)
+        assert told is None or (f"HOROVOD_{name}" in notes[0] and told in notes[0]), notes
+        assert os.environ.get("HALAY_BATCH_COPIES") == (
+            "0" if "D2D" in name and value == "0" else None
+        )
+        clean.delenv(f"HOROVOD_{name}")
+    assert settings.apply() == []
+    assert "HALAY_BATCH_COPIES" not in os.environ
+
+
 def test_stall_settings(clean):
     clean.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
     assert settings.apply() == []
@@ -227,7 +252,10 @@ def test_the_guide_has_the_tables():
     guide = (SOURCE / "docs/migrating-from-horovod.md").read_text()
     assert settings.table() in guide
     assert probes.table() in (SOURCE / "docs/horovod-table.md").read_text()
-    for option, table in (("--settings", settings.table()), ("--probes", probes.table())):
+    for option, table in (
+        ("--settings", settings.table()),
+        ("--probes", probes.table()),
+    ):
         assert python("-m", "halay.horovod", option)[:2] == (0, table + "\n")
 
 
@@ -293,7 +321,15 @@ def test_halayrun_keeps_the_users_path():
 
 
 def test_halayrun_asks_other_machines_too():
-    options = ["-H", "elsewhere:1", "--launcher", "mpirun", "--horovod", "--dry-run", "program"]
+    options = [
+        "-H",
+        "elsewhere:1",
+        "--launcher",
+        "mpirun",
+        "--horovod",
+        "--dry-run",
+        "program",
+    ]
     status, text = halayrun(1, options)
     if status == 127:
         pytest.skip("no mpirun here")

@@ -54,6 +54,16 @@ def test_register(alone, buffer):
     again.close()
 
 
+def test_memory_of_a_gpu_is_refused_by_name(alone):
+    class Array:
+        __cuda_array_interface__ = {  # noqa: RUF012
+            "shape": (4,), "typestr": "<f4", "data": (4096, False), "version": 3, "stream": 1
+        }  # fmt: skip
+
+    with pytest.raises(ValueError, match="memory of the host; a GPU's"):
+        halay.mem.register(Array())
+
+
 def test_what_is_registered_stays_alive(alone):
     buffer = bytearray(100)
     with halay.mem.register(buffer), pytest.raises(BufferError):

@@ -113,7 +113,9 @@ def rank_cycles(cycles):
 @pytest.mark.parametrize("nranks", RANKS)
 def test_init_and_shutdown_cycles(job, nranks):
     for counts in job(nranks, rank_cycles, 20):
-        assert counts[-1] == counts[4], counts
+        # A connection that is being made has two descriptors more for a moment: the least counts.
+        for early, late in zip(zip(*counts[4:9]), zip(*counts[-5:])):
+            assert min(late) <= min(early), counts
 
 
 def rank_two_jobs_in_turn():

@@ -41,6 +41,7 @@ struct call {
     halay_request_t *request[2];
     int nrequests;
     char *in, *in_was, *out, *want; /* behind their guards */
+    char *here_in, *here_out;       /* of buffers in a device's memory: the host's, before, after */
     size_t in_bytes, out_bytes;
     size_t certain; /* bytes of out, from its start, that are defined */
 };

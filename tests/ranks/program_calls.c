@@ -271,6 +271,8 @@ void pcall_make(struct pcall *c, halay_context_t *context, const struct pteam *t
         CHECK(!halay_mem_alloc(context, bytes, &memory), "no memory");
     CHECK(memory, "no memory");
     c->memory = memory;
+    c->bytes = bytes;
+    c->there = ranks_there(context) ? ranks_there_take(context, bytes) : NULL;
     c->in = c->memory + GUARD;
     c->out = c->memory + behind + GUARD;
     c->in_was = guarded(c->in_bytes);
@@ -280,6 +282,8 @@ void pcall_make(struct pcall *c, halay_context_t *context, const struct pteam *t
 int pcall_free(struct pcall *c)
 {
     int rc = HALAY_OK;
+    if (c->there)
+        ranks_there_drop(c->context, c->there);
     if (c->registered)
         rc = halay_mem_free(c->context, c->memory);
     else
@@ -352,6 +356,8 @@ void pcall_fill(struct pcall *c, uint64_t salt)
     memcpy(c->in_was - GUARD, c->in - GUARD, c->in_bytes + 2 * GUARD);
     memcpy(c->want - GUARD, c->out - GUARD, c->out_bytes + 2 * GUARD);
     fill_wanted(c);
+    if (c->there)
+        ranks_there_put(c->there, c->memory, c->bytes);
 }
 
 /* Sums that were rounded, in any order: near the sum of doubles. */
@@ -400,8 +406,10 @@ static void compare(const struct pcall *c, const char *where, const char *what, 
     }
 }
 
-uint64_t pcall_check(const struct pcall *c, const char *where)
+uint64_t pcall_check(struct pcall *c, const char *where)
 {
+    if (c->there)
+        ranks_there_get(c->memory, c->there, c->bytes);
     const bool near = c->data == P_ROUNDS;
     const size_t certain = near && c->kind == P_REDUCE && c->team->me != c->root ? 0 : c->certain;
     uint64_t hash = c->certain, word = 0;
@@ -447,9 +455,14 @@ static int begin_rooted(struct pcall *c, enum pform form, halay_request_t **requ
     }
 }
 
-int pcall_begin(struct pcall *c, enum pform form, halay_request_t **request)
+int pcall_begin(struct pcall *given, enum pform form, halay_request_t **request)
 {
-    halay_comm_t *comm = c->team->comm;
+    halay_comm_t *comm = given->team->comm;
+    struct pcall moved_there = *given, *c = &moved_there;
+    if (c->there) {
+        c->in = c->there + (c->in - c->memory);
+        c->out = c->out ? c->there + (c->out - c->memory) : NULL;
+    }
     const void *in = c->in_place ? HALAY_IN_PLACE : c->in;
     switch (c->kind) {
     case P_ALLREDUCE:

@@ -59,6 +59,8 @@ struct pcall {
     uint64_t salt;
     char *in, *in_was, *out, *want; /* behind their guards */
     char *memory;                   /* in and out */
+    char *there;                    /* the same in a device's memory: what calls get; or NULL */
+    size_t bytes;                   /* of memory */
     size_t in_bytes, out_bytes, certain;
     size_t counts[RANKS_MAX], displs[RANKS_MAX], from[RANKS_MAX], from_displs[RANKS_MAX];
     halay_context_t *context;
@@ -78,7 +80,7 @@ void pcall_fill(struct pcall *c, uint64_t salt);
 int pcall_begin(struct pcall *c, enum pform form, halay_request_t **request);
 /* Everything is what it has to be: results, guards, gaps and the input. Returns a hash of the
  * result's bits. */
-uint64_t pcall_check(const struct pcall *c, const char *where);
+uint64_t pcall_check(struct pcall *c, const char *where);
 /* The result of halay_mem_free, if there is any. */
 int pcall_free(struct pcall *c);
 

@@ -1,10 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ranks.h"
 
+#include <dlfcn.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
-extern const halay_transport_ops_t halay_transport_v5_shm;
+#include "base/context.h"
+#include "device/device_builtin.h"
+
+extern const halay_transport_ops_t halay_transport_v6_shm;
 
 struct start {
     pthread_t thread;
@@ -67,10 +73,12 @@ static void *rank_main(void *arg)
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &s->where;
     config.transport = o->transport ? o->transport
-                       : o->shm     ? &halay_transport_v5_shm
-                                    : &halay_transport_v5_inproc;
+                       : o->shm     ? &halay_transport_v6_shm
+                                    : &halay_transport_v6_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
+    config.group = o->group;
+    config.group_arg = o->group_args ? o->group_args[s->rank.rank] : NULL;
     config.algorithm = o->algorithms ? o->algorithms[s->rank.rank] : o->algorithm;
     config.isa = o->isa ? o->isa[s->rank.rank] : NULL;
     config.deadline_ns = o->deadline_ns ? o->deadline_ns : 20000000000ull;
@@ -108,4 +116,107 @@ void ranks_run(const struct ranks_options *options, void (*fn)(struct rank *), v
     for (int r = 0; r < options->nranks; r++)
         pthread_join(starts[r].thread, NULL);
     halay_inproc_hub_destroy(hub);
+}
+
+bool ranks_there(const halay_context_t *context)
+{
+    return context->ndevices == 2 && !context->devices[1].touchable;
+}
+
+/* CUDA's driver, if the device has loaded it: then memory that is there is a GPU's. It is looked
+ * for once, when there is such memory. */
+static void *driver;
+
+static void driver_find(void)
+{
+    driver = dlopen(HLY_CUDA_DRIVER, RTLD_NOW | RTLD_NOLOAD);
+}
+
+static void *driver_call(const char *name)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, driver_find);
+    return driver ? dlsym(driver, name) : NULL;
+}
+
+/* As a program copies, by the driver; false: there is none. The double has another way. */
+static bool gpu_copy(void *to, const void *from, size_t bytes, void *there)
+{
+    void *context, *(*inside)(uint64_t, size_t);
+    int (*retain)(void **, int), (*release)(int), (*push)(void *), (*pop)(void **);
+    int (*copy)(uint64_t, uint64_t, size_t);
+    const struct {
+        const char *name;
+        void *call;
+    } calls[] = {{"cuDevicePrimaryCtxRetain", &retain},
+                 {"cuDevicePrimaryCtxRelease_v2", &release},
+                 {"cuCtxPushCurrent_v2", &push},
+                 {"cuCtxPopCurrent_v2", &pop},
+                 {"cuMemcpy", &copy}};
+    const uint64_t at = (uint64_t)(uintptr_t)there;
+    void *call = driver_call("cuda_double_inside");
+    memcpy(&inside, &call, sizeof(call));
+    if (call) {
+        void *memory = inside(at, bytes);
+        if (!memory) /* of the late device */
+            return false;
+        memcpy(to == there ? memory : to, from == there ? memory : from, bytes);
+        return true;
+    }
+    if (!driver_call("cuInit"))
+        return false;
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        call = driver_call(calls[i].name);
+        CHECK(call, "the driver has no %s", calls[i].name);
+        memcpy(calls[i].call, &call, sizeof(call));
+    }
+    CHECK(!retain(&context, 0) && !push(context), "the GPU's context");
+    CHECK(!copy((uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, bytes), "cuMemcpy");
+    CHECK(!pop(&context) && !release(0), "the GPU's context");
+    return true;
+}
+
+static const struct hly_device *there_of(const halay_context_t *context)
+{
+    CHECK(ranks_there(context), "it has no memory of its own");
+    return &context->devices[1];
+}
+
+void *ranks_there_take(halay_context_t *context, size_t bytes)
+{
+    const struct hly_device *device = there_of(context);
+    void *there;
+    CHECK(!device->ops->alloc(device->handle, HALAY_PLACE_OWN, bytes, 64, &there), "no memory");
+    return there;
+}
+
+void ranks_there_drop(halay_context_t *context, void *there)
+{
+    there_of(context)->ops->free(there_of(context)->handle, HALAY_PLACE_OWN, there);
+}
+
+static void protect(char *there, size_t bytes, int how)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), before = (uintptr_t)there % page;
+    CHECK(!mprotect(there - before, before + bytes, how), "mprotect");
+}
+
+/* Copies from there or to there: which lies there, `there` says. */
+static void copy_there(void *to, const void *from, size_t bytes, void *there)
+{
+    if (!bytes || gpu_copy(to, from, bytes, there))
+        return;
+    protect(there, bytes, PROT_READ | PROT_WRITE);
+    memcpy(to, from, bytes);
+    protect(there, bytes, PROT_NONE);
+}
+
+void ranks_there_put(void *there, const void *from, size_t bytes)
+{
+    copy_there(there, from, bytes, there);
+}
+
+void ranks_there_get(void *to, void *there, size_t bytes)
+{
+    copy_there(to, there, bytes, there);
 }

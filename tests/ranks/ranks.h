@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include <halay/device.h>
+#include <halay/group.h>
 #include <halay/halay.h>
 
 #include "inproc.h"
@@ -36,12 +37,14 @@ struct ranks_options {
     const halay_inproc_faults_t *faults;
     const halay_device_ops_t *device; /* NULL: the host */
     void *device_arg;
-    const char *algorithm;         /* as HALAY_ALGORITHM */
-    const char *const *isa;        /* one a rank, or NULL */
-    const char *const *algorithms; /* one a rank, or NULL: `algorithm` for all */
-    uint64_t deadline_ns;          /* 0: 20 s */
-    const int *node_of_rank;       /* or NULL */
-    bool keep;                     /* fn finalizes by itself */
+    const halay_group_ops_t *group; /* NULL: none */
+    void *const *group_args;        /* one a rank, or NULL */
+    const char *algorithm;          /* as HALAY_ALGORITHM */
+    const char *const *isa;         /* one a rank, or NULL */
+    const char *const *algorithms;  /* one a rank, or NULL: `algorithm` for all */
+    uint64_t deadline_ns;           /* 0: 20 s */
+    const int *node_of_rank;        /* or NULL */
+    bool keep;                      /* fn finalizes by itself */
 };
 
 struct rank { /* what fn of one rank gets */
@@ -62,6 +65,17 @@ static inline int64_t ranks_value(int rank, int round, int i)
     return (int64_t)rank * 1000003 + round * 7919 + i * 31 + 1;
 }
 int64_t ranks_sum(int nranks, int round, int i);
+
+/*
+ * Memory of the late device's own, whose pages crash who touches them. The test copies by itself,
+ * without the device, so it can while calls are in flight.
+ */
+/* Is it this memory that the context's calls are to have? */
+bool ranks_there(const halay_context_t *context);
+void *ranks_there_take(halay_context_t *context, size_t bytes);
+void ranks_there_drop(halay_context_t *context, void *there);
+void ranks_there_put(void *there, const void *from, size_t bytes);
+void ranks_there_get(void *to, void *there, size_t bytes);
 
 /* Where all ranks write down what they were told, for one to compare. */
 struct ranks_board {

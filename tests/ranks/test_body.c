@@ -4,13 +4,15 @@
  * collective, in and out of place, against a serial reference, bit for bit, guards around each
  * buffer.
  *
- *   test_body SETUP [RANKS | all]   setups are listed below; without, 1 to 4 and 7 ranks
+ *   test_body SETUP [RANKS | all]   setups are listed below; without, 1 to 4 and 7 ranks. A direct
+ *                                   one takes some of the algorithms and calls, "all" takes all
  *
  * With several nodes, the ranks are those of the shapes below.
  */
 #include <halay/plan.h>
 #include <string.h>
 
+#include "../double/cuda/double.h"
 #include "device/device_builtin.h"
 #include "ranks.h"
 #include "reference.h"
@@ -56,7 +58,9 @@ static const struct setup {
     const char *name;
     bool shm, late_device, nodes;
     const halay_inproc_faults_t *faults;
-    bool lends;
+    bool lends, there; /* there: buffers in that device's own memory */
+    bool gpu;          /* which is CUDA's, over the double of its driver */
+    bool direct;       /* transports read and write it; each rank is a node */
 } setups[] = {
     {"shm", true, false, false, &none},
     {"shm-lent", true, false, false, &none, true},
@@ -72,11 +76,18 @@ static const struct setup {
     {"several", false, true, false, &several},
     {"nodes", false, false, true, &none},
     {"nodes-late", false, true, true, &all_late},
+    {"there", true, true, false, &none, false, true},
+    {"there-put", false, true, false, &ranks_put, false, true},
+    {"there-nodes", false, true, true, &all_late, false, true},
+    {"cuda", true, false, false, &none, false, true, true}, /* of test_ranks_cuda */
+    {"cuda-nodes", false, false, true, &all_late, false, true, true},
+    {"cuda-direct", false, false, false, &all_late, false, true, true, true},
 };
 
 struct buffers {
     char *in, *out, *want;
     size_t bytes;
+    char *here[2]; /* of those in a device's memory: the host's in and out, before and after */
 };
 
 /* Memory that peers map, of all ranks but each third. */
@@ -96,8 +107,11 @@ static void give_one(char *memory)
 
 static struct buffers take(size_t bytes)
 {
-    struct buffers b = {take_one(bytes + 2 * GUARD, false), take_one(bytes + 2 * GUARD, true),
-                        malloc(bytes + 1), bytes};
+    struct buffers b = {take_one(bytes + 2 * GUARD, false),
+                        take_one(bytes + 2 * GUARD, true),
+                        malloc(bytes + 1),
+                        bytes,
+                        {NULL}};
     CHECK(b.in && b.out && b.want, "no memory");
     memset(b.in, 0xa5, bytes + 2 * GUARD);
     memset(b.out, 0x5a, bytes + 2 * GUARD);
@@ -106,11 +120,33 @@ static struct buffers take(size_t bytes)
     return b;
 }
 
+/* Call it when the input is complete: where calls have buffers in a device's memory, these are. */
+static void go_there(struct rank *r, struct buffers *b)
+{
+    char **at[2] = {&b->in, &b->out};
+    for (int i = 0; i < 2 && ranks_there(r->context); i++) {
+        b->here[i] = *at[i];
+        *at[i] = (char *)ranks_there_take(r->context, b->bytes + 2 * GUARD) + GUARD;
+        ranks_there_put(*at[i] - GUARD, b->here[i] - GUARD, b->bytes + 2 * GUARD);
+    }
+}
+
+static void come_back(struct rank *r, struct buffers *b)
+{
+    char **at[2] = {&b->in, &b->out};
+    for (int i = 0; i < 2 && b->here[i]; i++) {
+        ranks_there_get(b->here[i] - GUARD, *at[i] - GUARD, b->bytes + 2 * GUARD);
+        ranks_there_drop(r->context, *at[i] - GUARD);
+        *at[i] = b->here[i];
+    }
+}
+
 static void drop_signs_of_zero(char *data, size_t bytes, halay_type_t type);
 
 static void check_and_drop(struct rank *r, struct buffers b, size_t want_at, size_t want_bytes,
                            const char *what, size_t count, halay_type_t type, halay_op_t op)
 {
+    come_back(r, &b);
     for (int i = 0; i < GUARD; i++)
         CHECK(b.out[-1 - i] == 0x5a && b.out[(ptrdiff_t)b.bytes + i] == 0x5a,
               "%s of %zu %s wrote outside of its buffer", what, count, halay_type_name(type));
@@ -155,6 +191,7 @@ static void allreduce(struct rank *r, size_t count, halay_type_t type, halay_op_
         reference_input(type, op, r->rank, i, salt, (in_place ? b.out : b.in) + i * e);
         reference_result(type, op, r->nranks, i, salt, b.want + i * e);
     }
+    go_there(r, &b);
     good(halay_allreduce(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, op, r->world),
          "allreduce", count);
     check_and_drop(r, b, 0, count * e, "allreduce", count, type, op);
@@ -170,6 +207,7 @@ static void reduce_scatter(struct rank *r, size_t count, halay_type_t type, hala
         reference_input(type, op, r->rank, i, salt, (in_place ? b.out : b.in) + i * e);
     for (size_t i = 0; i < count; i++)
         reference_result(type, op, r->nranks, (size_t)r->rank * count + i, salt, b.want + i * e);
+    go_there(r, &b);
     good(halay_reduce_scatter(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, op, r->world),
          "reduce_scatter", count);
     check_and_drop(r, b, 0, count * e, "reduce_scatter", count, type, op);
@@ -183,6 +221,7 @@ static void broadcast(struct rank *r, size_t count, halay_type_t type, int root)
         reference_input(type, HALAY_SUM, r->rank, i, count, b.out + i * e);
         reference_input(type, HALAY_SUM, root, i, count, b.want + i * e);
     }
+    go_there(r, &b);
     good(halay_broadcast(b.out, count, type, root, r->world), "broadcast", count);
     check_and_drop(r, b, 0, count * e, "broadcast", count, type, HALAY_SUM);
 }
@@ -197,6 +236,7 @@ static void allgather(struct rank *r, size_t count, halay_type_t type, bool in_p
     for (int k = 0; k < r->nranks; k++)
         for (size_t i = 0; i < count; i++)
             reference_input(type, HALAY_SUM, k, i, count, b.want + ((size_t)k * count + i) * e);
+    go_there(r, &b);
     good(halay_allgather(in_place ? HALAY_IN_PLACE : b.in, b.out, count, type, r->world),
          "allgather", count);
     check_and_drop(r, b, 0, b.bytes, "allgather", count, type, HALAY_SUM);
@@ -219,6 +259,7 @@ static void allgatherv(struct rank *r, size_t count, halay_type_t type, bool in_
     for (int k = 0; k < r->nranks; k++)
         for (size_t i = 0; i < counts[k]; i++)
             reference_input(type, HALAY_SUM, k, i, count, b.want + (displs[k] + i) * e);
+    go_there(r, &b);
     good(halay_allgatherv(in_place ? HALAY_IN_PLACE : b.in, b.out, counts, displs, type, r->world),
          "allgatherv", count);
     check_and_drop(r, b, 0, at * e, "allgatherv", count, type, HALAY_SUM);
@@ -238,6 +279,14 @@ static void collectives(struct rank *r, size_t count, halay_type_t type, halay_o
     good(halay_barrier(r->world), "barrier", 0);
 }
 
+/* Not 0: a run makes a third of the calls, and the one with the next number the next third. */
+static unsigned thinned;
+
+static bool left_out(int call)
+{
+    return thinned && (unsigned)call % 3 != thinned % 3;
+}
+
 static void all(struct rank *r)
 {
     const struct setup *setup = r->arg;
@@ -248,10 +297,11 @@ static void all(struct rank *r)
     const size_t p = (size_t)r->nranks;
     const size_t sizes[] = {0, 1, 2, p - 1, p, p + 1, 31, 32, 33, 127, 1000, 2049, 20011};
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
-        collectives(r, sizes[s], s % 2 ? HALAY_INT32 : HALAY_FLOAT64, HALAY_SUM);
+        if (!left_out((int)s))
+            collectives(r, sizes[s], s % 2 ? HALAY_INT32 : HALAY_FLOAT64, HALAY_SUM);
     for (int type = 0; type < HALAY_TYPE_COUNT; type++)
         for (int op = 0; op < HALAY_OP_COUNT; op++)
-            if (halay_op_takes((halay_op_t)op, (halay_type_t)type)) {
+            if (halay_op_takes((halay_op_t)op, (halay_type_t)type) && !left_out(type + op)) {
                 allreduce(r, 37, (halay_type_t)type, (halay_op_t)op, op & 1);
                 reduce_scatter(r, 5, (halay_type_t)type, (halay_op_t)op, type & 1);
             }
@@ -269,15 +319,40 @@ static const struct shape {
 static void run(const struct setup *setup, int nranks, const int *node_of_rank,
                 const char *algorithm)
 {
-    struct hly_device_late_arg late = {.seed = 9, .delay_polls_max = 4, .capacity = 3};
+    struct hly_device_late_arg late = {
+        .seed = 9, .delay_polls_max = 4, .capacity = 3, .own_memory = setup->there};
+    struct hly_device_cuda_arg first = {.ordinal = 1};
+    static const int alone[RANKS_MAX] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     struct ranks_options options = {.nranks = nranks,
                                     .shm = setup->shm,
                                     .faults = setup->faults,
                                     .algorithm = algorithm,
-                                    .node_of_rank = node_of_rank,
-                                    .device = setup->late_device ? &hly_device_late : NULL,
-                                    .device_arg = setup->late_device ? &late : NULL};
+                                    .node_of_rank = setup->direct ? alone : node_of_rank,
+                                    .device = setup->late_device ? &hly_device_late
+                                              : setup->gpu       ? &hly_device_cuda
+                                                                 : NULL,
+                                    .device_arg = setup->late_device ? (void *)&late : &first};
     ranks_run(&options, all, (void *)(uintptr_t)setup);
+}
+
+/* Of the double of CUDA's driver, where this program is linked with it. */
+struct cuda_double_counts cuda_double_counts(void) __attribute__((weak));
+struct cuda_double_settings *cuda_double_settings(void) __attribute__((weak));
+
+static void direct_begin(void)
+{
+    CHECK(!setenv("HALAY_GPUDIRECT", "1", 1), "setenv");
+    cuda_double_settings()->ordered = 0;
+}
+
+static void direct_end(void)
+{
+    const struct cuda_double_counts c = cuda_double_counts();
+    printf("exports %llu, flushes %llu, copies that wait %llu, wrong uses %llu\n",
+           (unsigned long long)c.exports, (unsigned long long)c.flushes,
+           (unsigned long long)c.pageable, (unsigned long long)c.misused);
+    CHECK(c.exports && c.flushes > c.exports, "nothing went directly");
+    CHECK(!c.misused, "CUDA was used wrongly");
 }
 
 int main(int argc, char **argv)
@@ -305,6 +380,8 @@ int main(int argc, char **argv)
         if (!strcmp(argv[1], setups[i].name))
             setup = &setups[i];
     CHECK(setup, "usage: test_body SETUP [RANKS | all]");
+    if (setup->direct)
+        direct_begin();
     const size_t nalgorithms = sizeof(algorithms) / sizeof(algorithms[0]);
     const size_t nshapes = sizeof(shapes) / sizeof(shapes[0]);
     for (size_t n = 0; setup->nodes && n < nshapes; n++)
@@ -314,7 +391,12 @@ int main(int argc, char **argv)
                     run(setup, shapes[n].nranks, shapes[n].node_of_rank, algorithms[a]);
     for (size_t n = 0; !setup->nodes && n < sizeof(counts) / sizeof(counts[0]); n++)
         for (size_t a = 0; a < nalgorithms; a++)
-            if (every || (argc < 3 ? n < 5 : atoi(argv[2]) == counts[n]))
+            if (every || ((argc < 3 ? n < 5 : atoi(argv[2]) == counts[n]) &&
+                          (!setup->direct || a == 1 || a % 3 == 0))) {
+                thinned += setup->direct && !every;
                 run(setup, counts[n], NULL, algorithms[a]);
+            }
+    if (setup->direct)
+        direct_end();
     return 0;
 }

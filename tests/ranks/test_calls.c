@@ -14,7 +14,7 @@
 
 static const struct setup {
     const char *name;
-    bool shm, late_device, nodes;
+    bool shm, late_device, nodes, there; /* there: in that device's own memory */
     halay_inproc_faults_t faults;
 } setups[] = {
     {.name = "shm", .shm = true},
@@ -45,6 +45,17 @@ static const struct setup {
                 .hide_capabilities = HALAY_CAN_PUT | HALAY_CAN_LAND,
                 .eager_bytes = 64,
                 .piece_bytes = 512}},
+    {.name = "there", .shm = true, .late_device = true, .there = true},
+    {.name = "there-put",
+     .late_device = true,
+     .there = true,
+     .nodes = true,
+     .faults = {.seed = 6,
+                .delay_polls_max = 3,
+                .reorder = 1,
+                .late_put_polls = 5,
+                .hide_capabilities = HALAY_CAN_LAND,
+                .eager_bytes = 128}},
 };
 
 struct plan { /* what is forced */
@@ -150,7 +161,8 @@ static void all(struct rank *r)
 static void run(const struct setup *setup, int nranks, struct plan plan)
 {
     static const int nodes[] = {0, 1, 0, 0, 1, 2, 2, 1, 0};
-    struct hly_device_late_arg late = {.seed = 9, .delay_polls_max = 4, .capacity = 3};
+    struct hly_device_late_arg late = {
+        .seed = 9, .delay_polls_max = 4, .capacity = 3, .own_memory = setup->there};
     char forced[96];
     snprintf(forced, sizeof(forced), "%s=%s", halay_collective_name(plan.collective), plan.name);
     struct ranks_options options = {.nranks = nranks,

@@ -154,16 +154,43 @@ static void threads(struct rank *r)
         good(halay_comm_free(jobs[t].comm), "free");
 }
 
-/* Made and freed without end: neither ids nor memory run out. */
+/* Made and freed without end: neither ids nor memory run out, and no handle is another's. */
 static void churn(struct rank *r)
 {
-    for (int i = 0; i < 300; i++) {
-        halay_comm_t *comm;
-        good(halay_comm_dup(r->world, &comm), "dup");
+    enum { MADE = 300 };
+    halay_comm_t *made[MADE];
+    for (int i = 0; i < MADE; i++) {
+        good(halay_comm_dup(r->world, &made[i]), "dup");
         if (i % 10 == 0)
-            check_sum(comm, 1, r->nranks, "churn");
-        good(halay_comm_free(comm), "free");
-        CHECK(halay_comm_free(comm) == HALAY_ESTATE, "freed twice");
+            check_sum(made[i], 1, r->nranks, "churn");
+        for (int k = 0; k < i; k++)
+            CHECK(made[k] != made[i], "the handles of %d and %d are one", k, i);
+        good(halay_comm_free(made[i]), "free");
+        CHECK(halay_comm_free(made[i]) == HALAY_ESTATE, "freed twice");
+    }
+    int n, rank;
+    halay_comm_t *dup;
+    halay_request_t *request;
+    uint64_t deadline_ns;
+    /* One that was freed with a call under way stays until that has been waited for. */
+    good(halay_comm_dup(r->world, &dup), "dup");
+    good(halay_comm_free(dup), "free");
+    good(halay_ibarrier(dup, &request), "post");
+    for (int i = 0; i < 100; i++) {
+        halay_comm_t *other;
+        good(halay_comm_dup(r->world, &other), "dup");
+        good(halay_comm_free(other), "free");
+    }
+    CHECK(halay_request_wait(request) == HALAY_ESTATE, "it was freed");
+    for (int i = 0; i < MADE - 100; i++) { /* not known any more, and not the memory's next one */
+        CHECK(halay_comm_free(made[i]) == HALAY_ESTATE, "freed long ago");
+        CHECK(halay_barrier(made[i]) == HALAY_EINVAL, "called");
+        CHECK(halay_ibarrier(made[i], &request) == HALAY_EINVAL, "posted");
+        CHECK(halay_comm_dup(made[i], &dup) == HALAY_EINVAL, "copied");
+        CHECK(halay_comm_size(made[i], &n) == HALAY_EINVAL, "asked for its size");
+        CHECK(halay_comm_rank(made[i], &rank) == HALAY_EINVAL, "asked for its rank");
+        CHECK(halay_comm_deadline(made[i], &deadline_ns) == HALAY_EINVAL, "asked for its deadline");
+        CHECK(halay_group_begin(made[i]) == HALAY_EINVAL, "a group");
     }
 }
 
@@ -193,6 +220,18 @@ static void shapes(struct rank *r)
     CHECK(proofs(r) == before + 1, "the same shape was proved again");
     good(halay_comm_free(again), "free");
     good(halay_comm_free(sorted), "free");
+}
+
+/* A deadline that no clock reaches is no deadline that has passed. */
+static void endless(struct rank *r)
+{
+    halay_comm_t *comm;
+    uint64_t told = 0;
+    good(halay_comm_dup(r->world, &comm), "dup");
+    good(halay_comm_set_deadline(comm, UINT64_MAX), "deadline");
+    CHECK(!halay_comm_deadline(comm, &told) && told >= UINT64_MAX / 16, "deadline");
+    check_sum(comm, 1, r->nranks, "with a deadline that never comes");
+    good(halay_comm_free(comm), "free");
 }
 
 /* Lists: every second rank, backwards; nobody; all. Whoever is not in it gets NULL. */
@@ -272,6 +311,7 @@ static void handles(struct rank *r)
 static void all(struct rank *r)
 {
     subsets(r);
+    endless(r);
     nodes_apart(r);
     handles(r);
     shapes(r);

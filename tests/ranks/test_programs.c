@@ -6,11 +6,12 @@
  * all codes and culprits of which exactly one is right. Two builds have to print the same lines
  * (scripts/compare-builds).
  *
- *   test_programs FIRST|random PROGRAMS [bytes=N] [ranks=N] [irregular=0|1] [old=1] [calls=1]
+ *   test_programs FIRST|random PROGRAMS [bytes=N] [ranks=N] [irregular=0|1] [old=1]
+ *                 [calls=1] [there=1]
  *
  * bytes: of a buffer, at most. irregular 0: no groups, persistent requests and messages on
  * communicators that are not the world in its order. old 1: leaves out what builds before them did
- * wrong. calls 1: prints a line a call and rank.
+ * wrong. calls 1: prints a line a call and rank. there 1: buffers lie in memory of a device's own.
  */
 #include <string.h>
 #include <time.h>
@@ -30,7 +31,7 @@
 struct program {
     uint64_t seed;
     size_t most_bytes; /* of a buffer */
-    bool irregular, old, print, forced, kills;
+    bool irregular, old, print, there, forced, kills;
     pthread_barrier_t barrier;
     uint64_t bits[RANKS_MAX], codes[RANKS_MAX], calls[RANKS_MAX];
 };
@@ -210,7 +211,7 @@ static void draw_call(struct player *x, int t, bool small, struct pcall *c)
 }
 
 /* The call is over. Where the program forced an algorithm, a refusal is an answer too. */
-static void ended(struct player *x, const struct pcall *c, int rc)
+static void ended(struct player *x, struct pcall *c, int rc)
 {
     uint64_t *bits = &x->p->bits[x->r->rank], hash = 0;
     if (x->p->forced && rc == HALAY_EUNSUPPORTED) {
@@ -598,7 +599,8 @@ static void one_program(struct program *p, int nranks)
     const int n = 1 + (int)draw(&x, 7) + (int)draw(&x, 3);
     const bool shm = draw(&x, 2), on_nodes = draw(&x, 2), late_device = draw(&x, 2);
     halay_inproc_faults_t faults = faults_of(&x);
-    struct hly_device_late_arg late = {p->seed, 4, 3};
+    struct hly_device_late_arg late = {
+        .seed = p->seed, .delay_polls_max = 4, .capacity = 3, .own_memory = p->there};
     int nodes[RANKS_MAX];
     uint64_t bits = 0, codes = 0, calls = 0;
     const size_t most = p->most_bytes;
@@ -611,8 +613,8 @@ static void one_program(struct program *p, int nranks)
     struct ranks_options o = {.nranks = nranks ? nranks : n,
                               .shm = shm,
                               .faults = shm ? NULL : &faults,
-                              .device = late_device ? &hly_device_late : NULL,
-                              .device_arg = late_device ? &late : NULL,
+                              .device = late_device || p->there ? &hly_device_late : NULL,
+                              .device_arg = late_device || p->there ? &late : NULL,
                               .algorithm = p->forced ? algorithm_of(&x) : NULL,
                               .deadline_ns = DEADLINE,
                               .node_of_rank = on_nodes && !nranks ? nodes : NULL,
@@ -637,7 +639,7 @@ int main(int argc, char **argv)
     struct program p = {.most_bytes = 4 << 20, .irregular = IRREGULAR};
     int nranks = 0;
     CHECK(argc > 2, "usage: test_programs FIRST|random PROGRAMS [bytes=N] [ranks=N] "
-                    "[irregular=0|1] [old=1] [calls=1]");
+                    "[irregular=0|1] [old=1] [calls=1] [there=1]");
     const uint64_t first =
         strcmp(argv[1], "random") ? strtoull(argv[1], NULL, 10) : ranks_now_ns() % 1000000000;
     for (int i = 3; i < argc; i++) {
@@ -652,6 +654,8 @@ int main(int argc, char **argv)
             p.irregular = n;
         else if (!strcmp(name, "old"))
             p.old = n;
+        else if (!strcmp(name, "there"))
+            p.there = n;
         else
             p.print = n;
     }

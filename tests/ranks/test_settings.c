@@ -3,13 +3,15 @@
  * Ranks with different settings are told the difference at their first call, on every rank, with
  * both sides; and a wrong setting is refused at init with what it takes.
  */
+#include <stddef.h>
 #include <string.h>
 
+#include "device/device_builtin.h"
 #include "ranks.h"
 #include "wire/endpoint.h"
 #include <hly_build.h>
 
-extern const halay_transport_ops_t halay_transport_v5_shm;
+extern const halay_transport_ops_t halay_transport_v6_shm;
 
 static const char *error_of(halay_config_t *config, const char *variable, const char *value)
 {
@@ -182,6 +184,23 @@ static void start_waits(const char *start, const char *call, uint64_t config_s, 
           halay_strerror(rc), (double)asked_ns / 1e9);
 }
 
+/* A device's table of an older ABI is shorter: what it lacks must not be called. */
+static void old_device(void)
+{
+    halay_device_ops_t old = hly_device_host;
+    halay_config_t config = HALAY_CONFIG_INIT;
+    halay_context_t *context;
+    char error[256] = "";
+    old.size = offsetof(halay_device_ops_t, export_mem);
+    old.export_mem = NULL;
+    old.flush = NULL;
+    config.device = &old;
+    config.error = error;
+    config.error_bytes = sizeof(error);
+    CHECK(halay_init(&config, &context) == HALAY_EINVAL, "it is taken");
+    CHECK(strstr(error, "HALAY_DEVICE_ABI"), "%s", error);
+}
+
 int main(void)
 {
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
@@ -191,6 +210,7 @@ int main(void)
     start_waits(NULL, "7", 8, 8);
     start_waits("9", "7", 8, 9);
     start_waits("9", NULL, 0, 9);
+    old_device();
     refused("HALAY_DEADLINE", "soon", "seconds");
     refused("HALAY_DEADLINE", "-1", "seconds");
     refused("HALAY_START_DEADLINE", "0", "seconds");
@@ -209,9 +229,9 @@ int main(void)
             ranks_run(&o, differ, NULL);
             const char *half[RANKS_MAX] = {[1] = "allreduce=ring", [3] = "allreduce=ring"};
             many_pairs(n, half, shm);
-            builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, false);
+            builds(n, shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc, false);
             if (n == 2 || n == 5) /* these wait */
-                builds(n, shm ? &halay_transport_v5_shm : &halay_transport_v5_inproc, true);
+                builds(n, shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc, true);
         }
     return 0;
 }

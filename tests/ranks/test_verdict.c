@@ -185,6 +185,37 @@ static void claimed(struct rank *r)
     halay_finalize(r->context);
 }
 
+/* ---------------------------------------------------------------- one waits for one that waits */
+
+/*
+ * Rank 7 sends its first message, to rank 6, and is stopped then. Half the ranks hear it over 6,
+ * and end the call. Rank 5 waits for rank 7, and rank 1 for rank 5: its deadline passes first, so
+ * it says so first, also to ranks that are in the next call.
+ */
+static void behind(struct rank *r)
+{
+    struct round *round = r->arg;
+    int32_t in[64 * COUNT] = {0}, out[64 * COUNT];
+    halay_request_t *request;
+    CHECK(!call(r->world, 0, 0, in, out, COUNT), "too early");
+    pthread_barrier_wait(&round->barrier);
+    if (r->rank == 7) {
+        CHECK(!halay_iallreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, r->world, &request),
+              "post");
+        nap(round->deadline_ns + 3 * SECOND);
+        CHECK(halay_request_wait(request), "it was stopped");
+    } else {
+        if (r->rank != 1)
+            nap(SECOND / 5);
+        int rc = call(r->world, 0, 0, in, out, COUNT);
+        CHECK(rc == ((r->rank % 2) ? HALAY_ETIMEOUT : HALAY_OK), "rank %d got %s", r->rank,
+              halay_strerror(rc));
+    }
+    CHECK(call(r->world, 0, 0, in, out, COUNT) == HALAY_ETIMEOUT, "broken");
+    compare(r, HALAY_ETIMEOUT, 7, "behind");
+    halay_finalize(r->context);
+}
+
 /* ---------------------------------------------------------------- two requests */
 
 /* Both have failed before the first result is read: rank 1's calls are wrong, each in its way. */
@@ -221,6 +252,8 @@ static void run(void (*fn)(struct rank *), bool shm, int nranks, struct round *r
 {
     struct ranks_options o = {
         .nranks = nranks, .shm = shm, .deadline_ns = round->deadline_ns, .keep = true};
+    if (fn == behind)
+        o.algorithm = "allreduce=recursive_doubling";
     unsigned n = (unsigned)nranks;
     pthread_barrier_init(&round->barrier, NULL, n);
     pthread_barrier_init(&round->board.barrier, NULL, n);
@@ -259,8 +292,12 @@ int main(int argc, char **argv)
     } else if (!strcmp(what, "claimed")) {
         struct round round = {.deadline_ns = few ? 6 * SECOND : 12 * SECOND};
         run(claimed, shm, 4, &round);
+    } else if (!strcmp(what, "behind")) {
+        struct round round = {.deadline_ns = 3 * SECOND};
+        run(behind, shm, 8, &round);
     } else {
-        CHECK(!strcmp(what, "two"), "usage: test_verdict late|outlived|claimed|two [shm [long]]");
+        CHECK(!strcmp(what, "two"),
+              "usage: test_verdict late|outlived|claimed|behind|two [shm [long]]");
         for (int i = 0; i < 2; i++) {
             struct round round = {.deadline_ns = 20 * SECOND, .count = i};
             run(two, shm, 3 + i, &round);

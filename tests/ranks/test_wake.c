@@ -91,6 +91,36 @@ static void waiters(struct rank *r)
     CHECK(!halay_barrier(r->world), "barrier");
 }
 
+struct prod {
+    halay_context_t *context;
+    _Atomic bool ends;
+};
+
+static void *prod_main(void *arg)
+{
+    struct prod *p = arg;
+    while (!p->ends)
+        CHECK(!halay_context_progress(p->context, 0), "progress");
+    return NULL;
+}
+
+/* One thread waits, and is about to sleep when the other one completes its call. */
+static void prodded(struct rank *r)
+{
+    struct prod p = {.context = r->context};
+    pthread_t thread;
+    CHECK(!pthread_create(&thread, NULL, prod_main, &p), "no thread");
+    for (int i = 0; i < OPERATIONS; i++) {
+        if (r->rank == 0) /* the others poll for 2 ms before they sleep */
+            nanosleep(&(struct timespec){0, 1500000 + i % 100 * 10000}, NULL);
+        uint64_t started = ranks_now_ns();
+        CHECK(!halay_barrier(r->world), "barrier");
+        no_stall(started, "a barrier");
+    }
+    p.ends = true;
+    pthread_join(thread, NULL);
+}
+
 /* A rank that waits long costs next to no processor time: under 1 %. */
 static void idle(struct rank *r)
 {
@@ -139,6 +169,10 @@ int main(void)
         struct ranks_options o = {.nranks = 3, .shm = shm};
         ranks_run(&o, idle, NULL);
         ranks_run(&o, idle_trainers, NULL);
+    }
+    for (int shm = 0; shm < 2; shm++) {
+        struct ranks_options o = {.nranks = 2, .shm = shm};
+        ranks_run(&o, prodded, NULL);
     }
     for (int n = 2; n <= 4; n++)
         for (int shm = 0; shm < 2; shm++) {

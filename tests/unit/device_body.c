@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_body.c - what every device does: opening, memory, copies to and from the host, work right
- * and wrong, the descriptor to sleep on, stopping. Operands are in the device's own memory, and are
- * looked at through copies to the host.
+ * and wrong, the descriptor to sleep on, stopping, export. Operands are in the device's own memory,
+ * and are looked at through copies to the host.
  */
 #include "device_body.h"
 
@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LAST_POLL 100000000 /* a device that needs more is taken to have lost the work */
 #define WAIT_MS   10000
@@ -39,9 +40,14 @@ static void end(struct trial *t)
 static void *take(struct trial *t, size_t bytes)
 {
     void *at = NULL;
-    CHECK(t->ops->alloc(t->device, bytes, 64, &at) == HALAY_OK && at);
+    CHECK(t->ops->alloc(t->device, HALAY_PLACE_OWN, bytes, 64, &at) == HALAY_OK && at);
     CHECK((uintptr_t)at % 64 == 0);
     return at;
+}
+
+static void drop(struct trial *t, void *at)
+{
+    t->ops->free(t->device, HALAY_PLACE_OWN, at);
 }
 
 /* Launches it alone and sees it to its end: what launch has said, and its cookie once. */
@@ -96,7 +102,8 @@ static void test_open(const struct trial *t)
 {
     static const char *const wrong[] = {"", "sse9", "AVX2", "avx", "avx5122"};
     halay_device_t *device = NULL;
-    CHECK(t->ops->size == sizeof(*t->ops));
+    CHECK(t->ops->size == sizeof(*t->ops) && t->ops->why && t->ops->follow);
+    CHECK(t->ops->export_mem && t->ops->flush);
     for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
         CHECK(t->ops->open(t->arg, wrong[i], &device) == HALAY_EUNSUPPORTED && !device);
     CHECK(t->ops->open(t->arg, NULL, NULL) == HALAY_EINVAL);
@@ -135,32 +142,66 @@ static void test_query(struct trial *t)
         CHECK(asked(t, at + bytes - 1, 1) == HALAY_OK && asked(t, at + bytes - 1, 0) == HALAY_OK);
         CHECK(asked(t, at, bytes + 1) == partly && asked(t, at - 1, 2) == partly);
         CHECK(asked(t, ours, sizeof(ours)) == elsewhere && asked(t, ours, 0) == elsewhere);
-        t->ops->free(t->device, at);
+        drop(t, at);
         CHECK(asked(t, at, bytes) == elsewhere && asked(t, other, bytes) == HALAY_OK);
-        t->ops->free(t->device, other);
+        drop(t, other);
     }
+    end(t);
+}
+
+static void test_alloc_in(struct trial *t, uint32_t place)
+{
+    void *at = NULL, *aligned[13];
+    begin(t);
+    CHECK(t->ops->alloc(t->device, place, 0, 64, &at) == HALAY_EINVAL);
+    CHECK(t->ops->alloc(t->device, place, 64, 0, &at) == HALAY_EINVAL);
+    CHECK(t->ops->alloc(t->device, place, 64, 48, &at) == HALAY_EINVAL);
+    CHECK(t->ops->alloc(t->device, place, 64, 64, NULL) == HALAY_EINVAL);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these end the process */
+    CHECK(t->ops->alloc(t->device, place, SIZE_MAX / 4, 64, &at) == HALAY_ENOMEM && !at);
+#endif
+    for (int i = 0; i < 13; i++) {
+        CHECK(t->ops->alloc(t->device, place, 100, (size_t)1 << i, &aligned[i]) == HALAY_OK);
+        CHECK((uintptr_t)aligned[i] % ((size_t)1 << i) == 0);
+    }
+    for (int i = 0; i < 13; i++)
+        t->ops->free(t->device, place, aligned[(i * 5) % 13]);
+    t->ops->free(t->device, place, NULL);
+    end(t);
+}
+
+/* Host memory of the device may be touched, is not of its kind, and copies have it as a side. */
+static void test_host_memory(struct trial *t)
+{
+    void *at;
+    begin(t);
+    char *there = take(t, 100);
+    CHECK(t->ops->alloc(t->device, HALAY_PLACE_HOST, 100, 64, &at) == HALAY_OK);
+    char *here = at;
+    CHECK(asked(t, here, 100) ==
+          (t->memory.kind == HALAY_MEMORY_HOST ? HALAY_OK : HALAY_EUNSUPPORTED));
+    memset(here, 0x3c, 100);
+    const halay_work_t up = copy_of(there, here, 100, HALAY_FROM_HOST),
+                       down = copy_of(here, there, 100, HALAY_TO_HOST);
+    CHECK(perform(t, &up) == HALAY_OK);
+    memset(here, 0, 100);
+    CHECK(perform(t, &down) == HALAY_OK);
+    for (int i = 0; i < 100; i++)
+        CHECK(here[i] == 0x3c);
+    t->ops->free(t->device, HALAY_PLACE_HOST, here);
+    drop(t, there);
     end(t);
 }
 
 static void test_alloc(struct trial *t)
 {
-    void *at = NULL, *aligned[13];
+    void *at;
+    test_alloc_in(t, HALAY_PLACE_OWN);
+    test_alloc_in(t, HALAY_PLACE_HOST);
     begin(t);
-    CHECK(t->ops->alloc(t->device, 0, 64, &at) == HALAY_EINVAL);
-    CHECK(t->ops->alloc(t->device, 64, 0, &at) == HALAY_EINVAL);
-    CHECK(t->ops->alloc(t->device, 64, 48, &at) == HALAY_EINVAL);
-    CHECK(t->ops->alloc(t->device, 64, 64, NULL) == HALAY_EINVAL);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* these end the process */
-    CHECK(t->ops->alloc(t->device, SIZE_MAX / 4, 64, &at) == HALAY_ENOMEM && !at);
-#endif
-    for (int i = 0; i < 13; i++) {
-        CHECK(t->ops->alloc(t->device, 100, (size_t)1 << i, &aligned[i]) == HALAY_OK);
-        CHECK((uintptr_t)aligned[i] % ((size_t)1 << i) == 0);
-    }
-    for (int i = 0; i < 13; i++)
-        t->ops->free(t->device, aligned[(i * 5) % 13]);
-    t->ops->free(t->device, NULL);
+    CHECK(t->ops->alloc(t->device, HALAY_PLACE_HOST + 1, 64, 64, &at) == HALAY_EINVAL);
     end(t);
+    test_host_memory(t);
 }
 
 /* To it, within it and back; odd places, and their neighbours stay. */
@@ -186,8 +227,8 @@ static void test_copies(struct trial *t)
         if (t->memory.touchable)
             CHECK(!memcmp(b, want, MOST));
     }
-    t->ops->free(t->device, a);
-    t->ops->free(t->device, b);
+    drop(t, a);
+    drop(t, b);
     end(t);
 }
 
@@ -255,9 +296,9 @@ static void test_bad_work(struct trial *t)
     CHECK(t->ops->poll(t->device, &done, 1) == 0);
     CHECK(t->ops->poll(t->device, &done, 0) == 0);
     CHECK(t->ops->poll(t->device, &done, -1) == HALAY_EINVAL);
-    t->ops->free(t->device, a);
-    t->ops->free(t->device, b);
-    t->ops->free(t->device, c);
+    drop(t, a);
+    drop(t, b);
+    drop(t, c);
     end(t);
 }
 
@@ -275,8 +316,8 @@ static void test_wrong_side(struct trial *t)
     const size_t last = want ? 6 : 5; /* nobody knows how large the host's is */
     for (size_t i = 0; i < last; i++)
         CHECK(perform(t, &wrong[i]) == want);
-    t->ops->free(t->device, a);
-    t->ops->free(t->device, b);
+    drop(t, a);
+    drop(t, b);
     end(t);
 }
 
@@ -302,9 +343,9 @@ static void test_odd_work(struct trial *t)
     CHECK(perform(t, &w) == HALAY_OK && element(t, a, 2) == 3);
     w.scales = 1, w.factor = -2;
     CHECK(perform(t, &w) == HALAY_OK && element(t, a, 0) == -2 && element(t, a, 2) == -6);
-    t->ops->free(t->device, a);
-    t->ops->free(t->device, b);
-    t->ops->free(t->device, c);
+    drop(t, a);
+    drop(t, b);
+    drop(t, c);
     end(t);
 }
 
@@ -329,9 +370,9 @@ static void test_bound(struct trial *t)
     w.op = HALAY_AVERAGE;
     w.divisor = 2;
     CHECK(perform(t, &w) == HALAY_OK && element(t, c, 2) == (8 + 102) / 2);
-    t->ops->free(t->device, a);
-    t->ops->free(t->device, b);
-    t->ops->free(t->device, c);
+    drop(t, a);
+    drop(t, b);
+    drop(t, c);
     end(t);
 }
 
@@ -394,9 +435,9 @@ static void test_user(struct trial *t, uint32_t nsrc, size_t group, int alias)
             want -= 2 * (int32_t)(i * 7 + s * 1000);
         CHECK(host[i] == want);
     }
-    t->ops->free(t->device, out);
+    drop(t, out);
     for (uint32_t s = 0; s < nsrc; s++)
-        t->ops->free(t->device, source[s]);
+        drop(t, source[s]);
     end(t);
 }
 
@@ -452,9 +493,12 @@ static void test_arm(struct trial *t)
     }
     for (size_t i = 0; i < WORKS; i++)
         CHECK(element(t, to, i) == 1);
-    CHECK(t->ops->arm(t->device, &fd.fd) == can && (can || poll(&fd, 1, 0) == 0));
-    t->ops->free(t->device, to);
-    t->ops->free(t->device, from);
+    int quiet = can;
+    for (int n = 0; n < 100 && !quiet; n++) /* once too often is allowed */
+        quiet = t->ops->arm(t->device, &fd.fd) == HALAY_OK && poll(&fd, 1, 10) == 0;
+    CHECK(quiet);
+    drop(t, to);
+    drop(t, from);
     end(t);
 }
 
@@ -477,10 +521,88 @@ static void test_stop(struct trial *t)
         nflying -= n;
     }
     CHECK(!nflying);
-    for (size_t i = 0; i < WORKS; i++)
-        CHECK(element(t, to, i) == (!flies || i % 2));
-    t->ops->free(t->device, to);
-    t->ops->free(t->device, from);
+    for (size_t i = 0; i < WORKS; i++) {
+        const int32_t value = element(t, to, i);
+        const bool late = flies && i % 2 == 0; /* a GPU may have done it before */
+        CHECK(value == !late || (value == 1 && t->memory.kind == HALAY_MEMORY_CUDA));
+    }
+    drop(t, to);
+    drop(t, from);
+    end(t);
+}
+
+/* ------------------------------------------------------------------ network adapters */
+
+/* Of memory that lies in it: the whole allocation; with a dma-buf only where one is asked for. */
+static void test_export(struct trial *t)
+{
+    enum { BYTES = 5000, INSIDE = 1000 };
+    const char ours[64] = {0};
+    begin(t);
+    char *at = take(t, BYTES), *other = take(t, BYTES);
+    halay_export_t e = {.size = sizeof(e), .dmabuf = -1}, o = e, opened = e;
+    const int rc = t->ops->export_mem(t->device, at + INSIDE, BYTES - INSIDE, 0, &e);
+    CHECK(rc == HALAY_OK || rc == HALAY_EUNSUPPORTED);
+    CHECK(t->ops->why(t->device));
+    CHECK(t->ops->export_mem(t->device, at + INSIDE, BYTES - INSIDE, 1, &opened) == rc);
+    CHECK(t->ops->export_mem(t->device, ours, sizeof(ours), 0, &o) != HALAY_OK);
+    CHECK(t->ops->flush(t->device) == (rc || !e.flushes ? HALAY_EUNSUPPORTED : HALAY_OK));
+    if (!rc) {
+        const char *from = e.address;
+        CHECK(from <= at && at + BYTES <= from + e.bytes && e.id && e.dmabuf == -1);
+        CHECK(opened.address == e.address && opened.bytes == e.bytes && opened.id == e.id);
+        CHECK(opened.dmabuf < 0 || !close(opened.dmabuf));
+        CHECK(!t->ops->export_mem(t->device, other, BYTES, 0, &o));
+        CHECK((o.address == e.address) == (o.id == e.id));
+    }
+    drop(t, at);
+    drop(t, other);
+    end(t);
+}
+
+/* ------------------------------------------------------------------ lists */
+
+/* Parts of one list are one piece of work; wrong ones are none at all. */
+static void test_list(struct trial *t)
+{
+    enum { N = 40 };
+    int32_t values[N], got[N];
+    halay_part_t parts[HALAY_LIST_PARTS + 1];
+    halay_done_t done[2];
+    begin(t);
+    int32_t *in = take(t, sizeof(values)), *out = take(t, sizeof(values));
+    for (int i = 0; i < N; i++)
+        values[i] = i + 1;
+    put(t, in, values, sizeof(values));
+    put(t, out, values, sizeof(values));
+    parts[0] = (halay_part_t){out, in + 10, 10, 1};
+    parts[1] = (halay_part_t){out + 10, in, 10, -2};
+    parts[2] = (halay_part_t){NULL, NULL, 0, 3};
+    parts[3] = (halay_part_t){out + 20, out + 20, 10, 3};
+    int n = 0, rc = t->ops->launch_list(t->device, parts, 4, HALAY_INT32, 9);
+    CHECK(rc == HALAY_OK || rc == HALAY_INPROGRESS);
+    memset(parts, 0, sizeof(parts));
+    for (int p = 0; rc == HALAY_INPROGRESS && n == 0 && p < LAST_POLL; p++)
+        n = t->ops->poll(t->device, done, 2);
+    CHECK(rc == HALAY_OK || (n == 1 && done[0].cookie == 9 && done[0].status == HALAY_OK));
+    get(t, got, out, sizeof(got));
+    for (int i = 0; i < N; i++)
+        CHECK(got[i] == (i < 10 ? i + 11 : i < 20 ? -2 * (i - 9) : i < 30 ? 3 * (i + 1) : i + 1));
+    for (int i = 0; i <= HALAY_LIST_PARTS; i++)
+        parts[i] = (halay_part_t){out, in, 1, 1};
+    CHECK(t->ops->launch_list(t->device, parts, HALAY_LIST_PARTS + 1, HALAY_INT32, 1) ==
+          HALAY_EINVAL);
+    CHECK(t->ops->launch_list(t->device, parts, 0, HALAY_INT32, 1) == HALAY_EINVAL);
+    CHECK(t->ops->launch_list(t->device, NULL, 1, HALAY_INT32, 1) == HALAY_EINVAL);
+    parts[1].src = out + 1;
+    parts[1].count = 4;
+    CHECK(t->ops->launch_list(t->device, parts, 2, HALAY_INT32, 1) == HALAY_EINVAL);
+    if (t->memory.kind != HALAY_MEMORY_HOST) {
+        parts[1].src = values;
+        CHECK(t->ops->launch_list(t->device, parts, 2, HALAY_INT32, 1) == HALAY_EINVAL);
+    }
+    drop(t, in);
+    drop(t, out);
     end(t);
 }
 
@@ -495,7 +617,9 @@ void device_body(const halay_device_ops_t *ops, void *arg)
     test_wrong_side(&t);
     test_odd_work(&t);
     test_bound(&t);
+    test_list(&t);
     test_user_all(&t);
     test_arm(&t);
     test_stop(&t);
+    test_export(&t);
 }

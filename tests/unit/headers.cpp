@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <halay/boot.h>
 #include <halay/device.h>
+#include <halay/group.h>
 #include <halay/halay.h>
 #include <halay/launch.h>
+#include <halay/local.h>
 #include <halay/plan.h>
 #include <halay/training.h>
 #include <halay/transport.h>

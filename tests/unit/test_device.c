@@ -292,7 +292,7 @@ static void test_late_shows_touch(void)
     halay_device_t *device;
     void *at;
     CHECK(hly_device_late.open(&arg, NULL, &device) == HALAY_OK);
-    CHECK(hly_device_late.alloc(device, 100, 64, &at) == HALAY_OK);
+    CHECK(hly_device_late.alloc(device, HALAY_PLACE_OWN, 100, 64, &at) == HALAY_OK);
     for (int writes = 0; writes < 2; writes++) {
         int status;
         const pid_t child = fork();
@@ -306,7 +306,7 @@ static void test_late_shows_touch(void)
         CHECK(waitpid(child, &status, 0) == child);
         CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
     }
-    hly_device_late.free(device, at);
+    hly_device_late.free(device, HALAY_PLACE_OWN, at);
     hly_device_late.close(device);
 }
 

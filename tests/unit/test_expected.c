@@ -67,7 +67,11 @@ static bool is_taken(struct bed *b, halay_peer_id_t from, size_t bytes, bool ane
     if (anew)
         hly_expected_forget(&b->request);
     hly_expect(&b->request, b->step);
-    return hly_expected_is(&b->request.expected, from, &b->header, bytes);
+    const halay_event_t event = {.kind = HALAY_EVENT_MESSAGE,
+                                 .peer = from,
+                                 .data = &b->header,
+                                 .bytes = sizeof(b->header) + bytes};
+    return hly_expected_came(&b->request.expected, &event);
 }
 
 static bool is_right(struct bed *b)

@@ -32,7 +32,7 @@ static int failures;
         }                                                                                          \
     } while (0)
 
-static const halay_transport_ops_t *const ops = &halay_transport_v5_inproc;
+static const halay_transport_ops_t *const ops = &halay_transport_v6_inproc;
 
 /* What came to one endpoint. */
 struct got {
@@ -163,7 +163,9 @@ static void make_target(struct world *world, int r, struct target *target)
     target->source = malloc(SIZE);
     target->key_bytes = sizeof(target->key);
     memset(target->source, 0xee, SIZE);
-    CHECK(ops->register_mem(world->transport[r], target->bytes, SIZE, &target->mem) == 0, "reg");
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = target->bytes, .bytes = SIZE, .dmabuf = -1};
+    CHECK(ops->register_mem(world->transport[r], &params, &target->mem) == 0, "reg");
     CHECK(ops->key(world->transport[r], target->mem, target->key, &target->key_bytes) == 0, "key");
 }
 
@@ -268,6 +270,8 @@ static void check_dead(struct world *world, int r)
 {
     halay_transport_t *dead = world->transport[r];
     uint8_t bytes[8] = {0};
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = bytes, .bytes = 8, .dmabuf = -1};
     halay_mem_t *mem;
     halay_event_t event;
     halay_ep_t *ep;
@@ -277,7 +281,7 @@ static void check_dead(struct world *world, int r)
     CHECK(ops->arm(dead, &fd) == HALAY_ETRANSPORT, "arm");
     CHECK(send_number(world, r, 1, 1) == HALAY_ETRANSPORT, "send");
     CHECK(ops->recv(dead, 5, bytes, 8, 0) == HALAY_ETRANSPORT, "recv");
-    CHECK(ops->register_mem(dead, bytes, 8, &mem) == HALAY_ETRANSPORT, "register_mem");
+    CHECK(ops->register_mem(dead, &params, &mem) == HALAY_ETRANSPORT, "register_mem");
     CHECK(ops->connect(dead, id_of(3), NULL, 0, &ep) == HALAY_ETRANSPORT, "connect");
 }
 

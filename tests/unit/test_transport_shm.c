@@ -425,6 +425,8 @@ static void answers(void)
     halay_transport_attr_t attr = {.size = sizeof(attr)};
     size_t bytes = 100;
     halay_mem_t *mem;
+    const halay_mem_params_t memory = {
+        .size = sizeof(memory), .address = &bytes, .bytes = 8, .dmabuf = -1};
     job_draw();
     rank_open(&a, 1);
     CHECK(shm->query(a.transport, &attr) == 0, "query");
@@ -435,7 +437,7 @@ static void answers(void)
     CHECK(shm->address(a.transport, NULL, &bytes) == 0 && bytes == 0, "address");
     CHECK(shm->recv(a.transport, 1, &bytes, 8, 0) == HALAY_EUNSUPPORTED, "recv");
     CHECK(shm->withdraw(a.transport, 1) == HALAY_EUNSUPPORTED, "withdraw");
-    CHECK(shm->register_mem(a.transport, &bytes, 8, &mem) == HALAY_EUNSUPPORTED, "register_mem");
+    CHECK(shm->register_mem(a.transport, &memory, &mem) == HALAY_EUNSUPPORTED, "register_mem");
     halay_ep_t *ep = rank_connect(&a, 2);
     CHECK(shm->send(a.transport, ep, 1, NULL, 0, "x", 1, 0) == HALAY_EUNSUPPORTED, "tag");
     CHECK(shm->send(a.transport, ep, 0, NULL, 0, "x", attr.message_bytes + 1, 0) == HALAY_EINVAL,

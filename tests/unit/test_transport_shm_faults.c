@@ -362,7 +362,8 @@ static int take_either(hly_shm_ring_t *in, uint64_t die, const void **data, size
                        int *usual)
 {
     const size_t most = die & 2 ? HLY_SHM_BESIDE : hly_shm_ring_message(in->mask) - HLY_SHM_LINE;
-    if (die & 1 && hly_shm_ring_take_usual(in, most, data, bytes)) {
+    const uint64_t word = hly_shm_ring_look(in);
+    if (die & 1 && word && hly_shm_ring_take_usual(in, word, most, data, bytes)) {
         ++*usual;
         return 1;
     }

@@ -12,8 +12,8 @@
 #include "tcp_stream.h"
 #include "transport_body.h"
 
-extern const halay_transport_ops_t halay_transport_v5_tcp;
-const halay_transport_ops_t *const net = &halay_transport_v5_tcp;
+extern const halay_transport_ops_t halay_transport_v6_tcp;
+const halay_transport_ops_t *const net = &halay_transport_v6_tcp;
 
 size_t hello_make(const char *secret, uint8_t hello[128])
 {

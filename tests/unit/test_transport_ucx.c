@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -14,12 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <ucp/api/ucp.h>
 #include <unistd.h>
 
 #include "net_rank.h"
 
-extern const halay_transport_ops_t halay_transport_v5_ucx;
-const halay_transport_ops_t *const net = &halay_transport_v5_ucx;
+extern const halay_transport_ops_t halay_transport_v6_ucx;
+const halay_transport_ops_t *const net = &halay_transport_v6_ucx;
 
 size_t hello_make(const char *secret, uint8_t hello[128])
 {
@@ -89,7 +91,41 @@ static void signals(void)
     net->close(rank.transport);
 }
 
+static uint64_t memory_types; /* 0: those that UCX has */
+
+/* In the place of UCX's. */
+ucs_status_t ucp_context_query(ucp_context_h context, ucp_context_attr_t *attr)
+{
+    union {
+        void *symbol;
+        ucs_status_t (*call)(ucp_context_h context, ucp_context_attr_t *attr);
+    } real = {dlsym(RTLD_NEXT, "ucp_context_query")};
+    CHECK(real.symbol, "UCX has no such call");
+    const ucs_status_t status = real.call(context, attr);
+    if (memory_types && attr->field_mask & UCP_ATTR_FIELD_MEMORY_TYPES)
+        attr->memory_types = memory_types;
+    return status;
+}
+
+/* With support for CUDA and without: it says why it does not carry a GPU's memory. */
+static void gpu(void)
+{
+    rank_t rank = {0};
+    rank_open(&rank, 1, 300 * MS);
+    for (int with = -1; with < 2; with++) {
+        halay_transport_attr_t attr = {.size = sizeof(attr)};
+        memory_types =
+            with < 0 ? 0 : UCS_BIT(UCS_MEMORY_TYPE_HOST) | (uint64_t)with << UCS_MEMORY_TYPE_CUDA;
+        CHECK(net->query(rank.transport, &attr) == HALAY_OK, "query");
+        CHECK(!(attr.capabilities & HALAY_CAN_DEVICE), "it says that it carries it");
+        CHECK(strstr(attr.over, "not a GPU's memory: this UCX"), "%s", attr.over);
+        CHECK(with < 0 || !!strstr(attr.over, "has no support for CUDA") == !with, "%s", attr.over);
+    }
+    net->close(rank.transport);
+}
+
 static const struct net_case cases[] = {
+    {"gpu", gpu},
     {"killed", killed},
     {"hung_up", hung_up},
     {"signals", signals},

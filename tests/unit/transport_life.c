@@ -30,7 +30,7 @@ static void check_table(struct end *end)
     EXPECT(end, end->attr.message_bytes >= 1024, "message_bytes %zu", end->attr.message_bytes);
     EXPECT(end, end->attr.eager_bytes > 0, "eager_bytes %zu", end->attr.eager_bytes);
     EXPECT(end, end->attr.piece_bytes > 0, "piece_bytes %zu", end->attr.piece_bytes);
-    EXPECT(end, !(end->attr.capabilities & ~63u), "capabilities %#x", end->attr.capabilities);
+    EXPECT(end, !(end->attr.capabilities & ~127u), "capabilities %#x", end->attr.capabilities);
 }
 
 /* What is not offered says so. */
@@ -42,14 +42,26 @@ static void check_refusals(struct end *end, int to)
     halay_mem_t *mem = NULL;
     void *memory = NULL;
     int fd = -1;
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = bytes, .bytes = 64, .dmabuf = -1};
 
     if (!(end->attr.capabilities & HALAY_CAN_LEND)) {
         EXPECT(end, ops->alloc_mem(end->transport, 64, &memory, &mem) == HALAY_EUNSUPPORTED,
                "alloc_mem");
         EXPECT(end, ops->give_back(end->transport) == HALAY_EUNSUPPORTED, "give_back");
     }
+    const halay_mem_params_t far = {.size = sizeof(far),
+                                    .address = bytes,
+                                    .bytes = 64,
+                                    .kind = HALAY_MEMORY_CUDA,
+                                    .dmabuf = -1};
+    EXPECT(end, ops->register_mem(end->transport, &far, &mem) == HALAY_EUNSUPPORTED,
+           "register_mem of a device's memory that is none");
+    EXPECT(end,
+           !(end->attr.capabilities & HALAY_CAN_DEVICE) || end->attr.capabilities & HALAY_CAN_PUT,
+           "a device's memory, and no puts");
     if (!(end->attr.capabilities & HALAY_CAN_PUT)) {
-        EXPECT(end, ops->register_mem(end->transport, bytes, 64, &mem) == HALAY_EUNSUPPORTED,
+        EXPECT(end, ops->register_mem(end->transport, &params, &mem) == HALAY_EUNSUPPORTED,
                "register_mem");
         EXPECT(end, ops->key(end->transport, mem, bytes, &key_bytes) == HALAY_EUNSUPPORTED, "key");
         EXPECT(end,

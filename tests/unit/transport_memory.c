@@ -405,7 +405,9 @@ static void drop_puts(struct end *end)
 
 static int target_show(struct end *end, struct put_end *it, size_t offset, size_t bytes)
 {
-    return end->ops->register_mem(end->transport, it->memory + offset, bytes, &it->mem);
+    const halay_mem_params_t params = {
+        .size = sizeof(params), .address = it->memory + offset, .bytes = bytes, .dmabuf = -1};
+    return end->ops->register_mem(end->transport, &params, &it->mem);
 }
 
 /* All put to all; each byte is there when the immediate comes, and no other byte changes. */

@@ -285,8 +285,8 @@ static int write_file(const char *path, const halay_model_t *m, const halay_topo
     if (good) {
         fprintf(file, "# halay-bench calibrate, Halay %s: %d ranks on %d nodes, %s, transport %s\n",
                 halay_version(), t->nranks, t->nnodes, t->host, t->transport);
-        fprintf(file, "# near: %s; far: %s\n%s", near ? "measured" : "compiled in",
-                far ? "measured" : "compiled in", text);
+        fprintf(file, "# near: %s; far: %s; stage: compiled in\n%s",
+                near ? "measured" : "compiled in", far ? "measured" : "compiled in", text);
         good = !ferror(file);
         good = !fclose(file) && good;
     }

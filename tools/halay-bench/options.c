@@ -35,7 +35,7 @@ static const char help[] =
     "  --registered              buffers of halay_mem_alloc(), registered once\n"
     "  --relaxed                 asks for relaxed broadcasts (HALAY_HINT_RELAXED_BROADCAST)\n"
     "  --barrier                 a barrier before each call; otherwise calls are back to back\n"
-    "  --iterations N            timed calls (else what fits, 3 to 10000)\n"
+    "  --iterations N            timed calls (else what fits, 3 to 1000000)\n"
     "  --warmup N                calls before those (else until a call's time is known)\n"
     "  --seconds S               about as long as the timed calls of one size take (0.25)\n"
     "  --stop-at S               no larger size after one whose calls took longer than that\n"

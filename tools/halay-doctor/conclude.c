@@ -21,7 +21,15 @@ static const char *value_of(const struct hly_report *report, const char *name)
 
 static void advise_fact(struct hly_finding *f, const char *name)
 {
-    if (strstr(name, "RDMA"))
+    if (strstr(name, "GPUDIRECT"))
+        hly_advise(f, "Ranks compare it, and refuse each other.",
+                   "the same on all ranks: export it where the job is started");
+    else if (strstr(name, "GPUDirect"))
+        hly_advise(f,
+                   "A call under HALAY_GPUDIRECT=1 fails on all ranks if one of them cannot: the "
+                   "others do not go another way for it.",
+                   "take HALAY_GPUDIRECT away, or see gpu.peer of that host");
+    else if (strstr(name, "RDMA"))
         hly_advise(f,
                    "Both ends take the smaller size; what is between them has to carry the larger.",
                    "the same MTU on all nodes, and on the switches: ip link set IFACE mtu ...");

@@ -182,10 +182,32 @@ seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX x86_64 Kerne
 says "^warning +gpu.peer +neither nvidia_peermem is loaded, nor is dmabuf"
 seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57  Tue"; put proc/driver/nvidia/gpus/0/x
     put sys/module/nvidia_peermem/refcnt 0'
-says "^ok +gpu.peer +RDMA may reach GPU memory: nvidia_peermem$"
+says "^ok +gpu.peer +RDMA may reach GPU memory by nvidia_peermem; NVIDIA's closed kernel modules have no dmabuf; HALAY_GPUDIRECT is not 1: it is copied through"
 seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x'
 says "^ok +gpu +1 of NVIDIA; .*570.86.15"
-says "^ok +gpu.peer +RDMA may reach GPU memory: dmabuf$"
+says "^ok +gpu.peer +RDMA may reach GPU memory by dmabuf; HALAY_GPUDIRECT is not 1: it is copied"
+export HALAY_GPUDIRECT=1
+seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x
+    put sys/module/nvidia_peermem/refcnt 0'
+says "^ok +gpu.peer +RDMA may reach GPU memory by dmabuf, else nvidia_peermem; HALAY_GPUDIRECT=1: it does"
+seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x
+    rm -r tree/sys/class/infiniband'
+says "^warning +gpu.peer +HALAY_GPUDIRECT is 1, and there is no RDMA device"
+unset HALAY_GPUDIRECT
+
+nvidia='put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x'
+export HALAY_NCCL_LIBRARY=$DOUBLE/libnccl.so.2 NCCL_DOUBLE=version=22105
+seeded 0 "$nvidia"
+says "^ok +gpu.nccl +/.*/libnccl.so.2: NCCL 2.21.5"
+NCCL_DOUBLE=version=21705 seeded 0 true # asked for, without a GPU's driver
+says "^warning +gpu.nccl +.*: NCCL 2.17.5, and 2.18 or newer is needed"
+HALAY_NCCL_LIBRARY=/no/nccl.so seeded 0 "$nvidia; put proc/driver/nvidia/gpus/1/x"
+says "^warning +gpu.nccl +none: /no/nccl.so: "
+HALAY_NCCL_LIBRARY=off seeded 0 "$nvidia; put proc/driver/nvidia/gpus/1/x"
+says "^ok +gpu.nccl +HALAY_NCCL_LIBRARY is off"
+unset HALAY_NCCL_LIBRARY NCCL_DOUBLE
+seeded 0 true # nobody asks, and there is no GPU
+! grep -q gpu.nccl out || fail "NCCL was looked for"
 
 seeded 1 'put usr/lib64/slurm/mpi_none.so'
 says "^error +slurm.pmix +/usr/lib64/slurm: Slurm has no PMIx plug-in"
@@ -243,8 +265,10 @@ assert all(p["latency_us"] == pairs[b, a]["latency_us"] for (a, b), p in pairs.i
 ' || fail "not the JSON that it should be"
 
 # One rank sees another machine: what differs is told once, with who has it.
+put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"
 mv tree healthy
 healthy
+put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX x86_64 Kernel Module  470.57  Tue"
 put sys/class/net/eth1/mtu 1500
 put proc/sys/kernel/yama/ptrace_scope 1
 mv tree other
@@ -255,6 +279,7 @@ says "^note +ptrace +kernel.yama.ptrace_scope is 1$"
 says "^ +on:  1 of 3: [^ ]+ \(rank 1\)$"
 says "^warning +hosts.differ +RDMA packets: 4096 bytes on .*, 1024 bytes on .*; not as the first: 1 of 3"
 says "^warning +hosts.differ +the interface's MTU: 9000 on .*, 1500 on"
+says "^warning +hosts.differ +GPUDirect: possible on .*, not possible on .*; not as the first: 1 of 3"
 [ "$(grep -c "^ok *rdma.gid" out)" = 1 ] || fail "what is well is told more than once"
 silent latency
 

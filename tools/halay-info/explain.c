@@ -31,6 +31,7 @@ const char hly_info_explain_help[] =
     "  --root R          root (0)\n"
     "  --in-place        the input is in the output's memory\n"
     "  --vector          the v form of the collective\n"
+    "  --gpu             in memory of a GPU, without NCCL; the last line is the way of its data\n"
     "  --algorithm A     as HALAY_ALGORITHM, which counts if this is not given\n"
     "  --selection FILE  as HALAY_SELECTION\n"
     "  --model FILE      as HALAY_MODEL\n"
@@ -119,6 +120,9 @@ static int parse_option(int option, struct explain *x)
     case 'v':
         x->question.vector = 1;
         return 0;
+    case 'g':
+        x->question.apart = 1;
+        return 0;
     case 'r':
         x->round_robin = 1;
         return 0;
@@ -146,6 +150,7 @@ static int parse(int argc, char **argv, struct explain *x)
                                           {"root", 1, 0, 'o'},
                                           {"in-place", 0, 0, 'i'},
                                           {"vector", 0, 0, 'v'},
+                                          {"gpu", 0, 0, 'g'},
                                           {"algorithm", 1, 0, 'a'},
                                           {"selection", 1, 0, 's'},
                                           {"model", 1, 0, 'm'},
@@ -193,6 +198,26 @@ static int check(struct explain *x)
     return halay_collective_reduces(collective) ? check_op(x) : 0;
 }
 
+/* The way of the chosen algorithm's messages in memory of a GPU. */
+static void print_way(const halay_explanation_t *e, const halay_shape_t *s)
+{
+    const char *set = getenv("HALAY_GPUDIRECT"), *why;
+    if (e->chosen == UINT32_MAX)
+        return;
+    why = halay_planner_indirect(e->candidate[e->chosen].planner, e->nranks, e->nnodes,
+                                 s->smallest != s->largest);
+    if (why && e->nranks == 1)
+        printf("  in device memory: on the device; %s\n", why);
+    else if (why)
+        printf("  in device memory: staged, copied through the host's; not GPUDirect: %s\n", why);
+    else if (set && !strcmp(set, "1"))
+        printf("  in device memory: direct (GPUDirect), unless it scales its input; where a GPU or "
+               "an adapter cannot, the call fails (halay-doctor)\n");
+    else
+        printf("  in device memory: staged, copied through the host's; not GPUDirect: "
+               "HALAY_GPUDIRECT is not 1\n");
+}
+
 static int print(const halay_selection_t *selection, const struct explain *x)
 {
     halay_explanation_t *e;
@@ -207,6 +232,8 @@ static int print(const halay_selection_t *selection, const struct explain *x)
         halay_explanation_print(e, x->json, text, bytes);
         fputs(text, stdout);
     }
+    if (text && x->question.apart && !x->json)
+        print_way(e, x->question.shape);
     int status = !text || e->chosen == UINT32_MAX;
     free(text);
     halay_explanation_free(e);

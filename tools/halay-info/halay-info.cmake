@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # halay-info: what this installation is and has found; prints and proves single plans.
 add_executable(halay-info halay-info/main.c halay-info/plugins.c halay-info/settings.c
-  halay-info/plan.c halay-info/explain.c common/size.c common/library.c)
+  halay-info/plan.c halay-info/explain.c common/size.c common/library.c common/nccl.c)
 target_link_libraries(halay-info PRIVATE halay ${CMAKE_DL_LIBS})
 install(TARGETS halay-info RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
@@ -9,5 +9,5 @@ if(HALAY_TESTS AND TARGET halay_boot_pmix)
   add_test(NAME job/halay-info
     COMMAND bash ${CMAKE_CURRENT_SOURCE_DIR}/halay-info/selftest.sh)
   set_tests_properties(job/halay-info PROPERTIES LABELS job TIMEOUT 120 ENVIRONMENT
-    "INFO=$<TARGET_FILE:halay-info>;PLUGINS=${CMAKE_BINARY_DIR}/lib/halay")
+    "DOUBLE=${CMAKE_BINARY_DIR}/double;INFO=$<TARGET_FILE:halay-info>;PLUGINS=${CMAKE_BINARY_DIR}/lib/halay")
 endif()

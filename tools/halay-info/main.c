@@ -6,6 +6,7 @@
 #include <halay/halay.h>
 
 #include "../common/library.h"
+#include "../common/nccl.h"
 #include "info.h"
 
 static const char help[] =
@@ -31,7 +32,7 @@ static void print_version(void)
 
 int main(int argc, char **argv)
 {
-    char library[HLY_PATH_BYTES], reason[512] = "";
+    char library[HLY_PATH_BYTES], reason[512] = "", nccl[1024];
     if (argc > 1 && !strcmp(argv[1], "plan"))
         return hly_info_plan(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "explain"))
@@ -53,6 +54,8 @@ int main(int argc, char **argv)
     hly_library_path(library);
     printf("library: %s\n", library);
     hly_info_plugins();
+    hly_nccl_look(nccl, sizeof nccl);
+    printf("NCCL: %s\n", nccl);
     hly_info_processor(!refused);
     hly_info_planners();
     hly_info_variables();

@@ -31,7 +31,9 @@ void hly_info_planners(void)
                  p->restrictions & HALAY_PLANNER_POWER_OF_TWO ? "power of two, " : "",
                  p->restrictions & HALAY_PLANNER_COMMUTATIVE ? "commutative, " : "",
                  p->restrictions & HALAY_PLANNER_BLOCKWISE ? "in order by node, " : "",
-                 p->restrictions & HALAY_PLANNER_GROUP ? "group steps, " : "",
+                 p->restrictions & HALAY_PLANNER_STAGE   ? "group steps and a stage, "
+                 : p->restrictions & HALAY_PLANNER_GROUP ? "group steps, "
+                                                         : "",
                  p->restrictions & HALAY_PLANNER_SHORT ? "few bytes, " : "");
         size_t length = strlen(limits);
         printf("  %-15s %-19s %-3u %-35.*s %s\n",

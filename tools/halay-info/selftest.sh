@@ -25,6 +25,20 @@ says "REFUSED: .*teleport.*ring"
 expect 1 env HALAY_ISA=abacus "$INFO"
 says "REFUSED: .*abacus"
 
+# NCCL: of its double, too old, none, and off.
+says "^NCCL: "
+nccl=$DOUBLE/libnccl.so.2
+expect 0 env NCCL_DOUBLE=version=22105 HALAY_NCCL_LIBRARY="$nccl" "$INFO"
+says "^NCCL: /.*/double/libnccl.so.2: NCCL 2.21.5$"
+expect 0 env NCCL_DOUBLE=version=21705 HALAY_NCCL_LIBRARY="$nccl" "$INFO"
+says "^NCCL: .*: NCCL 2.17.5, and 2.18 or newer is needed: "
+expect 0 env HALAY_NCCL_LIBRARY="$DOUBLE/libcuda.so.1" "$INFO"
+says "^NCCL: .*does not say which NCCL it is"
+expect 0 env HALAY_NCCL_LIBRARY=/no/nccl.so "$INFO"
+says "^NCCL: none: /no/nccl.so: .*No such file"
+expect 0 env HALAY_NCCL_LIBRARY=off "$INFO"
+says "^NCCL: HALAY_NCCL_LIBRARY is off"
+
 mkdir plugins
 cp "$PLUGINS/halay-transport-shm.so" plugins/halay-transport-ether.so
 echo nonsense >plugins/halay-boot-pmix.so
@@ -100,6 +114,19 @@ c = {c["algorithm"]: c for c in e["candidates"]}
 assert e["chosen"] in c and "refused" in c["circulant"] and c["ring"]["rounds"] == 5
 assert e["bytes"] == 6144 and c["ring"]["busiest_bytes"] == 5120 and e["bound_ns"] > 51200
 ' || fail "not the JSON that it should be"
+gpu=(explain allreduce 1M --gpu --algorithm allreduce=ring --ranks 4)
+expect 0 "$INFO" "${gpu[@]}" --nodes 2
+says "^  in device memory: staged, .*; not GPUDirect: ranks share a node$"
+expect 0 env -u HALAY_GPUDIRECT "$INFO" "${gpu[@]}" --nodes 4
+says "^  in device memory: staged, .*; not GPUDirect: HALAY_GPUDIRECT is not 1$"
+expect 0 env HALAY_GPUDIRECT=1 "$INFO" "${gpu[@]}" --nodes 4
+says "^  in device memory: direct \(GPUDirect\), unless it scales"
+expect 0 env HALAY_GPUDIRECT=1 "$INFO" "${gpu[@]}" --nodes 4 --algorithm allreduce=circulant
+says "^  in device memory: staged, .*; not GPUDirect: this algorithm's messages lie in two places; .*HALAY_ALGORITHM"
+expect 0 env HALAY_GPUDIRECT=1 "$INFO" explain allreduce 1M --gpu --ranks 1
+says "^  in device memory: on the device; there are no messages$"
+expect 0 env HALAY_GPUDIRECT=1 "$INFO"
+says "^  HALAY_GPUDIRECT +set: 1 "
 while read -r c; do
     [ "$c" = barrier ] && size= || size=4K
     # shellcheck disable=SC2086

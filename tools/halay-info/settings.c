@@ -126,6 +126,8 @@ void hly_info_variables(void)
         {"HALAY_VERBS", "chosen",
          "device=NAME:PORT,gid=INDEX,mtu=BYTES,class=0 to 255,rails=1 to 4"},
         {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
+        {"HALAY_GPUDIRECT", "0",
+         "1: adapters read and write GPU memory, where the call can; the same on all ranks"},
         {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
         {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},
         {"HALAY_PLUGIN_DIR", "lib/halay", "where plug-ins are looked for"},

@@ -12,8 +12,9 @@
 #include <time.h>
 
 enum { NEAR_RANKS = 512, FAR_RANKS = 100000, MESSAGES_EACH = 4 };
-/* A step takes about 20 ns to make; more than this is no longer in proportion. */
-enum { STEP_NS_MAX = 2000, PLAN_NS_MAX = 20000000 };
+/* A step takes about 20 ns to make, a member of a group about 10; more than this is no longer in
+ * proportion. */
+enum { STEP_NS_MAX = 2000, MEMBER_NS_MAX = 1000, PLAN_NS_MAX = 20000000 };
 
 typedef struct far_row {
     uint32_t cases, too_long;
@@ -110,6 +111,12 @@ static void check_messages(far_row_t *row, const hly_case_t *from, const halay_p
     }
 }
 
+static double allowed_ns(const halay_plan_t *plan)
+{
+    return PLAN_NS_MAX + (double)STEP_NS_MAX * plan->nsteps +
+           (double)MEMBER_NS_MAX * plan->nmembers;
+}
+
 static void try_rank(far_row_t *row, const hly_case_t *from, uint32_t rank, uint64_t *chance)
 {
     halay_plan_t *plan = NULL;
@@ -124,8 +131,8 @@ static void try_rank(far_row_t *row, const hly_case_t *from, uint32_t rank, uint
         complain(row, from, rank, halay_strerror(rc));
         return;
     }
-    if (ns > PLAN_NS_MAX + (double)STEP_NS_MAX * plan->nsteps) {
-        complain(row, from, rank, "took longer than its steps are worth");
+    if (ns > allowed_ns(plan)) {
+        complain(row, from, rank, "took longer than its steps and members are worth");
     }
     row->cases++;
     row->least_ranks =

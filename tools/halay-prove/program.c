@@ -271,6 +271,31 @@ static const char *check_operands(const halay_plan_t *plan, const halay_step_t *
     return NULL;
 }
 
+/* Said again here: what messages and reductions touch is on the stage, what groups do is not. */
+static const char *check_stage(const halay_plan_t *plan, const halay_step_t *step)
+{
+    const halay_planner_info_t *info = halay_planner_get(plan->planner);
+    if (info == NULL || !(info->restrictions & HALAY_PLANNER_STAGE)) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < step->noperands; i++) {
+        const halay_operand_t *o = &plan->operands[step->operand + i];
+        uint32_t last = o->slot + o->count - 1;
+        int host = o->buffer == HALAY_BUFFER_SCRATCH && o->slot >= plan->device_slots;
+        if (o->count == 0) {
+            continue;
+        }
+        if (o->buffer == HALAY_BUFFER_SCRATCH && host != (last >= plan->device_slots)) {
+            return "on the stage in part";
+        }
+        if ((step->kind == HALAY_STEP_GROUP && host) ||
+            (step->kind != HALAY_STEP_GROUP && step->kind != HALAY_STEP_COPY && !host)) {
+            return "on the wrong side of the stage";
+        }
+    }
+    return NULL;
+}
+
 /* A REDUCE of one source is let through: what comes of it is seen in the result. */
 static const char *check_step(const halay_plan_t *plan, uint32_t index)
 {
@@ -294,7 +319,8 @@ static const char *check_step(const halay_plan_t *plan, uint32_t index)
         step->peer >= plan->params.nranks) {
         return "a peer that there is not";
     }
-    return check_operands(plan, step);
+    const char *why = check_operands(plan, step);
+    return why != NULL ? why : check_stage(plan, step);
 }
 
 /* ------------------------------------------------------------------ building */

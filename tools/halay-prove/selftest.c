@@ -34,7 +34,7 @@ static uint32_t planner_of(const hly_handmade_t *from)
         uint32_t series = (info->restrictions & HALAY_PLANNER_RELAXED) != 0;
         int reduces = halay_collective_reduces((halay_collective_t)info->collective);
         if (info->collective == from->collective && series == from->series &&
-            group == (from->ngroups > 0) &&
+            group == (from->ngroups > 0) && !(info->restrictions & HALAY_PLANNER_STAGE) &&
             (found == UINT32_MAX ||
              (reduces ? in_order == from->in_order : equal == from->equal))) {
             found = planner;

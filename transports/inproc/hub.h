@@ -91,7 +91,9 @@ struct halay_mem {
     uint64_t id;
     uint8_t *address;
     size_t bytes;
-    uint8_t *shown;   /* of memory that was made: the same for readers, or NULL */
+    uint8_t *shown;  /* of memory that was made: the same for readers, or NULL */
+    uint8_t *inside; /* of a device: where its pages are for us; `mapped` bytes of them */
+    size_t mapped;
     uint32_t readers; /* at it now */
     bool left;        /* by its owner: the last reader frees it */
 };

@@ -25,7 +25,8 @@ static void unlock(halay_transport_t *transport)
 static uint32_t capabilities(const halay_transport_t *transport)
 {
     const halay_inproc_faults_t *faults = &transport->hub->faults;
-    return ((HALAY_CAN_PUT | HALAY_CAN_LAND | HALAY_CAN_SLEEP) & ~faults->hide_capabilities) |
+    const uint32_t puts = HALAY_CAN_PUT | HALAY_CAN_DEVICE, hidden = faults->hide_capabilities;
+    return ((HALAY_CAN_LAND | HALAY_CAN_SLEEP | (hidden & HALAY_CAN_PUT ? 0 : puts)) & ~hidden) |
            (faults->cache ? HALAY_CAN_CACHE : 0) | (faults->lend_bytes ? HALAY_CAN_LEND : 0);
 }
 
@@ -266,20 +267,49 @@ static int mem_show(halay_transport_t *transport, halay_mem_t *made, halay_mem_t
     return result;
 }
 
-static int inproc_register(halay_transport_t *transport, void *address, size_t bytes,
+/* The pages of a device that can be mapped, as those of a test device can. */
+static int inside_map(halay_mem_t *made, const halay_mem_params_t *params)
+{
+    const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), skip = params->offset % page;
+    void *pages;
+
+    if (params->dmabuf < 0) {
+        return HALAY_EUNSUPPORTED;
+    }
+    made->mapped = params->bytes + skip;
+    pages = mmap(NULL, made->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, params->dmabuf,
+                 (off_t)(params->offset - skip));
+    if (pages == MAP_FAILED) {
+        return HALAY_EUNSUPPORTED;
+    }
+    made->inside = (uint8_t *)pages + skip;
+    return HALAY_OK;
+}
+
+static int inproc_register(halay_transport_t *transport, const halay_mem_params_t *params,
                            halay_mem_t **mem)
 {
+    const uint32_t able = capabilities(transport);
     halay_mem_t *made;
+    int result = HALAY_OK;
 
-    if (!(capabilities(transport) & HALAY_CAN_PUT)) {
+    if (!(able & HALAY_CAN_PUT) ||
+        (params->kind != HALAY_MEMORY_HOST && !(able & HALAY_CAN_DEVICE))) {
         return HALAY_EUNSUPPORTED;
     }
     made = calloc(1, sizeof(*made));
     if (!made) {
         return HALAY_ENOMEM;
     }
-    made->address = address;
-    made->bytes = bytes;
+    made->address = params->address;
+    made->bytes = params->bytes;
+    if (params->kind != HALAY_MEMORY_HOST) {
+        result = inside_map(made, params);
+    }
+    if (result) {
+        free(made);
+        return result;
+    }
     return mem_show(transport, made, mem);
 }
 
@@ -468,7 +498,7 @@ static int inproc_arm(halay_transport_t *transport, int *fd)
     return result;
 }
 
-HALAY_API const halay_transport_ops_t halay_transport_v5_inproc = {
+HALAY_API const halay_transport_ops_t halay_transport_v6_inproc = {
     .size = sizeof(halay_transport_ops_t),
     .name = "inproc",
     .open = inproc_open,

@@ -52,6 +52,9 @@ void hly_inproc_mem_free(halay_mem_t *mem)
     if (mem->shown) {
         munmap(mem->shown, mem->bytes);
     }
+    if (mem->inside) {
+        munmap(mem->inside - (mem->mapped - mem->bytes), mem->mapped);
+    }
     free(mem);
 }
 

@@ -197,6 +197,19 @@ int hly_inproc_recv(halay_transport_t *transport, uint64_t tag, void *buffer, si
     return HALAY_OK;
 }
 
+/* Where a payload that may lie in a device's memory is for us. */
+static const void *of_device(const halay_transport_t *transport, const void *payload, size_t bytes)
+{
+    for (const halay_mem_t *mem = transport->mems; mem; mem = mem->next) {
+        const size_t at = (uintptr_t)payload - (uintptr_t)mem->address;
+
+        if (mem->inside && at < mem->bytes && bytes <= mem->bytes - at) {
+            return mem->inside + at;
+        }
+    }
+    return payload;
+}
+
 int hly_inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *payload, size_t bytes,
                    uint64_t mem, uint64_t offset, uint32_t immediate, uint64_t cookie)
 {
@@ -210,7 +223,7 @@ int hly_inproc_put(halay_transport_t *transport, halay_ep_t *ep, const void *pay
     if (!item) {
         return HALAY_ENOMEM;
     }
-    item->payload = payload;
+    item->payload = of_device(transport, payload, bytes);
     item->bytes = item->high = bytes;
     item->mem = mem;
     item->offset = offset;

@@ -79,7 +79,7 @@ static bool put_target(const struct item *item, uint8_t **to)
     if (!mem || item->offset > mem->bytes || item->bytes > mem->bytes - item->offset) {
         return false;
     }
-    *to = item->bytes ? mem->address + item->offset : NULL;
+    *to = item->bytes ? (mem->inside ? mem->inside : mem->address) + item->offset : NULL;
     return true;
 }
 

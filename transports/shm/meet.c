@@ -135,7 +135,7 @@ static void welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello
                       pid > 0 ? pid : (pid_t)hello->pid);
     fds[HLY_SHM_FD_PROCESS] = fds[HLY_SHM_FD_WAKE] = -1;
     why = "its hello came after it had failed";
-    if (peer->state != PEER_WELL)
+    if (peer->state == PEER_FAILED) /* else what it has sent is read before its failure is told */
         goto drop;
     /* The answer goes before the ring is in the table: armed is set by those in the table only, so
      * a producer that finds armed set finds the answer in its socket (way.c, hly_shm_way_wake). A

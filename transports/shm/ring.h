@@ -183,13 +183,15 @@ static inline uint32_t hly_shm_ring_news(const hly_shm_ring_t *ring, const uint8
     return bits;
 }
 
-/* The same where mostly no other word is new than last time: told already. 0: some other one is. */
-static inline uint32_t hly_shm_ring_usual(hly_shm_ring_t *ring, const uint8_t *header)
+/* The same where mostly no other word is new than last time; it is told already: *to. 0: some other
+ * one is. */
+static inline uint32_t hly_shm_ring_usual(hly_shm_ring_t *ring, const uint8_t *header, uint64_t *to)
 {
     const uint32_t usual = ring->usual % HLY_SHM_WORDS;
     const uint64_t was = ring->lines[usual];
     uint64_t others = 0;
-    memcpy(&ring->lines[usual], header + usual * sizeof(was), sizeof(was));
+    memcpy(to, header + usual * sizeof(*to), sizeof(*to));
+    ring->lines[usual] = *to;
 #pragma GCC unroll 8
     for (uint32_t i = 0; i < HLY_SHM_WORDS; i++) {
         uint64_t word;
@@ -262,14 +264,12 @@ static inline int hly_shm_ring_send_usual(hly_shm_ring_t *ring, const void *head
     const uint64_t bytes = hly_shm_ring_need(1, HLY_SHM_LINE, payload_bytes);
     const uint64_t skip = bytes ? hly_shm_ring_skip(ring, bytes) : 0;
     if (ring->number - ring->taken >= HLY_SHM_CELLS ||
-        ring->position + skip + bytes - ring->edge > ring->mask + 1)
+        (bytes && ring->position + skip + bytes - ring->edge > ring->mask + 1))
         return 0;
     hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
     size_t news = sizeof(uint64_t);
-    uint32_t bits = hly_shm_ring_usual(ring, header);
-    if (bits) {
-        cell->more[0] = ring->lines[ring->usual % HLY_SHM_WORDS];
-    } else {
+    uint32_t bits = hly_shm_ring_usual(ring, header, cell->more);
+    if (!bits) {
         bits = hly_shm_ring_news(ring, header);
         news = hly_shm_ring_count(bits) * sizeof(uint64_t);
         if (bytes || news + payload_bytes > sizeof(cell->more))
@@ -346,13 +346,6 @@ static inline int hly_shm_ring_due(const hly_shm_ring_t *ring, uint64_t word)
     return hly_shm_ring_old(ring, word) ? 0 : HLY_SHM_BROKEN;
 }
 
-/* Consumer: is there no message, and no nonsense? */
-static inline int hly_shm_ring_empty(const hly_shm_ring_t *ring)
-{
-    return hly_shm_ring_old(
-        ring, atomic_load_explicit(&hly_shm_ring_cell(ring)->word, memory_order_acquire));
-}
-
 /* Consumer: is there a message? */
 static inline int hly_shm_ring_ready(const hly_shm_ring_t *ring)
 {
@@ -396,17 +389,23 @@ static inline int hly_shm_ring_take(hly_shm_ring_t *ring, const void **data, siz
     return word & HLY_SHM_LENT ? 2 : 1;
 }
 
+/* Consumer: the next cell's word, for take_usual; 0: there is none, or not a usual one. */
+static inline uint64_t hly_shm_ring_look(const hly_shm_ring_t *ring)
+{
+    const uint64_t word =
+        atomic_load_explicit(&hly_shm_ring_cell(ring)->word, memory_order_acquire);
+    return (word ^ hly_shm_ring_word(ring->number + 1, 0, 0)) >> 36 ? 0 : word;
+}
+
 /* Consumer: the same as take where one word of the header is new, as mostly, and not more than
- * `most` bytes follow; 0: perhaps there is another message. */
-static inline int hly_shm_ring_take_usual(hly_shm_ring_t *ring, size_t most, const void **data,
-                                          size_t *bytes)
+ * `most` bytes follow. word: by look; 0: it is another message. */
+static inline int hly_shm_ring_take_usual(hly_shm_ring_t *ring, uint64_t word, size_t most,
+                                          const void **data, size_t *bytes)
 {
     const hly_shm_cell_t *cell = hly_shm_ring_cell(ring);
-    const uint64_t word = atomic_load_explicit(&cell->word, memory_order_acquire);
     const uint32_t bits = word >> 28 & 0xff;
     const size_t rest = word & ((1u << 28) - 1);
-    if ((word ^ hly_shm_ring_word(ring->number + 1, 0, 0)) >> 36 || !bits || bits & (bits - 1) ||
-        rest > most)
+    if (!bits || bits & (bits - 1) || rest > most)
         return 0;
     const uint32_t one = (uint32_t)__builtin_ctz(bits);
     const uint64_t news = cell->more[0];

@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v5_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v6_shm;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -36,9 +36,9 @@ static int shm_address(const halay_transport_t *t, void *address, size_t *bytes)
     return HALAY_OK;
 }
 
-static int shm_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int shm_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem)
 {
-    (void)t, (void)address, (void)bytes, (void)mem;
+    (void)t, (void)params, (void)mem;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -152,14 +152,13 @@ static inline void tell_message(const hly_shm_in_t *in, halay_event_t *event)
     event->text = NULL;
 }
 
-/* A message of at most so many bytes beside its header. */
-__attribute__((always_inline)) static inline int take_usual(hly_shm_in_t *in, size_t most,
-                                                            halay_event_t *event)
+/* A message of at most so many bytes beside its header. word: its ring's next one. */
+__attribute__((always_inline)) static inline int
+take_usual(halay_transport_t *t, hly_shm_in_t *in, uint64_t word, size_t most, halay_event_t *event)
 {
-    hly_shm_ring_t *ring = &in->ring;
-    if (in->broken || hly_shm_ring_holds(ring) ||
-        !hly_shm_ring_take_usual(ring, most, &event->data, &event->bytes))
+    if (!hly_shm_ring_take_usual(&in->ring, word, most, &event->data, &event->bytes))
         return 0;
+    t->holds |= hly_shm_ring_holds(&in->ring);
     tell_message(in, event);
     return 1;
 }
@@ -192,22 +191,28 @@ __attribute__((noinline)) static int ring_collect(halay_transport_t *t, hly_shm_
     }
     if (rc < 0)
         fail_nonsense(t, in);
+    t->holds |= hly_shm_ring_holds(ring);
     return n;
 }
 
 static int rings_collect(halay_transport_t *t, halay_event_t events[], int max)
 {
-    int n = 0, i = t->turn < t->nins ? t->turn : 0;
+    int n = 0, i = t->turn < t->nins ? t->turn : 0, seen = 0;
     t->turn = i + 1;
-    for (int seen = 0; seen < t->nins && n < max && !t->lender; seen++) {
+    t->holds = 0;
+    for (; seen < t->nins && n < max && !t->lender; seen++) {
         hly_shm_in_t *in = t->ins[i];
-        if (take_usual(in, HLY_SHM_BESIDE, &events[n]))
+        t->holds |= in->broken;
+        const uint64_t word =
+            in->broken || hly_shm_ring_holds(&in->ring) ? 0 : hly_shm_ring_look(&in->ring);
+        if (word && take_usual(t, in, word, HLY_SHM_BESIDE, &events[n]))
             n++;
         else if (hly_shm_ring_ready(&in->ring) || hly_shm_ring_holds(&in->ring))
             n += ring_collect(t, in, events + n, max - n);
         if (++i == t->nins)
             i = 0;
     }
+    t->holds |= seen < t->nins;
     return n;
 }
 
@@ -239,6 +244,7 @@ static int is_time(const halay_transport_t *t, uint32_t ticks)
 __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_t events[], int max)
 {
     int n = 0;
+    assert(max > 0);
     if (t->loans) {
         hly_shm_give_back(t);
         n = hly_shm_lent_poll(t, events, max);
@@ -247,7 +253,6 @@ __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_
         if (n)
             return n;
     }
-    t->polls++;
     n = is_time(t, HLY_SHM_TICKS) ? look_around(t, events, max) : rings_collect(t, events, max);
     if (n == 0 && (t->attention || is_time(t, HLY_SHM_TICK)))
         n = look_around(t, events, max);
@@ -260,29 +265,33 @@ __attribute__((noinline)) static int poll_all(halay_transport_t *t, halay_event_
     return n;
 }
 
-/* First where one ring leads here, and mostly there is nothing, or a message as they all are:
- * whoever waits for that looks all the sooner again. */
-static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+/* The message in the only ring, mostly one as they all are. */
+__attribute__((noinline)) static int take_one(halay_transport_t *t, uint64_t word,
+                                              halay_event_t events[], int max)
 {
-    assert(max > 0);
-    if (t->nins != 1 || t->loans | t->armed | t->attention | t->error ||
-        (t->polls + 1) % HLY_SHM_TICK == 0)
-        return poll_all(t, events, max);
     hly_shm_in_t *in = t->ins[0];
-    if (hly_shm_ring_empty(&in->ring) && !hly_shm_ring_holds(&in->ring)) {
-        t->vain = 1;
-        t->polls++;
-        return 0;
-    }
+    assert(max > 0);
     const size_t most = max > 1 ? HLY_SHM_BESIDE /* else there may be more */
                                 : in->ring.most;
-    if (!take_usual(in, most, &events[0]))
+    if (!take_usual(t, in, word, most, &events[0]))
         return poll_all(t, events, max);
-    if (!t->vain)
+    if (!t->vain) /* whoever waits for a message looks all the sooner for the next one */
         __builtin_prefetch(hly_shm_ring_cell(&in->ring));
     t->vain = 0;
-    t->polls++;
     return 1;
+}
+
+/* First where one ring leads here, and mostly there is nothing. */
+static int shm_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    if (++t->polls % HLY_SHM_TICKS == 0 || t->nins != 1 ||
+        t->loans | t->armed | t->attention | t->error | t->holds)
+        return poll_all(t, events, max);
+    const uint64_t word = hly_shm_ring_look(&t->ins[0]->ring);
+    if (word)
+        return take_one(t, word, events, max);
+    t->vain = 1;
+    return t->polls % HLY_SHM_TICK ? 0 : poll_all(t, events, max);
 }
 
 /* Is there something that no wake-up would announce, because it came before we were armed? */
@@ -370,7 +379,7 @@ static int shm_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v5_shm = {
+const halay_transport_ops_t halay_transport_v6_shm = {
     .size = sizeof(halay_transport_ops_t),
     .name = "shm",
     .open = hly_shm_open,

@@ -26,7 +26,7 @@ enum {
     HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet */
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
-    HLY_SHM_TICK = 16,     /* polls between two looks at the clock, by one in vain; */
+    HLY_SHM_TICK = 64,     /* polls between two looks at the clock, by one in vain; */
     HLY_SHM_TICKS = 256,   /* by any */
     HLY_SHM_TEXT = 160
 };
@@ -159,6 +159,7 @@ struct halay_transport {
     int nins, room, turn;
     uint32_t polls, vain;
     int attention; /* the next idle poll takes the slow path */
+    int holds;     /* a ring has to be released, or is broken: the same */
     int armed;     /* it has been said that this end sleeps, at: */
     uint64_t armed_ns, attended_ns, slow_ns;
 

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v5_tcp;
+extern HALAY_API const halay_transport_ops_t halay_transport_v6_tcp;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -36,9 +36,9 @@ static int tcp_address(const halay_transport_t *t, void *address, size_t *bytes)
     return HALAY_OK;
 }
 
-static int tcp_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int tcp_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem)
 {
-    (void)t, (void)address, (void)bytes, (void)mem;
+    (void)t, (void)params, (void)mem;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -299,7 +299,7 @@ static int tcp_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v5_tcp = {
+const halay_transport_ops_t halay_transport_v6_tcp = {
     .size = sizeof(halay_transport_ops_t),
     .name = "tcp",
     .open = hly_tcp_open,

@@ -12,28 +12,40 @@
  */
 #include "ucx.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v5_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v6_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
+/* Why a GPU's memory is staged. */
+static const char *gpu_refusal(const halay_transport_t *t)
+{
+    ucp_context_attr_t attr = {.field_mask = UCP_ATTR_FIELD_MEMORY_TYPES};
+    if (ucp_context_query(t->context, &attr) != UCS_OK ||
+        !(attr.memory_types & UCS_BIT(UCS_MEMORY_TYPE_CUDA)))
+        return "this UCX has no support for CUDA here (ucx_info -d)";
+    return "this UCX could, but Halay does not use that; verbs does";
+}
+
 static int ucx_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
-    (void)t;
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     attr->capabilities = HALAY_CAN_LAND | HALAY_CAN_SLEEP;
     attr->message_bytes = HLY_UCX_MESSAGE;
     attr->eager_bytes = HLY_UCX_EAGER;
     attr->piece_bytes = HLY_UCX_MESSAGE / 2; /* the header has to fit too */
+    snprintf(attr->over, sizeof(attr->over), "what UCX finds; not a GPU's memory: %s",
+             gpu_refusal(t));
     return HALAY_OK;
 }
 
-static int ucx_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int ucx_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem)
 {
-    (void)t, (void)address, (void)bytes, (void)mem;
+    (void)t, (void)params, (void)mem;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -375,7 +387,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return hly_meet_timer_set(&t->meet);
 }
 
-const halay_transport_ops_t halay_transport_v5_ucx = {
+const halay_transport_ops_t halay_transport_v6_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,

@@ -229,9 +229,96 @@ static void mem_end(halay_transport_t *t, halay_mem_t *mem)
     LIST_REMOVE(mem, entry);
     if (mrs_free(mem->mr))
         hly_meet_log(&t->meet, 0, "a buffer could not be deregistered: %s", strerror(errno));
-    t->locked_bytes -= (uint64_t)t->ndevices * mem->bytes;
+    if (mem->device)
+        t->ngpu--;
+    else
+        t->locked_bytes -= (uint64_t)t->ndevices * mem->bytes;
     if (mem->refs == 0)
         free(mem);
+}
+
+/* ------------------------------------------------------------------ memory of a GPU */
+
+/* The kernel refuses a descriptor that is none, if it gets so far as to look at it. */
+static int takes_dmabuf(struct ibv_pd *pd)
+{
+#ifdef HLY_VERBS_DMABUF
+    struct ibv_mr *mr = ibv_reg_dmabuf_mr(pd, 0, 1, 0, -1, 0);
+    if (!mr)
+        return errno == EBADF;
+    ibv_dereg_mr(mr);
+#else
+    (void)pd;
+#endif
+    return 0;
+}
+
+void hly_verbs_gpu_look(halay_transport_t *t)
+{
+    t->dmabuf = t->ndevices > 0;
+    for (int i = 0; i < t->ndevices; i++)
+        t->dmabuf = t->dmabuf && takes_dmabuf(t->devices[i].pd);
+    t->peermem = access("/sys/module/nvidia_peermem/version", F_OK) == 0;
+}
+
+/* With all devices. 0, or -1 and errno; then with none. */
+static int mrs_of_dmabuf(const halay_transport_t *t, const halay_mem_params_t *p,
+                         struct ibv_mr *mr[HLY_VERBS_RAILS])
+{
+    int error = ENOTSUP;
+#ifdef HLY_VERBS_DMABUF
+    int i = 0;
+    for (; t->dmabuf && i < t->ndevices; i++) {
+        mr[i] = ibv_reg_dmabuf_mr(t->devices[i].pd, p->offset, p->bytes, (uintptr_t)p->address,
+                                  p->dmabuf, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+        if (!mr[i])
+            break;
+    }
+    if (t->dmabuf && i == t->ndevices)
+        return 0;
+    error = t->dmabuf ? errno : error;
+    mrs_free(mr);
+#else
+    (void)t, (void)p, (void)mr;
+#endif
+    errno = error;
+    return -1;
+}
+
+/* By its dma-buf; else nvidia_peermem tells the device's driver where its pages are. */
+static halay_mem_t *gpu_make(halay_transport_t *t, const halay_mem_params_t *p)
+{
+    const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    halay_mem_t *mem = calloc(1, sizeof(*mem));
+    int rc = -1;
+    if (!mem)
+        return NULL;
+    errno = ENOTSUP;
+    if (p->dmabuf >= 0)
+        rc = mrs_of_dmabuf(t, p, mem->mr);
+    if (rc && t->peermem)
+        rc = mrs_make(t, -1, p->address, p->bytes, access, mem->mr);
+    if (rc) {
+        if (!(t->warned & WARNED_GPU))
+            hly_meet_log(&t->meet, 1,
+                         "%zu KiB of a GPU's memory cannot be registered: %s; dma-buf: %s, "
+                         "nvidia_peermem: %s; load nvidia_peermem, or a driver of the adapter that "
+                         "takes dma-bufs (a kernel of 5.12 or newer). This is said once",
+                         (p->bytes + 1023) >> 10, strerror(errno),
+                         p->dmabuf < 0 ? "the GPU gives none"
+                         : t->dmabuf   ? "refused"
+                                       : "the adapter's driver takes none",
+                         t->peermem ? "refused" : "not loaded");
+        t->warned |= WARNED_GPU;
+        free(mem);
+        return NULL;
+    }
+    t->n.registered++;
+    t->ngpu++;
+    mem->address = p->address;
+    mem->bytes = p->bytes;
+    mem->device = 1;
+    return mem;
 }
 
 static int holds(const halay_mem_t *mem, const uint8_t *from, size_t bytes)
@@ -257,6 +344,16 @@ static halay_mem_t *target_hold(halay_transport_t *t, const uint8_t *from, size_
         return mem;
     }
     return NULL;
+}
+
+halay_mem_t *hly_verbs_gpu_hold(halay_transport_t *t, const void *address, size_t bytes)
+{
+    halay_mem_t *mem = target_hold(t, address, bytes);
+    if (mem && !mem->device) { /* short, and the processor's: it goes inline */
+        mem->refs--;
+        return NULL;
+    }
+    return mem;
 }
 
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes)
@@ -292,12 +389,15 @@ void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem)
 
 /* ------------------------------------------------------------------ targets */
 
-int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **out)
+int hly_verbs_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **out)
 {
-    halay_mem_t *mem = mem_make(t, address, bytes, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
-                                WARNED_TARGET, "peers send it as messages");
+    const int gpu = params->kind != HALAY_MEMORY_HOST;
+    halay_mem_t *mem = gpu ? gpu_make(t, params)
+                           : mem_make(t, params->address, params->bytes,
+                                      IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE,
+                                      WARNED_TARGET, "peers send it as messages");
     if (!mem)
-        return HALAY_ENOMEM;
+        return gpu ? HALAY_EUNSUPPORTED : HALAY_ENOMEM;
     mem->target = 1;
     LIST_INSERT_HEAD(&t->targets, mem, entry);
     *out = mem;

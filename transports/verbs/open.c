@@ -195,6 +195,7 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
         rc = hly_verbs_pools_open(t);
     if (rc)
         goto close_devices;
+    hly_verbs_gpu_look(t);
     where_set(t);
     rc = hly_meet_open(&t->meet, t->devices[0].channel->fd);
     for (int i = 0; i < t->ndevices && rc == HALAY_OK; i++)

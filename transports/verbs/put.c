@@ -128,6 +128,8 @@ int hly_verbs_put(halay_transport_t *t, halay_ep_t *peer, const void *payload, s
                              .lanes = 1};
     if (bytes > peer->lane[0]->inline_bytes)
         put->mem = hly_verbs_source_hold(t, payload, bytes);
+    else if (t->ngpu && bytes)
+        put->mem = hly_verbs_gpu_hold(t, payload, bytes);
     put->bounces = !put->mem;
     if (put->mem && bytes > HLY_VERBS_PARTED)
         put->lanes = peer->nlanes;

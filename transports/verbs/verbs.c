@@ -6,14 +6,15 @@
 
 #include "verbs.h"
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v5_verbs;
+extern HALAY_API const halay_transport_ops_t halay_transport_v6_verbs;
 
 static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
     const hly_verbs_counters_t *n = &t->n;
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
-    attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP | HALAY_CAN_COUNT;
+    attr->capabilities = HALAY_CAN_PUT | HALAY_CAN_SLEEP | HALAY_CAN_COUNT |
+                         (t->dmabuf || t->peermem ? HALAY_CAN_DEVICE : 0);
     attr->message_bytes = attr->piece_bytes = HLY_VERBS_MESSAGE;
     attr->eager_bytes = HLY_VERBS_EAGER;
     attr->queues = (halay_queues_t){.messages = n->messages,
@@ -29,7 +30,12 @@ static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
                                     .registrations = n->registered,
                                     .reused = n->shared + n->kept,
                                     .connections = n->connections};
-    snprintf(attr->over, sizeof(attr->over), "%s", t->over);
+    snprintf(attr->over, sizeof(attr->over), "%.79s%s%s%s", t->over,
+             t->dmabuf || t->peermem ? "; a GPU's memory by " : "",
+             t->dmabuf && t->peermem ? "dma-buf, else "
+             : t->dmabuf             ? "dma-buf"
+                                     : "",
+             t->peermem ? "nvidia_peermem" : "");
     return HALAY_OK;
 }
 
@@ -66,7 +72,7 @@ static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
         peer->base.look_ns = hly_meet_now_ns() + HLY_VERBS_GIVEN_UP_NS;
 }
 
-const halay_transport_ops_t halay_transport_v5_verbs = {
+const halay_transport_ops_t halay_transport_v6_verbs = {
     .size = sizeof(halay_transport_ops_t),
     .name = "verbs",
     .open = hly_verbs_open,

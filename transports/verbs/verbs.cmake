@@ -6,6 +6,13 @@ if(IBVERBS_FOUND)
   halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/ports.c verbs/device.c verbs/pair.c verbs/peer.c
                verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c
                verbs/rails.c)
+  include(CheckSymbolExists)
+  set(CMAKE_REQUIRED_LIBRARIES PkgConfig::IBVERBS)
+  check_symbol_exists(ibv_reg_dmabuf_mr infiniband/verbs.h HLY_VERBS_DMABUF) # rdma-core 34
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  if(HLY_VERBS_DMABUF)
+    set_source_files_properties(verbs/mem.c PROPERTIES COMPILE_DEFINITIONS HLY_VERBS_DMABUF)
+  endif()
   target_link_libraries(halay_transport_verbs PUBLIC halay_meet PkgConfig::IBVERBS)
   target_link_libraries(halay_transport_verbs_plugin PRIVATE halay_meet PkgConfig::IBVERBS)
 else()

@@ -56,7 +56,7 @@ enum {
     HLY_VERBS_BUCKETS = 256,         /* of queue pairs by number */
     HLY_VERBS_TICK = 16,             /* polls between two looks at the clock */
     HLY_VERBS_HURRY = 256,           /* polls after which a failure is told in any case */
-    HLY_VERBS_TIMEOUT = 17,          /* 4.096 us * 2^17, times (1 + RETRIES): 3.8 s */
+    HLY_VERBS_TIMEOUT = 18,          /* 4.096 us * 2^18, times (1 + RETRIES): 7.5 s */
     HLY_VERBS_RETRIES = 6,           /* 7 is for ever on Soft-RoCE */
     HLY_VERBS_IMM_MESSAGE = 1 << 16, /* in the immediate of a SEND; below them, credits */
     HLY_VERBS_IMM_PART = 1 << 17     /* lane 0's part of a put that was cut is complete */
@@ -74,8 +74,8 @@ struct halay_mem {
     struct ibv_mr *mr[HLY_VERBS_RAILS]; /* NULL: a target that was deregistered under such a put */
     const uint8_t *address;
     size_t bytes;
-    int refs; /* puts whose payload it is */
-    int target;
+    int refs;           /* puts whose payload it is */
+    int target, device; /* device: memory that the processor cannot touch */
     LIST_ENTRY(halay_mem) entry;
 };
 
@@ -208,6 +208,8 @@ struct halay_transport {
     struct ibv_mr *page_mr[HLY_VERBS_RAILS];
     LIST_HEAD(, halay_mem) sources, targets;
     uint64_t locked_bytes;
+    int dmabuf, peermem; /* how memory of a GPU can be registered */
+    uint32_t ngpu;       /* its registrations that live */
     hly_verbs_lane_t *by_qpn[HLY_VERBS_BUCKETS];
     uint32_t npeers;
     int late;    /* puts have ended whose events found no room, or queue pairs are to be let go */
@@ -218,7 +220,7 @@ struct halay_transport {
     hly_verbs_counters_t n;
 };
 
-enum { WARNED_SOURCE = 1, WARNED_TARGET = 2, WARNED_PORT = 4 };
+enum { WARNED_SOURCE = 1, WARNED_TARGET = 2, WARNED_PORT = 4, WARNED_GPU = 8 };
 
 static inline halay_ep_t *hly_verbs_first(const halay_transport_t *t)
 {
@@ -358,7 +360,11 @@ void hly_verbs_buffer_give(hly_verbs_buffer_t **pool, hly_verbs_buffer_t *buffer
  * has to bounce. */
 halay_mem_t *hly_verbs_source_hold(halay_transport_t *t, const void *address, size_t bytes);
 void hly_verbs_source_drop(halay_transport_t *t, halay_mem_t *mem);
-int hly_verbs_register(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem);
+int hly_verbs_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem);
+/* What of dma-bufs and nvidia_peermem is there. */
+void hly_verbs_gpu_look(halay_transport_t *t);
+/* A payload of any size in memory of a GPU; NULL: it is not. */
+halay_mem_t *hly_verbs_gpu_hold(halay_transport_t *t, const void *address, size_t bytes);
 void hly_verbs_deregister(halay_transport_t *t, halay_mem_t *mem);
 /* What nobody has deregistered. */
 void hly_verbs_targets_drop(halay_transport_t *t);

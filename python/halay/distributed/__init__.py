@@ -5,10 +5,10 @@
     import halay.distributed            # not needed where Halay is installed, see below
     dist.init_process_group("halay")
 
-Importing this module registers the back end "halay" for CPU tensors. An installed Halay names
-register() as an entry point of the group "torch.backends", which `import torch` (2.5 and newer)
-calls; TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns that off, and the import above is needed then. It
-loads nothing but this file: the C library is loaded when a process group is made.
+Importing this module registers the back end "halay" for CPU and CUDA tensors. An installed Halay
+names register() as an entry point of the group "torch.backends", which `import torch` (2.5 and
+newer) calls; TORCH_DEVICE_BACKEND_AUTOLOAD=0 turns that off, and the import above is needed then.
+It loads nothing but this file: the C library is loaded when a process group is made.
 
 The default init_method, env://, wants the variables that torchrun sets. init_method="halay://"
 wants none: rank, size and the store come from Halay, whatever started the ranks (halayrun, srun,
@@ -42,7 +42,7 @@ def register() -> None:
 
     if not dist.is_available() or "HALAY" in dist.Backend._plugins:
         return
-    dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu"])
+    dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu", "cuda"])
     known: Any = import_module("torch.distributed.rendezvous")
     known.register_rendezvous_handler("halay", _rendezvous)
 

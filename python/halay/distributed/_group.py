@@ -17,9 +17,21 @@ from typing import Any, Callable, Optional
 import torch
 from torch._C import _distributed_c10d as c10d
 
+from .. import _tensors
 from . import _job
 from ._cdef import ffi, lib
-from ._tensors import IN_PLACE, Target, address, check, flat, op_of, sizes, source, type_of
+from ._tensors import (
+    IN_PLACE,
+    Target,
+    address,
+    check,
+    devices_of,
+    flat,
+    op_of,
+    sizes,
+    source,
+    type_of,
+)
 from ._work import HalayWork
 
 Tensors = Sequence[torch.Tensor]
@@ -46,6 +58,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._names = ["", "undefined"]
         self._left = False
         self._bundle: HalayWork | None = None
+        # Calls on CUDA tensors stand behind a stream of the group's own, which is made to wait for
+        # the program's: so it never has to be changed while calls are under way.
+        self._stream: Any = None
+        self._behind = False  # the communicator is behind it
         # The library's own setting of a deadline wins over torch's default of 30 minutes.
         if not os.environ.get("HALAY_DEADLINE"):
             self.set_timeout(timeout)
@@ -54,7 +70,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     @property
     def _device_types(self) -> list[torch.device]:
-        return [torch.device("cpu")]
+        return [torch.device(kind) for kind in _tensors.DEVICES]
 
     def getBackendName(self) -> str:
         return "halay"
@@ -126,11 +142,19 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         block: bool = False,
     ) -> HalayWork:
         """start(request) makes the call. block: nobody will want to do anything meanwhile."""
+        devices = devices_of(results, keep)
+        for device in devices:
+            self._order(device)
+        if finish is not None and getattr(getattr(finish, "__self__", None), "direct", False):
+            finish = None  # there is nothing to copy, and so nothing to wait for
         if self._bundle is not None:
+            self._bundle.devices |= devices
+            self._bundle.stream = self._stream
             self._start(start)
             self._bundle.hold(results, keep, finish)
             return self._bundle
         work = HalayWork(self._job, self._comm)
+        work.devices, work.stream = devices, self._stream if devices else None
         work.request = self._start(start)
         work.hold(results, keep, finish)
         if block:
@@ -139,6 +163,26 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         else:
             self._job.watch(work)
         return work
+
+    def _order(self, device: torch.device) -> None:
+        """Later calls stand behind what the program's current stream has to do now."""
+        current = _tensors.current(device)
+        if self._stream is None:
+            self._stream = _tensors.make_stream(device)
+        _tensors.follow(self._stream, current)
+        if not self._behind and not self._get_behind():
+            _tensors.synchronize(current)
+
+    def _get_behind(self) -> bool:
+        """Puts the communicator behind the stream. Not while calls in the host's memory are under
+        way on it; the next call in a GPU's tries again."""
+        with self._job.lock:
+            busy = any(work.comm == self._comm for work in self._job.pending.values())
+        if self._bundle is not None or busy:
+            return False
+        stream = _tensors.c_stream(self._stream)
+        self._behind = lib.halay_comm_stream(self._comm, stream) == 0
+        return self._behind
 
     def _start(self, start: Callable[[Any], int]) -> Any:
         self._usable()
@@ -153,8 +197,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
 
     # ---------------------------------------------------------------- several calls as one
 
-    def _start_coalescing(self, device: object = None) -> None:
+    def _start_coalescing(self, device: torch.device | None = None) -> None:
         self._usable()
+        if device is not None and device.type == "cuda" and not self._behind:
+            self._order(device)
         self._job.must(lib.halay_group_begin(self._comm), self._comm)
         self._bundle = HalayWork(self._job, self._comm)
 
@@ -166,12 +212,12 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._job.watch(work)
         return work
 
-    def _coalesced(self, calls: Sequence[Callable[[], object]]) -> HalayWork:
+    def _coalesced(self, tensors: Tensors, calls: Sequence[Callable[[], object]]) -> HalayWork:
         if self._bundle is not None:
             for call in calls:
                 call()
             return self._bundle
-        self._start_coalescing()
+        self._start_coalescing(next(iter(devices_of(list(tensors))), None))
         try:
             for call in calls:
                 call()
@@ -202,7 +248,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         single = c10d.AllreduceOptions()
         if opts is not None:
             single.reduceOp = opts.reduceOp
-        return self._coalesced([partial(self.allreduce, [t], single) for t in tensors])
+        return self._coalesced(tensors, [partial(self.allreduce, [t], single) for t in tensors])
 
     def reduce(self, tensors: Tensors, opts: Any = None) -> HalayWork:
         opts = opts or c10d.ReduceOptions()
@@ -273,7 +319,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> HalayWork:
         return self._coalesced(
-            [partial(self.reduce_scatter_single, o, i, opts) for o, i in zip(outputs, inputs)]
+            outputs,
+            [partial(self.reduce_scatter_single, o, i, opts) for o, i in zip(outputs, inputs)],
         )
 
     # ---------------------------------------------------------------- moving
@@ -342,7 +389,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self, outputs: Tensors, inputs: Tensors, opts: Any = None
     ) -> HalayWork:
         return self._coalesced(
-            [partial(self.all_gather_single, o, i, opts) for o, i in zip(outputs, inputs)]
+            outputs, [partial(self.all_gather_single, o, i, opts) for o, i in zip(outputs, inputs)]
         )
 
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:

@@ -38,17 +38,17 @@ IN_PLACE = ffi.cast("void *", -1)
 def check(tensor: object, call: str) -> torch.Tensor:
     """The tensor, if its memory can be read and written by Halay."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"halay {call}: needs a torch.Tensor, not {type(tensor).__name__}")
+        raise _tensors.no_tensor(tensor, f"halay {call}")
     if tensor.layout != torch.strided:
         raise ValueError(
             f"halay {call}: a tensor of layout {tensor.layout} is not supported; "
             "use tensor.to_dense()"
         )
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in _tensors.DEVICES:
         raise ValueError(
             f"halay {call}: the tensor of shape {tuple(tensor.shape)}, {tensor.dtype}, is on "
-            f"device {tensor.device}; this back end moves CPU memory only: use tensor.cpu(), or "
-            "name another back end for that device ('cpu:gloo,cuda:nccl')"
+            f"device {tensor.device}; this back end moves memory of the CPU and of CUDA "
+            "devices only: use tensor.cpu(), or name another back end for that device"
         )
     return tensor
 
@@ -116,7 +116,7 @@ class Target:
             self.direct, self.buffer = False, flat(tensors, call)
         else:
             self.direct = False
-            self.buffer = torch.empty(sum(t.numel() for t in tensors), dtype=one.dtype)
+            self.buffer = one.new_empty(sum(t.numel() for t in tensors))
 
     def finish(self) -> None:
         if self.direct:
@@ -124,8 +124,26 @@ class Target:
         at = 0
         with torch.no_grad():
             for tensor in self.tensors:
-                tensor.detach().copy_(self.buffer[at : at + tensor.numel()].view(tensor.shape))
+                part = self.buffer.narrow(0, at, tensor.numel())
+                tensor.detach().copy_(part.view(tensor.shape))
                 at += tensor.numel()
+
+
+def cuda_tensors(*what: object) -> list[torch.Tensor]:
+    """Those that are there, in sequences and targets, too."""
+    found: list[torch.Tensor] = []
+    for one in what:
+        if isinstance(one, torch.Tensor) and one.is_cuda:
+            found.append(one)
+        elif isinstance(one, Target):
+            found += cuda_tensors(one.buffer, *one.tensors)
+        elif isinstance(one, (list, tuple)):
+            found += cuda_tensors(*one)
+    return found
+
+
+def devices_of(*what: object) -> set[torch.device]:
+    return {tensor.device for tensor in cuda_tensors(*what)}
 
 
 def sizes(counts: Sequence[int]) -> Any:

@@ -11,11 +11,20 @@ from typing import Any, Callable
 import torch
 import torch.distributed as dist
 
+from .. import _tensors
 from ..errors import HalayError, HalayTimeout
 from ._cdef import lib
 from ._job import Job
+from ._tensors import cuda_tensors
 
 SLICE_NS = 20_000_000
+
+
+def make_future(devices: set[torch.device]) -> torch.futures.Future[Any]:
+    """What waits for it uses the values on streams of these devices."""
+    if not devices:
+        return torch.futures.Future()
+    return torch.futures.Future(devices=sorted(devices, key=str))
 
 
 class HalayWork(dist.Work):
@@ -27,8 +36,12 @@ class HalayWork(dist.Work):
         self.comm = comm
         self.request: Any = None
         self.results: list[torch.Tensor] = []
+        self.devices: set[torch.device] = set()
+        self.stream: Any = None  # in which results are copied at the end
+        self._copied: Any = None  # an event: they have been
         self._keep: list[object] = []
         self._finish: list[Callable[[], None]] = []
+        self._touched: list[torch.Tensor] = []  # by what is done then
         self._error: HalayError | None = None
         self._done = False
         self._future: torch.futures.Future[Any] | None = None
@@ -42,13 +55,13 @@ class HalayWork(dist.Work):
         self._keep.append(keep)
         if finish is not None:
             self._finish.append(finish)
+            self._touched += cuda_tensors(results, keep)
 
     def complete(self, code: int) -> None:
         """By whoever has it in hand. The library no longer knows the request."""
         failed = None
         if code == 0:
-            for finish in self._finish:
-                finish()
+            self._copy()
         else:
             failed = self.job.error(code, self.comm)
         with self.job.lock:
@@ -56,9 +69,31 @@ class HalayWork(dist.Work):
             self._done = True
             future = self._future
         self.request = None
-        self._keep, self._finish = [], []
+        self._keep, self._finish, self._touched = [], [], []
         if future is not None:
+            self._tell(future)
+
+    def _copy(self) -> None:
+        """Results to where they belong: in the stream, which those who wait have theirs wait for.
+        What was not copied is there for every stream."""
+        with _tensors.on(self.stream):
+            for finish in self._finish:
+                finish()
+        if self._touched:
+            for tensor in self._touched:
+                _tensors.use_on(tensor, self.stream)
+            self._copied = self.stream.record_event()
+
+    def _tell(self, future: torch.futures.Future[Any]) -> None:
+        with _tensors.on(self.stream):  # behind which its values are
             future.set_result(self.results)
+
+    def _arrive(self) -> bool:
+        """At the end of a wait."""
+        if self._copied is not None:
+            for device in self.devices:
+                _tensors.current(device).wait_event(self._copied)
+        return self._outcome()
 
     def _outcome(self) -> bool:
         if self._error is not None:
@@ -68,12 +103,12 @@ class HalayWork(dist.Work):
     def wait(self, timeout: datetime.timedelta = datetime.timedelta(0)) -> bool:
         """Until it is complete; raises Halay's verdict if it failed."""
         if self._done:
-            return self._outcome()
+            return self._arrive()
         self.job.usable()
         seconds = timeout.total_seconds()
         if seconds <= 0 and self.job.take(self):
             self.complete(lib.halay_request_wait(self.request))
-            return self._outcome()
+            return self._arrive()
         end = time.monotonic() + seconds if seconds > 0 else None
         while not self._done:
             self.job.usable()
@@ -87,7 +122,7 @@ class HalayWork(dist.Work):
                 )
             lib.halay_context_progress(self.job.context, SLICE_NS)
             self.job.reap()
-        return self._outcome()
+        return self._arrive()
 
     def synchronize(self) -> None:
         self.wait()
@@ -96,7 +131,7 @@ class HalayWork(dist.Work):
         if not self._done:
             self.job.usable()
             self.job.reap()
-        return self._done
+        return self._done and (self._copied is None or bool(self._copied.query()))
 
     def is_success(self) -> bool:
         return self._done and self._error is None
@@ -113,12 +148,12 @@ class HalayWork(dist.Work):
         with self.job.lock:
             if self._visible is not None:
                 return self._visible
-            future: torch.futures.Future[Any] = torch.futures.Future()
+            future = make_future(self.devices)
             visible = future.then(self._value)
             self._future, self._visible = future, visible
             done = self._done
         if done:  # else complete() sees the future
-            future.set_result(self.results)
+            self._tell(future)
         return visible
 
     def _value(self, _: torch.futures.Future[Any]) -> list[torch.Tensor]:

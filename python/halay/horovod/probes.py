@@ -52,11 +52,11 @@ PROBES: dict[str, Probe] = {
     "mpi_built": Probe(mpi_wanted, "False; True with HOROVOD_CONTROLLER=mpi"),
     "mpi_enabled": Probe(mpi_wanted, "False; True with HOROVOD_CONTROLLER=mpi"),
     "mpi_threads_supported": Probe(_threads, "ValueError, as without MPI; else True"),
-    "nccl_built": Probe(_none, "0: no GPUs yet"),
+    "nccl_built": Probe(_none, "0: GPU memory is moved by Halay itself"),
     "ddl_built": Probe(_no, "False: DDL is gone"),
     "ccl_built": Probe(_no, "False"),
-    "cuda_built": Probe(_no, "False: no GPUs yet"),
-    "rocm_built": Probe(_no, "False: no GPUs yet"),
+    "cuda_built": Probe(lambda: True, "True: tensors of CUDA devices are taken"),
+    "rocm_built": Probe(_no, "False"),
 }
 
 

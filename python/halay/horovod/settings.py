@@ -57,14 +57,22 @@ def _flag(text: str) -> str | None:
     return "1" if text not in _OFF else None
 
 
+def _off(text: str) -> str | None:
+    return "0" if text in _OFF else None
+
+
 def _same(text: str) -> str | None:
     return text or None
 
 
 _START = "HALAY_START_DEADLINE"
-_BY_PLAN = "Halay chooses its algorithm by a table of costs; HALAY_ALGORITHM overrides it"
+_BY_PLAN = (
+    "Halay chooses its algorithm by a table of costs, those of two levels among them, "
+    "on GPUs with NCCL in the node; HALAY_ALGORITHM overrides it"
+)
 _NO_CYCLE = "there is no cycle: what is submitted starts at once"
-_NO_GPU = "for GPUs, which Halay does not use yet"
+_GPU_BUILD = "of Horovod's installation; Halay takes CUDA tensors in any operation"
+_NCCL = "where NCCL is used, each of the two channels of a communicator has a stream"
 _NO_TUNER = "nothing is tuned at run time"
 _NO_MPI = "Halay uses no MPI"
 _LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
@@ -102,12 +110,20 @@ SETTINGS: dict[str, Setting] = {
     "HIERARCHICAL_ALLREDUCE": Setting(NONE, _BY_PLAN),
     "HIERARCHICAL_ALLGATHER": Setting(NONE, _BY_PLAN),
     "TORUS_ALLREDUCE": Setting(NONE, _BY_PLAN),
+    "GPU_OPERATIONS": Setting(BUILD, _GPU_BUILD),
+    "GPU_ALLREDUCE": Setting(BUILD, _GPU_BUILD),
+    "GPU_ALLGATHER": Setting(BUILD, _GPU_BUILD),
+    "GPU_BROADCAST": Setting(BUILD, _GPU_BUILD),
+    "GPU_ALLTOALL": Setting(BUILD, _GPU_BUILD),
+    "GPU_REDUCESCATTER": Setting(BUILD, _GPU_BUILD),
     "DISABLE_GROUP_FUSION": Setting(NONE, "groups are reduced all or none, whatever is fused"),
-    "ENABLE_ASYNC_COMPLETION": Setting(NONE, _NO_GPU),
+    "ENABLE_ASYNC_COMPLETION": Setting(NONE, "a call is over when its result is there"),
     "ENABLE_XLA_OPS": Setting(NONE, "for TensorFlow"),
-    "BATCH_D2D_MEMCOPIES": Setting(NONE, _NO_GPU),
-    "NUM_NCCL_STREAMS": Setting(NONE, _NO_GPU),
-    "DISABLE_NVTX_RANGES": Setting(NONE, _NO_GPU),
+    "BATCH_D2D_MEMCOPIES": Setting(
+        USED, "0: a launch for each tensor of a group in a GPU's memory", "HALAY_BATCH_COPIES", _off
+    ),
+    "NUM_NCCL_STREAMS": Setting(NONE, _NCCL),
+    "DISABLE_NVTX_RANGES": Setting(NONE, "no NVTX ranges are made"),
     "CCL_CACHE": Setting(NONE, "Halay uses no oneCCL"),
     "ADASUM_MPI_CHUNK_SIZE": Setting(NONE, _NO_MPI),
     "MPI_THREADS_DISABLE": Setting(NONE, _NO_MPI),
@@ -143,6 +159,7 @@ _OFF = ("", "0")
 _INDIFFERENT = {
     ("MPI_THREADS_DISABLE", "1"),
     ("CACHE_CAPACITY", "1024"),
+    ("NUM_NCCL_STREAMS", "1"),
 }
 
 _said: set[str] = set()

@@ -13,11 +13,11 @@ from typing import Any, Callable
 
 import torch
 
-from .. import _session
+from .. import _session, _tensors
 from .._core import ffi, lib
 from .._session import Members
 from . import _adasum
-from ._tensors import address, dense, describe, refuse_overlap, touched, type_of
+from ._tensors import address, behind, dense, describe, refuse_overlap, touched, type_of
 from .process_sets import ProcessSet, members_of
 
 # Horovod's numbers.
@@ -176,7 +176,9 @@ def _submit_reduction(
                 out.copy_(_scaled_integers(out, after))
         return then()
 
-    return _session.session().submit(kind, name, start, (sent, out), finish, members)
+    return _session.session().submit(
+        kind, name, behind(start, sent, out), (sent, out), finish, members
+    )
 
 
 def submit_allreduce(
@@ -221,11 +223,15 @@ def _submit_adasum(
     factor: float,
     kind: str,
 ) -> int:
-    """Scaling before and after are one: Adasum of multiples is the multiple."""
+    """Scaling before and after are one: Adasum of multiples is the multiple.
+
+    It is reckoned on the host, also of tensors of a device.
+    """
+    like, sent = sent, sent.cpu()
 
     def then(result: torch.Tensor) -> torch.Tensor:
         if target is None:
-            return result
+            return _tensors.brought(result, like.device) if like.is_cuda else result
         with torch.no_grad():
             target.copy_(result)
         return target
@@ -242,7 +248,7 @@ def submit_reducescatter(
     """The result is a new tensor: this rank's rows, so many, of the reduction."""
     checked = how.checked(tensor, kind, name)
     sent = dense(tensor)
-    out = torch.empty((nrows, *sent.shape[1:]), dtype=sent.dtype)
+    out = sent.new_empty((nrows, *sent.shape[1:]))
     call = lib.halay_trainer_reduce_scatter
     return _submit_reduction(call, kind, name, sent, out, checked, lambda: out)
 
@@ -258,6 +264,16 @@ def check_gather(tensor: torch.Tensor, kind: str, name: str | None) -> None:
             f"{describe(tensor, kind, name)}: a scalar has no first dimension to gather "
             "along; use tensor.unsqueeze(0)"
         )
+
+
+def _take(out: torch.Tensor, data: Any) -> None:
+    """Copies a result of the trainer's into out, which is of the same kind of memory."""
+    if not out.is_cuda:
+        ffi.memmove(address(out), data, out.numel() * out.element_size())
+        return
+    session = _session.session()
+    session.reach(_tensors.c_stream(_tensors.current(out.device)))
+    session.move(address(out), data, out.numel() * out.element_size())
 
 
 def _submit_gather(
@@ -280,13 +296,13 @@ def _submit_gather(
 
     def finish(of: Members, ticket: int) -> Any:
         data, count, rows = of.gathered(ticket)
-        out = torch.empty((sum(rows), *row_shape), dtype=sent.dtype)
+        out = sent.new_empty((sum(rows), *row_shape))
         assert out.numel() == count
         if count > 0:
-            ffi.memmove(address(out), data, count * out.element_size())
+            _take(out, data)
         return then(out, rows)
 
-    return _session.session().submit(kind, name, start, sent, finish, members)
+    return _session.session().submit(kind, name, behind(start, sent), sent, finish, members)
 
 
 def submit_allgather(
@@ -347,7 +363,9 @@ def submit_broadcast(
                 touched(target)
         return target
 
-    return _session.session().submit("broadcast", name, start, buffer, finish, members)
+    return _session.session().submit(
+        "broadcast", name, behind(start, buffer), buffer, finish, members
+    )
 
 
 def submit_group(

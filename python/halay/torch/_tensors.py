@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import torch
 
-from .._tensors import TYPES, address
+from .._tensors import DEVICES, TYPES, address, behind, no_tensor
 
-__all__ = ["address", "dense", "describe", "refuse_overlap", "touched", "type_of"]
+__all__ = ["address", "behind", "dense", "describe", "refuse_overlap", "touched", "type_of"]
 
 
 def describe(tensor: torch.Tensor, kind: str, name: object) -> str:
@@ -21,15 +21,16 @@ def describe(tensor: torch.Tensor, kind: str, name: object) -> str:
 def type_of(tensor: object, kind: str, name: object) -> int:
     """The halay_type_t of a tensor that can be sent; else an error that says why."""
     if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{kind}: needs a torch.Tensor, not {type(tensor).__name__}")
+        raise no_tensor(tensor, kind)
     if tensor.layout != torch.strided:
         raise ValueError(
             f"{describe(tensor, kind, name)}: layout {tensor.layout} is not supported; "
             "use tensor.to_dense()"
         )
-    if tensor.device.type != "cpu":
+    if tensor.device.type not in DEVICES:
         raise ValueError(
-            f"{describe(tensor, kind, name)}: only CPU memory is supported; use tensor.cpu()"
+            f"{describe(tensor, kind, name)}: only memory of the CPU and of CUDA devices is "
+            "supported; use tensor.cpu()"
         )
     found = TYPES.get(tensor.dtype)
     if found is None:

@@ -168,7 +168,7 @@ def ccl_built() -> bool:
 
 def cuda_built() -> bool:
     """Whether the library knows CUDA's memory."""
-    return False
+    return True
 
 
 def rocm_built() -> bool:

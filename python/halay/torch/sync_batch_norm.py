@@ -28,7 +28,7 @@ def _joined(parts: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tens
     variances, 1979.
     """
     features = (parts.shape[1] - 1) // 2
-    counts, means, squares = parts[:, :1], parts[:, 1 : 1 + features], parts[:, 1 + features :]
+    counts, means, squares = torch.split(parts, [1, features, features], dim=1)
     total = counts.sum()
     mean = (means * counts).sum(0) / total
     variance = (squares + counts * (means - mean) ** 2).sum(0) / total
@@ -45,9 +45,9 @@ class _Normalize(torch.autograd.Function):
         rows = x.transpose(0, 1).reshape(x.shape[1], -1).to(wide)
         count = rows.shape[1]
         mean = rows.mean(1) if count > 0 else rows.new_zeros(rows.shape[0])
-        squares = ((rows - mean[:, None]) ** 2).sum(1)
-        own = torch.cat([rows.new_tensor([count]), mean, squares])
-        total, mean, variance = _joined(allgather(own[None, :], f"{name}.forward"))
+        squares = ((rows - mean.unsqueeze(1)) ** 2).sum(1)
+        own = torch.cat([rows.new_full((1,), float(count)), mean, squares])
+        total, mean, variance = _joined(allgather(own.unsqueeze(0), f"{name}.forward"))
         scale = torch.rsqrt(variance + eps)
         shape = (1, -1, *[1] * (x.dim() - 2))
         normal = (x.to(wide) - mean.reshape(shape)) * scale.reshape(shape)

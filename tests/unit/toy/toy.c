@@ -19,7 +19,7 @@
 
 #include <halay/transport.h>
 
-HALAY_API extern const halay_transport_ops_t halay_transport_v5_toy;
+HALAY_API extern const halay_transport_ops_t halay_transport_v6_toy;
 
 #define MESSAGE_BYTES 4096
 #define HEADER_BYTES  64         /* of the core's messages */
@@ -270,9 +270,10 @@ static int toy_poll(halay_transport_t *t, halay_event_t events[], int max)
 
 /* ---------------------------------------------------------------- what it does not offer */
 
-static int toy_register_mem(halay_transport_t *t, void *address, size_t bytes, halay_mem_t **mem)
+static int toy_register_mem(halay_transport_t *t, const halay_mem_params_t *params,
+                            halay_mem_t **mem)
 {
-    (void)t, (void)address, (void)bytes, (void)mem;
+    (void)t, (void)params, (void)mem;
     return HALAY_EUNSUPPORTED;
 }
 
@@ -326,7 +327,7 @@ static int toy_arm(halay_transport_t *t, int *fd)
     return HALAY_EUNSUPPORTED;
 }
 
-const halay_transport_ops_t halay_transport_v5_toy = {
+const halay_transport_ops_t halay_transport_v6_toy = {
     .size = sizeof(halay_transport_ops_t),
     .name = "toy",
     .open = toy_open,

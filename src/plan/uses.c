@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * compile.c - lays a proved plan out for the executor: who depends on whom, which message belongs
- * to which step, and who reads what a step writes.
- */
-#include <assert.h>
+/* uses.c - who waits for a step of a plan, who reads what it writes, which message is its own. */
+#include "plan/uses.h"
+
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/exec.h"
-#include "wire/match.h"
-
 /* ---------------------------------------------------------------- dependencies */
 
-static void fill_successors(struct hly_plan *p)
+void hly_plan_successors(const halay_plan_t *p, uint32_t *successors, uint32_t *first)
 {
-    uint32_t *first = p->successor_first;
-    memset(first, 0, (p->nsteps + 2) * sizeof(*first));
     for (uint32_t i = 0; i < p->nsteps; i++)
         for (int d = 0; d < 2; d++)
             if (p->steps[i].dep[d] != HALAY_STEP_NONE)
@@ -25,7 +19,7 @@ static void fill_successors(struct hly_plan *p)
     for (uint32_t i = 0; i < p->nsteps; i++) /* moves first[j + 1] to its final place */
         for (int d = 0; d < 2; d++)
             if (p->steps[i].dep[d] != HALAY_STEP_NONE)
-                p->successors[first[p->steps[i].dep[d] + 1]++] = i;
+                successors[first[p->steps[i].dep[d] + 1]++] = i;
 }
 
 /* ---------------------------------------------------------------- readers */
@@ -93,40 +87,69 @@ static uint16_t reader(const halay_plan_t *p, uint32_t at)
     return found;
 }
 
-static void fill_readers(struct hly_plan *p)
+/* ---------------------------------------------------------------- edges */
+
+/* A hash table of the messages. */
+static uint32_t edge_hash(uint32_t kind, uint32_t peer, uint32_t edge)
 {
-    for (uint32_t i = 0; i < p->nsteps; i++)
-        p->reader[i] = writes(&p->steps[i]) ? reader(p->plan, i) : HLY_READ_BY_MORE;
+    uint64_t x = ((uint64_t)peer << 34) ^ ((uint64_t)edge << 2) ^ kind;
+    x *= 0x9e3779b97f4a7c15ull;
+    return (uint32_t)(x >> 32);
+}
+
+uint32_t hly_plan_step(const halay_plan_t *plan, const struct hly_plan_uses *uses, uint32_t kind,
+                       uint32_t peer, uint32_t edge)
+{
+    uint32_t at = edge_hash(kind, peer, edge) & uses->edge_mask;
+    for (; uses->edges[at] != HALAY_STEP_NONE; at = (at + 1) & uses->edge_mask) {
+        const halay_step_t *s = &plan->steps[uses->edges[at]];
+        if (s->kind == kind && s->peer == peer && s->edge == edge)
+            return uses->edges[at];
+    }
+    return HALAY_STEP_NONE;
+}
+
+static void fill_edges(const halay_plan_t *p, struct hly_plan_uses *uses)
+{
+    memset(uses->edges, 0xff, (uses->edge_mask + 1) * sizeof(*uses->edges));
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const halay_step_t *s = &p->steps[i];
+        if (s->kind != HALAY_STEP_SEND && s->kind != HALAY_STEP_RECV)
+            continue;
+        uint32_t at = edge_hash(s->kind, s->peer, s->edge) & uses->edge_mask;
+        while (uses->edges[at] != HALAY_STEP_NONE)
+            at = (at + 1) & uses->edge_mask;
+        uses->edges[at] = i;
+    }
 }
 
 /* ---------------------------------------------------------------- all of it */
 
-int hly_plan_compile(struct hly_plan *p)
+int hly_plan_uses(const halay_plan_t *plan, struct hly_plan_uses *uses)
 {
-    const uint32_t n = p->plan->nsteps;
+    const size_t n = plan->nsteps;
     uint32_t room = 4;
     while (room < 2 * n)
         room *= 2;
-    p->nsteps = n;
-    p->steps = p->plan->steps;
-    p->table_mask = room - 1;
-    p->successors = calloc(2 * (size_t)n + 1, sizeof(*p->successors));
-    p->successor_first = calloc((size_t)n + 2, sizeof(*p->successor_first));
-    p->table = calloc(room, sizeof(*p->table));
-    p->reader = n <= HLY_FUSED_MAX ? calloc((size_t)n + 1, sizeof(*p->reader)) : NULL;
-    if (!p->successors || !p->successor_first || !p->table)
+    *uses = (struct hly_plan_uses){
+        .successors = calloc(2 * n + 1, sizeof(*uses->successors)),
+        .successor_first = calloc(n + 2, sizeof(*uses->successor_first)),
+        .edges = calloc(room, sizeof(*uses->edges)),
+        .edge_mask = room - 1,
+        .reader = n <= HLY_FUSED_MAX ? calloc(n + 1, sizeof(*uses->reader)) : NULL};
+    if (!uses->successors || !uses->successor_first || !uses->edges)
         return HALAY_ENOMEM;
-    fill_successors(p);
-    hly_edges_fill(p);
-    if (p->reader)
-        fill_readers(p);
+    fill_edges(plan, uses);
+    hly_plan_successors(plan, uses->successors, uses->successor_first);
+    for (uint32_t i = 0; uses->reader && i < n; i++)
+        uses->reader[i] = writes(&plan->steps[i]) ? reader(plan, i) : HLY_READ_BY_MORE;
     return HALAY_OK;
 }
 
-void hly_plan_uncompile(struct hly_plan *p)
+void hly_plan_uses_free(struct hly_plan_uses *uses)
 {
-    free(p->successors);
-    free(p->successor_first);
-    free(p->table);
-    free(p->reader);
+    free(uses->successors);
+    free(uses->successor_first);
+    free(uses->edges);
+    free(uses->reader);
 }

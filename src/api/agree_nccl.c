@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agree_nccl.c - a context opens NCCL by itself, and the ranks of a communicator agree whether they
+ * use it (docs/decisions/0061). At its first call in a GPU's memory each rank tells all others, in
+ * an allgather on a hidden communicator for which nobody waits, which NCCL it has, on which GPU,
+ * and the number of that call. If all have the same, no two ranks of a node share a GPU, and some
+ * node has two ranks, calls have group steps from HLY_NCCL_AFTER calls behind the latest of these
+ * numbers on. A rank that gets so far before the allgather has ended waits for it.
+ */
+#include "api/agree_nccl.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/device_builtin.h"
+#include "exec/exec.h"
+#include "groups/nccl/nccl.h"
+#include "wire/news.h"
+
+#define NCCL_TAG    UINT64_C(0x6c63636e)
+#define NO_DEADLINE UINT64_C(1000000000000000) /* whoever waits has the communicator's */
+#define LEAVE_NS    UINT64_C(1000000000)
+
+/* ---------------------------------------------------------------- this rank's */
+
+/* Once a context: finds NCCL, if it may, and the GPU. */
+static void look(halay_context_t *ctx, struct hly_device *device)
+{
+    struct hly_nccl_here *here = &ctx->nccl;
+    const char *name = ctx->settings.nccl;
+    halay_group_attr_t attr = {.size = sizeof(attr)};
+    int ordinal = -1;
+    if (here->looked)
+        return;
+    here->looked = true;
+    if (!strcmp(name, "off"))
+        snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is off");
+    else if (hly_device_cuda_gpu(device->handle, &ordinal, &here->place))
+        snprintf(here->why, sizeof(here->why), "the device has no GPU");
+    else if (!hly_nccl_open(name, ordinal, &here->library, &here->version, here->why,
+                            sizeof(here->why))) {
+        hly_group_nccl.about(here->library, &attr);
+        device->group = &hly_group_nccl;
+        device->group_arg = here->library;
+        snprintf(device->group_name, sizeof(device->group_name), "%.31s", attr.name);
+    }
+    hly_log(ctx, here->version && !here->library ? HLY_WARN : HLY_INFO, "device collectives: %s",
+            here->library ? device->group_name : here->why);
+}
+
+void hly_nccl_drop(halay_context_t *ctx)
+{
+    hly_nccl_close(ctx->nccl.library);
+    while (ctx->nccl.left) {
+        struct hly_nccl_ask *next = ctx->nccl.left->next;
+        free(ctx->nccl.left->all);
+        free(ctx->nccl.left);
+        ctx->nccl.left = next;
+    }
+}
+
+/* ---------------------------------------------------------------- what all say */
+
+static void version_text(const struct hly_nccl_says *says, char text[32])
+{
+    if (!says->version)
+        snprintf(text, 32, "no NCCL");
+    else
+        snprintf(text, 32, "NCCL %u.%u.%u", says->version / 10000, says->version / 100 % 100,
+                 says->version % 100);
+}
+
+/* false: all ranks have the same that can be used. */
+static bool differ(const struct hly_nccl_ask *ask, int nranks, char *why, size_t bytes)
+{
+    char first[32], other[32];
+    version_text(&ask->all[0], first);
+    for (int r = 0; r < nranks; r++) {
+        version_text(&ask->all[r], other);
+        if (ask->all[r].version < HLY_NCCL_LEAST_VERSION)
+            snprintf(why, bytes, "rank %d has %s%s", r, other,
+                     ask->all[r].version ? ", and 2.18 is needed" : "");
+        else if (ask->all[r].version != ask->all[0].version)
+            snprintf(why, bytes, "rank 0 has %s, and rank %d has %s", first, r, other);
+        else
+            continue;
+        return true;
+    }
+    return false;
+}
+
+/* Do two ranks of a node work on one GPU? NCCL would refuse them. */
+static bool share(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
+{
+    for (uint32_t node = 0; node < s->nnodes; node++)
+        for (uint32_t i = s->first[node]; i < s->first[node + 1]; i++)
+            for (uint32_t j = s->first[node]; j < i; j++)
+                if (ask->all[s->member[i]].place == ask->all[s->member[j]].place) {
+                    snprintf(why, bytes, "ranks %u and %u share a GPU, which NCCL refuses",
+                             s->member[j], s->member[i]);
+                    return true;
+                }
+    return false;
+}
+
+/* The same on all ranks, which have the same `all`. */
+static void judge(halay_comm_t *comm, int rc)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    halay_shape_t *shape = NULL;
+    assert(rc || ask->all);
+    ask->state = HLY_NCCL_NONE;
+    rc = rc ? rc : hly_comm_shape(comm, &shape);
+    if (rc)
+        snprintf(ask->why, sizeof(ask->why), "the ranks could not agree on NCCL: %s",
+                 halay_strerror(rc));
+    else if (!differ(ask, comm->nranks, ask->why, sizeof(ask->why)) &&
+             !share(ask, shape, ask->why, sizeof(ask->why))) {
+        ask->state = HLY_NCCL_AGREED;
+        ask->from = ask->mine.sequence;
+        for (int r = 0; r < comm->nranks; r++)
+            if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
+                ask->from = ask->all[r].sequence;
+        ask->from += HLY_NCCL_AFTER;
+    }
+    halay_shape_free(shape);
+    const bool warns = comm->rank == 0 && comm->context->nccl.library && !comm->context->nccl.told;
+    free(ask->all);
+    ask->all = NULL;
+    if (ask->state == HLY_NCCL_NONE)
+        hly_log(comm->context, warns ? HLY_WARN : HLY_INFO,
+                "no NCCL on a communicator of %d ranks: %s; its calls in GPUs' memory are staged",
+                comm->nranks, ask->why);
+    comm->context->nccl.told = comm->context->nccl.told || warns;
+}
+
+/* ---------------------------------------------------------------- asking */
+
+static int hidden_make(halay_comm_t *comm, struct hly_nccl_ask *ask)
+{
+    const uint64_t tag = NCCL_TAG, id = hly_hash(comm->id, &tag, sizeof(tag));
+    struct hly_ranks *ranks;
+    int rc = hly_ranks_copy(comm->ranks, &ranks);
+    if (!rc)
+        rc = hly_comm_make(comm->context, id, ranks, comm->rank, NO_DEADLINE, &ask->hidden);
+    if (!rc)
+        ask->hidden->asks_for = comm;
+    return rc;
+}
+
+static int tell_all(halay_comm_t *comm, struct hly_nccl_ask *ask)
+{
+    struct hly_call call =
+        hly_call_of(HALAY_ALLGATHER, &ask->mine, ask->all, sizeof(ask->mine), HALAY_UINT8);
+    call.signature = hly_hash(0, &call.desc, sizeof(call.desc));
+    int rc = hidden_make(comm, ask);
+    if (!rc)
+        rc = hly_exec_make(ask->hidden, &call, HALAY_OK, "", &ask->request);
+    if (!rc)
+        hly_exec_go(ask->request);
+    if (!rc && hly_news_any(comm->context))
+        hly_hand_on(comm->context);
+    return rc;
+}
+
+/* NULL: there is no memory; then the other ranks wait, and have a verdict that names this one. */
+static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
+{
+    struct hly_nccl_ask *ask = calloc(1, sizeof(*ask));
+    const struct hly_nccl_here *here = &comm->context->nccl;
+    if (!ask)
+        return NULL;
+    look(comm->context, device);
+    ask->all = calloc((size_t)comm->nranks, sizeof(*ask->all));
+    ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place};
+    ask->state = HLY_NCCL_ASKING;
+    comm->nccl = ask;
+    const int rc = ask->all ? tell_all(comm, ask) : HALAY_ENOMEM;
+    if (rc) {
+        ask->request = NULL;
+        judge(comm, rc);
+    }
+    return ask;
+}
+
+static void take(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    if (ask->state != HLY_NCCL_ASKING || ask->request->state != HLY_COMPLETE)
+        return;
+    const int rc = ask->request->result;
+    hly_release(ask->request);
+    ask->request = NULL;
+    judge(comm, rc);
+}
+
+static void await(halay_comm_t *comm, uint64_t patience_ns)
+{
+    const uint64_t until = hly_now_ns() + patience_ns;
+    for (take(comm); comm->nccl->state == HLY_NCCL_ASKING && hly_now_ns() < until; take(comm))
+        if (hly_progress(comm->context) == 0)
+            hly_sleep(comm->context, 1000000);
+}
+
+static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
+{
+    return device->ops == &hly_device_cuda && (!device->group || comm->context->nccl.library) &&
+           !comm->asks_for && !comm->parent && !comm->outer && !comm->broken && !comm->freed &&
+           (int)comm->nnodes < comm->nranks;
+}
+
+void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *c)
+{
+    struct hly_device *device = hly_device_of(comm->context, call->desc.memory);
+    if (c->code || call->desc.flags & HLY_CALL_VECTOR || !is_asked(comm, device))
+        return; /* v forms have no plans with group steps */
+    struct hly_nccl_ask *ask = comm->nccl ? comm->nccl : begin(comm, device);
+    if (!ask)
+        return;
+    take(comm);
+    const bool due = (int32_t)(comm->next_sequence - ask->mine.sequence) >= HLY_NCCL_AFTER;
+    if (ask->state == HLY_NCCL_ASKING && due)
+        await(comm, comm->deadline_ns);
+    if (ask->state == HLY_NCCL_ASKING && due) {
+        c->code = HALAY_ETIMEOUT;
+        snprintf(c->text, sizeof(c->text),
+                 "some rank has not made a call in a GPU's memory on this communicator yet");
+    }
+    ask->on = ask->on ||
+              (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
+    call->grouped = ask->on;
+}
+
+const char *hly_nccl_reason(const halay_comm_t *comm)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    if ((int)comm->nnodes == comm->nranks)
+        return "each rank has a node of its own";
+    if (ask && ask->state == HLY_NCCL_NONE)
+        return ask->why;
+    return ask && ask->on ? "it does not use NCCL"
+                          : "the ranks are agreeing on NCCL; it is used some calls later";
+}
+
+/* ---------------------------------------------------------------- the end */
+
+void hly_nccl_forget(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    if (!ask)
+        return;
+    if (ask->hidden) {
+        hly_comm_destroy(ask->hidden);
+        comm->context->ncomms--;
+    }
+    comm->nccl = NULL;
+    if (ask->state == HLY_NCCL_ASKING) { /* a transport may still write there */
+        ask->next = comm->context->nccl.left;
+        comm->context->nccl.left = ask;
+        return;
+    }
+    free(ask->all);
+    free(ask);
+}
+
+void hly_nccl_end(halay_context_t *ctx)
+{
+    for (struct hly_link *l = ctx->comms.next; l != &ctx->comms; l = l->next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        if (comm->nccl && !ctx->lost)
+            await(comm, LEAVE_NS);
+    }
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agree_nccl.h - whether calls in a GPU's memory use NCCL, which the context opens by itself. */
+#ifndef HLY_AGREE_NCCL_H
+#define HLY_AGREE_NCCL_H
+
+#include "api/api.h"
+
+/* Before a call is posted: may it use NCCL? Sets call->grouped. */
+void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *c);
+/* Do its calls use NCCL from now on, whichever is the next? */
+static inline bool hly_nccl_is_on(const halay_comm_t *comm)
+{
+    return comm->nccl && comm->nccl->on;
+}
+/* Why calls on it do not. */
+const char *hly_nccl_reason(const halay_comm_t *comm);
+/* It is destroyed. */
+void hly_nccl_forget(halay_comm_t *comm);
+/* The context will be destroyed: waits, a little, for what is under way. Then nothing runs. */
+void hly_nccl_end(halay_context_t *context);
+void hly_nccl_drop(halay_context_t *context);
+
+#endif

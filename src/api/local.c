@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local.c - halay_local_*: a device's memory, moves in it that belong to no call, and marks in the
+ * program's streams. Whoever moves waits, and makes progress for all of the context meanwhile.
+ */
+#include <sched.h>
+
+#include "api/api.h"
+#include "exec/work.h"
+#include "halay/local.h"
+
+#define PATIENCE_NS 100000000ull /* for the device to stop */
+
+static int device_enter(halay_context_t *ctx, uint32_t kind, struct hly_device **device)
+{
+    int rc = hly_context_enter(ctx);
+    if (rc)
+        return rc;
+    hly_devices_look(ctx);
+    *device = hly_device_of(ctx, kind);
+    if ((*device)->memory == kind)
+        return HALAY_OK;
+    hly_unlock(ctx);
+    return HALAY_EUNSUPPORTED;
+}
+
+int halay_local_alloc(halay_context_t *context, uint32_t kind, size_t bytes, void **address)
+{
+    struct hly_device *device;
+    if (!address)
+        return HALAY_EINVAL;
+    int rc = device_enter(context, kind, &device);
+    if (rc)
+        return rc;
+    rc = device->lost
+             ? HALAY_EDEVICE
+             : device->ops->alloc(device->handle, HALAY_PLACE_OWN, bytes ? bytes : 1, 64, address);
+    hly_unlock(context);
+    return rc;
+}
+
+int halay_local_free(halay_context_t *context, uint32_t kind, void *address)
+{
+    struct hly_device *device;
+    int rc = device_enter(context, kind, &device);
+    if (rc)
+        return rc;
+    if (!device->runs_on) /* it may still write there */
+        device->ops->free(device->handle, HALAY_PLACE_OWN, address);
+    hly_unlock(context);
+    return HALAY_OK;
+}
+
+/* The device has taken the piece whose cookie is the address of the next hly_send. */
+static void note(halay_context_t *ctx, struct hly_device *device, struct hly_local *local,
+                 uint8_t lane)
+{
+    struct hly_send *send = hly_send_new(ctx, HLY_SEND_DEVICE, NULL);
+    send->device = device;
+    send->local = local;
+    send->lane = lane;
+    send->flying = 1;
+    send->accepted = true;
+    send->since_ns = hly_about_now_ns();
+    hly_link_append(&local->flying, &send->link);
+    local->nflying++;
+    device->works++;
+}
+
+static int move_launch(halay_context_t *ctx, struct hly_device *device, struct hly_local *local,
+                       const halay_move_t *move)
+{
+    const struct hly_send *send = hly_send_next(ctx);
+    const halay_work_t work = {.size = sizeof(work),
+                               .dst = move->dst,
+                               .src = {move->src},
+                               .count = move->count,
+                               .type = move->type,
+                               .nsrc = 1,
+                               .factor = move->factor,
+                               .scales = move->factor != 1,
+                               .direction = move->direction,
+                               .cookie = (uint64_t)(uintptr_t)send};
+    if (!send)
+        return HALAY_ENOMEM;
+    if (device->lost)
+        return HALAY_EDEVICE;
+    if (!move->count)
+        return HALAY_OK;
+    const int rc = device->ops->launch(device->handle, &work);
+    if (rc == HALAY_INPROGRESS) {
+        note(ctx, device, local, 0);
+        hly_wake_leader(ctx); /* to arm this device, too */
+    }
+    return rc;
+}
+
+/* How many moves, from the first on, are one launch. */
+static uint32_t together(const halay_move_t moves[], size_t nmoves)
+{
+    uint32_t n = 0;
+    while (n < nmoves && n < HALAY_LIST_PARTS && moves[n].type == moves[0].type &&
+           moves[n].direction == HALAY_WITHIN && !moves[n].alone)
+        n++;
+    return n ? n : 1;
+}
+
+/* HALAY_EUNSUPPORTED: it has to be launched one by one. */
+static int list_launch(halay_context_t *ctx, struct hly_device *device, struct hly_local *local,
+                       const halay_move_t moves[], uint32_t nmoves)
+{
+    halay_part_t parts[HALAY_LIST_PARTS];
+    const struct hly_send *send = hly_send_next(ctx);
+    if (!send)
+        return HALAY_ENOMEM;
+    if (device->lost)
+        return HALAY_EDEVICE;
+    for (uint32_t i = 0; i < nmoves; i++)
+        parts[i] = (halay_part_t){moves[i].dst, moves[i].src, moves[i].count, moves[i].factor};
+    const int rc = device->ops->launch_list(device->handle, parts, nmoves, moves[0].type,
+                                            (uint64_t)(uintptr_t)send);
+    if (rc == HALAY_INPROGRESS) {
+        note(ctx, device, local, 0);
+        hly_wake_leader(ctx);
+    }
+    return rc;
+}
+
+/* Launches the first moves; *n is how many. */
+static int moves_launch(halay_context_t *ctx, struct hly_device *device, struct hly_local *local,
+                        const halay_move_t moves[], uint32_t *n)
+{
+    const int rc = *n > 1 ? list_launch(ctx, device, local, moves, *n) : HALAY_EUNSUPPORTED;
+    if (rc != HALAY_EUNSUPPORTED)
+        return rc;
+    *n = 1;
+    return move_launch(ctx, device, local, moves);
+}
+
+/* Lets others in, and polls. */
+static void breathe(halay_context_t *ctx)
+{
+    hly_unlock(ctx);
+    sched_yield();
+    hly_lock(ctx);
+    hly_progress(ctx);
+}
+
+/* Takes back what the device has not done. */
+static void stop(halay_context_t *ctx, struct hly_device *device, struct hly_local *local)
+{
+    const uint64_t end = hly_now_ns() + PATIENCE_NS;
+    while (local->nflying) {
+        struct hly_send *send = HLY_OF(local->flying.next, struct hly_send, link);
+        const uint64_t now = hly_now_ns();
+        if (device->ops->stop(device->handle, (uint64_t)(uintptr_t)send, now < end ? end - now : 0))
+            device->runs_on = device->lost = true;
+        device->works--;
+        device->marks -= send->lane == HLY_LANE_MARK;
+        hly_link_remove(&send->link);
+        hly_send_free(ctx, send);
+        local->nflying--;
+        local->status = HALAY_EDEVICE;
+    }
+}
+
+int halay_local_moves(halay_context_t *context, uint32_t kind, const halay_move_t moves[],
+                      size_t nmoves, uint64_t patience_ns)
+{
+    struct hly_device *device;
+    struct hly_local local = {.status = HALAY_OK};
+    int rc = device_enter(context, kind, &device);
+    if (rc)
+        return rc;
+    hly_link_init(&local.flying);
+    const uint64_t end = hly_now_ns() + patience_ns;
+    uint32_t n;
+    for (size_t i = 0; i < nmoves && !local.status; i += n) {
+        n = together(&moves[i], nmoves - i);
+        while ((rc = moves_launch(context, device, &local, &moves[i], &n)) == HALAY_EAGAIN &&
+               hly_now_ns() < end)
+            breathe(context);
+        if (rc < 0)
+            local.status = rc == HALAY_EAGAIN ? HALAY_EDEVICE : rc;
+    }
+    while (local.nflying && !device->lost && hly_now_ns() < end)
+        breathe(context);
+    stop(context, device, &local);
+    hly_unlock(context);
+    return local.status;
+}
+
+/* ---------------------------------------------------------------- marks */
+
+struct mark {
+    struct hly_local local;
+    struct hly_device *device;
+};
+_Static_assert(sizeof(struct mark) <= sizeof(halay_mark_t), "a mark has room");
+_Static_assert(_Alignof(struct mark) <= _Alignof(halay_mark_t), "and is aligned");
+
+/* Whoever sleeps is not woken: a mark that nobody asks for needs no look. */
+int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, halay_mark_t *out)
+{
+    struct mark *mark = (struct mark *)(void *)out;
+    struct hly_device *device;
+    if (!stream || stream->size < sizeof(*stream) || !out)
+        return HALAY_EINVAL;
+    int rc = device_enter(context, stream->kind, &device);
+    if (rc)
+        return rc;
+    *mark = (struct mark){.local = {.status = HALAY_OK}, .device = device};
+    hly_link_init(&mark->local.flying);
+    const struct hly_send *send = hly_send_next(context);
+    if (device->lost || !send)
+        rc = device->lost ? HALAY_EDEVICE : HALAY_ENOMEM;
+    else
+        rc = device->ops->follow(device->handle, stream, (uint64_t)(uintptr_t)send);
+    if (rc == HALAY_INPROGRESS) {
+        note(context, device, &mark->local, HLY_LANE_MARK);
+        device->marks++;
+        rc = HALAY_OK;
+    } else if (rc < 0 && rc != HALAY_EAGAIN) {
+        hly_log(context, HLY_ERROR,
+                "a stream of the program cannot be followed on the device %s: %s",
+                device->ops->name, device->ops->why(device->handle));
+    }
+    hly_unlock(context);
+    return rc;
+}
+
+int halay_local_marked(halay_context_t *context, halay_mark_t *out, uint64_t patience_ns)
+{
+    struct mark *mark = (struct mark *)(void *)out;
+    int rc = mark ? hly_context_enter(context) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    const uint64_t end = patience_ns ? hly_now_ns() + patience_ns : 0;
+    while (mark->local.nflying && !mark->device->lost && end && hly_now_ns() < end)
+        breathe(context);
+    if (mark->local.nflying && mark->device->lost)
+        stop(context, mark->device, &mark->local);
+    rc = mark->local.nflying ? HALAY_INPROGRESS : mark->local.status;
+    hly_unlock(context);
+    return rc;
+}
+
+void halay_local_unmark(halay_context_t *context, halay_mark_t *out)
+{
+    struct mark *mark = (struct mark *)(void *)out;
+    if (!mark || hly_context_enter(context))
+        return;
+    stop(context, mark->device, &mark->local);
+    hly_unlock(context);
+}

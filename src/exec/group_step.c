@@ -1,0 +1,508 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * group_step.c - group steps: launched when their turn has come, and taken in when they have ended.
+ *
+ * A step that has started is a struct hly_send in request->flying; its circle is NULL while it
+ * waits. It is launched when its circle is open, and all earlier calls of the communicator have
+ * launched what they have on its channel, or are over. So all ranks launch in one order, which is
+ * that of the calls and, within one, of the plan.
+ *
+ * A call that has failed launches nothing more. What it has launched may wait for a member that
+ * never launches; so after a while the circle is aborted, but not while an earlier call still has a
+ * launch there, which can end.
+ */
+#include <assert.h>
+#include <stdio.h>
+
+#include "exec/circle.h"
+#include "exec/exec.h"
+#include "wire/news.h"
+#include "wire/watch.h"
+
+#define ALL_CHANNELS ((1u << HALAY_PLAN_CHANNELS_MAX) - 1)
+
+static halay_request_t *call_of(const halay_comm_t *comm, uint32_t sequence)
+{
+    return comm->slots[sequence % HLY_SLOTS].request;
+}
+
+static uint32_t *launched_of(struct hly_circles *c, uint32_t sequence)
+{
+    const uint32_t at = sequence % HLY_SLOTS;
+    if (c->call[at].sequence != sequence) {
+        c->call[at].sequence = sequence;
+        for (uint32_t i = 0; i < HALAY_PLAN_CHANNELS_MAX; i++)
+            c->call[at].launched[i] = 0;
+    }
+    return c->call[at].launched;
+}
+
+static void count(struct hly_device *device, int steps)
+{
+    device->works += (uint32_t)steps;
+    device->group_steps += (uint32_t)steps;
+}
+
+static struct hly_send *as_group(struct hly_link *l)
+{
+    struct hly_send *send = HLY_OF(l, struct hly_send, link);
+    return send->kind == HLY_SEND_GROUP ? send : NULL;
+}
+
+/* It is over, or given up. */
+static void drop(halay_request_t *r, struct hly_send *send)
+{
+    count(r->device, -1);
+    if (send->circle)
+        send->circle->flying--;
+    else
+        r->comm->circles->waiting--;
+    HLY_SAW(LEFT, r, send->step);
+    hly_send_free(r->context, send);
+}
+
+/* ---------------------------------------------------------------- launching */
+
+/* Fills the members' counts; returns their kind. */
+static uint32_t fill_counts(const halay_request_t *r, const halay_step_t *s, size_t *counts)
+{
+    const halay_plan_t *plan = r->plan->plan;
+    const halay_group_t *group = &plan->groups[s->peer];
+    const size_t element = r->layout.element_bytes;
+    for (uint32_t i = 0; i < group->nmembers; i++) {
+        const halay_member_t *m = &plan->members[group->member + i];
+        counts[i] = m->count ? hly_layout_bytes(r, m->first, m->count) / element : 0;
+    }
+    return group->kind;
+}
+
+/* Graphs will wait for any member, also for one that this rank has no connection with. A message
+ * that changes nothing makes one, so that its death is seen. */
+static void watch_members(const halay_request_t *r, struct hly_circle *circle)
+{
+    circle->captured = true;
+    for (uint32_t i = 0; i < circle->n; i++)
+        if (i != circle->me)
+            hly_control_send(r->comm, (int)circle->rank[i], HLY_DOUBT, r->sequence, 0, 0, &r->call,
+                             NULL, 0);
+}
+
+/* HALAY_INPROGRESS: it is in flight. HALAY_EAGAIN: its circle is full. */
+static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *circle)
+{
+    const halay_step_t *s = hly_step(r, send->step);
+    const halay_op_t op = (halay_op_t)r->call.desc.op;
+    const halay_group_launch_t launch = {
+        .size = sizeof(launch),
+        .kind = fill_counts(r, s, circle->count),
+        .type = (halay_type_t)r->call.desc.type,
+        .op = op == HALAY_AVERAGE ? HALAY_SUM : op, /* divided after the plan */
+        .n = circle->n,
+        .count = circle->count,
+        .out = hly_operand_extents(r, s->operand)->address,
+        .in = hly_operand_extents(r, s->operand + 1)->address,
+        .order = circle->order,
+        .cookie = (uint64_t)(uintptr_t)send,
+        .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
+    const int rc = circle->device->lost ? HALAY_EDEVICE
+                                        : circle->device->group->launch(circle->handle, &launch);
+    if (rc != HALAY_INPROGRESS)
+        return rc < 0 ? rc : HALAY_EINTERNAL;
+    circle->order++;
+    if (r->call.captured && !circle->captured)
+        watch_members(r, circle);
+    circle->flying++;
+    r->comm->circles->waiting--;
+    send->circle = circle;
+    send->accepted = true;
+    send->since_ns = hly_about_now_ns();
+    launched_of(r->comm->circles, r->sequence)[s->edge]++;
+    hly_wake_leader(r->context); /* to poll this circle, too */
+    return rc;
+}
+
+static void try_launch(halay_request_t *r, struct hly_send *send)
+{
+    struct hly_circle *circle;
+    char text[192];
+    int rc = HALAY_OK;
+    if (!r->call.captured)
+        rc = hly_circle_get(r, send->step, &circle, text, sizeof(text));
+    else if (!(circle = hly_circle_find(r, send->step)) || !circle->opened) {
+        rc = HALAY_EDEVICE; /* to open it now might spoil the capture */
+        snprintf(text, sizeof(text),
+                 "its stream is being captured into a graph, and its group %.32s is not open yet: "
+                 "make the call once before the capture, and wait for it",
+                 r->device->group_name);
+    }
+    if (!rc && !circle->opened)
+        return;
+    if (!rc) {
+        rc = launch(r, send, circle);
+        snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)",
+                 r->device->group_name, rc);
+    }
+    if (rc < 0 && rc != HALAY_EAGAIN)
+        hly_news_fail(r, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE, "%s", text);
+}
+
+/* Launches those steps of this call whose channel is not in `taken`. */
+static void launch_call(halay_request_t *r, uint32_t taken)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
+        struct hly_send *send = as_group(l);
+        next = l->next;
+        if (send && !send->circle && r->state == HLY_RUNNING &&
+            !(taken >> hly_step(r, send->step)->edge & 1))
+            try_launch(r, send);
+    }
+}
+
+/* The channels on which this call has something to launch yet. */
+static uint32_t channels_of(struct hly_circles *c, const halay_request_t *r)
+{
+    const uint32_t *launched = launched_of(c, r->sequence);
+    uint32_t channels = 0;
+    if (r->state != HLY_RUNNING)
+        return ALL_CHANNELS; /* till all ranks know that it has failed */
+    for (uint32_t i = 0; i < HALAY_PLAN_CHANNELS_MAX; i++)
+        channels |= (uint32_t)(launched[i] < r->plan->launches[i]) << i;
+    return channels;
+}
+
+/* Group steps of members of groups, and of the calls around these, go in the program's order. */
+static bool is_in_turn(const halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm, *outer = comm->outer;
+    if (!hly_link_empty(&comm->grouped) && (int32_t)(r->sequence - comm->grouped_first) > 0)
+        return false;
+    if (!r->is_behind || !outer->circles)
+        return true;
+    for (uint32_t s = outer->oldest; s != outer->started && (int32_t)(s - r->behind) < 0; s++) {
+        const halay_request_t *before = call_of(outer, s);
+        if (before && channels_of(outer->circles, before))
+            return false;
+    }
+    return true;
+}
+
+static void launch_ready(struct hly_circles *c)
+{
+    const halay_comm_t *comm = c->comm;
+    uint32_t taken = 0;
+    for (uint32_t s = comm->oldest; s != comm->started && taken != ALL_CHANNELS; s++) {
+        halay_request_t *r = call_of(comm, s);
+        if (!r)
+            continue;
+        if (r->state == HLY_RUNNING && is_in_turn(r))
+            launch_call(r, taken);
+        taken |= channels_of(c, r);
+    }
+}
+
+int hly_group_step_start(halay_request_t *r, uint32_t step)
+{
+    const halay_step_t *s = hly_step(r, step);
+    struct hly_circles *c = hly_circles_of(r->comm);
+    struct hly_send *send = c ? hly_send_new(r->context, HLY_SEND_GROUP, NULL) : NULL;
+    if (!send) {
+        hly_news_fail(r, HALAY_ENOMEM, "no memory for a group step");
+        return HALAY_ENOMEM;
+    }
+    if (!hly_operand_bytes(r, s->operand) && !hly_operand_bytes(r, s->operand + 1) &&
+        !r->call.desc.count) { /* so it is on all ranks */
+        launched_of(c, r->sequence)[s->edge]++;
+        hly_send_free(r->context, send);
+        return HALAY_OK;
+    }
+    send->request = r;
+    send->step = step;
+    send->circle = NULL;
+    send->flying = 1;
+    send->since_ns = hly_about_now_ns();
+    hly_link_append(&r->flying, &send->link);
+    c->waiting++;
+    count(r->device, 1);
+    hly_wake_leader(r->context);
+    launch_ready(c);
+    return HALAY_INPROGRESS;
+}
+
+/* ---------------------------------------------------------------- it has ended */
+
+static const char *runs_on(const struct hly_device *device)
+{
+    return device->runs_on
+               ? " and cannot be stopped: memory of the call may still change; end the job"
+               : "";
+}
+
+static void ended(struct hly_send *send, int status)
+{
+    halay_request_t *r = send->request;
+    const uint32_t step = send->step;
+    drop(r, send);
+    if (r->state == HLY_FAILING)
+        hly_news_leave(r->context, HLY_NEWS_QUIET, r);
+    else if (r->state == HLY_RUNNING && status)
+        hly_news_fail(r, HALAY_EDEVICE, "its group %.32s has failed in a collective (%d)",
+                      r->device->group_name, status);
+    else if (r->state == HLY_RUNNING)
+        hly_exec_step_done(r, step);
+}
+
+/* Aborts it. Calls that had something in flight there fail, but for `except`, which does already,
+ * or is about to. */
+static void abort_all(struct hly_circle *circle, const halay_request_t *except, const char *why)
+{
+    const halay_comm_t *comm = circle->circles->comm;
+    hly_circle_abort(circle);
+    for (uint32_t s = comm->oldest; s != comm->started && circle->flying; s++) {
+        halay_request_t *r = call_of(comm, s);
+        struct hly_link *next, *list = r ? &r->flying : NULL;
+        bool any = false;
+        for (struct hly_link *l = r ? list->next : NULL; l && l != list; l = next) {
+            struct hly_send *send = as_group(l);
+            next = l->next;
+            if (!send || send->circle != circle)
+                continue;
+            drop(r, send);
+            any = true;
+        }
+        if (!any || r == except)
+            continue;
+        if (r->state == HLY_RUNNING)
+            hly_news_fail(r, HALAY_EDEVICE, "its group %.32s %s%s", circle->device->group_name, why,
+                          runs_on(circle->device));
+        else if (r->state == HLY_FAILING)
+            hly_news_leave(r->context, HLY_NEWS_QUIET, r);
+    }
+    assert(!circle->flying);
+}
+
+static int take(struct hly_circle *circle)
+{
+    const halay_group_ops_t *ops = circle->device->group;
+    halay_group_done_t done[16];
+    const int n = ops->poll(circle->handle, done, 16);
+    if (n < 0)
+        abort_all(circle, NULL, "has failed");
+    for (int i = 0; i < n; i++) {
+        if (done[i].cookie != HALAY_CIRCLE_OPENED) {
+            ended((struct hly_send *)(uintptr_t)done[i].cookie, done[i].status);
+            continue;
+        }
+        circle->opened = !done[i].status;
+        if (done[i].status) /* launch_ready() says so */
+            hly_circle_abort(circle);
+    }
+    return n < 0 ? 1 : n;
+}
+
+/* Has a running call before those that ended the circle still need of it? */
+static bool is_needed(const struct hly_circle *circle)
+{
+    const halay_comm_t *comm = circle->circles->comm;
+    for (uint32_t s = comm->oldest; s != comm->started && (int32_t)(s - circle->upto) < 0; s++) {
+        const halay_request_t *r = call_of(comm, s);
+        if (r && r->state == HLY_RUNNING)
+            return true;
+    }
+    return false;
+}
+
+/* false: it is gone. */
+static bool end_retired(struct hly_circle *circle)
+{
+    if (!circle->retired || is_needed(circle))
+        return true;
+    if (circle->captured && !circle->flying) /* graphs have it, till the communicator goes */
+        return true;
+    if (circle->flying && hly_about_now_ns() < circle->retired_ns + HLY_CIRCLE_RETIRE_NS)
+        return true;
+    if (circle->flying)
+        abort_all(circle, NULL, "was given up, since an earlier call has failed");
+    hly_circle_free(circle);
+    return false;
+}
+
+static bool has_lost_member(const halay_comm_t *comm, const struct hly_circle *circle)
+{
+    for (uint32_t i = 0; i < circle->n; i++)
+        if (i != circle->me && hly_peer_is_dead(comm, (int)circle->rank[i]))
+            return true;
+    return false;
+}
+
+/* A graph that runs may wait for a member that is lost, for ever. */
+static void end_replays(struct hly_circle *circle)
+{
+    const halay_comm_t *comm = circle->circles->comm;
+    if (!circle->handle || hly_now_ns() < circle->circles->lost_ns + HLY_CIRCLE_RETIRE_NS ||
+        !has_lost_member(comm, circle))
+        return;
+    hly_log(comm->context, HLY_ERROR,
+            "a rank is lost: the group %.32s is aborted, of which graphs may still run; destroy "
+            "them",
+            circle->device->group_name);
+    abort_all(circle, NULL, "was given up, since a rank is lost");
+}
+
+static int poll_comm(struct hly_circles *c)
+{
+    struct hly_link *next;
+    int n = 0;
+    for (struct hly_link *l = c->list.next; l != &c->list; l = next) {
+        struct hly_circle *circle = HLY_OF(l, struct hly_circle, link);
+        next = l->next;
+        if (end_retired(circle) && circle->handle && (circle->flying || !circle->opened))
+            n += take(circle);
+    }
+    if (c->waiting)
+        launch_ready(c);
+    return n;
+}
+
+void hly_group_steps_watch(halay_context_t *ctx)
+{
+    for (struct hly_link *l = ctx->circles.next; l != &ctx->circles; l = l->next) {
+        struct hly_circles *c = HLY_OF(l, struct hly_circles, link);
+        for (struct hly_link *k = c->list.next; c->lost_ns && k != &c->list; k = k->next) {
+            struct hly_circle *circle = HLY_OF(k, struct hly_circle, link);
+            if (circle->captured)
+                end_replays(circle);
+        }
+    }
+}
+
+int hly_group_steps_poll(halay_context_t *ctx)
+{
+    int n = 0;
+    for (struct hly_link *l = ctx->circles.next; l != &ctx->circles; l = l->next)
+        n += poll_comm(HLY_OF(l, struct hly_circles, link));
+    return n;
+}
+
+/* ---------------------------------------------------------------- calls that fail */
+
+static bool is_offered(const halay_context_t *ctx)
+{
+    bool any = false;
+    for (int i = 0; i < ctx->ndevices; i++)
+        any |= ctx->devices[i].group != NULL;
+    return any;
+}
+
+static void drop_waiting(halay_request_t *r)
+{
+    struct hly_link *next;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = next) {
+        struct hly_send *send = as_group(l);
+        next = l->next;
+        if (send && !send->circle)
+            drop(r, send);
+    }
+}
+
+/* Has the call launched something, but not all that it has to? */
+static bool is_begun(struct hly_circles *c, const halay_request_t *r)
+{
+    const uint32_t *launched = launched_of(c, r->sequence);
+    uint32_t any = 0;
+    for (uint32_t i = 0; i < HALAY_PLAN_CHANNELS_MAX; i++)
+        any |= launched[i];
+    return any && channels_of(c, r);
+}
+
+void hly_group_steps_fail(halay_request_t *r)
+{
+    const halay_comm_t *comm = r->comm;
+    struct hly_circles *c = is_offered(r->context) ? hly_circles_of(r->comm) : NULL;
+    if (!c)
+        return;
+    drop_waiting(r);
+    for (uint32_t s = r->sequence + 1; s != comm->started; s++) {
+        halay_request_t *later = call_of(comm, s);
+        if (later && later->state == HLY_RUNNING && is_begun(c, later))
+            hly_news_fail(later, HALAY_EDEVICE,
+                          "its group %.32s was given up between two collectives, since call %u "
+                          "has failed",
+                          later->device->group_name, r->sequence);
+    }
+    c->failed[c->nfailed++ % HLY_FAILED_MAX] = r->sequence;
+    if (c->nfailed == 2 * HLY_FAILED_MAX)
+        c->nfailed = HLY_FAILED_MAX;
+    for (struct hly_link *l = c->list.next; l != &c->list; l = l->next) {
+        struct hly_circle *circle = HLY_OF(l, struct hly_circle, link);
+        const bool serves =
+            circle->generation != hly_circle_generation(c, r->sequence + 1) &&
+            !(circle->retired && (int32_t)(circle->upto - r->sequence) < 0) &&
+            (!circle->generation || (int32_t)(circle->generation - 1 - r->sequence) < 0);
+        if (serves && !circle->retired)
+            circle->retired_ns = hly_about_now_ns();
+        if (serves) {
+            circle->retired = true;
+            circle->upto = r->sequence;
+        }
+    }
+}
+
+void hly_group_steps_force(halay_request_t *r)
+{
+    struct hly_link *l = r->flying.next;
+    while (l != &r->flying) {
+        const struct hly_send *send = as_group(l);
+        l = l->next;
+        if (!send || !send->circle)
+            continue;
+        abort_all(send->circle, r, "was given up with an earlier call");
+        l = r->flying.next;
+    }
+}
+
+bool hly_group_steps_overdue(halay_request_t *r, char *text, size_t bytes)
+{
+    const uint64_t patience = r->comm->deadline_ns / 4, now = r->context->now_ns;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        const struct hly_send *send = as_group(l);
+        const bool late = send && send->since_ns + patience <= now;
+        if (!send || !(late || r->state == HLY_FAILING))
+            continue;
+        const struct hly_circle *circle = send->circle ? NULL : hly_circle_find(r, send->step);
+        if (send->circle) {
+            abort_all(send->circle, r, "did not end a collective of another call in time");
+            snprintf(
+                text, bytes,
+                "its group %.32s did not end a collective in time, here or on another member%s",
+                r->device->group_name, runs_on(r->device));
+            return late;
+        }
+        if (late && circle && !circle->opened) {
+            snprintf(text, bytes, "its group %.32s of %u ranks was not opened in time%s",
+                     r->device->group_name, circle->n,
+                     circle->handle ? "" : ": its first member did not invite this rank");
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hly_group_steps_orphaned(const halay_request_t *r)
+{
+    struct hly_circles *c = r->comm->circles;
+    const uint64_t before = r->context->now_ns - HLY_CIRCLE_RETIRE_NS;
+    if (!c || !c->lost_ns || c->lost_ns > before)
+        return false;
+    for (struct hly_link *l = r->flying.next; l != &r->flying; l = l->next) {
+        const struct hly_send *send = as_group(l);
+        const struct hly_circle *circle = send ? send->circle : NULL;
+        if (!send || send->since_ns > before)
+            continue;
+        if (!circle)
+            circle = hly_circle_find(r, send->step);
+        if (circle && (send->circle || !circle->opened) && has_lost_member(r->comm, circle))
+            return ++c->orphaned > HLY_CIRCLE_LOOKS;
+    }
+    return false;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * staging.h - calls in memory that messages cannot carry, since the processor cannot touch it. What
+ * a call reads is copied down to host memory, the plan runs there with the host's device, and what
+ * it writes is copied up. docs/decisions/0053.
+ */
+#ifndef HLY_STAGING_H
+#define HLY_STAGING_H
+
+#include "wire/request.h"
+
+#define HLY_STAGING_SLOTS 3 /* one is filled, one is in use, one is emptied */
+
+/* Copies in one direction, slice after slice. */
+struct hly_staging_way {
+    uint32_t slice;                   /* all copies of those before it were launched */
+    uint32_t block;                   /* next one of this slice */
+    uint32_t left[HLY_STAGING_SLOTS]; /* copies that the device holds */
+};
+
+/*
+ * A slice is so many segments of the call, and the same part of each block. Its IN and its OUT lie
+ * together in a slot of host memory, as the whole would in the program's, but for blocks of v
+ * forms, which have no gaps there. The slots are part of the request's scratch.
+ */
+struct hly_staging {
+    struct hly_device *device; /* of the program's buffers */
+    uint64_t count;            /* elements of a slice: of the vector or block */
+    uint32_t nslices, nslots;
+    uint32_t nsegments; /* of a slice */
+    size_t slots_at;    /* in scratch */
+    size_t out_at;      /* in a slot */
+    size_t slot_bytes;
+    const size_t *places[2];       /* v forms: where blocks of IN and OUT begin at the program's */
+    struct hly_staging_way way[2]; /* down, up */
+};
+
+/* Do the transports read and write this device's memory (docs/decisions/0059)? Equal on all ranks:
+ * it depends on settings that are compared, on the shape, and on the planner. */
+bool hly_is_direct(const halay_comm_t *comm, const halay_plan_t *plan, const struct hly_call *call,
+                   const struct hly_device *device);
+/* Is a call in memory of this device staged? Without messages, and where transports reach it, the
+ * device works in its memory; but it need not know operations of the user or how to scale. The
+ * messages of plans with group steps do not carry that memory: selection sees to it. */
+static inline bool hly_is_staged(const halay_comm_t *comm, const struct hly_call *call,
+                                 const struct hly_plan *plan, const struct hly_device *device)
+{
+    return !device->touchable &&
+           ((comm->nranks > 1 &&
+             !(halay_planner_get(plan->planner)->restrictions & HALAY_PLANNER_GROUP)) ||
+            call->user || call->desc.flags & HLY_CALL_SCALED);
+}
+/* From now on the request's calls are staged, for buffers of this device; NULL: they are not. */
+int hly_staging_set(halay_request_t *request, struct hly_device *device);
+
+/* ---------------------------------------------------------------- for layout.c */
+
+/* Slices of the segments; or, if the call is in one segment and can be cut, segments too. */
+void hly_staging_cut(halay_request_t *request, bool can);
+/* Takes the blocks' places in the program's memory out of the tables, into `places`. */
+void hly_staging_pack(halay_request_t *request, size_t *places);
+/* The slots begin so far in scratch. Returns their bytes. */
+size_t hly_staging_lay(halay_request_t *request, size_t at);
+
+/* The slice that the current segment is in, and where its slot is behind the first one. */
+static inline uint32_t hly_staging_slice(const halay_request_t *r)
+{
+    return r->segments.number / r->staging->nsegments;
+}
+static inline size_t hly_staging_offset(const halay_request_t *r)
+{
+    return hly_staging_slice(r) % r->staging->nslots * r->staging->slot_bytes;
+}
+/* Elements of the current slice, if the result has so many. */
+static inline size_t hly_staging_count(const halay_request_t *r, size_t all)
+{
+    const struct hly_staging *s = r->staging;
+    const size_t from = s->nslices > 1 ? hly_staging_slice(r) * s->count : 0;
+    if (s->nslices < 2 || all <= from)
+        return s->nslices < 2 ? all : 0;
+    return all - from < s->count ? all - from : s->count;
+}
+
+/* ---------------------------------------------------------------- for execute.c, work.c */
+
+/* Before a slice: HALAY_OK: it has come down. */
+int hly_staging_down(halay_request_t *request);
+/* After it: has it copied up. HALAY_OK: all of the call is there. */
+int hly_staging_up(halay_request_t *request);
+/* Before the next segment. false: what is left to do with this slice has not been launched yet. */
+bool hly_staging_leave(halay_request_t *request);
+/* The device has made a copy: `lane` of its struct hly_send. */
+void hly_staging_landed(halay_request_t *request, uint8_t lane);
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* work.h - what devices do for calls: the steps of a plan, and what comes before and after it. */
+#ifndef HLY_WORK_H
+#define HLY_WORK_H
+
+#include "exec/exec.h"
+
+/* The `lane` of a mark in the program's stream, which is no copy. */
+#define HLY_LANE_MARK 255
+
+/* Starts a reduce or copy step. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is
+ * full, start it again; other errors: the call has failed. */
+int hly_work_start(halay_request_t *request, uint32_t step);
+/* Launches one piece of work. HALAY_OK: it is done; HALAY_INPROGRESS; HALAY_EAGAIN: the device is
+ * full. lane: of struct hly_send. */
+int hly_work_launch(halay_request_t *request, struct hly_device *device, uint32_t step,
+                    uint8_t lane, halay_work_t *work);
+/* The same of a mark in the program's stream. */
+int hly_work_follow(halay_request_t *request, struct hly_device *device, uint8_t lane,
+                    const halay_stream_t *stream);
+/* Before any step: has buffers copied to the host, if they are staged, and scales the input.
+ * HALAY_OK: that is done. */
+int hly_work_before(halay_request_t *request);
+/* Does what remains when the plan is done: division, scaling, the move of a staged result, its copy
+ * to the device. HALAY_OK: that is done. */
+int hly_work_result(halay_request_t *request);
+/* Which of that the call needs: HLY_AFTER_*. */
+uint8_t hly_work_left(const halay_request_t *request);
+/* A device has finished a piece of work, or given it up. */
+void hly_work_done(halay_context_t *context, struct hly_send *work, int status);
+/* Takes back what the device does for this call. */
+void hly_work_stop(halay_request_t *request);
+/* The call's deadline has passed: is its device to blame? Then its work is stopped, and the text
+ * says so. */
+bool hly_work_overdue(halay_request_t *request, char *text, size_t bytes);
+/* The device itself has failed: stops its work, and fails the calls that it worked for. */
+void hly_work_lost(halay_context_t *context, struct hly_device *device, int status);
+
+#endif

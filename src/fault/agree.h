@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agree.h - the control graph of an agreement, and the verdict that a rank holds in it (held.c). */
+#ifndef HLY_AGREE_H
+#define HLY_AGREE_H
+
+#include <assert.h>
+
+#include "fault/fault.h"
+
+/* The neighbours that a rank tells; so many tell it. */
+static inline uint32_t hly_agree_rounds(const halay_comm_t *comm)
+{
+    uint32_t rounds = 0;
+    while ((1ull << rounds) < (uint64_t)comm->nranks)
+        rounds++;
+    assert(rounds <= HLY_CONTROL_MAX);
+    return rounds;
+}
+
+static inline int hly_agree_from(const halay_comm_t *comm, uint32_t k)
+{
+    uint64_t n = (uint64_t)comm->nranks;
+    return (int)(((uint64_t)comm->rank + n - (1ull << k) % n) % n);
+}
+
+/* Bit k: the rank 2^k before this one is `rank`. 0: it is no neighbour that tells this one. */
+static inline uint32_t hly_agree_bits_of(const halay_comm_t *comm, int rank)
+{
+    uint32_t bits = 0;
+    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
+        if (hly_agree_from(comm, k) == rank)
+            bits |= 1u << k;
+    return bits;
+}
+
+bool hly_agree_is_claim(const struct hly_verdict_wire *verdict); /* that a rank is absent */
+bool hly_agree_is_present(const struct hly_fault *fault, int rank);
+void hly_agree_hold(struct hly_fault *fault, const struct hly_verdict_wire *verdict);
+void hly_agree_hold_firm(halay_comm_t *comm, struct hly_fault *fault);
+bool hly_agree_reconsider(halay_comm_t *comm, struct hly_slot *slot);
+bool hly_agree_share_call(const struct hly_slot *slot, struct hly_verdict_wire *to,
+                          const struct hly_verdict_wire *from);
+/* Has this rank taken part, as far as this one knows? */
+bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank);
+bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
+                     const struct hly_verdict_wire *theirs);
+
+#endif

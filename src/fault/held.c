@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * held.c - the verdict that a rank holds while ranks agree on one: which it takes over, and who is
+ * said to be absent.
+ *
+ * A rank that has been heard of in the agreement is never called absent. If others called it so,
+ * because it was not scheduled, it is put on a list that goes with all verdicts (`present`). Who
+ * believed it drops that verdict, and looks for others that are silent. The list only grows, so
+ * this ends.
+ */
+#include <string.h>
+
+#include "fault/agree.h"
+
+bool hly_agree_is_claim(const struct hly_verdict_wire *v)
+{
+    return v->cause == HLY_CAUSE_ABSENT;
+}
+
+bool hly_agree_is_present(const struct hly_fault *f, int rank)
+{
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (f->verdict.present[i] == (uint32_t)rank + 1)
+            return true;
+    return false;
+}
+
+static bool note_present(struct hly_fault *f, int rank)
+{
+    if (hly_agree_is_present(f, rank))
+        return false;
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (!f->verdict.present[i]) {
+            f->verdict.present[i] = (uint32_t)rank + 1;
+            return true;
+        }
+    return false;
+}
+
+bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank)
+{
+    if (rank == comm->rank)
+        return slot->request != NULL || slot->fault->entered;
+    return slot->fault->alarmed & hly_agree_bits_of(comm, rank) ||
+           hly_agree_is_present(slot->fault, rank);
+}
+
+void hly_agree_hold(struct hly_fault *f, const struct hly_verdict_wire *v)
+{
+    uint32_t present[HLY_PRESENT_MAX];
+    memcpy(present, f->verdict.present, sizeof(present));
+    f->verdict = *v;
+    memcpy(f->verdict.present, present, sizeof(present));
+    f->raised = true;
+}
+
+/* Goes back to the best verdict that calls nobody absent. */
+void hly_agree_hold_firm(halay_comm_t *comm, struct hly_fault *f)
+{
+    struct hly_verdict_wire v = f->firm;
+    if (!v.cause) {
+        hly_verdict_init(&v, comm, HLY_CAUSE_DEADLINE, HALAY_ETIMEOUT, -1);
+        v.call = f->verdict.call;
+    }
+    hly_agree_hold(f, &v);
+}
+
+/* Drops a verdict that calls a present rank absent; the timers look for absent ranks anew. */
+bool hly_agree_reconsider(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    if (!f->raised || !hly_agree_is_claim(&f->verdict) ||
+        !hly_agree_is_heard(comm, slot, f->verdict.rank))
+        return false;
+    note_present(f, f->verdict.rank);
+    hly_agree_hold_firm(comm, f);
+    if (f->absent_ns == UINT64_MAX)
+        f->absent_ns = 0;
+    return true;
+}
+
+/*
+ * A verdict on a silent rank says who it is, and since which call ranks are out of step. Of this
+ * call, one rank may know the first and another the second: the better verdict gets the call.
+ */
+bool hly_agree_share_call(const struct hly_slot *slot, struct hly_verdict_wire *to,
+                          const struct hly_verdict_wire *from)
+{
+    const bool silence = (to->cause == HLY_CAUSE_PEER || to->cause >= HLY_CAUSE_ABSENT) &&
+                         from->cause >= HLY_CAUSE_ABSENT;
+    if (!silence || to->of || from->of != (uint64_t)slot->sequence + 1)
+        return false;
+    to->of = from->of;
+    return true;
+}
+
+/* Takes a verdict over if it is the first or a better one. True: others should hear of it. */
+bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
+                     const struct hly_verdict_wire *theirs)
+{
+    struct hly_fault *f = slot->fault;
+    struct hly_verdict_wire copy = *theirs;
+    const struct hly_verdict_wire *v = &copy;
+    bool news = f->raised && hly_agree_share_call(slot, &f->verdict, v);
+    if (f->raised)
+        hly_agree_share_call(slot, &copy, &f->verdict);
+    for (int i = 0; i < HLY_PRESENT_MAX; i++)
+        if (v->present[i])
+            news |= note_present(f, (int)(v->present[i] - 1));
+    if (!hly_agree_is_claim(v) && (!f->firm.cause || hly_verdict_better(v, &f->firm)))
+        f->firm = *v;
+    news |= hly_agree_reconsider(comm, slot);
+    if (hly_agree_is_claim(v) && hly_agree_is_heard(comm, slot, v->rank)) {
+        news |= note_present(f, v->rank);
+        if (!f->raised) {
+            f->verdict.call = v->call;
+            hly_agree_hold_firm(comm, f);
+        }
+        return news;
+    }
+    if (f->raised && !hly_verdict_better(v, &f->verdict))
+        return news;
+    hly_agree_hold(f, v);
+    return true;
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A rank whose end the kernel does not tell the others at once is named by all of them, by the deadline and with one
+# text: its forked child holds its connections open, or it ended before anybody had called it. No launcher looks on.
+# shellcheck source-path=SCRIPTDIR source=tcp_lib.sh
+. "$(dirname "$0")/tcp_lib.sh"
+
+# ended_job NAME RANKS WHO TRANSPORT: on all ranks but WHO one text that blames WHO.
+ended_job() {
+    local r
+    for ((r = 0; r < $2; r++)); do
+        begin "$r" "$r" "$2" HALAY_TRANSPORT="$4" HALAY_DEADLINE=2 "$JOB_VERDICT" "$1" "$3"
+    done
+    await 2>/dev/null
+    for ((r = 0; r < $2; r++)); do
+        [ "$r" = "$3" ] || ended "$r" 4 "^$1: rank $r was told (-7): rank $3 of $2 .* is lost: "
+    done
+    cat err.* | grep "^$1: rank" | sed 's/^.* was told //' | sort -u >texts
+    [ "$(wc -l <texts)" = 1 ] || fail "$1, $2 ranks over $4: not one text: $(cat texts)"
+    rm err.* out.*
+}
+
+for who in 1 2; do ended_job forked 3 $who tcp; done
+ended_job forked 3 1 shm
+ended_job early 3 1 shm
+ended_job early 5 1 shm
+ended_job early 3 1 tcp
+nothing_left

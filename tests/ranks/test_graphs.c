@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls that are captured into CUDA graphs (docs/decisions/0071), over the doubles of NCCL and of
+ * CUDA's driver: graphs that run a hundred times with other data each time; all that a capture
+ * cannot have, by name, on all ranks, and without harm to the capture; ranks that capture other
+ * calls, or of which one captures none; and a rank that is lost while a graph runs on the others.
+ */
+#include <string.h>
+
+#include "double/cuda/calls.h"
+#include "double/nccl/double.h"
+#include "lines.h"
+
+extern int cuStreamSynchronize(void *stream);
+
+enum { RANKS = 3, COUNT = 300, REPLAYS = 100, TURN = 16 };
+#define BYTES    (COUNT * RANKS * sizeof(int32_t))
+#define DEADLINE 2000000000ull
+
+static pthread_barrier_t barrier;
+
+struct data {
+    struct line line;
+    uint64_t in, out;
+};
+
+static void meet(void)
+{
+    pthread_barrier_wait(&barrier);
+}
+
+static int32_t *inside(uint64_t at)
+{
+    int32_t *p = cuda_double_inside(at, BYTES);
+    CHECK(p, "not of a GPU");
+    return p;
+}
+
+static int call(const struct data *d, size_t count, halay_type_t type, halay_op_t op,
+                halay_comm_t *comm)
+{
+    return halay_allreduce((void *)(uintptr_t)d->in, (void *)(uintptr_t)d->out, count, type, op,
+                           comm);
+}
+
+static void fill(struct rank *r, const struct data *d, int round)
+{
+    for (int i = 0; i < COUNT; i++)
+        inside(d->in)[i] = (r->rank + 1) * (i + round);
+}
+
+static void check(struct rank *r, const struct data *d, int round)
+{
+    const int n = r->nranks * (r->nranks + 1) / 2;
+    for (int i = 0; i < COUNT; i++)
+        CHECK(inside(d->out)[i] == n * (i + round), "round %d, element %d: %d", round, i,
+              inside(d->out)[i]);
+}
+
+static void once(struct rank *r, const struct data *d, int round)
+{
+    fill(r, d, round);
+    CHECK(!call(d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "call %d", round);
+    check(r, d, round);
+}
+
+/* Comes to where NCCL is used; `before`: so many calls short of the first that opens it. */
+static void take(struct rank *r, struct data *d, int calls)
+{
+    line_make(&d->line, r->rank);
+    enter(&d->line);
+    CHECK(!cuMemAlloc_v2(&d->in, BYTES) && !cuMemAlloc_v2(&d->out, BYTES), "memory");
+    const halay_stream_t s = stream_of(&d->line);
+    CHECK(!halay_comm_stream(r->world, &s), "stream");
+    for (int i = 0; i < calls; i++)
+        once(r, d, i);
+    meet();
+}
+
+static void drop(struct rank *r, struct data *d)
+{
+    meet();
+    CHECK(!cuMemFree_v2(d->in) && !cuMemFree_v2(d->out), "free");
+    leave();
+    line_drop(&d->line, r->rank);
+}
+
+/* All ranks capture at a time: unsafe calls of any thread would spoil it. */
+static void begin(const struct data *d)
+{
+    meet();
+    CHECK(!cuStreamBeginCapture_v2(d->line.cuda, 0), "begin");
+    meet();
+}
+
+static void *end(const struct data *d)
+{
+    void *graph, *exec;
+    meet();
+    const int rc = cuStreamEndCapture(d->line.cuda, &graph);
+    CHECK(!rc, "the capture was spoiled: %d", rc);
+    meet();
+    CHECK(!cuGraphInstantiateWithFlags(&exec, graph, 0) && !cuGraphDestroy(graph), "graph");
+    return exec;
+}
+
+/* ---------------------------------------------------------------- graphs that run */
+
+static void replay(struct rank *r, const struct data *d, void *exec, int replays)
+{
+    for (int i = 0; i < replays; i++) {
+        fill(r, d, i);
+        meet();
+        CHECK(!cuGraphLaunch(exec, d->line.cuda) && !cuStreamSynchronize(d->line.cuda), "launch");
+        check(r, d, i);
+        if (i % 25 == 0)
+            once(r, d, 7 * i); /* the same circle is of use outside */
+    }
+}
+
+static void replays(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 3);
+    begin(&d);
+    CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
+    memset(inside(d.out), 0x5a, BYTES);
+    void *exec = end(&d);
+    CHECK(inside(d.out)[0] == 0x5a5a5a5a, "nothing runs at the capture");
+    const uint64_t before = nccl_double_counts().collectives;
+    meet();
+    replay(r, &d, exec, REPLAYS);
+    meet();
+    CHECK(nccl_double_counts().collectives >= before + REPLAYS, "collectives");
+    CHECK(!cuGraphExecDestroy(exec), "destroy");
+    drop(r, &d);
+}
+
+/* Two calls of a graph, one on the result of the other, and two graphs in turn. */
+static void chained(struct rank *r)
+{
+    struct data d;
+    void *exec[2];
+    take(r, &d, TURN + 3);
+    for (int g = 0; g < 2; g++) {
+        begin(&d);
+        CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
+        if (g)
+            CHECK(!halay_allreduce(HALAY_IN_PLACE, (void *)(uintptr_t)d.out, COUNT, HALAY_INT32,
+                                   HALAY_MAX, r->world),
+                  "in place");
+        exec[g] = end(&d);
+    }
+    for (int i = 0; i < 20; i++)
+        replay(r, &d, exec[i % 2], 1);
+    CHECK(!cuGraphExecDestroy(exec[0]) && !cuGraphExecDestroy(exec[1]), "destroy");
+    drop(r, &d);
+}
+
+/* ---------------------------------------------------------------- what is refused */
+
+static void refused(struct rank *r, int rc, int want, const char *why)
+{
+    halay_verdict_t v = {.size = sizeof(v)};
+    CHECK(rc == want, "%s: %s", why, halay_strerror(rc));
+    CHECK(!halay_comm_verdict(r->world, &v) && strstr(v.text, why), "%s: %s", why, v.text);
+    meet();
+}
+
+static void refuses(struct rank *r)
+{
+    struct data d;
+    halay_request_t *q;
+    take(r, &d, TURN);
+    begin(&d);
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EDEVICE,
+            "make the call once before the capture");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    once(r, &d, 1);
+    begin(&d);
+    refused(r, call(&d, COUNT, HALAY_INT16, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
+            "has no group steps: make the call outside");
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_AVERAGE, r->world), HALAY_EUNSUPPORTED,
+            "divide in the graph");
+    CHECK(!halay_iallreduce((void *)(uintptr_t)d.in, (void *)(uintptr_t)d.out, COUNT, HALAY_INT32,
+                            HALAY_SUM, r->world, &q),
+          "posted");
+    refused(r, halay_request_wait(q), HALAY_EUNSUPPORTED, "only blocking calls");
+    CHECK(!halay_group_begin(r->world) &&
+              !halay_iallreduce((void *)(uintptr_t)d.in, (void *)(uintptr_t)d.out, COUNT,
+                                HALAY_INT32, HALAY_SUM, r->world, &q) &&
+              !halay_group_end(r->world, &q),
+          "group");
+    refused(r, halay_request_wait(q), HALAY_EUNSUPPORTED, "is being captured into a graph");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    once(r, &d, 2);
+    drop(r, &d);
+}
+
+static void early(struct rank *r)
+{
+    struct data d;
+    take(r, &d, 2);
+    begin(&d);
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
+            "has no group steps");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    drop(r, &d);
+}
+
+/* Two ranks are on one node, and one on another. */
+static void far(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 2);
+    begin(&d);
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
+            "has messages");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    once(r, &d, 2);
+    drop(r, &d);
+}
+
+/* Ranks capture calls that differ, or one makes its call outside; then all go on. */
+static void mismatched(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 2);
+    begin(&d);
+    refused(r, call(&d, r->rank == 1 ? 7 : 8, HALAY_INT32, HALAY_SUM, r->world), HALAY_EMISMATCH,
+            "All ranks must make the same calls");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    once(r, &d, 1);
+    if (r->rank != 1)
+        CHECK(!cuStreamBeginCapture_v2(d.line.cuda, 0), "begin");
+    meet();
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EMISMATCH,
+            r->nranks == 2 ? "rank 0 alone captures it into a graph" : "captures it into a graph");
+    void *graph;
+    if (r->rank != 1)
+        CHECK(!cuStreamEndCapture(d.line.cuda, &graph) && !cuGraphDestroy(graph), "end");
+    meet();
+    once(r, &d, 2);
+    begin(&d);
+    CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
+    void *exec = end(&d);
+    replay(r, &d, exec, 3);
+    CHECK(!cuGraphExecDestroy(exec), "destroy");
+    drop(r, &d);
+}
+
+/* ---------------------------------------------------------------- a rank is lost */
+
+static void leaves(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 3);
+    begin(&d);
+    CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
+    void *exec = end(&d);
+    replay(r, &d, exec, 2);
+    meet();
+    if (r->rank == 1) {
+        halay_inproc_kill(r->hub, r->rank);
+    } else {
+        const uint64_t at = ranks_now_ns();
+        CHECK(!cuGraphLaunch(exec, d.line.cuda) && !cuStreamSynchronize(d.line.cuda), "launch");
+        CHECK(ranks_now_ns() - at < 5 * DEADLINE, "it ends late");
+        CHECK(call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "no call has an end");
+    }
+    halay_finalize(r->context);
+    CHECK(!cuGraphExecDestroy(exec), "destroy");
+    drop(r, &d);
+}
+
+/* ---------------------------------------------------------------- */
+
+static void run(void (*fn)(struct rank *), int nranks, const int *nodes)
+{
+    static const int one[RANKS];
+    const struct ranks_options o = {.nranks = nranks,
+                                    .node_of_rank = nodes ? nodes : one,
+                                    .deadline_ns = DEADLINE,
+                                    .keep = fn == leaves};
+    pthread_barrier_init(&barrier, NULL, (unsigned)nranks);
+    ranks_run(&o, fn, NULL);
+    pthread_barrier_destroy(&barrier);
+    const struct cuda_double_counts c = cuda_double_counts();
+    CHECK(!c.misused && !c.spoiled && !c.streams && !c.events && !c.retained,
+          "%d streams, %d events left, %d misused, %d spoiled", c.streams, c.events, (int)c.misused,
+          (int)c.spoiled);
+    CHECK(!nccl_double_counts().misused && !nccl_double_counts().comms, "NCCL: misused, or left");
+}
+
+int main(void)
+{
+    setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    cuda_double_settings()->devices = RANKS;
+    cuda_double_settings()->bytes = (size_t)4 << 20;
+    for (int n = 2; n <= RANKS; n++) {
+        nccl_double_settings()->in_progress = n - 2;
+        run(replays, n, NULL);
+        run(chained, n, NULL);
+        run(mismatched, n, NULL);
+    }
+    run(refuses, RANKS, NULL);
+    run(early, 2, NULL);
+    run(far, RANKS, (const int[]){0, 0, 1});
+    run(leaves, RANKS, NULL);
+    return 0;
+}

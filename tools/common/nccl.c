@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nccl.c - which NCCL a context would open on this machine. */
+#define _GNU_SOURCE
+#include "nccl.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAST 21800 /* as the library's own */
+
+/* Where the library that has this symbol lies. */
+static const char *path_of(const void *symbol, const char *name)
+{
+    Dl_info info;
+    return dladdr(symbol, &info) && info.dli_fname ? info.dli_fname : name;
+}
+
+static enum hly_nccl_state look_in(void *library, const char *name, char *line, size_t bytes)
+{
+    int (*get)(int *) = NULL, version = 0;
+    void *symbol = dlsym(library, "ncclGetVersion");
+    memcpy(&get, &symbol, sizeof get); /* a function's address */
+    if (!get || get(&version) || version <= 0) {
+        snprintf(line, bytes, "%s does not say which NCCL it is: calls in GPU memory are staged",
+                 path_of(symbol, name));
+        return HLY_NCCL_MISSING;
+    }
+    const int n = snprintf(line, bytes, "%s: NCCL %d.%d.%d", path_of(symbol, name), version / 10000,
+                           version / 100 % 100, version % 100);
+    if (version >= LEAST)
+        return HLY_NCCL_FOUND;
+    if (n >= 0 && (size_t)n < bytes)
+        snprintf(line + n, bytes - (size_t)n,
+                 ", and 2.18 or newer is needed: calls in GPU memory are staged");
+    return HLY_NCCL_OLD;
+}
+
+enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
+{
+    const char *name = getenv("HALAY_NCCL_LIBRARY");
+    if (name && !strcmp(name, "off")) {
+        snprintf(line, bytes, "HALAY_NCCL_LIBRARY is off: calls in GPU memory are staged");
+        return HLY_NCCL_OFF;
+    }
+    if (!name || !*name)
+        name = "libnccl.so.2";
+    void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    if (!library) {
+        const char *why = dlerror();
+        snprintf(line, bytes, "none: %s; calls in GPU memory are staged", why ? why : name);
+        return HLY_NCCL_MISSING;
+    }
+    const enum hly_nccl_state state = look_in(library, name, line, bytes);
+    dlclose(library);
+    return state;
+}
