@@ -131,6 +131,7 @@ struct halay_comm {
     bool said;     /* the user has been told why */
     bool agreed;   /* `broken_by` is the verdict of all ranks; no agreement is needed any more */
     uint32_t over; /* if agreed: the first call that ends with it */
+    uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
     struct hly_verdict_wire broken_by;
     struct hly_failure last; /* the error that the program read last */
     bool failed;             /* `last` is valid */

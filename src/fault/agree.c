@@ -224,6 +224,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     hly_fault_tell(comm, slot->sequence, &v, known ? HLY_INFO : HLY_WARN,
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
+    comm->told = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
         help_all(comm->context); /* perhaps it was the last call */
@@ -571,7 +572,8 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (comm->agreed || !v->of)
         return;
     bool ended = slot->sequence == sequence && slot->complete;
-    if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late) {
+    if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late &&
+        comm->told < v->of) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
         hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
