@@ -198,15 +198,16 @@ static inline void take(halay_context_t *context, const struct hly_transport *tr
 static int poll_transport(halay_context_t *context, const struct hly_transport *transport)
 {
     halay_event_t events[16];
-    int n = transport->ops->poll(transport->handle, events, 16);
-    if (n < 0)
-        hly_wire_failed(context, transport, n);
-    if (n > 0)
-        context->now_ns =
-            hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
+    const int n = transport->ops->poll(transport->handle, events, 16);
+    if (n <= 0) {
+        if (n < 0)
+            hly_wire_failed(context, transport, n);
+        return 0;
+    }
+    context->now_ns = hly_about_now_ns(); /* for exec/listen.h: this rank may have been stopped */
     for (int i = 0; i < n; i++)
         take(context, transport, hly_expected_by(context, &events[i]), &events[i]);
-    return n < 0 ? 0 : n;
+    return n;
 }
 
 static int poll_transports(halay_context_t *context)
