@@ -19,6 +19,7 @@ enum { /* results */
        HLY_CU_STUB_LIBRARY = 34,
        HLY_CU_DEVICE_UNAVAILABLE = 46,
        HLY_CU_NO_DEVICE = 100,
+       HLY_CU_INVALID_IMAGE = 200,
        HLY_CU_INVALID_CONTEXT = 201,
        HLY_CU_NO_BINARY = 209,
        HLY_CU_INVALID_PTX = 218,

@@ -1,22 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernels.c - the text of the kernels (ptx/), and which of them does a piece of work. */
+/* kernels.c - the text of the kernels (ptx/), machine code of them if the build has any
+ * (HALAY_CUDA_CHIPS), and which kernel does a piece of work. */
 #include <stdio.h>
 #include <string.h>
 
 #include "device/cuda/gpu.h"
 
-#define EMBED(name, number)                                                                        \
+#define EMBED(symbol, path)                                                                        \
     __asm__(".pushsection .rodata\n"                                                               \
-            "hly_ptx_" #name ": .incbin \"" HLY_CUDA_PTX "/" #name ".ptx\"\n"                      \
+            ".balign 8\n" symbol ": .incbin \"" path "\"\n"                                        \
             ".byte 0\n"                                                                            \
-            ".popsection\n");                                                                      \
+            ".popsection\n");
+#define EMBED_TEXT(name, number)                                                                   \
+    EMBED("hly_ptx_" #name, HLY_CUDA_PTX "/" #name ".ptx")                                         \
     extern const char hly_ptx_##name[] __attribute__((visibility("hidden")));
-HLY_CUDA_MODULES(EMBED)
+HLY_CUDA_MODULES(EMBED_TEXT)
 
 #define TEXT(name, number)   hly_ptx_##name,
 #define NUMBER(name, number) M_##name = (number),
 enum { HLY_CUDA_MODULES(NUMBER) };
 static const char *const texts[HLY_GPU_MODULES] = {HLY_CUDA_MODULES(TEXT)};
+
+#ifdef HLY_CUDA_FATBINS
+#define EMBED_CODE(name, number)                                                                   \
+    EMBED("hly_fatbin_" #name, HLY_CUDA_FATBINS "/" #name ".fatbin")                               \
+    extern const char hly_fatbin_##name[] __attribute__((visibility("hidden")));
+HLY_CUDA_MODULES(EMBED_CODE)
+#define CODE(name, number) hly_fatbin_##name,
+static const char *const codes[HLY_GPU_MODULES] = {HLY_CUDA_MODULES(CODE)};
+#else
+static const char *const codes[HLY_GPU_MODULES]; /* NULL: the text is all there is */
+#endif
 
 /* How kernels call a type: what cares for the sign, what does not, products of whole elements. */
 static const struct {
@@ -45,17 +59,30 @@ static const struct {
     [HALAY_INT64_INT64] = {M_i64, "i64", NULL, NULL, 1},
 };
 
+/* The driver takes the machine code, if there is any for its GPU, or translates the text. */
+static int load(struct hly_gpu *gpu, int module)
+{
+    const struct hly_cuda_driver *d = &gpu->driver;
+    int rc = HLY_CU_NO_BINARY;
+    if (codes[module])
+        rc = d->cuModuleLoadData(&gpu->modules[module], codes[module]);
+    if (rc == HLY_CU_NO_BINARY || rc == HLY_CU_INVALID_IMAGE)
+        rc = d->cuModuleLoadData(&gpu->modules[module], texts[module]);
+    if (!rc)
+        return HALAY_OK;
+    gpu->modules[module] = NULL;
+    return hly_gpu_failed(gpu, "cuModuleLoadData", rc);
+}
+
 /* Of the module, which is loaded first. */
 static int find(struct hly_gpu *gpu, int module, const char *name, void **kernel)
 {
     const struct hly_cuda_driver *d = &gpu->driver;
     if (*kernel)
         return HALAY_OK;
-    int rc = gpu->modules[module] ? 0 : d->cuModuleLoadData(&gpu->modules[module], texts[module]);
-    if (rc) {
-        gpu->modules[module] = NULL;
-        return hly_gpu_failed(gpu, "cuModuleLoadData", rc);
-    }
+    int rc = gpu->modules[module] ? HALAY_OK : load(gpu, module);
+    if (rc)
+        return rc;
     rc = d->cuModuleGetFunction(kernel, gpu->modules[module], name);
     if (rc) {
         *kernel = NULL;

@@ -18,7 +18,6 @@ enum { /* results */
        INVALID_VALUE = 1,
        DEVICE_UNAVAILABLE = 46,
        INVALID_DEVICE = 101,
-       INVALID_IMAGE = 200,
        INVALID_CONTEXT = 201,
        INVALID_HANDLE = 400,
        NOT_FOUND = 500,

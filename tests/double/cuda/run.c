@@ -81,8 +81,10 @@ int cuModuleLoadData(void **module, const void *image)
     struct module *m = modules;
     while (m < modules + MODULES_MAX && m->text)
         m++;
+    if (!rc && !memcmp(image, "\x50\xed\x55\xba", 4)) /* a fatbin: of no chip that we are */
+        return call_end(HLY_CU_NO_BINARY);
     if (!rc && (!strstr(image, "\n.version 6.3\n.target sm_75\n.address_size 64\n")))
-        rc = misuse(INVALID_IMAGE);
+        rc = misuse(HLY_CU_INVALID_IMAGE);
     if (!rc && m == modules + MODULES_MAX)
         rc = HLY_CU_OUT_OF_MEMORY;
     if (rc)
