@@ -19,13 +19,14 @@
  * each run of them, so up to one a rank. */
 #define DEALT 64
 
-/* The rows of planners with group steps come first: they fit only where a device offers those; and
- * before them those with a stage, which fit only in memory that messages cannot carry. */
+/* The rows of planners with group steps come first: they fit only where a device offers those, and
+ * where messages can carry the call's memory. Behind them those with a stage, for where these
+ * cannot. */
 static const struct hly_plan_row table[] = {
-    {HALAY_ALLREDUCE, UINT32_MAX, 8388608, "two_level_stage", SHARED},
-    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "sliced_stage", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level_group", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level_group", ONE},
+    {HALAY_ALLREDUCE, UINT32_MAX, 8388608, "two_level_stage", SHARED},
+    {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "sliced_stage", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, 32768, "two_level_short", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "two_level", SHARED},
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", SHARED}, /* does not commute */
@@ -53,12 +54,12 @@ static const struct hly_plan_row table[] = {
     {HALAY_ALLREDUCE, UINT32_MAX, 65536, "recursive_doubling", ANYWHERE}, /* does not commute */
     {HALAY_ALLREDUCE, UINT32_MAX, 524288, "halving_doubling", ANYWHERE},
     {HALAY_ALLREDUCE, UINT32_MAX, UINT64_MAX, "double_tree", ANYWHERE},
-    {HALAY_BROADCAST, UINT32_MAX, 4194304, "two_level_stage", SHARED},
-    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "sliced_stage", SHARED},
     {HALAY_BROADCAST, UINT32_MAX, 4194304, "two_level_group", SHARED},
     {HALAY_BROADCAST, UINT32_MAX, 4194304, "two_level_group", ONE},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "sliced_group", SHARED},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "sliced_group", ONE},
+    {HALAY_BROADCAST, UINT32_MAX, 4194304, "two_level_stage", SHARED},
+    {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "sliced_stage", SHARED},
     {HALAY_BROADCAST, 8, 262144, "two_level", TOGETHER},
     {HALAY_BROADCAST, 8, UINT64_MAX, "chain", TOGETHER},
     {HALAY_BROADCAST, UINT32_MAX, 1048576, "two_level", SHARED},
@@ -81,11 +82,11 @@ static const struct hly_plan_row table[] = {
     {HALAY_BROADCAST, UINT32_MAX, 8192, "dissemination_by_four", ONE},
     {HALAY_BROADCAST, 128, UINT64_MAX, "scatter_allgather", ONE},
     {HALAY_BROADCAST, UINT32_MAX, UINT64_MAX, "binomial", ANYWHERE},
-    {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level_stage", TOGETHER},
-    {HALAY_ALLGATHER, DEALT, UINT64_MAX, "two_level_stage", SHARED},
     {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level_group", TOGETHER},
     {HALAY_ALLGATHER, DEALT, UINT64_MAX, "two_level_group", SHARED},
     {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level_group", ONE},
+    {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level_stage", TOGETHER},
+    {HALAY_ALLGATHER, DEALT, UINT64_MAX, "two_level_stage", SHARED},
     {HALAY_ALLGATHER, 256, UINT64_MAX, "two_level", SHARED},
     {HALAY_ALLGATHER, 2, UINT64_MAX, "one_shot", ONE},
     {HALAY_ALLGATHER, 4, 2048, "star", OVERSUBSCRIBED},
@@ -98,11 +99,11 @@ static const struct hly_plan_row table[] = {
     {HALAY_ALLGATHER, 128, UINT64_MAX, "ring", ANYWHERE},
     {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, "circulant", ANYWHERE},
     {HALAY_ALLGATHER, UINT32_MAX, UINT64_MAX, "ring", ANYWHERE},
-    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, "two_level_stage", TOGETHER},
-    {HALAY_REDUCE_SCATTER, DEALT, UINT64_MAX, "two_level_stage", SHARED},
     {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, "two_level_group", TOGETHER},
     {HALAY_REDUCE_SCATTER, DEALT, UINT64_MAX, "two_level_group", SHARED},
     {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, "two_level_group", ONE},
+    {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, "two_level_stage", TOGETHER},
+    {HALAY_REDUCE_SCATTER, DEALT, UINT64_MAX, "two_level_stage", SHARED},
     {HALAY_REDUCE_SCATTER, 256, UINT64_MAX, "two_level", SHARED},
     {HALAY_REDUCE_SCATTER, UINT32_MAX, 65536, "circulant", APART},
     {HALAY_REDUCE_SCATTER, 16, 8192, "pairwise", ANYWHERE},

@@ -42,14 +42,8 @@ uint64_t hly_ask_bytes(const struct hly_ask *ask)
     return hly_collective_is_vector(ask->collective) ? bytes : bytes * ask->nranks;
 }
 
-static bool is_staging(uint32_t planner)
-{
-    return halay_planner_get(planner)->restrictions & HALAY_PLANNER_STAGE;
-}
-
 int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, const char **why)
 {
-    uint32_t direct;
     halay_planner_call_t call = {.nranks = ask->nranks,
                                  .count = ask->count,
                                  .in_place = ask->in_place,
@@ -70,13 +64,6 @@ int hly_ask_serves(const struct hly_ask *ask, uint32_t planner, bool asked, cons
     if (ask->collective == HALAY_REDUCE || ask->collective == HALAY_GATHER ||
         ask->collective == HALAY_SCATTER)
         call.in_place = 1;
-    if (!asked && ask->direct && ask->nnodes > 1 && ask->group && is_staging(planner) &&
-        halay_planner_find((halay_collective_t)ask->collective, "two_level_group", &direct) == 0 &&
-        !halay_planner_indirect(direct, ask->nranks, ask->nnodes, ask->uneven)) {
-        if (why)
-            *why = "adapters read and write the memory itself (HALAY_GPUDIRECT)";
-        return 0;
-    }
     return halay_planner_serves(planner, &call, why);
 }
 
