@@ -14,7 +14,7 @@
 
 void hly_release(halay_request_t *request)
 {
-    if (request->group)
+    if (request->group.stands_for)
         hly_group_release(request);
     hly_request_release(request);
 }

@@ -78,8 +78,8 @@ static void finish(struct hly_group *b)
 
 static void member_go(const struct hly_group *b, halay_request_t *r)
 {
-    r->is_behind = b->grouped;
-    r->behind = b->head->sequence;
+    r->group.is_behind = b->grouped;
+    r->group.behind = b->head->sequence;
     hly_go(r);
 }
 
@@ -117,7 +117,7 @@ static void member_done(struct hly_group *b, const halay_request_t *r)
 
 void hly_group_part_done(halay_request_t *r)
 {
-    struct hly_group *b = r->member_of;
+    struct hly_group *b = r->group.member_of;
     if (r != b->head) {
         member_done(b, r);
         return;
@@ -138,9 +138,9 @@ static void group_free(struct hly_group *b)
 /* Gives back a member that was never started, or has ended. */
 static void part_release(halay_request_t *r)
 {
-    if (r->member_of && r->state != HLY_COMPLETE)
+    if (r->group.member_of && r->state != HLY_COMPLETE)
         hly_news_unreserve(r->context);
-    r->member_of = NULL;
+    r->group.member_of = NULL;
     r->state = HLY_COMPLETE;
     hly_release(r);
 }
@@ -154,8 +154,8 @@ static void members_release(struct hly_group *b)
 
 void hly_group_release(halay_request_t *request)
 {
-    struct hly_group *b = request->group;
-    request->group = NULL;
+    struct hly_group *b = request->group.stands_for;
+    request->group.stands_for = NULL;
     members_release(b);
     part_release(b->head);
     group_free(b);
@@ -167,9 +167,9 @@ void hly_group_forget(struct hly_group *b)
     if (!b)
         return;
     for (uint32_t i = 0; i < b->nmembers; i++)
-        b->members[i]->member_of = NULL;
+        b->members[i]->group.member_of = NULL;
     if (b->head)
-        b->head->member_of = NULL;
+        b->head->group.member_of = NULL;
     group_free(b);
 }
 
@@ -196,7 +196,7 @@ static int keep(struct hly_group *b, halay_request_t *r)
     if (hly_news_reserve(r->context))
         return HALAY_ENOMEM;
     b->members[b->nmembers++] = r;
-    r->member_of = b;
+    r->group.member_of = b;
     return HALAY_OK;
 }
 
@@ -244,9 +244,9 @@ static void remake(struct hly_group *b, uint32_t which)
         wrong_call(b, rc, "no memory for it");
         return;
     }
-    r->member_of = b; /* with the news that the other had reserved */
+    r->group.member_of = b; /* with the news that the other had reserved */
     b->members[which] = r;
-    was->member_of = NULL;
+    was->group.member_of = NULL;
     was->state = HLY_COMPLETE;
     hly_release(was);
     if (r->refused)
@@ -334,8 +334,8 @@ static int ask(struct hly_group *b)
     if (rc)
         goto unreserve;
     b->request->state = HLY_RUNNING;
-    b->request->group = b;
-    b->head->member_of = b;
+    b->request->group.stands_for = b;
+    b->head->group.member_of = b;
     hly_link_append(&comm->groups, &b->link);
     if (comm->inner)
         comm->inner->deadline_ns = comm->deadline_ns;

@@ -104,7 +104,7 @@ static void hand_call(const struct hly_news *n)
         return;
     if (r->explained)
         hly_explain_done(r);
-    if (r->member_of)
+    if (r->group.member_of)
         hly_group_part_done(r);
 }
 

@@ -322,7 +322,7 @@ void hly_exec_finish(halay_request_t *r, int result)
     if (comm->relaxed.asks)
         hly_relaxed_answer(comm);
     hly_wake_if_asleep(r->context);
-    if (r->member_of || r->explained)
+    if (r->group.member_of || r->explained)
         hly_news_leave(r->context, HLY_NEWS_COMPLETE, r);
     if (comm->queue_head)
         start_queued(comm);

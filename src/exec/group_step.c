@@ -177,9 +177,10 @@ static bool is_in_turn(const halay_request_t *r)
     const halay_comm_t *comm = r->comm, *outer = comm->outer;
     if (!hly_link_empty(&comm->grouped) && (int32_t)(r->sequence - comm->grouped_first) > 0)
         return false;
-    if (!r->is_behind || !outer->circles)
+    if (!r->group.is_behind || !outer->circles)
         return true;
-    for (uint32_t s = outer->oldest; s != outer->started && (int32_t)(s - r->behind) < 0; s++) {
+    for (uint32_t s = outer->oldest; s != outer->started && (int32_t)(s - r->group.behind) < 0;
+         s++) {
         const halay_request_t *before = call_of(outer, s);
         if (before && channels_of(outer->circles, before))
             return false;

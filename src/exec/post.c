@@ -78,8 +78,8 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
     r->direct = direct;
     r->state = HLY_IDLE;
     r->targets = 0;
-    r->persistent = r->refused = r->cached = r->is_behind = false;
-    r->member_of = r->group = NULL;
+    r->persistent = r->refused = r->cached = false;
+    r->group = (struct hly_in_group){NULL};
     r->instead = NULL;
     r->explained = NULL;
     r->result = HALAY_OK;

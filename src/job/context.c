@@ -281,7 +281,7 @@ static void free_lists(halay_context_t *ctx)
 {
     while (!hly_link_empty(&ctx->posted)) {
         halay_request_t *r = HLY_OF(ctx->posted.next, halay_request_t, posted);
-        hly_group_forget(r->group);
+        hly_group_forget(r->group.stands_for);
         hly_request_drop(r);
     }
     hly_unexpected_forget(&ctx->orphans);

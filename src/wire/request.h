@@ -156,6 +156,14 @@ struct hly_expected {
 
 /* ---------------------------------------------------------------- the request */
 
+/* What a request has to do with groups of calls: api/group.c. */
+struct hly_in_group {
+    struct hly_group *member_of;  /* the one that it belongs to; or NULL */
+    struct hly_group *stands_for; /* the one whose end the program waits for by it; or NULL */
+    bool is_behind;  /* of a group with group steps: these come behind those of the calls */
+    uint32_t behind; /* before this one, on the communicator that the program knows */
+};
+
 enum hly_request_state {
     HLY_IDLE = 0,
     HLY_QUEUED,
@@ -196,10 +204,7 @@ struct halay_request {
     struct hly_expected expected;
     struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
     struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
-    struct hly_group *member_of; /* the group of calls that it belongs to */
-    struct hly_group *group;     /* the group of calls that it stands for */
-    bool is_behind;  /* of a group with group steps: these come behind those of the calls */
-    uint32_t behind; /* before this one, on the communicator that the program knows */
+    struct hly_in_group group;
     halay_request_t *instead;        /* persistent: runs in its place (api/persistent.c); or NULL */
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
     uint64_t started_ns, deadline_ns;
