@@ -20,11 +20,8 @@
 #include "reference.h"
 
 #define MOST_BYTES ((size_t)16 * 1000 * 9)
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define DEADLINE 3000000000ull
-#else
-#define DEADLINE 1000000000ull
-#endif
+#define LONG     (10 * DEADLINE) /* of what ends sooner */
 
 static const struct shape {
     const char *name;
@@ -247,7 +244,7 @@ static void ends(struct rank *r)
         rc = call(&f, &d, r->world);
     atomic_fetch_add(&ended, 1);
     const uint64_t took = ranks_now_ns() - start;
-    CHECK(took < 10 * DEADLINE, "%s: rank %d took %llu ms", t->name, r->rank,
+    CHECK(took < LONG, "%s: rank %d took %llu ms", t->name, r->rank,
           (unsigned long long)took / 1000000);
     CHECK(rc == t->code || (!rc && !t->all && !victim), "%s: rank %d: %s", t->name, r->rank,
           halay_strerror(rc));
@@ -278,13 +275,15 @@ static void fault(const struct trial *t)
     args[0].fails = t->fate == LAUNCH_FAILS ? t->piece : 0;
     args[0].never = t->fate == LAUNCH_NEVER ? t->piece : 0;
     args[0].refused = t->fate == REFUSED ? t->piece : 0;
+    const bool late_end =
+        t->fate == COPY_NEVER || t->fate == LAUNCH_NEVER || t->fate == ABSENT;
     struct ranks_options o = {.nranks = 4,
                               .device = &fated,
                               .device_arg = &late,
                               .group = &group_double,
                               .group_args = at,
                               .node_of_rank = nodes,
-                              .deadline_ns = DEADLINE,
+                              .deadline_ns = late_end ? DEADLINE : LONG,
                               .keep = true};
     ranks_run(&o, ends, (void *)(uintptr_t)t);
     CHECK(!group_double_left(), "circles are left");
