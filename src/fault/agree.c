@@ -312,7 +312,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
-    if (!f->final && f->verdict.rank >= 0 && hly_peer_is_dead(comm, f->verdict.rank))
+    if (!f->final && comm->broken) /* a rank is lost, or has left after it had ended this call */
         by_time(comm, slot, HLY_CAUSE_PEER);
     const uint32_t rounds = hly_agree_rounds(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;

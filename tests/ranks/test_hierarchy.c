@@ -20,8 +20,8 @@
 #include "reference.h"
 
 #define MOST_BYTES ((size_t)16 * 1000 * 9)
-#define DEADLINE 3000000000ull
-#define LONG     (10 * DEADLINE) /* of what ends sooner */
+#define DEADLINE   3000000000ull
+#define LONG       (10 * DEADLINE) /* of what ends sooner */
 
 static const struct shape {
     const char *name;
@@ -275,8 +275,7 @@ static void fault(const struct trial *t)
     args[0].fails = t->fate == LAUNCH_FAILS ? t->piece : 0;
     args[0].never = t->fate == LAUNCH_NEVER ? t->piece : 0;
     args[0].refused = t->fate == REFUSED ? t->piece : 0;
-    const bool late_end =
-        t->fate == COPY_NEVER || t->fate == LAUNCH_NEVER || t->fate == ABSENT;
+    const bool late_end = t->fate == COPY_NEVER || t->fate == LAUNCH_NEVER || t->fate == ABSENT;
     struct ranks_options o = {.nranks = 4,
                               .device = &fated,
                               .device_arg = &late,
