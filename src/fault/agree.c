@@ -312,8 +312,8 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
-    if (!f->final && comm->broken) /* a rank is lost, or has left after it had ended this call */
-        by_time(comm, slot, HLY_CAUSE_PEER);
+    if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
+        by_time(comm, slot, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
     const uint32_t rounds = hly_agree_rounds(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
     bool late = f->looks >= LATE_LOOKS || comm->context->lost;
