@@ -21,7 +21,6 @@
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
 #define NO_DEADLINE UINT64_C(1000000000000000) /* whoever waits has the communicator's */
-#define LEAVE_NS    UINT64_C(1000000000)
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -204,6 +203,13 @@ static void await(halay_comm_t *comm, uint64_t patience_ns)
             hly_sleep(comm->context, 1000000);
 }
 
+bool hly_nccl_is_asking(halay_comm_t *comm)
+{
+    if (comm->nccl)
+        take(comm);
+    return comm->nccl && comm->nccl->state == HLY_NCCL_ASKING;
+}
+
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
 {
     return device->ops == &hly_device_cuda && (!device->group || comm->context->nccl.library) &&
@@ -263,13 +269,4 @@ void hly_nccl_forget(halay_comm_t *comm)
     }
     free(ask->all);
     free(ask);
-}
-
-void hly_nccl_end(halay_context_t *ctx)
-{
-    for (struct hly_link *l = ctx->comms.next; l != &ctx->comms; l = l->next) {
-        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        if (comm->nccl && !ctx->lost)
-            await(comm, LEAVE_NS);
-    }
 }
