@@ -23,7 +23,6 @@
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
 #define NO_DEADLINE UINT64_C(1000000000000000) /* till somebody waits */
-#define LEAVE_NS    UINT64_C(1000000000)
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -238,6 +237,13 @@ static void await(halay_comm_t *comm)
     hly_wait_until(comm->context, is_answered, comm);
 }
 
+bool hly_nccl_is_asking(halay_comm_t *comm)
+{
+    if (comm->nccl)
+        take(comm);
+    return comm->nccl && comm->nccl->state == HLY_NCCL_ASKING;
+}
+
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
 {
     return device->ops == &hly_device_cuda && (!device->group || comm->context->nccl.library) &&
@@ -300,28 +306,4 @@ void hly_nccl_forget(halay_comm_t *comm)
     }
     free(ask->all);
     free(ask);
-}
-
-struct leaving {
-    halay_context_t *context;
-    uint64_t end_ns;
-};
-
-static bool may_leave(void *arg)
-{
-    const struct leaving *leaving = arg;
-    const struct hly_link *comms = &leaving->context->comms;
-    bool asking = false;
-    for (const struct hly_link *l = comms->next; l != comms; l = l->next) {
-        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        if (comm->nccl)
-            take(comm);
-        asking = asking || (comm->nccl && comm->nccl->state == HLY_NCCL_ASKING);
-    }
-    return !asking || leaving->context->lost || hly_now_ns() >= leaving->end_ns;
-}
-
-void hly_nccl_end(halay_context_t *ctx)
-{
-    hly_wait_until(ctx, may_leave, &(struct leaving){ctx, hly_now_ns() + LEAVE_NS});
 }

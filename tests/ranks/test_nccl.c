@@ -352,6 +352,36 @@ static void run(void)
     fflush(stdout);
 }
 
+/* Communicators that are freed, or end with the context, while the ranks agree. Of the freed ones
+ * no more are kept than of others, and nobody is told of an agreement that came to nothing. */
+static void leaves(struct rank *r)
+{
+    enum { MANY = 4 * HLY_FREED_MAX, KEPT_DUPS = 8 };
+    const struct form f = {.kind = ALLREDUCE, .count = 7, .type = HALAY_INT32, .op = HALAY_SUM};
+    struct data d;
+    halay_comm_t *dup;
+    take(&d, r->rank);
+    for (int i = 0; i < (trial.calls ? MANY : KEPT_DUPS); i++) {
+        CHECK(!halay_comm_dup(r->world, &dup) && !call(&f, &d, dup), "call on dup %d", i);
+        CHECK(!trial.calls || !halay_comm_free(dup), "free");
+    }
+    CHECK(r->context->ncomms <= 2 * HLY_FREED_MAX, "%u communicators are left", r->context->ncomms);
+    const int rc = halay_finalize(r->context);
+    CHECK(!rc, "rank %d: finalize: %s", r->rank, halay_strerror(rc));
+    give(&d, r->rank);
+}
+
+static void leave(void)
+{
+    const halay_inproc_faults_t late = {.seed = 9, .delay_polls_max = 20, .reorder = 1};
+    for (int i = 0; i < 30; i++) {
+        trial = (struct trial){.nranks = 4, .calls = i == 0};
+        ranks_run(
+            &(struct ranks_options){.nranks = 4, .faults = i % 2 ? &late : NULL, .keep = true},
+            leaves, NULL);
+    }
+}
+
 static void agree(void)
 {
     const struct trial two = {.nranks = 3, .nodes = {0, 0, 1}, .calls = 30, .seed = 1};
@@ -381,6 +411,7 @@ static void agree(void)
     nccl_double_settings()->version = 22809;
     trial = (struct trial){.nranks = 3, .nodes = {0, 1, 2}, .calls = 20, .seed = 1};
     run(); /* nobody is asked */
+    leave();
 }
 
 static void draw_nodes(uint64_t *state)
