@@ -253,7 +253,7 @@ static uint32_t run(void)
     uint32_t bad = 0;
     memset(rank, 0, sizeof(rank));
     memset(shared.abort_status, 0, sizeof(shared.abort_status));
-    shared.tries = shared.fails ? 3000 : 500000;
+    shared.tries = shared.fails ? 2000 : 500000;
     MUST(!ops->invite(NULL, shared.id));
     MUST(!pthread_barrier_init(&shared.barrier, NULL, shared.n));
     for (uint32_t i = 0; i < shared.n; i++) {
@@ -306,7 +306,7 @@ static void add_all(void)
 
 static void test_kinds(void)
 {
-    static const uint32_t ranks[] = {1, 2, 3, 5, 9};
+    static const uint32_t ranks[] = {1, 2, 5, 9};
     for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
         shared.n = ranks[i];
         add_all();

@@ -83,7 +83,8 @@ void hly_ours_close(struct hly_ours *o)
 uint64_t hly_ours_reach(int ordinal)
 {
     struct stat space = {0};
-    stat("/proc/self/ns/pid", &space);
+    if (stat("/proc/self/ns/pid", &space)) /* nor could it find a meeting */
+        return 0;
     const uint64_t process = (uint64_t)space.st_ino << 32 ^ (uint64_t)(uint32_t)getpid();
     return (process << 8 ^ process >> 56 ^ (uint64_t)(uint32_t)ordinal) | UINT64_C(1) << 63;
 }

@@ -19,7 +19,8 @@ int hly_ours_open(int ordinal, struct hly_ours **ours);
 /* Takes NULL. All circles are closed. */
 void hly_ours_close(struct hly_ours *ours);
 
-/* Two ranks of a node can be members of one circle if they have the same word. Not 0. */
+/* Two ranks of a node can be members of one circle if they have the same word. 0: this one cannot.
+ */
 uint64_t hly_ours_reach(int ordinal);
 
 extern const halay_group_ops_t hly_group_ours;
