@@ -50,9 +50,12 @@ typedef struct halay_group_attr {
  * run is the whole. In a reduce or broadcast one member's is, and the others' are 0.
  *   reduce_scatter, reduce, allreduce   out: own run    in: the whole
  *   allgather, broadcast                out: the whole  in: own run
- * `in` and `out` are apart; or each element that they share is the same one of the data; where the
- * own run has no elements its address means nothing. The members' wholes are combined in an order
- * that the implementation chooses. All who get an element get the same bits.
+ *   alltoall                            out: the whole  in: the whole
+ * In an alltoall all runs are of one length: run i of `in` goes to member i, and run i of `out`
+ * comes from it; `in` and `out` are apart. Of the others `in` and `out` are apart, or each element
+ * that they share is the same one of the data; where the own run has no elements its address means
+ * nothing. The members' wholes are combined in an order that the implementation chooses. All who
+ * get an element get the same bits.
  */
 typedef struct halay_group_launch {
     size_t size;   /* of this struct */

@@ -56,6 +56,9 @@
  *          another; together they are the whole. A member's own run may be empty.
  *            reduce_scatter, reduce, allreduce   own run = sum of the members' wholes
  *            allgather, broadcast                whole = each block from the member whose it is
+ *            alltoall                            a member's run = the own run of its whole
+ *          An alltoall's operands are both the whole, which are apart, and all runs are of one
+ *          length. It is in plans of an alltoall, and no other is there.
  *          In a reduce or broadcast the whole is one member's; in an allreduce it is everyone's.
  *          The sum is in an order that the device chooses, the same for all that it gives it to.
  *          Source and destination are apart, or each block that they share is the same one (in
@@ -65,13 +68,12 @@
  *          channel meets the n-th step there of each member. A rank's steps on one channel have the
  *          same members and follow one another. A member has to have heard from the others before.
  * A step may start when both steps in dep[] (or HALAY_STEP_NONE) are done; dep[i] is lower than the
- * step's own index. The executor starts them in the order in which they are
- * listed; halay_plan_make() sorts them. A
- * message is named by (sender, receiver, edge): edges are numbered by the planner so that no two
- * messages of a plan from one rank to another have the same edge, and both sides agree. Both
- * operands of a message, and of a COPY, are the same run of blocks; those of an alltoall have the
- * same count only, for there a block's number is another at each rank. All members of a group step
- * have the same group, and an alltoall has no group steps.
+ * step's own index. The executor starts them in the order in which they are listed;
+ * halay_plan_make() sorts them. A message is named by (sender, receiver, edge): edges are numbered
+ * by the planner so that no two messages of a plan from one rank to another have the same edge, and
+ * both sides agree. Both operands of a message, and of a COPY, are the same run of blocks; those of
+ * an alltoall have the same count only, for there a block's number is another at each rank. All
+ * members of a group step have the same group.
  *
  * What is proved of the plans of all ranks together (docs/algorithms.md): every send has its recv
  * with the same blocks, and a group step all its members; no deadlock with zero buffering; every
@@ -124,7 +126,8 @@ enum {
     HALAY_GROUP_ALLGATHER,
     HALAY_GROUP_ALLREDUCE,
     HALAY_GROUP_REDUCE,
-    HALAY_GROUP_BROADCAST
+    HALAY_GROUP_BROADCAST,
+    HALAY_GROUP_ALLTOALL
 };
 
 #define HALAY_STEP_NONE         UINT32_MAX

@@ -7,7 +7,8 @@
  * If all have the same NCCL, and no two ranks of a node share a GPU, it is that; else ours, if the
  * ranks of each node reach one another. Where some node has two ranks, calls have group steps from
  * HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank that gets so far before the
- * allgather has ended waits for it.
+ * allgather has ended waits for it, for as long as its communicator waits for a call; then the call
+ * fails, and says who has not come.
  */
 #include "api/agree_nccl.h"
 
@@ -20,11 +21,11 @@
 #include "exec/exec.h"
 #include "groups/nccl/nccl.h"
 #include "groups/ours/ours.h"
+#include "wire/match.h"
 #include "wire/news.h"
 
 #define NCCL_TAG    UINT64_C(0x6c63636e)
-#define NO_DEADLINE UINT64_C(1000000000000000) /* whoever waits has the communicator's */
-#define LEAVE_NS    UINT64_C(1000000000)
+#define NO_DEADLINE UINT64_C(1000000000000000) /* till somebody waits */
 
 /* ---------------------------------------------------------------- this rank's */
 
@@ -157,6 +158,7 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     ask->from += HLY_NCCL_AFTER;
 }
 
+/* The same on all ranks, which have the same `all`, or the same error. */
 static void judge(halay_comm_t *comm, int rc)
 {
     struct hly_nccl_ask *ask = comm->nccl;
@@ -233,20 +235,59 @@ static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
 static void take(halay_comm_t *comm)
 {
     struct hly_nccl_ask *ask = comm->nccl;
-    if (ask->state != HLY_NCCL_ASKING || ask->request->state != HLY_COMPLETE)
+    const halay_request_t *r = ask->request;
+    if (ask->state != HLY_NCCL_ASKING || r->state != HLY_COMPLETE)
         return;
-    const int rc = ask->request->result;
+    const int rc = r->result;
+    ask->late = rc == HALAY_ETIMEOUT;
+    ask->awaited = ask->late && r->failure ? r->failure->verdict.rank : -1;
     hly_release(ask->request);
     ask->request = NULL;
     judge(comm, rc);
 }
 
-static void await(halay_comm_t *comm, uint64_t patience_ns)
+/* In a group there is no telling. */
+static bool is_elsewhere(const struct hly_call_desc *desc)
 {
-    const uint64_t until = hly_now_ns() + patience_ns;
-    for (take(comm); comm->nccl->state == HLY_NCCL_ASKING && hly_now_ns() < until; take(comm))
-        if (hly_progress(comm->context) == 0)
-            hly_sleep(comm->context, 1000000);
+    return desc->memory != HALAY_MEMORY_CUDA && !(desc->flags & HLY_CALL_GROUP);
+}
+
+/* Another rank has made the next call on the communicator in the host's memory, or that has failed
+ * already. Such a call needs no agreement to fail. */
+static bool fails_anyway(halay_comm_t *comm)
+{
+    const struct hly_slot *slot = hly_comm_slot(comm, comm->next_sequence);
+    if (comm->broken || (slot && slot->fault))
+        return true;
+    for (const struct hly_link *l = slot ? slot->unexpected.next : NULL;
+         l && l != &slot->unexpected; l = l->next)
+        if (is_elsewhere(&HLY_OF(l, const struct hly_unexpected, link)->header.call))
+            return true;
+    return false;
+}
+
+static bool is_answered(void *arg)
+{
+    halay_comm_t *comm = arg;
+    take(comm);
+    return comm->nccl->state != HLY_NCCL_ASKING || fails_anyway(comm);
+}
+
+static void await(halay_comm_t *comm)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    const uint64_t end_ns = hly_now_ns() + comm->deadline_ns;
+    ask->hidden->deadline_ns = comm->deadline_ns;
+    if (ask->request->deadline_ns > end_ns)
+        ask->request->deadline_ns = end_ns;
+    hly_wait_until(comm->context, is_answered, comm);
+}
+
+bool hly_nccl_is_asking(halay_comm_t *comm)
+{
+    if (comm->nccl)
+        take(comm);
+    return comm->nccl && comm->nccl->state == HLY_NCCL_ASKING;
 }
 
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
@@ -266,12 +307,15 @@ void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *
         return;
     take(comm);
     const bool due = (int32_t)(comm->next_sequence - ask->mine.sequence) >= HLY_NCCL_AFTER;
-    if (ask->state == HLY_NCCL_ASKING && due)
-        await(comm, comm->deadline_ns);
     if (ask->state == HLY_NCCL_ASKING && due) {
-        c->code = HALAY_ETIMEOUT;
-        snprintf(c->text, sizeof(c->text),
-                 "some rank has not made a call in a GPU's memory on this communicator yet");
+        await(comm);
+        if (ask->late) {
+            c->code = HALAY_ETIMEOUT;
+            call->awaited = ask->awaited < 0 ? -1 : ask->awaited + 1;
+            snprintf(c->text, sizeof(c->text),
+                     "has not made a call in a GPU's memory on this communicator yet, or does not "
+                     "answer");
+        }
     }
     ask->on = ask->on ||
               (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
@@ -317,13 +361,4 @@ void hly_nccl_forget(halay_comm_t *comm)
     }
     free(ask->all);
     free(ask);
-}
-
-void hly_nccl_end(halay_context_t *ctx)
-{
-    for (struct hly_link *l = ctx->comms.next; l != &ctx->comms; l = l->next) {
-        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        if (comm->nccl && !ctx->lost)
-            await(comm, LEAVE_NS);
-    }
 }

@@ -20,8 +20,9 @@ void hly_nccl_by(const halay_comm_t *comm, const struct hly_device *device, char
 const char *hly_nccl_reason(const halay_comm_t *comm);
 /* It is destroyed. */
 void hly_nccl_forget(halay_comm_t *comm);
-/* The context will be destroyed: waits, a little, for what is under way. Then nothing runs. */
-void hly_nccl_end(halay_context_t *context);
+/* Is there an agreement under way? Takes in one that has ended. */
+bool hly_nccl_is_asking(halay_comm_t *comm);
+/* The context is destroyed, and nothing runs any more. */
 void hly_nccl_drop(halay_context_t *context);
 
 #endif

@@ -97,7 +97,7 @@ static void destroy_oldest(halay_context_t *ctx)
          ctx->nfreed > HLY_FREED_MAX && l != &ctx->freed_comms; l = next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         next = l->next;
-        if (hly_comm_in_use(comm) || (comm->nccl && comm->nccl->request))
+        if (hly_comm_in_use(comm) || hly_nccl_is_asking(comm))
             continue;
         hly_comm_destroy(comm);
         ctx->nfreed--;

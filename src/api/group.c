@@ -44,7 +44,8 @@ struct hly_group {
     int result;
     uint32_t failed; /* first member that has failed, and why */
     struct hly_failure failure;
-    int wrong; /* the first error among them */
+    int wrong;   /* the first error among them */
+    int awaited; /* as in a call */
     char text[192];
     uint64_t hash;
 };
@@ -263,8 +264,11 @@ static void turn(struct hly_group *b)
         any = any || may_use_nccl(&b->members[i]->call);
     if (any)
         hly_nccl_turn(b->comm, &like, &c);
-    if (c.code)
-        wrong_call(b, c.code, c.text);
+    if (c.code && !b->wrong) {
+        b->wrong = c.code;
+        b->awaited = like.awaited;
+        snprintf(b->text, sizeof(b->text), "%.190s", c.text);
+    }
     b->grouped = like.grouped;
     for (uint32_t i = 0; b->grouped && i < b->nmembers; i++)
         if (may_use_nccl(&b->members[i]->call) && !b->members[i]->call.grouped)
@@ -318,7 +322,8 @@ static int ask(struct hly_group *b)
     halay_comm_t *comm = b->comm;
     turn(b);
     struct hly_call call = {
-        .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP}};
+        .desc = {.collective = HALAY_BARRIER, .count = b->ncalls, .flags = HLY_CALL_GROUP},
+        .awaited = b->awaited};
     call.signature = hly_hash(b->hash, &call.desc, sizeof(call.desc));
     if (comm->freed) {
         b->wrong = HALAY_ESTATE;

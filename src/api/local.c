@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * local.c - halay_local_*: a device's memory, moves in it that belong to no call, and marks in the
- * program's streams. Whoever moves waits, and makes progress for all of the context meanwhile.
+ * program's streams. Whoever moves waits, and makes progress for all of the context meanwhile. And
+ * what stands in a call's place.
  */
 #include <sched.h>
+#include <stdio.h>
 
 #include "api/api.h"
 #include "exec/work.h"
@@ -252,4 +254,17 @@ void halay_local_unmark(halay_context_t *context, halay_mark_t *out)
         return;
     stop(context, mark->device, &mark->local);
     hly_unlock(context);
+}
+
+/* ---------------------------------------------------------------- no call */
+
+int halay_local_refuse(halay_comm_t *handle, int code, const char *text, halay_request_t **request)
+{
+    halay_comm_t *comm = hly_comm_of(handle);
+    struct hly_check c = {.code = code};
+    struct hly_call call = {.desc = {.collective = HALAY_BARRIER, .flags = HLY_CALL_REFUSED}};
+    if (!comm || code >= 0 || !text || !request)
+        return HALAY_EINVAL;
+    snprintf(c.text, sizeof(c.text), "%s", text);
+    return hly_post(comm, &call, &c, HLY_GO, request);
 }

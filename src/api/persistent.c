@@ -62,7 +62,8 @@ static halay_request_t *turn(halay_request_t *r)
     call.grouped = false;
     hly_nccl_turn(r->comm, &call, &c);
     if (c.code) {
-        hly_exec_refuse_as(r, c.code, HLY_CAUSE_ARGUMENT, c.text);
+        r->call.awaited = call.awaited;
+        hly_exec_refuse_as(r, c.code, hly_exec_cause(&call, c.code), c.text);
         return r;
     }
     if (!call.grouped)

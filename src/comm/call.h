@@ -35,7 +35,8 @@ enum {
     HLY_CALL_RELAXED = 0x10, /* a repeated broadcast whose root does not wait: exec/relaxed.h */
     HLY_CALL_ORDERED = 0x20, /* the operation does not commute */
     HLY_CALL_SCALED = 0x40,
-    HLY_CALL_GROUP = 0x80 /* the barrier before a group of calls */
+    HLY_CALL_GROUP = 0x80,                            /* the barrier before a group of calls */
+    HLY_CALL_REFUSED = HLY_CALL_LIST | HLY_CALL_GROUP /* a barrier in place of another call */
 };
 
 /* Set in desc.op for a user-defined operation; the other bits are the low ones of its number. */
@@ -77,8 +78,9 @@ struct hly_call {
     bool local_in_place;         /* at the root of reduce, gather, scatter; not compared */
     bool staged;                 /* OUT is written only after the input was read */
     bool grouped;                /* NCCL may be used: all ranks have agreed on it */
-    bool captured;       /* its stream is being captured into a graph, where its group steps go */
-    struct hly_op *user; /* user-defined operation, or NULL */
+    bool captured; /* its stream is being captured into a graph, where its group steps go */
+    int awaited; /* 1 + the rank that it waited for, in vain, before it was posted; -1: not known */
+    struct hly_op *user;        /* user-defined operation, or NULL */
     double prescale, postscale; /* with HLY_CALL_SCALED */
 };
 

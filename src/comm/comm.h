@@ -79,6 +79,8 @@ struct hly_nccl_ask {
     struct hly_nccl_ask *next; /* context->nccl.left */
     uint8_t state;             /* HLY_NCCL_* */
     bool on;                   /* calls have come to `from` */
+    bool late;                 /* a rank did not come before the deadline of those that waited: */
+    int awaited;               /* this one; or -1 */
     uint32_t from;
     halay_comm_t *hidden;
     halay_request_t *request;

@@ -177,6 +177,13 @@ static int bind(halay_request_t *r, const struct hly_call *call)
     return rc;
 }
 
+enum hly_cause hly_exec_cause(const struct hly_call *call, int code)
+{
+    if (call->awaited)
+        return call->awaited > 0 ? HLY_CAUSE_ABSENT : HLY_CAUSE_DEADLINE;
+    return code == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
+}
+
 int hly_exec_refuse_as(halay_request_t *r, int code, enum hly_cause cause, const char *text)
 {
     r->refusal = calloc(1, sizeof(*r->refusal));
@@ -251,7 +258,7 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
         rc = HALAY_ETRANSPORT;
         snprintf(reason, sizeof(reason), "its transport has failed");
     } else if (rc) {
-        cause = rc == HALAY_ESTATE ? HLY_CAUSE_STATE : HLY_CAUSE_ARGUMENT;
+        cause = hly_exec_cause(call, rc);
         snprintf(reason, sizeof(reason), "%s", argument_text);
     } else {
         rc = find_plan(comm, call, &plan, reason, sizeof(reason));

@@ -217,7 +217,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         comm->over = slot->sequence;
         v = comm->broken_by;
     }
-    bool known = r->foreseen && (comm->said || v.cause < HLY_CAUSE_ABSENT);
+    bool known = comm->asks_for || (r->foreseen && (comm->said || v.cause < HLY_CAUSE_ABSENT));
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
@@ -312,8 +312,8 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     halay_request_t *r = slot->request;
     if (!f || !f->entered || !r || r->state != HLY_FAILING)
         return;
-    if (!f->final && comm->broken) /* a rank is lost, or has left after it had ended this call */
-        by_time(comm, slot, HLY_CAUSE_PEER);
+    if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
+        by_time(comm, slot, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
     const uint32_t rounds = hly_agree_rounds(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
     bool late = f->looks >= LATE_LOOKS || comm->context->lost;
@@ -404,7 +404,11 @@ static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
         *v = r->comm->broken_by;
         return;
     }
-    hly_verdict_init(v, r->comm, why->cause, why->code, r->comm->rank);
+    const bool waited = why->cause >= HLY_CAUSE_ABSENT; /* for another rank, or for nobody knows */
+    hly_verdict_init(v, r->comm, why->cause, why->code,
+                     !waited               ? r->comm->rank
+                     : r->call.awaited > 0 ? r->call.awaited - 1
+                                           : -1);
     v->call = r->call.desc;
     snprintf(v->detail, sizeof(v->detail), "%s", why->text);
 }

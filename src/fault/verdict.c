@@ -78,7 +78,9 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
     unsigned long long count = (unsigned long long)c->count;
     char what[64], op[40] = "", root[32] = "", memory[32];
     if (collective == HALAY_BARRIER) {
-        const char *form = c->flags & HLY_CALL_LIST    ? "comm_from_ranks of %llu"
+        const bool refused = (c->flags & HLY_CALL_REFUSED) == HLY_CALL_REFUSED;
+        const char *form = refused                     ? "which cannot make its call"
+                           : c->flags & HLY_CALL_LIST  ? "comm_from_ranks of %llu"
                            : c->flags & HLY_CALL_GROUP ? "group of %llu calls"
                                                        : "barrier";
         snprintf(text, bytes, form, count);

@@ -378,20 +378,21 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     return rc;
 }
 
-/* Fails the calls in flight, on all ranks. false: there were none. */
+/* Fails the program's calls in flight, on all ranks. false: there were none. Agreements on NCCL are
+ * no calls of the program: they may end meanwhile. */
 static bool abandon_requests(halay_context_t *ctx)
 {
     bool any = false;
     uint64_t until = hly_now_ns() + 1000000000ull;
     for (struct hly_link *l = ctx->comms.next; l != &ctx->comms; l = l->next) {
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        for (uint32_t s = comm->oldest; s != comm->next_sequence; s++) {
+        for (uint32_t s = comm->oldest; !comm->asks_for && s != comm->next_sequence; s++) {
             struct hly_verdict_wire v;
             hly_verdict_init(&v, comm, HLY_CAUSE_STATE, HALAY_ESTATE, comm->rank);
             snprintf(v.detail, sizeof(v.detail),
                      "the rank finalized Halay with this call in flight");
             hly_fault_raise(comm, s, &v);
-            any = any || !comm->asks_for;
+            any = true;
         }
     }
     while (!hly_link_empty(&ctx->requests) && hly_now_ns() < until)
@@ -441,7 +442,7 @@ static int relaxed_end(halay_context_t *context)
         for (struct hly_link *l = lists[i]->next; l != lists[i]; l = l->next) {
             halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
             await_relaxed(comm);
-            if (comm->relaxed.late && !rc)
+            if (comm->relaxed.late && !comm->asks_for && !rc)
                 rc = comm->broken_by.code;
         }
     return rc;
@@ -465,7 +466,6 @@ int halay_finalize(halay_context_t *context)
     const int owed = hly_returned_end(context);
     hly_progress(context);
     int late = relaxed_end(context);
-    hly_nccl_end(context);
     flush(context);
     if (any)
         hly_log(context, HLY_ERROR,

@@ -42,6 +42,10 @@ static const char *check_runs(const halay_plan_t *plan, const halay_group_t *gro
         return "its whole has no blocks";
     }
     for (uint32_t i = 0; i < group->nmembers; i++) {
+        if (group->kind == HALAY_GROUP_ALLTOALL &&
+            (member[i].count == 0 || member[i].count != member[0].count)) {
+            return "the runs of its members are not of one length, as in an alltoall";
+        }
         if (member[i].first != at ||
             member[i].count > whole->count - (group->kind == HALAY_GROUP_ALLREDUCE ? 0 : shared)) {
             return "the runs of its members do not follow one another";
@@ -72,7 +76,7 @@ const char *hly_group_check(const halay_plan_t *plan, const halay_step_t *step, 
         return "names a group or a channel that there is not";
     }
     const halay_group_t *group = hly_group_of(plan, step);
-    if (group->kind < HALAY_GROUP_REDUCE_SCATTER || group->kind > HALAY_GROUP_BROADCAST ||
+    if (group->kind < HALAY_GROUP_REDUCE_SCATTER || group->kind > HALAY_GROUP_ALLTOALL ||
         group->nmembers == 0 || (uint64_t)group->member + group->nmembers > plan->nmembers) {
         return "its group is of an unknown kind, or has members that there are not";
     }
@@ -87,6 +91,11 @@ const char *hly_group_check(const halay_plan_t *plan, const halay_step_t *step, 
     }
     const halay_operand_t *other =
         &plan->operands[step->operand + (hly_group_reduces(group) ? 0 : 1)];
+    if (group->kind == HALAY_GROUP_ALLTOALL) {
+        return other->count != whole->count || other->first != whole->first
+                   ? "its operands are not both the whole"
+                   : NULL;
+    }
     if (other->count != own->count || (own->count > 0 && other->first != own->first)) {
         return "its own operand is not its own run";
     }

@@ -137,8 +137,8 @@ static void put_operand(struct hly_text *text, const halay_plan_t *plan, const h
 
 static void put_group(struct hly_text *text, const halay_plan_t *plan, const halay_step_t *step)
 {
-    static const char *const kinds[] = {"?",         "reduce_scatter", "allgather",
-                                        "allreduce", "reduce",         "broadcast"};
+    static const char *const kinds[] = {"?",      "reduce_scatter", "allgather", "allreduce",
+                                        "reduce", "broadcast",      "alltoall"};
 
     if (step->peer >= plan->ngroups) {
         hly_text_put(text, " group ?");
@@ -146,7 +146,7 @@ static void put_group(struct hly_text *text, const halay_plan_t *plan, const hal
     }
     const halay_group_t *group = &plan->groups[step->peer];
     hly_text_put(text, " %s channel %u of",
-                 kinds[group->kind <= HALAY_GROUP_BROADCAST ? group->kind : 0], step->edge);
+                 kinds[group->kind <= HALAY_GROUP_ALLTOALL ? group->kind : 0], step->edge);
     for (uint32_t i = 0; i < group->nmembers && (uint64_t)group->member + i < plan->nmembers; i++) {
         const halay_member_t *m = &plan->members[group->member + i];
         hly_text_put(text, " %u[%u+%u]", m->rank, m->first, m->count);

@@ -149,6 +149,8 @@ static const struct row rows[] = {
      hly_two_level_stage_broadcast},
     {{"sliced_stage", HALAY_BROADCAST, 1, SHAPE | GROUP | STAGE, LANES_SOURCE},
      hly_sliced_stage_broadcast},
+    {{"two_level_group", HALAY_ALLTOALL, 1, SHAPE | GROUP | PACKS, STEPS_SOURCE},
+     hly_two_level_group_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))
@@ -244,6 +246,8 @@ static const char *group_indirect(const halay_planner_info_t *info, uint32_t nod
         return "this algorithm's messages carry the stage";
     if (nodes < 2)
         return "this algorithm's messages carry nothing";
+    if (info->collective == HALAY_ALLTOALL)
+        return "data are sent inside of nodes";
     return info->collective == HALAY_REDUCE_SCATTER && uneven
                ? "the nodes have different numbers of ranks, so data are sent inside of nodes"
                : NULL;

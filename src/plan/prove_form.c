@@ -199,7 +199,21 @@ static int check_together(struct hly_prover *v, uint32_t rank, uint32_t index)
     return 0;
 }
 
-/* The same of a GROUP: what both operands name is the same block of both; in scratch all of it. */
+static int share_cells(const struct hly_memory *memory, const halay_operand_t *to,
+                       const halay_operand_t *from)
+{
+    for (uint32_t i = 0; i < to->count; i++) {
+        for (uint32_t j = 0; j < from->count; j++) {
+            if (hly_cell(memory, to, i) == hly_cell(memory, from, j)) {
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* The same of a GROUP: what both operands name is the same block of both; in scratch all of it. In
+ * an alltoall it is nothing. */
 static int check_group_together(struct hly_prover *v, uint32_t rank, uint32_t index)
 {
     const halay_plan_t *plan = v->plans[rank];
@@ -208,6 +222,11 @@ static int check_group_together(struct hly_prover *v, uint32_t rank, uint32_t in
     struct hly_memory memory;
 
     hly_memory_init(&memory, v, rank);
+    if (v->params.collective == HALAY_ALLTOALL) {
+        return share_cells(&memory, to, from)
+                   ? hly_refuse(v, rank, index, "the destination overlaps operand 1")
+                   : 0;
+    }
     if (to->count == 0 || from->count == 0 || scratch != (from->buffer == HALAY_BUFFER_SCRATCH)) {
         return 0;
     }
@@ -230,13 +249,21 @@ static int check_group(struct hly_prover *v, uint32_t rank, uint32_t index)
     const halay_plan_t *plan = v->plans[rank];
     const halay_planner_info_t *info = halay_planner_get(plan->planner);
 
-    if (!info || !(info->restrictions & HALAY_PLANNER_GROUP) ||
-        v->params.collective == HALAY_ALLTOALL) {
-        return hly_refuse(v, rank, index, "its planner or collective has no group steps");
+    if (!info || !(info->restrictions & HALAY_PLANNER_GROUP)) {
+        return hly_refuse(v, rank, index, "its planner has no group steps");
     }
     const char *why = hly_group_check(plan, &plan->steps[index], v->nranks);
     if (why) {
         return hly_refuse(v, rank, index, "%s", why);
+    }
+    if ((hly_group_of(plan, &plan->steps[index])->kind == HALAY_GROUP_ALLTOALL) !=
+        (v->params.collective == HALAY_ALLTOALL)) {
+        return hly_refuse(v, rank, index,
+                          "its group is an alltoall, or the collective is; not both");
+    }
+    if (v->params.collective == HALAY_ALLTOALL && !(info->restrictions & HALAY_PLANNER_EQUAL)) {
+        return hly_refuse(v, rank, index,
+                          "its planner has blocks of any size, and a group has not");
     }
     return check_group_together(v, rank, index);
 }

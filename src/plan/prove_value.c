@@ -301,6 +301,33 @@ static void make_whole(struct hly_values *s, const uint32_t *steps, uint32_t n,
     }
 }
 
+/* Each member has a run for each. All are read before one is written. */
+static int exchange(struct hly_values *s, const uint32_t *steps, uint32_t n)
+{
+    const uint32_t all = operands_of(s, steps[0])->count, run = all / n;
+    struct hly_cell_state *made = malloc((size_t)n * all * sizeof(*made));
+
+    if (!made) {
+        return HALAY_ENOMEM;
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        uint32_t rank = s->v->rank_of[steps[m]];
+        const halay_operand_t *from = operands_of(s, steps[m]) + 1;
+        for (uint32_t i = 0; i < all; i++) { /* to member i / run, as its run m */
+            made[(size_t)(i / run) * all + m * run + i % run] =
+                *cell(s, rank, hly_cell(&s->memory[rank], from, i));
+        }
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        for (uint32_t i = 0; i < all; i++) {
+            write_cell(s, s->v->rank_of[steps[m]], operands_of(s, steps[m]), i,
+                       made[(size_t)m * all + i]);
+        }
+    }
+    free(made);
+    return 0;
+}
+
 int hly_values_group(struct hly_values *s, const uint32_t *steps, uint32_t n)
 {
     const halay_plan_t *plan = s->v->plans[s->v->rank_of[steps[0]]];
@@ -315,6 +342,9 @@ int hly_values_group(struct hly_values *s, const uint32_t *steps, uint32_t n)
     }
     if (result < 0) {
         return result;
+    }
+    if (group->kind == HALAY_GROUP_ALLTOALL) {
+        return exchange(s, steps, n);
     }
     struct hly_cell_state *made = malloc(whole->count * sizeof(*made));
     if (!made) {

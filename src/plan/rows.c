@@ -145,6 +145,7 @@ static const struct hly_plan_row table[] = {
     {HALAY_SCATTER, 7, UINT64_MAX, "linear", ANYWHERE},
     {HALAY_SCATTER, UINT32_MAX, 131072, "binomial", APART},
     {HALAY_SCATTER, UINT32_MAX, UINT64_MAX, "linear", ANYWHERE},
+    {HALAY_ALLTOALL, 256, UINT64_MAX, "two_level_group", ONE},
     {HALAY_ALLTOALL, 32, 65536, "two_level", SHARED},
     {HALAY_ALLTOALL, 32, UINT64_MAX, "pairwise", SHARED},
     {HALAY_ALLTOALL, UINT32_MAX, 8192, "bruck", SHARED},

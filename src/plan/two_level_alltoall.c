@@ -12,6 +12,8 @@
  * Holders keep a destination's blocks in local order in one run of slots (HALAY_PLANNER_EQUAL);
  * they land in OUT in one piece where the ranks of the node are consecutive, else beside it. In
  * place nothing lands in OUT before all of IN has been given away.
+ *
+ * On one node a device can do it, in one group step after all ranks have been heard.
  */
 #include "two_level.h"
 
@@ -113,4 +115,29 @@ void hly_two_level_alltoall(struct hly_builder *b)
     if (!b->params.in_place) {
         hly_copy(b, hly_out(r, 1), hly_in(r, 1), HLY_NONE, HLY_NONE);
     }
+}
+
+/* One group step on one node. In place what is given moves aside before: a device that wrote OUT
+ * while it reads IN would need as much. */
+void hly_two_level_group_alltoall(struct hly_builder *b)
+{
+    struct hly_place at = hly_place_of(b);
+    uint32_t n = b->params.nranks, copied = HLY_NONE;
+    halay_operand_t from = hly_in(0, n);
+
+    if (at.shape->nnodes > 1 || n == 1) {
+        hly_two_level_alltoall(b);
+        return;
+    }
+    b->blocks = n;
+    if (b->params.in_place) {
+        from = hly_scratch(0, n, 0);
+        copied = hly_copy(b, from, hly_in(0, n), HLY_NONE, HLY_NONE);
+    }
+    uint32_t group = hly_group(b, HALAY_GROUP_ALLTOALL, n), heard = hly_hear_node(b, &at);
+    halay_member_t *member = hly_group_members(b, group);
+    for (uint32_t i = 0; member && i < n; i++) {
+        member[i] = (halay_member_t){.rank = i, .first = i, .count = 1};
+    }
+    hly_group_step(b, group, 0, hly_out(0, n), from, heard, copied);
 }

@@ -235,10 +235,13 @@ static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
     if (!doer || (!call->grouped && !device->doer.ops) || (reduces && desc->op & HLY_CALL_USER) ||
         (!device->touchable && desc->flags & HLY_CALL_SCALED))
         return false;
-    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_BROADCAST; kind++) {
-        const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
-        if ((reduces || moves) && doer->ops->query(doer->arg, kind, (halay_type_t)desc->type,
-                                                   reduces && !moves ? op : HALAY_SUM))
+    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++) {
+        const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+                           kind == HALAY_GROUP_ALLTOALL;
+        const bool alltoall = kind == HALAY_GROUP_ALLTOALL;
+        if ((reduces || moves) && alltoall == (desc->collective == HALAY_ALLTOALL) &&
+            doer->ops->query(doer->arg, kind, (halay_type_t)desc->type,
+                             reduces && !moves ? op : HALAY_SUM))
             return false;
     }
     return true;

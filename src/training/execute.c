@@ -56,11 +56,17 @@ static void fused_fail(halay_trainer_t *trainer, const struct hlt_list *tensors,
 
 /* ------------------------------------------------------------------ one tensor */
 
-/* Where a device has failed before a call, the call is made without a buffer. Then it fails on all
- * ranks, and they need not wait for this one. */
-static void *call_target(void *out, int rc)
+/* This rank cannot make the call. Then it fails on all ranks, and they need not wait. */
+static int call_refuse(const halay_trainer_t *trainer, int code, halay_request_t **request)
 {
-    return rc ? NULL : out;
+    static const char memory[] = "there is no memory for a tensor's result";
+    static const char device[] = "the device has failed before a tensor's call";
+    static const char large[] = "a tensor's result is larger than the address space";
+    return halay_local_refuse(trainer->data, code,
+                              code == HALAY_ENOMEM   ? memory
+                              : code == HALAY_EINVAL ? large
+                                                     : device,
+                              request);
 }
 
 /* The code of what has failed in a stream that a tensor stood behind. */
@@ -95,8 +101,10 @@ static int allreduce_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                              tensor->type, 1);
         in = tensor->result;
     }
-    return halay_iallreduce(in, call_target(tensor->out, rc), tensor->count, tensor->type,
-                            tensor->op, trainer->data, request);
+    if (rc)
+        return call_refuse(trainer, rc, request);
+    return halay_iallreduce(in, tensor->out, tensor->count, tensor->type, tensor->op, trainer->data,
+                            request);
 }
 
 /* All ranks know the same rows, so all compute the same counts, or the same overflow. */
@@ -115,14 +123,15 @@ static int allgather_counts(halay_trainer_t *trainer, struct hlt_tensor *tensor,
     return 0;
 }
 
-/* Without memory the call is made without a buffer: then it fails on all ranks. */
 static int allgather_start(halay_trainer_t *trainer, struct hlt_tensor *tensor, size_t bytes,
                            halay_request_t **request)
 {
     tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes);
     const void *in = tensor->count ? tensor->in : tensor->result;
-    return halay_iallgatherv(in, call_target(tensor->result, tensor->unready), trainer->counts,
-                             NULL, tensor->type, trainer->data, request);
+    if (tensor->unready || (bytes && !tensor->result))
+        return call_refuse(trainer, tensor->unready ? tensor->unready : HALAY_ENOMEM, request);
+    return halay_iallgatherv(in, tensor->result, trainer->counts, NULL, tensor->type, trainer->data,
+                             request);
 }
 
 static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
@@ -141,8 +150,10 @@ static int scatter_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                              tensor->type, tensor->prescale);
         in = tensor->result;
     }
-    return halay_ireduce_scatterv(call_target((void *)in, rc), tensor->out, trainer->counts,
-                                  tensor->type, tensor->op, trainer->data, request);
+    if (rc)
+        return call_refuse(trainer, rc, request);
+    return halay_ireduce_scatterv(in, tensor->out, trainer->counts, tensor->type, tensor->op,
+                                  trainer->data, request);
 }
 
 /* ------------------------------------------------------------------ alltoalls */
@@ -178,10 +189,6 @@ static int exchange_end(halay_trainer_t *trainer, struct hlt_call *call)
     return 1;
 }
 
-/*
- * Where the result is too large, or there is no memory, the call is made without a buffer. Then it
- * fails on all ranks.
- */
 static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
                           halay_request_t **request)
 {
@@ -194,12 +201,18 @@ static int alltoall_start(halay_trainer_t *trainer, struct hlt_tensor *tensor,
     }
     over |= __builtin_mul_overflow(total, halay_type_bytes(tensor->type), &bytes);
     tensor->result_count = total;
-    if (!over && bytes <= PTRDIFF_MAX - 64)
+    over |= bytes > PTRDIFF_MAX - 64;
+    if (!over)
         tensor->result = hlt_memory_alloc(trainer, tensor->memory, bytes);
+    if (tensor->unready || over || (bytes && !tensor->result))
+        return call_refuse(trainer,
+                           tensor->unready ? tensor->unready
+                           : over          ? HALAY_EINVAL
+                                           : HALAY_ENOMEM,
+                           request);
     const void *in = tensor->count ? tensor->in : tensor->result;
-    return halay_ialltoallv(in, trainer->counts + nranks, NULL,
-                            call_target(tensor->result, tensor->unready), trainer->counts, NULL,
-                            tensor->type, trainer->data, request);
+    return halay_ialltoallv(in, trainer->counts + nranks, NULL, tensor->result, trainer->counts,
+                            NULL, tensor->type, trainer->data, request);
 }
 
 /* ------------------------------------------------------------------ any one */
@@ -232,8 +245,9 @@ static void direct_start(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     else if (tensor->kind == HLT_KIND_ALLTOALL)
         rc = alltoall_start(trainer, tensor, &call->request);
     else if (tensor->kind == HLT_KIND_BROADCAST)
-        rc = halay_ibroadcast(call_target(tensor->out, tensor->unready), tensor->count,
-                              tensor->type, tensor->root, trainer->data, &call->request);
+        rc = tensor->unready ? call_refuse(trainer, tensor->unready, &call->request)
+                             : halay_ibroadcast(tensor->out, tensor->count, tensor->type,
+                                                tensor->root, trainer->data, &call->request);
     else
         rc = allgather_start(trainer, tensor, bytes, &call->request);
     if (rc)
@@ -286,8 +300,9 @@ static void fused_start(halay_trainer_t *trainer, const struct hlt_announcement 
     call->packed_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
     trainer->counters.calls++;
     trainer->counters.fused_calls++;
-    rc = halay_iallreduce(HALAY_IN_PLACE, call_target(memory, rc), count + marks, type, op,
-                          trainer->data, &call->request);
+    rc = rc ? call_refuse(trainer, rc, &call->request)
+            : halay_iallreduce(HALAY_IN_PLACE, memory, count + marks, type, op, trainer->data,
+                               &call->request);
     if (rc)
         call_fail(trainer, rc);
 }
@@ -478,14 +493,14 @@ static int fusion_start(halay_trainer_t *trainer)
     return 1;
 }
 
-/* A call without a buffer fails on all ranks: they need not wait for this one. */
+/* Fails on all ranks, with the reason: they need not wait for this one. */
 static int farewell(halay_trainer_t *trainer)
 {
     struct hlt_call *call = call_take(trainer, HLT_CALL_FAREWELL);
     trainer->farewell &= ~HLT_FAREWELL_DATA;
     trainer->data_broken = trainer->broken;
-    int rc = halay_iallreduce(HALAY_IN_PLACE, NULL, 1, HALAY_UINT64, HALAY_BOR, trainer->data,
-                              &call->request);
+    int rc =
+        halay_local_refuse(trainer->data, trainer->broken, trainer->broken_text, &call->request);
     if (rc)
         trainer->ncalls--;
     return !rc;

@@ -507,12 +507,12 @@ int hlt_is_awaited(const halay_trainer_t *trainer, halay_comm_t *comm)
     return trainer->broken && !trainer->leaving && !halay_comm_called(comm, &called) && called == 1;
 }
 
-/* A round without a buffer, which fails on all ranks. */
+/* A round that fails on all ranks, with this one's reason. */
 static void farewell(halay_trainer_t *trainer)
 {
     trainer->farewell &= ~HLT_FAREWELL_CONTROL;
-    if (halay_iallgather(HALAY_IN_PLACE, NULL, BLOCK_WORDS, HALAY_UINT64, trainer->control,
-                         &trainer->round))
+    if (halay_local_refuse(trainer->control, trainer->broken, trainer->broken_text,
+                           &trainer->round))
         trainer->round = NULL;
 }
 

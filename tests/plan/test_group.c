@@ -132,6 +132,22 @@ static void allreduce(void)
     }
 }
 
+/* The same of an alltoall, by the planner that there is. */
+static void alltoall(void)
+{
+    for (uint32_t r = 0; r < NRANKS; r++) {
+        struct page *p = &pages[r];
+        open_page(r);
+        p->plan.params.collective = HALAY_ALLTOALL;
+        CHECK(halay_planner_find(HALAY_ALLTOALL, "two_level_group", &p->plan.planner) == 0,
+              "no planner");
+        group(p, HALAY_GROUP_ALLTOALL, 0);
+        write_step(p, HALAY_STEP_GROUP, 0, 7, JOINED);
+        operand(p, OUT, 0, NRANKS);
+        operand(p, IN, 0, NRANKS);
+    }
+}
+
 static int prove_pages(halay_proof_t *proof)
 {
     const halay_plan_t *plans[NRANKS];
@@ -196,7 +212,7 @@ static void test_form(void)
                  {"has 1 operands", 1, 1},
                  {"group or a channel that there is not", 2, HALAY_PLAN_CHANNELS_MAX},
                  {"of an unknown kind", 3, 0},
-                 {"of an unknown kind", 3, HALAY_GROUP_BROADCAST + 1},
+                 {"of an unknown kind", 3, HALAY_GROUP_ALLTOALL + 1},
                  {"members that there are not", 4, 0},
                  {"members that there are not", 4, 7},
                  {"members that there are not", 5, UINT32_MAX},
@@ -245,6 +261,36 @@ static void test_tables(void)
 {
     struct page *p = &pages[NRANKS - 1];
 
+    halay_proof_t proof;
+    alltoall();
+    CHECK(prove_pages(&proof) == 0 && proof.rounds == 2, "alltoall: %s", proof.reason);
+    p->members[0].count = 2;
+    wrong("runs of two lengths", "not of one length, as in an alltoall");
+    alltoall();
+    p->operands[p->steps[FIRST].operand + 1].count = 2;
+    wrong("a part of IN", "its operands are not both the whole");
+    alltoall();
+    for (uint32_t r = 0; r < NRANKS; r++) {
+        pages[r].plan.params.in_place = 1;
+    }
+    wrong("in place", "the destination overlaps operand 1");
+    alltoall();
+    p->steps[FIRST].dep[0] = NO;
+    wrong("an alltoall before all are heard", "before it has heard from rank");
+    alltoall();
+    CHECK(halay_planner_find(HALAY_ALLTOALL, "two_level", &p->plan.planner) == 0, "no planner");
+    for (uint32_t r = 0; r < NRANKS; r++) {
+        pages[r].plan.planner = p->plan.planner;
+    }
+    wrong("another planner", "its planner has no group steps");
+    allreduce();
+    for (uint32_t r = 0; r < NRANKS; r++) {
+        for (uint32_t i = 0; i < NRANKS; i++) {
+            pages[r].members[i] = (halay_member_t){i, i, 1};
+        }
+        pages[r].groups[0].kind = HALAY_GROUP_ALLTOALL;
+    }
+    wrong("in an allreduce", "is an alltoall, or the collective is");
     scatter_gather();
     p->plan.ngroups = STEPS + 1;
     wrong("more groups than steps", "cannot be a plan");
@@ -261,7 +307,7 @@ static void test_tables(void)
     for (uint32_t r = 0; r < NRANKS; r++) {
         pages[r].plan.planner = find_planner(HALAY_ALLREDUCE, "two_level");
     }
-    wrong("a planner without", "its planner or collective has no group steps");
+    wrong("a planner without", "its planner has no group steps");
 }
 
 /* What source and destination may share. */

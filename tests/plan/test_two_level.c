@@ -129,7 +129,7 @@ static uint32_t rounds_most(const halay_planner_info_t *info, const halay_shape_
         return between + 2;
     }
     if (info->collective == HALAY_ALLTOALL) {
-        return 2;
+        return is(info, HALAY_ALLTOALL, "two_level_group") && s->nnodes == 1 ? 2 * tree + 1 : 2;
     }
     if (info->collective == HALAY_REDUCE_SCATTER) {
         return UINT32_MAX; /* landings are used again by one block after another */

@@ -76,7 +76,13 @@ static uint32_t delay(struct group_double_arg *arg)
 
 static bool moves(const struct op *op)
 {
-    return op->kind == HALAY_GROUP_ALLGATHER || op->kind == HALAY_GROUP_BROADCAST;
+    return op->kind == HALAY_GROUP_ALLGATHER || op->kind == HALAY_GROUP_BROADCAST ||
+           op->kind == HALAY_GROUP_ALLTOALL;
+}
+
+static bool exchanges(const struct op *op)
+{
+    return op->kind == HALAY_GROUP_ALLTOALL;
 }
 
 /* ---------------------------------------------------------------- meetings */
@@ -137,7 +143,8 @@ static int double_about(void *arg, halay_group_attr_t *attr)
 static int double_query(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
 {
     (void)arg;
-    const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+    const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+                       kind == HALAY_GROUP_ALLTOALL;
     return moves || (op != HALAY_AVERAGE && halay_op_takes(op, type)) ? HALAY_OK
                                                                       : HALAY_EUNSUPPORTED;
 }
@@ -223,11 +230,11 @@ static void check_overlap(const struct op *op, const halay_group_launch_t *l, ui
     const size_t e = halay_type_bytes(l->type), own = op->count[me] * e;
     const size_t at = before(op, me) * e, all = whole(op, l->n) * e;
     const char *in = l->in, *out = l->out;
-    const size_t nin = moves(op) ? own : all, nout = moves(op) ? all : own;
+    const size_t nin = moves(op) && !exchanges(op) ? own : all, nout = moves(op) ? all : own;
     if (!nin || !nout || in + nin <= out || out + nout <= in)
         return;
-    RULE(moves(op) ? in == out + at : out == in + at, "kind %u: its operands overlap wrongly",
-         op->kind);
+    RULE(!exchanges(op) && (moves(op) ? in == out + at : out == in + at),
+         "kind %u: its operands overlap wrongly", op->kind);
 }
 
 static void compare(struct op *op, const halay_group_launch_t *l, uint32_t me)
@@ -243,6 +250,9 @@ static void compare(struct op *op, const halay_group_launch_t *l, uint32_t me)
          "member %u launches kind %u type %u op %u, another one %u, %u, %u", me, l->kind, l->type,
          l->op, op->kind, op->type, op->op);
     RULE(!memcmp(op->count, l->count, l->n * sizeof(*l->count)), "member %u has other counts", me);
+    for (uint32_t i = 0; i < l->n && exchanges(op); i++)
+        RULE(l->count[i] == l->count[0], "an alltoall of runs of %zu and %zu", l->count[0],
+             l->count[i]);
     check_overlap(op, l, me);
 }
 
@@ -278,7 +288,8 @@ static int double_launch(halay_circle_t *c, const halay_group_launch_t *l)
 
 static void begin(struct op *op, uint32_t me, uint32_t n, bool there)
 {
-    const size_t bytes = (moves(op) ? op->count[me] : whole(op, n)) * halay_type_bytes(op->type);
+    const bool own = moves(op) && !exchanges(op);
+    const size_t bytes = (own ? op->count[me] : whole(op, n)) * halay_type_bytes(op->type);
     struct part *p = &op->part[me];
     p->given = malloc(bytes + 1);
     RULE(p->given, "no memory");
@@ -328,7 +339,9 @@ static void finish(const halay_circle_t *c, struct op *op, uint32_t n)
     if (!p->status && moves(op)) {
         for (uint32_t i = 0; i < n; i++)
             if (op->count[i])
-                memcpy(out + before(op, i) * e, op->part[i].given, op->count[i] * e);
+                memcpy(out + before(op, i) * e,
+                       op->part[i].given + (exchanges(op) ? before(op, c->me) * e : 0),
+                       op->count[i] * e);
     } else if (!p->status && bytes) {
         reduce(c, op, n, out);
     }

@@ -36,9 +36,10 @@ static const struct shape {
 };
 
 static const char algorithms[] = "allreduce=two_level_group,reduce_scatter=two_level_group,"
-                                 "allgather=two_level_group,broadcast=sliced_group";
+                                 "allgather=two_level_group,broadcast=sliced_group,"
+                                 "alltoall=two_level_group";
 
-enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, KINDS };
+enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, KINDS };
 
 struct data {
     char *in, *out, *want;
@@ -74,8 +75,9 @@ static size_t prepare(const struct form *f, int me, int n, const struct data *d,
     const size_t e = halay_type_bytes(f->type), nblocks = (size_t)n;
     const bool whole = f->kind == ALLREDUCE || f->kind == BROADCAST;
     const bool reduces = f->kind == ALLREDUCE || f->kind == REDUCE_SCATTER;
-    const size_t nin = f->kind == REDUCE_SCATTER ? nblocks * f->count : f->count;
-    const size_t nout = f->kind == ALLGATHER ? nblocks * f->count : f->count;
+    const bool all = f->kind == ALLTOALL;
+    const size_t nin = all || f->kind == REDUCE_SCATTER ? nblocks * f->count : f->count;
+    const size_t nout = all || f->kind == ALLGATHER ? nblocks * f->count : f->count;
     *at = 0;
     memset(d->out, 0x5a, (f->kind == REDUCE_SCATTER && f->in_place ? nin : nout) * e);
     for (size_t i = 0; i < nin; i++)
@@ -88,7 +90,8 @@ static size_t prepare(const struct form *f, int me, int n, const struct data *d,
         if (reduces)
             reference_result(f->type, f->op, n, first + i, f->salt, d->want + i * e);
         else
-            reference_input(f->type, f->op, from, whole ? i : i % f->count, f->salt,
+            reference_input(f->type, f->op, from,
+                            whole ? i : i % f->count + all * (size_t)me * f->count, f->salt,
                             d->want + i * e);
     }
     if (f->kind == BROADCAST && me == f->root)
@@ -111,6 +114,8 @@ static int start(const struct form *f, const struct data *d, halay_comm_t *comm,
         return halay_ireduce_scatter(in, d->out, f->count, f->type, f->op, comm, q);
     case ALLGATHER:
         return halay_iallgather(in, d->out, f->count, f->type, comm, q);
+    case ALLTOALL:
+        return halay_ialltoall(in, d->out, f->count, f->type, comm, q);
     default:
         return halay_ibroadcast(d->out, f->count, f->type, f->root, comm, q);
     }

@@ -40,7 +40,7 @@ static const struct shape {
     {"scattered", 8, {0, 1, 0, 1, 2, 0, 2, 1}},
 };
 
-enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, KINDS };
+enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, KINDS };
 enum { SAMPLE = 11 }; /* has no divisor in common with what a form's number decides */
 
 static uint64_t seed;
@@ -91,6 +91,9 @@ static void want(const struct form *f, const struct rank *r, const struct data *
         else if (f->kind == ALLGATHER)
             reference_input(f->type, f->op, (int)(i / f->count), i % f->count, f->salt,
                             d->want + i * e);
+        else if (f->kind == ALLTOALL)
+            reference_input(f->type, f->op, (int)(i / f->count),
+                            (size_t)r->rank * f->count + i % f->count, f->salt, d->want + i * e);
         else
             reference_input(f->type, f->op, f->root, i, f->salt, d->want + i * e);
     }
@@ -106,6 +109,8 @@ static int call(const struct form *f, const struct data *d, halay_comm_t *comm)
         return halay_reduce_scatter(in, d->there_out, f->count, f->type, f->op, comm);
     case ALLGATHER:
         return halay_allgather(in, d->there_out, f->count, f->type, comm);
+    case ALLTOALL:
+        return halay_alltoall(in, d->there_out, f->count, f->type, comm);
     default:
         return halay_broadcast(d->there_out, f->count, f->type, f->root, comm);
     }
@@ -114,8 +119,9 @@ static int call(const struct form *f, const struct data *d, halay_comm_t *comm)
 static void one(const struct form *f, struct rank *r, const struct data *d)
 {
     const size_t e = halay_type_bytes(f->type), n = (size_t)r->nranks;
-    const size_t nin = f->kind == REDUCE_SCATTER ? n * f->count : f->count;
-    const size_t nout = f->kind == ALLGATHER ? n * f->count : f->count;
+    const bool all = f->kind == ALLTOALL;
+    const size_t nin = all || f->kind == REDUCE_SCATTER ? n * f->count : f->count;
+    const size_t nout = all || f->kind == ALLGATHER ? n * f->count : f->count;
     const size_t at = f->kind == ALLGATHER ? (size_t)r->rank * f->count * e : 0;
     memset(d->out, 0x5a, MOST_BYTES);
     for (size_t i = 0; i < nin; i++)
@@ -154,7 +160,8 @@ static void body(struct rank *r)
                     f.count = counts[f.salt++ % 5];
                     f.root = (int)(f.salt % (uint64_t)r->nranks);
                     f.in_place = f.salt / 4 % 2 && f.kind != BROADCAST;
-                    if ((f.count || f.kind != ALLGATHER) && (whole || f.salt % SAMPLE == seed))
+                    if ((f.count || (f.kind != ALLGATHER && f.kind != ALLTOALL)) &&
+                        (whole || f.salt % SAMPLE == seed))
                         one(&f, r, &d);
                 }
     give(r, &d);

@@ -7,7 +7,7 @@
  * and collectives that hang: all ranks have a verdict by the deadline, and no communicator is left.
  *
  *   test_nccl [ours] agree | calls SEED N | direct SEED N | kept SEED N | faults SEED N (0: all) |
- *             hang
+ *             hang | silence
  *
  * direct: as calls, with GPUDirect between nodes; then one adapter lacks it.
  */
@@ -32,7 +32,7 @@ enum { NODES_MAX = 3, COUNT = 500, TURN = HLY_NCCL_AFTER };
 #define BYTES    ((size_t)16 * COUNT * 8)
 #define DEADLINE 1000000000ull
 
-enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, KINDS };
+enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, KINDS };
 
 static bool ours; /* all ranks share a GPU, and no NCCL is used */
 
@@ -48,6 +48,7 @@ static struct trial {
     bool nccl;        /* of NCCL or of the driver; */
     uint64_t nth;     /* 0: none does */
     bool hangs;
+    int form;    /* of the call that a rank does not make: 0; persistent: 1; in a group: 2 */
     bool direct; /* adapters read and write GPUs' memory */
     pthread_barrier_t barrier;
 } trial;
@@ -113,6 +114,8 @@ static int call(const struct form *f, const struct data *d, halay_comm_t *comm)
         return halay_reduce_scatter(in, out, f->count, f->type, f->op, comm);
     case ALLGATHER:
         return halay_allgather(in, out, f->count, f->type, comm);
+    case ALLTOALL:
+        return halay_alltoall(f->salt % 2 ? HALAY_IN_PLACE : in, out, f->count, f->type, comm);
     default:
         return halay_broadcast(out, f->count, f->type, f->root, comm);
     }
@@ -125,6 +128,9 @@ static void want(const struct form *f, const struct rank *r, const struct data *
         const size_t first = f->kind == REDUCE_SCATTER ? (size_t)r->rank * f->count : 0;
         if (f->kind <= REDUCE_SCATTER)
             reference_result(f->type, f->op, r->nranks, first + i, f->salt, d->want + i * e);
+        else if (f->kind == ALLTOALL)
+            reference_input(f->type, f->op, (int)(i / f->count),
+                            (size_t)r->rank * f->count + i % f->count, f->salt, d->want + i * e);
         else
             reference_input(f->type, f->op, f->kind == ALLGATHER ? (int)(i / f->count) : f->root,
                             f->kind == ALLGATHER ? i % f->count : i, f->salt, d->want + i * e);
@@ -134,13 +140,14 @@ static void want(const struct form *f, const struct rank *r, const struct data *
 static void one(const struct form *f, struct rank *r, const struct data *d)
 {
     const size_t e = halay_type_bytes(f->type), n = (size_t)r->nranks;
-    const size_t nin = f->kind == REDUCE_SCATTER ? n * f->count : f->count;
-    const size_t nout = f->kind == ALLGATHER ? n * f->count : f->count;
+    const bool all = f->kind == ALLTOALL;
+    const size_t nin = all || f->kind == REDUCE_SCATTER ? n * f->count : f->count;
+    const size_t nout = all || f->kind == ALLGATHER ? n * f->count : f->count;
     for (size_t i = 0; i < nin; i++)
         reference_input(f->type, f->op, r->rank, i, f->salt, d->own + i * e);
     memcpy(inside(d->in), d->own, nin * e);
     memset(inside(d->out), 0x5a, BYTES);
-    if (f->kind == BROADCAST && r->rank == f->root)
+    if (all || (f->kind == BROADCAST && r->rank == f->root)) /* in place, or not read */
         memcpy(inside(d->out), d->own, nin * e);
     want(f, r, d, nout);
     const int rc = call(f, d, r->world);
@@ -358,6 +365,36 @@ static void run(void)
     fflush(stdout);
 }
 
+/* Communicators that are freed, or end with the context, while the ranks agree. Of the freed ones
+ * no more are kept than of others, and nobody is told of an agreement that came to nothing. */
+static void leaves(struct rank *r)
+{
+    enum { MANY = 4 * HLY_FREED_MAX, KEPT_DUPS = 8 };
+    const struct form f = {.kind = ALLREDUCE, .count = 7, .type = HALAY_INT32, .op = HALAY_SUM};
+    struct data d;
+    halay_comm_t *dup;
+    take(&d, r->rank);
+    for (int i = 0; i < (trial.calls ? MANY : KEPT_DUPS); i++) {
+        CHECK(!halay_comm_dup(r->world, &dup) && !call(&f, &d, dup), "call on dup %d", i);
+        CHECK(!trial.calls || !halay_comm_free(dup), "free");
+    }
+    CHECK(r->context->ncomms <= 2 * HLY_FREED_MAX, "%u communicators are left", r->context->ncomms);
+    const int rc = halay_finalize(r->context);
+    CHECK(!rc, "rank %d: finalize: %s", r->rank, halay_strerror(rc));
+    give(&d, r->rank);
+}
+
+static void leave(void)
+{
+    const halay_inproc_faults_t late = {.seed = 9, .delay_polls_max = 20, .reorder = 1};
+    for (int i = 0; i < 30; i++) {
+        trial = (struct trial){.nranks = 4, .calls = i == 0};
+        ranks_run(
+            &(struct ranks_options){.nranks = 4, .faults = i % 2 ? &late : NULL, .keep = true},
+            leaves, NULL);
+    }
+}
+
 static void agree(void)
 {
     const struct trial two = {.nranks = 3, .nodes = {0, 0, 1}, .calls = 30, .seed = 1};
@@ -384,6 +421,7 @@ static void agree(void)
     nccl_double_settings()->version = 22809;
     trial = (struct trial){.nranks = 3, .nodes = {0, 1, 2}, .calls = 20, .seed = 1};
     run(); /* nobody is asked */
+    leave();
 }
 
 static void draw_nodes(uint64_t *state)
@@ -571,6 +609,81 @@ static void faults(uint64_t seed, int n)
     }
 }
 
+/* ---------------------------------------------------------------- a rank that does not agree */
+
+/* Rank 2 has made no call in a GPU's memory when the others wait for what it has: the first one was
+ * wrong. Then it is absent; or makes its call in the host's memory. */
+static void silent(struct rank *r)
+{
+    const struct form f = {.kind = ALLREDUCE, .count = COUNT, .type = HALAY_INT32};
+    halay_verdict_t v = {.size = sizeof(v)};
+    static int32_t host[RANKS_MAX][2][COUNT];
+    int32_t(*own)[COUNT] = host[r->rank];
+    halay_request_t *kept = NULL, *group = NULL;
+    struct data d;
+    take(&d, gpu_of(&trial, r->rank));
+    memset(inside(d.in), 0, BYTES);
+    int rc = r->rank == 2 ? halay_allreduce(own[0], own[1], COUNT, HALAY_INT32, HALAY_SUM, r->world)
+                          : call(&f, &d, r->world);
+    CHECK(rc == HALAY_EMISMATCH, "%s", halay_strerror(rc));
+    for (int i = 0; i < TURN; i++)
+        CHECK(!halay_barrier(r->world), "barrier %d", i);
+    if (trial.form == 1)
+        kept = keep(r, &d);
+    pthread_barrier_wait(&trial.barrier);
+    const uint64_t start = ranks_now_ns();
+    if (r->rank == 2 && trial.hangs)
+        goto absent;
+    if (r->rank == 2) {
+        rc = halay_allreduce(own[0], own[1], COUNT, HALAY_INT32, HALAY_SUM, r->world);
+    } else if (trial.form == 0) {
+        rc = call(&f, &d, r->world);
+    } else if (trial.form == 1) {
+        CHECK(!halay_request_start(kept), "start");
+        rc = halay_request_wait(kept);
+    } else {
+        halay_request_t *member;
+        CHECK(!halay_group_begin(r->world) && !post_part(r, &d, 0, &member), "begin");
+        CHECK(!halay_group_end(r->world, &group), "end");
+        rc = halay_request_wait(group);
+    }
+    const uint64_t took = ranks_now_ns() - start;
+    CHECK(!halay_comm_verdict(r->world, &v), "no verdict");
+    CHECK(v.sequence == TURN + 1, "call %u: %s", v.sequence, v.text);
+    if (trial.hangs) {
+        CHECK(rc == HALAY_ETIMEOUT && v.rank == 2 && strstr(v.text, "rank 2 of 3") &&
+                  strstr(v.text, "has not made a call in a GPU's memory") &&
+                  strstr(v.text, "HALAY_DEADLINE") &&
+                  strstr(v.text, trial.form == 2 ? "group of 1" : "allreduce of 500 int32"),
+              "%s: %d, %s", halay_strerror(rc), v.rank, v.text);
+        CHECK(took < 20 * DEADLINE, "rank %d took %llu ms", r->rank,
+              (unsigned long long)took / 1000000);
+    } else {
+        CHECK(rc == HALAY_EMISMATCH && strstr(v.text, "rank 2"), "%s: %s", halay_strerror(rc),
+              v.text);
+        printf("rank %d: %llu ms\n", r->rank, (unsigned long long)took / 1000000);
+    }
+absent:
+    pthread_barrier_wait(&trial.barrier);
+    CHECK(!kept || !halay_request_free(kept), "free");
+    give(&d, gpu_of(&trial, r->rank));
+    halay_finalize(r->context);
+}
+
+static void silence(void)
+{
+    for (int form = 0; form < 3; form++)
+        for (int hangs = 0; hangs < 2; hangs++) {
+            trial = (struct trial){.nranks = 3, .hangs = hangs, .form = form};
+            struct ranks_options o = {
+                .nranks = 3, .node_of_rank = trial.nodes, .deadline_ns = DEADLINE, .keep = true};
+            CHECK(!pthread_barrier_init(&trial.barrier, NULL, 3), "barrier");
+            ranks_run(&o, silent, NULL);
+            pthread_barrier_destroy(&trial.barrier);
+            check_clean();
+        }
+}
+
 static void hang(void)
 {
     trial = (struct trial){.nranks = 3, .nodes = {0, 0, 0}, .name = "hang", .hangs = true};
@@ -602,6 +715,8 @@ int main(int argc, char **argv)
         kept(seed, n ? n : 30);
     else if (!strcmp(what, "faults"))
         faults(seed, n);
+    else if (!strcmp(what, "silence"))
+        silence();
     else
         hang();
     return 0;

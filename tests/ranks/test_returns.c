@@ -3,18 +3,20 @@
  * Calls that return when they are posted (HALAY_STREAM_RETURNS, docs/decisions/0066), over the
  * double of CUDA's driver and over the late device. The program looks at nothing but its stream. A
  * call returns while its peers are absent; many calls with work between them; two streams in
- * opposite order; a rank that is absent, or has made another call; a gate that cannot be; the end
- * of the context with a call under way.
+ * opposite order; a rank that is absent, has made another call, stops making calls or dies with
+ * many under way; a gate that cannot be; the end of the context with a call under way.
  */
 #include <string.h>
 
 #include "lines.h"
 
-enum { RANKS = 3, ROUNDS = 8 };
+enum { RANKS = 3, ROUNDS = 8, FLYING = 12, MADE = 3 };
 #define DEADLINE 500000000ull
 
 static pthread_barrier_t barrier;
 static const char *failing;
+static bool dies; /* rank 1; else it makes no more calls */
+static uint64_t turn;
 
 /* ---------------------------------------------------------------- buffers */
 
@@ -261,6 +263,68 @@ static void absent(struct rank *r)
     line_drop(&l, 0);
 }
 
+static void *killer(void *arg)
+{
+    const struct rank *r = arg;
+    uint64_t seed = turn;
+    nanosleep(&(struct timespec){.tv_nsec = (long)(ranks_random(&seed) % 6000000)}, NULL);
+    halay_inproc_kill(r->hub, r->rank);
+    return NULL;
+}
+
+/* Posts those calls that rank 1 makes, or begins to make. */
+static int post_some(struct rank *r, struct line *l, struct buffers *b, int n)
+{
+    pthread_t thread;
+    int rc = 0;
+    pthread_barrier_wait(&barrier);
+    if (r->rank == 1 && dies)
+        CHECK(!pthread_create(&thread, NULL, killer, r), "no thread");
+    for (int c = 0; c < n; c++) {
+        const int code = post(l, b, c, r->world);
+        rc = rc ? rc : code;
+    }
+    if (r->rank == 1 && dies)
+        pthread_join(thread, NULL);
+    return rc;
+}
+
+/* With many calls under way that have returned, rank 1 makes no more, or dies. All gates open; the
+ * calls that were over are right; who it was is told, once. */
+static void cut(struct rank *r)
+{
+    struct line l;
+    halay_verdict_t v = {.size = sizeof(v)};
+    const int expected = dies ? HALAY_EPEER : HALAY_ETIMEOUT, me = r->rank;
+    line_make(&l, 0);
+    set(&l, r->world);
+    struct buffers b = take(r, &l, FLYING + 1, 1000);
+    const int posted = post_some(r, &l, &b, me == 1 && !dies ? MADE : FLYING);
+    const uint64_t begin = ranks_now_ns();
+    await(&l);
+    CHECK(ranks_now_ns() - begin < 8 * DEADLINE, "rank %d: late", me);
+    if (me != 1) {
+        const int next = post(&l, &b, FLYING, r->world);
+        await(&l);
+        const int told = halay_comm_stream(r->world, NULL);
+        CHECK((!posted || posted == expected) && (!next || next == expected) &&
+                  (!told || told == expected) && (posted || next || told),
+              "rank %d: %s, %s, %s", me, halay_strerror(posted), halay_strerror(next),
+              halay_strerror(told));
+        CHECK(!halay_comm_verdict(r->world, &v) && v.rank == 1 && v.code == expected, "%d: %s",
+              v.rank, v.text);
+        CHECK(dies || v.sequence == MADE, "call %u: %s", v.sequence, v.text);
+        for (int c = 0; c < (int)v.sequence && c < FLYING; c++)
+            check_sum(r, &b, c);
+        CHECK(halay_comm_stream(r->world, NULL) == 0, "it is told once");
+    }
+    pthread_barrier_wait(&barrier);
+    drop(r, &l, &b);
+    halay_finalize(r->context);
+    await(&l);
+    line_drop(&l, 0);
+}
+
 /* The device is lost in the call, on all ranks. The stream goes on. */
 static void lost(struct rank *r)
 {
@@ -366,7 +430,7 @@ static void run(void (*fn)(struct rank *), int nranks, bool shm, bool ends)
                                     .device = late ? &hly_device_late : &hly_device_cuda,
                                     .device_arg = late ? (void *)&there : &gpu,
                                     .deadline_ns = ends ? DEADLINE : 0,
-                                    .keep = fn == ended || fn == lost};
+                                    .keep = fn == ended || fn == lost || fn == cut};
     pthread_barrier_init(&barrier, NULL, (unsigned)nranks);
     ranks_run(&o, fn, NULL);
     pthread_barrier_destroy(&barrier);
@@ -383,6 +447,12 @@ int main(void)
         run(returning, RANKS, late, false);
         run(mismatched, RANKS, false, true);
     }
+    for (turn = 0; turn < 6; turn++) {
+        late = turn % 2;
+        dies = turn != 1 && turn != 2;
+        run(cut, RANKS, false, true);
+    }
+    late = true;
     run(lost, RANKS, false, true);
     late = false;
     run(absent, RANKS, true, true);

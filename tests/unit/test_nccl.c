@@ -65,7 +65,8 @@ static void pause_us(long us)
 
 static bool moves(uint32_t kind)
 {
-    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+           kind == HALAY_GROUP_ALLTOALL;
 }
 
 /* 1, 2 or 3: sums and products of eight are exact in all types. */
@@ -145,8 +146,9 @@ static void check_values(const struct shared *s, unsigned me, const char *out)
     if (moves(s->kind)) {
         for (unsigned r = 0; r < s->n; r++)
             for (size_t i = 0; i < s->count[r]; i++) {
+                const size_t first = s->kind == HALAY_GROUP_ALLTOALL ? before(s, me) : 0;
                 char want[16] = {0};
-                write_value(want, s->type, value(r, i));
+                write_value(want, s->type, value(r, first + i));
                 CHECK(!memcmp(out + (before(s, r) + i) * e, want, e), "rank %u, of %u, element %zu",
                       me, r, i);
             }
@@ -182,7 +184,8 @@ static int collective(const struct shared *s, unsigned me, halay_circle_t *c)
 {
     const size_t e = halay_type_bytes(s->type);
     const size_t all = s->kind == HALAY_GROUP_ALLREDUCE ? s->count[0] : before(s, s->n);
-    const size_t given = moves(s->kind) ? s->count[me] : all;
+    const bool own = moves(s->kind) && s->kind != HALAY_GROUP_ALLTOALL;
+    const size_t given = own ? s->count[me] : all;
     const size_t got = moves(s->kind) ? all : s->count[me];
     halay_group_launch_t l = {.size = sizeof(l),
                               .kind = s->kind,
@@ -287,9 +290,10 @@ static void counts_of(struct shared *s, bool equal)
 {
     const bool rooted = s->kind == HALAY_GROUP_REDUCE || s->kind == HALAY_GROUP_BROADCAST;
     for (unsigned i = 0; i < s->n; i++)
-        s->count[i] = rooted                                      ? (i == s->n / 2 ? RUN : 0)
-                      : equal || s->kind == HALAY_GROUP_ALLREDUCE ? RUN
-                                                                  : (i != 1) * ((i * 29 + 5) % 62);
+        s->count[i] = rooted ? (i == s->n / 2 ? RUN : 0)
+                      : equal || s->kind == HALAY_GROUP_ALLREDUCE || s->kind == HALAY_GROUP_ALLTOALL
+                          ? RUN
+                          : (i != 1) * ((i * 29 + 5) % 62);
 }
 
 static void test_kinds(void)
@@ -297,7 +301,7 @@ static void test_kinds(void)
     static const halay_op_t op[] = {HALAY_SUM, HALAY_PROD, HALAY_MAX, HALAY_MIN};
     static const unsigned n[] = {1, 2, 3, 8};
     unsigned turn = 0;
-    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_BROADCAST; kind++)
+    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++)
         for (int t = 0; t < HALAY_TYPE_COUNT; t++, turn++) {
             struct shared s = {
                 .n = n[turn % 4], .kind = kind, .type = (halay_type_t)t, .op = op[turn / 4 % 4]};

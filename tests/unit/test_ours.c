@@ -74,7 +74,13 @@ static void pause_us(long us)
 
 static bool moves(const struct form *f)
 {
-    return f->kind == HALAY_GROUP_ALLGATHER || f->kind == HALAY_GROUP_BROADCAST;
+    return f->kind == HALAY_GROUP_ALLGATHER || f->kind == HALAY_GROUP_BROADCAST ||
+           f->kind == HALAY_GROUP_ALLTOALL;
+}
+
+static bool exchanges(const struct form *f)
+{
+    return f->kind == HALAY_GROUP_ALLTOALL;
 }
 
 static size_t before(const struct form *f, uint32_t rank)
@@ -105,7 +111,7 @@ static void prepare(const struct form *f, uint32_t me, struct buffer *b, halay_g
         MUST(!cuMemAlloc_v2(&b->in, bytes));
     uint64_t in = b->in + (f->in_place && moves(f) ? own : 0);
     uint64_t out = b->out + (f->in_place && !moves(f) ? own : 0);
-    const size_t n = moves(f) ? f->count[me] : whole(f);
+    const size_t n = moves(f) && !exchanges(f) ? f->count[me] : whole(f);
     char *at = n ? cuda_double_inside(in, n * e) : NULL;
     for (size_t i = 0; i < n; i++)
         give(f, me, i, at + i * e);
@@ -149,7 +155,7 @@ static void check(const struct form *f, uint32_t me, const halay_group_launch_t 
         for (; moves(f) && at == f->count[from]; at = 0)
             from++;
         if (moves(f))
-            give(f, from, at, want);
+            give(f, from, exchanges(f) ? before(f, me) + at : at, want);
         else
             reference_result(f->type, f->op, (int)shared.n, before(f, me) + i,
                              f->kind * 31 + f->type, want);
@@ -277,14 +283,15 @@ static void add(uint32_t kind, halay_type_t type, halay_op_t op)
     static const size_t counts[] = {1, 5, 64, 130, 257, ELEMENTS};
     const uint32_t turn = shared.nforms++, n = shared.n;
     struct form *f = &shared.form[turn];
-    *f = (struct form){kind, type, op, {0}, turn % 3 == 0};
+    *f = (struct form){kind, type, op, {0}, turn % 3 == 0 && kind != HALAY_GROUP_ALLTOALL};
     CHECK(turn < FORMS_MAX - 1, "too many");
     for (uint32_t i = 0; i < n; i++)
         f->count[i] = kind == HALAY_GROUP_ALLREDUCE ? counts[turn % 6]
                       : kind == HALAY_GROUP_REDUCE || kind == HALAY_GROUP_BROADCAST
                           ? (i == turn % n) * counts[turn % 6]
-                      : turn % 2 ? 37
-                                 : ((i + turn) % 3 > 0) * counts[(i + turn) % 4];
+                      : turn % 2 || kind == HALAY_GROUP_ALLTOALL
+                          ? 37 + turn % 3
+                          : ((i + turn) % 3 > 0) * counts[(i + turn) % 4];
     if (!whole(f))
         f->count[0] = 3;
 }
@@ -292,10 +299,10 @@ static void add(uint32_t kind, halay_type_t type, halay_op_t op)
 static void add_all(void)
 {
     shared.nforms = 0;
-    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_BROADCAST; kind++)
+    for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++)
         for (int t = 0; t < HALAY_TYPE_COUNT; t++)
             for (int o = 0; o < HALAY_OP_COUNT; o++) {
-                const bool moved = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+                const bool moved = moves(&(struct form){.kind = kind});
                 if (moved ? o == HALAY_SUM && !halay_op_takes(HALAY_SUM, (halay_type_t)t)
                           : ops->query(NULL, kind, (halay_type_t)t, (halay_op_t)o) != HALAY_OK)
                     continue;
@@ -339,7 +346,7 @@ static void some_forms(uint32_t n)
     shared.n = n;
     shared.nforms = 0;
     while (shared.nforms < 12)
-        add(HALAY_GROUP_REDUCE_SCATTER + shared.nforms % 5, HALAY_INT32, HALAY_SUM);
+        add(HALAY_GROUP_REDUCE_SCATTER + shared.nforms % 6, HALAY_INT32, HALAY_SUM);
 }
 
 /* All come to an end by themselves, and nothing runs on. */

@@ -265,7 +265,9 @@ static void driver_fails(struct rank *rank)
     for (int t = 0; t < TENSORS; t++) {
         if (!tickets[t])
             continue;
-        failed += halay_trainer_wait(rank->trainer, tickets[t], text, sizeof(text)) != 0;
+        const int rc = halay_trainer_wait(rank->trainer, tickets[t], text, sizeof(text));
+        CHECK(!rc || !strstr(text, "is NULL"), "%s", text);
+        failed += rc != 0;
         halay_trainer_release(rank->trainer, tickets[t]);
     }
     meet(rank);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_training_said.c - a rank that says in a round what it cannot mean: all others end with an
- * error that names it. The last rank's trainer is kept from stepping, and its block is written
- * here.
+ * test_training_said.c - a rank that says in a round what it cannot mean, or that it cannot go on:
+ * all others end with an error that names it. In the first case the last rank's trainer is kept
+ * from stepping, and its block is written here.
  */
 #include "training/trainer.h"
 #include "training_ranks.h"
@@ -72,12 +72,39 @@ static void twice(struct rank *rank)
     says(rank, &block);
 }
 
+/* The last rank cannot go on: the others learn it from the call that it refuses, on each of the two
+ * communicators. */
+static void refuses(struct rank *rank)
+{
+    static const char reason[] = "this rank's device has failed";
+    int64_t value = 1;
+    char text[1024], who[64];
+    halay_ticket_t ticket;
+    const int last = rank->nranks - 1;
+    if (rank->rank == last)
+        CHECK(hlt_trainer_lose(rank->trainer, HALAY_EDEVICE) == HALAY_EDEVICE, "lose");
+    meet(rank);
+    int rc = halay_trainer_allreduce(rank->trainer, "x", &value, &value, 1, HALAY_INT64, HALAY_SUM,
+                                     1, 1, &ticket);
+    if (!rc) {
+        rc = halay_trainer_wait(rank->trainer, ticket, text, sizeof(text));
+        snprintf(who, sizeof(who), "rank %d of %d on ", last, rank->nranks);
+        CHECK(strstr(text, reason), "%s", text);
+        CHECK(rank->rank == last || (strstr(text, who) && strstr(text, "cannot make its call")),
+              "%s", text);
+        halay_trainer_release(rank->trainer, ticket);
+    }
+    CHECK(rc == HALAY_EDEVICE, "rank %d: %s", rank->rank, halay_strerror(rc));
+    meet(rank);
+}
+
 int main(int argc, char **argv)
 {
     static const struct test_case cases[] = {
         {"too_many", too_many, {2, 3}},
         {"one_too_many", one_too_many, {2, 3}},
         {"twice", twice, {2, 3}},
+        {"refuses", refuses, {2, 3}},
         {NULL},
     };
     setenv("HALAY_STALL", "0", 1);

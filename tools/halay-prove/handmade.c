@@ -95,6 +95,15 @@
         }                                                                                          \
     }
 
+#define TURNS                                                                                      \
+    {{HALAY_GROUP_ALLTOALL, 0, 2}, {HALAY_GROUP_ALLGATHER, 0, 2}},                                 \
+    {                                                                                              \
+        {0, 0, 1},                                                                                 \
+        {                                                                                          \
+            1, 1, 1                                                                                \
+        }                                                                                          \
+    }
+
 /* Two ranks exchange their input and add it. */
 #define EXCHANGE(rank, peer) SEND(rank, peer, 0, NO, IN(0)), RECV(rank, peer, 0, NO, SCRATCH(0, 0))
 #define ADD_0                SUM(0, 1, NO, OUT(0), IN(0), SCRATCH(0, 0))
@@ -400,6 +409,31 @@ const hly_handmade_t hly_handmade[] = {
      {HEAR(0, 1), GROUP(0, 2, 0, 2, BOTH(OUT), BOTH(IN)), SEND(0, 1, 1, 3, NOTHING),
       HEAR(1, 0), RECV(1, 0, 1, 2, NOTHING), GROUP(1, 2, 0, 3, BOTH(OUT), BOTH(IN))},
      0, 0, 0, 3, HALVES},
+
+    {"group alltoall", HALAY_ALLTOALL, 2, 0, 0, 2, 0, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 1, 0, 2, TURNS},
+    {"group alltoall, unheard", HALAY_ALLTOALL, 2, 0, 0, 2, 0, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 0, 0, NO, BOTH(OUT), BOTH(IN))}, 0, 1, 0, 2, TURNS},
+    {"group alltoall, in place", HALAY_ALLTOALL, 2, 0, 1, 2, 0, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 1, 0, 2, TURNS},
+    {"group alltoall, by the side", HALAY_ALLTOALL, 2, 0, 1, 2, 2, HLY_RIGHT, HLY_RIGHT,
+     {HEAR(0, 1), COPY(0, 2, BOTH(SCRATCH), BOTH(IN)), GROUP(0, 0, 0, 3, BOTH(OUT), BOTH(SCRATCH)),
+      HEAR(1, 0), COPY(1, 2, BOTH(SCRATCH), BOTH(IN)), GROUP(1, 0, 0, 3, BOTH(OUT), BOTH(SCRATCH))},
+     0, 1, 0, 2, TURNS},
+    {"group alltoall, twice", HALAY_ALLTOALL, 2, 0, 0, 2, 2, HLY_WRONG, HLY_WRONG,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, BOTH(SCRATCH), BOTH(IN)),
+      GROUP(0, 0, 0, 3, BOTH(OUT), BOTH(SCRATCH)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(SCRATCH), BOTH(IN)),
+      GROUP(1, 0, 0, 3, BOTH(OUT), BOTH(SCRATCH))}, 0, 1, 0, 2, TURNS},
+    {"a gather in an alltoall", HALAY_ALLTOALL, 2, 0, 0, 2, 0, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 1, 0, 2, BOTH(OUT), IN(0)),
+      HEAR(1, 0), GROUP(1, 1, 0, 2, BOTH(OUT), IN(1))}, 0, 1, 0, 2, TURNS},
+    {"an alltoall in an allreduce", HALAY_ALLREDUCE, 2, 0, 0, 2, 0, HLY_FAULT, HLY_FAULT,
+     {HEAR(0, 1), GROUP(0, 0, 0, 2, BOTH(OUT), BOTH(IN)),
+      HEAR(1, 0), GROUP(1, 0, 0, 2, BOTH(OUT), BOTH(IN))}, 0, 0, 0, 2, TURNS},
 };
 /* clang-format on */
 const uint32_t hly_handmade_count = sizeof hly_handmade / sizeof hly_handmade[0];

@@ -442,9 +442,37 @@ static uint32_t group_block(hly_machine_t *machine, const uint32_t *meets, uint3
     return hly_terms_group(&machine->terms, meets[0], operands, n);
 }
 
+/* Run r of member m goes to member r, as its run m. */
+static void end_exchange(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
+{
+    const hly_program_t *program = machine->program;
+    uint32_t values[HLY_ORACLE_RANKS_MAX][HLY_ORACLE_BLOCKS_MAX], all = 0;
+    uint32_t run = program->runs[program->steps[meets[0]].target].count / n;
+    for (uint32_t m = 0; m < n; m++) {
+        for (uint32_t r = 0; r < n; r++) {
+            for (uint32_t i = 0; i < run; i++) {
+                values[r][m * run + i] =
+                    hly_machine_read(machine, &program->steps[meets[m]], r * run + i);
+            }
+        }
+        all |= machine->told[meets[m]];
+    }
+    for (uint32_t m = 0; m < n; m++) {
+        const hly_pstep_t *step = &program->steps[meets[m]];
+        for (uint32_t i = 0; i < n * run; i++) {
+            write_cell(machine, step, i, values[m][i]);
+        }
+        machine->heard[step->rank] |= all;
+    }
+}
+
 static void end_group(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
 {
     const hly_program_t *program = machine->program;
+    if (program->steps[meets[0]].group == HALAY_GROUP_ALLTOALL) {
+        end_exchange(machine, meets, n);
+        return;
+    }
     uint32_t made[HLY_ORACLE_BLOCKS_MAX], have[HLY_ORACLE_BLOCKS_MAX] = {0}, all = 0;
     for (uint32_t m = 0; m < n; m++) {
         const hly_pstep_t *step = &program->steps[meets[m]];

@@ -519,7 +519,7 @@ static int wrong_group_kind(hly_mutant_t *mutant, halay_plan_t *plan, uint32_t a
     if (group == NULL) {
         return HALAY_EAGAIN;
     }
-    uint32_t was = group->kind, now = another(chance, HALAY_GROUP_BROADCAST + 2, was);
+    uint32_t was = group->kind, now = another(chance, HALAY_GROUP_ALLTOALL + 2, was);
     int all = hly_random_below(chance, 2) == 0;
     group->kind = now;
     for (uint32_t m = 0; all && m < group->nmembers; m++) {

@@ -218,14 +218,34 @@ static const char *check_shares(const halay_plan_t *plan, const halay_group_t *g
     return NULL;
 }
 
+/* Each member has as many blocks, one run after the other, in both operands alike. */
+static const char *check_exchange(const halay_plan_t *plan, const halay_group_t *group,
+                                  const halay_operand_t *to, const halay_operand_t *from)
+{
+    const halay_member_t *members = plan->members + group->member;
+    uint32_t seen = 0, run = group->nmembers > 0 ? to->count / group->nmembers : 0;
+    if (run == 0 || to->count % group->nmembers != 0 || from->count != to->count ||
+        from->first != to->first) {
+        return "no run for each member";
+    }
+    for (uint32_t i = 0; i < group->nmembers; i++) {
+        seen += members[i].rank == plan->params.rank;
+        if (members[i].rank >= plan->params.nranks || members[i].count != run ||
+            (i > 0 && members[i].rank <= members[i - 1].rank) ||
+            members[i].first != (uint32_t)(((uint64_t)to->first + i * run) % plan->blocks)) {
+            return "no such member, or another run than its own";
+        }
+    }
+    return seen == 1 ? NULL : "a group of others";
+}
+
 static const char *check_group(const halay_plan_t *plan, const halay_step_t *step)
 {
-    if (step->peer >= plan->ngroups || step->edge >= HALAY_PLAN_CHANNELS_MAX ||
-        plan->params.collective == HALAY_ALLTOALL || plan->blocks == 0) {
+    if (step->peer >= plan->ngroups || step->edge >= HALAY_PLAN_CHANNELS_MAX || plan->blocks == 0) {
         return "no group, or no channel, or none possible";
     }
     const halay_group_t *group = &plan->groups[step->peer];
-    if (group->kind == 0 || group->kind > HALAY_GROUP_BROADCAST || group->member > plan->nmembers ||
+    if (group->kind == 0 || group->kind > HALAY_GROUP_ALLTOALL || group->member > plan->nmembers ||
         group->nmembers > plan->nmembers - group->member) {
         return "no such kind of group, or too many members";
     }
@@ -236,6 +256,12 @@ static const char *check_group(const halay_plan_t *plan, const halay_step_t *ste
     }
     if (why != NULL) {
         return why;
+    }
+    if ((group->kind == HALAY_GROUP_ALLTOALL) != (plan->params.collective == HALAY_ALLTOALL)) {
+        return "an alltoall in another collective, or the other way round";
+    }
+    if (group->kind == HALAY_GROUP_ALLTOALL) {
+        return check_exchange(plan, group, to, from);
     }
     int moves = group->kind == HALAY_GROUP_ALLGATHER || group->kind == HALAY_GROUP_BROADCAST;
     return moves ? check_shares(plan, group, to, from) : check_shares(plan, group, from, to);
@@ -423,7 +449,7 @@ static int check_group_overlap(const hly_program_t *program, const hly_pstep_t *
         for (uint32_t j = 0; j < source->count; j++) {
             if (program->cells[target->cell + i] == program->cells[source->cell + j] &&
                 ((target->first + i) % program->blocks != (source->first + j) % program->blocks ||
-                 target->tag != source->tag)) {
+                 target->tag != source->tag || step->group == HALAY_GROUP_ALLTOALL)) {
                 return -1;
             }
         }

@@ -65,7 +65,9 @@ struct hly_nccl_config {
     X(int, ncclAllGather,                                                                          \
       (const void *in, void *out, size_t count, int type, void *comm, void *stream))               \
     X(int, ncclBroadcast,                                                                          \
-      (const void *in, void *out, size_t count, int type, int root, void *comm, void *stream))
+      (const void *in, void *out, size_t count, int type, int root, void *comm, void *stream))     \
+    X(int, ncclSend, (const void *in, size_t count, int type, int peer, void *comm, void *stream)) \
+    X(int, ncclRecv, (void *out, size_t count, int type, int peer, void *comm, void *stream))
 
 #define HLY_NCCL_POINTER(result, name, arguments) result(*name) arguments;
 struct hly_nccl_library {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nccl.c - the table. Runs of equal length are one call of NCCL; others are a reduce or a broadcast
- * for each member that has a run, together in a group of calls.
+ * for each member that has a run, together in a group of calls; an alltoall is a send and a receive
+ * for each.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,15 +87,15 @@ static int nccl_about(void *arg, halay_group_attr_t *attr)
 
 static bool moves(uint32_t kind)
 {
-    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+           kind == HALAY_GROUP_ALLTOALL;
 }
 
 /* What only moves goes as bytes, so NCCL need not know its type. */
 static int nccl_query(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
 {
     (void)arg;
-    if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_BROADCAST ||
-        !halay_type_bytes(type))
+    if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_ALLTOALL || !halay_type_bytes(type))
         return HALAY_EUNSUPPORTED;
     return moves(kind) || (hly_nccl_type(type) >= 0 && hly_nccl_op(op) >= 0) ? HALAY_OK
                                                                              : HALAY_EUNSUPPORTED;
@@ -175,6 +176,22 @@ static int launch_each(struct halay_circle *c, const halay_group_launch_t *g, in
     return rc && rc != HLY_NCCL_IN_PROGRESS ? rc : ended;
 }
 
+static int launch_exchange(struct halay_circle *c, const halay_group_launch_t *g, size_t bytes,
+                           int type, void *stream)
+{
+    const struct hly_nccl_library *l = &c->nccl->library;
+    int rc = l->ncclGroupStart();
+    if (rc)
+        return rc;
+    for (uint32_t i = 0; i < g->n && (!rc || rc == HLY_NCCL_IN_PROGRESS); i++) {
+        rc = l->ncclSend((const char *)g->in + i * bytes, bytes, type, (int)i, c->comm, stream);
+        if (!rc || rc == HLY_NCCL_IN_PROGRESS)
+            rc = l->ncclRecv((char *)g->out + i * bytes, bytes, type, (int)i, c->comm, stream);
+    }
+    const int ended = l->ncclGroupEnd();
+    return rc && rc != HLY_NCCL_IN_PROGRESS ? rc : ended;
+}
+
 static int launch_inside(struct halay_circle *c, const halay_group_launch_t *g)
 {
     const struct hly_nccl_library *l = &c->nccl->library;
@@ -192,6 +209,8 @@ static int launch_inside(struct halay_circle *c, const halay_group_launch_t *g)
                                     stream);
     if (g->kind == HALAY_GROUP_ALLGATHER && equal)
         return l->ncclAllGather(g->in, g->out, count, type, c->comm, stream);
+    if (g->kind == HALAY_GROUP_ALLTOALL)
+        return launch_exchange(c, g, count, type, stream);
     return launch_each(c, g, type, scale, bytes, stream);
 }
 

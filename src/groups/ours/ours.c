@@ -101,14 +101,14 @@ static int ours_about(void *arg, halay_group_attr_t *attr)
 
 static bool moves(uint32_t kind)
 {
-    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST;
+    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+           kind == HALAY_GROUP_ALLTOALL;
 }
 
 static int ours_query(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
 {
     (void)arg;
-    if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_BROADCAST ||
-        !halay_type_bytes(type))
+    if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_ALLTOALL || !halay_type_bytes(type))
         return HALAY_EUNSUPPORTED;
     return moves(kind) || (op != HALAY_AVERAGE && op < HALAY_OP_COUNT && halay_op_takes(op, type))
                ? HALAY_OK
@@ -208,13 +208,14 @@ static void fill_reduce(const struct hly_ours_circle *c, const struct flight *f,
         work->src[work->nsrc++] = place(c, f, (c->me + i) % c->n, false, run.from);
 }
 
-/* Each member begins with another one. */
+/* Each member begins with another one. In an alltoall each gives this one another run. */
 static void fill_copy(const struct hly_ours_circle *c, const struct flight *f, halay_work_t *work)
 {
     const uint32_t j = (c->me + c->piece) % c->n;
     const struct run run = run_of(c, f, j);
     work->dst = place(c, f, c->me, true, run.from);
-    work->src[0] = moves(f->kind) ? place(c, f, j, false, 0) : place(c, f, j, true, run.from);
+    const size_t given = f->kind == HALAY_GROUP_ALLTOALL ? run_of(c, f, c->me).from : 0;
+    work->src[0] = moves(f->kind) ? place(c, f, j, false, given) : place(c, f, j, true, run.from);
     work->nsrc = 1;
     work->count = run.count;
 }

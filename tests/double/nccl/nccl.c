@@ -16,9 +16,16 @@ int cuCtxGetDevice(int *device);
 int cuStreamIsCapturing(void *stream, int *status);
 
 enum { MEMBERS_MAX = 16, WAITING_MAX = 32, ORDER_MAX = 65536, NO_CONTEXT = 201 };
-enum { ALLREDUCE, REDUCE_SCATTER, REDUCE, ALLGATHER, BROADCAST };
+enum { ALLREDUCE, REDUCE_SCATTER, REDUCE, ALLGATHER, BROADCAST, EXCHANGE };
+
+struct piece { /* of an exchange: to or from a peer */
+    void *at;
+    size_t bytes;
+    bool there;
+};
 
 struct part {
+    struct piece sent[MEMBERS_MAX], got[MEMBERS_MAX];
     struct comm *comm;
     struct op *op;
     void *in, *out, *stream; /* inside the GPU's memory */
@@ -260,6 +267,29 @@ static void compute(const struct meeting *m, struct op *op)
     counts.collectives++;
 }
 
+/* Sends and receives of one group of calls, which all members make. */
+static void exchange(const struct meeting *m, struct op *op)
+{
+    for (uint32_t from = 0; from < m->n; from++)
+        for (uint32_t to = 0; to < m->n; to++) {
+            const struct piece *sent = &op->part[from].sent[to], *got = &op->part[to].got[from];
+            if (sent->there != got->there || sent->bytes != got->bytes)
+                misuse("a send without its receive, or of another length");
+            else if (sent->bytes)
+                memcpy(got->at, sent->at, sent->bytes);
+        }
+    op->done = true;
+    counts.collectives++;
+}
+
+static void make(const struct meeting *m, struct op *op)
+{
+    if (op->kind == EXCHANGE)
+        exchange(m, op);
+    else
+        compute(m, op);
+}
+
 /* On a stream. */
 static void perform(void *arg)
 {
@@ -268,7 +298,7 @@ static void perform(void *arg)
     pthread_mutex_lock(&mutex);
     p->begun = true;
     if (++op->nbegun == p->comm->meeting->n && !p->comm->hangs && !p->comm->meeting->aborted)
-        compute(p->comm->meeting, op);
+        make(p->comm->meeting, op);
     pthread_cond_broadcast(&changed);
     while (!is_over(op, p->comm))
         pthread_cond_wait(&changed, &mutex);
@@ -290,7 +320,7 @@ static void perform_again(void *arg)
         return;
     }
     if (++op->nbegun == m->n && !p->comm->hangs && !m->aborted) {
-        compute(m, op);
+        make(m, op);
         op->done = false;
         op->nbegun = 0;
         op->replays++;
@@ -528,4 +558,49 @@ int ncclBroadcast(const void *in, void *out, size_t count, int type, int root, v
 {
     const struct op like = {.kind = BROADCAST, .type = type, .root = root, .count = count};
     return add("ncclBroadcast", &like, in, out, comm, stream);
+}
+
+static int add_piece(const char *name, void *at, size_t bytes, int peer, bool sends, struct comm *c,
+                     void *stream)
+{
+    const struct op like = {.kind = EXCHANGE};
+    const int rc = begin(name);
+    if (rc)
+        return end(rc);
+    void *inside = cuda_double_inside((uint64_t)(uintptr_t)at, bytes);
+    if (!grouped || peer < 0 || (uint32_t)peer >= c->meeting->n || !inside)
+        return end(
+            misuse("a send or receive outside of a group, to nobody, or of no GPU's memory"));
+    struct part *p = c->nwaiting ? c->waiting[c->nwaiting - 1] : NULL;
+    if (!grouped_comm || !p || p->op->kind != EXCHANGE) {
+        if (!c->open || c->aborted || c->finalized || c->looks > 0 || c->nwaiting == WAITING_MAX)
+            return end(misuse("a communicator is not open, in progress, or over"));
+        struct op *op = op_of(c, &like);
+        if (op->kind != EXCHANGE)
+            return end(misuse("members make different collectives"));
+        if (settings.one_order)
+            check_order(c);
+        p = &op->part[c->me];
+        *p = (struct part){.comm = c, .op = op, .stream = stream};
+        c->waiting[c->nwaiting++] = p;
+    }
+    if (grouped_comm && grouped_comm != c)
+        return end(misuse("a group of two communicators"));
+    grouped_comm = c;
+    struct piece *piece = sends ? &p->sent[peer] : &p->got[peer];
+    if (piece->there)
+        return end(misuse("two messages between two members"));
+    *piece = (struct piece){inside, bytes, true};
+    return end(0);
+}
+
+int ncclSend(const void *in, size_t count, int type, int peer, void *comm, void *stream)
+{
+    return add_piece("ncclSend", (void *)(uintptr_t)in, count * element_bytes(type), peer, true,
+                     comm, stream);
+}
+
+int ncclRecv(void *out, size_t count, int type, int peer, void *comm, void *stream)
+{
+    return add_piece("ncclRecv", out, count * element_bytes(type), peer, false, comm, stream);
 }
