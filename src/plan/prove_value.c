@@ -7,6 +7,7 @@
 
 #include "group.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -304,6 +305,7 @@ static void make_whole(struct hly_values *s, const uint32_t *steps, uint32_t n,
 /* Each member has a run for each. All are read before one is written. */
 static int exchange(struct hly_values *s, const uint32_t *steps, uint32_t n)
 {
+    assert(n > 0);
     const uint32_t all = operands_of(s, steps[0])->count, run = all / n;
     struct hly_cell_state *made = malloc((size_t)n * all * sizeof(*made));
 

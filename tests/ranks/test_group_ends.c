@@ -13,8 +13,8 @@
 #include "group_double.h"
 #include "ranks.h"
 
-#define DEADLINE 1000000000ull
-#define LONG     (30 * DEADLINE) /* of what ends sooner */
+#define DEADLINE 2000000000ull
+#define LONG     (15 * DEADLINE) /* of what ends sooner */
 #define COUNT    3000
 #define CALLS    6
 

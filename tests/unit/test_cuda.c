@@ -225,12 +225,19 @@ static int left_over(void)
     return c.allocations + c.pinned + c.streams + c.events + c.modules + c.retained;
 }
 
+/* Then nothing can be freed. */
+static bool has_failed_to_enter(void)
+{
+    const char *failed = cuda_double_counts().failed;
+    return !strcmp(failed, "cuCtxPushCurrent_v2") ||
+           !strcmp(failed, "cuThreadExchangeStreamCaptureMode");
+}
+
 /* A code and an end, whichever call fails; nothing is left but what that call should have freed. */
 static void test_faults(void *arg)
 {
     enum { LAUNCH_FAILED = 719 };
     uint64_t ncalls = 40, nfailed = 0;
-    int nwhole = 0;
     CHECK(life(arg) == HALAY_OK);
     for (uint64_t n = 1; n <= ncalls; n++) {
         const uint64_t before = cuda_double_counts().calls;
@@ -246,8 +253,7 @@ static void test_faults(void *arg)
         nfailed += rc != HALAY_OK;
         CHECK(!cuda_double_counts().broken && !cuda_double_counts().pushed &&
               !cuda_double_counts().pageable);
-        nwhole += left_over() > left + 1;
-        CHECK(nwhole < 8); /* where the context cannot be entered to free all */
+        CHECK(left_over() <= left + 1 || has_failed_to_enter());
     }
     CHECK(nfailed > 20);
 }

@@ -468,6 +468,7 @@ static void end_exchange(hly_machine_t *machine, const uint32_t *meets, uint32_t
 
 static void end_group(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
 {
+    assert(n > 0);
     const hly_program_t *program = machine->program;
     if (program->steps[meets[0]].group == HALAY_GROUP_ALLTOALL) {
         end_exchange(machine, meets, n);

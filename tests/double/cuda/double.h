@@ -35,6 +35,7 @@ struct cuda_double_counts {
     uint64_t spoiled;                  /* captures, by calls that are refused meanwhile */
     uint64_t synchronized;             /* by cuStreamSynchronize and its like */
     int broken;                        /* the error that all contexts have, or 0 */
+    const char *failed;                /* the call that failed last on request */
 };
 
 CUDA_DOUBLE struct cuda_double_settings *cuda_double_settings(void);

@@ -179,8 +179,10 @@ int call_begin(const char *name, int needs, struct context **context)
     counts.calls++;
     if (in_host_fn)
         return misuse(NOT_PERMITTED);
-    if (failing_in && (!failing[0] || !strcmp(failing, name)) && !--failing_in)
+    if (failing_in && (!failing[0] || !strcmp(failing, name)) && !--failing_in) {
+        counts.failed = name;
         return failing_with;
+    }
     if (initialized ? initialized != getpid()
                     : strcmp(name, "cuInit") && strcmp(name, "cuDriverGetVersion"))
         return HLY_CU_NOT_INITIALIZED;
