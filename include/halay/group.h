@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HALAY_GROUP_ABI       2
+#define HALAY_GROUP_ABI       3
 #define HALAY_CIRCLE_ID_BYTES 128
 #define HALAY_CIRCLE_OPENED   0 /* as a cookie: not a launch's, but the end of `open` */
 
@@ -38,9 +38,10 @@ typedef struct halay_circle halay_circle_t; /* this rank's end of one */
 
 /* What an implementation is, the same on all ranks: they compare it when they meet. */
 typedef struct halay_group_attr {
-    size_t size;     /* of this struct, set by the caller */
-    char name[32];   /* "nccl 2.28.9": with the version, if others do not go with it */
-    uint32_t memory; /* HALAY_MEMORY_*: in which it works */
+    size_t size;       /* of this struct, set by the caller */
+    char name[32];     /* "nccl 2.28.9": with the version, if others do not go with it */
+    uint32_t memory;   /* HALAY_MEMORY_*: in which it works */
+    uint32_t captures; /* its launches may have a stream; else it is NULL */
 } halay_group_attr_t;
 
 /*

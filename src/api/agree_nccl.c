@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree_nccl.c - a context opens NCCL by itself, and the ranks of a communicator agree whether they
- * use it (docs/decisions/0061). At its first call in a GPU's memory each rank tells all others, in
- * an allgather on a hidden communicator for which nobody waits, which NCCL it has, on which GPU,
- * and the number of that call. If all have the same, no two ranks of a node share a GPU, and some
- * node has two ranks, calls have group steps from HLY_NCCL_AFTER calls behind the latest of these
- * numbers on. A rank that gets so far before the allgather has ended waits for it, for as long as
- * its communicator waits for a call; then the call fails, and says who has not come.
+ * agree_nccl.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
+ * communicator agree whether they use one of both (docs/decisions/0061, 0069). At its first call in
+ * a GPU's memory each rank tells all others, in an allgather on a hidden communicator for which
+ * nobody waits, which NCCL it has, on which GPU, whom ours can reach, and the number of that call.
+ * If all have the same NCCL, and no two ranks of a node share a GPU, it is that; else ours, if the
+ * ranks of each node reach one another. Where some node has two ranks, calls have group steps from
+ * HLY_NCCL_AFTER calls behind the latest of these numbers on. A rank that gets so far before the
+ * allgather has ended waits for it, for as long as its communicator waits for a call; then the call
+ * fails, and says who has not come.
  */
 #include "api/agree_nccl.h"
 
@@ -18,6 +20,7 @@
 #include "device/device_builtin.h"
 #include "exec/exec.h"
 #include "groups/nccl/nccl.h"
+#include "groups/ours/ours.h"
 #include "wire/match.h"
 #include "wire/news.h"
 
@@ -26,34 +29,44 @@
 
 /* ---------------------------------------------------------------- this rank's */
 
+static void doer_make(struct hly_doer *doer, const halay_group_ops_t *ops, void *arg)
+{
+    halay_group_attr_t attr = {.size = sizeof(attr)};
+    ops->about(arg, &attr);
+    *doer = (struct hly_doer){ops, arg, "", attr.captures};
+    snprintf(doer->name, sizeof(doer->name), "%.31s", attr.name);
+}
+
 /* Once a context: finds NCCL, if it may, and the GPU. */
-static void look(halay_context_t *ctx, struct hly_device *device)
+static void look(halay_context_t *ctx, const struct hly_device *device)
 {
     struct hly_nccl_here *here = &ctx->nccl;
     const char *name = ctx->settings.nccl;
-    halay_group_attr_t attr = {.size = sizeof(attr)};
+    struct hly_nccl *nccl;
+    struct hly_ours *ours;
     int ordinal = -1;
     if (here->looked)
         return;
     here->looked = true;
+    const bool has_gpu = !hly_device_cuda_gpu(device->handle, &ordinal, &here->place);
     if (!strcmp(name, "off"))
         snprintf(here->why, sizeof(here->why), "HALAY_NCCL_LIBRARY is off");
-    else if (hly_device_cuda_gpu(device->handle, &ordinal, &here->place))
+    else if (!has_gpu)
         snprintf(here->why, sizeof(here->why), "the device has no GPU");
-    else if (!hly_nccl_open(name, ordinal, &here->library, &here->version, here->why,
-                            sizeof(here->why))) {
-        hly_group_nccl.about(here->library, &attr);
-        device->group = &hly_group_nccl;
-        device->group_arg = here->library;
-        snprintf(device->group_name, sizeof(device->group_name), "%.31s", attr.name);
+    else if (!hly_nccl_open(name, ordinal, &nccl, &here->version, here->why, sizeof(here->why)))
+        doer_make(&here->nccl, &hly_group_nccl, nccl);
+    if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, &ours)) {
+        doer_make(&here->ours, &hly_group_ours, ours);
+        here->reach = hly_ours_reach(ordinal);
     }
-    hly_log(ctx, here->version && !here->library ? HLY_WARN : HLY_INFO, "device collectives: %s",
-            here->library ? device->group_name : here->why);
+    hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO, "device collectives: %s",
+            here->nccl.ops ? here->nccl.name : here->why);
 }
 
 void hly_nccl_drop(halay_context_t *ctx)
 {
-    hly_nccl_close(ctx->nccl.library);
+    hly_nccl_close(ctx->nccl.nccl.arg);
+    hly_ours_close(ctx->nccl.ours.arg);
     while (ctx->nccl.left) {
         struct hly_nccl_ask *next = ctx->nccl.left->next;
         free(ctx->nccl.left->all);
@@ -106,6 +119,45 @@ static bool share(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
     return false;
 }
 
+/* Can ours serve all ranks? If not, it is said behind what is in `why`. */
+static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *why, size_t bytes)
+{
+    const size_t length = strlen(why);
+    for (uint32_t node = 0; node < s->nnodes; node++)
+        for (uint32_t i = s->first[node]; i < s->first[node + 1]; i++) {
+            const uint32_t a = s->member[s->first[node]], b = s->member[i];
+            if (ask->all[b].reach && ask->all[a].reach == ask->all[b].reach)
+                continue;
+            if (ask->all[b].reach)
+                snprintf(why + length, bytes - length,
+                         "; and ours need ranks %u and %u to be threads on one GPU", a, b);
+            else
+                snprintf(why + length, bytes - length, "; rank %u has no group steps of ours", b);
+            return false;
+        }
+    return true;
+}
+
+/* The same on all ranks, which have the same `all`. */
+static void choose(halay_comm_t *comm, const halay_shape_t *shape)
+{
+    struct hly_nccl_ask *ask = comm->nccl;
+    struct hly_nccl_here *here = &comm->context->nccl;
+    if (!differ(ask, comm->nranks, ask->why, sizeof(ask->why)) &&
+        !share(ask, shape, ask->why, sizeof(ask->why)))
+        ask->doer = &here->nccl;
+    else if (reach(ask, shape, ask->why, sizeof(ask->why)))
+        ask->doer = &here->ours;
+    else
+        return;
+    ask->state = HLY_NCCL_AGREED;
+    ask->from = ask->mine.sequence;
+    for (int r = 0; r < comm->nranks; r++)
+        if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
+            ask->from = ask->all[r].sequence;
+    ask->from += HLY_NCCL_AFTER;
+}
+
 /* The same on all ranks, which have the same `all`, or the same error. */
 static void judge(halay_comm_t *comm, int rc)
 {
@@ -117,17 +169,10 @@ static void judge(halay_comm_t *comm, int rc)
     if (rc)
         snprintf(ask->why, sizeof(ask->why), "the ranks could not agree on NCCL: %s",
                  halay_strerror(rc));
-    else if (!differ(ask, comm->nranks, ask->why, sizeof(ask->why)) &&
-             !share(ask, shape, ask->why, sizeof(ask->why))) {
-        ask->state = HLY_NCCL_AGREED;
-        ask->from = ask->mine.sequence;
-        for (int r = 0; r < comm->nranks; r++)
-            if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
-                ask->from = ask->all[r].sequence;
-        ask->from += HLY_NCCL_AFTER;
-    }
+    else
+        choose(comm, shape);
     halay_shape_free(shape);
-    const bool warns = comm->rank == 0 && comm->context->nccl.library && !comm->context->nccl.told;
+    const bool warns = comm->rank == 0 && comm->context->nccl.nccl.ops && !comm->context->nccl.told;
     free(ask->all);
     ask->all = NULL;
     if (ask->state == HLY_NCCL_NONE)
@@ -175,7 +220,8 @@ static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
         return NULL;
     look(comm->context, device);
     ask->all = calloc((size_t)comm->nranks, sizeof(*ask->all));
-    ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place};
+    ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place,
+                                       here->reach};
     ask->state = HLY_NCCL_ASKING;
     comm->nccl = ask;
     const int rc = ask->all ? tell_all(comm, ask) : HALAY_ENOMEM;
@@ -246,8 +292,8 @@ bool hly_nccl_is_asking(halay_comm_t *comm)
 
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
 {
-    return device->ops == &hly_device_cuda && (!device->group || comm->context->nccl.library) &&
-           !comm->asks_for && !comm->parent && !comm->outer && !comm->broken && !comm->freed &&
+    return device->ops == &hly_device_cuda && !device->doer.ops && !comm->asks_for &&
+           !comm->parent && !comm->outer && !comm->broken && !comm->freed &&
            (int)comm->nnodes < comm->nranks;
 }
 
@@ -274,6 +320,15 @@ void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *
     ask->on = ask->on ||
               (ask->state == HLY_NCCL_AGREED && (int32_t)(comm->next_sequence - ask->from) >= 0);
     call->grouped = ask->on;
+}
+
+void hly_nccl_by(const halay_comm_t *comm, const struct hly_device *device, char *text,
+                 size_t bytes)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    const bool ours = ask && ask->doer == &comm->context->nccl.ours;
+    snprintf(text, bytes, ", by %.31s%s%s", hly_comm_doer(comm, device)->name,
+             ours ? ", since " : "", ours ? ask->why : "");
 }
 
 const char *hly_nccl_reason(const halay_comm_t *comm)

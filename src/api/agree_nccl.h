@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree_nccl.h - whether calls in a GPU's memory use NCCL, which the context opens by itself. */
+/* agree_nccl.h - whether calls in a GPU's memory use NCCL or our own group steps, which the context
+ * opens by itself. Where it says NCCL, ours are meant, too. */
 #ifndef HLY_AGREE_NCCL_H
 #define HLY_AGREE_NCCL_H
 
@@ -12,6 +13,9 @@ static inline bool hly_nccl_is_on(const halay_comm_t *comm)
 {
     return comm->nccl && comm->nccl->on;
 }
+/* ", by ..." those who do its group steps, and why not by others. */
+void hly_nccl_by(const halay_comm_t *comm, const struct hly_device *device, char *text,
+                 size_t bytes);
 /* Why calls on it do not. */
 const char *hly_nccl_reason(const halay_comm_t *comm);
 /* It is destroyed. */

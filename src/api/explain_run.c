@@ -56,7 +56,7 @@ static const char *why_staged(const halay_request_t *r, const struct hly_ask *as
     const char *why = "no plan of this collective has group steps", *no;
     if (r->context->nccl.looked && !r->call.grouped && !(r->call.desc.flags & HLY_CALL_VECTOR))
         return hly_nccl_reason(r->comm);
-    if (!hly_device_of(r->comm->context, r->call.desc.memory)->group)
+    if (!hly_comm_doer(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
         return "no library of device collectives is open";
     if (!ask->group)
         return "the library has not this type and operation, or the input is scaled";
@@ -109,16 +109,18 @@ static void explain_direct(const halay_request_t *r, char *text, size_t bytes)
 /* The way of a call in memory that messages cannot carry. */
 static void explain_apart(const halay_request_t *r, const struct hly_ask *ask)
 {
-    char text[512], direct[224];
+    char text[768], direct[224], by[288] = "";
     if (!ask->apart)
         return;
     const uint32_t has = halay_planner_get(r->plan->planner)->restrictions;
     explain_direct(r, direct, sizeof(direct));
+    if (has & HALAY_PLANNER_GROUP)
+        hly_nccl_by(r->comm, hly_device_of(r->context, r->call.desc.memory), by, sizeof(by));
     if (r->direct && has & HALAY_PLANNER_GROUP)
         snprintf(text, sizeof(text),
                  "  in device memory: hierarchical and direct, grouped in the node, and adapters "
-                 "read and write it between nodes; %s\n",
-                 direct);
+                 "read and write it between nodes%s; %s\n",
+                 by, direct);
     else if (r->direct)
         snprintf(text, sizeof(text), "  in device memory: direct, adapters read and write it; %s\n",
                  direct);
@@ -127,10 +129,11 @@ static void explain_apart(const halay_request_t *r, const struct hly_ask *ask)
                  "  in device memory: staged, copied through the host's; no group steps: %s; %s\n",
                  why_staged(r, ask), direct);
     else
-        snprintf(text, sizeof(text), "  in device memory: %s%s\n",
+        snprintf(text, sizeof(text), "  in device memory: %s%s%s\n",
                  ask->nnodes < 2 ? "grouped, all of it on the device"
                                  : "hierarchical, grouped in the node and over the stage between "
                                    "nodes",
+                 by,
                  ask->nnodes < 2                  ? ""
                  : r->context->settings.gpudirect ? "; the messages do not carry device memory"
                                                   : "; HALAY_GPUDIRECT is not 1");

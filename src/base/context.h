@@ -41,20 +41,26 @@ struct hly_settings {
     bool explain;                 /* HALAY_EXPLAIN */
     bool gpudirect;               /* HALAY_GPUDIRECT */
     char nccl[256];               /* HALAY_NCCL_LIBRARY */
+    bool no_ours;                 /* HALAY_OWN_GROUPS */
+};
+
+struct hly_doer {                 /* of group steps: a library of device collectives */
+    const halay_group_ops_t *ops; /* NULL: there is none */
+    void *arg;
+    char name[32];
+    bool captures; /* its collectives may go into graphs */
 };
 
 struct hly_device { /* a kind of memory, and who reduces and copies in it */
     const halay_device_ops_t *ops;
     halay_device_t *handle;
-    uint32_t works; /* pieces of work that it holds, and group steps that are not done */
-    uint8_t memory; /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
-    bool touchable; /* the processor may read and write it */
-    bool sleeps;    /* arm gives a descriptor */
-    bool lost;      /* it takes no work any more */
-    bool runs_on;   /* some could not be stopped: it may still write */
-    const halay_group_ops_t *group; /* who does group steps in its memory; or NULL. Set once */
-    void *group_arg;
-    char group_name[32];
+    uint32_t works;       /* pieces of work that it holds, and group steps that are not done */
+    uint8_t memory;       /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
+    bool touchable;       /* the processor may read and write it */
+    bool sleeps;          /* arm gives a descriptor */
+    bool lost;            /* it takes no work any more */
+    bool runs_on;         /* some could not be stopped: it may still write */
+    struct hly_doer doer; /* that the program has named, for its memory. Constant */
     uint32_t group_steps; /* of its works */
     uint32_t marks;       /* of its works: in streams of the program */
 };
@@ -74,11 +80,12 @@ struct hly_waiters {
     uint64_t alone_ns; /* and how long after the last try */
 };
 
-struct hly_nccl_here { /* NCCL, where the context opens it by itself: api/agree_nccl.c */
+struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_nccl.c */
     bool looked, told;
-    int version;               /* 0: there is none */
-    uint64_t place;            /* of the GPU */
-    struct hly_nccl *library;  /* the group_arg of its device; NULL: it is not used */
+    int version;    /* of NCCL; 0: there is none */
+    uint64_t place; /* of the GPU */
+    uint64_t reach; /* whom ours can reach; 0: nobody */
+    struct hly_doer nccl, ours;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
     char why[160];
 };

@@ -67,11 +67,12 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     bool late;             /* a call that ended well here has failed elsewhere */
 };
 
-/* What a rank says about NCCL, and what all agree on: api/agree_nccl.c. */
+/* What a rank says about NCCL and ours, and what all agree on: api/agree_nccl.c. */
 struct hly_nccl_says {
     uint32_t version;  /* 22105: 2.21.5; 0: it has none */
     uint32_t sequence; /* of its first call in a GPU's memory */
     uint64_t place;    /* of its GPU on the node */
+    uint64_t reach;    /* groups/ours/ours.h; 0: it has none */
 };
 enum { HLY_NCCL_ASKING, HLY_NCCL_NONE, HLY_NCCL_AGREED };
 struct hly_nccl_ask {
@@ -84,7 +85,8 @@ struct hly_nccl_ask {
     halay_comm_t *hidden;
     halay_request_t *request;
     struct hly_nccl_says mine, *all;
-    char why[128];
+    const struct hly_doer *doer; /* that all have agreed on */
+    char why[224];               /* NCCL is not used; or nothing is */
 };
 
 struct halay_comm {
@@ -202,6 +204,17 @@ static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
 static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 {
     return comm->outer ? comm->outer : comm->parent ? comm->parent : comm;
+}
+
+/* Who does its group steps in this device's memory, if it has some: whom the program has named, or
+ * its ranks have agreed on. NULL: nobody. */
+static inline const struct hly_doer *hly_comm_doer(const halay_comm_t *comm,
+                                                   const struct hly_device *device)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    if (device->doer.ops)
+        return &device->doer;
+    return ask ? ask->doer : NULL;
 }
 
 /* Do its blocking calls in memory of this kind return when they are posted? */

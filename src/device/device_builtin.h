@@ -67,6 +67,11 @@ struct hly_device_cuda_arg {
  * MIG instances of one share. HALAY_EUNSUPPORTED: this device has no GPU yet. */
 int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place);
 
+/* Has a thread of the driver's call fn(arg) when all work within its memory that was launched
+ * before has been done; never, if the GPU's context breaks. fn calls nothing of CUDA, nor of the
+ * device. */
+int hly_device_cuda_after(halay_device_t *device, void (*fn)(void *arg), void *arg);
+
 /* memcpy past the caches; in parts, whose end comes before anything that says that the bytes are
  * there. */
 void hly_stream(void *dst, const void *src, size_t bytes);

@@ -43,6 +43,11 @@ static void count(struct hly_device *device, int steps)
     device->group_steps += (uint32_t)steps;
 }
 
+static const char *name_of(const halay_request_t *r)
+{
+    return hly_comm_doer(r->comm, r->device)->name;
+}
+
 static struct hly_send *as_group(struct hly_link *l)
 {
     struct hly_send *send = HLY_OF(l, struct hly_send, link);
@@ -104,8 +109,8 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .order = circle->order,
         .cookie = (uint64_t)(uintptr_t)send,
         .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
-    const int rc = circle->device->lost ? HALAY_EDEVICE
-                                        : circle->device->group->launch(circle->handle, &launch);
+    const int rc =
+        circle->device->lost ? HALAY_EDEVICE : circle->doer->ops->launch(circle->handle, &launch);
     if (rc != HALAY_INPROGRESS)
         return rc < 0 ? rc : HALAY_EINTERNAL;
     circle->order++;
@@ -133,14 +138,14 @@ static void try_launch(halay_request_t *r, struct hly_send *send)
         snprintf(text, sizeof(text),
                  "its stream is being captured into a graph, and its group %.32s is not open yet: "
                  "make the call once before the capture, and wait for it",
-                 r->device->group_name);
+                 name_of(r));
     }
     if (!rc && !circle->opened)
         return;
     if (!rc) {
         rc = launch(r, send, circle);
         snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)",
-                 r->device->group_name, rc);
+                 name_of(r), rc);
     }
     if (rc < 0 && rc != HALAY_EAGAIN)
         hly_news_fail(r, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE, "%s", text);
@@ -248,7 +253,7 @@ static void ended(struct hly_send *send, int status)
         hly_news_leave(r->context, HLY_NEWS_QUIET, r);
     else if (r->state == HLY_RUNNING && status)
         hly_news_fail(r, HALAY_EDEVICE, "its group %.32s has failed in a collective (%d)",
-                      r->device->group_name, status);
+                      name_of(r), status);
     else if (r->state == HLY_RUNNING)
         hly_exec_step_done(r, step);
 }
@@ -274,7 +279,7 @@ static void abort_all(struct hly_circle *circle, const halay_request_t *except, 
         if (!any || r == except)
             continue;
         if (r->state == HLY_RUNNING)
-            hly_news_fail(r, HALAY_EDEVICE, "its group %.32s %s%s", circle->device->group_name, why,
+            hly_news_fail(r, HALAY_EDEVICE, "its group %.32s %s%s", circle->doer->name, why,
                           runs_on(circle->device));
         else if (r->state == HLY_FAILING)
             hly_news_leave(r->context, HLY_NEWS_QUIET, r);
@@ -284,7 +289,7 @@ static void abort_all(struct hly_circle *circle, const halay_request_t *except, 
 
 static int take(struct hly_circle *circle)
 {
-    const halay_group_ops_t *ops = circle->device->group;
+    const halay_group_ops_t *ops = circle->doer->ops;
     halay_group_done_t done[16];
     const int n = ops->poll(circle->handle, done, 16);
     if (n < 0)
@@ -346,7 +351,7 @@ static void end_replays(struct hly_circle *circle)
     hly_log(comm->context, HLY_ERROR,
             "a rank is lost: the group %.32s is aborted, of which graphs may still run; destroy "
             "them",
-            circle->device->group_name);
+            circle->doer->name);
     abort_all(circle, NULL, "was given up, since a rank is lost");
 }
 
@@ -389,9 +394,9 @@ int hly_group_steps_poll(halay_context_t *ctx)
 
 static bool is_offered(const halay_context_t *ctx)
 {
-    bool any = false;
+    bool any = ctx->nccl.nccl.ops || ctx->nccl.ours.ops;
     for (int i = 0; i < ctx->ndevices; i++)
-        any |= ctx->devices[i].group != NULL;
+        any |= ctx->devices[i].doer.ops != NULL;
     return any;
 }
 
@@ -429,7 +434,7 @@ void hly_group_steps_fail(halay_request_t *r)
             hly_news_fail(later, HALAY_EDEVICE,
                           "its group %.32s was given up between two collectives, since call %u "
                           "has failed",
-                          later->device->group_name, r->sequence);
+                          name_of(later), r->sequence);
     }
     c->failed[c->nfailed++ % HLY_FAILED_MAX] = r->sequence;
     if (c->nfailed == 2 * HLY_FAILED_MAX)
@@ -476,12 +481,12 @@ bool hly_group_steps_overdue(halay_request_t *r, char *text, size_t bytes)
             snprintf(
                 text, bytes,
                 "its group %.32s did not end a collective in time, here or on another member%s",
-                r->device->group_name, runs_on(r->device));
+                name_of(r), runs_on(r->device));
             return late;
         }
         if (late && circle && !circle->opened) {
             snprintf(text, bytes, "its group %.32s of %u ranks was not opened in time%s",
-                     r->device->group_name, circle->n,
+                     name_of(r), circle->n,
                      circle->handle ? "" : ": its first member did not invite this rank");
             return true;
         }

@@ -209,13 +209,16 @@ void hly_exec_refuse(halay_request_t *r)
 
 /* Why a graph may not have a call of this plan: all of it has to be group steps in the program's
  * memory. NULL: it may. */
-static const char *why_not_captured(const struct hly_plan *p, const struct hly_call *call)
+static const char *why_not_captured(const halay_comm_t *comm, const struct hly_plan *p,
+                                    const struct hly_call *call)
 {
     const halay_plan_t *plan = p->plan;
     if (p->stages)
         return "has messages between nodes";
     if (!(halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_GROUP))
         return "has no group steps";
+    if (!hly_comm_doer(comm, hly_device_of(comm->context, call->desc.memory))->captures)
+        return "has group steps of a library that needs the host in each of them";
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *s = &plan->steps[i];
         const bool message = s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
@@ -232,10 +235,10 @@ static const char *why_not_captured(const struct hly_plan *p, const struct hly_c
     return NULL;
 }
 
-static int check_captured(const struct hly_plan *p, const struct hly_call *call, char *reason,
-                          size_t bytes)
+static int check_captured(const halay_comm_t *comm, const struct hly_plan *p,
+                          const struct hly_call *call, char *reason, size_t bytes)
 {
-    const char *why = why_not_captured(p, call);
+    const char *why = why_not_captured(comm, p, call);
     if (why)
         snprintf(reason, bytes,
                  "its stream is being captured into a graph, and the plan %s %s: make the call "
@@ -260,7 +263,7 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
     } else {
         rc = find_plan(comm, call, &plan, reason, sizeof(reason));
         if (!rc && call->captured)
-            rc = check_captured(plan, call, reason, sizeof(reason));
+            rc = check_captured(comm, plan, call, reason, sizeof(reason));
     }
     halay_request_t *r = request_new(comm, plan, call);
     if (!r)

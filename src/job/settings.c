@@ -100,6 +100,16 @@ static int read_gpudirect(struct hly_settings *s, char *error, size_t error_byte
     return HALAY_EINVAL;
 }
 
+static int read_own_groups(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    const char *text = getenv("HALAY_OWN_GROUPS");
+    s->no_ours = text && !strcmp(text, "off");
+    if (!text || !*text || s->no_ours)
+        return HALAY_OK;
+    snprintf(error, error_bytes, "HALAY_OWN_GROUPS is '%s'; it takes off, or is not set", text);
+    return HALAY_EINVAL;
+}
+
 static int read_selection(struct hly_settings *s, const halay_config_t *config, char *error,
                           size_t error_bytes)
 {
@@ -137,6 +147,8 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = read_gpudirect(s, error, error_bytes);
     if (!rc)
+        rc = read_own_groups(s, error, error_bytes);
+    if (!rc)
         rc = read_selection(s, config, error, error_bytes);
     return rc;
 }
@@ -160,10 +172,10 @@ static void read_cpus(char *text, size_t bytes)
 void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
-        "HALAY_DEADLINE",   "HALAY_ISA",         "HALAY_TRANSPORT", "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",   "HALAY_SELECTION", "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG",       "HALAY_VERBS",     "HALAY_START_DEADLINE",
-        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY"};
+        "HALAY_DEADLINE",   "HALAY_ISA",          "HALAY_TRANSPORT", "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",    "HALAY_SELECTION", "HALAY_MODEL",
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",        "HALAY_VERBS",     "HALAY_START_DEADLINE",
+        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY", "HALAY_OWN_GROUPS"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));

@@ -135,6 +135,7 @@ static int double_about(void *arg, halay_group_attr_t *attr)
 {
     const struct group_double_arg *a = arg;
     attr->memory = a && a->there ? HALAY_MEMORY_TEST : HALAY_MEMORY_HOST;
+    attr->captures = 1;
     snprintf(attr->name, sizeof(attr->name), "%s", a && a->name ? a->name : "double");
     return HALAY_OK;
 }

@@ -18,6 +18,7 @@ enum { RANKS = 3, COUNT = 300, REPLAYS = 100, TURN = 16 };
 #define DEADLINE 2000000000ull
 
 static pthread_barrier_t barrier;
+static bool one_gpu; /* of all ranks: group steps are our own */
 
 struct data {
     struct line line;
@@ -67,7 +68,7 @@ static void once(struct rank *r, const struct data *d, int round)
 /* Comes to where NCCL is used; `before`: so many calls short of the first that opens it. */
 static void take(struct rank *r, struct data *d, int calls)
 {
-    line_make(&d->line, r->rank);
+    line_make(&d->line, one_gpu ? 0 : r->rank);
     enter(&d->line);
     CHECK(!cuMemAlloc_v2(&d->in, BYTES) && !cuMemAlloc_v2(&d->out, BYTES), "memory");
     const halay_stream_t s = stream_of(&d->line);
@@ -82,7 +83,7 @@ static void drop(struct rank *r, struct data *d)
     meet();
     CHECK(!cuMemFree_v2(d->in) && !cuMemFree_v2(d->out), "free");
     leave();
-    line_drop(&d->line, r->rank);
+    line_drop(&d->line, one_gpu ? 0 : r->rank);
 }
 
 /* All ranks capture at a time: unsafe calls of any thread would spoil it. */
@@ -192,6 +193,19 @@ static void refuses(struct rank *r)
               !halay_group_end(r->world, &q),
           "group");
     refused(r, halay_request_wait(q), HALAY_EUNSUPPORTED, "is being captured into a graph");
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    once(r, &d, 2);
+    drop(r, &d);
+}
+
+/* Our own group steps serve calls on either side of it. */
+static void ours(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 2);
+    begin(&d);
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
+            "needs the host in each of them");
     CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
     once(r, &d, 2);
     drop(r, &d);
@@ -307,5 +321,7 @@ int main(void)
     run(early, 2, NULL);
     run(far, RANKS, (const int[]){0, 0, 1});
     run(leaves, RANKS, NULL);
+    one_gpu = true;
+    run(ours, RANKS, NULL);
     return 0;
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Contexts that open NCCL by themselves, over the doubles of NCCL and of CUDA's driver. That ranks
- * agree on it, or all stage, with the reason; calls of all kinds that have group plans, on nodes
- * drawn by seed, against a serial reference; faults in each call of NCCL and of the driver, and
- * collectives that hang: all ranks have a verdict by the deadline, and no communicator is left.
+ * Contexts that open NCCL by themselves, over the doubles of NCCL and of CUDA's driver; and those
+ * that use our own group steps, since their ranks share a GPU. That ranks
+ * agree on one of both, or all stage, with the reason; calls of all kinds that have group plans, on
+ * nodes drawn by seed, against a serial reference; faults in each call of NCCL and of the driver,
+ * and collectives that hang: all ranks have a verdict by the deadline, and no communicator is left.
  *
- *   test_nccl agree | calls SEED N | direct SEED N | kept SEED N | faults SEED N (0: all) | hang |
- * silence
+ *   test_nccl [ours] agree | calls SEED N | direct SEED N | kept SEED N | faults SEED N (0: all) |
+ *             hang | silence
  *
  * direct: as calls, with GPUDirect between nodes; then one adapter lacks it.
  */
@@ -16,6 +17,7 @@
 #include "comm/comm.h"
 #include "double/cuda/double.h"
 #include "double/nccl/double.h"
+#include "exec/circle.h"
 #include "groups/nccl/library.h"
 #include "ranks.h"
 #include "reference.h"
@@ -24,6 +26,7 @@
 #define CALL(name, arguments) extern int name arguments;
 #include "device/cuda/driver.h"
 HLY_CUDA_CALLS(CALL, CALL)
+extern int cuCtxSynchronize(void);
 
 enum { NODES_MAX = 3, COUNT = 500, TURN = HLY_NCCL_AFTER };
 #define BYTES    ((size_t)16 * COUNT * 8)
@@ -31,9 +34,12 @@ enum { NODES_MAX = 3, COUNT = 500, TURN = HLY_NCCL_AFTER };
 
 enum { ALLREDUCE, REDUCE_SCATTER, ALLGATHER, BROADCAST, ALLTOALL, KINDS };
 
+static bool ours; /* all ranks share a GPU, and no NCCL is used */
+
 static struct trial {
     int nranks, nodes[RANKS_MAX];
     bool one_gpu;        /* ranks share it */
+    bool no_ours;        /* the last rank has none */
     const char *library; /* of the last rank; NULL: all have NCCL */
     const char *why;     /* no NCCL is used, and this is said; NULL: it is */
     int calls;           /* behind the first that may be grouped */
@@ -67,7 +73,7 @@ static int gpu_of(const struct trial *t, int rank)
     int n = 0;
     for (int r = 0; r < rank; r++)
         n += t->nodes[r] == t->nodes[rank];
-    return t->one_gpu ? 0 : n;
+    return t->one_gpu || ours ? 0 : n;
 }
 
 static void take(struct data *d, int gpu)
@@ -182,6 +188,12 @@ static void check_agreed(const struct rank *r)
               comm->nccl->state, comm->nccl->why);
     else if (asked)
         CHECK(comm->nccl->state == HLY_NCCL_AGREED && comm->nccl->on, "%s", comm->nccl->why);
+    if (asked && !trial.why)
+        CHECK(!strcmp(comm->nccl->doer->name, ours ? "ours" : "nccl 2.28.9"), "%s",
+              comm->nccl->why);
+    const struct hly_link *first = comm->circles ? comm->circles->list.next : NULL;
+    if (ours && comm->nnodes == 1 && comm->nranks > 1 && !trial.why)
+        CHECK(first && HLY_OF(first, struct hly_circle, link)->order > 0, "ours do nothing");
 }
 
 /* ---------------------------------------------------------------- persistent, and in groups */
@@ -271,7 +283,7 @@ static void kept_body(struct rank *r)
     CHECK(!halay_request_start(late) && !halay_request_wait(late), "made afterwards");
     group_round(r, &d, KEPT);
     pthread_barrier_wait(&trial.barrier);
-    CHECK(trial.why || nccl_double_counts().collectives >= before + 4, "they use NCCL");
+    CHECK(trial.why || ours || nccl_double_counts().collectives >= before + 4, "they use NCCL");
     CHECK(!halay_request_free(late) && !halay_request_free(kept), "free");
     give(&d, gpu_of(&trial, r->rank));
 }
@@ -283,6 +295,7 @@ static void body(struct rank *r)
     uint64_t state = trial.seed;
     if (trial.library && r->rank == r->nranks - 1)
         snprintf(r->context->settings.nccl, sizeof(r->context->settings.nccl), "%s", trial.library);
+    r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
     take(&d, gpu);
     CHECK(!r->context->nccl.looked, "NCCL is opened before there is a call");
     come_to_turn(r, &d);
@@ -337,9 +350,9 @@ static void run(void)
                               .deadline_ns = 60000000000ull};
     ranks_run(&o, body, NULL);
     const uint64_t launched = nccl_double_counts().collectives - before;
-    const bool groups = shared(&trial) && !trial.why;
+    const bool groups = shared(&trial) && !trial.why && !ours;
     CHECK(!!launched == groups, "%llu collectives of NCCL", (unsigned long long)launched);
-    if (groups && trial.direct && several())
+    if (shared(&trial) && trial.direct && several())
         CHECK(cuda_double_counts().exports > gpus.exports &&
                   cuda_double_counts().flushes > gpus.flushes,
               "nothing went directly");
@@ -393,10 +406,7 @@ static void agree(void)
     trial.library = "libnccl-is-not-here.so";
     run();
     trial = two;
-    trial.why = "ranks 0 and 1 share a GPU";
-    trial.one_gpu = true;
-    run();
-    trial.one_gpu = false;
+    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and ours need ranks 0 and 1 to be";
     cuda_double_settings()->one_place = 1; /* as instances of one */
     run();
     cuda_double_settings()->one_place = 0;
@@ -508,6 +518,19 @@ static void kept(uint64_t seed, int n)
     nccl_double_settings()->one_order = 0;
 }
 
+static void agree_ours(void)
+{
+    ours = true;
+    trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
+    explains("grouped, all of it on the device, by ours, since ranks 0 and 1 share a GPU, which");
+    trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "off", .calls = 20};
+    explains(
+        "grouped in the node and over the stage between nodes, by ours, since rank 2 has no NC");
+    trial.no_ours = true;
+    trial.why = "rank 2 has no NCCL; rank 2 has no group steps of ours";
+    run();
+}
+
 /* ---------------------------------------------------------------- faults */
 
 static void ends(struct rank *r)
@@ -523,6 +546,8 @@ static void ends(struct rank *r)
         nccl_double_fail(trial.name, trial.nth, HLY_NCCL_SYSTEM_ERROR);
     else if (r->rank == 0 && trial.nth)
         cuda_double_fail(trial.name, trial.nth, 999);
+    if (r->rank == 0 && trial.hangs && ours)
+        cuda_double_halt(1);
     pthread_barrier_wait(&trial.barrier);
     const uint64_t start = ranks_now_ns();
     const int rc = call(&f, &d, r->world);
@@ -536,6 +561,9 @@ static void ends(struct rank *r)
     if (r->rank == 0) {
         nccl_double_fail(NULL, 0, 0);
         cuda_double_fail(NULL, 0, 0);
+        cuda_double_halt(0);
+        if (trial.hangs && ours) /* calls that have failed may read what is freed now */
+            CHECK(!cuCtxSynchronize(), "the GPU comes to an end");
     }
     pthread_barrier_wait(&trial.barrier);
     give(&d, gpu);
@@ -547,7 +575,7 @@ static void fault(void)
     struct ranks_options o = {
         .nranks = trial.nranks, .node_of_rank = trial.nodes, .deadline_ns = DEADLINE, .keep = true};
     CHECK(!pthread_barrier_init(&trial.barrier, NULL, (unsigned)trial.nranks), "barrier");
-    nccl_double_settings()->hangs = trial.hangs;
+    nccl_double_settings()->hangs = trial.hangs && !ours;
     ranks_run(&o, ends, NULL);
     nccl_double_settings()->hangs = 0;
     pthread_barrier_destroy(&trial.barrier);
@@ -667,12 +695,17 @@ static void hang(void)
 
 int main(int argc, char **argv)
 {
+    ours = argc > 1 && !strcmp(argv[1], "ours");
+    argc -= ours;
+    argv += ours;
     const char *what = argc > 1 ? argv[1] : "agree";
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const int n = argc > 3 ? atoi(argv[3]) : 0;
     cuda_double_settings()->devices = 8;
     cuda_double_settings()->bytes = (size_t)4 << 20;
-    if (!strcmp(what, "agree"))
+    if (!strcmp(what, "agree") && ours)
+        agree_ours();
+    else if (!strcmp(what, "agree"))
         agree();
     else if (!strcmp(what, "calls"))
         calls(seed, n ? n : 1000, false);

@@ -9,6 +9,9 @@
 #include <string.h>
 
 #define LEAST 21800 /* as the library's own */
+#define WITHOUT                                                                                    \
+    "calls in GPU memory are staged, or use Halay's own group steps where the ranks of a node "    \
+    "are threads of one process on one GPU"
 
 /* Where the library that has this symbol lies. */
 static const char *path_of(const void *symbol, const char *name)
@@ -23,8 +26,7 @@ static enum hly_nccl_state look_in(void *library, const char *name, char *line, 
     void *symbol = dlsym(library, "ncclGetVersion");
     memcpy(&get, &symbol, sizeof get); /* a function's address */
     if (!get || get(&version) || version <= 0) {
-        snprintf(line, bytes, "%s does not say which NCCL it is: calls in GPU memory are staged",
-                 path_of(symbol, name));
+        snprintf(line, bytes, "%s does not say which NCCL it is: " WITHOUT, path_of(symbol, name));
         return HLY_NCCL_MISSING;
     }
     const int n = snprintf(line, bytes, "%s: NCCL %d.%d.%d", path_of(symbol, name), version / 10000,
@@ -32,8 +34,7 @@ static enum hly_nccl_state look_in(void *library, const char *name, char *line, 
     if (version >= LEAST)
         return HLY_NCCL_FOUND;
     if (n >= 0 && (size_t)n < bytes)
-        snprintf(line + n, bytes - (size_t)n,
-                 ", and 2.18 or newer is needed: calls in GPU memory are staged");
+        snprintf(line + n, bytes - (size_t)n, ", and 2.18 or newer is needed: " WITHOUT);
     return HLY_NCCL_OLD;
 }
 
@@ -41,7 +42,7 @@ enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
 {
     const char *name = getenv("HALAY_NCCL_LIBRARY");
     if (name && !strcmp(name, "off")) {
-        snprintf(line, bytes, "HALAY_NCCL_LIBRARY is off: calls in GPU memory are staged");
+        snprintf(line, bytes, "HALAY_NCCL_LIBRARY is off: " WITHOUT);
         return HLY_NCCL_OFF;
     }
     if (!name || !*name)
@@ -49,7 +50,7 @@ enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
         const char *why = dlerror();
-        snprintf(line, bytes, "none: %s; calls in GPU memory are staged", why ? why : name);
+        snprintf(line, bytes, "none: %s; " WITHOUT, why ? why : name);
         return HLY_NCCL_MISSING;
     }
     const enum hly_nccl_state state = look_in(library, name, line, bytes);

@@ -79,6 +79,7 @@ static int nccl_about(void *arg, halay_group_attr_t *attr)
     if (!n || !attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     attr->memory = HALAY_MEMORY_CUDA;
+    attr->captures = 1;
     snprintf(attr->name, sizeof(attr->name), "nccl %d.%d.%d", n->library.version / 10000,
              n->library.version / 100 % 100, n->library.version % 100);
     return HALAY_OK;

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meeting.h - the memory in which the members of a circle meet: a memfd that the first one makes
+ * and that the others find by its id. It stays till the last one has left it.
+ */
+#ifndef HLY_OURS_MEETING_H
+#define HLY_OURS_MEETING_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "groups/ours/ours.h"
+
+/* Written by this member alone; `launched` and `ended` only grow. */
+struct hly_meeting_member {
+    uint64_t launched; /* so many; the release of `given` */
+    uint64_t ended;    /* rounds; the release of what they wrote */
+    uint32_t reading;  /* kernels of it may be, in memory of others */
+    struct {
+        uint64_t in, out;
+    } given[HLY_OURS_FLIGHTS]; /* of launch number k in k % HLY_OURS_FLIGHTS */
+} __attribute__((aligned(64)));
+
+struct hly_meeting {
+    uint64_t token; /* of the id. Constant */
+    uint32_t lost;  /* a member has given up */
+    struct hly_meeting_member member[];
+};
+
+/* Makes one, and its id. The descriptor in it stays open till the first member leaves. */
+int hly_meeting_make(unsigned char id[HALAY_CIRCLE_ID_BYTES]);
+/* HALAY_EDEVICE: there is none of this id any more; HALAY_ENOMEM. */
+int hly_meeting_enter(const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t n,
+                      struct hly_meeting **meeting);
+void hly_meeting_leave(struct hly_meeting *meeting, uint32_t n);
+/* Of the first member: nobody else can enter any more. */
+void hly_meeting_shut(const unsigned char id[HALAY_CIRCLE_ID_BYTES]);
+
+#endif
