@@ -10,6 +10,10 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__
+char hly_meeting_address[64];
+#endif
+
 struct id {
     uint64_t token;
     int32_t process, descriptor;

@@ -27,6 +27,35 @@ struct hly_meeting {
     struct hly_meeting_member member[];
 };
 
+/*
+ * What a member writes for others, and reads of them: a release and an acquire, or both full
+ * barriers. The thread sanitizer knows memory by its address, and each member maps the meeting at
+ * another one, so it is told.
+ */
+#ifdef __SANITIZE_THREAD__
+void __tsan_acquire(void *addr);
+void __tsan_release(void *addr);
+extern char hly_meeting_address[64];
+#define HLY_MEETING_WRITTEN(m) __tsan_release(&hly_meeting_address[(m)->token % 64])
+#define HLY_MEETING_READ(m)    __tsan_acquire(&hly_meeting_address[(m)->token % 64])
+#else
+#define HLY_MEETING_WRITTEN(m) ((void)(m))
+#define HLY_MEETING_READ(m)    ((void)(m))
+#endif
+
+static inline void hly_meeting_write(struct hly_meeting *meeting, uint64_t *word, uint64_t value)
+{
+    HLY_MEETING_WRITTEN(meeting);
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
+}
+
+static inline uint64_t hly_meeting_read(struct hly_meeting *meeting, const uint64_t *word)
+{
+    const uint64_t value = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+    HLY_MEETING_READ(meeting);
+    return value;
+}
+
 /* Makes one, and its id. The descriptor in it stays open till the first member leaves. */
 int hly_meeting_make(unsigned char id[HALAY_CIRCLE_ID_BYTES]);
 /* HALAY_EDEVICE: there is none of this id any more; HALAY_ENOMEM. */

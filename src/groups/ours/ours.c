@@ -223,7 +223,7 @@ static void fill_copy(const struct hly_ours_circle *c, const struct flight *f, h
 static void note(void *arg)
 {
     struct hly_ours_circle *c = arg;
-    __atomic_store_n(&c->own->ended, c->target, __ATOMIC_RELEASE);
+    hly_meeting_write(c->meeting, &c->own->ended, c->target);
     __atomic_store_n(&c->own->reading, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE); /* it may be freed now */
 }
@@ -278,7 +278,7 @@ static int round_begin(struct hly_ours_circle *c, const struct flight *f)
 static bool all_launched(const struct hly_ours_circle *c, uint64_t n)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        if (__atomic_load_n(&c->meeting->member[i].launched, __ATOMIC_ACQUIRE) < n)
+        if (hly_meeting_read(c->meeting, &c->meeting->member[i].launched) < n)
             return false;
     return true;
 }
@@ -286,7 +286,7 @@ static bool all_launched(const struct hly_ours_circle *c, uint64_t n)
 static bool all_ended(const struct hly_ours_circle *c, uint64_t n)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        if (__atomic_load_n(&c->meeting->member[i].ended, __ATOMIC_ACQUIRE) < n)
+        if (hly_meeting_read(c->meeting, &c->meeting->member[i].ended) < n)
             return false;
     return true;
 }
@@ -305,7 +305,7 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
     memcpy(c->counts + at * c->n, l->count, c->n * sizeof(*l->count));
     c->own->given[at].in = (uint64_t)(uintptr_t)l->in;
     c->own->given[at].out = (uint64_t)(uintptr_t)l->out;
-    __atomic_store_n(&c->own->launched, ++c->launched, __ATOMIC_RELEASE);
+    hly_meeting_write(c->meeting, &c->own->launched, ++c->launched);
     return HALAY_INPROGRESS;
 }
 
