@@ -29,12 +29,12 @@
 
 /* ---------------------------------------------------------------- this rank's */
 
-static void doer_make(struct hly_doer *doer, const halay_group_ops_t *ops, void *arg)
+static void library_make(struct hly_group_library *library, const halay_group_ops_t *ops, void *arg)
 {
     halay_group_attr_t attr = {.size = sizeof(attr)};
     ops->about(arg, &attr);
-    *doer = (struct hly_doer){ops, arg, "", attr.captures};
-    snprintf(doer->name, sizeof(doer->name), "%.31s", attr.name);
+    *library = (struct hly_group_library){ops, arg, "", attr.captures};
+    snprintf(library->name, sizeof(library->name), "%.31s", attr.name);
 }
 
 /* Once a context: finds NCCL, if it may, and the GPU. */
@@ -54,10 +54,10 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
     else if (!has_gpu)
         snprintf(here->why, sizeof(here->why), "the device has no GPU");
     else if (!hly_nccl_open(name, ordinal, &nccl, &here->version, here->why, sizeof(here->why)))
-        doer_make(&here->nccl, &hly_group_nccl, nccl);
-    if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, &ours)) {
-        doer_make(&here->ours, &hly_group_ours, ours);
-        here->reach = hly_ours_reach(ordinal);
+        library_make(&here->nccl, &hly_group_nccl, nccl);
+    if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, 0, &ours)) {
+        library_make(&here->ours, &hly_group_ours, ours);
+        here->reach = hly_ours_reach(device->handle);
     }
     hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO, "device collectives: %s",
             here->nccl.ops ? here->nccl.name : here->why);
@@ -130,9 +130,9 @@ static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
                 continue;
             if (ask->all[b].reach)
                 snprintf(why + length, bytes - length,
-                         "; and ours need ranks %u and %u to be threads on one GPU", a, b);
+                         "; and Halay's kernels need ranks %u and %u to share one", a, b);
             else
-                snprintf(why + length, bytes - length, "; rank %u has no group steps of ours", b);
+                snprintf(why + length, bytes - length, "; rank %u has no group steps by Halay's kernels", b);
             return false;
         }
     return true;
@@ -145,9 +145,9 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     struct hly_nccl_here *here = &comm->context->nccl;
     if (!differ(ask, comm->nranks, ask->why, sizeof(ask->why)) &&
         !share(ask, shape, ask->why, sizeof(ask->why)))
-        ask->doer = &here->nccl;
+        ask->library = &here->nccl;
     else if (reach(ask, shape, ask->why, sizeof(ask->why)))
-        ask->doer = &here->ours;
+        ask->library = &here->ours;
     else
         return;
     ask->state = HLY_NCCL_AGREED;
@@ -292,7 +292,7 @@ bool hly_nccl_is_asking(halay_comm_t *comm)
 
 static bool is_asked(const halay_comm_t *comm, const struct hly_device *device)
 {
-    return device->ops == &hly_device_cuda && !device->doer.ops && !comm->asks_for &&
+    return device->ops == &hly_device_cuda && !device->library.ops && !comm->asks_for &&
            !comm->parent && !comm->outer && !comm->broken && !comm->freed &&
            (int)comm->nnodes < comm->nranks;
 }
@@ -326,8 +326,8 @@ void hly_nccl_by(const halay_comm_t *comm, const struct hly_device *device, char
                  size_t bytes)
 {
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
-    const bool ours = ask && ask->doer == &comm->context->nccl.ours;
-    snprintf(text, bytes, ", by %.31s%s%s", hly_comm_doer(comm, device)->name,
+    const bool ours = ask && ask->library == &comm->context->nccl.ours;
+    snprintf(text, bytes, ", by %.31s%s%s", hly_comm_group_library(comm, device)->name,
              ours ? ", since " : "", ours ? ask->why : "");
 }
 

@@ -56,7 +56,7 @@ static const char *why_staged(const halay_request_t *r, const struct hly_ask *as
     const char *why = "no plan of this collective has group steps", *no;
     if (r->context->nccl.looked && !r->call.grouped && !(r->call.desc.flags & HLY_CALL_VECTOR))
         return hly_nccl_reason(r->comm);
-    if (!hly_comm_doer(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
+    if (!hly_comm_group_library(r->comm, hly_device_of(r->comm->context, r->call.desc.memory)))
         return "no library of device collectives is open";
     if (!ask->group)
         return "the library has not this type and operation, or the input is scaled";

@@ -44,7 +44,7 @@ struct hly_settings {
     bool no_ours;                 /* HALAY_OWN_GROUPS */
 };
 
-struct hly_doer {                 /* of group steps: a library of device collectives */
+struct hly_group_library {                 /* of group steps: a library of device collectives */
     const halay_group_ops_t *ops; /* NULL: there is none */
     void *arg;
     char name[32];
@@ -60,7 +60,7 @@ struct hly_device { /* a kind of memory, and who reduces and copies in it */
     bool sleeps;          /* arm gives a descriptor */
     bool lost;            /* it takes no work any more */
     bool runs_on;         /* some could not be stopped: it may still write */
-    struct hly_doer doer; /* that the program has named, for its memory. Constant */
+    struct hly_group_library library; /* that the program has named, for its memory. Constant */
     uint32_t group_steps; /* of its works */
     uint32_t marks;       /* of its works: in streams of the program */
 };
@@ -85,7 +85,7 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */
     uint64_t reach; /* whom ours can reach; 0: nobody */
-    struct hly_doer nccl, ours;
+    struct hly_group_library nccl, ours;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
     char why[160];
 };

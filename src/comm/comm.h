@@ -85,7 +85,7 @@ struct hly_nccl_ask {
     halay_comm_t *hidden;
     halay_request_t *request;
     struct hly_nccl_says mine, *all;
-    const struct hly_doer *doer; /* that all have agreed on */
+    const struct hly_group_library *library; /* that all have agreed on */
     char why[224];               /* NCCL is not used; or nothing is */
 };
 
@@ -208,13 +208,13 @@ static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 
 /* Who does its group steps in this device's memory, if it has some: whom the program has named, or
  * its ranks have agreed on. NULL: nobody. */
-static inline const struct hly_doer *hly_comm_doer(const halay_comm_t *comm,
+static inline const struct hly_group_library *hly_comm_group_library(const halay_comm_t *comm,
                                                    const struct hly_device *device)
 {
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
-    if (device->doer.ops)
-        return &device->doer;
-    return ask ? ask->doer : NULL;
+    if (device->library.ops)
+        return &device->library;
+    return ask ? ask->library : NULL;
 }
 
 /* Do its blocking calls in memory of this kind return when they are posted? */

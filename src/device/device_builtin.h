@@ -67,10 +67,20 @@ struct hly_device_cuda_arg {
  * MIG instances of one share. HALAY_EUNSUPPORTED: this device has no GPU yet. */
 int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place);
 
-/* Has a thread of the driver's call fn(arg) when all work within its memory that was launched
- * before has been done; never, if the GPU's context breaks. fn calls nothing of CUDA, nor of the
- * device. */
-int hly_device_cuda_after(halay_device_t *device, void (*fn)(void *arg), void *arg);
+#define HLY_CUDA_UUID_BYTES   16
+#define HLY_CUDA_HANDLE_BYTES 64
+
+/* The GPU's own number, which each MIG instance has too. HALAY_EUNSUPPORTED: no GPU, or a driver
+ * before 11.4. */
+int hly_device_cuda_uuid(halay_device_t *device, unsigned char uuid[HLY_CUDA_UUID_BYTES]);
+/* Memory of alloc, aligned to 256 bytes at most, for other processes. HALAY_EUNSUPPORTED, or
+ * HALAY_EDEVICE: this driver cannot. */
+int hly_device_cuda_share(halay_device_t *device, const void *address,
+                          unsigned char handle[HLY_CUDA_HANDLE_BYTES]);
+/* Another process's. Each handle is opened once at a time. */
+int hly_device_cuda_open_shared(halay_device_t *device,
+                                const unsigned char handle[HLY_CUDA_HANDLE_BYTES], void **address);
+void hly_device_cuda_close_shared(halay_device_t *device, void *address);
 
 /* memcpy past the caches; in parts, whose end comes before anything that says that the bytes are
  * there. */

@@ -134,8 +134,8 @@ static int make(struct hly_circles *c, const halay_member_t *member, uint32_t n,
 
 static int open_end(struct hly_circle *circle, const unsigned char id[HALAY_CIRCLE_ID_BYTES])
 {
-    const struct hly_doer *doer = circle->doer;
-    const int rc = doer->ops->open(doer->arg, id, circle->me, circle->n, &circle->handle);
+    const struct hly_group_library *library = circle->library;
+    const int rc = library->ops->open(library->arg, id, circle->me, circle->n, &circle->handle);
     circle->opened = rc == HALAY_OK;
     circle->lost = rc < 0;
     if (rc < 0)
@@ -147,7 +147,7 @@ static int open_end(struct hly_circle *circle, const unsigned char id[HALAY_CIRC
 static int invite(struct hly_circle *circle, uint32_t sequence)
 {
     struct hly_invitation v = {.members = members_hash(circle), .memory = circle->device->memory};
-    int rc = circle->doer->ops->invite(circle->doer->arg, v.id);
+    int rc = circle->library->ops->invite(circle->library->arg, v.id);
     for (uint32_t i = 1; !rc && i < circle->n; i++)
         hly_control_send(circle->circles->comm, (int)circle->rank[i], HLY_INVITE, sequence,
                          circle->channel, circle->generation, NULL, &v, sizeof(v));
@@ -191,7 +191,7 @@ int hly_circle_get(halay_request_t *r, uint32_t step, struct hly_circle **out, c
             return rc;
         }
         circle->device = r->device;
-        circle->doer = hly_comm_doer(r->comm, r->device);
+        circle->library = hly_comm_group_library(r->comm, r->device);
         circle->channel = s->edge;
         circle->generation = hly_circle_generation(c, r->sequence);
         if (circle->me == 0)
@@ -201,7 +201,7 @@ int hly_circle_get(halay_request_t *r, uint32_t step, struct hly_circle **out, c
         rc = accept(circle);
     if (rc || circle->lost) {
         snprintf(text, bytes, "its group %.32s of %u ranks could not be opened, or has failed (%d)",
-                 circle->doer->name, circle->n, rc ? rc : HALAY_EDEVICE);
+                 circle->library->name, circle->n, rc ? rc : HALAY_EDEVICE);
         return HALAY_EDEVICE;
     }
     *out = circle;
@@ -245,14 +245,14 @@ void hly_circle_abort(struct hly_circle *circle)
 {
     struct hly_device *device = circle->device;
     circle->lost = true;
-    if (circle->handle && circle->doer->ops->abort(circle->handle, HLY_CIRCLE_ABORT_NS)) {
+    if (circle->handle && circle->library->ops->abort(circle->handle, HLY_CIRCLE_ABORT_NS)) {
         hly_log(circle->circles->comm->context, HLY_ERROR,
                 "the group %s cannot be stopped; no call can use its device any more",
-                circle->doer->name);
+                circle->library->name);
         device->runs_on = device->lost = true;
     }
     if (circle->handle)
-        circle->doer->ops->close(circle->handle, 0);
+        circle->library->ops->close(circle->handle, 0);
     circle->handle = NULL;
     circle->opened = false;
 }
@@ -263,7 +263,7 @@ void hly_circle_free(struct hly_circle *circle)
     if (circle->handle && !circle->opened)
         hly_circle_abort(circle);
     if (circle->handle)
-        circle->doer->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS);
+        circle->library->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS);
     hly_link_remove(&circle->link);
     circle->circles->ncircles--;
     free(circle->count);

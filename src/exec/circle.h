@@ -28,7 +28,7 @@ struct hly_circle {
     struct hly_link link; /* circles->list */
     struct hly_circles *circles;
     struct hly_device *device;
-    const struct hly_doer *doer;
+    const struct hly_group_library *library;
     halay_circle_t *handle; /* NULL: this rank is not invited yet */
     bool opened;            /* it may be launched on */
     bool lost;              /* what is launched on it fails */

@@ -45,7 +45,7 @@ static void count(struct hly_device *device, int steps)
 
 static const char *name_of(const halay_request_t *r)
 {
-    return hly_comm_doer(r->comm, r->device)->name;
+    return hly_comm_group_library(r->comm, r->device)->name;
 }
 
 static struct hly_send *as_group(struct hly_link *l)
@@ -110,7 +110,7 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .cookie = (uint64_t)(uintptr_t)send,
         .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
     const int rc =
-        circle->device->lost ? HALAY_EDEVICE : circle->doer->ops->launch(circle->handle, &launch);
+        circle->device->lost ? HALAY_EDEVICE : circle->library->ops->launch(circle->handle, &launch);
     if (rc != HALAY_INPROGRESS)
         return rc < 0 ? rc : HALAY_EINTERNAL;
     circle->order++;
@@ -279,7 +279,7 @@ static void abort_all(struct hly_circle *circle, const halay_request_t *except, 
         if (!any || r == except)
             continue;
         if (r->state == HLY_RUNNING)
-            hly_news_fail(r, HALAY_EDEVICE, "its group %.32s %s%s", circle->doer->name, why,
+            hly_news_fail(r, HALAY_EDEVICE, "its group %.32s %s%s", circle->library->name, why,
                           runs_on(circle->device));
         else if (r->state == HLY_FAILING)
             hly_news_leave(r->context, HLY_NEWS_QUIET, r);
@@ -289,7 +289,7 @@ static void abort_all(struct hly_circle *circle, const halay_request_t *except, 
 
 static int take(struct hly_circle *circle)
 {
-    const halay_group_ops_t *ops = circle->doer->ops;
+    const halay_group_ops_t *ops = circle->library->ops;
     halay_group_done_t done[16];
     const int n = ops->poll(circle->handle, done, 16);
     if (n < 0)
@@ -351,7 +351,7 @@ static void end_replays(struct hly_circle *circle)
     hly_log(comm->context, HLY_ERROR,
             "a rank is lost: the group %.32s is aborted, of which graphs may still run; destroy "
             "them",
-            circle->doer->name);
+            circle->library->name);
     abort_all(circle, NULL, "was given up, since a rank is lost");
 }
 
@@ -396,7 +396,7 @@ static bool is_offered(const halay_context_t *ctx)
 {
     bool any = ctx->nccl.nccl.ops || ctx->nccl.ours.ops;
     for (int i = 0; i < ctx->ndevices; i++)
-        any |= ctx->devices[i].doer.ops != NULL;
+        any |= ctx->devices[i].library.ops != NULL;
     return any;
 }
 

@@ -217,7 +217,7 @@ int hly_plan_admit(halay_comm_t *comm, uint32_t planner, const struct hly_call *
 {
     uint32_t in_place = hly_call_in_place(call);
     if (halay_planner_get(planner)->restrictions & HALAY_PLANNER_GROUP &&
-        !hly_comm_doer(comm, hly_device_of(comm->context, call->desc.memory))) {
+        !hly_comm_group_library(comm, hly_device_of(comm->context, call->desc.memory))) {
         snprintf(reason, reason_bytes,
                  "plan %s: no device offers group steps; choose another "
                  "algorithm (HALAY_ALGORITHM)",

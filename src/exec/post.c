@@ -217,7 +217,7 @@ static const char *why_not_captured(const halay_comm_t *comm, const struct hly_p
         return "has messages between nodes";
     if (!(halay_planner_get(p->planner)->restrictions & HALAY_PLANNER_GROUP))
         return "has no group steps";
-    if (!hly_comm_doer(comm, hly_device_of(comm->context, call->desc.memory))->captures)
+    if (!hly_comm_group_library(comm, hly_device_of(comm->context, call->desc.memory))->captures)
         return "has group steps of a library that needs the host in each of them";
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *s = &plan->steps[i];

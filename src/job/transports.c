@@ -22,7 +22,7 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     size_t rows = strlen(s->rows), model = strlen(s->model);
     const char *group = ""; /* all ranks choose by it: select/select.c */
     for (int i = 0; i < ctx->ndevices; i++)
-        group = ctx->devices[i].doer.ops ? ctx->devices[i].doer.name : group;
+        group = ctx->devices[i].library.ops ? ctx->devices[i].library.name : group;
     static_assert(sizeof(HLY_BUILD) <= sizeof(hello->build), "with its end");
     strcpy(hello->build, hly_build());
     snprintf(hello->settings, sizeof(hello->settings),

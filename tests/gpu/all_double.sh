@@ -17,6 +17,7 @@ done
 grep -q "^40-memcheck: \(pass\|skip\), " "$out/all/verdicts" || fail "40-memcheck"
 grep -q "^76-torch: \(pass\|skip\), " "$out/all/verdicts" || fail "76-torch"
 [ "$(wc -l <"$out/all/verdicts")" = "$(find "$here/parts" -name '*.sh' | wc -l)" ] || fail "a part has no verdict"
+grep -q "70-processes: pass.*by Halay's kernels" "$out/all/verdicts" || fail "processes on one GPU are staged"
 grep -q "60-times: pass.*% of a copy" "$out/all/verdicts" || fail "times without a share"
 
 mkdir "$out/parts"

@@ -23,7 +23,7 @@
 #include "check.h"
 #include "device/cuda/driver.h"
 
-enum { COUNT = 300000, DEADLINE_S = 10 };
+enum { COUNT = 1000000, DEADLINE_S = 10 };
 #define BYTES (COUNT * sizeof(int32_t))
 
 static struct hly_cuda_driver driver;

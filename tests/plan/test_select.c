@@ -188,7 +188,7 @@ static void test_group_offered(void)
                   {HALAY_ALLGATHER, 100, "two_level_group"},
                   {HALAY_BROADCAST, 1 << 20, "two_level_group"},
                   {HALAY_BROADCAST, (1 << 20) + 1, "sliced_group"}};
-    context.devices[0].doer.ops = &ops;
+    context.devices[0].library.ops = &ops;
     context.devices[0].touchable = true;
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
         for (uint32_t nnodes = 1; nnodes < 4; nnodes++)
@@ -202,7 +202,7 @@ static void test_group_offered(void)
     CHECK(strstr(chosen(HALAY_ALLREDUCE, 1 << 20, 8, 2, false), "group") == NULL, "not offered");
     CHECK(!strcmp(chosen(HALAY_ALLGATHER, 1, 8, 2, false), "two_level_group"), "moves only");
     context.nplugins = 0;
-    context.devices[0].doer.ops = NULL;
+    context.devices[0].library.ops = NULL;
 }
 
 /* In memory that messages cannot carry. */
@@ -219,7 +219,7 @@ static void test_apart(void)
                   {HALAY_ALLGATHER, 100, "two_level_stage", "two_level_group"},
                   {HALAY_BROADCAST, 1 << 20, "two_level_stage", "two_level_group"},
                   {HALAY_BROADCAST, (1 << 20) + 1, "sliced_stage", "sliced_group"}};
-    context.devices[0].doer.ops = &ops;
+    context.devices[0].library.ops = &ops;
     context.devices[0].touchable = false;
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++)
         for (uint32_t nnodes = 1; nnodes < 4; nnodes++) {
@@ -244,7 +244,7 @@ static void test_apart(void)
     context.settings.gpudirect = false;
     context.devices[0].touchable = true;
     CHECK(!strstr(chosen(HALAY_ALLGATHER, 100, 8, 2, false), "stage"), "touchable");
-    context.devices[0].doer.ops = NULL;
+    context.devices[0].library.ops = NULL;
 }
 
 /* All of it known to all: where ranks outnumber processors fewer messages count for more. */

@@ -310,7 +310,7 @@ int main(void)
 {
     setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
     cuda_double_settings()->devices = RANKS;
-    cuda_double_settings()->bytes = (size_t)4 << 20;
+    cuda_double_settings()->bytes = (size_t)128 << 20;
     for (int n = 2; n <= RANKS; n++) {
         nccl_double_settings()->in_progress = n - 2;
         run(replays, n, NULL);

@@ -189,7 +189,7 @@ static void check_agreed(const struct rank *r)
     else if (asked)
         CHECK(comm->nccl->state == HLY_NCCL_AGREED && comm->nccl->on, "%s", comm->nccl->why);
     if (asked && !trial.why)
-        CHECK(!strcmp(comm->nccl->doer->name, ours ? "ours" : "nccl 2.28.9"), "%s",
+        CHECK(!strcmp(comm->nccl->library->name, ours ? "Halay's kernels" : "nccl 2.28.9"), "%s",
               comm->nccl->why);
     const struct hly_link *first = comm->circles ? comm->circles->list.next : NULL;
     if (ours && comm->nnodes == 1 && comm->nranks > 1 && !trial.why)
@@ -406,7 +406,7 @@ static void agree(void)
     trial.library = "libnccl-is-not-here.so";
     run();
     trial = two;
-    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and ours need ranks 0 and 1 to be";
+    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 and 1 to share";
     cuda_double_settings()->one_place = 1; /* as instances of one */
     run();
     cuda_double_settings()->one_place = 0;
@@ -522,12 +522,12 @@ static void agree_ours(void)
 {
     ours = true;
     trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
-    explains("grouped, all of it on the device, by ours, since ranks 0 and 1 share a GPU, which");
+    explains("grouped, all of it on the device, by Halay's kernels, since ranks 0 and 1 share");
     trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "off", .calls = 20};
     explains(
-        "grouped in the node and over the stage between nodes, by ours, since rank 2 has no NC");
+        "grouped in the node and over the stage between nodes, by Halay's kernels, since rank 2 has no NC");
     trial.no_ours = true;
-    trial.why = "rank 2 has no NCCL; rank 2 has no group steps of ours";
+    trial.why = "rank 2 has no NCCL; rank 2 has no group steps by Halay's kernels";
     run();
 }
 
@@ -702,7 +702,7 @@ int main(int argc, char **argv)
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const int n = argc > 3 ? atoi(argv[3]) : 0;
     cuda_double_settings()->devices = 8;
-    cuda_double_settings()->bytes = (size_t)4 << 20;
+    cuda_double_settings()->bytes = (size_t)128 << 20;
     if (!strcmp(what, "agree") && ours)
         agree_ours();
     else if (!strcmp(what, "agree"))

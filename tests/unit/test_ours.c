@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_ours.c - our own group steps alone, over the double of CUDA's driver; ranks are threads on
- * one GPU: all kinds, types and operations against a serial reference, several in flight, in place
- * and not, runs that are empty; faults in each call of the driver; members that abort, that never
- * come, and that poll no more; circles whose meeting is over. Memory is freed as soon as it may be,
- * so whoever reads it later breaks the GPU's context.
+ * test_ours.c - our own group steps alone, over the double of CUDA's driver; ranks are threads or
+ * processes on one GPU: all kinds, types and operations against a serial reference, several in
+ * flight, in place and not, runs that are empty, in one slice and in many; faults in each call of
+ * the driver; members that abort, that die, that never come, and that poll no more; circles whose
+ * meeting is over. Memory is freed as soon as it may be, so whoever reads it later breaks the GPU's
+ * context.
  */
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <halay/device.h>
 
@@ -17,6 +22,7 @@
 #include "../double/cuda/double.h"
 #include "../ranks/reference.h"
 #include "device/cuda/driver.h"
+#include "groups/ours/meeting.h"
 #include "groups/ours/ours.h"
 
 #define CALL(name, arguments) extern int name arguments;
@@ -35,10 +41,11 @@ struct form {
 };
 
 /* Of the last rank. */
-enum event { NOTHING, ABORTS, NEVER_COMES, NEVER_LAUNCHES };
+enum event { NOTHING, ABORTS, NEVER_COMES, NEVER_LAUNCHES, DIES };
 
 static struct shared {
     uint32_t n, nforms;
+    size_t half_bytes; /* of a slab; 0: as it is */
     struct form form[FORMS_MAX];
     enum event event;
     int act_at; /* polls in vain before it aborts */
@@ -46,8 +53,14 @@ static struct shared {
     int tries;  /* polls in vain before a rank gives up */
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
     int status[RANKS_MAX], abort_status[RANKS_MAX];
-    pthread_barrier_t barrier;
+    pthread_barrier_t *barrier;
 } shared;
+
+/* Of processes. */
+struct common {
+    pthread_barrier_t barrier;
+    unsigned char id[HALAY_CIRCLE_ID_BYTES];
+};
 
 struct buffer {
     uint64_t in, out;
@@ -58,10 +71,10 @@ static void check_clean(void)
 {
     const struct cuda_double_counts c = cuda_double_counts();
     CHECK(!c.streams && !c.events && !c.allocations && !c.pinned && !c.retained && !c.pushed &&
-              !c.misused && !c.broken,
-          "%d streams, %d events, %d allocations, %d pinned, %d retained, %d pushed, %llu misused, "
-          "broken %d",
-          c.streams, c.events, c.allocations, c.pinned, c.retained, c.pushed,
+              !c.misused && !c.broken && !c.opened,
+          "%d streams, %d events, %d allocations, %d opened, %d pinned, %d retained, %d pushed, "
+          "%llu misused, broken %d",
+          c.streams, c.events, c.allocations, c.opened, c.pinned, c.retained, c.pushed,
           (unsigned long long)c.misused, c.broken);
 }
 
@@ -181,6 +194,8 @@ static int poll_one(struct rank *r, uint64_t ended)
     for (int i = 0; i < shared.tries; i++) {
         if (r->acts && shared.event == ABORTS && ended >= 3 && (ended > 3 || i == shared.act_at))
             return HALAY_ESTATE;
+        if (r->acts && shared.event == DIES && ended >= 3 && (ended > 3 || i == shared.act_at))
+            raise(SIGKILL);
         const int n = ops->poll(r->circle, &done, 1);
         if (n < 0)
             return n;
@@ -234,8 +249,8 @@ static void *rank_run(void *arg)
     struct hly_ours *ours = NULL;
     void *context = NULL;
     MUST(!cuInit(0) && !cuDevicePrimaryCtxRetain(&context, 0) && !cuCtxPushCurrent_v2(context));
-    pthread_barrier_wait(&shared.barrier);
-    MUST(!hly_ours_open(0, &ours));
+    pthread_barrier_wait(shared.barrier);
+    MUST(!hly_ours_open(0, shared.half_bytes, &ours));
     int rc = HALAY_OK;
     if (!(r->acts && shared.event == NEVER_COMES))
         rc = ops->open(ours, shared.id, r->me, shared.n, &r->circle);
@@ -243,7 +258,8 @@ static void *rank_run(void *arg)
         rc = run_all(r);
     CHECK(!rc || shared.fails, "rank %u: %d", r->me, rc);
     shared.status[r->me] = rc;
-    pthread_barrier_wait(&shared.barrier);
+    if (shared.event != DIES)
+        pthread_barrier_wait(shared.barrier);
     if (r->circle)
         ops->close(r->circle, PATIENCE_NS);
     hly_ours_close(ours);
@@ -255,13 +271,15 @@ static void *rank_run(void *arg)
 static uint32_t run(void)
 {
     static struct rank rank[RANKS_MAX];
+    pthread_barrier_t barrier;
     pthread_t thread[RANKS_MAX];
     uint32_t bad = 0;
     memset(rank, 0, sizeof(rank));
     memset(shared.abort_status, 0, sizeof(shared.abort_status));
     shared.tries = shared.fails ? 2000 : 500000;
     MUST(!ops->invite(NULL, shared.id));
-    MUST(!pthread_barrier_init(&shared.barrier, NULL, shared.n));
+    shared.barrier = &barrier;
+    MUST(!pthread_barrier_init(&barrier, NULL, shared.n));
     for (uint32_t i = 0; i < shared.n; i++) {
         rank[i].me = i;
         rank[i].acts = i == shared.n - 1;
@@ -272,7 +290,7 @@ static uint32_t run(void)
         bad += shared.status[i] != HALAY_OK;
         MUST(!shared.abort_status[i]);
     }
-    pthread_barrier_destroy(&shared.barrier);
+    pthread_barrier_destroy(&barrier);
     return bad;
 }
 
@@ -313,9 +331,11 @@ static void add_all(void)
 
 static void test_kinds(void)
 {
-    static const uint32_t ranks[] = {1, 2, 5, 9};
+    static const uint32_t ranks[] = {1, 2, 5, 9, 5};
+    static const size_t half_bytes[] = {0, 1280, 10240, 9216, 0};
     for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
         shared.n = ranks[i];
+        shared.half_bytes = half_bytes[i];
         add_all();
         cuda_double_settings()->seed = i + 1;
         cuda_double_settings()->delay_us = i % 2 ? 20 : 0;
@@ -323,6 +343,7 @@ static void test_kinds(void)
         check_clean();
         printf("%u ranks: %u launches\n", shared.n, shared.nforms);
     }
+    shared.half_bytes = 0;
 }
 
 static void test_offers(void)
@@ -412,7 +433,7 @@ static void pair_make(struct pair *p)
     MUST(!cuInit(0) && !cuDevicePrimaryCtxRetain(&p->context, 0));
     MUST(!cuCtxPushCurrent_v2(p->context) && !ops->invite(NULL, shared.id));
     for (uint32_t i = 0; i < 2; i++) {
-        MUST(!hly_ours_open(0, &p->ours[i]));
+        MUST(!hly_ours_open(0, 0, &p->ours[i]));
         MUST(!ops->open(p->ours[i], shared.id, i, 2, &p->circle[i]));
         prepare(&shared.form[2], i, &p->buffer[i], &p->launch[i]); /* an allreduce */
         p->launch[i].cookie = 1;
@@ -430,26 +451,49 @@ static void pair_free(struct pair *p)
     MUST(!cuCtxPopCurrent_v2(&p->context) && !cuDevicePrimaryCtxRelease_v2(0));
 }
 
-/* A member that polls no more, while the GPU reads for it, keeps nobody from giving up; but what
- * the GPU does not end, nobody can. */
+/* Whose kernels read the slab of another member keeps nobody from giving up; and the slab stays as
+ * long. */
 static void test_sleeper(void)
 {
     struct pair p;
+    struct hly_meeting *m;
     halay_group_done_t done;
     pair_make(&p);
-    cuda_double_halt(1);
-    MUST(ops->poll(p.circle[1], &done, 1) == 0); /* its kernels are launched */
-    MUST(ops->abort(p.circle[0], 20000000) == HALAY_EDEVICE);
-    cuda_double_halt(0);
+    cuda_double_settings()->delay_us = 0;
+    MUST(!hly_meeting_enter(shared.id, 2, &m));
+    while (m->member[0].ended < 1)
+        MUST(ops->poll(p.circle[0], &done, 1) == 0);
+    while (m->member[1].ended < 1) {
+        cuda_double_halt(0);
+        pause_us(2000);
+        cuda_double_halt(1);
+        MUST(ops->poll(p.circle[1], &done, 1) == 0);
+    }
+    MUST(m->member[1].reading && m->member[1].ended == 1);
     MUST(ops->abort(p.circle[0], PATIENCE_NS) == HALAY_OK);
-    MUST(ops->poll(p.circle[0], &done, 1) == HALAY_EDEVICE);
-    MUST(ops->poll(p.circle[1], &done, 1) == HALAY_EDEVICE); /* it hears of it, and reads no more */
+    const int allocations = cuda_double_counts().allocations;
+    ops->close(p.circle[0], 1000000);
+    p.circle[0] = NULL;
+    MUST(cuda_double_counts().allocations == allocations);
+    cuda_double_halt(0);
+    while (m->member[1].ended < 2)
+        ops->poll(p.circle[1], &done, 1);
+    MUST(ops->poll(p.circle[1], &done, 1) == HALAY_EDEVICE); /* it waits, and hears of it */
     MUST(ops->abort(p.circle[1], PATIENCE_NS) == HALAY_OK);
+    hly_meeting_leave(m, 2);
     pair_free(&p);
     check_clean();
 }
 
-/* What all have ended is ended here, too, after another member has told so and gone. */
+static int poll_till(halay_circle_t *circle, halay_group_done_t *done)
+{
+    int n = 0;
+    for (int i = 0; i < 100000 && !n; i++, pause_us(20))
+        n = ops->poll(circle, done, 1);
+    return n;
+}
+
+/* Who waits for nobody ends it, after another member has told so and given up. */
 static void test_ended(void)
 {
     struct pair p;
@@ -463,11 +507,13 @@ static void test_ended(void)
     }
     const uint32_t other = 1 - first;
     MUST(n == 1 && ops->abort(p.circle[first], PATIENCE_NS) == HALAY_OK);
-    MUST(ops->poll(p.circle[other], &done, 1) == 1 && done.cookie == 1 && !done.status);
+    ops->close(p.circle[first], 0);
+    p.circle[first] = NULL;
+    MUST(poll_till(p.circle[other], &done) == 1 && done.cookie == 1 && !done.status);
     check(&shared.form[2], other, &p.launch[other]);
     p.launch[other].order = 1;
     MUST(ops->launch(p.circle[other], &p.launch[other]) == HALAY_INPROGRESS);
-    MUST(ops->poll(p.circle[other], &done, 1) == HALAY_EDEVICE);
+    MUST(poll_till(p.circle[other], &done) == HALAY_EDEVICE);
     MUST(ops->abort(p.circle[other], PATIENCE_NS) == HALAY_OK);
     pair_free(&p);
     check_clean();
@@ -489,22 +535,108 @@ static void test_refusals(void)
     MUST(ops->launch(p.circle[0], &l) == HALAY_EUNSUPPORTED);
     MUST(!ops->abort(p.circle[0], PATIENCE_NS) && !ops->abort(p.circle[1], PATIENCE_NS));
     struct hly_ours *ours;
-    MUST(hly_ours_reach(0) && hly_ours_reach(0) == hly_ours_reach(0));
-    MUST(hly_ours_reach(0) != hly_ours_reach(1));
     memcpy(id, shared.id, sizeof(id));
     pair_free(&p);
-    MUST(!hly_ours_open(1, &ours) && ops->open(ours, id, 1, 2, &late) == HALAY_EDEVICE);
+    MUST(!hly_ours_open(1, 0, &ours) && ops->open(ours, id, 1, 2, &late) == HALAY_EDEVICE);
     hly_ours_close(ours);
-    MUST(!ops->invite(NULL, id) && !hly_ours_open(7, &ours)); /* there is no GPU 7 */
+    MUST(!ops->invite(NULL, id) && !hly_ours_open(7, 0, &ours)); /* there is no GPU 7 */
     MUST(ops->open(ours, id, 0, 1, &late) == HALAY_EDEVICE);
     hly_ours_close(ours);
     check_clean();
 }
 
+/* Threads of one process have one word for one GPU; where memory is shared, processes have it, too. */
+static void test_reach(void)
+{
+    uint64_t word[2][2];
+    for (int ipc = 0; ipc < 2; ipc++)
+        for (int gpu = 0; gpu < 2; gpu++) {
+            struct hly_device_cuda_arg arg = {.ordinal = gpu + 1};
+            halay_device_t *device;
+            cuda_double_settings()->ipc = ipc;
+            MUST(!hly_device_cuda.open(&arg, NULL, &device));
+            word[ipc][gpu] = hly_ours_reach(device);
+            MUST(word[ipc][gpu] && word[ipc][gpu] == hly_ours_reach(device));
+            hly_device_cuda.close(device);
+        }
+    MUST(word[0][0] != word[0][1] && word[1][0] != word[1][1] && word[0][0] != word[1][0]);
+    check_clean();
+}
+
+/* ------------------------------------------------------------------ processes */
+
+static _Noreturn void process_run(uint32_t me, struct common *common)
+{
+    struct rank rank = {.me = me, .acts = me == shared.n - 1};
+    MUST(me || !ops->invite(NULL, common->id));
+    pthread_barrier_wait(&common->barrier);
+    memcpy(shared.id, common->id, sizeof(shared.id));
+    shared.barrier = &common->barrier;
+    rank_run(&rank);
+    MUST(!shared.abort_status[me]);
+    MUST(cuda_double_counts().shared > 0);
+    check_clean();
+    _exit(shared.status[me] ? 3 : 0);
+}
+
+/* As run, with processes. The double is not yet in use in this one. */
+static uint32_t run_processes(void)
+{
+    struct common *common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
+                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    pthread_barrierattr_t attr;
+    pid_t process[RANKS_MAX];
+    uint32_t bad = 0;
+    MUST(common != MAP_FAILED && !pthread_barrierattr_init(&attr));
+    MUST(!pthread_barrierattr_setpshared(&attr, PTHREAD_PROCESS_SHARED));
+    MUST(!pthread_barrier_init(&common->barrier, &attr, shared.n));
+    shared.tries = shared.fails ? 2000 : 500000;
+    fflush(NULL);
+    for (uint32_t i = 0; i < shared.n; i++) {
+        process[i] = fork();
+        MUST(process[i] >= 0);
+        if (!process[i])
+            process_run(i, common);
+    }
+    for (uint32_t i = 0; i < shared.n; i++) {
+        int status;
+        MUST(waitpid(process[i], &status, 0) == process[i]);
+        const bool died = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+        CHECK(died ? shared.event == DIES : WIFEXITED(status) && WEXITSTATUS(status) % 3 == 0,
+              "process %u: status %x", i, status);
+        bad += status != 0;
+    }
+    munmap(common, sizeof(*common));
+    return bad;
+}
+
+static void test_processes(void)
+{
+    static const uint32_t ranks[] = {2, 4};
+    static const size_t half_bytes[] = {4096, 0};
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+        shared.n = ranks[i];
+        shared.half_bytes = half_bytes[i];
+        add_all();
+        MUST(run_processes() == 0);
+    }
+    shared.half_bytes = 0;
+    shared.fails = true;
+    some_forms(3);
+    shared.event = DIES;
+    for (shared.act_at = 0; shared.act_at < 9; shared.act_at += 2)
+        MUST(run_processes() == shared.n);
+    shared.event = NOTHING;
+    shared.fails = false;
+}
+
 int main(void)
 {
     cuda_double_settings()->bytes = (size_t)64 << 20;
+    cuda_double_settings()->dmabuf = 0; /* pages of their own have slabs alone */
+    test_processes(); /* first: a child of who has used CUDA has none */
     test_offers();
+    test_reach();
     test_kinds();
     test_sleeper();
     test_ended();

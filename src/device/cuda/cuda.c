@@ -353,11 +353,6 @@ int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place)
     return HALAY_OK;
 }
 
-int hly_device_cuda_after(halay_device_t *device, void (*fn)(void *arg), void *arg)
-{
-    return hly_gpu_after((struct hly_gpu *)device, fn, arg);
-}
-
 static int cuda_alloc(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
                       void **address)
 {

@@ -66,10 +66,14 @@ enum { HLY_CU_PORTABLE = 1, HLY_CU_DEVICEMAP = 2 }; /* pinned memory */
 enum { HLY_CU_NON_BLOCKING = 1 };                   /* a stream */
 enum { HLY_CU_DISABLE_TIMING = 2 };                 /* an event */
 enum { HLY_CU_RANGE_DMABUF = 1, HLY_CU_FLUSH_CURRENT = 0, HLY_CU_FLUSH_TO_OWNER = 100 };
+enum { HLY_CU_IPC_LAZY_PEER = 1 };   /* also where the memory is another GPU's, if they are peers */
 enum { HLY_CU_CAPTURE_RELAXED = 2 }; /* a thread's calls do not disturb captures of others */
 enum { HLY_CU_DRIVER_LEAST = 11000, HLY_CU_CAPABILITY_LEAST = 75 };
 
 typedef void hly_cu_host_fn(void *arg);
+struct hly_cu_ipc_handle {
+    char bytes[64];
+};
 
 /* X(name, arguments): what a driver of version 11.0 has. Y: what an older one may lack. */
 #define HLY_CUDA_CALLS(X, Y)                                                                       \
@@ -115,7 +119,11 @@ typedef void hly_cu_host_fn(void *arg);
     Y(cuPointerSetAttribute, (const void *value, int which, uint64_t at))                          \
     Y(cuMemGetHandleForAddressRange,                                                               \
       (void *handle, uint64_t at, size_t bytes, int type, unsigned long long flags))               \
-    Y(cuFlushGPUDirectRDMAWrites, (int target, int scope))
+    Y(cuFlushGPUDirectRDMAWrites, (int target, int scope))                                         \
+    Y(cuDeviceGetUuid_v2, (unsigned char *uuid, int device))                                       \
+    Y(cuIpcGetMemHandle, (struct hly_cu_ipc_handle * handle, uint64_t at))                         \
+    Y(cuIpcOpenMemHandle_v2, (uint64_t * at, struct hly_cu_ipc_handle handle, unsigned flags))     \
+    Y(cuIpcCloseMemHandle, (uint64_t at))
 
 #define HLY_CUDA_POINTER(name, arguments) int(*name) arguments;
 struct hly_cuda_driver {

@@ -163,7 +163,6 @@ void hly_gpu_gates_free(struct hly_gpu *gpu);
 int hly_gpu_launch(struct hly_gpu *gpu, const halay_work_t *work);
 int hly_gpu_launch_list(struct hly_gpu *gpu, const halay_part_t parts[], uint32_t nparts,
                         halay_type_t type, uint64_t cookie);
-int hly_gpu_after(struct hly_gpu *gpu, hly_cu_host_fn *fn, void *arg);
 int hly_gpu_poll(struct hly_gpu *gpu, halay_done_t done[], int max);
 int hly_gpu_arm(struct hly_gpu *gpu, int *fd);
 int hly_gpu_stop(struct hly_gpu *gpu, uint64_t cookie, uint64_t patience_ns);

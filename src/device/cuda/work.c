@@ -289,20 +289,6 @@ int hly_gpu_launch(struct hly_gpu *gpu, const halay_work_t *work)
     return start(gpu, work);
 }
 
-int hly_gpu_after(struct hly_gpu *gpu, hly_cu_host_fn *fn, void *arg)
-{
-    if (gpu->ordinal < 0 || gpu->lost || gpu->broken)
-        return HALAY_EDEVICE;
-    int rc = hly_gpu_enter(gpu);
-    if (rc)
-        return rc;
-    rc = gpu->driver.cuLaunchHostFunc(gpu->streams[HALAY_WITHIN].handle, fn, arg);
-    if (rc)
-        rc = hly_gpu_failed(gpu, "cuLaunchHostFunc", rc);
-    hly_gpu_leave(gpu);
-    return rc;
-}
-
 /* ------------------------------------------------------------------ lists */
 
 static bool moves(const halay_part_t *part)

@@ -9,21 +9,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "device/device_builtin.h"
 #include "groups/ours/ours.h"
 
-/* Written by this member alone; `launched` and `ended` only grow. */
+/*
+ * Written by this member alone. The first three are constant from before `ended` first grows. Each
+ * of the last three pairs with another member's: who is about to read slabs writes `reading` and
+ * then looks at `shut`; who is to free one writes `shut` and then looks at `reading`.
+ */
 struct hly_meeting_member {
-    uint64_t launched; /* so many; the release of `given` */
-    uint64_t ended;    /* rounds; the release of what they wrote */
-    uint32_t reading;  /* kernels of it may be, in memory of others */
-    struct {
-        uint64_t in, out;
-    } given[HLY_OURS_FLIGHTS]; /* of launch number k in k % HLY_OURS_FLIGHTS */
+    uint64_t slab; /* memory of the GPU that all read: its address here, */
+    unsigned char handle[HLY_CUDA_HANDLE_BYTES]; /* and for other processes */
+    int32_t process;
+    uint64_t ended;   /* steps of launches; the release of what they wrote */
+    uint32_t reading; /* kernels of it may be, in slabs of others */
+    uint32_t shut;    /* its slab must not be read any more */
+    uint32_t left;    /* it reads no slab any more, nor has it one open */
 } __attribute__((aligned(64)));
 
 struct hly_meeting {
     uint64_t token; /* of the id. Constant */
-    uint32_t lost;  /* a member has given up */
+    uint32_t lost;  /* a member has given up: nobody waits any more */
     struct hly_meeting_member member[];
 };
 

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ours.c - the table, and how a launch goes on: docs/decisions/0069. Members read the memory of all
- * and write their own alone. A launch has two rounds; only an allreduce does something in both.
+ * ours.c - the table, and how a launch goes on: docs/decisions/0069. A launch is done in slices, and
+ * a slice in steps: each member copies its data into its slab (GIVE); takes from all slabs what it
+ * is to have, or reduces it (TAKE); and, of an allreduce, takes the other parts of the result
+ * (SPREAD). Members read the slabs of all, and write their own alone.
+ *
+ * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a slab
+ * has two halves, and before a member ends a slice all have ended the one before it.
  */
 #include "groups/ours/ours.h"
 
@@ -13,15 +18,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "device/device_builtin.h"
 #include "groups/ours/meeting.h"
 
-#define ROUNDS   2
-#define TOGETHER 64 /* elements that are not divided among members */
+#define HALF_BYTES (2u << 20)
+#define EVEN       64 /* elements: parts are whole numbers of them, where they can be */
+
+enum { GIVE, TAKE, SPREAD };
 
 struct hly_ours {
     halay_device_t *device; /* NULL: not yet */
     int ordinal;
+    size_t half_bytes;
+    struct hly_ours_circle *closed; /* whose slabs others may be reading */
 };
 
 struct flight {
@@ -29,26 +37,26 @@ struct flight {
     uint32_t kind;
     halay_type_t type;
     halay_op_t op;
+    char *out;
+    const char *in;
 };
 
-/*
- * Invariants: launches ended .. launched - 1 are in flight, and all but the first of them have not
- * begun. A function behind a round's kernels, or the member itself where it has none, writes that
- * the round has ended.
- */
+/* Invariant: launches ended .. launched - 1 are in flight; the first of them is at `slice` and
+ * `step`, and the others have not begun. */
 struct hly_ours_circle {
     struct hly_ours *ours;
+    struct hly_ours_circle *next; /* of the closed */
     struct hly_meeting *meeting;
     struct hly_meeting_member *own;
+    char **slab; /* of each member, here; NULL: not opened yet */
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
     uint32_t me, n;
-    uint64_t launched, ended;
+    uint64_t launched, ended, steps; /* steps: that this member has ended */
     struct flight flights[HLY_OURS_FLIGHTS];
-    size_t *counts;                /* of each flight, of each member */
-    uint32_t round, piece, flying; /* flying: kernels, or other work, that the device has */
-    uint64_t target;               /* own->ended when this round has ended */
-    bool begun, noted, failed;     /* noted: nothing of the round is to be launched any more */
-    uint32_t pending;              /* that function will be called */
+    size_t *counts; /* of each flight, of each member */
+    size_t slice;
+    uint32_t step, half, piece, flying; /* flying: kernels that the device has */
+    bool begun, failed;
 };
 
 static uint64_t now_ns(void)
@@ -60,33 +68,56 @@ static uint64_t now_ns(void)
 
 /* ------------------------------------------------------------------ before there is a circle */
 
-int hly_ours_open(int ordinal, struct hly_ours **ours)
+int hly_ours_open(int ordinal, size_t half_bytes, struct hly_ours **ours)
 {
     struct hly_ours *o = calloc(1, sizeof(*o));
     if (!o)
         return HALAY_ENOMEM;
     o->ordinal = ordinal;
+    o->half_bytes = half_bytes ? half_bytes : HALF_BYTES;
     *ours = o;
     return HALAY_OK;
 }
 
-void hly_ours_close(struct hly_ours *o)
+static uint64_t mix(uint64_t word, uint64_t with)
 {
-    if (!o)
-        return;
-    if (o->device)
-        hly_device_cuda.close(o->device);
-    free(o);
+    word = (word ^ with) * UINT64_C(0x9e3779b97f4a7c15);
+    return word ^ word >> 29;
 }
 
 /* A process has its number in its name space alone. */
-uint64_t hly_ours_reach(int ordinal)
+static uint64_t space_of(const char *path)
 {
     struct stat space = {0};
-    if (stat("/proc/self/ns/pid", &space)) /* nor could it find a meeting */
-        return 0;
-    const uint64_t process = (uint64_t)space.st_ino << 32 ^ (uint64_t)(uint32_t)getpid();
-    return (process << 8 ^ process >> 56 ^ (uint64_t)(uint32_t)ordinal) | UINT64_C(1) << 63;
+    return stat(path, &space) ? 0 : (uint64_t)space.st_ino;
+}
+
+/* Can memory of this device be shared with other processes? */
+static bool shares(halay_device_t *device)
+{
+    unsigned char handle[HLY_CUDA_HANDLE_BYTES];
+    void *memory;
+    if (hly_device_cuda.alloc(device, HALAY_PLACE_OWN, 256, 256, &memory))
+        return false;
+    const int rc = hly_device_cuda_share(device, memory, handle);
+    hly_device_cuda.free(device, HALAY_PLACE_OWN, memory);
+    return !rc;
+}
+
+uint64_t hly_ours_reach(halay_device_t *device)
+{
+    unsigned char uuid[HLY_CUDA_UUID_BYTES];
+    uint64_t half[2], place, word = space_of("/proc/self/ns/pid");
+    int ordinal;
+    if (!word || hly_device_cuda_gpu(device, &ordinal, &place))
+        return 0; /* nor could it find a meeting */
+    if (!hly_device_cuda_uuid(device, uuid) && shares(device)) {
+        memcpy(half, uuid, sizeof(half));
+        word = mix(mix(mix(word, space_of("/proc/self/ns/ipc")), half[0]), half[1]);
+    } else { /* threads of one process are left */
+        word = mix(mix(word, (uint64_t)getpid()), 1 + (uint64_t)(uint32_t)ordinal);
+    }
+    return word | UINT64_C(1) << 63;
 }
 
 static int ours_about(void *arg, halay_group_attr_t *attr)
@@ -95,7 +126,7 @@ static int ours_about(void *arg, halay_group_attr_t *attr)
         return HALAY_EINVAL;
     attr->memory = HALAY_MEMORY_CUDA;
     attr->captures = 0;
-    snprintf(attr->name, sizeof(attr->name), "ours");
+    snprintf(attr->name, sizeof(attr->name), "Halay's kernels");
     return HALAY_OK;
 }
 
@@ -121,6 +152,8 @@ static int ours_invite(void *arg, unsigned char id[HALAY_CIRCLE_ID_BYTES])
     return hly_meeting_make(id);
 }
 
+/* ------------------------------------------------------------------ slabs */
+
 static int device_open(struct hly_ours *o)
 {
     struct hly_device_cuda_arg arg = {.ordinal = o->ordinal + 1};
@@ -128,32 +161,162 @@ static int device_open(struct hly_ours *o)
     return rc == HALAY_OK || rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE;
 }
 
-static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
-                     uint32_t n, halay_circle_t **circle)
+/* This member's, and what the others need of it. Whoever cannot open it says so. */
+static int slab_make(struct hly_ours_circle *c)
 {
-    struct hly_ours_circle *c = calloc(1, sizeof(*c));
-    size_t *counts = calloc((size_t)HLY_OURS_FLIGHTS * n, sizeof(*counts));
-    int rc = c && counts ? device_open(arg) : HALAY_ENOMEM;
-    if (!rc)
-        rc = hly_meeting_enter(id, n, &c->meeting);
-    if (rc) {
-        if (me == 0)
-            hly_meeting_shut(id);
-        free(counts);
-        free(c);
-        return rc;
-    }
-    c->ours = arg;
-    c->own = &c->meeting->member[me];
-    c->counts = counts;
-    c->me = me;
-    c->n = n;
-    memcpy(c->id, id, sizeof(c->id));
-    *circle = (halay_circle_t *)c;
+    void *at;
+    struct hly_ours *o = c->ours;
+    const int rc = hly_device_cuda.alloc(o->device, HALAY_PLACE_OWN, 2 * o->half_bytes, 256, &at);
+    if (rc)
+        return rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE;
+    c->slab[c->me] = at;
+    c->own->slab = (uint64_t)(uintptr_t)at;
+    c->own->process = getpid();
+    hly_device_cuda_share(o->device, at, c->own->handle);
     return HALAY_OK;
 }
 
-/* ------------------------------------------------------------------ what a round does */
+/* When all have ended a step, so that all are there. */
+static int slabs_open(struct hly_ours_circle *c)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct hly_meeting_member *m = &c->meeting->member[i];
+        void *at = (void *)(uintptr_t)m->slab;
+        if (c->slab[i])
+            continue;
+        if (m->process != c->own->process &&
+            hly_device_cuda_open_shared(c->ours->device, m->handle, &at))
+            return HALAY_EDEVICE;
+        c->slab[i] = at;
+    }
+    return HALAY_OK;
+}
+
+static void slabs_close(struct hly_ours_circle *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (i != c->me && c->slab[i] && c->meeting->member[i].process != c->own->process)
+            hly_device_cuda_close_shared(c->ours->device, c->slab[i]);
+    __atomic_store_n(&c->own->left, 1, __ATOMIC_SEQ_CST);
+}
+
+static bool all_are(const struct hly_ours_circle *c, bool (*are)(const struct hly_ours_circle *c,
+                                                                 struct hly_meeting_member *m))
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (i != c->me && !are(c, &c->meeting->member[i]))
+            return false;
+    return true;
+}
+
+/* Needs this rank's slab no more for what this rank has ended. */
+static bool has_taken(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+{
+    return hly_meeting_read(c->meeting, &m->ended) >= c->steps ||
+           __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
+}
+
+static bool has_left(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+{
+    (void)c;
+    return __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
+}
+
+static bool reads_not(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+{
+    (void)c;
+    return !__atomic_load_n(&m->reading, __ATOMIC_SEQ_CST);
+}
+
+/* Till all are, or the patience ends. */
+static bool await(const struct hly_ours_circle *c, uint64_t patience_ns,
+                  bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
+{
+    const struct timespec pause = {.tv_nsec = 20000};
+    const uint64_t until_ns = now_ns() + patience_ns;
+    bool all = all_are(c, are);
+    for (; !all && now_ns() < until_ns; all = all_are(c, are))
+        nanosleep(&pause, NULL);
+    return all;
+}
+
+static void circle_free(struct hly_ours_circle *c)
+{
+    if (c->slab[c->me])
+        hly_device_cuda.free(c->ours->device, HALAY_PLACE_OWN, c->slab[c->me]);
+    hly_meeting_leave(c->meeting, c->n);
+    free(c->slab);
+    free(c->counts);
+    free(c);
+}
+
+/* Frees closed circles that all have left; with patience, all. */
+static void sweep(struct hly_ours *o, uint64_t patience_ns)
+{
+    struct hly_ours_circle **at = &o->closed;
+    while (*at) {
+        struct hly_ours_circle *c = *at;
+        if (patience_ns && !all_are(c, has_left)) {
+            __atomic_store_n(&c->own->shut, 1, __ATOMIC_SEQ_CST);
+            await(c, patience_ns, reads_not);
+        } else if (!all_are(c, has_left)) {
+            at = &c->next;
+            continue;
+        }
+        *at = c->next;
+        circle_free(c);
+    }
+}
+
+void hly_ours_close(struct hly_ours *o)
+{
+    if (!o)
+        return;
+    sweep(o, HLY_OURS_CLOSE_NS);
+    if (o->device)
+        hly_device_cuda.close(o->device);
+    free(o);
+}
+
+static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], uint32_t me,
+                     uint32_t n, halay_circle_t **circle)
+{
+    struct hly_ours *o = arg;
+    struct hly_ours_circle *c = calloc(1, sizeof(*c));
+    size_t *counts = calloc((size_t)HLY_OURS_FLIGHTS * n, sizeof(*counts));
+    char **slab = calloc(n, sizeof(*slab));
+    int rc = c && counts && slab ? device_open(o) : HALAY_ENOMEM;
+    if (rc)
+        goto free_memory;
+    sweep(o, 0);
+    rc = hly_meeting_enter(id, n, &c->meeting);
+    if (rc)
+        goto free_memory;
+    c->ours = o;
+    c->own = &c->meeting->member[me];
+    c->counts = counts;
+    c->slab = slab;
+    c->me = me;
+    c->n = n;
+    memcpy(c->id, id, sizeof(c->id));
+    rc = slab_make(c);
+    if (rc)
+        goto leave;
+    *circle = (halay_circle_t *)c;
+    return HALAY_OK;
+
+leave:
+    hly_meeting_leave(c->meeting, n);
+free_memory:
+    if (me == 0)
+        hly_meeting_shut(id);
+    free(slab);
+    free(counts);
+    free(c);
+    return rc;
+}
+
+/* ------------------------------------------------------------------ what a step does */
 
 /* The elements of the whole that member j has, or reduces for all. */
 struct run {
@@ -170,126 +333,175 @@ static struct run run_of(const struct hly_ours_circle *c, const struct flight *f
         return run;
     }
     const size_t even = (count[0] + c->n - 1) / c->n, all = count[0];
-    const size_t part = (even + TOGETHER - 1) / TOGETHER * TOGETHER;
+    const size_t part = (even + EVEN - 1) / EVEN * EVEN;
     run.from = part * j < all ? part * j : all;
     run.count = all - run.from < part ? all - run.from : part;
     return run;
 }
 
-/* Where member j has its input, or its output, from this element on. */
-static char *place(const struct hly_ours_circle *c, const struct flight *f, uint32_t j, bool out,
-                   size_t from)
+/* Of those whose members give a part to each other one; else each gives its own run. */
+static bool gives_parts(const struct flight *f)
 {
-    const struct hly_meeting_member *m = &c->meeting->member[j];
-    const uint64_t at = out ? m->given[f - c->flights].out : m->given[f - c->flights].in;
-    return (char *)(uintptr_t)(at + from * halay_type_bytes(f->type));
+    return f->kind != HALAY_GROUP_ALLGATHER && f->kind != HALAY_GROUP_BROADCAST;
+}
+
+/* Elements of a run that one slice has, at most. */
+static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
+{
+    const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
+    const size_t room = gives_parts(f) ? all / c->n : all;
+    return room > EVEN ? room - room % EVEN : room;
+}
+
+static size_t slices_of(const struct hly_ours_circle *c, const struct flight *f)
+{
+    const size_t room = room_of(c, f);
+    size_t longest = 0;
+    for (uint32_t j = 0; j < c->n; j++) {
+        const size_t count = run_of(c, f, j).count;
+        longest = count > longest ? count : longest;
+    }
+    return (longest + room - 1) / room;
+}
+
+/* What this slice has of the run, in the whole. */
+static struct run slice_of(const struct hly_ours_circle *c, const struct flight *f, uint32_t j)
+{
+    const size_t room = room_of(c, f), from = c->slice * room;
+    struct run run = run_of(c, f, j);
+    const size_t left = run.count > from ? run.count - from : 0;
+    return (struct run){run.from + from, left < room ? left : room};
+}
+
+/* Where part j of what this member gives lies in its slab. */
+static char *place(const struct hly_ours_circle *c, const struct flight *f, uint32_t member,
+                   uint32_t j)
+{
+    const size_t part = gives_parts(f) ? j * room_of(c, f) : 0;
+    return c->slab[member] + c->half * c->ours->half_bytes + part * halay_type_bytes(f->type);
+}
+
+static uint32_t steps_of(const struct flight *f)
+{
+    return f->kind == HALAY_GROUP_ALLREDUCE ? SPREAD + 1 : TAKE + 1;
 }
 
 static bool reduces(const struct hly_ours_circle *c, const struct flight *f)
 {
-    return !moves(f->kind) && c->round == 0;
+    return !moves(f->kind) && c->step == TAKE;
 }
 
-/* A reduction of n has one kernel for the first four and one for each three behind them. */
+/* A reduction of n has one kernel for the first four and one for each three behind them. Copies are
+ * lists. */
 static uint32_t pieces_of(const struct hly_ours_circle *c, const struct flight *f)
 {
-    return !reduces(c, f) || c->n == 1 ? c->n : (c->n + 1) / 3;
+    if (reduces(c, f))
+        return c->n == 1 ? 1 : (c->n + 1) / 3;
+    if (c->step == GIVE && !gives_parts(f))
+        return 1;
+    return (c->n + HALAY_LIST_PARTS - 1) / HALAY_LIST_PARTS;
 }
 
-static void fill_reduce(const struct hly_ours_circle *c, const struct flight *f, halay_work_t *work)
+static int launch_reduce(const struct hly_ours_circle *c, const struct flight *f)
 {
-    const struct run run = run_of(c, f, c->me);
+    const struct run run = slice_of(c, f, c->me);
+    const bool spreads = f->kind == HALAY_GROUP_ALLREDUCE;
     const uint32_t first = 3 * c->piece + (c->piece > 0);
-    work->dst = place(c, f, c->me, true, f->kind == HALAY_GROUP_ALLREDUCE ? run.from : 0);
-    work->count = run.count;
+    const size_t at = c->slice * room_of(c, f); /* of the own run */
+    halay_work_t work = {.size = sizeof(work),
+                         .type = f->type,
+                         .op = f->op,
+                         .count = run.count,
+                         .cookie = (uint64_t)(uintptr_t)c};
+    work.dst = spreads ? place(c, f, c->me, c->me) : f->out + at * halay_type_bytes(f->type);
     if (c->piece)
-        work->src[work->nsrc++] = work->dst;
-    for (uint32_t i = first; i < c->n && work->nsrc < HALAY_REDUCE_SOURCES; i++)
-        work->src[work->nsrc++] = place(c, f, (c->me + i) % c->n, false, run.from);
+        work.src[work.nsrc++] = work.dst;
+    for (uint32_t i = first; i < c->n && work.nsrc < HALAY_REDUCE_SOURCES; i++)
+        work.src[work.nsrc++] = place(c, f, (c->me + i) % c->n, c->me);
+    return run.count ? hly_device_cuda.launch(c->ours->device, &work) : HALAY_OK;
 }
 
-/* Each member begins with another one. In an alltoall each gives this one another run. */
-static void fill_copy(const struct hly_ours_circle *c, const struct flight *f, halay_work_t *work)
+/* Part j of a copying step. */
+static halay_part_t part_of(const struct hly_ours_circle *c, const struct flight *f, uint32_t j)
 {
-    const uint32_t j = (c->me + c->piece) % c->n;
-    const struct run run = run_of(c, f, j);
-    work->dst = place(c, f, c->me, true, run.from);
-    const size_t given = f->kind == HALAY_GROUP_ALLTOALL ? run_of(c, f, c->me).from : 0;
-    work->src[0] = moves(f->kind) ? place(c, f, j, false, given) : place(c, f, j, true, run.from);
-    work->nsrc = 1;
-    work->count = run.count;
+    const size_t e = halay_type_bytes(f->type);
+    const struct run run = slice_of(c, f, j);
+    halay_part_t part = {.count = run.count, .factor = 1.0};
+    if (c->step == GIVE) { /* an own run is alone in `in` */
+        part.dst = place(c, f, c->me, j);
+        part.src = f->in + (gives_parts(f) ? run.from : c->slice * room_of(c, f)) * e;
+    } else {
+        part.dst = f->out + run.from * e;
+        part.src = place(c, f, j, f->kind == HALAY_GROUP_ALLTOALL ? c->me : j);
+    }
+    return part;
 }
 
-static void note(void *arg)
+static int launch_copies(const struct hly_ours_circle *c, const struct flight *f)
 {
-    struct hly_ours_circle *c = arg;
-    hly_meeting_write(c->meeting, &c->own->ended, c->target);
-    __atomic_store_n(&c->own->reading, 0, __ATOMIC_RELEASE);
-    __atomic_store_n(&c->pending, 0, __ATOMIC_RELEASE); /* it may be freed now */
+    const bool one = c->step == GIVE && !gives_parts(f);
+    halay_part_t part[HALAY_LIST_PARTS];
+    uint32_t n = 0;
+    for (uint32_t i = c->piece * HALAY_LIST_PARTS; i < c->n && n < HALAY_LIST_PARTS && !(one && n);
+         i++) {
+        const halay_part_t next = part_of(c, f, one ? c->me : i);
+        part[n] = next;
+        n += next.count > 0;
+        if (one)
+            break;
+    }
+    return n ? hly_device_cuda.launch_list(c->ours->device, part, n, f->type,
+                                           (uint64_t)(uintptr_t)c)
+             : HALAY_OK;
 }
 
-/* Launches what is left of the round. HALAY_EAGAIN: the device is full. */
-static int round_launch(struct hly_ours_circle *c, const struct flight *f)
+/* Launches what is left of the step. HALAY_EAGAIN: the device is full. */
+static int step_launch(struct hly_ours_circle *c, const struct flight *f)
 {
     for (; c->piece < pieces_of(c, f); c->piece++) {
-        halay_work_t work = {.size = sizeof(work),
-                             .type = f->type,
-                             .op = moves(f->kind) ? HALAY_SUM : f->op,
-                             .cookie = (uint64_t)(uintptr_t)c};
-        if (reduces(c, f))
-            fill_reduce(c, f, &work);
-        else
-            fill_copy(c, f, &work);
-        const int rc = work.count ? hly_device_cuda.launch(c->ours->device, &work) : HALAY_OK;
+        const int rc = reduces(c, f) ? launch_reduce(c, f) : launch_copies(c, f);
         if (rc < 0)
             return rc;
         c->flying += rc == HALAY_INPROGRESS;
     }
-    if (c->noted)
-        return HALAY_OK;
-    c->noted = true;
-    __atomic_store_n(&c->pending, 1, __ATOMIC_RELAXED);
-    const int rc = c->flying ? hly_device_cuda_after(c->ours->device, note, c) : HALAY_OK;
-    if (rc)
-        __atomic_store_n(&c->pending, 0, __ATOMIC_RELAXED);
-    else if (!c->flying)
-        note(c);
-    return rc;
-}
-
-/* The partner of abort: one of both sees the other. */
-static int round_begin(struct hly_ours_circle *c, const struct flight *f)
-{
-    const bool last = c->round + 1 == ROUNDS || f->kind != HALAY_GROUP_ALLREDUCE;
-    __atomic_store_n(&c->own->reading, 1, __ATOMIC_SEQ_CST);
-    if (__atomic_load_n(&c->meeting->lost, __ATOMIC_SEQ_CST)) {
-        __atomic_store_n(&c->own->reading, 0, __ATOMIC_SEQ_CST);
-        return HALAY_EDEVICE;
-    }
-    c->begun = true;
-    c->noted = false;
-    c->piece = 0;
-    c->target = ROUNDS * c->ended + (last ? ROUNDS : c->round + 1);
     return HALAY_OK;
 }
 
+static bool is_shut(const struct hly_ours_circle *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (__atomic_load_n(&c->meeting->member[i].shut, __ATOMIC_SEQ_CST))
+            return true;
+    return false;
+}
+
+/* The partner of sweep: one of both sees the other. */
+static int step_begin(struct hly_ours_circle *c)
+{
+    c->begun = true;
+    c->piece = 0;
+    if (c->step == GIVE)
+        return HALAY_OK;
+    __atomic_store_n(&c->own->reading, 1, __ATOMIC_SEQ_CST);
+    const int rc = is_shut(c) ? HALAY_EDEVICE : slabs_open(c);
+    if (rc)
+        __atomic_store_n(&c->own->reading, 0, __ATOMIC_SEQ_CST);
+    return rc;
+}
+
+static void step_end(struct hly_ours_circle *c, const struct flight *f)
+{
+    c->begun = false;
+    hly_meeting_write(c->meeting, &c->own->ended, ++c->steps);
+    __atomic_store_n(&c->own->reading, 0, __ATOMIC_SEQ_CST);
+    if (++c->step < steps_of(f))
+        return;
+    c->step = GIVE;
+    c->half = !c->half;
+    c->slice++;
+}
+
 /* ------------------------------------------------------------------ launches */
-
-static bool all_launched(const struct hly_ours_circle *c, uint64_t n)
-{
-    for (uint32_t i = 0; i < c->n; i++)
-        if (hly_meeting_read(c->meeting, &c->meeting->member[i].launched) < n)
-            return false;
-    return true;
-}
-
-static bool all_ended(const struct hly_ours_circle *c, uint64_t n)
-{
-    for (uint32_t i = 0; i < c->n; i++)
-        if (hly_meeting_read(c->meeting, &c->meeting->member[i].ended) < n)
-            return false;
-    return true;
-}
 
 static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
 {
@@ -301,40 +513,35 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
         return HALAY_EDEVICE;
     if (c->launched - c->ended == HLY_OURS_FLIGHTS)
         return HALAY_EAGAIN;
-    c->flights[at] = (struct flight){l->cookie, l->kind, l->type, l->op};
+    c->flights[at] = (struct flight){l->cookie, l->kind, l->type, l->op, l->out, l->in};
     memcpy(c->counts + at * c->n, l->count, c->n * sizeof(*l->count));
-    c->own->given[at].in = (uint64_t)(uintptr_t)l->in;
-    c->own->given[at].out = (uint64_t)(uintptr_t)l->out;
-    hly_meeting_write(c->meeting, &c->own->launched, ++c->launched);
+    c->launched++;
     return HALAY_INPROGRESS;
 }
 
-/* May its next round begin, or, behind the last one, it end? */
-static bool may_go_on(const struct hly_ours_circle *c)
+static bool has_caught_up(const struct hly_ours_circle *c, struct hly_meeting_member *m)
 {
-    return c->round ? all_ended(c, ROUNDS * c->ended + c->round) : all_launched(c, c->ended + 1);
+    return hly_meeting_read(c->meeting, &m->ended) >= c->steps;
 }
 
-/* The oldest launch. 1: it has ended; 0: not yet. What all have ended has, though the circle be
- * lost: other members have told so already. */
+/* The oldest launch. 1: it has ended; 0: not yet. Who need not wait ends it, though the circle be
+ * lost: other members may have told so already. */
 static int advance(struct hly_ours_circle *c)
 {
     const struct flight *f = &c->flights[c->ended % HLY_OURS_FLIGHTS];
     for (;;) {
-        int rc = c->begun ? round_launch(c, f) : HALAY_OK;
+        int rc = c->begun ? step_launch(c, f) : HALAY_OK;
         if (rc)
             return rc == HALAY_EAGAIN ? 0 : rc;
-        if (c->begun &&
-            (c->flying || __atomic_load_n(&c->own->ended, __ATOMIC_ACQUIRE) < c->target))
+        if (c->begun && c->flying)
             return 0;
         if (c->begun)
-            c->round = (uint32_t)(c->target - ROUNDS * c->ended);
-        c->begun = false;
-        if (!may_go_on(c))
-            return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE) ? HALAY_EDEVICE : 0;
-        if (c->round == ROUNDS)
+            step_end(c, f);
+        if (c->slice == slices_of(c, f))
             return 1;
-        rc = round_begin(c, f);
+        if (c->step != GIVE && !all_are(c, has_caught_up))
+            return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE) ? HALAY_EDEVICE : 0;
+        rc = step_begin(c);
         if (rc)
             return rc;
     }
@@ -364,7 +571,7 @@ static int ours_poll(halay_circle_t *circle, halay_group_done_t done[], int max)
             break;
         done[n++] =
             (halay_group_done_t){c->flights[c->ended++ % HLY_OURS_FLIGHTS].cookie, HALAY_OK};
-        c->round = 0;
+        c->slice = 0;
     }
     c->failed = c->failed || rc < 0;
     if (n == 0 && (c->failed || drained < 0))
@@ -374,55 +581,37 @@ static int ours_poll(halay_circle_t *circle, halay_group_done_t done[], int max)
 
 /* ------------------------------------------------------------------ the end */
 
-static uint64_t left_of(uint64_t until_ns)
-{
-    const uint64_t now = now_ns();
-    return now < until_ns ? until_ns - now : 0;
-}
-
-/* Till the word is 0, or the patience ends. */
-static bool await_zero(const uint32_t *word, uint64_t until_ns)
-{
-    const struct timespec pause = {.tv_nsec = 20000};
-    while (__atomic_load_n(word, __ATOMIC_SEQ_CST)) {
-        if (!left_of(until_ns))
-            return false;
-        nanosleep(&pause, NULL);
-    }
-    return true;
-}
-
+/* Kernels that cannot be stopped read slabs yet, and so `reading` stays. */
 static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
-    const uint64_t until = now_ns() + patience_ns;
+    const uint64_t until_ns = now_ns() + patience_ns;
     bool off = true;
     c->failed = true;
     __atomic_store_n(&c->meeting->lost, 1, __ATOMIC_SEQ_CST);
-    for (; c->flying; c->flying--) /* a circle's pieces have one cookie */
-        off = !hly_device_cuda.stop(c->ours->device, (uint64_t)(uintptr_t)c, left_of(until)) && off;
+    for (; c->flying; c->flying--) { /* a circle's pieces have one cookie */
+        const uint64_t now = now_ns(), left = now < until_ns ? until_ns - now : 0;
+        off = !hly_device_cuda.stop(c->ours->device, (uint64_t)(uintptr_t)c, left) && off;
+    }
     if (off)
         __atomic_store_n(&c->own->reading, 0, __ATOMIC_SEQ_CST);
-    for (uint32_t i = 0; i < c->n; i++)
-        off = await_zero(&c->meeting->member[i].reading, until) && off;
-    await_zero(&c->pending, until); /* a context that broke calls nothing any more */
     return off ? HALAY_OK : HALAY_EDEVICE;
 }
 
-/* While its function may still be called, all that it names stays. */
+/* The slab stays till the others have left. */
 static void ours_close(halay_circle_t *circle, uint64_t patience_ns)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
-    (void)patience_ns;
     if (!c)
         return;
     if (c->me == 0)
         hly_meeting_shut(c->id);
-    if (__atomic_load_n(&c->pending, __ATOMIC_ACQUIRE))
-        return;
-    hly_meeting_leave(c->meeting, c->n);
-    free(c->counts);
-    free(c);
+    await(c, patience_ns, has_taken);
+    if (!__atomic_load_n(&c->own->reading, __ATOMIC_SEQ_CST))
+        slabs_close(c);
+    c->next = c->ours->closed;
+    c->ours->closed = c;
+    sweep(c->ours, 0);
 }
 
 const halay_group_ops_t hly_group_ours = {

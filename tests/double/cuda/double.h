@@ -5,7 +5,7 @@
  * gives; kernels are those of kernels.inc, compiled by gcc. It shows wrong use and wrong order, not
  * what a real GPU does. All is set by these calls, or before the first one by the environment:
  * CUDA_DOUBLE="devices=2 seed=3 delay_us=50 megabytes=64 version=12000 words=0 dmabuf=0
- * ordered=1". What is exported as a dma-buf is a memfd, which can be mapped.
+ * ordered=1 ipc=1". What is exported as a dma-buf is a memfd, which can be mapped.
  */
 #ifndef TESTS_DOUBLE_CUDA_H
 #define TESTS_DOUBLE_CUDA_H
@@ -17,6 +17,7 @@
 
 struct cuda_double_settings {
     int devices, version, words, capability;
+    int ipc;             /* memory is shared with other processes that use the double */
     int dmabuf, ordered; /* memory is exported; RDMA writes need no flush */
     unsigned taken;      /* bit i: GPU i is exclusive to a process, which is another one */
     int split;           /* GPUs have addresses of their own each: no unified addressing */
@@ -29,7 +30,8 @@ struct cuda_double_settings {
 /* What is there and has not been freed; what was done. */
 struct cuda_double_counts {
     int allocations, pinned, streams, events, modules, retained, pushed;
-    uint64_t exports, flushes;
+    int opened; /* of other processes */
+    uint64_t exports, flushes, shared;
     uint64_t calls, kernels, pageable; /* pageable: copies that CUDA would not have made async */
     uint64_t misused;                  /* freed or foreign pointers, bad handles, no context */
     uint64_t spoiled;                  /* captures, by calls that are refused meanwhile */

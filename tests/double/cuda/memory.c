@@ -4,6 +4,8 @@
  * another place for the double itself. Blocks are given out round and round, so that an address
  * comes back late.
  */
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -21,6 +23,7 @@ struct block {
     int fd;      /* a memfd that is all of it; -1: it lies in the arena's */
     uint64_t id; /* no other block has it */
     int device;  /* whose context it was made in */
+    bool opened; /* another process's */
     enum { UNUSED, DEVICE, PINNED, MANAGED, REGISTERED } kind;
 };
 
@@ -120,20 +123,32 @@ static char *place(struct arena *a, size_t bytes)
     return NULL;
 }
 
-/* Pages of its own in its place, which can be exported; an earlier block's stay with who has them.
- */
-static int own_pages(const char *at, const char *inside_at, size_t bytes)
+static size_t pages_of(size_t bytes)
 {
-    const size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
-    const int fd = memfd_create("gpu-block", MFD_CLOEXEC);
-    if (fd < 0)
-        return -1;
-    if (ftruncate(fd, (off_t)whole) ||
-        mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+/* These pages in the block's place. */
+static void put_pages(const char *at, const char *inside_at, size_t bytes, int fd)
+{
+    const size_t whole = pages_of(bytes);
+    if (mmap((void *)(uintptr_t)at, whole, PROT_NONE, MAP_SHARED | MAP_FIXED, fd, 0) ==
             MAP_FAILED ||
         mmap((void *)(uintptr_t)inside_at, whole, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
              fd, 0) == MAP_FAILED)
         abort();
+}
+
+/* Pages of its own in its place, which can be exported; an earlier block's stay with who has them.
+ */
+static int own_pages(const char *at, const char *inside_at, size_t bytes)
+{
+    const int fd = memfd_create("gpu-block", MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (ftruncate(fd, (off_t)pages_of(bytes)))
+        abort();
+    put_pages(at, inside_at, bytes, fd);
     return fd;
 }
 
@@ -172,7 +187,8 @@ int cuMemFree_v2(uint64_t at)
 {
     int rc = call_begin("cuMemFree_v2", NEEDS_CONTEXT, NULL);
     struct block *b = block_of((void *)(uintptr_t)at, 1);
-    if (!rc && (!b || b->at != (char *)(uintptr_t)at || (b->kind != DEVICE && b->kind != MANAGED)))
+    if (!rc && (!b || b->at != (char *)(uintptr_t)at || b->opened ||
+                (b->kind != DEVICE && b->kind != MANAGED)))
         rc = misuse(INVALID_VALUE);
     if (rc)
         return call_end(rc);
@@ -336,4 +352,101 @@ int cuFlushGPUDirectRDMAWrites(int target, int scope)
         rc = misuse(INVALID_VALUE);
     counts.flushes += !rc;
     return call_end(rc);
+}
+
+/* ------------------------------------------------------------------ IPC */
+
+struct handle {
+    int process, fd, device;
+    size_t bytes;
+    uint64_t id;
+};
+
+/* Pages of its own for a block that has none, with what is in it. */
+static int pages_for(struct block *b)
+{
+    char *kept = b->fd < 0 ? malloc(b->bytes) : NULL;
+    if (b->fd >= 0)
+        return 0;
+    if (!kept)
+        return HLY_CU_OUT_OF_MEMORY;
+    memcpy(kept, b->inside, b->bytes);
+    b->fd = own_pages(b->at, b->inside, b->bytes);
+    if (b->fd >= 0)
+        memcpy(b->inside, kept, b->bytes);
+    free(kept);
+    return b->fd < 0 ? HLY_CU_OUT_OF_MEMORY : 0;
+}
+
+int cuIpcGetMemHandle(struct hly_cu_ipc_handle *handle, uint64_t at)
+{
+    int rc = call_begin("cuIpcGetMemHandle", NEEDS_CONTEXT, NULL);
+    struct block *b = block_of((void *)(uintptr_t)at, 1);
+    if (!rc && (!b || b->kind != DEVICE || b->opened))
+        rc = misuse(INVALID_VALUE);
+    if (!rc && !settings.ipc)
+        rc = NOT_SUPPORTED;
+    if (!rc)
+        rc = pages_for(b);
+    if (rc)
+        return call_end(rc);
+    const struct handle h = {(int)getpid(), b->fd, b->device, b->bytes, b->id};
+    memset(handle, 0, sizeof(*handle));
+    memcpy(handle, &h, sizeof(h));
+    counts.shared++;
+    return call_end(0);
+}
+
+int cuIpcOpenMemHandle_v2(uint64_t *at, struct hly_cu_ipc_handle handle, unsigned flags)
+{
+    struct context *c = NULL;
+    struct handle h;
+    char path[64];
+    int rc = call_begin("cuIpcOpenMemHandle_v2", NEEDS_CONTEXT, &c);
+    struct block *b = block_new();
+    memcpy(&h, &handle, sizeof(h));
+    if (!rc && (flags > 1 || !h.bytes || h.process == getpid())) /* as CUDA refuses it */
+        rc = misuse(INVALID_CONTEXT);
+    if (!rc && (!b || (!arenas[c->device].at && arena_make(&arenas[c->device]))))
+        rc = HLY_CU_OUT_OF_MEMORY;
+    if (rc)
+        return call_end(rc);
+    struct arena *a = &arenas[c->device];
+    snprintf(path, sizeof(path), "/proc/%d/fd/%d", h.process, h.fd);
+    const int fd = open(path, O_RDWR | O_CLOEXEC);
+    char *p = fd < 0 ? NULL : place(a, h.bytes);
+    if (!p) {
+        if (fd >= 0)
+            close(fd);
+        return call_end(fd < 0 ? INVALID_VALUE : HLY_CU_OUT_OF_MEMORY);
+    }
+    *b = (struct block){.at = p,
+                        .inside = a->inside + (p - a->at),
+                        .bytes = h.bytes,
+                        .fd = fd,
+                        .id = ++last_id,
+                        .device = c->device,
+                        .opened = true,
+                        .kind = DEVICE};
+    put_pages(b->at, b->inside, b->bytes, fd);
+    counts.opened++;
+    *at = (uint64_t)(uintptr_t)p;
+    return call_end(0);
+}
+
+int cuIpcCloseMemHandle(uint64_t at)
+{
+    int rc = call_begin("cuIpcCloseMemHandle", NEEDS_CONTEXT, NULL);
+    struct block *b = block_of((void *)(uintptr_t)at, 1);
+    if (!rc && (!b || !b->opened || b->at != (char *)(uintptr_t)at))
+        rc = misuse(INVALID_VALUE);
+    if (rc)
+        return call_end(rc);
+    close(b->fd);
+    b->fd = own_pages(b->at, b->inside, b->bytes); /* no longer the other's */
+    if (b->fd >= 0)
+        close(b->fd);
+    b->kind = UNUSED;
+    counts.opened--;
+    return call_end(0);
 }
