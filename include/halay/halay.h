@@ -15,8 +15,9 @@
  *    it later, gets that error too: same code, same rank at fault, same text. A rank for which the
  *    call had ended well before gets it from its next call on that communicator, or else from
  *    halay_finalize(). No call that succeeds waits for this.
- *  - After a death, a missed deadline or different settings the communicator is broken: every later
- *    call on it fails at once, with the same error.
+ *  - After a death, a missed deadline, different settings, or an error in a call that had ended
+ *    well for some rank, the communicator is broken: every later call on it fails at once, with the
+ *    same error.
  *  - Every call returns by the communicator's deadline (30 s unless set otherwise). One that fails
  *    then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
  * middle of a transfer, up to 4 s.

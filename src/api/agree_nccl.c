@@ -132,7 +132,8 @@ static bool reach(const struct hly_nccl_ask *ask, const halay_shape_t *s, char *
                 snprintf(why + length, bytes - length,
                          "; and Halay's kernels need ranks %u and %u to share one", a, b);
             else
-                snprintf(why + length, bytes - length, "; rank %u has no group steps by Halay's kernels", b);
+                snprintf(why + length, bytes - length,
+                         "; rank %u has no group steps by Halay's kernels", b);
             return false;
         }
     return true;

@@ -66,6 +66,8 @@ static void finish(struct hly_group *b)
     if (b->failed != UINT32_MAX) {
         b->failure.sequence = b->head->sequence;
         b->result = b->failure.verdict.code;
+        if (b->comm->inner->broken) /* some rank has been told that the group was good */
+            hly_fault_break(b->comm, b->head->sequence, &b->failure.verdict);
     }
     if (b->result) {
         b->request->failure = malloc(sizeof(b->failure));

@@ -224,6 +224,8 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     hly_fault_tell(comm, slot->sequence, &v, known ? HLY_INFO : HLY_WARN,
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
+    if (comm->inner) /* of groups that ended well: it is told by this call */
+        comm->inner->relaxed.late = false;
     comm->told = (uint64_t)slot->sequence + 1;
     hly_exec_finish(r, v.code);
     if (comm->context->outlived)
@@ -478,6 +480,16 @@ static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct h
     comm->relaxed.late = true;
     hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
     raise_later(comm, sequence, v);
+}
+
+void hly_fault_break(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v)
+{
+    if (comm->broken)
+        return;
+    comm->broken = true;
+    comm->broken_by = *v;
+    comm->broken_by.of = (uint64_t)sequence + 1;
+    raise_later(comm, sequence, &comm->broken_by);
 }
 
 /* Is this rank in the agreement on a call that it has completed? */

@@ -32,6 +32,10 @@ struct hly_fault {
 
 /* The call with this number fails, with this verdict or a better one. */
 void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);
+
+/* Calls after this one fail with the verdict on it: some rank may have been told that it was good.
+ */
+void hly_fault_break(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict);
 /* Starts the failure of a call that was refused, or that others have given up already. */
 void hly_fault_begin(halay_request_t *request);
 /* A message, target or piece of work of a failing call has ended: goes on with the agreement. */

@@ -51,6 +51,13 @@ static bool holds(const struct hly_range *range, const struct hly_extent *ext)
            ext->bytes <= range->bytes - (size_t)(ext->address - range->address);
 }
 
+/* Work of devices and group steps have the call's memory alone. */
+static bool reads(const struct hly_send *send, const struct hly_range *range)
+{
+    return send->kind != HLY_SEND_DEVICE && send->kind != HLY_SEND_GROUP &&
+           lies_in(range, send->extent[0].address);
+}
+
 /* Has a call that is under way memory in it? */
 static bool in_use(const halay_context_t *ctx, const struct hly_range *range)
 {
@@ -64,8 +71,7 @@ static bool in_use(const halay_context_t *ctx, const struct hly_range *range)
             (r->layout.scratch && lies_in(range, r->layout.scratch)))
             return true;
         for (const struct hly_link *f = r->flying.next; f != &r->flying; f = f->next)
-            if (HLY_OF(f, struct hly_send, link)->kind != HLY_SEND_DEVICE &&
-                lies_in(range, HLY_OF(f, struct hly_send, link)->extent[0].address))
+            if (reads(HLY_OF(f, struct hly_send, link), range))
                 return true;
     }
     return false;

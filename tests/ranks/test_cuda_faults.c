@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A fault at each call of CUDA's driver in an allreduce of memory of a GPU, the first one and a
- * later one, behind a stream of the program or not: the call ends long before twice its deadline,
- * those that fail are told the same, and those that do not have the right sum. Where only some have
- * failed (a rank's last copy up), the next call fails on all.
+ * later one, behind a stream of the program or not, or in a group of calls: the call ends long
+ * before twice its deadline, those that fail are told the same, and those that do not have the
+ * right sum. Where only some have failed (a rank's last copy up), the next call fails on all, and
+ * is told the same.
  *
  *   test_cuda_faults [all]   without: some of the calls, by a seed
  */
@@ -23,10 +24,11 @@ HLY_CUDA_CALLS(CALL, CALL)
 static struct plan { /* of one run */
     uint64_t nth;
     int result;
-    bool warm, behind;
+    bool warm, behind, grouped;
     uint64_t ncalls; /* of the driver, in the call */
     struct ranks_board all;
     int next[RANKS];
+    char told[RANKS][512]; /* by it */
 } plan;
 
 static void *contexts[1];
@@ -59,14 +61,27 @@ static void drop(uint64_t at)
     leave();
 }
 
-static int reduce(struct rank *r, uint64_t in, uint64_t out, int salt)
+static int call(struct rank *r, uint64_t in, uint64_t out, bool grouped)
+{
+    halay_request_t *group = NULL, *one;
+    if (!grouped)
+        return halay_allreduce((void *)(uintptr_t)in, (void *)(uintptr_t)out, COUNT, HALAY_INT32,
+                               HALAY_SUM, r->world);
+    CHECK(!halay_group_begin(r->world), "begin");
+    int rc = halay_iallreduce((void *)(uintptr_t)in, (void *)(uintptr_t)out, COUNT, HALAY_INT32,
+                              HALAY_SUM, r->world, &one);
+    CHECK(!rc, "collected: %d", rc);
+    rc = halay_group_end(r->world, &group);
+    return rc ? rc : halay_request_wait(group);
+}
+
+static int reduce(struct rank *r, uint64_t in, uint64_t out, int salt, bool grouped)
 {
     int32_t *from = cuda_double_inside(in, BYTES);
     for (int i = 0; i < COUNT; i++)
         from[i] = r->rank * i + salt;
     const uint64_t begin = ranks_now_ns();
-    const int rc = halay_allreduce((void *)(uintptr_t)in, (void *)(uintptr_t)out, COUNT,
-                                   HALAY_INT32, HALAY_SUM, r->world);
+    const int rc = call(r, in, out, grouped);
     CHECK(ranks_now_ns() - begin < 3 * DEADLINE, "call %d late: fault %llu", salt,
           (unsigned long long)plan.nth);
     const int32_t *to = cuda_double_inside(out, BYTES);
@@ -96,6 +111,8 @@ static void compare(void)
               (unsigned long long)plan.nth, plan.next[0], plan.next[k]);
         CHECK(!failed || failed == RANKS || plan.next[k], "fault %llu is forgotten",
               (unsigned long long)plan.nth);
+        CHECK(failed == RANKS || !plan.next[k] || !strcmp(plan.told[k], plan.all.text[first]),
+              "told later:\n%s\n%s", plan.told[k], plan.all.text[first]);
     }
     nfailed += failed > 0;
     nlate += failed > 0 && failed < RANKS;
@@ -111,7 +128,7 @@ static void faulted(struct rank *r, uint64_t in, uint64_t out)
         cuda_double_fail(NULL, plan.nth, plan.result);
     }
     pthread_barrier_wait(&plan.all.barrier);
-    plan.all.code[r->rank] = reduce(r, in, out, 1);
+    plan.all.code[r->rank] = reduce(r, in, out, 1, plan.grouped);
     CHECK(!halay_comm_verdict(r->world, &v) || !plan.all.code[r->rank], "verdict");
     snprintf(plan.all.text[r->rank], sizeof(plan.all.text[0]), "%s", v.text);
     pthread_barrier_wait(&plan.all.barrier);
@@ -120,7 +137,11 @@ static void faulted(struct rank *r, uint64_t in, uint64_t out)
         cuda_double_fail(NULL, 0, 0);
     }
     pthread_barrier_wait(&plan.all.barrier);
-    plan.next[r->rank] = reduce(r, in, out, 2);
+    plan.next[r->rank] = reduce(r, in, out, 2, false);
+    v.text[0] = 0;
+    CHECK(!halay_comm_verdict(r->world, &v) || !plan.next[r->rank], "verdict");
+    snprintf(plan.told[r->rank], sizeof(plan.told[0]), "%s", v.text);
+    CHECK(!plan.next[r->rank] == !reduce(r, in, out, 4, true), "a group behind it");
     pthread_barrier_wait(&plan.all.barrier);
     if (!r->rank)
         compare();
@@ -138,7 +159,7 @@ static void body(struct rank *r)
         leave();
     }
     for (int i = 0; plan.warm && i < 2; i++)
-        CHECK(!reduce(r, in, out, 3), "a call without a fault");
+        CHECK(!reduce(r, in, out, 3, false), "a call without a fault");
     faulted(r, in, out);
     if (plan.behind) {
         enter();
@@ -167,16 +188,18 @@ int main(int argc, char **argv)
     cuda_double_settings()->delay_us = 20;
     CHECK(!cuInit(0) && !cuDevicePrimaryCtxRetain(&contexts[0], 0), "a GPU");
     pthread_barrier_init(&plan.all.barrier, NULL, RANKS);
-    for (int how = 0; how < 4; how++) {
+    for (int how = 0; how < 6; how++) {
         plan.warm = how & 1;
         plan.behind = how & 2;
+        plan.grouped = how & 4;
         run(0, 0);
         const uint64_t ncalls = plan.ncalls;
         CHECK(ncalls > 10, "%llu calls", (unsigned long long)ncalls);
         for (uint64_t n = 1; n <= (all ? ncalls : SAMPLES); n++)
             run(all ? n : 1 + ranks_random(&seed) % ncalls, results[n % 4]);
-        printf("%s%s: %llu calls of the driver\n", plan.warm ? "a later call" : "the first call",
-               plan.behind ? ", behind a stream" : "", (unsigned long long)ncalls);
+        printf("%s%s%s: %llu calls of the driver\n", plan.warm ? "a later call" : "the first call",
+               plan.behind ? ", behind a stream" : "", plan.grouped ? ", in a group" : "",
+               (unsigned long long)ncalls);
     }
     printf("%d runs, %d failed, %d of them not on all ranks at once\n", nruns, nfailed, nlate);
     CHECK(nfailed > nruns / 4, "few calls have failed");

@@ -406,7 +406,8 @@ static void agree(void)
     trial.library = "libnccl-is-not-here.so";
     run();
     trial = two;
-    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 and 1 to share";
+    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 "
+                "and 1 to share";
     cuda_double_settings()->one_place = 1; /* as instances of one */
     run();
     cuda_double_settings()->one_place = 0;
@@ -524,8 +525,8 @@ static void agree_ours(void)
     trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
     explains("grouped, all of it on the device, by Halay's kernels, since ranks 0 and 1 share");
     trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "off", .calls = 20};
-    explains(
-        "grouped in the node and over the stage between nodes, by Halay's kernels, since rank 2 has no NC");
+    explains("grouped in the node and over the stage between nodes, by Halay's kernels, since rank "
+             "2 has no NC");
     trial.no_ours = true;
     trial.why = "rank 2 has no NCCL; rank 2 has no group steps by Halay's kernels";
     run();

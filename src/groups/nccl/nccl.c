@@ -233,7 +233,7 @@ static int nccl_launch(halay_circle_t *c, const halay_group_launch_t *g)
         return rc;
     const int result = launch_inside(c, g);
     if (result && result != HLY_NCCL_IN_PROGRESS) {
-        rc = hly_nccl_failed(c->nccl, "a collective", result, c->comm);
+        rc = c->failed = hly_nccl_failed(c->nccl, "a collective", result, c->comm);
     } else {
         c->captured[c->last % HLY_NCCL_FLIGHTS] = g->stream != NULL;
         c->cookies[c->last++ % HLY_NCCL_FLIGHTS] = g->cookie;
@@ -311,7 +311,8 @@ static void nccl_close(halay_circle_t *c, uint64_t patience_ns)
 {
     if (!c)
         return;
-    (void)hly_nccl_circle_end(c, false, patience_ns); /* what does not end stays */
+    /* One that has failed may hold what it never launched. What does not end stays. */
+    (void)hly_nccl_circle_end(c, c->failed != HALAY_OK, patience_ns);
     hly_nccl_circle_free(c);
 }
 
