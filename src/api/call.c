@@ -194,9 +194,10 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
 static bool is_same_memory(const halay_request_t *r)
 {
     const void *const at[2] = {r->call.in, r->call.out};
-    uint32_t kind;
-    return !hly_memory_kind(r->context, at, (const size_t[2]){0, 0}, &kind, NULL, 0) &&
-           kind == r->call.desc.memory && look_at_stream(hly_comm_known(r->comm), kind) >= 0;
+    struct hly_memory_seen seen;
+    return !hly_memory_look(r->context, at, (const size_t[2]){0, 0}, &seen, NULL, 0) &&
+           seen.kind == r->call.desc.memory &&
+           look_at_stream(hly_comm_known(r->comm), seen.kind) >= 0;
 }
 
 /* Its request is under way, or does not fit: makes a new one. */

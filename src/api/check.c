@@ -11,18 +11,17 @@
 static uint8_t memory_of(const struct hly_call *call, struct hly_check *c, halay_context_t *ctx)
 {
     const void *const at[2] = {call->in, call->out};
-    uint32_t kind = ctx->devices[0].memory;
+    struct hly_memory_seen seen;
     char text[sizeof(c->text)];
     hly_devices_look(ctx);
     if (ctx->ndevices == 1 || c->code)
-        return (uint8_t)kind;
-    const int rc = hly_memory_kind(ctx, at, c->bytes, &kind, text, sizeof(text));
-    if (rc) {
-        hly_wrong(c, text);
-        c->code = rc;
-        kind = ctx->devices[0].memory;
-    }
-    return (uint8_t)kind;
+        return ctx->devices[0].memory;
+    const int rc = hly_memory_look(ctx, at, c->bytes, &seen, text, sizeof(text));
+    if (!rc)
+        return (uint8_t)seen.kind;
+    hly_wrong(c, text);
+    c->code = rc;
+    return ctx->devices[0].memory;
 }
 
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm)
