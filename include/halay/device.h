@@ -24,7 +24,7 @@ extern "C" {
 #define HALAY_REDUCE_SOURCES 4   /* at most, for one reduce */
 #define HALAY_LIST_PARTS     112 /* at most, of one list */
 
-/* A part of every call: all ranks must pass memory of the same kind. */
+/* A part of every call but v forms: all ranks must pass memory of the same kind. */
 enum {
     HALAY_MEMORY_HOST = 0,
     HALAY_MEMORY_CUDA = 1, /* of a GPU, and managed memory; pinned memory is the host's */
@@ -36,6 +36,7 @@ typedef struct halay_memory {
     size_t size;        /* of this struct, set by the caller */
     uint32_t kind;      /* HALAY_MEMORY_*, or another one below HALAY_MEMORY_KINDS */
     uint32_t touchable; /* the processor may read and write it */
+    uint64_t id; /* of the allocation: one made later at its address has another; 0: not known */
 } halay_memory_t;
 
 /* Where a device gives memory: of its kind; or of the host's, which the processor may touch and

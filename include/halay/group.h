@@ -26,6 +26,10 @@
 #include "halay.h"
 #include "plan.h"
 
+/* The oldest NCCL that a context opens by itself, as ncclGetVersion() says it, and in words. */
+#define HALAY_NCCL_LEAST      21800
+#define HALAY_NCCL_LEAST_TEXT "2.18"
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -59,8 +59,10 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
         library_make(&here->ours, &hly_group_ours, ours);
         here->reach = hly_ours_reach(device->handle);
     }
-    hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO, "device collectives: %s",
-            here->nccl.ops ? here->nccl.name : here->why);
+    const bool named = *name && strcmp(name, "off");
+    hly_log(ctx, !here->nccl.ops && (here->version || named) ? HLY_WARN : HLY_INFO,
+            "device collectives: %s%s", here->nccl.ops ? here->nccl.name : here->why,
+            !here->nccl.ops && named ? "; HALAY_NCCL_LIBRARY names NCCL's file, or is off" : "");
 }
 
 void hly_nccl_drop(halay_context_t *ctx)
@@ -93,9 +95,9 @@ static bool differ(const struct hly_nccl_ask *ask, int nranks, char *why, size_t
     version_text(&ask->all[0], first);
     for (int r = 0; r < nranks; r++) {
         version_text(&ask->all[r], other);
-        if (ask->all[r].version < HLY_NCCL_LEAST_VERSION)
+        if (ask->all[r].version < HALAY_NCCL_LEAST)
             snprintf(why, bytes, "rank %d has %s%s", r, other,
-                     ask->all[r].version ? ", and 2.18 is needed" : "");
+                     ask->all[r].version ? ", and " HALAY_NCCL_LEAST_TEXT " is needed" : "");
         else if (ask->all[r].version != ask->all[0].version)
             snprintf(why, bytes, "rank 0 has %s, and rank %d has %s", first, r, other);
         else

@@ -55,10 +55,17 @@ static int wait_for(halay_request_t *request)
 
 #define GROUPED_SIGN UINT64_C(0x6e63636c67726f75)
 
-/* Hashes what ranks compare; call->signature is that of what the description lacks, or 0. */
-static void sign(struct hly_call *call)
+/*
+ * Hashes what ranks compare; call->signature is that of what the description lacks, or 0. In v
+ * forms each rank's memory is its own affair, for they have the same plan, and the same messages,
+ * in memory of any kind; but not with GPUDirect.
+ */
+static void sign(struct hly_call *call, bool gpudirect)
 {
-    uint64_t s = hly_hash(call->signature, &call->desc, sizeof(call->desc));
+    struct hly_call_desc desc = call->desc;
+    if (desc.flags & HLY_CALL_VECTOR && !gpudirect)
+        desc.memory = HALAY_MEMORY_HOST;
+    uint64_t s = hly_hash(call->signature, &desc, sizeof(desc));
     if (call->grouped) /* where a rank has not agreed its plan is another one */
         s ^= GROUPED_SIGN;
     if (call->captured)
@@ -114,7 +121,7 @@ static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check 
 {
     halay_comm_t *named = hly_comm_known(comm);
     hly_op_resolve(comm, call, c);
-    sign(call);
+    sign(call, comm->context->settings.gpudirect);
     hly_check_freed(c, comm);
     if (named->group_open)
         return hly_group_add(named, call, c, is_groupable(comm, call, how), request);
@@ -194,9 +201,10 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
 static bool is_same_memory(const halay_request_t *r)
 {
     const void *const at[2] = {r->call.in, r->call.out};
-    uint32_t kind;
-    return !hly_memory_kind(r->context, at, (const size_t[2]){0, 0}, &kind, NULL, 0) &&
-           kind == r->call.desc.memory && look_at_stream(hly_comm_known(r->comm), kind) >= 0;
+    struct hly_memory_seen seen;
+    return !hly_memory_look(r->context, at, (const size_t[2]){0, 0}, &seen, NULL, 0) &&
+           seen.kind == r->call.desc.memory &&
+           look_at_stream(hly_comm_known(r->comm), seen.kind) >= 0;
 }
 
 /* Its request is under way, or does not fit: makes a new one. */

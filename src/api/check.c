@@ -7,22 +7,31 @@
 
 #include "api/api.h"
 
+/* Has it nothing to move on this rank, which then needs no memory? With GPUDirect all ranks of a v
+ * form need one kind: whoever passes messages on has memory of its own for them. */
+static bool is_empty(const struct hly_call *call, const struct hly_check *c,
+                     const halay_context_t *ctx)
+{
+    if (!(call->desc.flags & HLY_CALL_VECTOR))
+        return !call->desc.count; /* on all ranks */
+    return !c->bytes[0] && !c->bytes[1] && !ctx->settings.gpudirect;
+}
+
 /* The host's, where the call is wrong. */
 static uint8_t memory_of(const struct hly_call *call, struct hly_check *c, halay_context_t *ctx)
 {
     const void *const at[2] = {call->in, call->out};
-    uint32_t kind = ctx->devices[0].memory;
+    struct hly_memory_seen seen;
     char text[sizeof(c->text)];
     hly_devices_look(ctx);
-    if (ctx->ndevices == 1 || c->code)
-        return (uint8_t)kind;
-    const int rc = hly_memory_kind(ctx, at, c->bytes, &kind, text, sizeof(text));
-    if (rc) {
-        hly_wrong(c, text);
-        c->code = rc;
-        kind = ctx->devices[0].memory;
-    }
-    return (uint8_t)kind;
+    if (ctx->ndevices == 1 || c->code || is_empty(call, c, ctx))
+        return ctx->devices[0].memory;
+    const int rc = hly_memory_look(ctx, at, c->bytes, &seen, text, sizeof(text));
+    if (!rc)
+        return (uint8_t)seen.kind;
+    hly_wrong(c, text);
+    c->code = rc;
+    return ctx->devices[0].memory;
 }
 
 void hly_describe(struct hly_call *call, struct hly_check *c, const halay_comm_t *comm)

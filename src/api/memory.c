@@ -15,19 +15,19 @@ static uint64_t handle_of(const halay_context_t *ctx, const struct hly_range *ra
 
 int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, uint32_t *kind)
 {
-    uint32_t found = HALAY_MEMORY_HOST;
+    struct hly_memory_seen seen;
     if (!context || context->magic != HLY_CONTEXT_MAGIC || !address || !kind)
         return HALAY_EINVAL;
-    *kind = found;
+    *kind = HALAY_MEMORY_HOST;
     int rc = hly_context_enter(context);
     if (rc)
         return rc;
     hly_devices_look(context);
     char text[224];
-    rc = hly_memory_kind(context, (const void *const[2]){address, NULL},
-                         (const size_t[2]){bytes, 0}, &found, text, sizeof(text));
+    rc = hly_memory_look(context, (const void *const[2]){address, NULL},
+                         (const size_t[2]){bytes, 0}, &seen, text, sizeof(text));
     if (!rc)
-        *kind = found;
+        *kind = seen.kind;
     else
         hly_log(context, HLY_ERROR, "halay_mem_kind: %s", text);
     hly_unlock(context);
@@ -37,11 +37,11 @@ int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, 
 /* Is it the host's, all of it? Only that is registered with transports. */
 static int check_host(halay_context_t *ctx, const void *address, size_t bytes)
 {
-    uint32_t kind;
+    struct hly_memory_seen seen;
     hly_devices_look(ctx);
-    if (!hly_memory_kind(ctx, (const void *const[2]){address, NULL}, (const size_t[2]){bytes, 0},
-                         &kind, NULL, 0) &&
-        hly_device_of(ctx, kind)->touchable)
+    if (!hly_memory_look(ctx, (const void *const[2]){address, NULL}, (const size_t[2]){bytes, 0},
+                         &seen, NULL, 0) &&
+        hly_device_of(ctx, seen.kind)->touchable)
         return HALAY_OK;
     hly_log(ctx, HLY_ERROR,
             "halay_mem_register: the memory is not the host's (or not all of it); calls in a "

@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/agree_nccl.h"
 #include "api/api.h"
@@ -22,6 +23,42 @@ static void settle(halay_request_t *r)
         r->layout.works = calloc(r->plan->nsteps + 1, sizeof(*r->layout.works));
 }
 
+/* ---------------------------------------------------------------- its memory */
+
+static int look(const halay_request_t *r, struct hly_memory_seen *seen, char *text, size_t bytes)
+{
+    const void *const at[2] = {r->call.in, r->call.out};
+    return hly_memory_look(r->context, at, r->kept.bytes, seen, text, bytes);
+}
+
+/* The call was looked at already: this is for the next time. */
+static void keep(halay_request_t *r, const size_t bytes[2])
+{
+    struct hly_memory_seen seen;
+    memcpy(r->kept.bytes, bytes, sizeof(r->kept.bytes));
+    if (!look(r, &seen, NULL, 0))
+        memcpy(r->kept.id, seen.id, sizeof(r->kept.id));
+}
+
+/* A device's memory may have been freed since. The host's is the program's affair. */
+static int check_memory(const halay_request_t *r, char *text, size_t bytes)
+{
+    struct hly_memory_seen seen;
+    const int rc = look(r, &seen, text, bytes);
+    if (rc)
+        return rc;
+    const bool other = seen.kind != r->call.desc.memory;
+    if (!other && !memcmp(seen.id, r->kept.id, sizeof(seen.id)))
+        return HALAY_OK;
+    snprintf(text, bytes,
+             "its memory was freed since the request was made, and %s lies there now: free the "
+             "request before its memory",
+             other ? "memory of another kind" : "another allocation");
+    return HALAY_EINVAL;
+}
+
+/* ---------------------------------------------------------------- made */
+
 int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct hly_check *c,
                         halay_request_t **request)
 {
@@ -34,8 +71,12 @@ int hly_persistent_make(halay_comm_t *comm, struct hly_call *call, const struct 
         settle(*request);
         comm->npersistent++;
     }
+    if (!rc && call->desc.memory != HALAY_MEMORY_HOST)
+        keep(*request, c->bytes);
     return rc;
 }
+
+/* ---------------------------------------------------------------- started */
 
 /* hly_request_lock() for one that is persistent and not started. */
 static int lock_idle(halay_request_t *handle, const char *call, halay_request_t **request)
@@ -50,36 +91,44 @@ static int lock_idle(halay_request_t *handle, const char *call, halay_request_t 
     return hly_request_refuse(*request, persistent ? HALAY_ESTATE : HALAY_EINVAL, text);
 }
 
-/* Before a start: the request that runs. What cannot be made fails the start on all ranks. */
-static halay_request_t *turn(halay_request_t *r)
+/* From the turn to NCCL on: another request, which runs in its place. */
+static int make_instead(halay_request_t **request)
 {
-    struct hly_check c = {0};
+    halay_request_t *r = *request, *instead;
     struct hly_call call = r->call;
-    halay_request_t *instead;
-    int rc = HALAY_OK;
-    if (r->refused || call.grouped || call.desc.memory != HALAY_MEMORY_CUDA)
-        return r;
-    call.grouped = false;
-    hly_nccl_turn(r->comm, &call, &c);
-    if (c.code) {
-        r->call.awaited = call.awaited;
-        hly_exec_refuse_as(r, c.code, hly_exec_cause(&call, c.code), c.text);
-        return r;
-    }
-    if (!call.grouped)
-        return r;
     call.grouped = false;
     hly_sign_grouped(&call);
-    rc = hly_exec_make(r->comm, &call, HALAY_OK, "", &instead);
-    if (rc) {
-        hly_exec_refuse_as(r, rc, HLY_CAUSE_LOCAL, "no memory for a persistent request");
-        return r;
-    }
+    const int rc = hly_exec_make(r->comm, &call, HALAY_OK, "", &instead);
+    if (rc)
+        return rc;
     settle(instead);
-    r->instead = instead;
+    instead->kept = r->kept;
+    r->instead = *request = instead;
     hly_scratch_free(r);
     r->bound = r->layout.laid_out = false;
-    return instead;
+    return HALAY_OK;
+}
+
+/*
+ * Before a start in a device's memory: gives the request that runs. What cannot be made fails the
+ * start on all ranks. An error: there is not even memory for that.
+ */
+static int prepare(halay_request_t **request)
+{
+    struct hly_check c = {0};
+    halay_request_t *r = *request;
+    struct hly_call call = r->call;
+    if (r->refused)
+        return HALAY_OK;
+    call.awaited = 0;
+    c.code = check_memory(r, c.text, sizeof(c.text));
+    if (!c.code && !call.grouped && call.desc.memory == HALAY_MEMORY_CUDA)
+        hly_nccl_turn(r->comm, &call, &c);
+    if (c.code) {
+        r->call.awaited = call.awaited;
+        return hly_exec_refuse_as(r, c.code, hly_exec_cause(&call, c.code), c.text);
+    }
+    return call.grouped && !r->call.grouped ? make_instead(request) : HALAY_OK;
 }
 
 int halay_request_start(halay_request_t *handle)
@@ -88,7 +137,9 @@ int halay_request_start(halay_request_t *handle)
     int rc = lock_idle(handle, "request_start", &r);
     if (rc)
         return rc;
-    hly_go(turn(r));
+    if (r->call.desc.memory != HALAY_MEMORY_HOST && (rc = prepare(&r)))
+        return hly_request_refuse(r, rc, "request_start: no memory for a persistent request");
+    hly_go(r);
     hly_unlock(r->context);
     return HALAY_OK;
 }

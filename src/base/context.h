@@ -162,14 +162,18 @@ int hly_device_open(const halay_device_ops_t *ops, void *arg, const char *isa,
                     struct hly_device *device);
 /* Opens the devices whose driver the program has loaded meanwhile. */
 void hly_devices_look(halay_context_t *context);
+struct hly_memory_seen {
+    uint32_t kind;
+    uint64_t id[2]; /* of each buffer's allocation: halay_memory_t */
+};
 /*
- * The kind of memory that `at` names with so many bytes each; NULL and HALAY_IN_PLACE name none. A
- * buffer without bytes counts only if both have none. HALAY_EINVAL: it is of two kinds, or not
- * there; another code: its device cannot be used. The text says so; without one (NULL) it is not
- * looked whether the host's memory is there.
+ * What memory `at` names with so many bytes each; NULL and HALAY_IN_PLACE name none. A buffer
+ * without bytes counts only if both have none. HALAY_EINVAL: it is of two kinds, or not there;
+ * another code: its device cannot be used. The text says so; without one (NULL) it is not looked
+ * whether the host's memory is there.
  */
-int hly_memory_kind(const halay_context_t *context, const void *const at[2], const size_t bytes[2],
-                    uint32_t *kind, char *text, size_t text_bytes);
+int hly_memory_look(const halay_context_t *context, const void *const at[2], const size_t bytes[2],
+                    struct hly_memory_seen *seen, char *text, size_t text_bytes);
 /* Who works in memory of this kind. */
 struct hly_device *hly_device_of(halay_context_t *context, uint32_t kind);
 

@@ -93,10 +93,11 @@ static bool is_there(const void *address, size_t bytes)
 }
 
 /* Memory that was a GPU's and is freed is the host's to all devices: but nobody can read it. */
-static int host_kind(const halay_context_t *ctx, const void *address, size_t bytes, uint32_t *kind,
-                     char *text, size_t text_bytes)
+static int host_kind(const halay_context_t *ctx, const void *address, size_t bytes,
+                     halay_memory_t *memory, char *text, size_t text_bytes)
 {
-    *kind = ctx->devices[0].memory;
+    memory->kind = ctx->devices[0].memory;
+    memory->id = 0;
     if (!text || is_there(address, bytes))
         return HALAY_OK;
     snprintf(text, text_bytes,
@@ -107,14 +108,12 @@ static int host_kind(const halay_context_t *ctx, const void *address, size_t byt
 }
 
 /* Where a device is of no use, and cannot tell whose it is, memory that is there is the host's. */
-static int kind_of(const halay_context_t *ctx, const void *address, size_t bytes, uint32_t *kind,
-                   char *text, size_t text_bytes)
+static int kind_of(const halay_context_t *ctx, const void *address, size_t bytes,
+                   halay_memory_t *memory, char *text, size_t text_bytes)
 {
     for (int i = 1; i < ctx->ndevices; i++) {
         const struct hly_device *device = &ctx->devices[i];
-        halay_memory_t memory = {.size = sizeof(memory)};
-        const int rc = device->ops->query(device->handle, address, bytes, &memory);
-        *kind = memory.kind;
+        const int rc = device->ops->query(device->handle, address, bytes, memory);
         if (rc == HALAY_EUNSUPPORTED || (rc == HALAY_EDEVICE && is_there(address, bytes)))
             continue;
         const char *why = rc ? device->ops->why(device->handle) : "";
@@ -123,30 +122,31 @@ static int kind_of(const halay_context_t *ctx, const void *address, size_t bytes
                      *why ? ": " : " lie in memory of two kinds: both must be of the same", why);
         return rc;
     }
-    return host_kind(ctx, address, bytes, kind, text, text_bytes);
+    return host_kind(ctx, address, bytes, memory, text, text_bytes);
 }
 
-int hly_memory_kind(const halay_context_t *ctx, const void *const at[2], const size_t bytes[2],
-                    uint32_t *kind, char *text, size_t text_bytes)
+int hly_memory_look(const halay_context_t *ctx, const void *const at[2], const size_t bytes[2],
+                    struct hly_memory_seen *seen, char *text, size_t text_bytes)
 {
     const bool none = !bytes[0] && !bytes[1];
     bool found = false;
-    *kind = ctx->devices[0].memory;
+    *seen = (struct hly_memory_seen){.kind = ctx->devices[0].memory};
     for (int i = 0; i < 2 && ctx->ndevices > 1; i++) {
-        uint32_t other;
+        halay_memory_t one = {.size = sizeof(one)};
         if (!at[i] || at[i] == HALAY_IN_PLACE || (!bytes[i] && !none))
             continue;
-        const int rc = kind_of(ctx, at[i], bytes[i], &other, text, text_bytes);
+        const int rc = kind_of(ctx, at[i], bytes[i], &one, text, text_bytes);
         if (rc)
             return rc;
-        if (found && other != *kind) {
+        if (found && one.kind != seen->kind) {
             if (text)
                 snprintf(text, text_bytes,
                          "its buffers lie in memory of two kinds: both must be of the same (pinned "
                          "memory is the host's)");
             return HALAY_EINVAL;
         }
-        *kind = other;
+        seen->kind = one.kind;
+        seen->id[i] = one.id;
         found = true;
     }
     return HALAY_OK;

@@ -4,6 +4,7 @@
  * and scales itself, or in a device's, which only that device touches; docs/decisions/0060.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,10 +12,13 @@
 
 enum { MOVES = 2 * HALAY_LIST_PARTS }; /* at once */
 
+/* HALAY_BATCH_COPIES: 0 or 1. Another value is told of, and not used. */
 void hlt_memory_init(halay_trainer_t *trainer)
 {
     const char *text = getenv("HALAY_BATCH_COPIES");
     trainer->copies_alone = text && !strcmp(text, "0");
+    if (text && *text && strcmp(text, "0") && strcmp(text, "1") && trainer->rank == 0)
+        fprintf(stderr, "halay: HALAY_BATCH_COPIES=%s is not 0 or 1; 1 is used\n", text);
 }
 
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says)

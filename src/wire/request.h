@@ -164,6 +164,12 @@ struct hly_in_group {
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
+/* A persistent request in a device's memory: what lay there when it was made. */
+struct hly_kept_memory {
+    size_t bytes[2]; /* of IN and OUT */
+    uint64_t id[2];  /* of their allocations */
+};
+
 enum hly_request_state {
     HLY_IDLE = 0,
     HLY_QUEUED,
@@ -205,7 +211,8 @@ struct halay_request {
     struct hly_failure *failure; /* how it has failed, until the program reads it; or NULL */
     struct hly_refusal *refusal; /* why it fails when it starts; or NULL */
     struct hly_in_group group;
-    halay_request_t *instead;        /* persistent: runs in its place (api/persistent.c); or NULL */
+    halay_request_t *instead; /* persistent: runs in its place (api/persistent.c); or NULL */
+    struct hly_kept_memory kept;
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
     uint64_t started_ns, deadline_ns;
     uint32_t targets;       /* open rendezvous targets */

@@ -4,6 +4,7 @@
 import gc
 import os
 import threading
+from functools import partial
 
 import pytest
 import torch
@@ -12,8 +13,9 @@ import halay.torch as hvd
 from halay._core import ffi, lib
 
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
 # complex32 is what there was before the 8-bit types.
-UNSUPPORTED = getattr(torch, "float8_e5m2", torch.complex32)
+UNSUPPORTED = [torch.complex32, *(getattr(torch, name) for name in FLOAT8 if hasattr(torch, name))]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
 
 
@@ -148,7 +150,10 @@ def test_zero_copy(alone):
     [
         (lambda: torch.empty(3, device="meta"), ValueError, ["device meta", "tensor.cpu()"]),
         (lambda: torch.eye(3).to_sparse(), ValueError, ["sparse", "to_dense()"]),
-        (lambda: torch.ones(2).to(UNSUPPORTED), TypeError, [str(UNSUPPORTED), "(2,)"]),
+        *(
+            (partial(torch.zeros, 2, dtype=dtype), TypeError, [str(dtype), "(2,)", "torch.uint8"])
+            for dtype in UNSUPPORTED
+        ),
         (lambda: [1.0, 2.0], TypeError, ["torch.Tensor", "list"]),
         (lambda: None, TypeError, ["torch.Tensor", "NoneType"]),
     ],

@@ -69,6 +69,18 @@ def rank_kinds_differ():
     assert torch.equal(host(hvd.allreduce(cuda(x), name="x")), x)
 
 
+def rank_float8():
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        x = cuda(torch.zeros(4, dtype=dtype))
+        assert x.is_cuda and x.dtype == dtype
+        for call in (hvd.allreduce, hvd.allreduce_, hvd.allgather, hvd.alltoall, hvd.reducescatter):
+            with pytest.raises(TypeError, match=rf"{dtype}, on device cuda.*not supported"):
+                call(x, name="x")
+        with pytest.raises(TypeError, match=f"{dtype}"):
+            hvd.grouped_allreduce([cuda(torch.ones(2)), x], name="group")
+    assert host(hvd.allreduce(cuda(torch.ones(2)), name="afterwards")).tolist() == [1, 1]
+
+
 def rank_batch_norm():
     """The forward pass; torch without CUDA has no backward pass on such tensors."""
     joined = torch.randn(4 * hvd.size(), 3, generator=torch.Generator().manual_seed(1))
@@ -176,6 +188,7 @@ def test_kinds_differ_norm_and_groups(job):
 def rank_all():
     rank_late()
     rank_kinds_differ()
+    rank_float8()
     rank_batch_norm()
     rank_distributed()
 

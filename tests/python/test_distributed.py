@@ -304,8 +304,23 @@ def rank_refusals():
         dist.all_reduce(torch.ones(3, device="meta"))
     with pytest.raises(ValueError, match="to_dense"):
         dist.all_reduce(torch.eye(2).to_sparse())
-    with pytest.raises(TypeError, match="float8"):
-        dist.all_reduce(torch.ones(3).to(torch.float8_e4m3fn))
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        one, other = torch.zeros(2, dtype=dtype), (dist.get_rank() + 1) % dist.get_world_size()
+        many = torch.zeros(2 * dist.get_world_size(), dtype=dtype)
+        for call in (
+            lambda one=one: dist.all_reduce(one),
+            lambda one=one: dist.reduce(one, 0),
+            lambda one=one: dist.broadcast(one, 0),
+            lambda one=one, many=many: dist.all_gather_into_tensor(many, one),
+            lambda one=one, many=many: dist.reduce_scatter_tensor(one, many),
+            lambda many=many: dist.all_to_all_single(many.clone(), many),
+            lambda one=one, other=other: dist.send(one, other),
+        ):
+            with pytest.raises(TypeError, match=rf"{dtype} is not supported.*torch\.uint8"):
+                call()
+        sent = torch.full((2,), 3.0).to(dtype) if dist.get_rank() == 0 else one
+        dist.broadcast(sent.view(torch.uint8), 0)  # as the text says
+        assert sent.float().tolist() == [3.0, 3.0]
     with pytest.raises(TypeError, match=r"float32.*float64"):
         dist.all_gather_into_tensor(
             torch.ones(dist.get_world_size(), dtype=torch.float64), torch.ones(1)

@@ -395,6 +395,22 @@ static void leave(void)
     }
 }
 
+/* Runs, and writes this to standard error. */
+static void says(const char *text)
+{
+    static char told[65536];
+    FILE *file = tmpfile();
+    const int err = dup(STDERR_FILENO);
+    CHECK(file && err >= 0, "no file");
+    CHECK(dup2(fileno(file), STDERR_FILENO) >= 0, "dup2");
+    run();
+    CHECK(dup2(err, STDERR_FILENO) >= 0 && !close(err), "dup2");
+    rewind(file);
+    told[fread(told, 1, sizeof(told) - 1, file)] = '\0';
+    CHECK(!fclose(file), "close");
+    CHECK(strstr(told, text), "not '%s' in: %s", text, told);
+}
+
 static void agree(void)
 {
     const struct trial two = {.nranks = 3, .nodes = {0, 0, 1}, .calls = 30, .seed = 1};
@@ -404,7 +420,7 @@ static void agree(void)
     trial.why = "rank 2 has no NCCL";
     run();
     trial.library = "libnccl-is-not-here.so";
-    run();
+    says("libnccl-is-not-here.so was not found; HALAY_NCCL_LIBRARY names NCCL's file, or is off");
     trial = two;
     trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 "
                 "and 1 to share";
@@ -472,19 +488,11 @@ static void lacks(struct rank *r)
 }
 
 /* What rank 0 tells of its calls has `says`. */
-static void explains(const char *says)
+static void explains(const char *text)
 {
-    static char told[65536];
-    FILE *file = tmpfile();
-    const int err = dup(STDERR_FILENO);
-    CHECK(file && err >= 0 && !setenv("HALAY_EXPLAIN", "1", 1), "no file");
-    CHECK(dup2(fileno(file), STDERR_FILENO) >= 0, "dup2");
-    run();
-    CHECK(dup2(err, STDERR_FILENO) >= 0 && !close(err), "dup2");
-    rewind(file);
-    told[fread(told, 1, sizeof(told) - 1, file)] = '\0';
-    CHECK(!fclose(file) && !unsetenv("HALAY_EXPLAIN"), "unsetenv");
-    CHECK(strstr(told, says), "not '%s' in: %s", says, told);
+    CHECK(!setenv("HALAY_EXPLAIN", "1", 1), "setenv");
+    says(text);
+    CHECK(!unsetenv("HALAY_EXPLAIN"), "unsetenv");
 }
 
 static void direct(uint64_t seed, int n)

@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAST 21800 /* as the library's own */
+#include <halay/group.h>
+
 #define WITHOUT                                                                                    \
     "calls in GPU memory are staged, or use Halay's own group steps where the ranks of a node "    \
     "are threads of one process on one GPU"
@@ -31,10 +32,11 @@ static enum hly_nccl_state look_in(void *library, const char *name, char *line, 
     }
     const int n = snprintf(line, bytes, "%s: NCCL %d.%d.%d", path_of(symbol, name), version / 10000,
                            version / 100 % 100, version % 100);
-    if (version >= LEAST)
+    if (version >= HALAY_NCCL_LEAST)
         return HLY_NCCL_FOUND;
     if (n >= 0 && (size_t)n < bytes)
-        snprintf(line + n, bytes - (size_t)n, ", and 2.18 or newer is needed: " WITHOUT);
+        snprintf(line + n, bytes - (size_t)n,
+                 ", and " HALAY_NCCL_LEAST_TEXT " or newer is needed: " WITHOUT);
     return HLY_NCCL_OLD;
 }
 

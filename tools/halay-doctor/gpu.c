@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <halay/group.h>
+
 #include "../common/nccl.h"
+#include "../common/switch.h"
 #include "doctor.h"
 
 #define DMABUF_DRIVER 515 /* the first open kernel modules of NVIDIA */
@@ -40,9 +43,8 @@ static void tell_nvidia(const struct hly_probe *p, const char *driver, int gpus)
 {
     const bool peer = module_loaded(p, "nvidia_peermem") || module_loaded(p, "nv_peer_mem"),
                buffers = dmabuf(p, driver), rdma = hly_has_rdma(p);
-    const char *set = getenv("HALAY_GPUDIRECT");
-    const bool wanted = set && !strcmp(set, "1");
     char line[200];
+    const bool wanted = hly_switch_read("HALAY_GPUDIRECT", line, sizeof line) == 1;
     hly_line(driver, "NVRM version", line, sizeof line);
     hly_find(p->report, HLY_GOOD, "gpu", "", "%d of NVIDIA; %s", gpus, *line ? line : "?");
     hly_fact(p->report, "GPUDirect", "%s", rdma && (peer || buffers) ? "possible" : "not possible");
@@ -89,7 +91,18 @@ static void tell_nccl(const struct hly_probe *p, int gpus, const char *asked)
     }
     hly_advise(hly_find(p->report, HLY_WARNING, "gpu.nccl", "", "%s", line),
                "Calls between the GPUs of a node go through the host's memory.",
-               "install NCCL 2.18 or newer, or name its file in HALAY_NCCL_LIBRARY");
+               "install NCCL " HALAY_NCCL_LEAST_TEXT
+               " or newer, or name its file in HALAY_NCCL_LIBRARY");
+}
+
+/* Contexts refuse to start with it, on a host without a GPU too. */
+static void tell_switch(const struct hly_probe *p)
+{
+    char wrong[200];
+    if (hly_switch_read("HALAY_GPUDIRECT", wrong, sizeof wrong) < 0)
+        hly_advise(hly_find(p->report, HLY_ERROR, "gpu.setting", "", "%s", wrong),
+                   "halay_init fails on this rank, and the others wait for it.",
+                   "set it to 1 or 0, the same on all ranks, or take it away");
 }
 
 void hly_probe_gpu(const struct hly_probe *p)
@@ -97,6 +110,7 @@ void hly_probe_gpu(const struct hly_probe *p)
     char driver[1024];
     struct hly_names names;
     const char *asked = getenv("HALAY_NCCL_LIBRARY");
+    tell_switch(p);
     if (hly_read(p, driver, sizeof driver, "/proc/driver/nvidia/version")) {
         const int gpus = hly_list(p, &names, "/proc/driver/nvidia/gpus");
         tell_nvidia(p, driver, gpus);

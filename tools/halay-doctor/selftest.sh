@@ -193,6 +193,8 @@ says "^ok +gpu.peer +RDMA may reach GPU memory by dmabuf, else nvidia_peermem; H
 seeded 0 'put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x
     rm -r tree/sys/class/infiniband'
 says "^warning +gpu.peer +HALAY_GPUDIRECT is 1, and there is no RDMA device"
+HALAY_GPUDIRECT=x seeded 1 true # without a GPU too
+says "^error +gpu.setting +HALAY_GPUDIRECT is 'x'; it takes 1 or 0 \(the default\)"
 unset HALAY_GPUDIRECT
 
 nvidia='put proc/driver/nvidia/version "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Rel"; put proc/driver/nvidia/gpus/0/x'

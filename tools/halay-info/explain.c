@@ -10,6 +10,7 @@
 #include <halay/plan.h>
 
 #include "../common/size.h"
+#include "../common/switch.h"
 #include "info.h"
 
 #define RANKS_MAX 65536
@@ -43,7 +44,7 @@ struct explain {
     uint64_t bytes;
     halay_type_t type;
     const char *op, *algorithm, *selection, *model;
-    int round_robin, json;
+    int round_robin, json, gpudirect;
 };
 
 static int complain(const char *what, const char *value)
@@ -177,8 +178,30 @@ static int parse(int argc, char **argv, struct explain *x)
     return barrier ? 0 : parse_bytes(argv[optind + 1], &x->bytes);
 }
 
+/* Elements of the call. */
+static int check_bytes(struct explain *x)
+{
+    const halay_collective_t collective = (halay_collective_t)x->question.collective;
+    const uint32_t element = collective == HALAY_BARRIER ? 1 : (uint32_t)halay_type_bytes(x->type);
+    const uint32_t blocks = collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER ||
+                                    collective == HALAY_ALLTOALL
+                                ? x->nranks
+                                : 1;
+    char least[64];
+    x->question.element_bytes = element;
+    x->question.count = x->bytes / blocks / element;
+    if (!x->bytes || x->question.count)
+        return 0;
+    snprintf(least, sizeof least, "%llu bytes of %s", (unsigned long long)blocks * element,
+             halay_type_name(x->type));
+    return complain(blocks > 1 ? "too short for a block for each rank; the least are "
+                               : "too short for one element; the least are ",
+                    least);
+}
+
 static int check(struct explain *x)
 {
+    char wrong[200];
     halay_collective_t collective = (halay_collective_t)x->question.collective;
     if (!x->nranks)
         return complain("--ranks is missing", "");
@@ -188,20 +211,18 @@ static int check(struct explain *x)
         return complain("--oversubscribed and --single are for one node", "");
     if (x->question.root >= x->nranks || (x->question.root && !halay_collective_rooted(collective)))
         return complain("--root is no rank, or the collective has none", "");
-    uint32_t element = (uint32_t)halay_type_bytes(x->type);
-    uint64_t each = x->bytes;
-    if (collective == HALAY_REDUCE_SCATTER || collective == HALAY_SCATTER ||
-        collective == HALAY_ALLTOALL)
-        each /= x->nranks;
-    x->question.element_bytes = collective == HALAY_BARRIER ? 1 : element;
-    x->question.count = each / x->question.element_bytes;
+    x->gpudirect = hly_switch_read("HALAY_GPUDIRECT", wrong, sizeof wrong);
+    if (x->gpudirect < 0)
+        return complain(wrong, "");
+    if (check_bytes(x))
+        return HLY_EXIT_USAGE;
     return halay_collective_reduces(collective) ? check_op(x) : 0;
 }
 
 /* The way of the chosen algorithm's messages in memory of a GPU. */
-static void print_way(const halay_explanation_t *e, const halay_shape_t *s)
+static void print_way(const halay_explanation_t *e, const halay_shape_t *s, int gpudirect)
 {
-    const char *set = getenv("HALAY_GPUDIRECT"), *why;
+    const char *why;
     if (e->chosen == UINT32_MAX)
         return;
     why = halay_planner_indirect(e->candidate[e->chosen].planner, e->nranks, e->nnodes,
@@ -210,7 +231,7 @@ static void print_way(const halay_explanation_t *e, const halay_shape_t *s)
         printf("  in device memory: on the device; %s\n", why);
     else if (why)
         printf("  in device memory: staged, copied through the host's; not GPUDirect: %s\n", why);
-    else if (set && !strcmp(set, "1"))
+    else if (gpudirect)
         printf("  in device memory: direct (GPUDirect), unless it scales its input; where a GPU or "
                "an adapter cannot, the call fails (halay-doctor)\n");
     else
@@ -233,7 +254,7 @@ static int print(const halay_selection_t *selection, const struct explain *x)
         fputs(text, stdout);
     }
     if (text && x->question.apart && !x->json)
-        print_way(e, x->question.shape);
+        print_way(e, x->question.shape, x->gpudirect);
     int status = !text || e->chosen == UINT32_MAX;
     free(text);
     halay_explanation_free(e);

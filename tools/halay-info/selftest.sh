@@ -127,6 +127,15 @@ expect 0 env HALAY_GPUDIRECT=1 "$INFO" explain allreduce 1M --gpu --ranks 1
 says "^  in device memory: on the device; there are no messages$"
 expect 0 env HALAY_GPUDIRECT=1 "$INFO"
 says "^  HALAY_GPUDIRECT +set: 1 "
+expect 1 env HALAY_GPUDIRECT=x "$INFO"
+says "REFUSED: .*HALAY_GPUDIRECT is 'x'; it takes 1 or 0 \(the default\)"
+expect 2 env HALAY_GPUDIRECT=x "$INFO" "${gpu[@]}" --nodes 4
+expect 2 "$INFO" explain alltoall 8 --ranks 4 # no block for each
+expect 2 "$INFO" explain alltoall 15 --ranks 4
+expect 2 "$INFO" explain allreduce 3 --ranks 4
+expect 0 "$INFO" explain alltoall 8 --type int8 --ranks 4
+expect 0 "$INFO" explain alltoall 16 --ranks 4
+says "16 bytes"
 while read -r c; do
     [ "$c" = barrier ] && size= || size=4K
     # shellcheck disable=SC2086

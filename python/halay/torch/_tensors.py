@@ -36,7 +36,8 @@ def type_of(tensor: object, kind: str, name: object) -> int:
     if found is None:
         raise TypeError(
             f"{describe(tensor, kind, name)}: this dtype is not supported; convert it, "
-            "for example with tensor.float()"
+            "for example with tensor.float(), or, where nothing is reduced, send its bytes: "
+            "tensor.view(torch.uint8)"
         )
     return found
 

@@ -323,7 +323,8 @@ static int cuda_query(halay_device_t *device, const void *address, size_t bytes,
     int ordinal = -1;
     if (!memory || memory->size < sizeof(*memory))
         return HALAY_EINVAL;
-    int rc = address ? hly_gpu_memory(gpu, address, bytes, &ordinal) : HALAY_OK;
+    uint64_t id = 0;
+    int rc = address ? hly_gpu_memory(gpu, address, bytes, &ordinal, &id) : HALAY_OK;
     if (!rc && address && gpu->ordinal >= 0 && ordinal != gpu->ordinal) {
         snprintf(gpu->why, sizeof(gpu->why),
                  "memory of GPU %d, but this context works on GPU %d: use one context a GPU",
@@ -338,6 +339,7 @@ static int cuda_query(halay_device_t *device, const void *address, size_t bytes,
         return rc;
     memory->kind = HALAY_MEMORY_CUDA;
     memory->touchable = 0;
+    memory->id = id;
     return HALAY_OK;
 }
 

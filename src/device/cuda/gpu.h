@@ -121,7 +121,8 @@ static inline bool hly_gpu_flies(const struct hly_gpu *gpu)
 }
 
 /* As query of device.h; *ordinal: of the GPU whose memory it is. Managed memory is any one's. */
-int hly_gpu_memory(struct hly_gpu *gpu, const void *address, size_t bytes, int *ordinal);
+int hly_gpu_memory(struct hly_gpu *gpu, const void *address, size_t bytes, int *ordinal,
+                   uint64_t *id);
 bool hly_gpu_is_pinned(struct hly_gpu *gpu, const void *address, size_t bytes);
 int hly_gpu_alloc(struct hly_gpu *gpu, bool pinned, size_t bytes, size_t alignment, void **address);
 void hly_gpu_free(struct hly_gpu *gpu, void *address);

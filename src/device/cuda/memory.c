@@ -28,6 +28,7 @@ struct range {
     bool is_device, is_managed;
     int ordinal;
     uint64_t end;
+    unsigned long long id;
 };
 
 /* What the driver knows of the byte. HALAY_EUNSUPPORTED: nothing, or it is host memory. */
@@ -37,12 +38,12 @@ static int range_of(struct hly_gpu *gpu, uint64_t at, unsigned *type, struct ran
     int ordinal = -1;
     uint64_t start = 0;
     size_t bytes = 0;
-    int which[] = {HLY_CU_MEMORY_TYPE, HLY_CU_IS_MANAGED, HLY_CU_DEVICE_ORDINAL, HLY_CU_RANGE_START,
-                   HLY_CU_RANGE_SIZE};
-    void *values[] = {type, &managed, &ordinal, &start, &bytes};
+    int which[] = {HLY_CU_MEMORY_TYPE, HLY_CU_IS_MANAGED, HLY_CU_DEVICE_ORDINAL,
+                   HLY_CU_RANGE_START, HLY_CU_RANGE_SIZE, HLY_CU_BUFFER_ID};
+    void *values[] = {type, &managed, &ordinal, &start, &bytes, &range->id};
     *type = 0;
     *range = (struct range){.ordinal = -1, .end = at + 1};
-    const int rc = gpu->driver.cuPointerGetAttributes(5, which, values, at);
+    const int rc = gpu->driver.cuPointerGetAttributes(6, which, values, at);
     if (rc == HLY_CU_NOT_INITIALIZED) /* the program has not used CUDA */
         *type = 0;
     else if (rc)
@@ -85,13 +86,15 @@ static int memory_of_blocks(const struct hly_gpu *gpu, uint64_t at, size_t bytes
     return rc;
 }
 
-int hly_gpu_memory(struct hly_gpu *gpu, const void *address, size_t bytes, int *ordinal)
+int hly_gpu_memory(struct hly_gpu *gpu, const void *address, size_t bytes, int *ordinal,
+                   uint64_t *id)
 {
     const uint64_t at = (uint64_t)(uintptr_t)address;
     struct range range;
     unsigned type;
     bytes += !bytes;
     *ordinal = gpu->ordinal;
+    *id = 0;
     int rc = memory_of_blocks(gpu, at, bytes);
     if (rc != HALAY_EAGAIN)
         return rc == HALAY_EINVAL ? in_part(gpu, bytes) : rc;
@@ -104,6 +107,7 @@ int hly_gpu_memory(struct hly_gpu *gpu, const void *address, size_t bytes, int *
         return rc ? rc : in_part(gpu, bytes);
     }
     *ordinal = range.is_managed && gpu->ordinal >= 0 ? gpu->ordinal : range.ordinal;
+    *id = range.id;
     for (int n = 0; !rc && range.end < at + bytes; n++) {
         const int first = range.ordinal;
         rc = n < RANGES_MAX ? range_of(gpu, range.end, &type, &range) : HALAY_EINVAL;

@@ -211,7 +211,8 @@ static bool copied(struct hly_gpu *gpu, struct hly_gpu_stream *s, struct hly_gpu
 static int operand_check(struct hly_gpu *gpu, const void *at, size_t bytes, bool own)
 {
     int ordinal;
-    int rc = hly_gpu_memory(gpu, at, bytes, &ordinal);
+    uint64_t id;
+    int rc = hly_gpu_memory(gpu, at, bytes, &ordinal, &id);
     if (!own)
         return rc == HALAY_EUNSUPPORTED ? HALAY_OK : rc ? rc : HALAY_EINVAL;
     if (rc == HALAY_EUNSUPPORTED) {

@@ -37,9 +37,9 @@ int hly_nccl_library_open(struct hly_nccl_library *l, const char *name, char *wh
     l->version = 0;
     if (l->ncclGetVersion && l->ncclGetVersion(&l->version))
         l->version = 0;
-    if (missing || l->version < HLY_NCCL_LEAST) {
-        snprintf(why, why_bytes, "%s is NCCL %d.%d.%d, and 2.18 is needed%s%s", name,
-                 l->version / 10000, l->version / 100 % 100, l->version % 100,
+    if (missing || l->version < HALAY_NCCL_LEAST) {
+        snprintf(why, why_bytes, "%s is NCCL %d.%d.%d, and " HALAY_NCCL_LEAST_TEXT " is needed%s%s",
+                 name, l->version / 10000, l->version / 100 % 100, l->version % 100,
                  missing ? "; it lacks " : "", missing ? missing : "");
         dlclose(handle);
         return HALAY_EUNSUPPORTED;

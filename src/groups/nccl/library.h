@@ -27,7 +27,7 @@ enum { /* results */
        HLY_NCCL_IN_PROGRESS
 };
 
-enum { HLY_NCCL_LEAST = HLY_NCCL_LEAST_VERSION, HLY_NCCL_UNSET = -2147483647 - 1 };
+enum { HLY_NCCL_UNSET = -2147483647 - 1 };
 
 typedef struct hly_nccl_id {
     char bytes[HLY_NCCL_ID_BYTES];

@@ -118,7 +118,7 @@ static int nccl_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
     struct hly_nccl *nccl = arg;
     struct hly_nccl_config config = {.size = sizeof(config),
                                      .magic = HLY_NCCL_MAGIC,
-                                     .version = HLY_NCCL_LEAST,
+                                     .version = HALAY_NCCL_LEAST,
                                      .blocking = 0,
                                      .cga_cluster_size = HLY_NCCL_UNSET,
                                      .min_ctas = HLY_NCCL_UNSET,

@@ -10,8 +10,6 @@
 
 #include <halay/group.h>
 
-#define HLY_NCCL_LEAST_VERSION 21800
-
 /* One for each context: the `arg` of the table. */
 struct hly_nccl;
 

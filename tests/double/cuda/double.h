@@ -22,6 +22,7 @@ struct cuda_double_settings {
     unsigned taken;      /* bit i: GPU i is exclusive to a process, which is another one */
     int split;           /* GPUs have addresses of their own each: no unified addressing */
     int one_place;       /* all devices are parts of one GPU */
+    int again;           /* what is freed now leaves its address to the next allocation */
     uint64_t seed;
     unsigned delay_us; /* at most, of each thing in a stream; 0: none */
     size_t bytes;      /* of a device's memory */

@@ -194,6 +194,8 @@ int cuMemFree_v2(uint64_t at)
         return call_end(rc);
     if (b->kind == DEVICE) {
         arenas[b->device].used -= b->bytes;
+        if (settings.again)
+            arenas[b->device].next = (size_t)(b->at - arenas[b->device].at);
         if (b->fd >= 0)
             close(b->fd);
     } else

@@ -174,6 +174,32 @@ static bool is_unsafe(const char *name)
     return false;
 }
 
+/*
+ * What libcuda exports, too, under the names without a version: with the arguments of CUDA 3, or
+ * without what came later. Nothing of ours may find these.
+ */
+#define OLD(name)                                                                                  \
+    CUDA_DOUBLE int name(void);                                                                    \
+    int name(void)                                                                                 \
+    {                                                                                              \
+        pthread_mutex_lock(&mutex);                                                                \
+        misuse(NOT_SUPPORTED);                                                                     \
+        pthread_mutex_unlock(&mutex);                                                              \
+        return NOT_SUPPORTED;                                                                      \
+    }
+OLD(cuDevicePrimaryCtxRelease)
+OLD(cuCtxPushCurrent)
+OLD(cuCtxPopCurrent)
+OLD(cuMemAlloc)
+OLD(cuMemFree)
+OLD(cuMemHostGetDevicePointer)
+OLD(cuMemcpyHtoDAsync)
+OLD(cuMemcpyDtoHAsync)
+OLD(cuStreamDestroy)
+OLD(cuEventDestroy)
+OLD(cuStreamWriteValue64)
+OLD(cuStreamWaitValue64)
+
 int call_begin(const char *name, int needs, struct context **context)
 {
     pthread_mutex_lock(&mutex);
