@@ -300,16 +300,16 @@ class Session:
         among.names.add(full)
         return self._hand_out(_Aside(among, full, task))
 
-    def reach(self, stream: Any) -> None:
+    def reach(self, stream: Any, patience_ns: int = MOVE_NS) -> None:
         """Waits until the program's stream has come to where it ends now."""
-        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + MOVE_NS
+        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + patience_ns
         code = lib.halay_local_mark(self.context, stream, mark)
         while code == lib.HALAY_EAGAIN and time.monotonic_ns() < end:
             lib.halay_context_progress(self.context, 1_000_000)
             code = lib.halay_local_mark(self.context, stream, mark)
         self.checked(code)
         try:
-            code = lib.halay_local_marked(self.context, mark, MOVE_NS)
+            code = lib.halay_local_marked(self.context, mark, patience_ns)
         finally:
             lib.halay_local_unmark(self.context, mark)
         self.checked(lib.HALAY_ETIMEOUT if code == lib.HALAY_INPROGRESS else code)
