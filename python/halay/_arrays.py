@@ -174,6 +174,9 @@ def _of_interface(array: Any, interface: dict[str, Any]) -> Seen:
         raise ValueError(
             f"its __cuda_array_interface__ is of version {version!r}; up to {_NEWEST} are known"
         )
+    missing = [key for key in ("shape", "typestr", "data") if key not in interface]
+    if missing:
+        raise ValueError(f"its __cuda_array_interface__ lacks {', '.join(missing)}")
     if interface.get("mask") is not None:
         raise ValueError("it is masked; fill what is masked, and give its data without the mask")
     typestr = str(interface["typestr"])

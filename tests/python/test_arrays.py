@@ -145,6 +145,8 @@ def rank_refused():
     cases = [
         (matrix[:, 0], "make a contiguous copy"),
         (OnlyDlpack(matrix.T), "make a contiguous copy"),
+        (OnlyDlpack(matrix[:, :3]), "make a contiguous copy"),
+        (matrix[::2], "make a contiguous copy"),
         (good.astype(">f4"), "not supported; convert"),
         (good.astype(numpy.longdouble), "not supported; convert"),
         (numpy.array([None] * 4), "not supported; convert"),
@@ -244,6 +246,7 @@ def rank_gpu_refused():
     cases = [
         (Array(x, version=4), ValueError, "version 4; up to 3"),
         (Array(x, version="none"), ValueError, "version None"),
+        (Array(x, data="none"), ValueError, "lacks data"),
         (Array(x, mask=Array(x)), ValueError, "masked"),
         (Array(x, stream=0), ValueError, "stream 0, which is ambiguous"),
         (Array(x, stream=2), ValueError, "per-thread default stream"),

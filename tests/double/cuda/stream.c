@@ -349,10 +349,10 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stre
 
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream)
 {
-    struct stream *s = named(stream);
     const struct op op = {
         .kind = COPY, .dst = (uint64_t)(uintptr_t)dst, .src = src, .bytes = bytes};
     int rc = put_begin("cuMemcpyDtoHAsync_v2", stream);
+    struct stream *s = named(stream);
     if (!rc && (!inside(src, bytes, -1) || is_device(dst)))
         rc = misuse(INVALID_VALUE);
     if (rc)
@@ -582,8 +582,8 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 
 int cuStreamSynchronize(void *stream)
 {
-    struct stream *s = named(stream);
     int rc = put_begin("cuStreamSynchronize", stream);
+    struct stream *s = named(stream);
     if (!rc && s->graph)
         rc = spoil(s, CAPTURE_UNSUPPORTED);
     const uint64_t until = rc ? 0 : s->put;
