@@ -140,6 +140,14 @@ int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
 
 int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
                     halay_op_t op, halay_comm_t *comm);
+int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
+                    halay_comm_t *comm);
+int halay_allgather(const void *in, void *out, size_t count, halay_type_t type,
+                    halay_comm_t *comm);
+int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
+                         halay_op_t op, halay_comm_t *comm);
+int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
+                   halay_comm_t *comm);
 int halay_barrier(halay_comm_t *comm);
 
 typedef struct halay_request halay_request_t;
@@ -153,6 +161,7 @@ int halay_iallgatherv(const void *in, void *out, const size_t counts[], const si
 int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
                      void *out, const size_t out_counts[], const size_t out_displs[],
                      halay_type_t type, halay_comm_t *comm, halay_request_t **request);
+int halay_request_wait(halay_request_t *request);
 int halay_request_test(halay_request_t *request);
 
 typedef struct halay_trainer halay_trainer_t;
@@ -260,6 +269,8 @@ int halay_local_mark(halay_context_t *context, const halay_stream_t *stream,
                      halay_mark_t *mark);
 int halay_local_marked(halay_context_t *context, halay_mark_t *mark,
                        uint64_t patience_ns);
+int halay_local_refuse(halay_comm_t *comm, int code, const char *text,
+                       halay_request_t **request);
 void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
 int halay_trainer_after(halay_trainer_t *trainer, const char *name,
                         const halay_stream_t *stream);

@@ -127,3 +127,30 @@ def make_context() -> Any:
 def text_of(buffer: Any) -> str:
     """A char array that the library filled, as str."""
     return _string(buffer)
+
+
+def verdict_of(comm: Any, code: int) -> str:
+    """The library's text for the failure that a call on the communicator has just told of."""
+    verdict = ffi.new("halay_verdict_t *")
+    verdict.size = ffi.sizeof("halay_verdict_t")
+    known = lib.halay_comm_verdict(comm, verdict) == 0 and verdict.code == code
+    return text_of(verdict.text) if known else text_of(lib.halay_strerror(code))
+
+
+def deadline_s() -> float:
+    """How long a call may take."""
+    try:
+        return float(os.environ.get("HALAY_DEADLINE") or 30)
+    except ValueError:
+        return 30.0
+
+
+CUDA_MEMORY = 1  # HALAY_MEMORY_CUDA of device.h
+
+
+def cuda_stream(handle: int) -> Any:
+    """A stream of CUDA as a halay_stream_t *."""
+    found = ffi.new("halay_stream_t *")
+    found.size, found.kind = ffi.sizeof("halay_stream_t"), CUDA_MEMORY
+    found.handle = ffi.cast("void *", handle)
+    return found

@@ -172,6 +172,7 @@ class Session:
         self.pid = os.getpid()
         self.pending: dict[int, _Entry] = {}
         self.registered: dict[int, Any] = {}  # by range: what must not go before it (mem.py)
+        self.gpu: int | None = None  # that of the first tensor on one
         self._newest = 0  # the handle given out last, until something is polled
         self.members: dict[int, Members] = {}
         self.timeline: str | None = None
@@ -278,7 +279,15 @@ class Session:
         for name in names:
             if name is not None:
                 self._refuse_used(members, members.full_name(kind, name)[0])
-        return self.join([start(i) for i in range(len(names))], lambda results: results)
+        handles: list[int] = []
+        try:
+            for i in range(len(names)):
+                handles.append(start(i))
+        except Exception:  # of the library, which has looked at the memory
+            with contextlib.suppress(Exception):
+                self.wait_all(handles)  # nobody else can
+            raise
+        return self.join(handles, lambda results: results)
 
     def _refuse_outside(self, among: Members, kind: str) -> None:
         if among.rank is None:
@@ -300,16 +309,16 @@ class Session:
         among.names.add(full)
         return self._hand_out(_Aside(among, full, task))
 
-    def reach(self, stream: Any) -> None:
+    def reach(self, stream: Any, patience_ns: int = MOVE_NS) -> None:
         """Waits until the program's stream has come to where it ends now."""
-        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + MOVE_NS
+        mark, end = ffi.new("halay_mark_t *"), time.monotonic_ns() + patience_ns
         code = lib.halay_local_mark(self.context, stream, mark)
         while code == lib.HALAY_EAGAIN and time.monotonic_ns() < end:
             lib.halay_context_progress(self.context, 1_000_000)
             code = lib.halay_local_mark(self.context, stream, mark)
         self.checked(code)
         try:
-            code = lib.halay_local_marked(self.context, mark, MOVE_NS)
+            code = lib.halay_local_marked(self.context, mark, patience_ns)
         finally:
             lib.halay_local_unmark(self.context, mark)
         self.checked(lib.HALAY_ETIMEOUT if code == lib.HALAY_INPROGRESS else code)
@@ -345,9 +354,10 @@ class Session:
         ticket = ffi.new("halay_ticket_t *")
         code = start(among.trainer, encoded, ticket)
         if code != 0:
-            raise error(
-                code, f"{full!r}: {text_of(lib.halay_strerror(code))}", self.rank, self.host
-            )
+            text = f"{full!r}: {text_of(lib.halay_strerror(code))}"
+            if code == lib.HALAY_EINVAL:
+                text += "; if it is its memory, a line on standard error says what is wrong with it"
+            raise error(code, text, self.rank, self.host)
         among.names.add(full)
         return self._hand_out(_Pending(among, int(ticket[0]), full, keep, finish))
 

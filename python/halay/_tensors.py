@@ -8,7 +8,7 @@ from typing import Any, Callable
 
 import torch
 
-from ._core import ffi, lib
+from ._core import cuda_stream, ffi, lib
 
 TYPES: dict[torch.dtype, int] = {
     torch.int8: lib.HALAY_INT8,
@@ -55,16 +55,15 @@ def brought(values: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 def no_tensor(what: object, call: str) -> TypeError:
     """The error for what is none. Arrays of others can be seen as one, on the same memory: their
-    maker orders that with the current stream."""
+    maker orders that with the current stream. Or halay.arrays takes them as they are."""
     text = f"{call}: needs a torch.Tensor, not {type(what).__name__}"
     if hasattr(what, "__dlpack__"):
         text += "; torch.from_dlpack() makes one of it, without a copy"
     elif hasattr(what, "__cuda_array_interface__"):
         text += '; torch.as_tensor(..., device="cuda") makes one of it, without a copy'
-    return TypeError(text)
-
-
-CUDA_MEMORY = 1  # HALAY_MEMORY_CUDA of device.h
+    else:
+        return TypeError(text)
+    return TypeError(text + "; or use halay.arrays, which takes any library's")
 
 
 def current(device: torch.device) -> Any:
@@ -100,10 +99,7 @@ def synchronize(stream: Any) -> None:
 
 def c_stream(stream: Any) -> Any:
     """The stream as a halay_stream_t *."""
-    found = ffi.new("halay_stream_t *")
-    found.size, found.kind = ffi.sizeof("halay_stream_t"), CUDA_MEMORY
-    found.handle = ffi.cast("void *", stream.cuda_stream)
-    return found
+    return cuda_stream(stream.cuda_stream)
 
 
 # What submits a tensor: with the trainer, the name and where the ticket goes.

@@ -53,6 +53,18 @@ def by_ddp(device: torch.device) -> tuple[int, int, torch.Tensor]:
     return found
 
 
+def check_arrays(device: torch.device) -> None:
+    """The device's tensors as arrays of another library's, by DLPack: made just before."""
+    import halay.arrays as ha
+
+    for step in range(STEPS):
+        x = torch.full((100003,), float(step), device=device).add_(ha.rank())
+        ha.allreduce(x)
+        want = float(step * ha.size() + sum(range(ha.size())))
+        if not bool((x == want).all()):
+            sys.exit(f"train: halay.arrays, rank {ha.rank()}: {x} is not {want}")
+
+
 def by_optimizer(device: torch.device) -> tuple[int, int, torch.Tensor]:
     import halay.torch as hvd
 
@@ -63,6 +75,7 @@ def by_optimizer(device: torch.device) -> tuple[int, int, torch.Tensor]:
         torch.optim.SGD(net.parameters(), lr=0.05), named_parameters=net.named_parameters()
     )
     train(net, optimizer, [hvd.rank()], device)
+    check_arrays(device)
     found = hvd.rank(), hvd.size(), flat(net)
     hvd.shutdown()
     return found

@@ -8,6 +8,7 @@ autograd for such tensors. The current stream is one of the double's, the same f
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -31,7 +32,9 @@ int cuEventRecord(void *event, void *stream);
 int cuEventQuery(void *event);
 int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stream);
 void *cuda_double_inside(uint64_t at, size_t bytes);
+int cuMemFree_v2(uint64_t at);
 void cuda_double_halt(int halted);
+void cuda_double_legacy(void *stream);
 """)
 DEVICE = torch.device("cuda:0")
 waits: list[torch.device] = []  # of the processor, for a stream
@@ -76,12 +79,15 @@ class _Stream:
 
 
 class _Gpu:
-    def __init__(self) -> None:
+    def __init__(self, ordinal: int = 0) -> None:
         self.lib = _ffi.dlopen("libcuda.so.1")
         self.context = _ffi.new("void **")
         assert self.lib.cuInit(0) == 0
-        assert self.lib.cuDevicePrimaryCtxRetain(self.context, 0) == 0
+        assert self.lib.cuDevicePrimaryCtxRetain(self.context, ordinal) == 0
         self.stream = _Stream(self)
+
+    def use(self) -> None:
+        """Has the package's calls of torch.cuda be about it."""
         _tensors.current = lambda device: self.stream
         _tensors.make_stream = lambda device: _Stream(self)
         _tensors.on = lambda stream: contextlib.nullcontext()  # torch's work is done at once
@@ -116,13 +122,13 @@ class CudaTensor(torch.Tensor):
     begin: int
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor, begin: int) -> CudaTensor:
+    def __new__(cls, inner: torch.Tensor, begin: int, device: torch.device = DEVICE) -> CudaTensor:
         made = torch.Tensor._make_wrapper_subclass(
             cls,
             inner.size(),
             strides=inner.stride(),
             dtype=inner.dtype,
-            device=DEVICE,
+            device=device,
             storage_offset=inner.storage_offset(),
         )
         made.inner, made.begin = inner, begin
@@ -130,8 +136,37 @@ class CudaTensor(torch.Tensor):
 
     __torch_function__ = torch._C._disabled_torch_function_impl
 
+    def free(self) -> None:
+        """Gives its memory back to the driver."""
+        with _gpus[0]:
+            assert _gpus[0].lib.cuMemFree_v2(self.begin) == 0
+
     def data_ptr(self) -> int:
         return self.begin + self.inner.storage_offset() * self.inner.element_size()
+
+    # Torch without CUDA refuses the first three, and what stands for a tensor has no lazy signs.
+
+    def copy_(self, src: torch.Tensor, non_blocking: bool = False) -> CudaTensor:
+        self.inner.copy_(_inner(src))
+        return self
+
+    def contiguous(self) -> CudaTensor:
+        return _outer(self.inner.contiguous(), [self])
+
+    def __getitem__(self, key: object) -> CudaTensor:
+        return _outer(self.inner[key], [self])
+
+    def is_conj(self) -> bool:
+        return self.inner.is_conj()
+
+    def is_neg(self) -> bool:
+        return self.inner.is_neg()
+
+    def resolve_conj(self) -> CudaTensor:
+        return _outer(self.inner.resolve_conj(), [self])
+
+    def resolve_neg(self) -> CudaTensor:
+        return _outer(self.inner.resolve_neg(), [self])
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
@@ -163,9 +198,17 @@ def cuda(tensor: torch.Tensor) -> CudaTensor:
     """A copy on the GPU."""
     if not _gpus:
         _gpus.append(_Gpu())
+        _gpus[0].use()
     begin, seen = _gpus[0].alloc(tensor)
     seen.copy_(tensor)
     return CudaTensor(seen, begin)
+
+
+def other_gpu(tensor: torch.Tensor) -> CudaTensor:
+    """A copy on another GPU."""
+    begin, seen = _Gpu(1).alloc(tensor)
+    seen.copy_(tensor)
+    return CudaTensor(seen, begin, torch.device("cuda:1"))
 
 
 @contextlib.contextmanager
@@ -180,13 +223,37 @@ def other_stream() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def halted() -> Iterator[None]:
-    """Streams stand still."""
-    _gpus[0].lib.cuda_double_halt(1)
+def halted(seconds: float | None = None) -> Iterator[None]:
+    """Streams stand still: meanwhile, or for so long, whatever the block waits for."""
+    lib = _gpus[0].lib
+    lib.cuda_double_halt(1)
+    timer = threading.Timer(seconds or 0, lib.cuda_double_halt, (0,))
+    if seconds is not None:
+        timer.start()
     try:
         yield
     finally:
-        _gpus[0].lib.cuda_double_halt(0)
+        timer.cancel()
+        lib.cuda_double_halt(0)
+
+
+def stream_handle() -> int:
+    """Of the current stream."""
+    return _gpus[0].stream.cuda_stream
+
+
+@contextlib.contextmanager
+def legacy() -> Iterator[None]:
+    """The current stream is the one that CUDA calls legacy: torch's default, whose handle is 0."""
+    gpu = _gpus[0]
+    stream, own = gpu.stream, gpu.stream.cuda_stream
+    gpu.lib.cuda_double_legacy(stream.handle)
+    stream.cuda_stream = 0
+    try:
+        yield
+    finally:
+        stream.cuda_stream = own
+        gpu.lib.cuda_double_legacy(_ffi.NULL)
 
 
 def come(tensor: CudaTensor, values: torch.Tensor) -> None:

@@ -7,7 +7,7 @@ import numpy
 import pytest
 import torch
 from conftest import BUILD
-from cuda_double import DEVICE, come, cuda, halted, host, other_stream, used, waits
+from cuda_double import DEVICE, come, cuda, halted, host, legacy, other_stream, used, waits
 
 import halay.torch as hvd
 from halay.errors import HalayError, HalayMismatch
@@ -187,6 +187,8 @@ def test_kinds_differ_norm_and_groups(job):
 
 def rank_all():
     rank_late()
+    with legacy():
+        rank_late()
     rank_kinds_differ()
     rank_float8()
     rank_batch_norm()

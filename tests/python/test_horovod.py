@@ -168,6 +168,28 @@ def test_settings_for_gpus(clean):
     assert "HALAY_BATCH_COPIES" not in os.environ
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "variable", "found", "told"),
+    [
+        # Horovod's switches are numbers.
+        ("BATCH_D2D_MEMCOPIES", "-1", "HALAY_BATCH_COPIES", "0", False),
+        ("BATCH_D2D_MEMCOPIES", "2", "HALAY_BATCH_COPIES", None, False),
+        ("BATCH_D2D_MEMCOPIES", "", "HALAY_BATCH_COPIES", "0", False),
+        ("BATCH_D2D_MEMCOPIES", "off", "HALAY_BATCH_COPIES", None, True),
+        ("TIMELINE_MARK_CYCLES", "false", "HALAY_TIMELINE_MARK_CYCLES", None, True),
+        ("STALL_CHECK_DISABLE", "no", "HALAY_STALL", None, True),
+        ("STALL_SHUTDOWN_TIME_SECONDS", "inf", "HALAY_DEADLINE", None, True),
+        ("STALL_SHUTDOWN_TIME_SECONDS", "nan", "HALAY_DEADLINE", None, True),
+        ("STALL_SHUTDOWN_TIME_SECONDS", "-1", "HALAY_DEADLINE", None, False),
+    ],
+)
+def test_values_that_make_no_sense(clean, name, value, variable, found, told):
+    clean.setenv(f"HOROVOD_{name}", value)
+    notes = settings.apply()
+    assert os.environ.get(variable) == found
+    assert [f"HOROVOD_{name}={value} is not understood" in note for note in notes] == [True] * told
+
+
 def test_stall_settings(clean):
     clean.setenv("HOROVOD_STALL_CHECK_TIME_SECONDS", "2")
     assert settings.apply() == []

@@ -33,8 +33,6 @@ int halay_group_begin(halay_comm_t *comm);
 int halay_group_end(halay_comm_t *comm, halay_request_t **request);
 
 int halay_comm_stream(halay_comm_t *comm, const halay_stream_t *stream);
-
-int halay_request_wait(halay_request_t *request);
 """
 
 declare(CDEF)

@@ -8,6 +8,7 @@ process, on rank 0: a job that asks for something and does not get it should kno
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import MutableMapping
@@ -34,8 +35,16 @@ def _level(text: str) -> str | None:
     return levels.get(text.lower(), "error")
 
 
+def _on(text: str) -> bool:
+    """Of a number, as Horovod reads it; who writes a word has to be told that it is none."""
+    return int(text or 0) > 0
+
+
 def _seconds(text: str) -> str | None:
-    return text if float(text) > 0 else None
+    seconds = float(text)
+    if not math.isfinite(seconds):
+        raise ValueError("no number of seconds")
+    return text if seconds > 0 else None
 
 
 def _bytes(text: str) -> str | None:
@@ -46,7 +55,7 @@ def _bytes(text: str) -> str | None:
 
 
 def _never(text: str) -> str | None:
-    return "0" if text not in _OFF else None
+    return "0" if _on(text) else None
 
 
 def _timeline(text: str) -> str | None:
@@ -54,11 +63,11 @@ def _timeline(text: str) -> str | None:
 
 
 def _flag(text: str) -> str | None:
-    return "1" if text not in _OFF else None
+    return "1" if _on(text) else None
 
 
 def _off(text: str) -> str | None:
-    return "0" if text in _OFF else None
+    return None if _on(text) else "0"
 
 
 def _same(text: str) -> str | None:

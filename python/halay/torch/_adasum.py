@@ -15,7 +15,6 @@ all ranks run the same batches in the same order. Only the thread calls the comm
 from __future__ import annotations
 
 import json
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -24,7 +23,7 @@ from typing import Any
 import torch
 
 from .. import _session
-from .._core import error, ffi, lib, text_of
+from .._core import deadline_s, error, ffi, lib, verdict_of
 from .._session import Members
 from .._tensors import TYPES, address
 from ..errors import HalayError
@@ -74,13 +73,6 @@ def combine(
             a.mul_(factors[0][i].unsqueeze(1)).addcmul_(b, factors[1][i].unsqueeze(1))
         rows = rows[::2]
     return rows[0]
-
-
-def _deadline_s() -> float:
-    try:
-        return float(os.environ.get("HALAY_DEADLINE") or 30)
-    except ValueError:
-        return 30.0
 
 
 class Entry:
@@ -186,10 +178,7 @@ class Side:
             lib.halay_context_progress(self.context, SLICE_NS)
             code = lib.halay_request_test(request[0])
         if code != 0:
-            verdict = ffi.new("halay_verdict_t *")
-            verdict.size = ffi.sizeof("halay_verdict_t")
-            known = lib.halay_comm_verdict(self.comm, verdict) == 0 and verdict.code == code
-            raise error(code, text_of(verdict.text) if known else "")
+            raise error(code, verdict_of(self.comm, code))
 
     def _broadcast(self, data: torch.Tensor) -> None:
         self._held.append(data)
@@ -264,7 +253,7 @@ class Side:
     def _collect(self, wanted: list[list[Any]]) -> tuple[list[Entry | None], list[int]]:
         """This rank's entries, and how each fits; waits for those that are not there yet."""
         names = [name for name, *_ in wanted]
-        end = time.monotonic() + 0.75 * _deadline_s()
+        end = time.monotonic() + 0.75 * deadline_s()
         with self.changed:
             self.changed.wait_for(
                 lambda: self.closing or all(name in self.queue for name in names),

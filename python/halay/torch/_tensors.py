@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import torch
 
+from .. import _session
 from .._tensors import DEVICES, TYPES, address, behind, no_tensor
 
 __all__ = ["address", "behind", "dense", "describe", "refuse_overlap", "touched", "type_of"]
@@ -32,6 +33,8 @@ def type_of(tensor: object, kind: str, name: object) -> int:
             f"{describe(tensor, kind, name)}: only memory of the CPU and of CUDA devices is "
             "supported; use tensor.cpu()"
         )
+    if tensor.is_cuda:
+        _check_gpu(tensor, kind, name)
     found = TYPES.get(tensor.dtype)
     if found is None:
         raise TypeError(
@@ -40,6 +43,21 @@ def type_of(tensor: object, kind: str, name: object) -> int:
             "tensor.view(torch.uint8)"
         )
     return found
+
+
+def _check_gpu(tensor: torch.Tensor, kind: str, name: object) -> None:
+    """The library works with the GPU that it meets first; its error has less to say."""
+    of = _session.current()
+    if of is None:
+        return
+    if of.gpu is None:
+        of.gpu = tensor.device.index
+    if of.gpu != tensor.device.index:
+        raise ValueError(
+            f"{describe(tensor, kind, name)}: earlier tensors were on cuda:{of.gpu}, and a process "
+            "works with one GPU; call torch.cuda.set_device(hvd.local_rank()) first, and make all "
+            "tensors there"
+        )
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

@@ -145,8 +145,8 @@ class _Gradient:
         if self.sparse_dims is None:
             return torch.zeros_like(like)
         first, rest = self.sparse_dims
-        indices = torch.empty((first, 0), dtype=torch.int64)
-        values = torch.empty((0, *like.shape[len(like.shape) - rest :]), dtype=like.dtype)
+        indices = torch.empty((first, 0), dtype=torch.int64, device=like.device)
+        values = like.new_empty((0, *like.shape[len(like.shape) - rest :]))
         return torch.sparse_coo_tensor(indices, values, like.shape)
 
     def finish(self) -> None:

@@ -51,6 +51,8 @@ CUDA_DOUBLE void cuda_double_fail(const char *name, uint64_t nth, int result);
 CUDA_DOUBLE void cuda_double_break(int result);
 /* Streams stop where they are, or go on. */
 CUDA_DOUBLE void cuda_double_halt(int halted);
+/* The stream stands for the legacy one, which NULL and 1 name; else to name it is misuse. */
+CUDA_DOUBLE void cuda_double_legacy(void *stream);
 /* The stream is said to be captured into a graph, or no more. Meanwhile calls that CUDA holds to be
  * unsafe are refused on threads that have not said that they know better, and spoil the capture. */
 CUDA_DOUBLE void cuda_double_capture(void *stream, int capturing);

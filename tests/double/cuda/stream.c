@@ -178,6 +178,20 @@ static bool is_stream(const struct stream *s)
     return false;
 }
 
+static void *legacy; /* stands for the stream that NULL and 1 name; NULL: naming it is misuse */
+
+void cuda_double_legacy(void *stream)
+{
+    pthread_mutex_lock(&mutex);
+    legacy = stream;
+    pthread_mutex_unlock(&mutex);
+}
+
+static struct stream *named(void *stream)
+{
+    return legacy && (uintptr_t)stream <= 1 ? legacy : stream;
+}
+
 int cuStreamCreate(void **stream, unsigned flags)
 {
     struct context *c = NULL;
@@ -264,8 +278,8 @@ int cuStreamGetCtx(void *stream, void **context)
 
 int cuStreamIsCapturing(void *stream, int *status)
 {
-    const struct stream *s = stream;
     int rc = call_begin("cuStreamIsCapturing", NEEDS_CONTEXT, NULL);
+    const struct stream *s = named(stream);
     if (!rc && !is_stream(s))
         rc = misuse(INVALID_HANDLE);
     if (!rc)
@@ -287,8 +301,8 @@ void cuda_double_capture(void *stream, int now)
 static int put_begin(const char *name, void *stream)
 {
     struct context *c = NULL;
-    struct stream *s = stream;
     const int rc = call_begin(name, NEEDS_CONTEXT, &c);
+    struct stream *s = named(stream);
     if (rc)
         return rc;
     if (!is_stream(s) || s->context != c)
@@ -302,7 +316,7 @@ static int put_begin(const char *name, void *stream)
 
 static int put_end(void *stream, const struct op *op)
 {
-    struct stream *s = stream;
+    struct stream *s = named(stream);
     if (s->graph && s->graph->n == GRAPH_OPS)
         abort();
     if (s->graph)
@@ -323,7 +337,7 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stre
         rc = misuse(INVALID_VALUE);
     if (rc)
         return call_end(rc);
-    if (!is_pinned(src, bytes) && !((struct stream *)stream)->graph) {
+    if (!is_pinned(src, bytes) && !named(stream)->graph) {
         counts.pageable++;
         op.snapshot = malloc(bytes);
         if (!op.snapshot)
@@ -335,10 +349,10 @@ int cuMemcpyHtoDAsync_v2(uint64_t dst, const void *src, size_t bytes, void *stre
 
 int cuMemcpyDtoHAsync_v2(void *dst, uint64_t src, size_t bytes, void *stream)
 {
-    struct stream *s = stream;
     const struct op op = {
         .kind = COPY, .dst = (uint64_t)(uintptr_t)dst, .src = src, .bytes = bytes};
     int rc = put_begin("cuMemcpyDtoHAsync_v2", stream);
+    struct stream *s = named(stream);
     if (!rc && (!inside(src, bytes, -1) || is_device(dst)))
         rc = misuse(INVALID_VALUE);
     if (rc)
@@ -526,7 +540,7 @@ int cuEventRecord(void *event, void *stream)
         rc = misuse(INVALID_HANDLE);
     if (rc)
         return call_end(rc);
-    e->captured = ((struct stream *)stream)->graph != NULL;
+    e->captured = named(stream)->graph != NULL;
     const struct op op = {.kind = RECORD, .event = e, .value = ++e->issued};
     return put_end(stream, &op);
 }
@@ -553,7 +567,7 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
     int rc = put_begin("cuStreamWaitEvent", stream);
     if (!rc && (!is_event(e) || flags))
         rc = misuse(INVALID_HANDLE);
-    if (!rc && (((struct stream *)stream)->graph || e->captured)) { /* no graphs of two streams */
+    if (!rc && (named(stream)->graph || e->captured)) { /* no graphs of two streams */
         counts.spoiled++;
         captures_spoil();
         rc = CAPTURE_ISOLATION;
@@ -568,8 +582,8 @@ int cuStreamWaitEvent(void *stream, void *event, unsigned flags)
 
 int cuStreamSynchronize(void *stream)
 {
-    struct stream *s = stream;
     int rc = put_begin("cuStreamSynchronize", stream);
+    struct stream *s = named(stream);
     if (!rc && s->graph)
         rc = spoil(s, CAPTURE_UNSUPPORTED);
     const uint64_t until = rc ? 0 : s->put;
