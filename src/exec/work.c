@@ -223,7 +223,9 @@ int hly_work_result(halay_request_t *r)
                              .nsrc = 1,
                              .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
                              .factor = r->call.postscale,
-                             .scales = pass == HLY_AFTER_MULTIPLY};
+                             .scales = pass == HLY_AFTER_MULTIPLY,
+                             .stream =
+                                 r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
         const int rc = launch(r, HALAY_STEP_NONE, &work);
         if (rc == HALAY_EAGAIN)
             return rc;
