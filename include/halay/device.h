@@ -77,6 +77,9 @@ typedef struct halay_work {
     uint32_t streams;   /* dst is large, and nobody reads it soon: it may go past the caches */
     uint32_t at_once;   /* a source is gone when launch returns: HALAY_OK, or HALAY_EUNSUPPORTED */
     const halay_stream_t *stream; /* NULL, but for work within the device's memory */
+    /* opens_at not 0: a gate (gate_word) that the device may open behind the work, before poll
+     * tells of it. */
+    uint64_t opens_at, opens_value;
 } halay_work_t;
 
 /* A part of a list: dst = src where the factor is 1, or factor * src as by halay_scale(). dst is
@@ -201,6 +204,13 @@ typedef struct halay_device_ops {
      */
     int (*gate)(halay_device_t *device, const halay_stream_t *stream, uint32_t *gate);
     void (*gate_open)(halay_device_t *device, uint32_t gate);
+
+    /*
+     * What opens a gate too, where the device itself writes it: this value, to the address at which
+     * the device has the word. gate_open follows all the same, but not before that write has been
+     * made, or it is certain that it will not be. HALAY_EUNSUPPORTED: nothing else opens it.
+     */
+    int (*gate_word)(halay_device_t *device, uint32_t gate, uint64_t *at, uint64_t *value);
 
     /*
      * Starts the parts of a list, of one type, in any order, as one piece of work: as launch. The

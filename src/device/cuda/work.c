@@ -264,6 +264,8 @@ static int start(struct hly_gpu *gpu, const halay_work_t *work)
         return rc;
     *f = (struct hly_gpu_flight){.cookie = work->cookie, .chunk = -1};
     rc = work->direction ? copy_begin(gpu, s, work, f) : compute(gpu, s->handle, work);
+    if (!rc && work->opens_at && !work->direction) /* if it fails, the core opens it */
+        (void)gpu->driver.cuStreamWriteValue64_v2(s->handle, work->opens_at, work->opens_value, 0);
     if (!rc) {
         mark(gpu, s, f); /* if not, poll says so when the piece has ended */
         s->nflights++;

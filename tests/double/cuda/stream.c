@@ -108,6 +108,7 @@ static bool must_wait(const struct op *op)
 static void perform(struct stream *s, const struct op *op)
 {
     bool well = true;
+    counts.written += op->kind == WRITE; /* before anybody can see it */
     pthread_mutex_unlock(&mutex);
     if (settings.delay_us)
         sleep_us((unsigned)(random_next(s) % (settings.delay_us + 1)));
