@@ -119,8 +119,8 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
     if (is_last(r))
         hly_work_gate(r, &launch.opens_at, &launch.opens_value);
-    const int rc =
-        circle->device->lost ? HALAY_EDEVICE : circle->library->ops->launch(circle->handle, &launch);
+    const int rc = circle->device->lost ? HALAY_EDEVICE
+                                        : circle->library->ops->launch(circle->handle, &launch);
     if (rc != HALAY_INPROGRESS)
         return rc < 0 ? rc : HALAY_EINTERNAL;
     circle->order++;

@@ -61,8 +61,11 @@ static void check(struct rank *r, const struct data *d, int round)
 
 static void once(struct rank *r, const struct data *d, int round)
 {
+    halay_verdict_t v = {.size = sizeof(v)};
     fill(r, d, round);
-    CHECK(!call(d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "call %d", round);
+    const int rc = call(d, COUNT, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(!rc, "call %d: %s: %s", round, halay_strerror(rc),
+          halay_comm_verdict(r->world, &v) ? "" : v.text);
     check(r, d, round);
 }
 
@@ -369,9 +372,8 @@ static void undivided(struct rank *r)
     CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
     CHECK(failed, "none has failed");
     const int next = call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world);
-    CHECK(next == (failed == r->nranks ? HALAY_OK : HALAY_EDEVICE), "%d have failed, then %s",
-          failed, halay_strerror(next));
-    once(r, &d, 1);
+    CHECK(next ? next == HALAY_EDEVICE : failed == r->nranks, "%d have failed, then %s", failed,
+          halay_strerror(next));
     drop(r, &d);
 }
 
