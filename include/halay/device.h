@@ -20,7 +20,7 @@
 extern "C" {
 #endif
 
-#define HALAY_DEVICE_ABI     8
+#define HALAY_DEVICE_ABI     9
 #define HALAY_REDUCE_SOURCES 4   /* at most, for one reduce */
 #define HALAY_LIST_PARTS     112 /* at most, of one list */
 
@@ -55,6 +55,8 @@ enum { HALAY_WITHIN = 0, HALAY_TO_HOST, HALAY_FROM_HOST };
  * From HALAY_OP_USER on `fn` combines, left to right: whole groups, and never with dst over one of
  * its operands. A device that cannot call it says HALAY_EUNSUPPORTED.
  * scales not 0: nsrc is 1, and dst = factor * src[0] as by halay_scale().
+ * stream not NULL: a stream of the program that follow has found to be captured into a graph. The
+ * work is put there, and is HALAY_OK once it is recorded; it runs whenever the graph does.
  */
 typedef struct halay_work {
     size_t size; /* of this struct */
@@ -75,6 +77,10 @@ typedef struct halay_work {
     const void *bound;  /* NULL, or what the device's bind left here */
     uint32_t streams;   /* dst is large, and nobody reads it soon: it may go past the caches */
     uint32_t at_once;   /* a source is gone when launch returns: HALAY_OK, or HALAY_EUNSUPPORTED */
+    const halay_stream_t *stream; /* NULL, but for work within the device's memory */
+    /* opens_at not 0: a gate (gate_word) that the device may open behind the work, before poll
+     * tells of it. */
+    uint64_t opens_at, opens_value;
 } halay_work_t;
 
 /* A part of a list: dst = src where the factor is 1, or factor * src as by halay_scale(). dst is
@@ -199,6 +205,13 @@ typedef struct halay_device_ops {
      */
     int (*gate)(halay_device_t *device, const halay_stream_t *stream, uint32_t *gate);
     void (*gate_open)(halay_device_t *device, uint32_t gate);
+
+    /*
+     * What opens a gate too, where the device itself writes it: this value, to the address at which
+     * the device has the word. gate_open follows all the same, but not before that write has been
+     * made, or it is certain that it will not be. HALAY_EUNSUPPORTED: nothing else opens it.
+     */
+    int (*gate_word)(halay_device_t *device, uint32_t gate, uint64_t *at, uint64_t *value);
 
     /*
      * Starts the parts of a list, of one type, in any order, as one piece of work: as launch. The

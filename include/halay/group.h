@@ -76,6 +76,10 @@ typedef struct halay_group_launch {
      * there, and has ended, for poll, once it is recorded. It may run whenever the graph does, till
      * the circle is closed or aborted. */
     const halay_stream_t *stream;
+    /* opens_at not 0: a gate that the collective may open (gate_word of device.h). Behind it, and
+     * before poll tells of it, the device writes the value there; or nobody does, and the core
+     * opens the gate when it hears of the end. */
+    uint64_t opens_at, opens_value;
 } halay_group_launch_t;
 
 /* What has ended. status: 0, or a negative code; then `out` may hold anything. */
@@ -128,7 +132,8 @@ typedef struct halay_group_ops {
     /*
      * Ends the opening and all launches that are in flight, in patience_ns at most, without help of
      * other members. No cookie is polled any more, and close follows. HALAY_OK: nothing of this
-     * circle touches this rank's memory any more. HALAY_EDEVICE: something still may.
+     * circle touches this rank's memory any more, gates included. HALAY_EDEVICE: something still
+     * may.
      */
     int (*abort)(halay_circle_t *circle, uint64_t patience_ns);
 

@@ -5,6 +5,7 @@
 
 #include "api/agree_nccl.h"
 #include "api/api.h"
+#include "api/returned.h"
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
@@ -115,6 +116,7 @@ int halay_comm_free(halay_comm_t *handle)
     int rc = hly_context_enter(ctx);
     if (rc)
         return rc;
+    hly_returned_land(ctx, comm);
     if (comm == ctx->world || hly_comm_in_use(comm)) {
         const char *why = comm == ctx->world ? "the world communicator belongs to the context"
                                              : "requests are in flight on it; wait for them first";

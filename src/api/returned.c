@@ -18,7 +18,8 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 
-#define CALLS_MOST 32 /* under way, of all communicators */
+#define CALLS_MOST 32          /* under way, of all communicators */
+#define LANDING_NS 1000000000u /* for calls whose result is there to be over */
 
 struct hly_returned {
     halay_context_t *context;
@@ -45,6 +46,7 @@ static void settle(struct hly_returned *t)
             continue;
         }
         halay_comm_t *named = hly_comm_known(c.request->comm);
+        c.request->gated = c.request->opens = false;
         if (named->owed)
             hly_release(c.request);
         else
@@ -139,14 +141,41 @@ static int owed(const struct hly_link *comms)
     return rc;
 }
 
+struct landing {
+    struct hly_returned *returned;
+    const halay_comm_t *comm; /* NULL: any */
+    uint64_t until_ns;
+};
+
+static bool has_landed(void *arg)
+{
+    const struct landing *l = arg;
+    bool any = false;
+    settle(l->returned);
+    for (uint32_t i = 0; i < l->returned->n; i++) {
+        const halay_request_t *r = l->returned->calls[i].request;
+        any |= r->opens && (!l->comm || hly_comm_known(r->comm) == l->comm);
+    }
+    return !any || hly_now_ns() > l->until_ns;
+}
+
+void hly_returned_land(halay_context_t *ctx, const halay_comm_t *comm)
+{
+    struct landing l = {ctx->returned, comm, hly_now_ns() + LANDING_NS};
+    if (ctx->returned && !has_landed(&l))
+        hly_wait_until(ctx, has_landed, &l);
+}
+
 int hly_returned_end(halay_context_t *ctx)
 {
     struct hly_returned *t = ctx->returned;
     if (!t)
         return HALAY_OK;
     settle(t);
-    for (uint32_t i = 0; i < t->n; i++)
+    for (uint32_t i = 0; i < t->n; i++) {
+        t->calls[i].request->gated = t->calls[i].request->opens = false;
         t->calls[i].device->ops->gate_open(t->calls[i].device->handle, t->calls[i].gate);
+    }
     t->n = 0;
     t->closing = true;
     call_thread(ctx);
@@ -192,6 +221,8 @@ int hly_returned_add(halay_request_t *r)
         return rc ? rc : named->owed;
     }
     t->calls[t->n++] = (struct returned_call){r, device, gate};
+    r->gated = true;
+    r->gate = gate;
     call_thread(ctx);
     return named->owed;
 }

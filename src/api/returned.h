@@ -16,6 +16,9 @@ void hly_returned_watch(halay_context_t *context);
 /* Waits until none on this communicator is under way. Returns the code of one that has failed,
  * once. */
 int hly_returned_await(halay_comm_t *comm);
+/* The program may have seen in its stream that a call is over before we have. Waits a second for
+ * such calls. comm NULL: on all communicators. */
+void hly_returned_land(halay_context_t *context, const halay_comm_t *comm);
 /* Opens all gates, whatever is under way, and ends the thread; gives the mutex away meanwhile.
  * Returns the code of a call that has failed, if that was not returned by _await. */
 int hly_returned_end(halay_context_t *context);

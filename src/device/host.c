@@ -452,6 +452,12 @@ static void host_gate_open(halay_device_t *device, uint32_t gate)
     (void)device, (void)gate;
 }
 
+static int host_gate_word(halay_device_t *device, uint32_t gate, uint64_t *at, uint64_t *value)
+{
+    (void)device, (void)gate, (void)at, (void)value;
+    return HALAY_EUNSUPPORTED;
+}
+
 static const char *host_why(halay_device_t *device)
 {
     (void)device;
@@ -507,5 +513,6 @@ const halay_device_ops_t hly_device_host = {
     .flush = host_flush,
     .gate = host_gate,
     .gate_open = host_gate_open,
+    .gate_word = host_gate_word,
     .launch_list = host_launch_list,
 };

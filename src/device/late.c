@@ -483,6 +483,12 @@ static void late_gate_open(halay_device_t *device, uint32_t gate)
     g->stream = NULL;
 }
 
+static int late_gate_word(halay_device_t *device, uint32_t gate, uint64_t *at, uint64_t *value)
+{
+    (void)device, (void)gate, (void)at, (void)value;
+    return HALAY_EUNSUPPORTED;
+}
+
 static const char *late_why(halay_device_t *device)
 {
     (void)device;
@@ -539,5 +545,6 @@ const halay_device_ops_t hly_device_late = {
     .flush = late_flush,
     .gate = late_gate,
     .gate_open = late_gate_open,
+    .gate_word = late_gate_word,
     .launch_list = late_launch_list,
 };

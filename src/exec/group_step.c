@@ -16,6 +16,7 @@
 
 #include "exec/circle.h"
 #include "exec/exec.h"
+#include "exec/work.h"
 #include "wire/news.h"
 #include "wire/watch.h"
 
@@ -92,12 +93,19 @@ static void watch_members(const halay_request_t *r, struct hly_circle *circle)
                              NULL, 0);
 }
 
+/* All steps but this one are done, and nothing comes after the plan. */
+static bool is_last(const halay_request_t *r)
+{
+    return r->run.ndone + 1 == r->plan->nsteps && !r->run.after &&
+           r->segments.number + 1 == r->segments.n;
+}
+
 /* HALAY_INPROGRESS: it is in flight. HALAY_EAGAIN: its circle is full. */
 static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *circle)
 {
     const halay_step_t *s = hly_step(r, send->step);
     const halay_op_t op = (halay_op_t)r->call.desc.op;
-    const halay_group_launch_t launch = {
+    halay_group_launch_t launch = {
         .size = sizeof(launch),
         .kind = fill_counts(r, s, circle->count),
         .type = (halay_type_t)r->call.desc.type,
@@ -109,6 +117,8 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .order = circle->order,
         .cookie = (uint64_t)(uintptr_t)send,
         .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
+    if (is_last(r))
+        hly_work_gate(r, &launch.opens_at, &launch.opens_value);
     const int rc = circle->device->lost ? HALAY_EDEVICE
                                         : circle->library->ops->launch(circle->handle, &launch);
     if (rc != HALAY_INPROGRESS)

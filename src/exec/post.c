@@ -229,9 +229,6 @@ static const char *why_not_captured(const halay_comm_t *comm, const struct hly_p
     }
     if (plan->scratch_slots || call->staged)
         return "needs memory of Halay";
-    if (call->desc.op == HALAY_AVERAGE &&
-        halay_collective_reduces((halay_collective_t)call->desc.collective))
-        return "divides afterwards (ask for a sum, and divide in the graph, or)";
     return NULL;
 }
 

@@ -206,6 +206,13 @@ uint8_t hly_work_left(const halay_request_t *r)
     return after | up;
 }
 
+void hly_work_gate(halay_request_t *r, uint64_t *at, uint64_t *value)
+{
+    const struct hly_device *device = hly_comm_ordered_by(r->comm)->follows;
+    if (r->gated)
+        r->opens = !device->ops->gate_word(device->handle, r->gate, at, value);
+}
+
 int hly_work_result(halay_request_t *r)
 {
     while (r->run.after) {
@@ -223,7 +230,11 @@ int hly_work_result(halay_request_t *r)
                              .nsrc = 1,
                              .divisor = pass == HLY_AFTER_DIVIDE ? (uint32_t)r->comm->nranks : 0,
                              .factor = r->call.postscale,
-                             .scales = pass == HLY_AFTER_MULTIPLY};
+                             .scales = pass == HLY_AFTER_MULTIPLY,
+                             .stream =
+                                 r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
+        if (r->run.after == pass)
+            hly_work_gate(r, &work.opens_at, &work.opens_value);
         const int rc = launch(r, HALAY_STEP_NONE, &work);
         if (rc == HALAY_EAGAIN)
             return rc;

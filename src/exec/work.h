@@ -24,6 +24,9 @@ int hly_work_before(halay_request_t *request);
 /* Does what remains when the plan is done: division, scaling, the move of a staged result, its copy
  * to the device. HALAY_OK: that is done. */
 int hly_work_result(halay_request_t *request);
+/* The last that a call does on a device, which has returned, may open its gate: so the program's
+ * stream goes on without the processor. *at stays as it is where there is none. */
+void hly_work_gate(halay_request_t *request, uint64_t *at, uint64_t *value);
 /* Which of that the call needs: HLY_AFTER_*. */
 uint8_t hly_work_left(const halay_request_t *request);
 /* A device has finished a piece of work, or given it up. */

@@ -463,6 +463,7 @@ int halay_finalize(halay_context_t *context)
         return rc;
     context->listening =
         context->ntransports > 0; /* calls that ended well here may have failed elsewhere */
+    hly_returned_land(context, NULL);
     bool any = abandon_requests(context);
     const int owed = hly_returned_end(context);
     hly_progress(context);

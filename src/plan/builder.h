@@ -166,6 +166,7 @@ void hly_two_level_reduce_scatter(struct hly_builder *b);
 void hly_two_level_barrier(struct hly_builder *b);
 void hly_two_level_alltoall(struct hly_builder *b);
 void hly_two_level_group_alltoall(struct hly_builder *b);
+void hly_two_level_stage_alltoall(struct hly_builder *b);
 void hly_two_level_group_allreduce(struct hly_builder *b);
 void hly_two_level_stage_allreduce(struct hly_builder *b);
 void hly_sliced_stage_allreduce(struct hly_builder *b);

@@ -38,6 +38,9 @@ struct row {
 #define STEPS_SOURCE                                                                               \
     "Traeff, Rougier: MPI collectives and datatypes for hierarchical all-to-all, EuroMPI (2014)"
 
+#define PAIRS_SOURCE                                                                               \
+    "pairs between nodes (Thakur et al., IJHPCA 19, 2005), a device's library in them"
+
 #define SHORT       HALAY_PLANNER_SHORT
 #define RUNS        HALAY_PLANNER_RUNS
 #define DIRECT      "folklore: every input to every rank, each of which sums alone"
@@ -151,6 +154,8 @@ static const struct row rows[] = {
      hly_sliced_stage_broadcast},
     {{"two_level_group", HALAY_ALLTOALL, 1, SHAPE | GROUP | PACKS, STEPS_SOURCE},
      hly_two_level_group_alltoall},
+    {{"two_level_stage", HALAY_ALLTOALL, 1, SHAPE | GROUP | STAGE | PACKS, PAIRS_SOURCE},
+     hly_two_level_stage_alltoall},
 };
 
 #define NROWS ((uint32_t)(sizeof(rows) / sizeof(rows[0])))

@@ -193,6 +193,9 @@ struct halay_request {
     bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
     bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
+    bool gated;      /* it has returned, and the program's stream stands before this gate, */
+    bool opens;      /* which its last group step may open */
+    uint32_t gate;
     halay_comm_t *comm;
     struct hly_device *device;   /* works for the plan */
     struct hly_staging *staging; /* the buffers are copied to the host and back; or NULL */

@@ -443,7 +443,7 @@ static void test_between(void)
             halay_shape_free(shape);
         }
         CHECK(!found || info->collective == HALAY_REDUCE_SCATTER ||
-                  info->collective == HALAY_ALLTOALL,
+                  (info->collective == HALAY_ALLTOALL && strcmp(info->name, "two_level_stage")),
               "%s", info->name);
     }
     CHECK(ndirect == 4 * 14 + 7, "%u sets of plans are direct", ndirect);

@@ -228,8 +228,13 @@ static void test_apart(void)
                   "%zu on %u nodes: %s", i, nnodes, name);
         }
     CHECK(!strstr(chosen(HALAY_ALLREDUCE, 1 << 20, 8, 8, false), "stage"), "a node each");
-    CHECK(!strstr(chosen(HALAY_ALLTOALL, 1 << 20, 8, 2, false), "stage"), "staged as a whole");
-    context.settings.gpudirect = true;
+    CHECK(!strstr(chosen(HALAY_ALLTOALL, 256, 8, 2, false), "stage"), "staged as a whole");
+    CHECK(!strstr(chosen(HALAY_ALLTOALL, 1 << 20, 8, 2, true), "stage"), "a v form");
+    CHECK(!strcmp(chosen(HALAY_ALLTOALL, 1 << 20, 8, 1, false), "two_level_group"), "one node");
+    for (uint32_t direct = 0; direct < 2; direct++) {
+        context.settings.gpudirect = direct;
+        CHECK(!strcmp(chosen(HALAY_ALLTOALL, 4096, 8, 2, false), "two_level_stage"), "longer");
+    }
     for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
         const char *name = chosen(wanted[i].collective, wanted[i].count, 8, 2, false);
         CHECK(!strcmp(name, wanted[i].on_one_node), "direct, %zu: %s", i, name);
@@ -443,8 +448,8 @@ static void test_model(void)
 static void test_model_apart(void)
 {
     static const uint32_t nodes[] = {0, 0, 0, 0, 1, 1, 1, 1};
-    static const halay_collective_t collectives[] = {HALAY_ALLREDUCE, HALAY_BROADCAST,
-                                                     HALAY_ALLGATHER, HALAY_REDUCE_SCATTER};
+    static const halay_collective_t collectives[] = {
+        HALAY_ALLREDUCE, HALAY_BROADCAST, HALAY_ALLGATHER, HALAY_REDUCE_SCATTER, HALAY_ALLTOALL};
     halay_shape_t *shape;
 
     use(NULL, "model", NULL);

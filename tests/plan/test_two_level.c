@@ -65,7 +65,9 @@ static struct crossing expected(const halay_planner_info_t *info, const halay_sh
             uint64_t k = s->first[node + 1] - s->first[node];
             inside += k * k;
         }
-        return (struct crossing){s->nranks * (n - 1), (uint64_t)s->nranks * s->nranks - inside};
+        uint64_t blocks = (uint64_t)s->nranks * s->nranks - inside;
+        return (struct crossing){
+            is(info, HALAY_ALLTOALL, "two_level_stage") ? blocks : s->nranks * (n - 1), blocks};
     }
     default: /* each block enters, or leaves, each other node once */
         return (struct crossing){group_slices(info) ? 0 : s->nranks * (n - 1), s->nranks * (n - 1)};
@@ -128,6 +130,10 @@ static uint32_t rounds_most(const halay_planner_info_t *info, const halay_shape_
     if (info->collective == HALAY_ALLGATHER) {
         return between + 2;
     }
+    if (is(info, HALAY_ALLTOALL, "two_level_stage")) { /* four rounds are under way */
+        uint32_t pairs = (s->nranks + 3) / 4;
+        return pairs > 2 * tree + 1 ? pairs : 2 * tree + 1;
+    }
     if (info->collective == HALAY_ALLTOALL) {
         return is(info, HALAY_ALLTOALL, "two_level_group") && s->nnodes == 1 ? 2 * tree + 1 : 2;
     }
@@ -180,6 +186,12 @@ static void check_case(uint32_t planner, const halay_shape_t *s, uint32_t root, 
         CHECK(proof.scratch_slots <= s->nnodes &&
                   proof.reduce_depth <= s->largest - 1 + log2_up(s->nnodes),
               "%u slots, depth %u", proof.scratch_slots, proof.reduce_depth);
+    }
+    if (is(info, HALAY_ALLTOALL, "two_level_stage")) { /* no more of the stage for more ranks */
+        for (uint32_t rank = 0; rank < s->nranks; rank++) {
+            uint32_t stage = all.plan[rank]->scratch_slots - all.plan[rank]->device_slots;
+            CHECK(stage <= 8 && !stage == (s->nnodes == 1), "%u slots of the stage", stage);
+        }
     }
     CHECK(all.plan[0]->shape == s->hash, "the plan's shape");
     free_plans(&all);

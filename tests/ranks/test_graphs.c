@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls that are captured into CUDA graphs (docs/decisions/0071), over the doubles of NCCL and of
- * CUDA's driver: graphs that run a hundred times with other data each time; all that a capture
+ * CUDA's driver: graphs that run a hundred times with other data each time; averages, which are
+ * divided in the graph, with the bits of the call outside; all that a capture
  * cannot have, by name, on all ranks, and without harm to the capture; ranks that capture other
  * calls, or of which one captures none; and a rank that is lost while a graph runs on the others.
  */
@@ -60,8 +61,11 @@ static void check(struct rank *r, const struct data *d, int round)
 
 static void once(struct rank *r, const struct data *d, int round)
 {
+    halay_verdict_t v = {.size = sizeof(v)};
     fill(r, d, round);
-    CHECK(!call(d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "call %d", round);
+    const int rc = call(d, COUNT, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(!rc, "call %d: %s: %s", round, halay_strerror(rc),
+          halay_comm_verdict(r->world, &v) ? "" : v.text);
     check(r, d, round);
 }
 
@@ -158,6 +162,90 @@ static void chained(struct rank *r)
     drop(r, &d);
 }
 
+/* ---------------------------------------------------------------- averages */
+
+enum { BLOCK = 100, BLOCK_AT = 2400, VALUE_MIDDLE = 20 };
+
+static double value(int rank, int i, int round)
+{
+    return (rank + 1) * ((i + round) % (2 * VALUE_MIDDLE) - VALUE_MIDDLE) + (rank == 0);
+}
+
+static void fill_as(struct rank *r, const struct data *d, halay_type_t type, int round)
+{
+    char *at = (char *)inside(d->in);
+    for (int i = 0; i < COUNT; i++) {
+        const double v = value(r->rank, i, round);
+        if (type == HALAY_INT32)
+            ((int32_t *)at)[i] = (int32_t)v;
+        else if (type == HALAY_INT8)
+            ((int8_t *)at)[i] = (int8_t)v;
+        else if (type == HALAY_FLOAT64)
+            ((double *)at)[i] = v;
+        else
+            ((uint16_t *)at)[i] = (uint16_t)(0x3c00 + 37 * i + 1000 * r->rank + round);
+    }
+}
+
+/* Integers are cut towards zero, and what has a fraction is rounded once. */
+static void check_as(struct rank *r, const struct data *d, halay_type_t type, int round)
+{
+    const char *at = (const char *)inside(d->out);
+    for (int i = 0; i < COUNT; i++) {
+        double sum = 0;
+        for (int k = 0; k < r->nranks; k++)
+            sum += value(k, i, round);
+        if (type == HALAY_INT32)
+            CHECK(((const int32_t *)at)[i] == (int32_t)sum / r->nranks, "round %d, %d: %d", round,
+                  i, ((const int32_t *)at)[i]);
+        if (type == HALAY_FLOAT64)
+            CHECK(((const double *)at)[i] == sum / r->nranks, "round %d, %d: %f", round, i,
+                  ((const double *)at)[i]);
+    }
+}
+
+/* An average, the greatest of it, and one of blocks. */
+static void three(struct rank *r, const struct data *d, halay_type_t type)
+{
+    void *in = (void *)(uintptr_t)d->in, *out = (void *)(uintptr_t)d->out;
+    CHECK(!halay_allreduce(in, out, COUNT, type, HALAY_AVERAGE, r->world), "average");
+    CHECK(!halay_allreduce(HALAY_IN_PLACE, out, COUNT, type, HALAY_MAX, r->world), "greatest");
+    CHECK(!halay_reduce_scatter(in, (char *)out + BLOCK_AT, BLOCK, type, HALAY_AVERAGE, r->world),
+          "blocks");
+}
+
+static void average_of(struct rank *r, const struct data *d, halay_type_t type)
+{
+    static char got[RANKS][BYTES];
+    begin(d);
+    three(r, d, type);
+    void *exec = end(d);
+    for (int i = 0; i < 5; i++) {
+        fill_as(r, d, type, i);
+        memset(inside(d->out), 0x5a, BYTES);
+        meet();
+        CHECK(!cuGraphLaunch(exec, d->line.cuda) && !cuStreamSynchronize(d->line.cuda), "launch");
+        check_as(r, d, type, i);
+        memcpy(got[r->rank], inside(d->out), BYTES);
+        memset(inside(d->out), 0x5a, BYTES);
+        three(r, d, type);
+        CHECK(!memcmp(got[r->rank], inside(d->out), BYTES), "type %d, round %d: other bits", type,
+              i);
+    }
+    CHECK(!cuGraphExecDestroy(exec), "destroy");
+}
+
+static void averages(struct rank *r)
+{
+    struct data d;
+    take(r, &d, TURN + 3);
+    average_of(r, &d, HALAY_INT32);
+    average_of(r, &d, HALAY_INT8);
+    average_of(r, &d, HALAY_FLOAT16);
+    average_of(r, &d, HALAY_FLOAT64);
+    drop(r, &d);
+}
+
 /* ---------------------------------------------------------------- what is refused */
 
 static void refused(struct rank *r, int rc, int want, const char *why)
@@ -181,8 +269,10 @@ static void refuses(struct rank *r)
     begin(&d);
     refused(r, call(&d, COUNT, HALAY_INT16, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
             "has no group steps: make the call outside");
-    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_AVERAGE, r->world), HALAY_EUNSUPPORTED,
-            "divide in the graph");
+    refused(r,
+            halay_allreduce_scaled((void *)(uintptr_t)d.in, (void *)(uintptr_t)d.out, COUNT,
+                                   HALAY_INT32, HALAY_SUM, 1, 2, r->world),
+            HALAY_EUNSUPPORTED, "has no group steps");
     CHECK(!halay_iallreduce((void *)(uintptr_t)d.in, (void *)(uintptr_t)d.out, COUNT, HALAY_INT32,
                             HALAY_SUM, r->world, &q),
           "posted");
@@ -263,6 +353,30 @@ static void mismatched(struct rank *r)
     drop(r, &d);
 }
 
+/* The division of one rank, whichever, cannot be launched. It learns of it at once; others may be
+ * through with the call, so that the next one tells all. */
+static void undivided(struct rank *r)
+{
+    static int failed;
+    struct data d;
+    take(r, &d, TURN + 3);
+    if (!r->rank)
+        failed = 0;
+    begin(&d);
+    if (!r->rank)
+        cuda_double_fail("cuLaunchKernel", 1, 999);
+    meet();
+    const int rc = call(&d, COUNT, HALAY_INT32, HALAY_AVERAGE, r->world);
+    CHECK(!rc || rc == HALAY_EDEVICE, "%s", halay_strerror(rc));
+    __atomic_fetch_add(&failed, rc == HALAY_EDEVICE, __ATOMIC_SEQ_CST);
+    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
+    CHECK(failed, "none has failed");
+    const int next = call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world);
+    CHECK(next ? next == HALAY_EDEVICE : failed == r->nranks, "%d have failed, then %s", failed,
+          halay_strerror(next));
+    drop(r, &d);
+}
+
 /* ---------------------------------------------------------------- a rank is lost */
 
 static void leaves(struct rank *r)
@@ -315,11 +429,13 @@ int main(void)
         nccl_double_settings()->in_progress = n - 2;
         run(replays, n, NULL);
         run(chained, n, NULL);
+        run(averages, n, NULL);
         run(mismatched, n, NULL);
     }
     run(refuses, RANKS, NULL);
     run(early, 2, NULL);
     run(far, RANKS, (const int[]){0, 0, 1});
+    run(undivided, RANKS, NULL);
     run(leaves, RANKS, NULL);
     one_gpu = true;
     run(ours, RANKS, NULL);

@@ -323,7 +323,7 @@ static void shape(const struct shape *s)
             shared = shared || s->node[k] == s->node[j];
     run(s, NULL, false, false);
     run(s, NULL, true, shared);
-    run(s, "allreduce=sliced_stage,broadcast=sliced_stage", true, shared);
+    run(s, "allreduce=sliced_stage,broadcast=sliced_stage,alltoall=two_level_stage", true, shared);
 }
 
 int main(int argc, char **argv)

@@ -390,6 +390,29 @@ static void test_gates(void)
     CHECK(cuDevicePrimaryCtxRelease_v2(0) == 0);
 }
 
+/* Another stream opens the gate, and gate_open follows; the next one stands. */
+static void test_gate_word(void)
+{
+    halay_device_t *device;
+    void *context, *was, *other;
+    uint32_t gate;
+    uint64_t at, value;
+    halay_stream_t s = {.size = sizeof(s), .kind = HALAY_MEMORY_CUDA};
+    CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxPushCurrent_v2(context) == 0);
+    CHECK(cuStreamCreate(&s.handle, HLY_CU_NON_BLOCKING) == 0 &&
+          cuStreamCreate(&other, HLY_CU_NON_BLOCKING) == 0);
+    CHECK(ops->open(NULL, NULL, &device) == HALAY_OK && ops->follow(device, &s, 0) == HALAY_OK);
+    for (int i = 0; i < 3; i++) {
+        CHECK(ops->gate(device, &s, &gate) == HALAY_OK && !comes_to_end(s.handle, 2));
+        CHECK(ops->gate_word(device, gate, &at, &value) == HALAY_OK);
+        CHECK(cuStreamWriteValue64_v2(other, at, value, 0) == 0 && comes_to_end(s.handle, 1000));
+        ops->gate_open(device, gate);
+    }
+    ops->close(device);
+    CHECK(cuStreamDestroy_v2(s.handle) == 0 && cuStreamDestroy_v2(other) == 0);
+    CHECK(cuCtxPopCurrent_v2(&was) == 0 && cuDevicePrimaryCtxRelease_v2(0) == 0);
+}
+
 /* The device is closed while a stream stands before an open gate, whose word stays. */
 static void test_gate_left(void)
 {
@@ -529,6 +552,7 @@ int main(void)
     test_threads();
     test_follow();
     test_gates();
+    test_gate_word();
     test_named_faults();
     test_broken();
     test_faults(&first);

@@ -428,6 +428,12 @@ static void cuda_gate_open(halay_device_t *device, uint32_t gate)
     hly_gpu_gate_open((struct hly_gpu *)device, gate);
 }
 
+static int cuda_gate_word(halay_device_t *device, uint32_t gate, uint64_t *at, uint64_t *value)
+{
+    hly_gpu_gate_word((const struct hly_gpu *)device, gate, at, value);
+    return HALAY_OK;
+}
+
 static const char *cuda_why(halay_device_t *device)
 {
     const struct hly_gpu *gpu = (const struct hly_gpu *)device;
@@ -485,5 +491,6 @@ const halay_device_ops_t hly_device_cuda = {
     .flush = cuda_flush,
     .gate = cuda_gate,
     .gate_open = cuda_gate_open,
+    .gate_word = cuda_gate_word,
     .launch_list = cuda_launch_list,
 };

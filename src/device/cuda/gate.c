@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate.c - gates in streams of the program. The stream waits for a word in pinned memory, which the
- * processor writes: so a gate is opened whatever has become of the GPU. CUDA does not see what the
+ * processor writes: so a gate is opened whatever has become of the GPU. A library's work on the GPU
+ * may have written the same value before. CUDA does not see what the
  * word depends on: docs/decisions/0066.
  */
 #include <assert.h>
@@ -74,6 +75,13 @@ void hly_gpu_gate_open(struct hly_gpu *gpu, uint32_t gate)
     assert(gate < HLY_GPU_GATES && g->shut);
     __atomic_store_n(&gpu->gate_words[gate], g->turn, __ATOMIC_RELEASE);
     g->shut = false;
+}
+
+void hly_gpu_gate_word(const struct hly_gpu *gpu, uint32_t gate, uint64_t *at, uint64_t *value)
+{
+    assert(gate < HLY_GPU_GATES && gpu->gates[gate].shut);
+    *at = gpu->gate_words_at + gate * sizeof(uint64_t);
+    *value = gpu->gates[gate].turn;
 }
 
 void hly_gpu_gates_free(struct hly_gpu *gpu)

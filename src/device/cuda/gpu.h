@@ -156,9 +156,11 @@ void hly_gpu_marks_free(struct hly_gpu *gpu);
 
 /* Is it a stream that can be followed? With the GPU's context. */
 int hly_gpu_stream_check(struct hly_gpu *gpu, void *stream);
-/* gate.c: as gate and gate_open of device.h; _free may leave what streams have not passed yet. */
+/* gate.c: as gate, gate_open and gate_word of device.h; _free may leave what streams have not
+ * passed yet. */
 int hly_gpu_gate(struct hly_gpu *gpu, const halay_stream_t *stream, uint32_t *gate);
 void hly_gpu_gate_open(struct hly_gpu *gpu, uint32_t gate);
+void hly_gpu_gate_word(const struct hly_gpu *gpu, uint32_t gate, uint64_t *at, uint64_t *value);
 void hly_gpu_gates_free(struct hly_gpu *gpu);
 
 int hly_gpu_launch(struct hly_gpu *gpu, const halay_work_t *work);

@@ -110,14 +110,14 @@ static int mark(struct hly_gpu *gpu, struct hly_gpu_stream *s, struct hly_gpu_fl
 }
 
 /* So many threads have something to do. */
-static int launch_kernel(struct hly_gpu *gpu, const struct hly_gpu_stream *s, void *kernel,
-                         void *args, uint64_t items)
+static int launch_kernel(struct hly_gpu *gpu, void *stream, void *kernel, void *args,
+                         uint64_t items)
 {
     const uint64_t blocks = (items + THREADS - 1) / THREADS;
     const uint64_t most = (uint64_t)WAVES * (gpu->nmultiprocessors + 1);
     void *params[] = {args};
     const int rc = gpu->driver.cuLaunchKernel(kernel, (unsigned)(blocks < most ? blocks : most), 1,
-                                              1, THREADS, 1, 1, 0, s->handle, params, NULL);
+                                              1, THREADS, 1, 1, 0, stream, params, NULL);
     return rc ? hly_gpu_failed(gpu, "cuLaunchKernel", rc) : HALAY_OK;
 }
 
@@ -134,7 +134,7 @@ static bool divides(const halay_work_t *work)
 }
 
 /* Work of a kernel. */
-static int compute(struct hly_gpu *gpu, const struct hly_gpu_stream *s, const halay_work_t *work)
+static int compute(struct hly_gpu *gpu, void *stream, const halay_work_t *work)
 {
     const size_t bytes = work->count * halay_type_bytes(work->type);
     struct hly_cuda_args args = {.dst = (uint64_t)(uintptr_t)work->dst,
@@ -157,7 +157,7 @@ static int compute(struct hly_gpu *gpu, const struct hly_gpu_stream *s, const ha
         rc = hly_gpu_kernel(gpu, work, &kernel, &parts);
         args.count *= parts;
     }
-    return rc ? rc : launch_kernel(gpu, s, kernel, &args, items_of(&args, bytes));
+    return rc ? rc : launch_kernel(gpu, stream, kernel, &args, items_of(&args, bytes));
 }
 
 /* The next part of a copy: all of it, or what a chunk holds. */
@@ -264,13 +264,26 @@ static int start(struct hly_gpu *gpu, const halay_work_t *work)
     if (rc)
         return rc;
     *f = (struct hly_gpu_flight){.cookie = work->cookie, .chunk = -1};
-    rc = work->direction ? copy_begin(gpu, s, work, f) : compute(gpu, s, work);
+    rc = work->direction ? copy_begin(gpu, s, work, f) : compute(gpu, s->handle, work);
+    if (!rc && work->opens_at && !work->direction) /* if it fails, the core opens it */
+        (void)gpu->driver.cuStreamWriteValue64_v2(s->handle, work->opens_at, work->opens_value, 0);
     if (!rc) {
         mark(gpu, s, f); /* if not, poll says so when the piece has ended */
         s->nflights++;
     }
     hly_gpu_leave(gpu);
     return rc ? rc : HALAY_INPROGRESS;
+}
+
+/* In the program's stream, which is being captured into a graph. */
+static int record(struct hly_gpu *gpu, const halay_work_t *work)
+{
+    int rc = work->direction ? HALAY_EUNSUPPORTED : hly_gpu_enter(gpu);
+    if (rc)
+        return rc;
+    rc = compute(gpu, work->stream->handle, work);
+    hly_gpu_leave(gpu);
+    return rc;
 }
 
 int hly_gpu_launch(struct hly_gpu *gpu, const halay_work_t *work)
@@ -287,7 +300,7 @@ int hly_gpu_launch(struct hly_gpu *gpu, const halay_work_t *work)
         return rc;
     if (work->nsrc == 1 && work->dst == work->src[0] && !work->scales && !divides(work))
         return HALAY_OK;
-    return start(gpu, work);
+    return work->stream ? record(gpu, work) : start(gpu, work);
 }
 
 /* ------------------------------------------------------------------ lists */
@@ -347,7 +360,8 @@ static int list_start(struct hly_gpu *gpu, struct hly_gpu_stream *s, void *kerne
 {
     struct hly_gpu_flight *f = &s->flights[s->nflights];
     *f = (struct hly_gpu_flight){.cookie = cookie, .chunk = -1};
-    const int rc = launch_kernel(gpu, s, kernel, list, (uint64_t)list->ntiles * HLY_CUDA_TEAM);
+    const int rc =
+        launch_kernel(gpu, s->handle, kernel, list, (uint64_t)list->ntiles * HLY_CUDA_TEAM);
     if (rc)
         return rc;
     mark(gpu, s, f);

@@ -36,6 +36,7 @@ struct halay_circle {
     uint64_t cookies[HLY_NCCL_FLIGHTS];
     void *events[HLY_NCCL_FLIGHTS];
     bool captured[HLY_NCCL_FLIGHTS]; /* it went into a graph: it has no event */
+    uint64_t opens_at, opens_value;  /* of the last one: a gate, or 0 */
 };
 
 /* Codes for what a call has answered, which is kept in why. */

@@ -217,7 +217,11 @@ static int launch_inside(struct halay_circle *c, const halay_group_launch_t *g)
 static int record(struct halay_circle *c)
 {
     const uint64_t at = (c->last - 1) % HLY_NCCL_FLIGHTS;
-    const int rc = c->captured[at] ? 0 : c->nccl->driver.cuEventRecord(c->events[at], c->stream);
+    const struct hly_cuda_driver *d = &c->nccl->driver;
+    if (c->opens_at && d->cuStreamWriteValue64_v2) /* if it fails the core opens it */
+        (void)d->cuStreamWriteValue64_v2(c->stream, c->opens_at, c->opens_value, 0);
+    c->opens_at = 0;
+    const int rc = c->captured[at] ? 0 : d->cuEventRecord(c->events[at], c->stream);
     c->pending = rc != 0;
     return rc ? hly_nccl_cuda_failed(c->nccl, "cuEventRecord", rc) : HALAY_OK;
 }
@@ -238,6 +242,8 @@ static int nccl_launch(halay_circle_t *c, const halay_group_launch_t *g)
         c->captured[c->last % HLY_NCCL_FLIGHTS] = g->stream != NULL;
         c->cookies[c->last++ % HLY_NCCL_FLIGHTS] = g->cookie;
         c->pending = true;
+        c->opens_at = g->opens_at;
+        c->opens_value = g->opens_value;
         if (!result)
             c->failed = record(c);
     }

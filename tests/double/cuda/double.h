@@ -36,6 +36,7 @@ struct cuda_double_counts {
     uint64_t calls, kernels, pageable; /* pageable: copies that CUDA would not have made async */
     uint64_t misused;                  /* freed or foreign pointers, bad handles, no context */
     uint64_t spoiled;                  /* captures, by calls that are refused meanwhile */
+    uint64_t written;                  /* words, by streams */
     uint64_t synchronized;             /* by cuStreamSynchronize and its like */
     int broken;                        /* the error that all contexts have, or 0 */
     const char *failed;                /* the call that failed last on request */

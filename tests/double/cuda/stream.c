@@ -108,6 +108,7 @@ static bool must_wait(const struct op *op)
 static void perform(struct stream *s, const struct op *op)
 {
     bool well = true;
+    counts.written += op->kind == WRITE; /* before anybody can see it */
     pthread_mutex_unlock(&mutex);
     if (settings.delay_us)
         sleep_us((unsigned)(random_next(s) % (settings.delay_us + 1)));
@@ -416,6 +417,25 @@ int cuStreamWaitValue64_v2(void *stream, uint64_t at, uint64_t value, unsigned f
 
 /* ------------------------------------------------------------------ graphs */
 
+/* Each launch of a kernel has an argument of its own. */
+static void op_copy(struct op *to, const struct op *from)
+{
+    *to = *from;
+    if (!from->snapshot)
+        return;
+    to->snapshot = malloc(kernel_bytes(from->launch.function));
+    if (!to->snapshot)
+        abort();
+    memcpy(to->snapshot, from->snapshot, kernel_bytes(from->launch.function));
+}
+
+static void graph_free(struct graph *g)
+{
+    for (int i = 0; g && i < g->n; i++)
+        free(g->ops[i].snapshot);
+    free(g);
+}
+
 /* A graph is a list: what one stream has captured. Mode 0: unsafe calls of all threads spoil it. */
 int cuStreamBeginCapture_v2(void *stream, int mode)
 {
@@ -443,7 +463,7 @@ int cuStreamEndCapture(void *stream, void **graph)
         return call_end(rc);
     *graph = s->capturing == 1 ? s->graph : NULL;
     if (s->capturing == 2)
-        free(s->graph);
+        graph_free(s->graph);
     rc = s->capturing == 2 ? CAPTURE_INVALIDATED : 0;
     s->graph = NULL;
     s->capturing = 0;
@@ -453,6 +473,7 @@ int cuStreamEndCapture(void *stream, void **graph)
 
 int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags)
 {
+    const struct graph *from = graph;
     int rc = call_begin("cuGraphInstantiateWithFlags", NEEDS_CONTEXT, NULL);
     if (!rc && (!graph || flags))
         rc = misuse(INVALID_VALUE);
@@ -461,7 +482,9 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
     struct graph *copied = malloc(sizeof(*copied));
     if (!copied)
         abort();
-    *copied = *(struct graph *)graph;
+    copied->n = from->n;
+    for (int i = 0; i < from->n; i++)
+        op_copy(&copied->ops[i], &from->ops[i]);
     *exec = copied;
     return call_end(0);
 }
@@ -476,7 +499,7 @@ int cuGraphLaunch(void *exec, void *stream)
     for (int i = 0; !rc && i < g->n; i++) {
         while (s->put - s->taken == QUEUE && !broken)
             wait_changed();
-        s->queue[s->put++ % QUEUE] = g->ops[i];
+        op_copy(&s->queue[s->put++ % QUEUE], &g->ops[i]);
         rc = broken;
     }
     pthread_cond_broadcast(&changed);
@@ -487,14 +510,14 @@ int cuGraphLaunch(void *exec, void *stream)
 int cuGraphExecDestroy(void *exec)
 {
     const int rc = call_begin("cuGraphExecDestroy", NO_CONTEXT, NULL);
-    free(exec);
+    graph_free(exec);
     return call_end(rc);
 }
 
 int cuGraphDestroy(void *graph)
 {
     const int rc = call_begin("cuGraphDestroy", NO_CONTEXT, NULL);
-    free(graph);
+    graph_free(graph);
     return call_end(rc);
 }
 
