@@ -44,7 +44,7 @@ struct hly_settings {
     bool no_ours;                 /* HALAY_OWN_GROUPS */
 };
 
-struct hly_group_library {                 /* of group steps: a library of device collectives */
+struct hly_group_library {        /* of group steps: a library of device collectives */
     const halay_group_ops_t *ops; /* NULL: there is none */
     void *arg;
     char name[32];
@@ -54,15 +54,15 @@ struct hly_group_library {                 /* of group steps: a library of devic
 struct hly_device { /* a kind of memory, and who reduces and copies in it */
     const halay_device_ops_t *ops;
     halay_device_t *handle;
-    uint32_t works;       /* pieces of work that it holds, and group steps that are not done */
-    uint8_t memory;       /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
-    bool touchable;       /* the processor may read and write it */
-    bool sleeps;          /* arm gives a descriptor */
-    bool lost;            /* it takes no work any more */
-    bool runs_on;         /* some could not be stopped: it may still write */
+    uint32_t works; /* pieces of work that it holds, and group steps that are not done */
+    uint8_t memory; /* HALAY_MEMORY_*: its kind. Constant, as the next two are */
+    bool touchable; /* the processor may read and write it */
+    bool sleeps;    /* arm gives a descriptor */
+    bool lost;      /* it takes no work any more */
+    bool runs_on;   /* some could not be stopped: it may still write */
     struct hly_group_library library; /* that the program has named, for its memory. Constant */
-    uint32_t group_steps; /* of its works */
-    uint32_t marks;       /* of its works: in streams of the program */
+    uint32_t group_steps;             /* of its works */
+    uint32_t marks;                   /* of its works: in streams of the program */
 };
 
 /* The threads that wait in a context: api/progress.c. */
@@ -87,7 +87,7 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     uint64_t reach; /* whom ours can reach; 0: nobody */
     struct hly_group_library nccl, ours;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
-    char why[160];
+    char why[288];
 };
 
 struct halay_context {

@@ -86,7 +86,7 @@ struct hly_nccl_ask {
     halay_request_t *request;
     struct hly_nccl_says mine, *all;
     const struct hly_group_library *library; /* that all have agreed on */
-    char why[224];               /* NCCL is not used; or nothing is */
+    char why[224];                           /* NCCL is not used; or nothing is */
 };
 
 struct halay_comm {
@@ -208,8 +208,8 @@ static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 
 /* Who does its group steps in this device's memory, if it has some: whom the program has named, or
  * its ranks have agreed on. NULL: nobody. */
-static inline const struct hly_group_library *hly_comm_group_library(const halay_comm_t *comm,
-                                                   const struct hly_device *device)
+static inline const struct hly_group_library *
+hly_comm_group_library(const halay_comm_t *comm, const struct hly_device *device)
 {
     const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
     if (device->library.ops)

@@ -109,8 +109,8 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
         .order = circle->order,
         .cookie = (uint64_t)(uintptr_t)send,
         .stream = r->call.captured ? &hly_comm_ordered_by(r->comm)->stream : NULL};
-    const int rc =
-        circle->device->lost ? HALAY_EDEVICE : circle->library->ops->launch(circle->handle, &launch);
+    const int rc = circle->device->lost ? HALAY_EDEVICE
+                                        : circle->library->ops->launch(circle->handle, &launch);
     if (rc != HALAY_INPROGRESS)
         return rc < 0 ? rc : HALAY_EINTERNAL;
     circle->order++;

@@ -132,7 +132,8 @@ static int find_group(halay_context_t *ctx, const halay_config_t *config, struct
     const int rc = config->group->about(config->group_arg, &attr);
     struct hly_device *device = rc ? NULL : hly_device_of(ctx, attr.memory);
     if (!rc && device->memory == attr.memory) {
-        device->library = (struct hly_group_library){config->group, config->group_arg, "", attr.captures};
+        device->library =
+            (struct hly_group_library){config->group, config->group_arg, "", attr.captures};
         snprintf(device->library.name, sizeof(device->library.name), "%.31s", attr.name);
         return HALAY_OK;
     }

@@ -40,9 +40,10 @@ static struct trial {
     int nranks, nodes[RANKS_MAX];
     bool one_gpu;        /* ranks share it */
     bool no_ours;        /* the last rank has none */
-    const char *library; /* of the last rank; NULL: all have NCCL */
-    const char *why;     /* no NCCL is used, and this is said; NULL: it is */
-    int calls;           /* behind the first that may be grouped */
+    const char *library; /* of `whose` ranks; NULL: all have NCCL */
+    enum { OF_LAST, OF_FIRST, OF_ALL } whose;
+    const char *why; /* no NCCL is used, and this is said; NULL: it is */
+    int calls;       /* behind the first that may be grouped */
     uint64_t seed;
     const char *name; /* of the call that fails, */
     bool nccl;        /* of NCCL or of the driver; */
@@ -293,7 +294,8 @@ static void body(struct rank *r)
     struct data d;
     const int gpu = gpu_of(&trial, r->rank);
     uint64_t state = trial.seed;
-    if (trial.library && r->rank == r->nranks - 1)
+    const int without = trial.whose == OF_LAST ? r->nranks - 1 : 0;
+    if (trial.library && (trial.whose == OF_ALL || r->rank == without))
         snprintf(r->context->settings.nccl, sizeof(r->context->settings.nccl), "%s", trial.library);
     r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
     take(&d, gpu);
@@ -406,7 +408,8 @@ static void agree(void)
     trial.library = "libnccl-is-not-here.so";
     run();
     trial = two;
-    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 and 1 to share";
+    trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 "
+                "and 1 to share";
     cuda_double_settings()->one_place = 1; /* as instances of one */
     run();
     cuda_double_settings()->one_place = 0;
@@ -470,20 +473,67 @@ static void lacks(struct rank *r)
     give(&d, gpu_of(&trial, r->rank));
 }
 
-/* What rank 0 tells of its calls has `says`. */
-static void explains(const char *says)
+/* What the ranks write meanwhile. */
+static const char *told_in_run(void)
 {
     static char told[65536];
     FILE *file = tmpfile();
     const int err = dup(STDERR_FILENO);
-    CHECK(file && err >= 0 && !setenv("HALAY_EXPLAIN", "1", 1), "no file");
+    CHECK(file && err >= 0, "no file");
     CHECK(dup2(fileno(file), STDERR_FILENO) >= 0, "dup2");
     run();
     CHECK(dup2(err, STDERR_FILENO) >= 0 && !close(err), "dup2");
     rewind(file);
     told[fread(told, 1, sizeof(told) - 1, file)] = '\0';
-    CHECK(!fclose(file) && !unsetenv("HALAY_EXPLAIN"), "unsetenv");
+    CHECK(!fclose(file), "close");
+    return told;
+}
+
+/* What rank 0 tells of its calls has `says`. */
+static void explains(const char *says)
+{
+    CHECK(!setenv("HALAY_EXPLAIN", "1", 1), "setenv");
+    const char *told = told_in_run();
+    CHECK(!unsetenv("HALAY_EXPLAIN"), "unsetenv");
     CHECK(strstr(told, says), "not '%s' in: %s", says, told);
+}
+
+static int times(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+/* So many ranks warn of their HALAY_NCCL_LIBRARY, with `says`, and so often rank 0 of staged calls,
+ * once each. */
+static void warns(const char *library, int whose, int own, int staged, const char *says)
+{
+    trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = library, .calls = 5};
+    trial.whose = whose;
+    trial.why = library ? "has no NCCL" : NULL;
+    const char *told = told_in_run();
+    CHECK(times(told, "]: HALAY_NCCL_LIBRARY is \"") == own && (!own || strstr(told, says)),
+          "%s, %d: not %d of %s in: %s", library, whose, own, says, told);
+    CHECK(times(told, "halay warning [rank 0 on") == staged + (own && whose != OF_LAST) &&
+              times(told, "calls in GPUs' memory are staged") == staged,
+          "%s, %d: rank 0: %s", library, whose, told);
+    CHECK(times(told, "warning") == own + staged, "%s, %d: %s", library, whose, told);
+}
+
+static void agree_all(void)
+{
+    agree();
+    warns(NULL, OF_LAST, 0, 0, "");
+    warns("off", OF_LAST, 0, 1, "");
+    warns("off", OF_FIRST, 0, 1, "");
+    warns("off", OF_ALL, 0, 0, "");
+    warns("OFF", OF_LAST, 1, 1,
+          "\"OFF\", which cannot be used: there is no NCCL: OFF: cannot open");
+    warns(" ", OF_FIRST, 1, 1, "\" \", which cannot be used");
+    warns("/", OF_ALL, 3, 0, "/ is not a file. Name a file of NCCL 2.18");
+    warns("libpthread.so.0", OF_ALL, 3, 0, "is not NCCL: it lacks ncclGetVersion. Name");
 }
 
 static void direct(uint64_t seed, int n)
@@ -524,8 +574,8 @@ static void agree_ours(void)
     trial = (struct trial){.nranks = 2, .calls = 20, .seed = 3};
     explains("grouped, all of it on the device, by Halay's kernels, since ranks 0 and 1 share");
     trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = "off", .calls = 20};
-    explains(
-        "grouped in the node and over the stage between nodes, by Halay's kernels, since rank 2 has no NC");
+    explains("grouped in the node and over the stage between nodes, by Halay's kernels, since rank "
+             "2 has no NC");
     trial.no_ours = true;
     trial.why = "rank 2 has no NCCL; rank 2 has no group steps by Halay's kernels";
     run();
@@ -706,7 +756,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "agree") && ours)
         agree_ours();
     else if (!strcmp(what, "agree"))
-        agree();
+        agree_all();
     else if (!strcmp(what, "calls"))
         calls(seed, n ? n : 1000, false);
     else if (!strcmp(what, "direct"))

@@ -545,7 +545,8 @@ static void test_refusals(void)
     check_clean();
 }
 
-/* Threads of one process have one word for one GPU; where memory is shared, processes have it, too. */
+/* Threads of one process have one word for one GPU; where memory is shared, processes have it, too.
+ */
 static void test_reach(void)
 {
     uint64_t word[2][2];
@@ -582,8 +583,8 @@ static _Noreturn void process_run(uint32_t me, struct common *common)
 /* As run, with processes. The double is not yet in use in this one. */
 static uint32_t run_processes(void)
 {
-    struct common *common = mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE,
-                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct common *common =
+        mmap(NULL, sizeof(*common), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pthread_barrierattr_t attr;
     pid_t process[RANKS_MAX];
     uint32_t bad = 0;
@@ -634,7 +635,7 @@ int main(void)
 {
     cuda_double_settings()->bytes = (size_t)64 << 20;
     cuda_double_settings()->dmabuf = 0; /* pages of their own have slabs alone */
-    test_processes(); /* first: a child of who has used CUDA has none */
+    test_processes();                   /* first: a child of who has used CUDA has none */
     test_offers();
     test_reach();
     test_kinds();

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ours.c - the table, and how a launch goes on: docs/decisions/0069. A launch is done in slices, and
- * a slice in steps: each member copies its data into its slab (GIVE); takes from all slabs what it
- * is to have, or reduces it (TAKE); and, of an allreduce, takes the other parts of the result
+ * ours.c - the table, and how a launch goes on: docs/decisions/0069. A launch is done in slices,
+ * and a slice in steps: each member copies its data into its slab (GIVE); takes from all slabs what
+ * it is to have, or reduces it (TAKE); and, of an allreduce, takes the other parts of the result
  * (SPREAD). Members read the slabs of all, and write their own alone.
  *
- * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a slab
- * has two halves, and before a member ends a slice all have ended the one before it.
+ * A member begins TAKE and SPREAD when all have ended the step before. GIVE waits for nobody: a
+ * slab has two halves, and before a member ends a slice all have ended the one before it.
  */
 #include "groups/ours/ours.h"
 
@@ -200,8 +200,8 @@ static void slabs_close(struct hly_ours_circle *c)
     __atomic_store_n(&c->own->left, 1, __ATOMIC_SEQ_CST);
 }
 
-static bool all_are(const struct hly_ours_circle *c, bool (*are)(const struct hly_ours_circle *c,
-                                                                 struct hly_meeting_member *m))
+static bool all_are(const struct hly_ours_circle *c,
+                    bool (*are)(const struct hly_ours_circle *c, struct hly_meeting_member *m))
 {
     for (uint32_t i = 0; i < c->n; i++)
         if (i != c->me && !are(c, &c->meeting->member[i]))

@@ -11,7 +11,7 @@
 #include <halay/device.h>
 #include <halay/group.h>
 
-#define HLY_OURS_FLIGHTS  8 /* launches in flight on a circle */
+#define HLY_OURS_FLIGHTS  8            /* launches in flight on a circle */
 #define HLY_OURS_CLOSE_NS 100000000ull /* at the end: for others that read a slab */
 
 /* One for each context: the `arg` of the table. */
