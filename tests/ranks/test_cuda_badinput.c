@@ -150,6 +150,18 @@ static void begins_before(struct state *s)
     s->in = (char *)s->in - 2 * sizeof(int32_t);
 }
 
+static void odd_in(struct state *s)
+{
+    s->extra[0] = there(0, BYTES + sizeof(int32_t));
+    s->in = (char *)s->extra[0] + 1;
+}
+
+static void odd_out(struct state *s)
+{
+    s->extra[0] = there(0, BYTES + sizeof(int32_t));
+    s->out = (char *)s->extra[0] + 2;
+}
+
 static void no_memory(struct state *s)
 {
     s->in = s->extra[0] = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -241,6 +253,9 @@ static const struct row {
     {"too short", short_out, HALAY_EINVAL, {"in part", "Is the count right"}},
     {"too short, first call", short_out, HALAY_EINVAL, {"in part", "Is the count right"}, COLD},
     {"begins before", begins_before, HALAY_EINVAL, {"in part", "Is the count right"}},
+    {"odd input", odd_in, HALAY_EINVAL, {"its input buffer", "int32 has", "a multiple of 4"}},
+    {"odd output", odd_out, HALAY_EINVAL, {"its output buffer", "int32 has", "a multiple of 4"}},
+    {"odd, first call", odd_out, HALAY_EINVAL, {"its output buffer", "a multiple of 4"}, COLD},
     {"no memory at all", no_memory, HALAY_EINVAL, {"memory of no device", "was it freed"}},
     {"old driver", old_driver, HALAY_EDEVICE, {"CUDA 10.2", "11.0", "update"}, COLD},
     {"old GPU", old_gpu, HALAY_EDEVICE, {"GPU 0", "capability 7.0", "7.5"}, COLD},
@@ -415,6 +430,31 @@ static void works(struct rank *r)
     drop(s.out);
 }
 
+/* Every type, also as a message, at each place that its elements may
+ * have, and at those that they may not; what lies in the host's memory may lie anywhere. */
+static void places(struct rank *r)
+{
+    static const size_t needs[HALAY_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 8, 8, 1, 2,
+                                                   2, 4, 8, 4, 8, 4, 8, 4, 8};
+    static char plain[RANKS][64];
+    char *gpu = there(0, 64);
+    for (int t = 0; t < HALAY_TYPE_COUNT; t++)
+        for (size_t at = 1; at <= 16; at *= 2) {
+            const int want = at < needs[t] ? HALAY_EINVAL : HALAY_OK;
+            char *in = gpu + (r->rank == WRONG ? at : needs[t]);
+            int rc = halay_broadcast(in, 1, (halay_type_t)t, 0, r->world);
+            CHECK(rc == want, "rank %d, %s at %zu: %s", r->rank, halay_type_name((halay_type_t)t),
+                  at, halay_strerror(rc));
+            rc = halay_broadcast(plain[r->rank] + at, 1, (halay_type_t)t, 0, r->world);
+            CHECK(!rc, "the host's: %s", halay_strerror(rc));
+            if (r->rank <= WRONG)
+                rc = r->rank ? halay_send(in, 1, (halay_type_t)t, 0, r->world)
+                             : halay_recv(gpu, 1, (halay_type_t)t, WRONG, r->world);
+            CHECK(r->rank > WRONG || rc == want, "message: %s", halay_strerror(rc));
+        }
+    drop(gpu);
+}
+
 /* All have failed alike, on rank 1's account or anybody's. */
 static void same(struct rank *r, int rc, int code, bool anyone, const char *words)
 {
@@ -537,6 +577,7 @@ int main(void)
     struct board board = {.form = ALLREDUCE};
     pthread_barrier_init(&board.all.barrier, NULL, RANKS);
     ranks_run(&three, works, NULL);
+    ranks_run(&three, places, NULL);
     ranks_run(&three, kept, &board);
     ranks_run(&three, dies, &board);
     pthread_barrier_destroy(&board.all.barrier);
