@@ -30,7 +30,7 @@
 extern "C" {
 #endif
 
-#define HALAY_GROUP_ABI       3
+#define HALAY_GROUP_ABI       4
 #define HALAY_CIRCLE_ID_BYTES 128
 #define HALAY_CIRCLE_OPENED   0 /* as a cookie: not a launch's, but the end of `open` */
 
@@ -134,6 +134,10 @@ typedef struct halay_group_ops {
      * not an error if they do not by then.
      */
     void (*close)(halay_circle_t *circle, uint64_t patience_ns);
+
+    /* What was wrong last, with a remedy, for people: valid until the next call of this table; ""
+     * if nothing was. Or NULL: it cannot tell. */
+    const char *(*why)(void *arg);
 } halay_group_ops_t;
 
 #ifdef __cplusplus

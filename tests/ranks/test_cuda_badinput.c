@@ -203,6 +203,12 @@ static void gone(struct state *s)
     cuda_double_break(700);
 }
 
+static void damaged(struct state *s)
+{
+    (void)s;
+    cuda_double_fail("cuPointerGetAttributes", 1, HLY_CU_ECC_UNCORRECTABLE);
+}
+
 static void stream_destroyed(struct state *s)
 {
     enter(0);
@@ -267,6 +273,7 @@ static const struct row {
      COLD},
     {"no room for streams", full, HALAY_ENOMEM, {"GPU 0", "cuStreamCreate", "nvidia-smi"}, COLD},
     {"its context died", gone, HALAY_EDEVICE, {"ILLEGAL_ADDRESS (700)", "end the job"}},
+    {"its memory is damaged", damaged, HALAY_EDEVICE, {"(214)", "drain the node"}},
     {"stream destroyed", stream_destroyed, HALAY_EINVAL, {"destroyed", "or none"}, STREAM},
     {"stream captured", captured, HALAY_EUNSUPPORTED, {"graph", "outside of the capture"}, STREAM},
     {"captured elsewhere", captured, HALAY_OK, {NULL}, STREAM | ELSEWHERE},
@@ -380,7 +387,7 @@ static void body(struct rank *r)
     pthread_barrier_wait(&b->all.barrier);
     const uint64_t start = ranks_now_ns();
     if (b->row->code)
-        told(&s, b, call(&s, b->form), b->row->spoil == gone);
+        told(&s, b, call(&s, b->form), b->row->spoil == gone || b->row->spoil == damaged);
     else
         right(&s, b->form);
     CHECK(ranks_now_ns() - start < SOON_NS, "%s: waited for the deadline", b->row->name);
@@ -521,6 +528,27 @@ static void dies(struct rank *r)
     drop(s.out);
 }
 
+/* Rank 0's GPU stands in a call, and in a later one, which needs more memory of it: both say so.
+ * What its work may still write to is kept for ever. */
+static void stands(struct rank *r)
+{
+    enum { MANY = 1 << 20 };
+    struct board *b = r->arg;
+    struct state s = {.r = r, .in = there(0, MANY * 4), .out = there(0, MANY * 4)};
+    right(&s, ALLREDUCE);
+    pthread_barrier_wait(&b->all.barrier);
+    if (!r->rank)
+        cuda_double_halt(1);
+    pthread_barrier_wait(&b->all.barrier);
+    same(r, call(&s, ALLREDUCE), HALAY_EDEVICE, true, "end the job");
+    same(r, halay_allreduce(s.in, s.out, MANY, HALAY_INT32, HALAY_SUM, r->world), HALAY_EDEVICE,
+         true, "does not come to an end of its work: end the job");
+    pthread_barrier_wait(&b->all.barrier);
+    if (!r->rank)
+        cuda_double_halt(0);
+    halay_finalize(r->context);
+}
+
 /* A process forked after CUDA was used: no call of ours reaches the driver there. */
 static void forked(struct rank *r)
 {
@@ -588,5 +616,11 @@ int main(void)
     CHECK(!left.allocations && !left.pinned && !left.streams && !left.retained && !left.spoiled,
           "%d, %d, %d, %d left, %d spoiled", left.allocations, left.pinned, left.streams,
           left.retained, (int)left.spoiled);
+#ifndef __SANITIZE_ADDRESS__
+    CHECK(!cuDevicePrimaryCtxRetain(&contexts[0], 0), "GPU 0");
+    pthread_barrier_init(&board.all.barrier, NULL, RANKS);
+    ranks_run(&(struct ranks_options){.nranks = RANKS, .deadline_ns = 1000000000, .keep = true},
+              stands, &board);
+#endif
     return 0;
 }

@@ -606,6 +606,8 @@ static void ends(struct rank *r)
     CHECK(took < 10 * DEADLINE, "%s %llu: rank %d took %llu ms", trial.name,
           (unsigned long long)trial.nth, r->rank, (unsigned long long)took / 1000000);
     CHECK(!rc || (!halay_comm_verdict(r->world, &v) && v.text[0]), "%s: no verdict", trial.name);
+    CHECK(!trial.why || (rc == HALAY_EDEVICE && strstr(v.text, trial.why)), "%s: %s: %s",
+          trial.name, halay_strerror(rc), v.text);
     CHECK(!trial.hangs || rc == HALAY_EDEVICE, "%s", halay_strerror(rc));
     pthread_barrier_wait(&trial.barrier);
     if (r->rank == 0) {
@@ -645,9 +647,23 @@ static const struct {
 } names[] = {HLY_NCCL_CALLS(NAME_NCCL) HLY_CUDA_CALLS(NAME_CUDA, NAME_CUDA)};
 enum { NAMES = sizeof(names) / sizeof(names[0]), NTH = 4 };
 
+/* All are told NCCL's own words, and what to do. */
+static void fault_words(void)
+{
+    static const char *const calls[] = {"ncclGetUniqueId", "ncclCommInitRankConfig",
+                                        "ncclCommGetAsyncError", "ncclAllReduce"};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        trial = (struct trial){.nranks = 2, .name = calls[i], .nccl = true, .nth = 1};
+        trial.why = "error: said by the double. HALAY_NCCL_LIBRARY=off does without";
+        fault();
+    }
+}
+
 /* n 0: all. */
 static void faults(uint64_t seed, int n)
 {
+    if (!ours)
+        fault_words();
     for (size_t i = 0; i < (n ? (size_t)n : NAMES * NTH); i++) {
         const size_t at = n ? ranks_random(&seed) % (NAMES * NTH) : i;
         trial = (struct trial){.nranks = 4,

@@ -17,8 +17,7 @@ _Static_assert(HLY_NCCL_ID_BYTES == HALAY_CIRCLE_ID_BYTES, "NCCL's id is a circl
 int hly_nccl_failed(struct hly_nccl *n, const char *call, int result, void *comm)
 {
     const char *said = n->library.ncclGetLastError(comm);
-    snprintf(n->why, sizeof(n->why), "NCCL %d.%d.%d: %s: %s%s%.150s", n->library.version / 10000,
-             n->library.version / 100 % 100, n->library.version % 100, call,
+    snprintf(n->why, sizeof(n->why), "%s: %s%s%.60s. HALAY_NCCL_LIBRARY=off does without", call,
              n->library.ncclGetErrorString(result), said && *said ? ": " : "", said ? said : "");
     return HALAY_EDEVICE;
 }
@@ -315,6 +314,11 @@ static void nccl_close(halay_circle_t *c, uint64_t patience_ns)
     hly_nccl_circle_free(c);
 }
 
+static const char *nccl_why(void *arg)
+{
+    return hly_nccl_why(arg);
+}
+
 const halay_group_ops_t hly_group_nccl = {
     .size = sizeof(halay_group_ops_t),
     .about = nccl_about,
@@ -325,4 +329,5 @@ const halay_group_ops_t hly_group_nccl = {
     .poll = nccl_poll,
     .abort = nccl_abort,
     .close = nccl_close,
+    .why = nccl_why,
 };
