@@ -131,9 +131,10 @@ typedef struct halay_group_ops {
     /*
      * Frees it; takes NULL. Nothing is in flight here. In patience_ns at most it sees to it that
      * other members, whose launches may still read what this rank has given, can end theirs; it is
-     * not an error if they do not by then.
+     * not an error if they do not by then. HALAY_EDEVICE: it did not end by itself, as where graphs
+     * of the program run on it, and was aborted.
      */
-    void (*close)(halay_circle_t *circle, uint64_t patience_ns);
+    int (*close)(halay_circle_t *circle, uint64_t patience_ns);
 
     /* What was wrong last, with a remedy, for people: valid until the next call of this table; ""
      * if nothing was. Or NULL: it cannot tell. */

@@ -275,8 +275,14 @@ void hly_circle_free(struct hly_circle *circle)
     assert(!circle->flying);
     if (circle->handle && !circle->opened)
         hly_circle_abort(circle);
-    if (circle->handle)
-        circle->library->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS);
+    if (circle->handle && circle->library->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS) &&
+        circle->captured)
+        hly_log(
+            circle->circles->comm->context, HLY_WARN,
+            "the group %s did not end, and was aborted: what graphs of the program still run on "
+            "it has any result. Destroy graphs before the communicator is freed, or the context "
+            "ends",
+            circle->library->name);
     hly_link_remove(&circle->link);
     circle->circles->ncircles--;
     free(circle->count);

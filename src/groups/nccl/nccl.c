@@ -306,12 +306,13 @@ static int nccl_abort(halay_circle_t *c, uint64_t patience_ns)
     return hly_nccl_circle_end(c, true, patience_ns);
 }
 
-static void nccl_close(halay_circle_t *c, uint64_t patience_ns)
+static int nccl_close(halay_circle_t *c, uint64_t patience_ns)
 {
     if (!c)
-        return;
-    (void)hly_nccl_circle_end(c, false, patience_ns); /* what does not end stays */
+        return HALAY_OK;
+    const int rc = hly_nccl_circle_end(c, false, patience_ns); /* what does not end stays */
     hly_nccl_circle_free(c);
+    return rc;
 }
 
 static const char *nccl_why(void *arg)
