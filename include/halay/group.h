@@ -34,7 +34,7 @@
 extern "C" {
 #endif
 
-#define HALAY_GROUP_ABI       3
+#define HALAY_GROUP_ABI       4
 #define HALAY_CIRCLE_ID_BYTES 128
 #define HALAY_CIRCLE_OPENED   0 /* as a cookie: not a launch's, but the end of `open` */
 
@@ -140,9 +140,14 @@ typedef struct halay_group_ops {
     /*
      * Frees it; takes NULL. Nothing is in flight here. In patience_ns at most it sees to it that
      * other members, whose launches may still read what this rank has given, can end theirs; it is
-     * not an error if they do not by then.
+     * not an error if they do not by then. HALAY_EDEVICE: it did not end by itself, as where graphs
+     * of the program run on it, and was aborted.
      */
-    void (*close)(halay_circle_t *circle, uint64_t patience_ns);
+    int (*close)(halay_circle_t *circle, uint64_t patience_ns);
+
+    /* What was wrong last, with a remedy, for people: valid until the next call of this table; ""
+     * if nothing was. Or NULL: it cannot tell. */
+    const char *(*why)(void *arg);
 } halay_group_ops_t;
 
 #ifdef __cplusplus

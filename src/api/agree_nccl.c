@@ -59,10 +59,14 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
         library_make(&here->ours, &hly_group_ours, ours);
         here->reach = hly_ours_reach(device->handle);
     }
-    const bool named = *name && strcmp(name, "off");
-    hly_log(ctx, !here->nccl.ops && (here->version || named) ? HLY_WARN : HLY_INFO,
-            "device collectives: %s%s", here->nccl.ops ? here->nccl.name : here->why,
-            !here->nccl.ops && named ? "; HALAY_NCCL_LIBRARY names NCCL's file, or is off" : "");
+    if (has_gpu && *name && strcmp(name, "off") && !here->nccl.ops)
+        hly_log(ctx, HLY_WARN,
+                "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of NCCL 2.18 "
+                "or newer, or unset it; \"off\" is for none",
+                name, here->why);
+    else
+        hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO,
+                "device collectives: %s", here->nccl.ops ? here->nccl.name : here->why);
 }
 
 void hly_nccl_drop(halay_context_t *ctx)
@@ -161,6 +165,17 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
     ask->from += HLY_NCCL_AFTER;
 }
 
+/* Is it to be known that calls are staged? Not where nobody has NCCL: who has asked for it, or has
+ * an old one, was warned. */
+static bool warns(const halay_comm_t *comm)
+{
+    const struct hly_nccl_here *here = &comm->context->nccl;
+    bool any = here->nccl.ops != NULL;
+    for (int r = 0; comm->nccl->all && r < comm->nranks; r++)
+        any = any || comm->nccl->all[r].version >= HALAY_NCCL_LEAST;
+    return any && comm->rank == 0 && !here->told;
+}
+
 /* The same on all ranks, which have the same `all`, or the same error. */
 static void judge(halay_comm_t *comm, int rc)
 {
@@ -175,14 +190,15 @@ static void judge(halay_comm_t *comm, int rc)
     else
         choose(comm, shape);
     halay_shape_free(shape);
-    const bool warns = comm->rank == 0 && comm->context->nccl.nccl.ops && !comm->context->nccl.told;
-    free(ask->all);
-    ask->all = NULL;
-    if (ask->state == HLY_NCCL_NONE)
-        hly_log(comm->context, warns ? HLY_WARN : HLY_INFO,
+    if (ask->state == HLY_NCCL_NONE) {
+        const bool loud = warns(comm);
+        hly_log(comm->context, loud ? HLY_WARN : HLY_INFO,
                 "no NCCL on a communicator of %d ranks: %s; its calls in GPUs' memory are staged",
                 comm->nranks, ask->why);
-    comm->context->nccl.told = comm->context->nccl.told || warns;
+        comm->context->nccl.told = comm->context->nccl.told || loud;
+    }
+    free(ask->all);
+    ask->all = NULL;
 }
 
 /* ---------------------------------------------------------------- asking */

@@ -51,7 +51,10 @@ static int set(halay_comm_t *comm, const halay_stream_t *stream)
     char text[256] = "comm_stream: calls are under way, or there are persistent requests";
     int rc = hly_comm_in_use(comm) ? HALAY_ESTATE : HALAY_OK;
     if (!rc && stream && !hly_struct_take(&known, sizeof(known), stream)) {
-        snprintf(text, sizeof(text), "comm_stream: the stream's size is not set");
+        snprintf(text, sizeof(text),
+                 "comm_stream: the stream's size is %zu: set it to sizeof(halay_stream_t), and all "
+                 "behind the %zu bytes that are known here to 0",
+                 stream->size, sizeof(known));
         rc = HALAY_EINVAL;
     }
     if (!rc && stream)

@@ -87,7 +87,7 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     uint64_t reach; /* whom ours can reach; 0: nobody */
     struct hly_group_library nccl, ours;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
-    char why[160];
+    char why[288];
 };
 
 struct halay_context {

@@ -132,14 +132,24 @@ static int make(struct hly_circles *c, const halay_member_t *member, uint32_t n,
     return HALAY_OK;
 }
 
+void hly_circle_note(struct hly_circle *circle)
+{
+    const struct hly_group_library *library = circle->library;
+    const bool tells = library->ops->size > offsetof(halay_group_ops_t, why) && library->ops->why;
+    if (tells && !circle->why[0])
+        snprintf(circle->why, sizeof(circle->why), ": %.189s", library->ops->why(library->arg));
+}
+
 static int open_end(struct hly_circle *circle, const unsigned char id[HALAY_CIRCLE_ID_BYTES])
 {
     const struct hly_group_library *library = circle->library;
     const int rc = library->ops->open(library->arg, id, circle->me, circle->n, &circle->handle);
     circle->opened = rc == HALAY_OK;
     circle->lost = rc < 0;
-    if (rc < 0)
+    if (rc < 0) {
+        hly_circle_note(circle);
         circle->handle = NULL;
+    }
     return rc < 0 ? rc : HALAY_OK;
 }
 
@@ -148,6 +158,8 @@ static int invite(struct hly_circle *circle, uint32_t sequence)
 {
     struct hly_invitation v = {.members = members_hash(circle), .memory = circle->device->memory};
     int rc = circle->library->ops->invite(circle->library->arg, v.id);
+    if (rc)
+        hly_circle_note(circle);
     for (uint32_t i = 1; !rc && i < circle->n; i++)
         hly_control_send(circle->circles->comm, (int)circle->rank[i], HLY_INVITE, sequence,
                          circle->channel, circle->generation, NULL, &v, sizeof(v));
@@ -200,8 +212,9 @@ int hly_circle_get(halay_request_t *r, uint32_t step, struct hly_circle **out, c
     if (!circle->handle && !circle->lost && circle->me > 0)
         rc = accept(circle);
     if (rc || circle->lost) {
-        snprintf(text, bytes, "its group %.32s of %u ranks could not be opened, or has failed (%d)",
-                 circle->library->name, circle->n, rc ? rc : HALAY_EDEVICE);
+        snprintf(text, bytes, "its group %.32s of %u ranks %s (%d)%s", circle->library->name,
+                 circle->n, circle->why[0] ? "fails" : "could not be opened, or has failed",
+                 rc ? rc : HALAY_EDEVICE, circle->why);
         return HALAY_EDEVICE;
     }
     *out = circle;
@@ -262,8 +275,14 @@ void hly_circle_free(struct hly_circle *circle)
     assert(!circle->flying);
     if (circle->handle && !circle->opened)
         hly_circle_abort(circle);
-    if (circle->handle)
-        circle->library->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS);
+    if (circle->handle && circle->library->ops->close(circle->handle, HLY_CIRCLE_CLOSE_NS) &&
+        circle->captured)
+        hly_log(
+            circle->circles->comm->context, HLY_WARN,
+            "the group %s did not end, and was aborted: what graphs of the program still run on "
+            "it has any result. Destroy graphs before the communicator is freed, or the context "
+            "ends",
+            circle->library->name);
     hly_link_remove(&circle->link);
     circle->circles->ncircles--;
     free(circle->count);

@@ -40,6 +40,7 @@ struct hly_circle {
     uint64_t retired_ns;
     uint32_t n, me;
     size_t *count;   /* of each member, for a launch */
+    char why[192];   /* what its library said when it failed */
     uint32_t rank[]; /* in the communicator */
 };
 
@@ -92,6 +93,8 @@ int hly_circle_get(halay_request_t *request, uint32_t step, struct hly_circle **
 /* An INVITE message has come. */
 void hly_circle_invited(halay_comm_t *comm, const struct hly_header *header,
                         const struct hly_invitation *invitation);
+/* Its library has failed: keeps what it says of that. */
+void hly_circle_note(struct hly_circle *circle);
 /* The device ends it; what was launched on it is the caller's affair. */
 void hly_circle_abort(struct hly_circle *circle);
 /* Frees it, if nothing of it is in flight. */

@@ -139,7 +139,7 @@ static int launch(halay_request_t *r, struct hly_send *send, struct hly_circle *
 static void try_launch(halay_request_t *r, struct hly_send *send)
 {
     struct hly_circle *circle;
-    char text[192];
+    char text[256];
     int rc = HALAY_OK;
     if (!r->call.captured)
         rc = hly_circle_get(r, send->step, &circle, text, sizeof(text));
@@ -154,8 +154,10 @@ static void try_launch(halay_request_t *r, struct hly_send *send)
         return;
     if (!rc) {
         rc = launch(r, send, circle);
-        snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)",
-                 name_of(r), rc);
+        if (rc < 0 && rc != HALAY_EAGAIN)
+            hly_circle_note(circle);
+        snprintf(text, sizeof(text), "its group %.32s could not start a collective (%d)%.170s",
+                 name_of(r), rc, circle->why);
     }
     if (rc < 0 && rc != HALAY_EAGAIN)
         hly_news_fail(r, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE, "%s", text);
@@ -301,17 +303,23 @@ static int take(struct hly_circle *circle)
 {
     const halay_group_ops_t *ops = circle->library->ops;
     halay_group_done_t done[16];
+    char why[sizeof(circle->why) + 16];
     const int n = ops->poll(circle->handle, done, 16);
-    if (n < 0)
-        abort_all(circle, NULL, "has failed");
+    if (n < 0) {
+        hly_circle_note(circle);
+        snprintf(why, sizeof(why), "has failed%s", circle->why);
+        abort_all(circle, NULL, why);
+    }
     for (int i = 0; i < n; i++) {
         if (done[i].cookie != HALAY_CIRCLE_OPENED) {
             ended((struct hly_send *)(uintptr_t)done[i].cookie, done[i].status);
             continue;
         }
         circle->opened = !done[i].status;
-        if (done[i].status) /* launch_ready() says so */
+        if (done[i].status) { /* launch_ready() says so */
+            hly_circle_note(circle);
             hly_circle_abort(circle);
+        }
     }
     return n < 0 ? 1 : n;
 }

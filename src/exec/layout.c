@@ -368,9 +368,11 @@ int hly_layout_bind(halay_request_t *r)
     size_t need = slots + (c->staged ? round_up(r->layout.slot_bytes) : 0);
     if (r->staging)
         need += hly_staging_lay(r, need);
-    if (hly_scratch_alloc(r, need, SLOT_ALIGN) ||
-        (own && hly_scratch_own(r, own * r->layout.slot_bytes, SLOT_ALIGN)))
-        return HALAY_ENOMEM;
+    int rc = hly_scratch_alloc(r, need, SLOT_ALIGN);
+    if (!rc && own)
+        rc = hly_scratch_own(r, own * r->layout.slot_bytes, SLOT_ALIGN);
+    if (rc)
+        return rc;
     place(r);
     if (HLY_SEEDED(WRONG_INPUT, r, HALAY_STEP_NONE))
         r->layout.in = r->layout.out;

@@ -244,6 +244,20 @@ static int check_captured(const halay_comm_t *comm, const struct hly_plan *p,
     return why ? HALAY_EUNSUPPORTED : HALAY_OK;
 }
 
+/* Why it could not be bound: there is no memory, or there is no device any more that gives it. */
+static void unbound_text(const halay_request_t *r, int rc, char *text, size_t bytes)
+{
+    const struct hly_device *from = r->layout.scratch_from;
+    if (rc == HALAY_ENOMEM)
+        snprintf(text, bytes, "no memory for a call of this size%s%.32s",
+                 r->staging ? ": it is copied through host memory of the device " : "",
+                 r->staging ? from->ops->name : "");
+    else
+        snprintf(text, bytes, "the device %.32s gives no memory for the call (%d): %.130s%s",
+                 from->ops->name, rc, from->ops->why(from->handle),
+                 from->lost ? ": end the job" : "");
+}
+
 int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_error,
                   const char *argument_text, halay_request_t **request)
 {
@@ -269,9 +283,7 @@ int hly_exec_make(halay_comm_t *comm, const struct hly_call *call, int argument_
     if (rc || !repeats(r, call)) /* a spare one may be bound to this call already */
         bound = bind(r, call);
     if (!rc && (rc = bound))
-        snprintf(reason, sizeof(reason), "no memory for a call of this size%s%.32s",
-                 r->staging ? ": it is copied through host memory of the device " : "",
-                 r->staging ? r->layout.scratch_from->ops->name : "");
+        unbound_text(r, rc, reason, sizeof(reason));
     r->refused = rc != HALAY_OK;
     if (rc && hly_exec_refuse_as(r, rc, cause, reason)) {
         r->state = HLY_COMPLETE;

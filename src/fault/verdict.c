@@ -77,6 +77,9 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
     const char *type = halay_type_name((halay_type_t)c->type);
     unsigned long long count = (unsigned long long)c->count;
     char what[64], op[40] = "", root[32] = "", memory[32];
+    const char *place = !(c->flags & HLY_CALL_IN_PLACE) ? ""
+                        : c->flags & HLY_CALL_SCALED    ? ", in place or with a prescale"
+                                                        : ", in place"; /* api/scaled.c */
     if (collective == HALAY_BARRIER) {
         const bool refused = (c->flags & HLY_CALL_REFUSED) == HLY_CALL_REFUSED;
         const char *form = refused                     ? "which cannot make its call"
@@ -99,7 +102,7 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
                  collective == HALAY_GATHER || collective == HALAY_REDUCE ? "to" : "from",
                  (int)c->root);
     snprintf(text, bytes, "%s%s%s%s%s%s", known ? halay_collective_name(collective) : "?", what,
-             memory_text(c, memory), op, root, c->flags & HLY_CALL_IN_PLACE ? ", in place" : "");
+             memory_text(c, memory), op, root, place);
 }
 
 int hly_failure_rank(const struct hly_failure *f, int rank)

@@ -9,10 +9,19 @@
 #   HALAY_GPU_PARTS   where the parts are, if not here
 #   HALAY_GPU_SECONDS  for all of it (460)
 #   HALAY_GPU_SHORT   not empty: little of each part
+# By SIGHUP, SIGINT and SIGTERM it ends, with the part that runs and all of its processes: 128 and the
+# signal's number. 2: it was called wrongly.
 set -uo pipefail
+shopt -s nullglob
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# = 1 ] || { echo "usage: all.sh OUT" >&2; exit 2; }
-mkdir -p "$1" || exit 2
+wrong() { echo "all.sh: $*" >&2; exit 2; }
+[ $# = 1 ] || wrong "usage: all.sh OUT"
+seconds=${HALAY_GPU_SECONDS:-460}
+[[ $seconds =~ ^[0-9]{1,6}$ ]] || wrong "HALAY_GPU_SECONDS is '$seconds': it has to be whole seconds"
+folder=${HALAY_GPU_PARTS:-$here/parts}
+parts=("$folder"/*.sh)
+[ ${#parts[@]} -gt 0 ] || wrong "there are no parts (*.sh) in $folder, see HALAY_GPU_PARTS"
+mkdir -p "$1" || wrong "OUT cannot be made"
 OUT=$(cd "$1" && pwd)
 export OUT SOURCE=${here%/tests/gpu} HALAY_GPU_SHORT=${HALAY_GPU_SHORT:-}
 export BUILD=${HALAY_GPU_BUILD:-$OUT/build}
@@ -33,18 +42,34 @@ export DRIVER
 
 : >"$OUT/verdicts"
 failed=0
-nparts=0
-for part in "${HALAY_GPU_PARTS:-$here/parts}"/*.sh; do
+name=none
+# The part's processes are a group, of which timeout is the head; what does not heed SIGTERM is killed.
+end_group() { kill -KILL -- -"$!" 2>/dev/null; }
+ended_by() {
+    trap '' HUP INT TERM
+    if [ -n "${!:-}" ]; then
+        kill -TERM "$!" 2>/dev/null
+        wait "$!" 2>/dev/null
+        end_group
+    fi
+    echo "$name: ENDED by SIG$1" | tee -a "$OUT/verdicts"
+    exit $((128 + $2))
+}
+trap 'ended_by HUP 1' HUP
+trap 'ended_by INT 2' INT
+trap 'ended_by TERM 15' TERM
+for part in "${parts[@]}"; do
     name=$(basename "$part" .sh)
     limit=$(sed -n 's/^# limit \([0-9]*\)$/\1/p' "$part")
     limit=${limit:-60}
-    left=$((${HALAY_GPU_SECONDS:-460} - SECONDS))
+    left=$((10#$seconds - SECONDS))
     [ "$limit" -le $left ] || limit=$left
     begin=$SECONDS
-    nparts=$((nparts + 1))
     if [ "$limit" -gt 0 ]; then
-        timeout -k 5 "$limit" bash "$part" >"$OUT/$name.log" 2>&1
+        timeout -k 5 "$limit" bash "$part" </dev/null >"$OUT/$name.log" 2>&1 &
+        wait "$!"
         rc=$?
+        end_group
     else
         echo "no time is left for it" >"$OUT/$name.log"
         rc=1
@@ -58,6 +83,5 @@ for part in "${HALAY_GPU_PARTS:-$here/parts}"/*.sh; do
     [ $rc = 0 ] || [ $rc = 77 ] || failed=$((failed + 1))
     echo "$name: $verdict, $((SECONDS - begin)) s: $(tail -n 1 "$OUT/$name.log")" | tee -a "$OUT/verdicts"
 done
-[ $nparts -gt 0 ] || { echo "all.sh: no parts" >&2; exit 2; }
-echo "all.sh: $nparts parts, $failed failed, $SECONDS s; logs in $OUT"
+echo "all.sh: ${#parts[@]} parts, $failed failed, $SECONDS s; logs in $OUT"
 [ $failed = 0 ]

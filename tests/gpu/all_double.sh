@@ -29,10 +29,55 @@ echo 'echo well' >"$out/parts/4.sh"
 sed 's/, [0-9]* s: /|/' "$out/bad/verdicts" >"$out/got"
 printf '%s\n' '1: skip|no such thing' '2: FAIL (ran past 1 s)|' '3: FAIL (3)|wrong bits' '4: pass|well' |
     diff - "$out/got" || fail "other verdicts"
-grep -q "no time is left" <(HALAY_GPU_SECONDS=0 HALAY_GPU_PARTS=$out/parts "$here/all.sh" "$out/bad") ||
-    fail "it goes on when its time is over"
+HALAY_GPU_SECONDS=0 HALAY_GPU_PARTS=$out/parts "$here/all.sh" "$out/bad" >"$out/told"
+grep -q "no time is left" "$out/told" || fail "it goes on when its time is over"
 rm "$out/parts/2.sh" "$out/parts/3.sh"
 HALAY_GPU_PARTS=$out/parts "$here/all.sh" "$out/bad" || fail "it fails, though no part does"
+
+# Called wrongly it says so, and runs nothing.
+wrongly() { # WORDS VARIABLE=VALUE
+    rm -rf "$out/wrongly"
+    env "$2" "$here/all.sh" "$out/wrongly" >"$out/told" 2>&1
+    [ $? = 2 ] || fail "$2: not 2: $(cat "$out/told")"
+    grep -q "$1" "$out/told" || fail "$2: $(cat "$out/told")"
+    [ ! -e "$out/wrongly" ] || fail "$2: it has run"
+}
+mkdir "$out/empty"
+for seconds in abc -1 1.5 " 7" 08x; do wrongly "HALAY_GPU_SECONDS is" "HALAY_GPU_SECONDS=$seconds"; done
+wrongly "there are no parts" "HALAY_GPU_PARTS=$out/empty"
+wrongly "there are no parts" "HALAY_GPU_PARTS=$out/nowhere"
+
+# Ended midway, by a signal to it or to its group, it ends its part, and what that has started.
+is_over() { # PID: ended, and perhaps nobody has waited for it
+    for _ in {1..100}; do
+        grep -q '^State:[[:space:]]*[^Z]' "/proc/$1/status" 2>/dev/null || return 0
+        sleep 0.1
+    done
+    return 1
+}
+mkdir "$out/long"
+cat >"$out/long/1.sh" <<'PART'
+bash -c 'trap "" HUP INT TERM; echo $$ >"$OUT/stubborn"; while :; do sleep 0.1; done' &
+sleep 100
+PART
+echo "touch $out/went-on" >"$out/long/2.sh"
+for signal in HUP:1 INT:2 TERM:15; do
+    for to in '' -; do
+        end=$out/end-$signal$to
+        set -m # a group of its own, which heeds SIGINT
+        HALAY_GPU_PARTS=$out/long "$here/all.sh" "$end" >"$out/told" 2>&1 &
+        pid=$!
+        set +m
+        for _ in {1..300}; do [ ! -s "$end/stubborn" ] || break; sleep 0.1; done
+        kill -s "${signal%:*}" -- "$to$pid"
+        wait "$pid"
+        rc=$?
+        [ $rc = $((128 + ${signal#*:})) ] || fail "SIG$signal to '$to$pid': it ends with $rc"
+        is_over "$(cat "$end/stubborn")" || fail "SIG$signal to '$to$pid': its part runs on"
+        [ "$(cat "$end/verdicts")" = "1: ENDED by SIG${signal%:*}" ] || fail "SIG$signal: $(cat "$end/verdicts")"
+        [ ! -e "$out/went-on" ] || fail "SIG$signal: it goes on"
+    done
+done
 
 # Without a driver the parts say so, and all.sh fails.
 mkdir "$out/few"

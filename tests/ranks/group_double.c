@@ -417,11 +417,11 @@ static int double_abort(halay_circle_t *c, uint64_t patience_ns)
     return c->arg->stubborn && c->arg->failed ? HALAY_EDEVICE : HALAY_OK;
 }
 
-static void double_close(halay_circle_t *c, uint64_t patience_ns)
+static int double_close(halay_circle_t *c, uint64_t patience_ns)
 {
     (void)patience_ns;
     if (!c)
-        return;
+        return HALAY_OK;
     struct meeting *m = c->meeting;
     c->arg->closed++;
     pthread_mutex_lock(&lock);
@@ -432,6 +432,7 @@ static void double_close(halay_circle_t *c, uint64_t patience_ns)
     pthread_mutex_unlock(&lock);
     hly_device_host.close(c->host);
     free(c);
+    return HALAY_OK;
 }
 
 int group_double_left(void)

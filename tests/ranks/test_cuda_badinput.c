@@ -150,6 +150,18 @@ static void begins_before(struct state *s)
     s->in = (char *)s->in - 2 * sizeof(int32_t);
 }
 
+static void odd_in(struct state *s)
+{
+    s->extra[0] = there(0, BYTES + sizeof(int32_t));
+    s->in = (char *)s->extra[0] + 1;
+}
+
+static void odd_out(struct state *s)
+{
+    s->extra[0] = there(0, BYTES + sizeof(int32_t));
+    s->out = (char *)s->extra[0] + 2;
+}
+
 static void no_memory(struct state *s)
 {
     s->in = s->extra[0] = mmap(NULL, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -189,6 +201,12 @@ static void gone(struct state *s)
 {
     (void)s;
     cuda_double_break(700);
+}
+
+static void damaged(struct state *s)
+{
+    (void)s;
+    cuda_double_fail("cuPointerGetAttributes", 1, HLY_CU_ECC_UNCORRECTABLE);
 }
 
 static void stream_destroyed(struct state *s)
@@ -241,6 +259,9 @@ static const struct row {
     {"too short", short_out, HALAY_EINVAL, {"in part", "Is the count right"}},
     {"too short, first call", short_out, HALAY_EINVAL, {"in part", "Is the count right"}, COLD},
     {"begins before", begins_before, HALAY_EINVAL, {"in part", "Is the count right"}},
+    {"odd input", odd_in, HALAY_EINVAL, {"its input buffer", "int32 has", "a multiple of 4"}},
+    {"odd output", odd_out, HALAY_EINVAL, {"its output buffer", "int32 has", "a multiple of 4"}},
+    {"odd, first call", odd_out, HALAY_EINVAL, {"its output buffer", "a multiple of 4"}, COLD},
     {"no memory at all", no_memory, HALAY_EINVAL, {"memory of no device", "was it freed"}},
     {"old driver", old_driver, HALAY_EDEVICE, {"CUDA 10.2", "11.0", "update"}, COLD},
     {"old GPU", old_gpu, HALAY_EDEVICE, {"GPU 0", "capability 7.0", "7.5"}, COLD},
@@ -252,6 +273,7 @@ static const struct row {
      COLD},
     {"no room for streams", full, HALAY_ENOMEM, {"GPU 0", "cuStreamCreate", "nvidia-smi"}, COLD},
     {"its context died", gone, HALAY_EDEVICE, {"ILLEGAL_ADDRESS (700)", "end the job"}},
+    {"its memory is damaged", damaged, HALAY_EDEVICE, {"(214)", "drain the node"}},
     {"stream destroyed", stream_destroyed, HALAY_EINVAL, {"destroyed", "or none"}, STREAM},
     {"stream captured", captured, HALAY_EUNSUPPORTED, {"graph", "outside of the capture"}, STREAM},
     {"captured elsewhere", captured, HALAY_OK, {NULL}, STREAM | ELSEWHERE},
@@ -365,7 +387,7 @@ static void body(struct rank *r)
     pthread_barrier_wait(&b->all.barrier);
     const uint64_t start = ranks_now_ns();
     if (b->row->code)
-        told(&s, b, call(&s, b->form), b->row->spoil == gone);
+        told(&s, b, call(&s, b->form), b->row->spoil == gone || b->row->spoil == damaged);
     else
         right(&s, b->form);
     CHECK(ranks_now_ns() - start < SOON_NS, "%s: waited for the deadline", b->row->name);
@@ -413,6 +435,31 @@ static void works(struct rank *r)
     right(&s, ALLGATHER);
     drop(s.in);
     drop(s.out);
+}
+
+/* Every type, also as a message, at each place that its elements may
+ * have, and at those that they may not; what lies in the host's memory may lie anywhere. */
+static void places(struct rank *r)
+{
+    static const size_t needs[HALAY_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 8, 8, 1, 2,
+                                                   2, 4, 8, 4, 8, 4, 8, 4, 8};
+    static char plain[RANKS][64];
+    char *gpu = there(0, 64);
+    for (int t = 0; t < HALAY_TYPE_COUNT; t++)
+        for (size_t at = 1; at <= 16; at *= 2) {
+            const int want = at < needs[t] ? HALAY_EINVAL : HALAY_OK;
+            char *in = gpu + (r->rank == WRONG ? at : needs[t]);
+            int rc = halay_broadcast(in, 1, (halay_type_t)t, 0, r->world);
+            CHECK(rc == want, "rank %d, %s at %zu: %s", r->rank, halay_type_name((halay_type_t)t),
+                  at, halay_strerror(rc));
+            rc = halay_broadcast(plain[r->rank] + at, 1, (halay_type_t)t, 0, r->world);
+            CHECK(!rc, "the host's: %s", halay_strerror(rc));
+            if (r->rank <= WRONG)
+                rc = r->rank ? halay_send(in, 1, (halay_type_t)t, 0, r->world)
+                             : halay_recv(gpu, 1, (halay_type_t)t, WRONG, r->world);
+            CHECK(r->rank > WRONG || rc == want, "message: %s", halay_strerror(rc));
+        }
+    drop(gpu);
 }
 
 /* All have failed alike, on rank 1's account or anybody's. */
@@ -481,6 +528,27 @@ static void dies(struct rank *r)
     drop(s.out);
 }
 
+/* Rank 0's GPU stands in a call, and in a later one, which needs more memory of it: both say so.
+ * What its work may still write to is kept for ever. */
+static void stands(struct rank *r)
+{
+    enum { MANY = 1 << 20 };
+    struct board *b = r->arg;
+    struct state s = {.r = r, .in = there(0, MANY * 4), .out = there(0, MANY * 4)};
+    right(&s, ALLREDUCE);
+    pthread_barrier_wait(&b->all.barrier);
+    if (!r->rank)
+        cuda_double_halt(1);
+    pthread_barrier_wait(&b->all.barrier);
+    same(r, call(&s, ALLREDUCE), HALAY_EDEVICE, true, "end the job");
+    same(r, halay_allreduce(s.in, s.out, MANY, HALAY_INT32, HALAY_SUM, r->world), HALAY_EDEVICE,
+         true, "does not come to an end of its work: end the job");
+    pthread_barrier_wait(&b->all.barrier);
+    if (!r->rank)
+        cuda_double_halt(0);
+    halay_finalize(r->context);
+}
+
 /* A process forked after CUDA was used: no call of ours reaches the driver there. */
 static void forked(struct rank *r)
 {
@@ -537,6 +605,7 @@ int main(void)
     struct board board = {.form = ALLREDUCE};
     pthread_barrier_init(&board.all.barrier, NULL, RANKS);
     ranks_run(&three, works, NULL);
+    ranks_run(&three, places, NULL);
     ranks_run(&three, kept, &board);
     ranks_run(&three, dies, &board);
     pthread_barrier_destroy(&board.all.barrier);
@@ -547,5 +616,12 @@ int main(void)
     CHECK(!left.allocations && !left.pinned && !left.streams && !left.retained && !left.spoiled,
           "%d, %d, %d, %d left, %d spoiled", left.allocations, left.pinned, left.streams,
           left.retained, (int)left.spoiled);
+#ifdef __SANITIZE_ADDRESS__
+    return 0; /* what work may still write to is kept for ever */
+#endif
+    CHECK(!cuDevicePrimaryCtxRetain(&contexts[0], 0), "GPU 0");
+    pthread_barrier_init(&board.all.barrier, NULL, RANKS);
+    ranks_run(&(struct ranks_options){.nranks = RANKS, .deadline_ns = 1000000000, .keep = true},
+              stands, &board);
     return 0;
 }

@@ -7,6 +7,7 @@
  * calls, or of which one captures none; and a rank that is lost while a graph runs on the others.
  */
 #include <string.h>
+#include <unistd.h>
 
 #include "double/cuda/calls.h"
 #include "double/nccl/double.h"
@@ -401,6 +402,37 @@ static void leaves(struct rank *r)
     drop(r, &d);
 }
 
+/* Rank 0 alone has launched its graph when the communicator is freed, or the context ends. */
+static bool by_free;
+static void left_running(struct rank *r)
+{
+    struct data d;
+    halay_comm_t *const world = r->world;
+    if (by_free)
+        CHECK(!halay_comm_dup(world, &r->world), "dup");
+    take(r, &d, TURN + 3);
+    begin(&d);
+    CHECK(!call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), "captured");
+    void *exec = end(&d);
+    replay(r, &d, exec, 2);
+    meet();
+    const uint64_t at = ranks_now_ns(), begun = nccl_double_counts().replays;
+    meet();
+    if (r->rank == 0) {
+        CHECK(!cuGraphLaunch(exec, d.line.cuda), "launch");
+        while (nccl_double_counts().replays == begun)
+            usleep(1000);
+    }
+    meet();
+    CHECK(!by_free || !halay_comm_free(r->world), "free");
+    r->world = world;
+    halay_finalize(r->context);
+    CHECK(!cuStreamSynchronize(d.line.cuda), "synchronize");
+    CHECK(ranks_now_ns() - at < 5 * DEADLINE, "it ends late");
+    CHECK(!cuGraphExecDestroy(exec), "destroy");
+    drop(r, &d);
+}
+
 /* ---------------------------------------------------------------- */
 
 static void run(void (*fn)(struct rank *), int nranks, const int *nodes)
@@ -409,7 +441,7 @@ static void run(void (*fn)(struct rank *), int nranks, const int *nodes)
     const struct ranks_options o = {.nranks = nranks,
                                     .node_of_rank = nodes ? nodes : one,
                                     .deadline_ns = DEADLINE,
-                                    .keep = fn == leaves};
+                                    .keep = fn == leaves || fn == left_running};
     pthread_barrier_init(&barrier, NULL, (unsigned)nranks);
     ranks_run(&o, fn, NULL);
     pthread_barrier_destroy(&barrier);
@@ -418,6 +450,25 @@ static void run(void (*fn)(struct rank *), int nranks, const int *nodes)
           "%d streams, %d events left, %d misused, %d spoiled", c.streams, c.events, (int)c.misused,
           (int)c.spoiled);
     CHECK(!nccl_double_counts().misused && !nccl_double_counts().comms, "NCCL: misused, or left");
+}
+
+/* Who leaves a graph running is told so, and nobody else is. */
+static void warned(void (*fn)(struct rank *), bool by_comm_free)
+{
+    char told[4096];
+    FILE *file = tmpfile();
+    const int err = dup(STDERR_FILENO);
+    CHECK(file && err >= 0 && dup2(fileno(file), STDERR_FILENO) >= 0, "no file");
+    by_free = by_comm_free;
+    CHECK(!setenv("HALAY_DEBUG", "warn", 1), "setenv");
+    run(fn, RANKS, NULL);
+    CHECK(!setenv("HALAY_DEBUG", "error", 1), "setenv");
+    CHECK(dup2(err, STDERR_FILENO) >= 0 && !close(err), "dup2");
+    rewind(file);
+    told[fread(told, 1, sizeof(told) - 1, file)] = '\0';
+    const char *first = strstr(told, "Destroy graphs before the communicator");
+    CHECK(!fclose(file) && !first == (fn != left_running), "%s", told);
+    CHECK(!first || strstr(told, "[rank 0 on"), "%s", told);
 }
 
 int main(void)
@@ -437,6 +488,9 @@ int main(void)
     run(far, RANKS, (const int[]){0, 0, 1});
     run(undivided, RANKS, NULL);
     run(leaves, RANKS, NULL);
+    warned(left_running, false);
+    warned(left_running, true);
+    warned(replays, false);
     one_gpu = true;
     run(ours, RANKS, NULL);
     return 0;

@@ -40,9 +40,10 @@ static struct trial {
     int nranks, nodes[RANKS_MAX];
     bool one_gpu;        /* ranks share it */
     bool no_ours;        /* the last rank has none */
-    const char *library; /* of the last rank; NULL: all have NCCL */
-    const char *why;     /* no NCCL is used, and this is said; NULL: it is */
-    int calls;           /* behind the first that may be grouped */
+    const char *library; /* of `whose` ranks; NULL: all have NCCL */
+    enum { OF_LAST, OF_FIRST, OF_ALL } whose;
+    const char *why; /* no NCCL is used, and this is said; NULL: it is */
+    int calls;       /* behind the first that may be grouped */
     uint64_t seed;
     const char *name; /* of the call that fails, */
     bool nccl;        /* of NCCL or of the driver; */
@@ -293,7 +294,8 @@ static void body(struct rank *r)
     struct data d;
     const int gpu = gpu_of(&trial, r->rank);
     uint64_t state = trial.seed;
-    if (trial.library && r->rank == r->nranks - 1)
+    const int without = trial.whose == OF_LAST ? r->nranks - 1 : 0;
+    if (trial.library && (trial.whose == OF_ALL || r->rank == without))
         snprintf(r->context->settings.nccl, sizeof(r->context->settings.nccl), "%s", trial.library);
     r->context->settings.no_ours = trial.no_ours && r->rank == r->nranks - 1;
     take(&d, gpu);
@@ -395,8 +397,8 @@ static void leave(void)
     }
 }
 
-/* Runs, and writes this to standard error. */
-static void says(const char *text)
+/* What the ranks write meanwhile. */
+static const char *told_in_run(void)
 {
     static char told[65536];
     FILE *file = tmpfile();
@@ -408,6 +410,13 @@ static void says(const char *text)
     rewind(file);
     told[fread(told, 1, sizeof(told) - 1, file)] = '\0';
     CHECK(!fclose(file), "close");
+    return told;
+}
+
+/* Runs, and writes this to standard error. */
+static void says(const char *text)
+{
+    const char *told = told_in_run();
     CHECK(strstr(told, text), "not '%s' in: %s", text, told);
 }
 
@@ -420,7 +429,7 @@ static void agree(void)
     trial.why = "rank 2 has no NCCL";
     run();
     trial.library = "libnccl-is-not-here.so";
-    says("libnccl-is-not-here.so was not found; HALAY_NCCL_LIBRARY names NCCL's file, or is off");
+    says("HALAY_NCCL_LIBRARY is \"libnccl-is-not-here.so\", which cannot be used");
     trial = two;
     trial.why = "ranks 0 and 1 share a GPU, which NCCL refuses; and Halay's kernels need ranks 0 "
                 "and 1 to share";
@@ -495,6 +504,44 @@ static void explains(const char *text)
     CHECK(!unsetenv("HALAY_EXPLAIN"), "unsetenv");
 }
 
+static int times(const char *text, const char *what)
+{
+    int n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at += strlen(what))
+        n++;
+    return n;
+}
+
+/* So many ranks warn of their HALAY_NCCL_LIBRARY, with `says`, and so often rank 0 of staged calls,
+ * once each. */
+static void warns(const char *library, int whose, int own, int staged, const char *says)
+{
+    trial = (struct trial){.nranks = 3, .nodes = {0, 0, 1}, .library = library, .calls = 5};
+    trial.whose = whose;
+    trial.why = library ? "has no NCCL" : NULL;
+    const char *told = told_in_run();
+    CHECK(times(told, "]: HALAY_NCCL_LIBRARY is \"") == own && (!own || strstr(told, says)),
+          "%s, %d: not %d of %s in: %s", library, whose, own, says, told);
+    CHECK(times(told, "halay warning [rank 0 on") == staged + (own && whose != OF_LAST) &&
+              times(told, "calls in GPUs' memory are staged") == staged,
+          "%s, %d: rank 0: %s", library, whose, told);
+    CHECK(times(told, "warning") == own + staged, "%s, %d: %s", library, whose, told);
+}
+
+static void agree_all(void)
+{
+    agree();
+    warns(NULL, OF_LAST, 0, 0, "");
+    warns("off", OF_LAST, 0, 1, "");
+    warns("off", OF_FIRST, 0, 1, "");
+    warns("off", OF_ALL, 0, 0, "");
+    warns("OFF", OF_LAST, 1, 1,
+          "\"OFF\", which cannot be used: there is no NCCL: OFF: cannot open");
+    warns(" ", OF_FIRST, 1, 1, "\" \", which cannot be used");
+    warns("/", OF_ALL, 3, 0, "/ is not a file. Name a file of NCCL 2.18");
+    warns("libpthread.so.0", OF_ALL, 3, 0, "is not NCCL: it lacks ncclGetVersion. Name");
+}
+
 static void direct(uint64_t seed, int n)
 {
     CHECK(!setenv("HALAY_GPUDIRECT", "1", 1), "setenv");
@@ -565,6 +612,8 @@ static void ends(struct rank *r)
     CHECK(took < 10 * DEADLINE, "%s %llu: rank %d took %llu ms", trial.name,
           (unsigned long long)trial.nth, r->rank, (unsigned long long)took / 1000000);
     CHECK(!rc || (!halay_comm_verdict(r->world, &v) && v.text[0]), "%s: no verdict", trial.name);
+    CHECK(!trial.why || (rc == HALAY_EDEVICE && strstr(v.text, trial.why)), "%s: %s: %s",
+          trial.name, halay_strerror(rc), v.text);
     CHECK(!trial.hangs || rc == HALAY_EDEVICE, "%s", halay_strerror(rc));
     pthread_barrier_wait(&trial.barrier);
     if (r->rank == 0) {
@@ -604,9 +653,23 @@ static const struct {
 } names[] = {HLY_NCCL_CALLS(NAME_NCCL) HLY_CUDA_CALLS(NAME_CUDA, NAME_CUDA)};
 enum { NAMES = sizeof(names) / sizeof(names[0]), NTH = 4 };
 
+/* All are told NCCL's own words, and what to do. */
+static void fault_words(void)
+{
+    static const char *const calls[] = {"ncclGetUniqueId", "ncclCommInitRankConfig",
+                                        "ncclCommGetAsyncError", "ncclAllReduce"};
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        trial = (struct trial){.nranks = 2, .name = calls[i], .nccl = true, .nth = 1};
+        trial.why = "error: said by the double. HALAY_NCCL_LIBRARY=off does without";
+        fault();
+    }
+}
+
 /* n 0: all. */
 static void faults(uint64_t seed, int n)
 {
+    if (!ours)
+        fault_words();
     for (size_t i = 0; i < (n ? (size_t)n : NAMES * NTH); i++) {
         const size_t at = n ? ranks_random(&seed) % (NAMES * NTH) : i;
         trial = (struct trial){.nranks = 4,
@@ -715,7 +778,7 @@ int main(int argc, char **argv)
     if (!strcmp(what, "agree") && ours)
         agree_ours();
     else if (!strcmp(what, "agree"))
-        agree();
+        agree_all();
     else if (!strcmp(what, "calls"))
         calls(seed, n ? n : 1000, false);
     else if (!strcmp(what, "direct"))

@@ -112,6 +112,17 @@ static void wrong(struct rank *r, struct line *l)
     s.size =
         offsetof(halay_stream_t, flags); /* of a program that was built before there were any */
     CHECK(!halay_comm_stream(r->world, &s), "an older one");
+    struct {
+        halay_stream_t known;
+        size_t more;
+    } newer = {.known = stream_of(l), .more = 1};
+    halay_verdict_t v = {.size = sizeof(v)};
+    newer.known.size = sizeof(newer);
+    CHECK(halay_comm_stream(r->world, &newer.known) == HALAY_EINVAL, "a newer one");
+    CHECK(!halay_comm_verdict(r->world, &v) && strstr(v.text, "sizeof(halay_stream_t)"), "%s",
+          v.text);
+    newer.more = 0;
+    CHECK(!halay_comm_stream(r->world, &newer.known), "a newer one, with nothing new");
     s = stream_of(l);
     s.flags = HALAY_STREAM_RETURNS;
     if (late) {

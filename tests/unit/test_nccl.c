@@ -4,10 +4,14 @@
  * all kinds and types that it offers, with equal and with other runs; faults of NCCL's and the
  * driver's calls; collectives that hang; an abort that does; wrong libraries.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <halay/device.h>
 
@@ -333,6 +337,39 @@ static void test_offers(void)
     MUST(ops->query(NULL, 99, HALAY_FLOAT32, HALAY_SUM) == HALAY_EUNSUPPORTED);
 }
 
+static void wrong_file(const char *name, const char *says)
+{
+    struct hly_nccl *nccl;
+    int version = 1;
+    char why[256] = "";
+    MUST(hly_nccl_open(name, 0, &nccl, &version, why, sizeof(why)) == HALAY_EUNSUPPORTED);
+    CHECK(!version && strstr(why, name) && strstr(why, says), "%s: %d, %s", name, version, why);
+}
+
+/* Each with its cause; nobody waits for a writer of the FIFO. */
+static void test_wrong_files(void)
+{
+    static const char text[] = "not a library";
+    char folder[] = "/tmp/test_nccl.XXXXXX", fifo[64], link[64], file[64];
+    MUST(mkdtemp(folder));
+    snprintf(fifo, sizeof(fifo), "%s/fifo", folder);
+    snprintf(link, sizeof(link), "%s/link", folder);
+    snprintf(file, sizeof(file), "%s/file", folder);
+    MUST(!mkfifo(fifo, 0600) && !symlink(fifo, link));
+    const int fd = open(file, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+    MUST(fd >= 0);
+    wrong_file(file, "too short"); /* it is empty */
+    MUST(write(fd, text, sizeof(text)) == sizeof(text) && !close(fd));
+    wrong_file(file, "file too short");
+    wrong_file(folder, "is not a file");
+    wrong_file(fifo, "is not a file");
+    wrong_file(link, "is not a file");
+    wrong_file("/no/libnccl.so.2", "No such file");
+    wrong_file(" ", "No such file");
+    wrong_file("libpthread.so.0", "is not NCCL: it lacks ncclGetVersion");
+    MUST(!unlink(fifo) && !unlink(link) && !unlink(file) && !rmdir(folder));
+}
+
 static void test_versions(void)
 {
     struct hly_nccl *nccl;
@@ -342,6 +379,7 @@ static void test_versions(void)
     MUST(hly_nccl_open("libnccl-is-not-here.so", 0, &nccl, &version, why, sizeof(why)) ==
          HALAY_EUNSUPPORTED);
     CHECK(strstr(why, "libnccl-is-not-here.so"), "%s", why);
+    test_wrong_files();
     nccl_double_settings()->version = 21703;
     MUST(hly_nccl_open(NULL, 0, &nccl, &version, why, sizeof(why)) == HALAY_EUNSUPPORTED);
     CHECK(strstr(why, "2.17.3") && strstr(why, "2.18"), "%s", why);

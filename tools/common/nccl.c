@@ -4,9 +4,11 @@
 #include "nccl.h"
 
 #include <dlfcn.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <halay/group.h>
 
@@ -40,6 +42,13 @@ static enum hly_nccl_state look_in(void *library, const char *name, char *line, 
     return HLY_NCCL_OLD;
 }
 
+/* To open a FIFO would wait for whoever writes to it. */
+static bool is_no_file(const char *name)
+{
+    struct stat status;
+    return strchr(name, '/') && !stat(name, &status) && !S_ISREG(status.st_mode);
+}
+
 enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
 {
     const char *name = getenv("HALAY_NCCL_LIBRARY");
@@ -49,6 +58,10 @@ enum hly_nccl_state hly_nccl_look(char *line, size_t bytes)
     }
     if (!name || !*name)
         name = "libnccl.so.2";
+    if (is_no_file(name)) {
+        snprintf(line, bytes, "none: %s is not a file; " WITHOUT, name);
+        return HLY_NCCL_MISSING;
+    }
     void *library = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!library) {
         const char *why = dlerror();

@@ -36,6 +36,9 @@ expect 0 env HALAY_NCCL_LIBRARY="$DOUBLE/libcuda.so.1" "$INFO"
 says "^NCCL: .*does not say which NCCL it is"
 expect 0 env HALAY_NCCL_LIBRARY=/no/nccl.so "$INFO"
 says "^NCCL: none: /no/nccl.so: .*No such file"
+mkfifo fifo
+expect 0 timeout 20 env HALAY_NCCL_LIBRARY=./fifo "$INFO"
+says "^NCCL: none: ./fifo is not a file"
 expect 0 env HALAY_NCCL_LIBRARY=off "$INFO"
 says "^NCCL: HALAY_NCCL_LIBRARY is off"
 

@@ -17,7 +17,7 @@
 #define LINE        64
 #define QUIET_TRIES 1000 /* of 100 us, for alarms to ring */
 
-/* What to do about it; "" if that is not known. */
+/* What to do about it. */
 static const char *remedy(int result)
 {
     static const struct {
@@ -40,6 +40,8 @@ static const char *remedy(int result)
         {HLY_CU_STICKY_FIRST, HLY_CU_STICKY_LAST,
          ". This process cannot use it any more: end the job. Some kernel did it: "
          "CUDA_LAUNCH_BLOCKING=1 shows which"},
+        {HLY_CU_ECC_UNCORRECTABLE, HLY_CU_ECC_UNCORRECTABLE,
+         ". The GPU's memory has failed: end the job, see nvidia-smi -q -d ECC, drain the node"},
         {HLY_CU_SYSTEM_NOT_READY, HLY_CU_SYSTEM_NOT_READY, ". Does nvidia-fabricmanager run?"},
         {HLY_CU_DRIVER_MISMATCH, HLY_CU_DRIVER_MISMATCH,
          ". Driver and kernel module differ: restart the node"},
@@ -49,7 +51,7 @@ static const char *remedy(int result)
     for (size_t i = 0; i < sizeof(remedies) / sizeof(remedies[0]); i++)
         if (result >= remedies[i].first && result <= remedies[i].last)
             return remedies[i].text;
-    return "";
+    return ". nvidia-smi and dmesg (Xid) may say more";
 }
 
 int hly_gpu_failed(struct hly_gpu *gpu, const char *call, int result)

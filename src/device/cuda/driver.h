@@ -22,6 +22,7 @@ enum { /* results */
        HLY_CU_INVALID_IMAGE = 200,
        HLY_CU_INVALID_CONTEXT = 201,
        HLY_CU_NO_BINARY = 209,
+       HLY_CU_ECC_UNCORRECTABLE = 214,
        HLY_CU_INVALID_PTX = 218,
        HLY_CU_JIT_FIRST = 221, /* no compiler, PTX too new, compiling switched off */
        HLY_CU_JIT_LAST = 223,

@@ -106,8 +106,8 @@ struct hly_nccl_ending {
     int (*push)(void *), (*pop)(void **), (*query)(void *), (*mode)(int *);
     void *comm, *context, *stream;
     uint64_t until_ns, quiet_ns; /* to finalize; for the stream to end */
-    bool aborts;
-    int status; /* HALAY_OK: nothing runs any more */
+    bool aborts, gave_up;        /* gave_up: it was to be finalized, and did not end */
+    int status;                  /* HALAY_OK: nothing runs any more */
 };
 
 static uint64_t now_ns(void)
@@ -142,7 +142,8 @@ static void *end_run(void *arg)
     if (e->push(e->context))
         return NULL;
     e->mode(&mode); /* the thread is ours, and ends */
-    if (!e->aborts && finalizes(e))
+    e->gave_up = !e->aborts && !finalizes(e);
+    if (!e->aborts && !e->gave_up)
         e->destroy(e->comm);
     else
         e->abort(e->comm);
@@ -182,6 +183,7 @@ int hly_nccl_circle_end(struct halay_circle *c, bool abort, uint64_t patience_ns
                                   now_ns() + patience_ns / 2,
                                   now_ns() + patience_ns / 8 * 7,
                                   abort,
+                                  false,
                                   HALAY_EDEVICE};
     if (pthread_create(&thread, NULL, end_run, e)) {
         free(e);
@@ -200,6 +202,7 @@ int hly_nccl_circle_end(struct halay_circle *c, bool abort, uint64_t patience_ns
         return HALAY_EDEVICE;
     }
     c->lost = e->status != HALAY_OK;
+    const bool well = !c->lost && !e->gave_up;
     free(e);
-    return c->lost ? HALAY_EDEVICE : HALAY_OK;
+    return well ? HALAY_OK : HALAY_EDEVICE;
 }

@@ -52,7 +52,8 @@ void hly_nccl_leave(struct halay_circle *circle);
 int hly_nccl_circle_make(struct hly_nccl *nccl, struct halay_circle **circle);
 void hly_nccl_circle_free(struct halay_circle *circle);
 
-/* Ends the communicator: aborts it, or has all members end theirs. In patience_ns at most. */
+/* Ends the communicator: aborts it, or has all members end theirs, which graphs that are not
+ * destroyed prevent: then it is aborted, and that is HALAY_EDEVICE. In patience_ns at most. */
 int hly_nccl_circle_end(struct halay_circle *circle, bool abort, uint64_t patience_ns);
 
 #endif

@@ -3,9 +3,11 @@
 #include "groups/nccl/library.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static bool find(void *handle, const char *name, void *pointer)
 {
@@ -24,19 +26,42 @@ static const char *find_all(struct hly_nccl_library *l, void *handle)
     return missing;
 }
 
+/* A path is looked at first: to open a FIFO waits for whoever writes to it. */
+static void *open_file(const char *name, char *why, size_t why_bytes)
+{
+    struct stat status;
+    void *handle = NULL;
+    if (strchr(name, '/') && stat(name, &status)) {
+        const int error = errno;
+        snprintf(why, why_bytes, "%.180s: %s", name, strerror(error));
+    } else if (strchr(name, '/') && !S_ISREG(status.st_mode)) {
+        snprintf(why, why_bytes, "%.180s is not a file", name);
+    } else if (!(handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))) {
+        const char *said = dlerror();
+        snprintf(why, why_bytes, "%.230s", said ? said : name);
+    }
+    return handle;
+}
+
 int hly_nccl_library_open(struct hly_nccl_library *l, const char *name, char *why, size_t why_bytes)
 {
+    char said[240];
     if (!name || !*name)
         name = HLY_NCCL_LIBRARY;
-    void *handle = dlopen(name, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    l->version = 0;
+    void *handle = open_file(name, said, sizeof(said));
     if (!handle) {
-        snprintf(why, why_bytes, "there is no NCCL: %s was not found", name);
+        snprintf(why, why_bytes, "there is no NCCL: %s", said);
         return HALAY_EUNSUPPORTED;
     }
     const char *missing = find_all(l, handle);
-    l->version = 0;
     if (l->ncclGetVersion && l->ncclGetVersion(&l->version))
         l->version = 0;
+    if (!l->ncclGetVersion) {
+        snprintf(why, why_bytes, "%.180s is not NCCL: it lacks %s", name, missing);
+        dlclose(handle);
+        return HALAY_EUNSUPPORTED;
+    }
     if (missing || l->version < HALAY_NCCL_LEAST) {
         snprintf(why, why_bytes, "%s is NCCL %d.%d.%d, and " HALAY_NCCL_LEAST_TEXT " is needed%s%s",
                  name, l->version / 10000, l->version / 100 % 100, l->version % 100,

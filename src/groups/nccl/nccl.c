@@ -17,8 +17,7 @@ _Static_assert(HLY_NCCL_ID_BYTES == HALAY_CIRCLE_ID_BYTES, "NCCL's id is a circl
 int hly_nccl_failed(struct hly_nccl *n, const char *call, int result, void *comm)
 {
     const char *said = n->library.ncclGetLastError(comm);
-    snprintf(n->why, sizeof(n->why), "NCCL %d.%d.%d: %s: %s%s%.150s", n->library.version / 10000,
-             n->library.version / 100 % 100, n->library.version % 100, call,
+    snprintf(n->why, sizeof(n->why), "%s: %s%s%.60s. HALAY_NCCL_LIBRARY=off does without", call,
              n->library.ncclGetErrorString(result), said && *said ? ": " : "", said ? said : "");
     return HALAY_EDEVICE;
 }
@@ -313,13 +312,19 @@ static int nccl_abort(halay_circle_t *c, uint64_t patience_ns)
     return hly_nccl_circle_end(c, true, patience_ns);
 }
 
-static void nccl_close(halay_circle_t *c, uint64_t patience_ns)
+static int nccl_close(halay_circle_t *c, uint64_t patience_ns)
 {
     if (!c)
-        return;
+        return HALAY_OK;
     /* One that has failed may hold what it never launched. What does not end stays. */
-    (void)hly_nccl_circle_end(c, c->failed != HALAY_OK, patience_ns);
+    const int rc = hly_nccl_circle_end(c, c->failed != HALAY_OK, patience_ns);
     hly_nccl_circle_free(c);
+    return rc;
+}
+
+static const char *nccl_why(void *arg)
+{
+    return hly_nccl_why(arg);
 }
 
 const halay_group_ops_t hly_group_nccl = {
@@ -332,4 +337,5 @@ const halay_group_ops_t hly_group_nccl = {
     .poll = nccl_poll,
     .abort = nccl_abort,
     .close = nccl_close,
+    .why = nccl_why,
 };

@@ -599,11 +599,11 @@ static int ours_abort(halay_circle_t *circle, uint64_t patience_ns)
 }
 
 /* The slab stays till the others have left. */
-static void ours_close(halay_circle_t *circle, uint64_t patience_ns)
+static int ours_close(halay_circle_t *circle, uint64_t patience_ns)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
     if (!c)
-        return;
+        return HALAY_OK;
     if (c->me == 0)
         hly_meeting_shut(c->id);
     await(c, patience_ns, has_taken);
@@ -612,6 +612,7 @@ static void ours_close(halay_circle_t *circle, uint64_t patience_ns)
     c->next = c->ours->closed;
     c->ours->closed = c;
     sweep(c->ours, 0);
+    return HALAY_OK;
 }
 
 const halay_group_ops_t hly_group_ours = {

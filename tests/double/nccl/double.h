@@ -25,6 +25,7 @@ struct nccl_double_settings {
 struct nccl_double_counts {
     int comms;            /* that were neither destroyed nor aborted */
     uint64_t collectives; /* that have ended, each of all its members */
+    uint64_t replays;     /* of captured ones, each on each member, that were begun */
     uint64_t crossed;     /* launches whose communicator is not that of the same launch elsewhere */
     uint64_t misused;     /* another order or other arguments, memory of no GPU, a comm that is over
                              or in progress */

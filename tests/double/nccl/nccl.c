@@ -315,6 +315,7 @@ static void perform_again(void *arg)
     struct meeting *m = p->comm->meeting;
     pthread_mutex_lock(&mutex);
     const uint64_t mine = p->replays++;
+    counts.replays++;
     if (p->comm->aborted) {
         pthread_mutex_unlock(&mutex);
         return;
@@ -347,6 +348,15 @@ static int enqueue(struct comm *c)
     return rc ? HLY_NCCL_CUDA_ERROR : 0;
 }
 
+/* Does a graph run that has a collective of it? */
+static bool in_graph(const struct comm *c)
+{
+    for (const struct op *op = c->meeting->ops; op; op = op->next)
+        if (op->part[c->me].replays > op->replays)
+            return true;
+    return false;
+}
+
 int ncclCommGetAsyncError(void *comm, int *result)
 {
     struct comm *c = comm;
@@ -358,6 +368,8 @@ int ncclCommGetAsyncError(void *comm, int *result)
     *result = broken;
     if (!broken && c->meeting->aborted)
         *result = HLY_NCCL_REMOTE_ERROR;
+    else if (!broken && c->finalized && in_graph(c))
+        *result = HLY_NCCL_IN_PROGRESS;
     else if (!broken && ((!c->open && c->meeting->joined < c->meeting->n) || c->looks-- > 0))
         *result = HLY_NCCL_IN_PROGRESS;
     else if (!broken) {
