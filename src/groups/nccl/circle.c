@@ -11,6 +11,7 @@
 #include "groups/nccl/inside.h"
 
 #define PAUSE_NS 50000
+#define LOOKS    20 /* at least, whether a communicator has ended: the thread may come late */
 
 int hly_nccl_enter(struct halay_circle *c)
 {
@@ -125,7 +126,8 @@ static void pause_shortly(void)
 static bool finalizes(const struct hly_nccl_ending *e)
 {
     int result = e->finalize(e->comm);
-    while ((!result || result == HLY_NCCL_IN_PROGRESS) && now_ns() < e->until_ns) {
+    const bool ends = !result || result == HLY_NCCL_IN_PROGRESS;
+    for (int i = 0; ends && (i < LOOKS || now_ns() < e->until_ns); i++) {
         const int rc = e->error(e->comm, &result);
         if (rc || result != HLY_NCCL_IN_PROGRESS)
             return !rc && !result;
