@@ -660,7 +660,7 @@ static void fault_words(void)
                                         "ncclCommGetAsyncError", "ncclAllReduce"};
     for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
         trial = (struct trial){.nranks = 2, .name = calls[i], .nccl = true, .nth = 1};
-        trial.why = "error: said by the double. HALAY_NCCL_LIBRARY=off does without";
+        trial.why = ": said by the double. HALAY_NCCL_LIBRARY=off does without";
         fault();
     }
 }
