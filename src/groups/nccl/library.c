@@ -29,7 +29,7 @@ static const char *find_all(struct hly_nccl_library *l, void *handle)
 /* A path is looked at first: to open a FIFO waits for whoever writes to it. */
 static void *open_file(const char *name, char *why, size_t why_bytes)
 {
-    struct stat status;
+    struct stat status = {0};
     void *handle = NULL;
     if (strchr(name, '/') && stat(name, &status)) {
         const int error = errno;

@@ -10,6 +10,7 @@
  */
 #include "groups/ours/ours.h"
 
+#include <assert.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,9 @@
 
 #include "groups/ours/meeting.h"
 
-#define HALF_BYTES (2u << 20)
-#define EVEN       64 /* elements: parts are whole numbers of them, where they can be */
+#define HALF_BYTES  (2u << 20)
+#define ELEMENT_MAX 16u /* bytes */
+#define EVEN        64  /* elements: parts are whole numbers of them, where they can be */
 
 enum { GIVE, TAKE, SPREAD };
 
@@ -285,7 +287,8 @@ static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
     struct hly_ours_circle *c = calloc(1, sizeof(*c));
     size_t *counts = calloc((size_t)HLY_OURS_FLIGHTS * n, sizeof(*counts));
     char **slab = calloc(n, sizeof(*slab));
-    int rc = c && counts && slab ? device_open(o) : HALAY_ENOMEM;
+    const bool fits = n <= o->half_bytes / ELEMENT_MAX; /* a part of each member, in a slab */
+    int rc = c && counts && slab && fits ? device_open(o) : HALAY_ENOMEM;
     if (rc)
         goto free_memory;
     sweep(o, 0);
@@ -350,6 +353,7 @@ static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
 {
     const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
     const size_t room = gives_parts(f) ? all / c->n : all;
+    assert(room > 0); /* open has seen to it */
     return room > EVEN ? room - room % EVEN : room;
 }
 
