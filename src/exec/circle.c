@@ -215,7 +215,7 @@ int hly_circle_get(halay_request_t *r, uint32_t step, struct hly_circle **out, c
         snprintf(text, bytes, "its group %.32s of %u ranks %s (%d)%s", circle->library->name,
                  circle->n, circle->why[0] ? "fails" : "could not be opened, or has failed",
                  rc ? rc : HALAY_EDEVICE, circle->why);
-        return HALAY_EDEVICE;
+        return rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE;
     }
     *out = circle;
     return HALAY_OK;

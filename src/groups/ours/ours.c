@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,6 +33,7 @@ struct hly_ours {
     int ordinal;
     size_t half_bytes;
     struct hly_ours_circle *closed; /* whose slabs others may be reading */
+    char why[192];
 };
 
 struct flight {
@@ -66,6 +68,21 @@ static uint64_t now_ns(void)
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
     return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+/* The first reason counts: what follows is of its making. Returns the code. */
+static int fails(struct hly_ours *o, int code, const char *what)
+{
+    const char *device = o->device ? hly_device_cuda.why(o->device) : "";
+    if (!o->why[0])
+        snprintf(o->why, sizeof(o->why), "%s%s%.90s. HALAY_OWN_GROUPS=off has calls staged", what,
+                 *device ? ": " : "", device);
+    return code;
+}
+
+static const char *ours_why(void *arg)
+{
+    return ((const struct hly_ours *)arg)->why;
 }
 
 /* ------------------------------------------------------------------ before there is a circle */
@@ -113,7 +130,8 @@ uint64_t hly_ours_reach(halay_device_t *device)
     int ordinal;
     if (!word || hly_device_cuda_gpu(device, &ordinal, &place))
         return 0; /* nor could it find a meeting */
-    if (!hly_device_cuda_uuid(device, uuid) && shares(device)) {
+    /* Nobody may look into a process that must not leave a core. */
+    if (prctl(PR_GET_DUMPABLE) == 1 && !hly_device_cuda_uuid(device, uuid) && shares(device)) {
         memcpy(half, uuid, sizeof(half));
         word = mix(mix(mix(word, space_of("/proc/self/ns/ipc")), half[0]), half[1]);
     } else { /* threads of one process are left */
@@ -160,7 +178,9 @@ static int device_open(struct hly_ours *o)
 {
     struct hly_device_cuda_arg arg = {.ordinal = o->ordinal + 1};
     const int rc = o->device ? HALAY_OK : hly_device_cuda.open(&arg, NULL, &o->device);
-    return rc == HALAY_OK || rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE;
+    return rc == HALAY_OK       ? rc
+           : rc == HALAY_ENOMEM ? fails(o, rc, "no memory on the GPU for another device object")
+                                : fails(o, HALAY_EDEVICE, "the GPU cannot be opened once more");
 }
 
 /* This member's, and what the others need of it. Whoever cannot open it says so. */
@@ -170,7 +190,9 @@ static int slab_make(struct hly_ours_circle *c)
     struct hly_ours *o = c->ours;
     const int rc = hly_device_cuda.alloc(o->device, HALAY_PLACE_OWN, 2 * o->half_bytes, 256, &at);
     if (rc)
-        return rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE;
+        return fails(
+            o, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE,
+            "each communicator takes 4 MiB of the GPU's memory a rank, and there are none");
     c->slab[c->me] = at;
     c->own->slab = (uint64_t)(uintptr_t)at;
     c->own->process = getpid();
@@ -188,7 +210,7 @@ static int slabs_open(struct hly_ours_circle *c)
             continue;
         if (m->process != c->own->process &&
             hly_device_cuda_open_shared(c->ours->device, m->handle, &at))
-            return HALAY_EDEVICE;
+            return fails(c->ours, HALAY_EDEVICE, "another process's memory cannot be opened");
         c->slab[i] = at;
     }
     return HALAY_OK;
@@ -292,9 +314,14 @@ static int ours_open(void *arg, const unsigned char id[HALAY_CIRCLE_ID_BYTES], u
     if (rc)
         goto free_memory;
     sweep(o, 0);
+    o->why[0] = '\0';
     rc = hly_meeting_enter(id, n, &c->meeting);
-    if (rc)
+    if (rc) {
+        fails(o, rc,
+              "shared memory of the first rank of the node cannot be opened: is its process "
+              "there, and may this user see it?");
         goto free_memory;
+    }
     c->ours = o;
     c->own = &c->meeting->member[me];
     c->counts = counts;
@@ -351,6 +378,7 @@ static bool gives_parts(const struct flight *f)
 /* Elements of a run that one slice has, at most. */
 static size_t room_of(const struct hly_ours_circle *c, const struct flight *f)
 {
+    assert(c->n > 0);
     const size_t all = c->ours->half_bytes / halay_type_bytes(f->type);
     const size_t room = gives_parts(f) ? all / c->n : all;
     assert(room > 0); /* open has seen to it */
@@ -536,7 +564,7 @@ static int advance(struct hly_ours_circle *c)
     for (;;) {
         int rc = c->begun ? step_launch(c, f) : HALAY_OK;
         if (rc)
-            return rc == HALAY_EAGAIN ? 0 : rc;
+            return rc == HALAY_EAGAIN ? 0 : fails(c->ours, rc, "no work can be put on the GPU");
         if (c->begun && c->flying)
             return 0;
         if (c->begun)
@@ -544,7 +572,9 @@ static int advance(struct hly_ours_circle *c)
         if (c->slice == slices_of(c, f))
             return 1;
         if (c->step != GIVE && !all_are(c, has_caught_up))
-            return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE) ? HALAY_EDEVICE : 0;
+            return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE)
+                       ? fails(c->ours, HALAY_EDEVICE, "another rank of the node has given up")
+                       : 0;
         rc = step_begin(c);
         if (rc)
             return rc;
@@ -559,7 +589,8 @@ static int drain(struct hly_ours *o)
     for (int i = 0; i < n; i++) {
         struct hly_ours_circle *c = (struct hly_ours_circle *)(uintptr_t)done[i].cookie;
         c->flying--;
-        c->failed = c->failed || done[i].status;
+        if (done[i].status)
+            c->failed = fails(o, true, "work on the GPU has failed");
     }
     return n;
 }
@@ -568,6 +599,10 @@ static int ours_poll(halay_circle_t *circle, halay_group_done_t done[], int max)
 {
     struct hly_ours_circle *c = (struct hly_ours_circle *)circle;
     const int drained = drain(c->ours);
+    if (c->ours->closed)
+        sweep(c->ours, 0);
+    if (drained < 0)
+        fails(c->ours, drained, "the GPU has failed");
     int n = 0, rc = c->failed ? HALAY_EDEVICE : 1;
     while (n < max && c->ended < c->launched && rc > 0) {
         rc = advance(c);
@@ -629,4 +664,5 @@ const halay_group_ops_t hly_group_ours = {
     .poll = ours_poll,
     .abort = ours_abort,
     .close = ours_close,
+    .why = ours_why,
 };
