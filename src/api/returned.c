@@ -46,7 +46,7 @@ static void settle(struct hly_returned *t)
             continue;
         }
         halay_comm_t *named = hly_comm_known(c.request->comm);
-        c.request->gated = c.request->opens = false;
+        c.request->gate.stands = c.request->gate.opens = false;
         if (named->owed)
             hly_release(c.request);
         else
@@ -154,7 +154,7 @@ static bool has_landed(void *arg)
     settle(l->returned);
     for (uint32_t i = 0; i < l->returned->n; i++) {
         const halay_request_t *r = l->returned->calls[i].request;
-        any |= r->opens && (!l->comm || hly_comm_known(r->comm) == l->comm);
+        any |= r->gate.opens && (!l->comm || hly_comm_known(r->comm) == l->comm);
     }
     return !any || hly_now_ns() > l->until_ns;
 }
@@ -173,7 +173,7 @@ int hly_returned_end(halay_context_t *ctx)
         return HALAY_OK;
     settle(t);
     for (uint32_t i = 0; i < t->n; i++) {
-        t->calls[i].request->gated = t->calls[i].request->opens = false;
+        t->calls[i].request->gate.stands = t->calls[i].request->gate.opens = false;
         t->calls[i].device->ops->gate_open(t->calls[i].device->handle, t->calls[i].gate);
     }
     t->n = 0;
@@ -221,8 +221,8 @@ int hly_returned_add(halay_request_t *r)
         return rc ? rc : named->owed;
     }
     t->calls[t->n++] = (struct returned_call){r, device, gate};
-    r->gated = true;
-    r->gate = gate;
+    r->gate.stands = true;
+    r->gate.number = gate;
     call_thread(ctx);
     return named->owed;
 }

@@ -209,8 +209,8 @@ uint8_t hly_work_left(const halay_request_t *r)
 void hly_work_gate(halay_request_t *r, uint64_t *at, uint64_t *value)
 {
     const struct hly_device *device = hly_comm_ordered_by(r->comm)->follows;
-    if (r->gated)
-        r->opens = !device->ops->gate_word(device->handle, r->gate, at, value);
+    if (r->gate.stands)
+        r->gate.opens = !device->ops->gate_word(device->handle, r->gate.number, at, value);
 }
 
 int hly_work_result(halay_request_t *r)

@@ -164,6 +164,13 @@ struct hly_in_group {
     uint32_t behind; /* before this one, on the communicator that the program knows */
 };
 
+/* Of a call that has returned: api/returned.c. */
+struct hly_before_gate {
+    bool stands; /* the program's stream, before the gate of this number */
+    bool opens;  /* the GPU does so, behind the last that the call does there */
+    uint32_t number;
+};
+
 /* A persistent request in a device's memory: what lay there when it was made. */
 struct hly_kept_memory {
     size_t bytes[2]; /* of IN and OUT */
@@ -193,9 +200,6 @@ struct halay_request {
     bool doubts;     /* DOUBT was sent: hly_exec_doubt() */
     bool direct;     /* messages are read and written in a device's memory: wire/register.h */
     bool listens;    /* its plan is done, its end waits: exec/listen.h */
-    bool gated;      /* it has returned, and the program's stream stands before this gate, */
-    bool opens;      /* which its last group step may open */
-    uint32_t gate;
     halay_comm_t *comm;
     struct hly_device *device;   /* works for the plan */
     struct hly_staging *staging; /* the buffers are copied to the host and back; or NULL */
@@ -216,6 +220,7 @@ struct halay_request {
     struct hly_in_group group;
     halay_request_t *instead; /* persistent: runs in its place (api/persistent.c); or NULL */
     struct hly_kept_memory kept;
+    struct hly_before_gate gate;
     struct hly_explained *explained; /* HALAY_EXPLAIN: gets its time; else NULL */
     uint64_t started_ns, deadline_ns;
     uint32_t targets;       /* open rendezvous targets */
