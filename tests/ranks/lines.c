@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lines.c - streams of a program, of the double of CUDA's driver and of the late device. */
+#include <sched.h>
 #include <string.h>
 
 #include "lines.h"
@@ -78,6 +79,16 @@ void line_make(struct line *l, int gpu)
     CHECK(!cuInit(0) && !cuDevicePrimaryCtxRetain(&l->context, gpu), "GPU %d", gpu);
     enter(l);
     CHECK(!cuStreamCreate(&l->cuda, HLY_CU_NON_BLOCKING), "stream");
+    leave();
+}
+
+void line_end(struct line *l)
+{
+    if (late)
+        return; /* line_drop waits */
+    enter(l);
+    while (cuStreamQuery(l->cuda) == HLY_CU_NOT_READY)
+        sched_yield();
     leave();
 }
 

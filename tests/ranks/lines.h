@@ -37,6 +37,8 @@ struct line {
 };
 
 void line_make(struct line *l, int gpu);
+/* Waits until all that was put there is done. */
+void line_end(struct line *l);
 void line_drop(struct line *l, int gpu);
 halay_stream_t stream_of(struct line *l);
 void enter(struct line *l); /* makes its GPU's context current */

@@ -291,8 +291,9 @@ static void faulted(struct rank *r)
         check_sum(r, &b, 0);
     }
     pthread_barrier_wait(&barrier);
-    drop(r, &b);
+    line_end(&l); /* a call that has failed has not waited for its input */
     line_drop(&l, 0);
+    drop(r, &b);
 }
 
 static void absent(struct rank *r)
@@ -306,7 +307,8 @@ static void absent(struct rank *r)
     if (r->rank != 1)
         told(r, &b, HALAY_ETIMEOUT, "");
     pthread_barrier_wait(&barrier);
-    line_drop(&l, 0); /* rank 1 has not heard that it has made its input */
+    line_end(&l); /* rank 1 has not heard that it has made its input */
+    line_drop(&l, 0);
     drop(r, &b);
 }
 
