@@ -261,7 +261,7 @@ static void *rank_run(void *arg)
     if (shared.event != DIES)
         pthread_barrier_wait(shared.barrier);
     if (r->circle)
-        ops->close(r->circle, PATIENCE_NS);
+        ops->close(r->circle, shared.fails ? 50000000 : PATIENCE_NS);
     hly_ours_close(ours);
     MUST(!cuCtxPopCurrent_v2(&context) && !cuDevicePrimaryCtxRelease_v2(0));
     return NULL;
@@ -642,6 +642,7 @@ int main(void)
     test_sleeper();
     test_ended();
     test_refusals();
+    shared.half_bytes = 64u << 10; /* many slabs, which the double fills */
     test_events();
     test_faults();
     return 0;
