@@ -130,6 +130,14 @@ enum {
     HALAY_GROUP_ALLTOALL
 };
 
+/* 1 if collectives of this kind move each block from the member whose it is; 0 if they combine the
+ * members' wholes. */
+static inline int halay_group_moves(uint32_t kind)
+{
+    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
+           kind == HALAY_GROUP_ALLTOALL;
+}
+
 #define HALAY_STEP_NONE         UINT32_MAX
 #define HALAY_PLAN_STEPS_MAX    (1u << 22) /* of one rank */
 #define HALAY_PLAN_MEMBERS_MAX  (1u << 22) /* of all groups of one rank */

@@ -61,8 +61,8 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
     }
     if (has_gpu && *name && strcmp(name, "off") && !here->nccl.ops)
         hly_log(ctx, HLY_WARN,
-                "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of NCCL 2.18 "
-                "or newer, or unset it; \"off\" is for none",
+                "HALAY_NCCL_LIBRARY is \"%s\", which cannot be used: %s. Name a file of "
+                "NCCL " HALAY_NCCL_LEAST_TEXT " or newer, or unset it; \"off\" is for none",
                 name, here->why);
     else
         hly_log(ctx, here->version && !here->nccl.ops ? HLY_WARN : HLY_INFO,

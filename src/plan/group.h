@@ -22,8 +22,7 @@ static inline const halay_member_t *hly_members_of(const halay_plan_t *plan,
 /* 1 if the members' wholes are summed; 0 if each block moves from the member whose it is. */
 static inline int hly_group_reduces(const halay_group_t *group)
 {
-    return group->kind != HALAY_GROUP_ALLGATHER && group->kind != HALAY_GROUP_BROADCAST &&
-           group->kind != HALAY_GROUP_ALLTOALL;
+    return !halay_group_moves(group->kind);
 }
 
 /* 1 if data come from this member; 1 if some go to it. */

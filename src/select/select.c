@@ -237,8 +237,7 @@ static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
         (!device->touchable && desc->flags & HLY_CALL_SCALED))
         return false;
     for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++) {
-        const bool moves = kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
-                           kind == HALAY_GROUP_ALLTOALL;
+        const bool moves = halay_group_moves(kind);
         const bool alltoall = kind == HALAY_GROUP_ALLTOALL;
         if ((reduces || moves) && alltoall == (desc->collective == HALAY_ALLTOALL) &&
             library->ops->query(library->arg, kind, (halay_type_t)desc->type,

@@ -84,20 +84,15 @@ static int nccl_about(void *arg, halay_group_attr_t *attr)
     return HALAY_OK;
 }
 
-static bool moves(uint32_t kind)
-{
-    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
-           kind == HALAY_GROUP_ALLTOALL;
-}
-
 /* What only moves goes as bytes, so NCCL need not know its type. */
 static int nccl_query(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
 {
     (void)arg;
     if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_ALLTOALL || !halay_type_bytes(type))
         return HALAY_EUNSUPPORTED;
-    return moves(kind) || (hly_nccl_type(type) >= 0 && hly_nccl_op(op) >= 0) ? HALAY_OK
-                                                                             : HALAY_EUNSUPPORTED;
+    return halay_group_moves(kind) || (hly_nccl_type(type) >= 0 && hly_nccl_op(op) >= 0)
+               ? HALAY_OK
+               : HALAY_EUNSUPPORTED;
 }
 
 static int nccl_invite(void *arg, unsigned char id[HALAY_CIRCLE_ID_BYTES])
@@ -161,7 +156,7 @@ static int launch_each(struct halay_circle *c, const halay_group_launch_t *g, in
         return rc;
     for (uint32_t i = 0; i < g->n && (!rc || rc == HLY_NCCL_IN_PROGRESS); i++) {
         const size_t count = g->count[i] * scale;
-        if (count && moves(g->kind)) {
+        if (count && halay_group_moves(g->kind)) {
             char *out = (char *)g->out + at;
             rc = l->ncclBroadcast(i == c->me ? g->in : out, out, count, type, (int)i, c->comm,
                                   stream);
@@ -194,9 +189,10 @@ static int launch_exchange(struct halay_circle *c, const halay_group_launch_t *g
 static int launch_inside(struct halay_circle *c, const halay_group_launch_t *g)
 {
     const struct hly_nccl_library *l = &c->nccl->library;
-    const size_t bytes = halay_type_bytes(g->type), scale = moves(g->kind) ? bytes : 1;
+    const size_t bytes = halay_type_bytes(g->type), scale = halay_group_moves(g->kind) ? bytes : 1;
     const size_t count = g->count[0] * scale;
-    const int type = moves(g->kind) ? hly_nccl_type(HALAY_INT8) : hly_nccl_type(g->type);
+    const int type =
+        halay_group_moves(g->kind) ? hly_nccl_type(HALAY_INT8) : hly_nccl_type(g->type);
     void *stream = g->stream ? g->stream->handle : c->stream;
     bool equal = true;
     for (uint32_t i = 1; i < g->n; i++)

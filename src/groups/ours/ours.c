@@ -43,6 +43,7 @@ struct flight {
     halay_op_t op;
     char *out;
     const char *in;
+    size_t slices;
 };
 
 /* Invariant: launches ended .. launched - 1 are in flight; the first of them is at `slice` and
@@ -150,18 +151,13 @@ static int ours_about(void *arg, halay_group_attr_t *attr)
     return HALAY_OK;
 }
 
-static bool moves(uint32_t kind)
-{
-    return kind == HALAY_GROUP_ALLGATHER || kind == HALAY_GROUP_BROADCAST ||
-           kind == HALAY_GROUP_ALLTOALL;
-}
-
 static int ours_query(void *arg, uint32_t kind, halay_type_t type, halay_op_t op)
 {
     (void)arg;
     if (kind < HALAY_GROUP_REDUCE_SCATTER || kind > HALAY_GROUP_ALLTOALL || !halay_type_bytes(type))
         return HALAY_EUNSUPPORTED;
-    return moves(kind) || (op != HALAY_AVERAGE && op < HALAY_OP_COUNT && halay_op_takes(op, type))
+    return halay_group_moves(kind) ||
+                   (op != HALAY_AVERAGE && op < HALAY_OP_COUNT && halay_op_takes(op, type))
                ? HALAY_OK
                : HALAY_EUNSUPPORTED;
 }
@@ -233,17 +229,21 @@ static bool all_are(const struct hly_ours_circle *c,
     return true;
 }
 
-/* Needs this rank's slab no more for what this rank has ended. */
-static bool has_taken(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+static bool has_caught_up(const struct hly_ours_circle *c, struct hly_meeting_member *m)
 {
-    return hly_meeting_read(c->meeting, &m->ended) >= c->steps ||
-           __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
+    return hly_meeting_read(c->meeting, &m->ended) >= c->steps;
 }
 
 static bool has_left(const struct hly_ours_circle *c, struct hly_meeting_member *m)
 {
     (void)c;
     return __atomic_load_n(&m->left, __ATOMIC_SEQ_CST);
+}
+
+/* Needs this rank's slab no more for what this rank has ended. */
+static bool has_taken(const struct hly_ours_circle *c, struct hly_meeting_member *m)
+{
+    return has_caught_up(c, m) || has_left(c, m);
 }
 
 static bool reads_not(const struct hly_ours_circle *c, struct hly_meeting_member *m)
@@ -420,7 +420,7 @@ static uint32_t steps_of(const struct flight *f)
 
 static bool reduces(const struct hly_ours_circle *c, const struct flight *f)
 {
-    return !moves(f->kind) && c->step == TAKE;
+    return !halay_group_moves(f->kind) && c->step == TAKE;
 }
 
 /* A reduction of n has one kernel for the first four and one for each three behind them. Copies are
@@ -471,16 +471,13 @@ static halay_part_t part_of(const struct hly_ours_circle *c, const struct flight
 
 static int launch_copies(const struct hly_ours_circle *c, const struct flight *f)
 {
-    const bool one = c->step == GIVE && !gives_parts(f);
+    const bool own = c->step == GIVE && !gives_parts(f); /* its run alone */
+    const uint32_t first = own ? c->me : c->piece * HALAY_LIST_PARTS;
     halay_part_t part[HALAY_LIST_PARTS];
     uint32_t n = 0;
-    for (uint32_t i = c->piece * HALAY_LIST_PARTS; i < c->n && n < HALAY_LIST_PARTS && !(one && n);
-         i++) {
-        const halay_part_t next = part_of(c, f, one ? c->me : i);
-        part[n] = next;
-        n += next.count > 0;
-        if (one)
-            break;
+    for (uint32_t j = first; j < (own ? first + 1 : c->n) && j - first < HALAY_LIST_PARTS; j++) {
+        part[n] = part_of(c, f, j);
+        n += part[n].count > 0;
     }
     return n ? hly_device_cuda.launch_list(c->ours->device, part, n, f->type,
                                            (uint64_t)(uintptr_t)c)
@@ -545,15 +542,11 @@ static int ours_launch(halay_circle_t *circle, const halay_group_launch_t *l)
         return HALAY_EDEVICE;
     if (c->launched - c->ended == HLY_OURS_FLIGHTS)
         return HALAY_EAGAIN;
-    c->flights[at] = (struct flight){l->cookie, l->kind, l->type, l->op, l->out, l->in};
+    c->flights[at] = (struct flight){l->cookie, l->kind, l->type, l->op, l->out, l->in, 0};
     memcpy(c->counts + at * c->n, l->count, c->n * sizeof(*l->count));
+    c->flights[at].slices = slices_of(c, &c->flights[at]);
     c->launched++;
     return HALAY_INPROGRESS;
-}
-
-static bool has_caught_up(const struct hly_ours_circle *c, struct hly_meeting_member *m)
-{
-    return hly_meeting_read(c->meeting, &m->ended) >= c->steps;
 }
 
 /* The oldest launch. 1: it has ended; 0: not yet. Who need not wait ends it, though the circle be
@@ -569,7 +562,7 @@ static int advance(struct hly_ours_circle *c)
             return 0;
         if (c->begun)
             step_end(c, f);
-        if (c->slice == slices_of(c, f))
+        if (c->slice == f->slices)
             return 1;
         if (c->step != GIVE && !all_are(c, has_caught_up))
             return __atomic_load_n(&c->meeting->lost, __ATOMIC_ACQUIRE)
