@@ -289,41 +289,33 @@ static void refuses(struct rank *r)
     drop(r, &d);
 }
 
-/* Our own group steps serve calls on either side of it. */
-static void ours(struct rank *r)
+/* A captured call is refused, for this reason, after so many calls outside; then all go on. */
+static void refuses_one(struct rank *r, int calls, const char *why)
 {
     struct data d;
-    take(r, &d, TURN + 2);
+    take(r, &d, calls);
     begin(&d);
-    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
-            "needs the host in each of them");
+    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED, why);
     CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
     once(r, &d, 2);
     drop(r, &d);
 }
 
+/* Our own group steps serve calls on either side of it. */
+static void ours(struct rank *r)
+{
+    refuses_one(r, TURN + 2, "needs the host in each of them");
+}
+
 static void early(struct rank *r)
 {
-    struct data d;
-    take(r, &d, 2);
-    begin(&d);
-    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
-            "has no group steps");
-    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
-    drop(r, &d);
+    refuses_one(r, 2, "has no group steps");
 }
 
 /* Two ranks are on one node, and one on another. */
 static void far(struct rank *r)
 {
-    struct data d;
-    take(r, &d, TURN + 2);
-    begin(&d);
-    refused(r, call(&d, COUNT, HALAY_INT32, HALAY_SUM, r->world), HALAY_EUNSUPPORTED,
-            "has messages");
-    CHECK(!cuGraphExecDestroy(end(&d)), "destroy");
-    once(r, &d, 2);
-    drop(r, &d);
+    refuses_one(r, TURN + 2, "has messages");
 }
 
 /* Ranks capture calls that differ, or one makes its call outside; then all go on. */
