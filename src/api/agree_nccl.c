@@ -58,6 +58,9 @@ static void look(halay_context_t *ctx, const struct hly_device *device)
     if (has_gpu && !ctx->settings.no_ours && !hly_ours_open(ordinal, 0, &ours)) {
         library_make(&here->ours, &hly_group_ours, ours);
         here->reach = hly_ours_reach(device->handle);
+        here->least = ctx->settings.ours_least_bytes;
+        if (!here->least)
+            here->least = hly_ours_least(device->handle);
     }
     if (has_gpu && *name && strcmp(name, "off") && !here->nccl.ops)
         hly_log(ctx, HLY_WARN,
@@ -159,9 +162,12 @@ static void choose(halay_comm_t *comm, const halay_shape_t *shape)
         return;
     ask->state = HLY_NCCL_AGREED;
     ask->from = ask->mine.sequence;
-    for (int r = 0; r < comm->nranks; r++)
+    for (int r = 0; r < comm->nranks; r++) {
         if ((int32_t)(ask->all[r].sequence - ask->from) > 0)
             ask->from = ask->all[r].sequence;
+        if (ask->library == &here->ours && ask->all[r].least > ask->least)
+            ask->least = ask->all[r].least;
+    }
     ask->from += HLY_NCCL_AFTER;
 }
 
@@ -240,7 +246,7 @@ static struct hly_nccl_ask *begin(halay_comm_t *comm, struct hly_device *device)
     look(comm->context, device);
     ask->all = calloc((size_t)comm->nranks, sizeof(*ask->all));
     ask->mine = (struct hly_nccl_says){(uint32_t)here->version, comm->next_sequence, here->place,
-                                       here->reach};
+                                       here->reach, here->least};
     ask->state = HLY_NCCL_ASKING;
     comm->nccl = ask;
     const int rc = ask->all ? tell_all(comm, ask) : HALAY_ENOMEM;

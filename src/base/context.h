@@ -41,7 +41,8 @@ struct hly_settings {
     bool explain;                 /* HALAY_EXPLAIN */
     bool gpudirect;               /* HALAY_GPUDIRECT */
     char nccl[256];               /* HALAY_NCCL_LIBRARY */
-    bool no_ours;                 /* HALAY_OWN_GROUPS */
+    bool no_ours;                 /* HALAY_OWN_GROUPS=off */
+    uint64_t ours_least_bytes;    /* HALAY_OWN_GROUPS=BYTES; 0: the GPU says it */
 };
 
 struct hly_group_library {        /* of group steps: a library of device collectives */
@@ -85,6 +86,7 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */
     uint64_t reach; /* whom ours can reach; 0: nobody */
+    uint64_t least; /* bytes of a call from which on ours is used */
     struct hly_group_library nccl, ours;
     struct hly_nccl_ask *left; /* with memory that a transport may write */
     char why[288];

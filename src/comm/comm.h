@@ -73,6 +73,7 @@ struct hly_nccl_says {
     uint32_t sequence; /* of its first call in a GPU's memory */
     uint64_t place;    /* of its GPU on the node */
     uint64_t reach;    /* groups/ours/ours.h; 0: it has none */
+    uint64_t least;    /* bytes of a call from which on ours is used */
 };
 enum { HLY_NCCL_ASKING, HLY_NCCL_NONE, HLY_NCCL_AGREED };
 struct hly_nccl_ask {
@@ -85,7 +86,8 @@ struct hly_nccl_ask {
     halay_comm_t *hidden;
     halay_request_t *request;
     struct hly_nccl_says mine, *all;
-    const struct hly_group_library *library; /* that all have agreed on */
+    const struct hly_group_library *library; /* that all have agreed on, */
+    uint64_t least;                          /* for calls of so many bytes, and longer ones */
     char why[224];                           /* NCCL is not used; or nothing is */
 };
 
@@ -204,6 +206,13 @@ static inline halay_comm_t *hly_comm_known(halay_comm_t *comm)
 static inline const halay_comm_t *hly_comm_ordered_by(const halay_comm_t *comm)
 {
     return comm->outer ? comm->outer : comm->parent ? comm->parent : comm;
+}
+
+/* Is a call of so many bytes long enough for the library that the ranks have agreed on? */
+static inline bool hly_comm_group_long(const halay_comm_t *comm, uint64_t bytes)
+{
+    const struct hly_nccl_ask *ask = hly_comm_ordered_by(comm)->nccl;
+    return !ask || bytes >= ask->least;
 }
 
 /* Who does its group steps in this device's memory, if it has some: whom the program has named, or

@@ -66,6 +66,8 @@ struct hly_device_cuda_arg {
 /* The GPU's number here, and 1 + its place on the PCI buses of the node, which no other GPU has and
  * MIG instances of one share. HALAY_EUNSUPPORTED: this device has no GPU yet. */
 int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place);
+/* Do the GPU's processes share one context (MPS)? false, too, where the driver cannot tell. */
+bool hly_device_cuda_mps(halay_device_t *device);
 
 #define HLY_CUDA_UUID_BYTES   16
 #define HLY_CUDA_HANDLE_BYTES 64

@@ -90,6 +90,8 @@ static int read_explain(struct hly_settings *s, char *error, size_t error_bytes)
     return HALAY_EINVAL;
 }
 
+#define OURS_LEAST_MAX (1ull << 40)
+
 static int read_gpudirect(struct hly_settings *s, char *error, size_t error_bytes)
 {
     const char *text = getenv("HALAY_GPUDIRECT");
@@ -103,10 +105,18 @@ static int read_gpudirect(struct hly_settings *s, char *error, size_t error_byte
 static int read_own_groups(struct hly_settings *s, char *error, size_t error_bytes)
 {
     const char *text = getenv("HALAY_OWN_GROUPS");
+    char *end;
     s->no_ours = text && !strcmp(text, "off");
     if (!text || !*text || s->no_ours)
         return HALAY_OK;
-    snprintf(error, error_bytes, "HALAY_OWN_GROUPS is '%s'; it takes off, or is not set", text);
+    s->ours_least_bytes = strtoull(text, &end, 10);
+    if (*text >= '1' && *text <= '9' && !*end && s->ours_least_bytes <= OURS_LEAST_MAX)
+        return HALAY_OK;
+    snprintf(
+        error, error_bytes,
+        "HALAY_OWN_GROUPS is '%s'; it takes off, or from how many bytes on they are used: 1 to "
+        "%llu",
+        text, OURS_LEAST_MAX);
     return HALAY_EINVAL;
 }
 

@@ -180,7 +180,7 @@ int hly_ranking_choose(const struct hly_ranking *ranking, const struct hly_ask *
 struct hly_predicted { /* kept a communicator: at most collectives x in place x ways x classes */
     struct hly_predicted *next;
     uint32_t collective, class;
-    bool in_place, apart, direct;
+    bool in_place, apart, direct, group;
     struct hly_ranking ranking;
 };
 
@@ -198,7 +198,7 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
     uint32_t class = hly_size_class(ask);
     for (struct hly_predicted *p = comm->predicted; p; p = p->next)
         if (p->collective == ask->collective && p->class == class && p->in_place == ask->in_place &&
-            p->apart == ask->apart && p->direct == ask->direct)
+            p->group == ask->group && p->apart == ask->apart && p->direct == ask->direct)
             return hly_ranking_choose(&p->ranking, ask, planner);
     halay_shape_t *shape = NULL;
     struct hly_predicted *p = calloc(1, sizeof(*p));
@@ -215,12 +215,22 @@ static int predicted(halay_comm_t *comm, const struct hly_ask *ask, uint32_t *pl
     p->in_place = ask->in_place;
     p->apart = ask->apart;
     p->direct = ask->direct;
+    p->group = ask->group;
     p->next = comm->predicted;
     comm->predicted = p;
     return hly_ranking_choose(&p->ranking, ask, planner);
 }
 
 /* ---------------------------------------------------------------- for calls */
+
+/* Of all ranks' blocks together, where each has its own. */
+static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *desc)
+{
+    const bool whole =
+        desc->collective == HALAY_ALLREDUCE || halay_collective_rooted(desc->collective);
+    return desc->count * halay_type_bytes((halay_type_t)desc->type) *
+           (whole ? 1 : (uint64_t)comm->nranks);
+}
 
 /* Are group steps offered? All ranks have the same implementation (job/transports.c), which gives
  * all the same answer; or they have agreed on it (api/agree_nccl.c). A call whose input is scaled
@@ -233,7 +243,7 @@ static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
     const halay_op_t op = desc->op == HALAY_AVERAGE ? HALAY_SUM : (halay_op_t)desc->op;
     const struct hly_group_library *library = hly_comm_group_library(comm, device);
     if (!library || (!call->grouped && !device->library.ops) ||
-        (reduces && desc->op & HLY_CALL_USER) ||
+        !hly_comm_group_long(comm, bytes_of(comm, desc)) || (reduces && desc->op & HLY_CALL_USER) ||
         (!device->touchable && desc->flags & HLY_CALL_SCALED))
         return false;
     for (uint32_t kind = HALAY_GROUP_REDUCE_SCATTER; kind <= HALAY_GROUP_ALLTOALL; kind++) {

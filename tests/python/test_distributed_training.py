@@ -24,7 +24,7 @@ def model(seed=3, width=64):
 def digest(module):
     sha = hashlib.sha256()
     for tensor in module.state_dict().values():
-        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
+        sha.update(tensor.reshape(-1).view(torch.uint8).cpu().numpy().tobytes())
     return sha.hexdigest()
 
 

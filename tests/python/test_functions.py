@@ -124,8 +124,29 @@ def rank_objects():
     assert len(hvd.hosts()) == nranks
 
 
+def rank_default_device():
+    """What we make ourselves is in the host's memory, whatever device the program's tensors get."""
+    me, nranks = hvd.rank(), hvd.size()
+    linear = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.Adam(linear.parameters(), lr=0.1)
+    linear(torch.ones(2)).sum().backward()
+    optimizer.step()
+    rows = torch.full((nranks, 2), float(me))
+    ones = torch.ones(nranks, dtype=torch.int32)
+    with torch.device("meta"):
+        assert hvd.broadcast_object({"of": me}, nranks - 1) == {"of": nranks - 1}
+        assert hvd.allgather_object(me) == list(range(nranks))
+        hvd.broadcast_optimizer_state(optimizer, 0)
+        out, splits = hvd.alltoall(rows, ones, name="rows")
+        ada = hvd.allreduce(rows, op=hvd.Adasum, name="ada")
+    assert out[:, 0].tolist() == list(range(nranks)) and splits.tolist() == [1] * nranks
+    assert ada.device.type == "cpu" and torch.isfinite(ada).all()
+    assert optimizer.state[linear.weight]["exp_avg"].device.type == "cpu"
+
+
 def rank_functions():
     rank_parameters()
+    rank_default_device()
     rank_optimizer_state()
     rank_gradients_of_zeros()
     rank_objects()

@@ -465,9 +465,10 @@ static void warned(void (*fn)(struct rank *), bool by_comm_free)
 
 int main(void)
 {
-    setenv("HALAY_DEBUG", "error", 1); /* the failures here are wanted */
+    setenv("HALAY_DEBUG", "error", 1);  /* the failures here are wanted */
+    setenv("HALAY_OWN_GROUPS", "1", 1); /* short calls, too */
     cuda_double_settings()->devices = RANKS;
-    cuda_double_settings()->bytes = (size_t)128 << 20;
+    cuda_double_settings()->bytes = (size_t)1 << 30;
     for (int n = 2; n <= RANKS; n++) {
         nccl_double_settings()->in_progress = n - 2;
         run(replays, n, NULL);

@@ -773,8 +773,9 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "agree";
     const uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     const int n = argc > 3 ? atoi(argv[3]) : 0;
+    setenv("HALAY_OWN_GROUPS", "1", 1); /* short calls, too */
     cuda_double_settings()->devices = 8;
-    cuda_double_settings()->bytes = (size_t)128 << 20;
+    cuda_double_settings()->bytes = (size_t)2 << 30;
     if (!strcmp(what, "agree") && ours)
         agree_ours();
     else if (!strcmp(what, "agree"))

@@ -633,7 +633,7 @@ static void test_processes(void)
 
 int main(void)
 {
-    cuda_double_settings()->bytes = (size_t)64 << 20;
+    cuda_double_settings()->bytes = (size_t)1 << 30;
     cuda_double_settings()->dmabuf = 0; /* pages of their own have slabs alone */
     test_processes();                   /* first: a child of who has used CUDA has none */
     test_offers();

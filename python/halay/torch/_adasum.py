@@ -51,11 +51,11 @@ def combine(
     pieces: the columns of each vector, from and to; they may be none. total(x) is the sum of x over
     the ranks that have the other columns.
     """
-    weights = torch.ones(rows.shape[0], dtype=torch.float64)  # ranks that a row stands for
+    weights = torch.ones(rows.shape[0], dtype=torch.float64, device="cpu")  # ranks that a row stands for
     while rows.shape[0] > 1:
         pairs = rows.shape[0] // 2
         left, right = rows[0 : 2 * pairs : 2], rows[1 : 2 * pairs : 2]
-        dots = torch.zeros((3, len(pieces), pairs), dtype=torch.float64)
+        dots = torch.zeros((3, len(pieces), pairs), dtype=torch.float64, device="cpu")
         for i, (begin, end) in enumerate(pieces):
             a, b = left[:, begin:end], right[:, begin:end]
             for j, (x, y) in enumerate(((a, b), (a, a), (b, b))):
@@ -115,7 +115,7 @@ class Side:
         self.closing = False
         self.changed = threading.Condition()
         self._held: list[Any] = []  # buffers of calls that may be in flight
-        self._scratch = torch.empty(0, dtype=torch.float64)  # kept: new pages cost most of a batch
+        self._scratch = torch.empty(0, dtype=torch.float64, device="cpu")  # kept: new pages cost most of a batch
         self._thread = threading.Thread(target=self._run, name="halay-adasum", daemon=True)
         self._thread.start()
 
@@ -193,7 +193,7 @@ class Side:
         return out
 
     def _allgather(self, data: torch.Tensor, counts: list[int]) -> torch.Tensor:
-        out = torch.empty(sum(counts), dtype=data.dtype)
+        out = torch.empty(sum(counts), dtype=data.dtype, device="cpu")
         self._held += [data, out]
         in_c = ffi.new("size_t[]", counts)
         self._wait(
@@ -204,7 +204,7 @@ class Side:
     def _transpose(self, data: torch.Tensor, counts: list[int]) -> torch.Tensor:
         """Row r: what rank r has of this rank's chunk."""
         nranks, own = self.members.size, counts[self.members.rank or 0]
-        out = torch.empty((nranks, own), dtype=data.dtype)
+        out = torch.empty((nranks, own), dtype=data.dtype, device="cpu")
         self._held += [data, out]
         ones = [ffi.new("size_t[]", c) for c in (counts, [own] * nranks)]
         self._wait(
@@ -242,7 +242,7 @@ class Side:
         self._broadcast(head)
         said = bytes(head.tolist())
         length = int.from_bytes(said[:8], "little")
-        rest = torch.empty(max(0, length + 8 - HEAD_BYTES), dtype=torch.uint8)
+        rest = torch.empty(max(0, length + 8 - HEAD_BYTES), dtype=torch.uint8, device="cpu")
         if rest.numel() > 0:
             if self.members.rank == 0:
                 rest = torch.frombuffer(bytearray(message[HEAD_BYTES:]), dtype=torch.uint8)
@@ -271,7 +271,7 @@ class Side:
     def _batch(self) -> None:
         wanted = self._agree()
         found, fits = self._collect(wanted)
-        worst = self._allreduce(torch.tensor(fits, dtype=torch.int32), lib.HALAY_MAX).tolist()
+        worst = self._allreduce(torch.tensor(fits, dtype=torch.int32, device="cpu"), lib.HALAY_MAX).tolist()
         self._refuse([(w[0], e, bad) for w, e, bad in zip(wanted, found, worst) if bad != FIT])
         entries = [e for e, bad in zip(found, worst) if bad == FIT and e is not None]
         if not entries:
@@ -320,7 +320,7 @@ class Side:
         if rows.numel() * rows.element_size() > BATCH_BYTES:
             return rows.to(torch.float64)
         if self._scratch.numel() < rows.numel():
-            self._scratch = torch.empty(rows.numel(), dtype=torch.float64)
+            self._scratch = torch.empty(rows.numel(), dtype=torch.float64, device="cpu")
         return self._scratch[: rows.numel()].view(rows.shape).copy_(rows)
 
     def _reduce(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -71,7 +71,7 @@ def _submit_alltoall(
     own = _checked_splits(tensor, splits, members.size, what)
 
     def received(out: torch.Tensor, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
-        return out, torch.tensor(rows, dtype=torch.int32)
+        return out, torch.tensor(rows, dtype=torch.int32, device="cpu")
 
     return submit_alltoall(tensor, own, name, among, received)
 

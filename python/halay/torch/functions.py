@@ -71,8 +71,8 @@ def broadcast_object(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The object of rank root_rank, pickled; other ranks' obj is ignored."""
-    length = torch.zeros(1, dtype=torch.int64)
-    payload, failure = torch.empty(0, dtype=torch.uint8), None
+    length = torch.zeros(1, dtype=torch.int64, device="cpu")
+    payload, failure = torch.empty(0, dtype=torch.uint8, device="cpu"), None
     prefix = None if name is None else f"{name}.object"
     if rank() == root_rank:
         try:
@@ -87,7 +87,7 @@ def broadcast_object(
     if int(length) < 0:
         raise error(lib.HALAY_EINVAL, f"broadcast_object: rank {root_rank} could not pickle it")
     if rank() != root_rank:
-        payload = torch.empty(int(length), dtype=torch.uint8)
+        payload = torch.empty(int(length), dtype=torch.uint8, device="cpu")
     broadcast_(payload, root_rank, prefix, process_set)
     return obj if rank() == root_rank else _from_bytes(payload)
 
@@ -128,7 +128,7 @@ def _take_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
 def _put_tensors(value: Any, tensors: list[torch.Tensor]) -> Any:
     """The reverse: makes a tensor for each _Slot, and appends it."""
     if isinstance(value, _Slot):
-        tensors.append(torch.empty(value.shape, dtype=value.dtype))
+        tensors.append(torch.empty(value.shape, dtype=value.dtype, device="cpu"))
         return tensors[-1]
     if isinstance(value, dict):
         return {key: _put_tensors(item, tensors) for key, item in value.items()}

@@ -357,6 +357,12 @@ int hly_device_cuda_gpu(halay_device_t *device, int *ordinal, uint64_t *place)
     return HALAY_OK;
 }
 
+bool hly_device_cuda_mps(halay_device_t *device)
+{
+    const struct hly_gpu *gpu = (const struct hly_gpu *)device;
+    return gpu->ordinal >= 0 && attribute(gpu, HLY_CU_MPS) == 1;
+}
+
 static int cuda_alloc(halay_device_t *device, uint32_t place, size_t bytes, size_t alignment,
                       void **address)
 {

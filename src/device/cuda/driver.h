@@ -49,7 +49,8 @@ enum { /* of a device */
        HLY_CU_RDMA_FLUSH = 117,    /* bit 0: the host may have it done */
        HLY_CU_RDMA_ORDERING = 118, /* from 100 on the GPU itself needs no flush */
        HLY_CU_WORDS_64 = 122,      /* cuStreamWriteValue64 and its like */
-       HLY_CU_DMABUF = 124
+       HLY_CU_DMABUF = 124,
+       HLY_CU_MPS = 133
 };
 
 enum { /* of a pointer */

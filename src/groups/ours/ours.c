@@ -22,7 +22,9 @@
 
 #include "groups/ours/meeting.h"
 
-#define HALF_BYTES  (2u << 20)
+#define HALF_BYTES  (16u << 20)
+#define LEAST_MPS   (64u << 10)
+#define LEAST_TURNS (4u << 20)
 #define ELEMENT_MAX 16u /* bytes */
 #define EVEN        64  /* elements: parts are whole numbers of them, where they can be */
 
@@ -141,6 +143,13 @@ uint64_t hly_ours_reach(halay_device_t *device)
     return word | UINT64_C(1) << 63;
 }
 
+/* A GPU takes turns between processes, for some 0.3 ms each, if they do not share a context by MPS.
+ */
+uint64_t hly_ours_least(halay_device_t *device)
+{
+    return hly_device_cuda_mps(device) ? LEAST_MPS : LEAST_TURNS;
+}
+
 static int ours_about(void *arg, halay_group_attr_t *attr)
 {
     if (!arg || !attr || attr->size < sizeof(*attr))
@@ -188,7 +197,7 @@ static int slab_make(struct hly_ours_circle *c)
     if (rc)
         return fails(
             o, rc == HALAY_ENOMEM ? rc : HALAY_EDEVICE,
-            "each communicator takes 4 MiB of the GPU's memory a rank, and there are none");
+            "each communicator takes 32 MiB of the GPU's memory a rank, and there are none");
     c->slab[c->me] = at;
     c->own->slab = (uint64_t)(uintptr_t)at;
     c->own->process = getpid();

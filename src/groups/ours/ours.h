@@ -27,6 +27,9 @@ void hly_ours_close(struct hly_ours *ours);
  * The device works on the GPU. */
 uint64_t hly_ours_reach(halay_device_t *device);
 
+/* Calls of fewer bytes are faster staged, as was measured: docs/gpu.md. */
+uint64_t hly_ours_least(halay_device_t *device);
+
 extern const halay_group_ops_t hly_group_ours;
 
 #endif

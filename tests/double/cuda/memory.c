@@ -15,7 +15,8 @@
 
 #define BLOCKS_MAX 4096
 #define PAGE       4096u
-#define GAP        PAGE /* between blocks, which belongs to nobody */
+#define GAP        PAGE              /* between blocks, which belongs to nobody */
+#define FILL_BYTES ((size_t)4 << 20) /* of new memory, with what nobody has written */
 
 struct block {
     char *at, *inside;
@@ -176,7 +177,7 @@ int cuMemAlloc_v2(uint64_t *at, size_t bytes)
                         .kind = DEVICE};
     if (settings.dmabuf)
         b->fd = own_pages(b->at, b->inside, bytes);
-    memset(b->inside, 0xdb, bytes);
+    memset(b->inside, 0xdb, bytes < FILL_BYTES ? bytes : FILL_BYTES);
     a->used += bytes;
     counts.allocations++;
     *at = (uint64_t)(uintptr_t)p;

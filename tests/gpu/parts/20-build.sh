@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # Halay and its tests, unless a build was given.
 # limit 240
-programs=(gpu_bits gpu_times gpu_process gpu_nccl gpu_export test_ranks_cuda)
+programs=(gpu_bits gpu_times gpu_process gpu_calls gpu_nccl gpu_export test_ranks_cuda)
 if [ "$BUILD" != "$OUT/build" ]; then
     for program in "${programs[@]}"; do
         [ -x "$BUILD/bin/$program" ] || { echo "$BUILD has no bin/$program"; exit 1; }
