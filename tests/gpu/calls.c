@@ -58,7 +58,7 @@ int main(int argc, char **argv)
     int rank, nranks, device;
     MUST(argc == 2 || argc == 3);
     const size_t largest = strtoul(argv[1], NULL, 10);
-    const int repeats = argc == 3 ? atoi(argv[2]) : 50;
+    const int repeats = argc == 3 ? (int)strtol(argv[2], NULL, 10) : 50;
     MUST(repeats >= 1 && repeats <= REPEATS_MAX);
     CHECK(!hly_cuda_driver_open(&driver, false, why, sizeof(why)), "%s", why);
     MUST(!driver.cuInit(0) && !driver.cuDeviceGet(&device, 0));

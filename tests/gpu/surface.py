@@ -66,7 +66,7 @@ def main() -> None:
         def __new__(cls, where: torch.device = device) -> Generator:
             return super().__new__(cls, where)
 
-    torch.Generator = Generator  # type: ignore[misc]
+    torch.Generator = Generator  # type: ignore[misc, assignment]
     if way == "distributed":
         import halay.distributed  # noqa: F401
 

@@ -51,7 +51,7 @@ def combine(
     pieces: the columns of each vector, from and to; they may be none. total(x) is the sum of x over
     the ranks that have the other columns.
     """
-    weights = torch.ones(rows.shape[0], dtype=torch.float64, device="cpu")  # ranks that a row stands for
+    weights = rows.new_ones(rows.shape[0])  # ranks that a row stands for
     while rows.shape[0] > 1:
         pairs = rows.shape[0] // 2
         left, right = rows[0 : 2 * pairs : 2], rows[1 : 2 * pairs : 2]
@@ -115,7 +115,8 @@ class Side:
         self.closing = False
         self.changed = threading.Condition()
         self._held: list[Any] = []  # buffers of calls that may be in flight
-        self._scratch = torch.empty(0, dtype=torch.float64, device="cpu")  # kept: new pages cost most of a batch
+        # Kept: new pages cost most of a batch.
+        self._scratch = torch.empty(0, dtype=torch.float64, device="cpu")
         self._thread = threading.Thread(target=self._run, name="halay-adasum", daemon=True)
         self._thread.start()
 
@@ -271,7 +272,8 @@ class Side:
     def _batch(self) -> None:
         wanted = self._agree()
         found, fits = self._collect(wanted)
-        worst = self._allreduce(torch.tensor(fits, dtype=torch.int32, device="cpu"), lib.HALAY_MAX).tolist()
+        said = torch.tensor(fits, dtype=torch.int32, device="cpu")
+        worst = self._allreduce(said, lib.HALAY_MAX).tolist()
         self._refuse([(w[0], e, bad) for w, e, bad in zip(wanted, found, worst) if bad != FIT])
         entries = [e for e, bad in zip(found, worst) if bad == FIT and e is not None]
         if not entries:
