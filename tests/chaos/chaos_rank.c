@@ -111,8 +111,10 @@ static int goes_on(double end, int *rc)
 static int told(int rc, double begin)
 {
     halay_verdict_t v = {.size = sizeof(v)};
-    const char *text = job.world && !halay_comm_verdict(job.world, &v) ? v.text : halay_strerror(rc);
-    printf("chaos: rank %d: told %d after %.0f ms: %s\n", job.rank, rc, 1e3 * (now() - begin), text);
+    const char *text =
+        job.world && !halay_comm_verdict(job.world, &v) ? v.text : halay_strerror(rc);
+    printf("chaos: rank %d: told %d after %.0f ms: %s\n", job.rank, rc, 1e3 * (now() - begin),
+           text);
     fflush(stdout);
     return 4;
 }
