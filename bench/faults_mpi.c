@@ -4,8 +4,9 @@
  * communicator, so that all leave their calls, and they shrink it.
  */
 #define _POSIX_C_SOURCE 200809L
-#include <mpi-ext.h>
 #include <mpi.h>
+/* It needs what mpi.h declares. */
+#include <mpi-ext.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <time.h>

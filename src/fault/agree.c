@@ -232,12 +232,24 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         help_all(comm->context); /* perhaps it was the last call */
 }
 
+/* The rank of whose death the verdict tells: no link to it may ever have been made, and then this
+ * rank does not see that it is dead. NULL: there is none. */
+static const struct hly_peer *gone_of(const halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    if (v->cause != HLY_CAUSE_PEER || v->rank < 0 || v->rank >= comm->nranks)
+        return NULL;
+    const halay_context_t *ctx = comm->context;
+    return hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, v->rank)));
+}
+
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
-static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
+static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence, const struct hly_peer *gone)
 {
     const struct hly_link *busy = &comm->context->busy_peers;
     for (const struct hly_link *l = busy->next; l != busy; l = l->next) {
         const struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
+        if (peer == gone)
+            continue;
         for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
             const struct hly_send *out = HLY_OF(o, struct hly_send, link);
             if (out->kind == HLY_SEND_CONTROL && out->header.comm == comm->id &&
@@ -254,7 +266,7 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
  */
 static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool late)
 {
-    if (late || !has_to_tell(comm, slot->sequence))
+    if (late || !has_to_tell(comm, slot->sequence, gone_of(comm, &slot->fault->verdict)))
         return true;
     const uint64_t end_ns = hly_now_ns() + HLY_GRACE_NS;
     if (slot->fault->deadline_ns > end_ns)
