@@ -31,10 +31,10 @@ struct hly_accord {
     uint64_t heard[HLY_ACCORD_WORDS], acked[HLY_ACCORD_WORDS];
 };
 
-struct hly_accords { /* of a communicator */
-    uint32_t number; /* that this rank has entered */
-    bool left_out;   /* the others go on without this rank */
-    struct hly_accord accord[2]; /* by number: this one and the one before it, or after it */
+struct hly_accords {                 /* of a communicator */
+    uint32_t number;                 /* that this rank has entered */
+    bool left_out;                   /* the others go on without this rank */
+    struct hly_accord accord[2];     /* by number: this one and the one before it, or after it */
     uint64_t gone[HLY_ACCORD_WORDS]; /* ranks that were agreed to have failed */
 };
 

@@ -28,6 +28,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
+#include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/agree.h"
@@ -132,6 +133,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     assert(f && r && !f->entered);
     f->entered = true;
     r->state = HLY_FAILING;
+    hly_record_wait(r);
     r->listens = false;
     forget_refusal(r);
     f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
@@ -166,6 +168,17 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
                               .pair = {comm->pair[0], comm->pair[1]}};
     hly_failure_text(f, text, sizeof(text));
     hly_log(comm->context, level, "%s", text);
+    if (level > HLY_WARN) /* the program knows it already */
+        return;
+    halay_record_verdict_t said = {.comm = comm->id,
+                                   .sequence = f->sequence,
+                                   .code = v->code,
+                                   .cause = (int32_t)v->cause,
+                                   .rank = v->rank,
+                                   .other = v->other,
+                                   .broken = comm->broken};
+    snprintf(said.text, sizeof(said.text), "%.463s", text);
+    hly_record_verdict(comm->context, &said);
 }
 
 void hly_fault_read(halay_request_t *r)
@@ -243,24 +256,12 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         help_all(comm->context); /* perhaps it was the last call */
 }
 
-/* The rank of whose death the verdict tells: no link to it may ever have been made, and then this
- * rank does not see that it is dead. NULL: there is none. */
-static const struct hly_peer *gone_of(const halay_comm_t *comm, const struct hly_verdict_wire *v)
-{
-    if (v->cause != HLY_CAUSE_PEER || v->rank < 0 || v->rank >= comm->nranks)
-        return NULL;
-    const halay_context_t *ctx = comm->context;
-    return hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, v->rank)));
-}
-
 /* Are verdicts still queued for peers? After the call has returned nobody might send them. */
-static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence, const struct hly_peer *gone)
+static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
 {
     const struct hly_link *busy = &comm->context->busy_peers;
     for (const struct hly_link *l = busy->next; l != busy; l = l->next) {
         const struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
-        if (peer == gone)
-            continue;
         for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
             const struct hly_send *out = HLY_OF(o, struct hly_send, link);
             if (out->kind == HLY_SEND_CONTROL && out->header.comm == comm->id &&
@@ -277,7 +278,7 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence, const struc
  */
 static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool late)
 {
-    if (late || !has_to_tell(comm, slot->sequence, gone_of(comm, &slot->fault->verdict)))
+    if (late || !has_to_tell(comm, slot->sequence))
         return true;
     const uint64_t end_ns = hly_now_ns() + HLY_GRACE_NS;
     if (slot->fault->deadline_ns > end_ns)

@@ -20,13 +20,14 @@ struct hly_options {
     int prefix;
     int verbose;
     int dry_run;
-    int bind;      /* each rank to its share of the processors */
-    int horovod;   /* programs that import horovod get Halay's */
+    int bind;       /* each rank to its share of the processors */
+    int horovod;    /* programs that import horovod get Halay's */
     int keep_going; /* a rank that fails does not end the job */
-    int timeout_s; /* 0: none */
+    int timeout_s;  /* 0: none */
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;
+    const char *record; /* a folder for flight records; NULL: they are not kept */
     enum hly_launcher launcher;
     char **command; /* NULL-terminated, at least one */
 };
