@@ -100,10 +100,12 @@ enum hly_cause {
     HLY_CAUSE_ARGUMENT,
     HLY_CAUSE_STATE,
     HLY_CAUSE_MISMATCH,
-    HLY_CAUSE_DEVICE, /* a device that cannot be stopped: memory may still change */
-    HLY_CAUSE_LOCAL,  /* an error of one rank: memory, plan, transport, device */
-    HLY_CAUSE_ABSENT, /* a rank has not made the call, or hangs */
-    HLY_CAUSE_LATE,   /* a rank made it after the deadline of others */
+    HLY_CAUSE_DEVICE,  /* a device that cannot be stopped: memory may still change */
+    HLY_CAUSE_LOCAL,   /* an error of one rank: memory, plan, transport, device */
+    HLY_CAUSE_STOPPED, /* a process is stopped; from here on nobody has failed, but does not answer
+                        */
+    HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
+    HLY_CAUSE_LATE,    /* a rank made it after the deadline of others */
     HLY_CAUSE_DEADLINE
 };
 
