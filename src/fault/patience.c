@@ -61,6 +61,12 @@ static bool is_missing(const struct hly_awaited *a, uint64_t now)
     return is_silent(a, now) || (a->awaited && a->heard_ns && !a->here);
 }
 
+/* It is in Halay, and has not made this call. */
+static bool is_behind(const struct hly_awaited *a, uint64_t now)
+{
+    return a->behind || (a->heard_ns && !a->here && !is_silent(a, now));
+}
+
 static void see(struct hly_awaited *a, enum hly_doing doing, uint64_t now)
 {
     const uint64_t since = now - a->seen_ns;
@@ -197,7 +203,7 @@ __attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes
 
 static const char *state_text(const struct hly_awaited *a, uint64_t now)
 {
-    if (a->heard_ns && !a->here && !is_silent(a, now))
+    if (is_behind(a, now))
         return "has not made this call: it is in another one";
     switch (a->doing) {
     case HLY_DOING_STOPPED:
@@ -223,8 +229,8 @@ static void name(halay_comm_t *comm, const struct hly_awaited *a, uint64_t now, 
               hly_comm_known(comm)->nranks, v.host, state_text(a, now));
     if (a->pid)
         *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
-    if (a->heard_ns && !a->here)
-        *at = add(text, bytes, *at, " (its last here: call %lld)", (long long)a->calls - 1);
+    if (is_behind(a, now) && a->calls)
+        *at = add(text, bytes, *at, " (its last here: call %u)", a->calls - 1);
 }
 
 static void say(halay_comm_t *comm, const struct hly_patience *p, const struct hly_call_desc *desc,
@@ -308,9 +314,9 @@ static void report(const halay_request_t *r, struct hly_patience *p, int to, uin
         const struct hly_awaited *a = &p->awaited[i];
         if (a == s || !is_missing(a, now))
             continue;
-        const bool behind = a->heard_ns && !a->here && !is_silent(a, now);
-        hly_control_send(r->comm, to, HLY_MISSING, p->sequence, behind ? HLY_SEEN_BEHIND : a->doing,
-                         hly_cookie_about((int)a->rank - 1, 0), &r->call, NULL, 0);
+        hly_control_send(r->comm, to, HLY_MISSING, p->sequence,
+                         is_behind(a, now) ? HLY_SEEN_BEHIND : a->doing,
+                         hly_cookie_about((int)a->rank - 1, a->calls), &r->call, NULL, 0);
     }
 }
 
@@ -360,15 +366,14 @@ static struct hly_patience *patience_of(halay_comm_t *comm)
 }
 
 /* Questions that are open stay so: who comes late answers all. */
-static void restart(struct hly_patience *p, const halay_request_t *r)
+static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns)
 {
-    p->sequence = r->sequence;
-    p->moved_ns = p->started_ns = r->started_ns;
-    p->moved = measure(r);
+    p->sequence = sequence;
+    p->moved_ns = p->started_ns = since_ns;
     p->notices = 0;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         struct hly_awaited *a = &p->awaited[i];
-        a->here = false;
+        a->here = a->behind = false;
         a->reported_ns = a->heard_ns = a->stopped_ns = 0;
         a->doing = HLY_DOING_UNKNOWN;
         a->helper = a->helpers = 0;
@@ -384,8 +389,10 @@ void hly_patience_look(halay_request_t *r, uint64_t now)
     struct hly_patience *p = patience_of(comm);
     if (!p || (p->started_ns == r->started_ns && now < p->look_ns))
         return;
-    if (p->started_ns != r->started_ns || p->sequence != r->sequence)
-        restart(p, r);
+    if (p->started_ns != r->started_ns || p->sequence != r->sequence) {
+        restart(p, r->sequence, r->started_ns);
+        p->moved = measure(r);
+    }
     p->look_ns = now + HLY_PATIENCE_LOOK_NS;
     const uint64_t moved = measure(r);
     if (moved != p->moved) {
@@ -429,6 +436,7 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint
             return; /* it was asked in an earlier call */
         a->heard_ns = now;
         a->here = h->edge == HLY_SEEN_HERE;
+        a->behind = false;
         a->calls = (uint32_t)(h->cookie >> 32);
         see(a, HLY_DOING_UNKNOWN, now);
     } else if (h->from + 1 == a->helper && h->edge <= HLY_DOING_STOPPED) {
@@ -438,22 +446,22 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint
     }
 }
 
-/* This rank is to say it for all: at its next look, or now if it is not in this call. */
+/* This rank is to say it for all: at its next look, or now if it is in no call. */
 static void reported(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
 {
-    const struct hly_slot *slot = &comm->slots[h->sequence % HLY_SLOTS];
-    const bool waits = slot->sequence == h->sequence && slot->request;
+    const bool waits = comm->oldest != comm->next_sequence;
     struct hly_patience *p = patience_of(comm);
-    if (!p || (waits && p->sequence != h->sequence)) /* it is repeated */
+    const bool other = p && (p->sequence != h->sequence || !p->moved_ns);
+    if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
         return;
-    if (p->sequence != h->sequence) {
-        *p = (struct hly_patience){.sequence = h->sequence,
-                                   .moved_ns = now - comm->context->settings.notice_ns};
-    }
+    if (other)
+        restart(p, h->sequence, now - comm->context->settings.notice_ns);
     struct hly_awaited *a = note(p, about);
     if (!a)
         return;
     a->reported_ns = now;
+    a->behind = h->edge == HLY_SEEN_BEHIND;
+    a->calls = (uint32_t)(h->cookie >> 32);
     if (h->edge <= HLY_DOING_STOPPED)
         see(a, (enum hly_doing)h->edge, now);
     if (waits || now < notice_due_ns(comm, p))

@@ -25,6 +25,7 @@ struct hly_awaited {
     bool awaited;      /* by this rank's call */
     bool asked;        /* and has not answered yet */
     bool here;         /* it has answered that it has made the call */
+    bool behind;       /* another rank has said that it is in another call */
     uint8_t doing;     /* enum hly_doing, as last seen */
     uint32_t calls;    /* HLY_SEEN_BEHIND: that it had made */
     uint32_t helper;   /* 1 + the rank of its node that is asked about it; 0: none */

@@ -11,8 +11,8 @@
 #include "job/job.h"
 #include "select/between.h"
 
-#define DEADLINE_DEFAULT_NS 30000000000ull
-#define START_DEFAULT_NS    300000000000ull /* Python and its modules, from a busy file system */
+#define DEADLINE_DEFAULT_NS 1800000000000ull /* a healthy rank may compute for long */
+#define START_DEFAULT_NS    300000000000ull  /* Python and its modules, from a busy file system */
 #define DEADLINE_MAX_S      1e9
 #define PATIENCE_DEFAULT_NS 30000000000ull /* of a stopped rank, and of a link that is cut */
 #define NOTICE_DEFAULT_NS   1000000000ull

@@ -58,7 +58,8 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .listen_fd = ctx->info.listen_fd,
                                   .listen_address = ctx->info.address,
                                   .local_rank = ctx->info.local_rank,
-                                  .local_nranks = whole ? 0 : ctx->info.local_nranks};
+                                  .local_nranks = whole ? 0 : ctx->info.local_nranks,
+                                  .link_patience_ns = ctx->settings.link_patience_ns};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->ntransports < HLY_TRANSPORTS);
