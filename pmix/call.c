@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -55,4 +57,55 @@ pmix_status_t hly_pmix_call_wait(struct hly_pmix_call *call, uint64_t end_ns)
         return PMIX_ERR_TIMEOUT;
     (void)!read(call->event_fd, &count, sizeof count);
     return atomic_load(&call->status);
+}
+
+/* Of the thread's two owners the last one frees it. */
+struct beginning {
+    struct hly_pmix_call call;
+    pmix_proc_t me;
+    atomic_int owners;
+};
+
+static void let_go(struct beginning *b)
+{
+    if (atomic_fetch_sub(&b->owners, 1) > 1)
+        return;
+    hly_pmix_call_finish(&b->call);
+    free(b);
+}
+
+static void *begin(void *arg)
+{
+    struct beginning *b = arg;
+    hly_pmix_call_over(PMIx_Init(&b->me, NULL, 0), &b->call);
+    let_go(b);
+    return NULL;
+}
+
+pmix_status_t hly_pmix_begin(pmix_proc_t *me, uint64_t end_ns)
+{
+    struct beginning *b = calloc(1, sizeof *b);
+    pthread_attr_t detached;
+    pthread_t thread;
+    if (!b)
+        return PMIX_ERR_NOMEM;
+    if (hly_pmix_call_init(&b->call)) {
+        free(b);
+        return PMIX_ERR_NOMEM;
+    }
+    atomic_store(&b->owners, 2);
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    const int refused = pthread_create(&thread, &detached, begin, b);
+    pthread_attr_destroy(&detached);
+    if (refused) {
+        atomic_store(&b->owners, 1);
+        let_go(b);
+        return PMIX_ERR_NOMEM;
+    }
+    const pmix_status_t status = hly_pmix_call_wait(&b->call, end_ns);
+    if (status == PMIX_SUCCESS)
+        *me = b->me;
+    let_go(b);
+    return status;
 }

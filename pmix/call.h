@@ -25,4 +25,8 @@ void hly_pmix_call_got(pmix_status_t status, pmix_value_t *value, void *call);
 /* Its status, or PMIX_ERR_TIMEOUT if it is not over by then. */
 pmix_status_t hly_pmix_call_wait(struct hly_pmix_call *call, uint64_t end_ns);
 
+/* PMIx_Init, which has no limit of its own, in a thread. PMIX_ERR_TIMEOUT: it is not over by then;
+ * the thread stays in it, and PMIx cannot be used in this process any more. */
+pmix_status_t hly_pmix_begin(pmix_proc_t *me, uint64_t end_ns);
+
 #endif

@@ -23,7 +23,8 @@
 #include "records.h"
 #include <hly_build.h>
 
-#define HEAR_NS 500000000ull
+#define HEAR_NS   500000000ull
+#define NOTICE_NS 1000000000ull
 
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
@@ -165,8 +166,18 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
 static int fence_wait(struct joining *j, pmix_status_t *status)
 {
     struct hly_node *node = &j->node;
+    uint64_t notice_ns = NOTICE_NS, at_ns = hly_node_now_ns() + notice_ns;
     for (;;) {
         uint64_t now = hly_node_now_ns();
+        if (now >= at_ns && j->me.rank == 0)
+            hly_boot_say(j->log, 1,
+                         "halay_init has waited for %.1f s for ranks of other nodes, or for some "
+                         "that came late: the launcher does not say which",
+                         (double)(now - node->begin_ns) / 1e9);
+        if (now >= at_ns) {
+            at_ns = now + notice_ns;
+            notice_ns *= 2;
+        }
         struct pollfd p[2] = {{.fd = j->call.event_fd, .events = POLLIN},
                               {.fd = node->watch_fd, .events = POLLIN}};
         *status = PMIX_ERR_TIMEOUT;
@@ -174,6 +185,8 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
             return HALAY_OK;
         uint64_t ms = (node->end_ns - now) / 1000000 + 1;
         int patience = hly_node_patience_ms(node);
+        if ((at_ns - now) / 1000000 < (uint64_t)patience)
+            patience = (int)((at_ns - now) / 1000000) + 1;
         if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {
             hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s", strerror(errno));
             return HALAY_EBOOT;
@@ -361,7 +374,15 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int proc
     enum mpi mpi = ask_mpi();
     if (mpi == MPI_GONE)
         ask_by_message();
-    pmix_status_t status = PMIx_Init(&j.me, NULL, 0);
+    pmix_status_t status = hly_pmix_begin(&j.me, j.node.end_ns);
+    if (status == PMIX_ERR_TIMEOUT) {
+        hly_boot_say(log, 0,
+                     "PMIx_Init has not returned within %.1f s: the launcher's PMIx server does "
+                     "not answer, or this process lacks memory (ulimit -v). This process cannot "
+                     "join any more",
+                     (double)deadline_ns / 1e9);
+        goto finish_call;
+    }
     if (status != PMIX_SUCCESS) {
         hly_boot_say(
             log, 0,

@@ -27,6 +27,7 @@
 enum { STRANGERS_MAX = 16, AT_ONCE = 64 };
 /* After a failure in the meeting, for ranks that are on their way to hear of it. */
 #define LINGER_NS 2000000000ull
+#define NOTICE_NS 1000000000ull
 
 /* ---------------------------------------------------------------- shared */
 
@@ -371,9 +372,24 @@ static int open_door(struct hly_node *node)
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 
+/* Which ranks of the node have not come yet. */
+static void remind(const struct hly_node *node, uint64_t now)
+{
+    char missing[200] = "";
+    size_t used = 0;
+    for (int i = 1; i < node->nlocal && used + 16 < sizeof missing; i++)
+        if (node->seats[i].state == HLY_SEAT_EMPTY)
+            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%u",
+                                     used ? ", " : "", node->local[i]);
+    hly_boot_say(node->log, 1,
+                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: rank %s%s",
+                 (double)(now - node->begin_ns) / 1e9, node->nlocal - 1 - node->nheard,
+                 node->nlocal, node->host, missing, used + 16 < sizeof missing ? "" : ", ...");
+}
+
 static void gather(struct hly_node *node)
 {
-    uint64_t until = node->half_ns;
+    uint64_t until = node->half_ns, notice_ns = NOTICE_NS, at_ns = node->begin_ns + notice_ns;
     bool failed = false;
     while (node->nheard < node->nlocal - 1) {
         uint64_t now = hly_node_now_ns();
@@ -383,7 +399,12 @@ static void gather(struct hly_node *node)
         }
         if (now >= until)
             break;
-        uint64_t ms = (until - now) / 1000000 + 1;
+        if (now >= at_ns) {
+            remind(node, now);
+            at_ns = now + notice_ns;
+            notice_ns *= 2;
+        }
+        uint64_t ms = (until < at_ns ? until - now : at_ns - now) / 1000000 + 1;
         serve(node, ms < 1000 ? (int)ms : 1000);
     }
     node->closed = true;

@@ -55,6 +55,8 @@ struct host {
     int came, told;
     enum { WAITING, JOINED, FAILED } verdict;
     uint64_t decide_ns, verdict_ns;
+    uint64_t notice_ns; /* between the last notice of who is missing and the next */
+    uint64_t notice_at_ns;
     bool missing; /* the verdict is that ranks are missing: no more will come */
     struct hly_tcp_answer answer;
     char *payload, text[HLY_TCP_TEXT_BYTES], note[320];
@@ -405,6 +407,22 @@ static void give_up(struct host *h)
          (double)(hly_tcp_now_ns() - tcp->begin_ns) / 1e9, missing, h->note);
 }
 
+/* Who has not come yet: after a second, then each time after twice the time. */
+static void remind(struct host *h, uint64_t now)
+{
+    char missing[300];
+    if (h->verdict != WAITING || now < h->notice_at_ns)
+        return;
+    h->notice_at_ns = now + h->notice_ns;
+    h->notice_ns *= 2;
+    list_missing(h, missing, sizeof missing);
+    hly_boot_say(h->tcp->log, 1,
+                 "halay_init has waited for %.1f s for %d of %d ranks to come to rank 0 (%s port "
+                 "%d): rank %s",
+                 (double)(now - h->tcp->begin_ns) / 1e9, h->tcp->v->nranks - h->came,
+                 h->tcp->v->nranks, h->tcp->self.host, h->port, missing);
+}
+
 static bool finished(const struct host *h, uint64_t now)
 {
     if (h->verdict == WAITING)
@@ -431,6 +449,7 @@ static int serve(struct host *h)
         uint64_t now = hly_tcp_now_ns();
         if (h->verdict == WAITING && now >= h->decide_ns)
             give_up(h);
+        remind(h, now);
         if (finished(h, now))
             return h->verdict == JOINED ? HALAY_OK : HALAY_EBOOT;
         if (now - tick > S) {
@@ -526,6 +545,8 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     struct rlimit old;
     uint64_t all = tcp->end_ns - tcp->begin_ns;
     int rc = HALAY_ENOMEM;
+    h.notice_ns = 1 * S;
+    h.notice_at_ns = tcp->begin_ns + h.notice_ns;
     h.decide_ns = tcp->end_ns - (all / 5 < 2 * S ? all / 5 : 2 * S);
     h.refusal = "this process is not one of the ranks that rank 0 takes";
     h.late =

@@ -70,6 +70,9 @@ typedef struct halay_transport_params {
     halay_address_t listen_address;
     int local_rank;   /* among the ranks of this node: they spread over what is equally near */
     int local_nranks; /* 0: not known */
+    /* A way that is cut for less costs time; for longer, its peer has failed. 0: the transport's
+     * own default. */
+    uint64_t link_patience_ns;
 } halay_transport_params_t;
 
 typedef struct halay_transport_attr {

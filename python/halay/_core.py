@@ -142,9 +142,9 @@ def verdict_of(comm: Any, code: int) -> str:
 def deadline_s() -> float:
     """How long a call may take."""
     try:
-        return float(os.environ.get("HALAY_DEADLINE") or 30)
+        return float(os.environ.get("HALAY_DEADLINE") or 1800)
     except ValueError:
-        return 30.0
+        return 1800.0
 
 
 CUDA_MEMORY = 1  # HALAY_MEMORY_CUDA of device.h

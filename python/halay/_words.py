@@ -17,6 +17,7 @@ from .errors import HalayError
 
 VARIABLE = "HALAY_LAST_WORDS"
 MOST_BYTES = 16000
+TOLD = "[seen by rank "  # in the text of every error of Halay's: errors.py
 
 _who: tuple[int, int, str] | None = None  # pid, rank, host
 
@@ -28,6 +29,8 @@ def _own(error: BaseException) -> bool:
     while one is not None and id(one) not in seen:
         if isinstance(one, HalayError) and not isinstance(one, ValueError):
             return False  # those that are ValueErrors are this rank's own arguments
+        if isinstance(one, RuntimeError) and TOLD in str(one):
+            return False  # it has come through C++: a future, DDP's reducer
         seen.add(id(one))
         one = one.__cause__ or one.__context__
     return True

@@ -23,6 +23,7 @@
 #include "exec/work.h"
 #include "fault/accord.h"
 #include "fault/fault.h"
+#include "fault/patience.h"
 #include "wire/match.h"
 #include "wire/news.h"
 
@@ -128,6 +129,9 @@ static void hand(halay_context_t *context, const struct hly_news *n)
         return;
     case HLY_NEWS_HELLO:
         hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
+        return;
+    case HLY_NEWS_ASKED:
+        hly_patience_asked(n->comm, &n->header);
         return;
     case HLY_NEWS_LOST:
         hly_fault_lost(context, n->peer);
@@ -369,6 +373,7 @@ static uint64_t longest_sleep(const halay_context_t *context)
         const halay_request_t *r = HLY_OF(l, halay_request_t, link);
         if (r->state == HLY_FAILING)
             return SLEEP_CONNECTING_NS;
+        most = most < HLY_PATIENCE_LOOK_NS ? most : HLY_PATIENCE_LOOK_NS;
         uint64_t now = context->now_ns, left = r->deadline_ns > now ? r->deadline_ns - now : 1;
         if (left < most)
             most = left;

@@ -32,6 +32,9 @@
 struct hly_settings {
     uint64_t deadline_ns;
     uint64_t start_deadline_ns; /* HALAY_START_DEADLINE */
+    uint64_t notice_ns;         /* HALAY_STALL; 0: no notices */
+    uint64_t stop_patience_ns;  /* HALAY_STOP_PATIENCE */
+    uint64_t link_patience_ns;  /* HALAY_LINK_PATIENCE */
     int level;                  /* HALAY_DEBUG */
     char isa[16];
     char transport[32]; /* HALAY_TRANSPORT */

@@ -103,6 +103,8 @@ enum hly_cause {
     HLY_CAUSE_DEVICE,  /* a device that cannot be stopped: memory may still change */
     HLY_CAUSE_LOCAL,   /* an error of one rank: memory, plan, transport, device */
     HLY_CAUSE_REVOKED, /* the program has revoked the communicator */
+    HLY_CAUSE_STOPPED, /* a process is stopped; from here on nobody has failed, but does not answer
+                        */
     HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
     HLY_CAUSE_LATE,    /* a rank made it after the deadline of others */
     HLY_CAUSE_DEADLINE

@@ -84,6 +84,8 @@ void hly_comm_remove(halay_comm_t *comm)
     hly_link_remove(&comm->link);
     hly_link_remove(&comm->pair_link);
     ctx->gone_ids[ctx->ngone++ % HLY_GONE_IDS] = comm->id;
+    free(comm->patience);
+    comm->patience = NULL;
     free(comm->ranks);
     free(comm->accords);
     comm->ranks = NULL;

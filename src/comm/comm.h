@@ -139,8 +139,9 @@ struct halay_comm {
     uint32_t over; /* if agreed: the first call that ends with it */
     uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
     struct hly_verdict_wire broken_by;
-    struct hly_failure last; /* the error that the program read last */
-    bool failed;             /* `last` is valid */
+    struct hly_patience *patience; /* fault/patience.c; NULL: no call has waited for long yet */
+    struct hly_failure last;       /* the error that the program read last */
+    bool failed;                   /* `last` is valid */
 
     struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
     halay_comm_t *parent;        /* of a hidden communicator of two ranks (api/pair.c), or NULL */

@@ -257,7 +257,7 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         if (!hly_accord_has_failed(comm, r))
             continue;
         add(a->failed, r);
-        if (comm->broken_by.cause == HLY_CAUSE_ABSENT && comm->broken_by.rank == r)
+        if (hly_agree_is_claim(&comm->broken_by) && comm->broken_by.rank == r)
             add(a->absent, r);
     }
     if (x->left_out)
@@ -297,7 +297,7 @@ bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
     const struct hly_verdict_wire *v = &comm->broken_by;
     const bool named =
         comm->broken && v->rank == rank &&
-        (v->cause == HLY_CAUSE_PEER || (comm->agreed && v->cause == HLY_CAUSE_ABSENT));
+        (v->cause == HLY_CAUSE_PEER || (comm->agreed && hly_agree_is_claim(v)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
 }

@@ -32,6 +32,7 @@
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/agree.h"
+#include "fault/patience.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -101,7 +102,7 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum hly_cause cause)
 {
     struct hly_fault *f = slot->fault;
-    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_ABSENT || f->verdict.of ||
+    bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_STOPPED || f->verdict.of ||
                 hly_relaxed_follows(comm, slot->sequence);
     if (!slow || (f->slow && cause > HLY_CAUSE_BUILD))
         return;
@@ -113,6 +114,16 @@ static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum 
     f->slow = true;
     f->deadline_ns = now + grace;
     f->absent_ns = now + grace / 4;
+}
+
+void hly_fault_hurry(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    const uint64_t end_ns = hly_now_ns() + HLY_GRACE_MAX_NS;
+    if (!f->final)
+        by_time(comm, slot, HLY_CAUSE_STOPPED);
+    if (f->deadline_ns > end_ns)
+        f->deadline_ns = end_ns;
 }
 
 /* ---------------------------------------------------------------- its beginning and its end */
@@ -232,7 +243,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_verdict_wire v = f->verdict;
     memset(v.present, 0, sizeof(v.present));
     bool out_of_step = v.cause <= HLY_CAUSE_SETTINGS || v.cause == HLY_CAUSE_DEVICE ||
-                       v.cause >= HLY_CAUSE_ABSENT || v.of || !whole;
+                       v.cause >= HLY_CAUSE_STOPPED || v.of || !whole;
     if (out_of_step && !f->final && !comm->agreed) {
         if (!v.of)
             v.of = (uint64_t)slot->sequence + 1;
@@ -241,7 +252,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         comm->over = slot->sequence;
         v = comm->broken_by;
     }
-    bool known = comm->asks_for || (r->foreseen && (comm->said || v.cause < HLY_CAUSE_ABSENT));
+    bool known = comm->asks_for || (r->foreseen && (comm->said || v.cause < HLY_CAUSE_STOPPED));
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
@@ -265,7 +276,7 @@ static bool has_to_tell(const halay_comm_t *comm, uint32_t sequence)
         for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
             const struct hly_send *out = HLY_OF(o, struct hly_send, link);
             if (out->kind == HLY_SEND_CONTROL && out->header.comm == comm->id &&
-                out->header.sequence == sequence)
+                out->header.sequence == sequence && out->header.kind < HLY_ASK)
                 return true;
         }
     }
@@ -394,7 +405,7 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
 {
     const halay_request_t *r = slot->request;
     uint64_t since = hly_about_now_ns() - r->started_ns;
-    if (slot->fault->verdict.cause >= HLY_CAUSE_ABSENT && since < comm->deadline_ns / LATE_SHARE) {
+    if (slot->fault->verdict.cause >= HLY_CAUSE_STOPPED && since < comm->deadline_ns / LATE_SHARE) {
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
         v.call = r->call.desc;
@@ -429,7 +440,7 @@ static void refusal_verdict(halay_request_t *r, struct hly_verdict_wire *v)
         *v = r->comm->broken_by;
         return;
     }
-    const bool waited = why->cause >= HLY_CAUSE_ABSENT; /* for another rank, or for nobody knows */
+    const bool waited = why->cause >= HLY_CAUSE_STOPPED; /* for another rank, or for nobody knows */
     hly_verdict_init(v, r->comm, why->cause, why->code,
                      !waited               ? r->comm->rank
                      : r->call.awaited > 0 ? r->call.awaited - 1
@@ -715,8 +726,11 @@ void hly_fault_timers(halay_context_t *context)
 {
     struct hly_link *next;
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
         next = l->next;
-        look_at(HLY_OF(l, halay_request_t, link), context->now_ns);
+        look_at(r, context->now_ns);
+        if (r->state == HLY_RUNNING || r->state == HLY_FAILING)
+            hly_patience_look(r, context->now_ns);
     }
     if (context->outlived)
         help_all(context);

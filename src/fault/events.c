@@ -63,7 +63,7 @@ static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot,
                           const struct hly_peer *peer)
 {
     const struct hly_fault *f = slot->fault;
-    if (f->final || f->verdict.cause < HLY_CAUSE_ABSENT || hly_agree_is_heard(comm, slot, rank))
+    if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_agree_is_heard(comm, slot, rank))
         return false;
     if (!peer->ep)
         return false; /* this end has severed it, for the same reason */

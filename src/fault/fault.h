@@ -55,6 +55,8 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
  * request. */
 void hly_fault_read(halay_request_t *request);
 int hly_fault_alone(halay_comm_t *comm, int code, const char *text);
+/* The agreement waits for a rank that is stopped: the clock ends it. */
+void hly_fault_hurry(halay_comm_t *comm, struct hly_slot *slot);
 /* Looks at all deadlines. */
 void hly_fault_timers(halay_context_t *context);
 

@@ -14,7 +14,7 @@
 
 bool hly_agree_is_claim(const struct hly_verdict_wire *v)
 {
-    return v->cause == HLY_CAUSE_ABSENT;
+    return v->cause == HLY_CAUSE_ABSENT || v->cause == HLY_CAUSE_STOPPED;
 }
 
 bool hly_agree_is_present(const struct hly_fault *f, int rank)
@@ -86,8 +86,8 @@ bool hly_agree_reconsider(halay_comm_t *comm, struct hly_slot *slot)
 bool hly_agree_share_call(const struct hly_slot *slot, struct hly_verdict_wire *to,
                           const struct hly_verdict_wire *from)
 {
-    const bool silence = (to->cause == HLY_CAUSE_PEER || to->cause >= HLY_CAUSE_ABSENT) &&
-                         from->cause >= HLY_CAUSE_ABSENT;
+    const bool silence = (to->cause == HLY_CAUSE_PEER || to->cause >= HLY_CAUSE_STOPPED) &&
+                         from->cause >= HLY_CAUSE_STOPPED;
     if (!silence || to->of || from->of != (uint64_t)slot->sequence + 1)
         return false;
     to->of = from->of;

@@ -164,7 +164,7 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
 void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
-    bool waited = v->cause >= HLY_CAUSE_ABSENT; /* the call is that of who waited */
+    bool waited = v->cause >= HLY_CAUSE_STOPPED; /* the call is that of who waited */
     char call[128], number[96];
     int rank = hly_failure_rank(f, v->rank);
     call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));
@@ -208,6 +208,12 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_LOCAL:
         snprintf(text, bytes, "rank %d of %d on %s, %s (%s): %s", rank, f->nranks, v->host, call,
                  number, v->detail);
+        return;
+    case HLY_CAUSE_STOPPED:
+        snprintf(text, bytes,
+                 "%s (%s) waited in vain: rank %d of %d on %s %s (SIGSTOP, SIGTSTP or a debugger). "
+                 "HALAY_STOP_PATIENCE sets more seconds",
+                 call, number, rank, f->nranks, v->host, v->detail);
         return;
     default:
         if (rank < 0)

@@ -11,9 +11,12 @@
 #include "job/job.h"
 #include "select/between.h"
 
-#define DEADLINE_DEFAULT_NS 30000000000ull
-#define START_DEFAULT_NS    300000000000ull /* Python and its modules, from a busy file system */
+#define DEADLINE_DEFAULT_NS 1800000000000ull /* a healthy rank may compute for long */
+#define START_DEFAULT_NS    300000000000ull  /* Python and its modules, from a busy file system */
 #define DEADLINE_MAX_S      1e9
+#define PATIENCE_DEFAULT_NS 30000000000ull /* of a stopped rank, and of a link that is cut */
+#define NOTICE_DEFAULT_NS   1000000000ull
+#define NOTICE_MAX_S        1e6
 
 /* *ns stays as it is where the variable is not set. */
 static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
@@ -43,6 +46,24 @@ static int read_deadlines(struct hly_settings *s, const halay_config_t *config, 
     s->deadline_ns = s->deadline_ns ? s->deadline_ns : DEADLINE_DEFAULT_NS;
     return rc ? rc
               : read_seconds("HALAY_START_DEADLINE", &s->start_deadline_ns, error, error_bytes);
+}
+
+/* Of a wrong value a trainer tells, which reads it too (src/training/stall.c). */
+static uint64_t notice_ns(void)
+{
+    const char *text = getenv("HALAY_STALL");
+    char *end = NULL;
+    double seconds = text && *text ? strtod(text, &end) : -1;
+    const bool given = end && end != text && !*end && seconds >= 0 && seconds <= NOTICE_MAX_S;
+    return given ? (uint64_t)(seconds * 1e9) : NOTICE_DEFAULT_NS;
+}
+
+static int read_patience(struct hly_settings *s, char *error, size_t error_bytes)
+{
+    s->notice_ns = notice_ns();
+    s->stop_patience_ns = s->link_patience_ns = PATIENCE_DEFAULT_NS;
+    int rc = read_seconds("HALAY_STOP_PATIENCE", &s->stop_patience_ns, error, error_bytes);
+    return rc ? rc : read_seconds("HALAY_LINK_PATIENCE", &s->link_patience_ns, error, error_bytes);
 }
 
 static int read_level(struct hly_settings *s, char *error, size_t error_bytes)
@@ -143,6 +164,8 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = read_deadlines(s, config, error, error_bytes);
     if (!rc)
+        rc = read_patience(s, error, error_bytes);
+    if (!rc)
         rc = copy_text(s->isa, sizeof(s->isa), config->isa, "HALAY_ISA", error, error_bytes);
     if (!rc)
         rc = copy_text(s->transport, sizeof(s->transport), NULL, "HALAY_TRANSPORT", error,
@@ -184,10 +207,11 @@ static void read_cpus(char *text, size_t bytes)
 void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
-        "HALAY_DEADLINE",   "HALAY_ISA",          "HALAY_TRANSPORT",  "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",    "HALAY_SELECTION",  "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG",        "HALAY_VERBS",      "HALAY_START_DEADLINE",
-        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY", "HALAY_OWN_GROUPS", "HALAY_RECORD"};
+        "HALAY_DEADLINE",      "HALAY_ISA",          "HALAY_TRANSPORT",  "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR",    "HALAY_ALGORITHM",    "HALAY_SELECTION",  "HALAY_MODEL",
+        "HALAY_EXPLAIN",       "HALAY_DEBUG",        "HALAY_VERBS",      "HALAY_START_DEADLINE",
+        "HALAY_GPUDIRECT",     "HALAY_NCCL_LIBRARY", "HALAY_OWN_GROUPS", "HALAY_STALL",
+        "HALAY_STOP_PATIENCE", "HALAY_LINK_PATIENCE", "HALAY_RECORD"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));

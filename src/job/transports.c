@@ -24,6 +24,7 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     for (int i = 0; i < ctx->ndevices; i++)
         group = ctx->devices[i].library.ops ? ctx->devices[i].library.name : group;
     static_assert(sizeof(HLY_BUILD) <= sizeof(hello->build), "with its end");
+    hly_process_self(&hello->process);
     strcpy(hello->build, hly_build());
     snprintf(hello->settings, sizeof(hello->settings),
              "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu%s%s%s",
@@ -57,7 +58,8 @@ static int open_one(halay_context_t *ctx, const halay_config_t *config,
                                   .listen_fd = ctx->info.listen_fd,
                                   .listen_address = ctx->info.address,
                                   .local_rank = ctx->info.local_rank,
-                                  .local_nranks = whole ? 0 : ctx->info.local_nranks};
+                                  .local_nranks = whole ? 0 : ctx->info.local_nranks,
+                                  .link_patience_ns = ctx->settings.link_patience_ns};
     memcpy(p.job, ctx->info.job, sizeof(p.job));
     memcpy(p.secret, ctx->info.secret, sizeof(p.secret));
     assert(ctx->ntransports < HLY_TRANSPORTS);

@@ -488,7 +488,6 @@ static int round_test(halay_trainer_t *trainer)
 static void round_start(halay_trainer_t *trainer)
 {
     block_write(trainer);
-    hlt_stall_round(trainer);
     hlt_timeline_cycle(trainer);
     trainer->round_ns = trainer->recording ? hlt_trainer_now_ns() : 0;
     trainer->counters.control_rounds++;
@@ -526,10 +525,8 @@ void hlt_round_step(halay_trainer_t *trainer)
             round_start(trainer);
     } while (trainer->round && round_test(trainer));
 
-    if (trainer->round) {
-        hlt_stall_silence(trainer);
+    if (trainer->round)
         return;
-    }
     int code = trainer->broken ? trainer->broken : HALAY_ESTATE;
     const char *text = trainer->broken ? trainer->broken_text : "the trainer was destroyed";
     if (trainer->broken || trainer->leaving) {

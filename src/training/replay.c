@@ -12,11 +12,12 @@
 
 #include "trainer.h"
 
-#define NEVER      UINT64_MAX
-#define GRACE_NS   UINT64_C(200000)   /* other threads may still submit while one waits */
-#define FOREIGN_NS UINT64_C(50000000) /* so long a tensor without a place waits */
-#define ALARM_OF   16                 /* deadline / this: a group is out for long */
-#define OWN_OF     4                  /* deadline / this: a tensor waits, and no caller for it */
+#define NEVER       UINT64_MAX
+#define GRACE_NS    UINT64_C(200000)   /* other threads may still submit while one waits */
+#define FOREIGN_NS  UINT64_C(50000000) /* so long a tensor without a place waits */
+#define ALARM_OF    16                 /* deadline / this: a group is out for long */
+#define OWN_OF      4                  /* deadline / this: a tensor waits, and no caller for it */
+#define OWN_MOST_NS 7500000000ull      /* for so long at most */
 
 /*
  * How many groups may be ahead of the results. A name is out once at a time, so never more than a
@@ -172,6 +173,13 @@ static const struct hlt_tensor *pool_foreign(const halay_trainer_t *trainer)
     return tensor;
 }
 
+/* So long may a tensor wait for which no caller waits. */
+static uint64_t own_ns(const halay_trainer_t *trainer)
+{
+    const uint64_t share_ns = trainer->deadline_ns / OWN_OF;
+    return share_ns < OWN_MOST_NS ? share_ns : OWN_MOST_NS;
+}
+
 /* The next group has tensors missing here. Must this rank go void? */
 static int must_void(halay_trainer_t *trainer)
 {
@@ -184,7 +192,7 @@ static int must_void(halay_trainer_t *trainer)
         return 0;
     if (!halay_comm_called(trainer->data, &called) && called == 2)
         return 1; /* the communicator is broken: the call will say why */
-    if (is_time(replay, trainer->pool.head->submit_ns + trainer->deadline_ns / OWN_OF, now_ns))
+    if (is_time(replay, trainer->pool.head->submit_ns + own_ns(trainer), now_ns))
         return 1;
     if (replay->foreign && is_time(replay, pool_foreign(trainer)->submit_ns + FOREIGN_NS, now_ns))
         return 1;

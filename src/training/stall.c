@@ -141,10 +141,8 @@ struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer)
 uint64_t hlt_stall_check_ns(const halay_trainer_t *trainer)
 {
     const struct hlt_stall *stall = &trainer->stall;
-    if (!stall->notice_ns)
+    if (!stall->notice_ns || trainer->round) /* of a round that waits, the calls below say so */
         return 0;
-    if (trainer->round)
-        return stall->silence_ns;
     return trainer->waiting.head ? stall->check_ns : 0;
 }
 
@@ -254,28 +252,4 @@ void hlt_stall_read(halay_trainer_t *trainer)
                 asked(trainer, r, (const struct part *)says);
         }
     }
-}
-
-/* ------------------------------------------------------------------ no answer */
-
-void hlt_stall_round(halay_trainer_t *trainer)
-{
-    struct hlt_stall *stall = &trainer->stall;
-    stall->silences = 0;
-    stall->silence_ns = stall->notice_ns ? hlt_trainer_now_ns() + stall->notice_ns : 0;
-}
-
-void hlt_stall_silence(halay_trainer_t *trainer)
-{
-    char text[HLT_TEXT_BYTES];
-    struct hlt_stall *stall = &trainer->stall;
-    if (!stall->silence_ns || stall->silences >= LEVELS || hlt_trainer_now_ns() < stall->silence_ns)
-        return;
-    uint64_t waited_ns = stall->notice_ns << stall->silences++;
-    stall->silence_ns += waited_ns;
-    snprintf(text, sizeof(text),
-             "not all ranks have answered for %.3g s: is one stopped, or its node out of reach? "
-             "All that is submitted waits; after %.3g s it ends with an error (HALAY_DEADLINE)",
-             (double)waited_ns * 1e-9, (double)trainer->deadline_ns * 1e-9);
-    say(trainer, text);
 }

@@ -359,10 +359,8 @@ struct hlt_stall {
     size_t nlasting, nonce;
 
     /* stepper */
-    uint64_t check_ns;   /* when to look at what waits */
-    uint64_t silence_ns; /* when the round in flight is late */
-    int silences;        /* notices of the round in flight */
-    int lines;           /* printed in all */
+    uint64_t check_ns; /* when to look at what waits */
+    int lines;         /* printed in all */
 };
 
 struct halay_trainer {
@@ -614,9 +612,6 @@ struct hlt_tensor *hlt_stall_due(halay_trainer_t *trainer);
 void hlt_stall_write(halay_trainer_t *trainer, struct hlt_block *block);
 /* Prints notices for the questions of a round, once its announcements are read. */
 void hlt_stall_read(halay_trainer_t *trainer);
-/* A round begins. */
-void hlt_stall_round(halay_trainer_t *trainer);
-void hlt_stall_silence(halay_trainer_t *trainer);
 /* When to look again; 0: no need. */
 uint64_t hlt_stall_check_ns(const halay_trainer_t *trainer);
 /* text: HLT_PLACE_BYTES; empty if it is not known. */

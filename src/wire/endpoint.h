@@ -41,6 +41,7 @@ struct hly_peer { /* another process; lives as long as the context */
     struct hly_link queue;   /* hly_send that the transport has not taken yet */
     struct hly_link waiting; /* in context->busy_peers while queue is not empty */
     char evidence[256];      /* why it is dead */
+    struct hly_process process; /* as it says in its hello; space 0: not known */
 };
 
 enum hly_send_kind {

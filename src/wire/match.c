@@ -72,6 +72,9 @@ static void match_hello(halay_context_t *context, const struct hly_header *h, co
         return;
     const struct hly_transport *transport = hly_transport_of(context, (int)h->from, NULL);
     const bool built = bytes == sizeof(hello) && !strcmp(transport->hello.build, hello.build);
+    struct hly_peer *from;
+    if (built && !hly_peer_get(context, (int)h->from, &from))
+        from->process = hello.process;
     if (built && transport->hello.settings_hash == hello.settings_hash)
         return;
     struct hly_news *n = hly_news_leave(context, HLY_NEWS_HELLO, NULL);
@@ -246,6 +249,15 @@ static void match_accord(halay_comm_t *comm, const struct hly_header *h, const v
     memcpy(&n->accord, data, bytes);
 }
 
+static void match_question(halay_comm_t *comm, const struct hly_header *h)
+{
+    struct hly_news *n = hly_news_leave(comm->context, HLY_NEWS_ASKED, NULL);
+    if (!n)
+        return;
+    n->comm = comm;
+    n->header = *h;
+}
+
 /* The peer that the header names as its sender; NULL: the message came from another one. */
 static struct hly_peer *sender_of(halay_comm_t *comm, const struct hly_header *h,
                                   halay_peer_id_t peer)
@@ -281,6 +293,10 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     }
     if (from->left_out)
         return;
+    if (h->kind >= HLY_ASK) { /* of a call that its sender may not have made */
+        match_question(comm, h);
+        return;
+    }
     if (hly_comm_heard(comm, h->sequence))
         hly_wake(ctx); /* halay_comm_called() may have changed */
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
@@ -383,7 +399,7 @@ static void match(halay_context_t *context, const struct hly_header *h, const vo
     if (comm) {
         if (!match_plan(comm, h, data, bytes, peer))
             match_comm(comm, h, data, bytes, peer);
-    } else if (!hly_comm_is_gone(context, h->comm)) {
+    } else if (!hly_comm_is_gone(context, h->comm) && h->kind < HLY_ASK) {
         keep_orphan(context, h, data, bytes, peer);
     }
 }

@@ -15,6 +15,7 @@
 
 #include <halay/group.h>
 
+#include "base/process.h"
 #include "comm/call.h"
 
 enum hly_kind {
@@ -37,11 +38,21 @@ enum hly_kind {
     HLY_INVITE,
     HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c
                  */
+    /* Of a call that waits (fault/patience.c); cookie: hly_cookie_about(). Where is that rank? */
+    HLY_ASK,
+    HLY_TELL,    /* the answer; edge: enum hly_seen */
+    HLY_MISSING, /* to who speaks for all: that rank is awaited; edge as in TELL */
     HLY_KIND_END
 };
 
 /* Cookie of an ALARM with the verdict that the ranks have agreed on. */
 #define HLY_CONCLUDED 1
+
+/* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
+static inline uint64_t hly_cookie_about(int rank, uint32_t calls)
+{
+    return (uint64_t)calls << 32 | (uint32_t)rank;
+}
 
 struct hly_header {
     uint64_t comm;      /* communicator's id; 0: the process itself */
@@ -122,6 +133,7 @@ struct hly_hello {
     char build[32]; /* HLY_BUILD: version and id */
     uint64_t settings_hash;
     char settings[240]; /* what the hash is of, as text */
+    struct hly_process process;
 };
 
 #endif

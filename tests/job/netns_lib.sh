@@ -2,7 +2,7 @@
 # shellcheck shell=bash
 # What the tests on two network namespaces share: they are $net-1 and $net-2, and go with the test.
 # shellcheck source-path=SCRIPTDIR source=lib.sh
-. "$(dirname "$0")/lib.sh"
+[ -n "${here:-}" ] || . "$(dirname "$0")/lib.sh"
 net=hly$mark
 net=${net:0:10}
 trap 'for i in 1 2; do ip netns del $net-$i; done 2>/dev/null; rm -rf "$here"' EXIT

@@ -75,6 +75,27 @@ def test_mismatch(tmp_path):
     assert well(tmp_path, 3, rank_mismatch) == ["seen"] * 3
 
 
+def rank_raises(training):
+    layer = DistributedDataParallel(torch.nn.Linear(8, 8))
+    dist.all_reduce(torch.ones(4))
+    if dist.get_rank() == 1:
+        raise KeyError("the data ran out")
+    if training:
+        layer(torch.ones(1, 8)).sum().backward()
+    else:
+        dist.all_reduce(torch.ones(4))
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_cause_is_shown_last(tmp_path, training):
+    status, text, _ = distributed(tmp_path, 3, rank_raises, training)
+    assert status == 1, text
+    assert text.count("the first error was that of") == 1, text
+    shown = text.split("halayrun: the first error was that of\n")[1]
+    assert shown.startswith("rank 1 (pid ") and "in rank_raises" in shown, text
+    assert "the data ran out" in shown.splitlines()[-1], text
+
+
 def rank_death(folder, training):
     rank, victim = dist.get_rank(), dist.get_world_size() - 1
     layer = torch.nn.Linear(8, 8)

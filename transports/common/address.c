@@ -97,3 +97,13 @@ void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME])
     snprintf(name, HLY_MEET_NAME, where->family == AF_INET6 ? "[%s]:%u" : "%s:%u", ip,
              (unsigned)ntohs(where->port));
 }
+
+void hly_meet_probes(uint64_t patience_ns, int *probes, int *apart)
+{
+    enum { PROBES_MOST = 100, APART_MOST = 32767 }; /* the kernel takes 127 */
+    const uint64_t seconds = (patience_ns + 999999999) / 1000000000;
+    const uint64_t between = (seconds + PROBES_MOST - 1) / PROBES_MOST;
+    *apart = between < 1 ? 1 : between < APART_MOST ? (int)between : APART_MOST;
+    const uint64_t n = seconds / (uint64_t)*apart;
+    *probes = n < 1 ? 1 : n < PROBES_MOST ? (int)n : PROBES_MOST;
+}

@@ -165,13 +165,27 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
                            peer->name, ms, strerror(peer->error));
 }
 
+/*
+ * What is known to be wrong is said before the calls that wait for it reach their deadline. Who is
+ * there is waited for; a host that cannot be reached, with the patience of a link.
+ */
+uint64_t hly_meet_call_ends_ns(const hly_meet_t *m, const hly_meet_peer_t *peer)
+{
+    const uint64_t soon_ns = m->deadline_ns - m->deadline_ns / 8;
+    const uint64_t away_ns = m->patience_ns < soon_ns ? m->patience_ns : soon_ns;
+    for (const hly_meet_link_t *link = peer->called ? m->links : NULL; link; link = link->next)
+        if (link->peer == peer && link->state == LINK_CALLING)
+            return link->since_ns + away_ns;
+    if (peer->error == EDESTADDRREQ || !peer->error)
+        return peer->begun_ns + (peer->error ? soon_ns : m->deadline_ns);
+    return peer->begun_ns + away_ns;
+}
+
 void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
 {
     if (!peer->calls || peer->state != PEER_WELL)
         return;
-    /* What is known to be wrong is said before the calls that wait for it reach their deadline. */
-    uint64_t patience_ns = m->deadline_ns - (peer->error ? m->deadline_ns / 8 : 0);
-    if (now >= peer->begun_ns + patience_ns)
+    if (now >= hly_meet_call_ends_ns(m, peer))
         give_up(m, peer, now);
     else if (!peer->called && peer->error == ECONNREFUSED) /* a process listens while it lives */
         hly_meet_peer_fail(m, peer, HALAY_EPEER,

@@ -271,7 +271,7 @@ int hly_meet_timer_set(hly_meet_t *m)
         if (peer->goodbye)
             when = earlier(when, peer->goodbye_ns + HLY_MEET_CLOSE_NS);
         if (peer->calls)
-            when = earlier(when, peer->begun_ns + m->deadline_ns);
+            when = earlier(when, hly_meet_call_ends_ns(m, peer));
         if (peer->calls && !peer->called)
             when = earlier(when, peer->again_ns);
         if (peer->look_ns)

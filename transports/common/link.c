@@ -5,6 +5,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <limits.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,15 @@
 
 #include "meet.h"
 
-/* A host that is gone without a word is noticed within 5 s. */
-static void keepalive_set(int fd)
+/* A host that is gone without a word is noticed after the patience with a link. */
+static void keepalive_set(const hly_meet_t *m, int fd)
 {
-    int one = 1, probes = 3, timeout_ms = 5000;
+    const uint64_t patience_ms = m->patience_ns / 1000000;
+    int one = 1, probes, apart, timeout_ms = patience_ms < INT_MAX ? (int)patience_ms : INT_MAX;
+    hly_meet_probes(m->patience_ns, &probes, &apart);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
@@ -46,7 +49,7 @@ int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
     link->peer = peer;
     link->since_ns = hly_meet_now_ns();
     link->events = state == LINK_CALLING ? EPOLLOUT : EPOLLIN;
-    keepalive_set(fd);
+    keepalive_set(m, fd);
     int rc = hly_meet_watch(m->slow_fd, fd, link->events, &link->watch);
     if (rc) {
         close(fd);

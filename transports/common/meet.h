@@ -41,6 +41,7 @@ enum {
 #define HLY_MEET_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
 #define HLY_MEET_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
 #define HLY_MEET_DEADLINE_NS  UINT64_C(30000000000)
+#define HLY_MEET_PATIENCE_NS  UINT64_C(30000000000) /* with a link that is cut */
 
 /*
  * What is said on a link; little endian, as all that Halay runs on. A hello or an answer goes
@@ -142,7 +143,7 @@ typedef struct hly_meet {
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;
     uint8_t secret[16];
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, patience_ns;
     unsigned warned;
     halay_log_fn log;
     void *log_arg;
@@ -202,6 +203,8 @@ hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event);
 /* It has failed, which was told, and nobody holds it: it may be forgotten. */
 int hly_meet_peer_over(const hly_meet_peer_t *peer);
 void hly_meet_call_tend(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now);
+/* When the peer that is called is given up, as things are. */
+uint64_t hly_meet_call_ends_ns(const hly_meet_t *m, const hly_meet_peer_t *peer);
 void hly_meet_call_ended(hly_meet_peer_t *peer, const hly_meet_link_t *link, int error);
 void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer);
 

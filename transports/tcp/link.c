@@ -13,19 +13,26 @@
 
 #include "tcp.h"
 
+#ifndef TCP_RTO_MAX_MS
+#define TCP_RTO_MAX_MS 44 /* Linux 6.15 */
+#endif
+
 /*
- * A host that is gone without a word is noticed within 5 s: by these, where nothing is under way,
- * else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when the other process just
- * does not read for so long.
+ * A host that is gone without a word is noticed after the patience with a link: by these, where
+ * nothing is under way, else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when
+ * the other process just does not read for so long. Where a link is back, the kernel sends again
+ * within a second, or, if it is older, after up to as long as the link was cut.
  */
-static void socket_set(int fd)
+static void socket_set(const halay_transport_t *t, int fd)
 {
-    int one = 1, probes = 3;
+    int one = 1, second_ms = 1000, probes, apart;
+    hly_meet_probes(t->patience_ns, &probes, &apart);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &second_ms, sizeof(second_ms));
 }
 
 /* Takes fd over, also on failure: 0 or a negative errno. */
@@ -43,7 +50,7 @@ int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *pe
     link->fd = fd;
     link->peer = peer;
     link->since_ns = hly_tcp_now_ns();
-    socket_set(fd);
+    socket_set(t, fd);
     int rc = hly_tcp_watch_add(t->slow_fd, fd, link->called ? EPOLLOUT : EPOLLIN, &link->watch);
     if (rc) {
         close(fd);

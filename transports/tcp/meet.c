@@ -93,13 +93,27 @@ static void give_up(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now)
                           peer->name, ms, strerror(peer->error));
 }
 
+/*
+ * What is known to be wrong is said before the calls that wait for it reach their deadline. Who is
+ * there is waited for; a host that cannot be reached, with the patience of a link.
+ */
+uint64_t hly_tcp_call_ends_ns(const halay_transport_t *t, const hly_tcp_peer_t *peer)
+{
+    const uint64_t soon_ns = t->deadline_ns - t->deadline_ns / 8;
+    const uint64_t away_ns = t->patience_ns < soon_ns ? t->patience_ns : soon_ns;
+    for (const hly_tcp_link_t *link = peer->called ? t->links : NULL; link; link = link->next)
+        if (link->peer == peer && link->state == LINK_CALLING)
+            return link->since_ns + away_ns;
+    if (peer->error == EDESTADDRREQ || !peer->error)
+        return peer->begun_ns + (peer->error ? soon_ns : t->deadline_ns);
+    return peer->begun_ns + away_ns;
+}
+
 void hly_tcp_call_tend(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now)
 {
     if (!peer->calls || peer->state != PEER_WELL)
         return;
-    /* What is known to be wrong is said before the calls that wait for it reach their deadline. */
-    uint64_t patience_ns = t->deadline_ns - (peer->error ? t->deadline_ns / 8 : 0);
-    if (now >= peer->begun_ns + patience_ns)
+    if (now >= hly_tcp_call_ends_ns(t, peer))
         give_up(t, peer, now);
     else if (!peer->called && peer->error == ECONNREFUSED) /* a process listens while it lives */
         hly_tcp_peer_fail(t, peer, HALAY_EPEER,

@@ -136,6 +136,9 @@ static void params_take(halay_transport_t *t, const halay_transport_params_t *pa
     t->self = params->self;
     memcpy(t->secret, params->secret, sizeof(t->secret));
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_TCP_DEADLINE_NS;
+    t->patience_ns = params->link_patience_ns ? params->link_patience_ns : HLY_TCP_PATIENCE_NS;
+    t->patience_ns = t->patience_ns < INT64_MAX / 2 ? t->patience_ns : INT64_MAX / 2;
+    t->local_rank = params->local_rank;
     if (t->deadline_ns > INT64_MAX / 2)
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
     t->listen_shared = params->listen_address.family != 0;

@@ -56,7 +56,7 @@ enum {
     HLY_TCP_DIRECT = 8,          /* so many sockets are read without asking which to read */
     HLY_TCP_ROUNDS = 128,        /* descriptors looked at in one go */
     HLY_TCP_TICK = 16,           /* polls between two looks at the clock */
-    HLY_TCP_SILENT = 4,          /* looks in a row at which nothing was acknowledged: it is dead */
+    HLY_TCP_SILENT = 2,          /* looks in a row at which nothing was acknowledged: it is told */
     HLY_TCP_TEXT = 256
 };
 #define HLY_TCP_MAGIC        UINT64_C(0x3150435459414c48)
@@ -67,6 +67,7 @@ enum {
 #define HLY_TCP_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
 #define HLY_TCP_WATCH_NS     UINT64_C(1000000000) /* between two looks at what is acknowledged */
 #define HLY_TCP_DEADLINE_NS  UINT64_C(30000000000)
+#define HLY_TCP_PATIENCE_NS  UINT64_C(30000000000) /* with a link that is cut */
 
 /* Said first on a connection, by both; little endian, as all that Halay runs on. */
 typedef struct hly_tcp_word {
@@ -161,8 +162,8 @@ struct hly_tcp_link {
     int asked;   /* epoll tells when there is room */
     int broken;  /* errno of a write: nothing is written any more */
     int said_goodbye, said_retired;
-    int spoke; /* not everything that was written is known to be acknowledged */
-    int silent;
+    int spoke;       /* not everything that was written is known to be acknowledged */
+    uint64_t silent; /* looks in a row */
     hly_tcp_link_t *next;
 };
 
@@ -228,7 +229,9 @@ struct halay_transport {
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;
     uint8_t secret[16];
-    uint64_t deadline_ns;
+    uint64_t deadline_ns, patience_ns;
+    int local_rank;
+    int said_silent; /* that somebody acknowledges nothing, until all do again */
     unsigned warned;
     halay_log_fn log;
     void *log_arg;
@@ -292,6 +295,8 @@ int hly_tcp_word_read(hly_tcp_link_t *link);
 /* meet.c */
 void hly_tcp_call(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now);
 void hly_tcp_call_tend(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now);
+/* When the peer that is called is given up, as things are. */
+uint64_t hly_tcp_call_ends_ns(const halay_transport_t *t, const hly_tcp_peer_t *peer);
 void hly_tcp_guests_accept(halay_transport_t *t);
 void hly_tcp_guest_drop(halay_transport_t *t, hly_tcp_link_t *link, const char *why);
 void hly_tcp_link_look(halay_transport_t *t, hly_tcp_link_t *link);

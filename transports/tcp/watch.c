@@ -65,8 +65,9 @@ static void guests_look(halay_transport_t *t, uint64_t now)
 /*
  * Something was written that the other host has not acknowledged. A host that is there acknowledges
  * what it gets, and answers when it is asked whether there is room again, also while its process
- * stands still. So several looks in a row with a repetition or a question under way, and no sign of
- * life in between, mean that it is gone.
+ * stands still. So looks in a row with a repetition or a question under way, and no sign of life in
+ * between, mean that the link is cut, or the host gone; after the patience with links it counts as
+ * gone.
  */
 static void silence_look(halay_transport_t *t, hly_tcp_link_t *link, uint64_t passed_ms)
 {
@@ -79,7 +80,15 @@ static void silence_look(halay_transport_t *t, hly_tcp_link_t *link, uint64_t pa
         link->silent++;
     else
         link->silent = 0;
-    if (link->silent < HLY_TCP_SILENT)
+    if (link->silent == HLY_TCP_SILENT && !t->said_silent) {
+        t->said_silent = 1;
+        hly_tcp_log(t, t->local_rank ? 2 : 1,
+                    "%s has acknowledged nothing for %d s: the link to it is cut, or its host is "
+                    "down. Its process counts as lost after %.3g s (HALAY_LINK_PATIENCE)",
+                    link->peer->name[0] ? link->peer->name : "a peer", HLY_TCP_SILENT,
+                    (double)t->patience_ns * 1e-9);
+    }
+    if (link->silent * HLY_TCP_WATCH_NS < t->patience_ns)
         return;
     link->ended = 1;
     link->error = ETIMEDOUT;
@@ -90,8 +99,12 @@ static void silences_look(halay_transport_t *t, uint64_t now)
 {
     if (now - t->watched_ns < HLY_TCP_WATCH_NS)
         return;
-    for (int i = 0; i < t->nopen; i++)
+    uint64_t silent = 0;
+    for (int i = 0; i < t->nopen; i++) {
         silence_look(t, t->open[i], HLY_TCP_WATCH_NS / 1000000);
+        silent += t->open[i]->silent;
+    }
+    t->said_silent = t->said_silent && silent;
     t->watched_ns = now;
 }
 
@@ -157,7 +170,7 @@ int hly_tcp_timer_set(halay_transport_t *t)
     for (hly_tcp_peer_t *peer = t->unsettled ? t->peers : NULL; peer; peer = peer->next) {
         if (peer->state != PEER_WELL || !peer->calls)
             continue;
-        when = earlier(when, peer->begun_ns + t->deadline_ns);
+        when = earlier(when, hly_tcp_call_ends_ns(t, peer));
         if (!peer->called)
             when = earlier(when, peer->again_ns);
     }

@@ -15,6 +15,7 @@ import os
 import threading
 from typing import TYPE_CHECKING, Any
 
+from .. import _words
 from .._core import error, make_context, text_of
 from ..errors import HalayError
 from ._cdef import ffi, lib
@@ -193,6 +194,7 @@ def job() -> Job:
     with _lock:
         if _current is None or (_current.closed and _current.pid == os.getpid()):
             _current = Job()
+            _words.listen(_current.rank, _current.host)
         _current.usable()
         return _current
 

@@ -88,7 +88,7 @@ _LAUNCHER = "set by horovodrun; Halay sets it for programs that read it"
 
 SETTINGS: dict[str, Setting] = {
     "STALL_SHUTDOWN_TIME_SECONDS": Setting(
-        USED, "how long a call may wait for other ranks; 0: 30 s", "HALAY_DEADLINE", _seconds
+        USED, "how long a call may wait for other ranks; 0: 30 min", "HALAY_DEADLINE", _seconds
     ),
     "GLOO_TIMEOUT_SECONDS": Setting(
         USED, "how long init() waits for other ranks; 300 s", _START, _seconds

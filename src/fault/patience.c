@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * patience.c - asks where awaited ranks are, says who is missing, and ends calls that wait for a
+ * stopped process (patience.h).
+ *
+ * No rank has more than one question open to another, since who computes for long answers none. A
+ * notice decides nothing. Only that a process is stopped does, seen in /proc by a rank of its node
+ * again and again for the patience of HALAY_STOP_PATIENCE.
+ */
+#include "fault/patience.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/agree.h"
+
+#define ASK_NS       500000000ull  /* a call without progress asks after so long */
+#define SILENT_NS    400000000ull  /* who has not answered for so long is silent */
+#define AGAIN_NS     1000000000ull /* between two questions, if they are answered */
+#define REPORTED_NS  3000000000ull /* a report that is not repeated counts no more */
+#define NOTICES_MOST 12
+#define NAMED_MOST   4 /* in one notice */
+#define HELPERS_MOST 8
+
+/* ---------------------------------------------------------------- the table */
+
+static struct hly_awaited *find(struct hly_patience *p, int rank)
+{
+    for (int i = 0; i < HLY_AWAITED_MOST; i++)
+        if (p->awaited[i].rank == (uint32_t)rank + 1)
+            return &p->awaited[i];
+    return NULL;
+}
+
+/* NULL: there are so many already. */
+static struct hly_awaited *note(struct hly_patience *p, int rank)
+{
+    struct hly_awaited *a = find(p, rank);
+    for (int i = 0; !a && i < HLY_AWAITED_MOST; i++)
+        if (!p->awaited[i].rank) {
+            a = &p->awaited[i];
+            *a = (struct hly_awaited){.rank = (uint32_t)rank + 1};
+        }
+    return a;
+}
+
+static bool is_silent(const struct hly_awaited *a, uint64_t now)
+{
+    return a->asked && now >= a->asked_ns + SILENT_NS;
+}
+
+/* Is it to be named in a notice? Who is behind in Halay waits in another call. */
+static bool is_missing(const struct hly_awaited *a, uint64_t now)
+{
+    if (!a->rank)
+        return false;
+    if (a->reported_ns && now < a->reported_ns + REPORTED_NS)
+        return true;
+    return is_silent(a, now) || (a->awaited && a->heard_ns && !a->here);
+}
+
+/* It is in Halay, and has not made this call. */
+static bool is_behind(const struct hly_awaited *a, uint64_t now)
+{
+    return a->behind || (a->heard_ns && !a->here && !is_silent(a, now));
+}
+
+static void see(struct hly_awaited *a, enum hly_doing doing, uint64_t now)
+{
+    const uint64_t since = now - a->seen_ns;
+    if (doing != HLY_DOING_STOPPED)
+        a->stopped_ns = 0;
+    else if (a->doing == HLY_DOING_STOPPED) /* this rank may have been stopped, too */
+        a->stopped_ns += since < AGAIN_NS ? since : AGAIN_NS;
+    a->doing = (uint8_t)doing;
+    a->seen_ns = now;
+}
+
+/* ---------------------------------------------------------------- whom a call waits for */
+
+/* Changes whenever the call has moved on. */
+static uint64_t measure(const halay_request_t *r)
+{
+    uint64_t sum = (uint64_t)r->segments.number * 1000003 + r->run.ndone + (uint64_t)r->state * 31;
+    for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++)
+        if (r->run.state[i] == HLY_STARTED && hly_step(r, i)->kind == HALAY_STEP_RECV)
+            sum += r->run.step[i].arrived;
+    if (r->slot->fault)
+        sum += (uint64_t)r->slot->fault->round * 1009;
+    return sum;
+}
+
+static void await(struct hly_patience *p, const halay_comm_t *comm, int rank)
+{
+    struct hly_awaited *a = hly_peer_is_dead(comm, rank) ? NULL : note(p, rank);
+    if (a)
+        a->awaited = true;
+}
+
+static void await_all(struct hly_patience *p, const halay_request_t *r, uint64_t now)
+{
+    const halay_comm_t *comm = r->comm;
+    const struct hly_fault *f = r->slot->fault;
+    const bool fails = r->state == HLY_FAILING;
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        struct hly_awaited *a = &p->awaited[i];
+        a->awaited = false;
+        if (!a->asked && now > a->reported_ns + REPORTED_NS && now > a->heard_ns + REPORTED_NS)
+            a->rank = 0;
+    }
+    if (fails && f->started && f->round < hly_agree_rounds(comm))
+        await(p, comm, hly_agree_from(comm, f->round));
+    if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
+        return;
+    for (uint32_t i = 0; i < r->plan->nsteps; i++)
+        if (r->run.state[i] == HLY_STARTED && r->plan->peers[i])
+            await(p, comm, (int)hly_step(r, i)->peer);
+}
+
+static void ask(halay_comm_t *comm, uint32_t sequence, int whom, int about)
+{
+    hly_control_send(comm, whom, HLY_ASK, sequence, 0, hly_cookie_about(about, 0), NULL, NULL, 0);
+}
+
+static int node_of(const halay_comm_t *comm, int rank)
+{
+    halay_context_t *ctx = comm->context;
+    halay_place_t place = {.size = sizeof(place)};
+    return ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(comm, rank), &place) ? -1 : place.node;
+}
+
+/* Looks at a process of this node. */
+static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid)
+{
+    halay_context_t *ctx = comm->context;
+    const struct hly_peer *peer =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    if (!peer || node_of(comm, rank) != ctx->info.node)
+        return HLY_DOING_UNKNOWN;
+    const enum hly_doing doing = hly_process_look(&peer->process);
+    *pid = doing == HLY_DOING_UNKNOWN ? 0 : peer->process.pid;
+    return doing;
+}
+
+/* The next rank of that node, but for this one and that; 0: there is none. */
+static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
+{
+    const int node = node_of(comm, rank);
+    for (int i = 0; i < comm->nranks; i++) {
+        const int other = (int)((last + (uint32_t)i) % (uint32_t)comm->nranks);
+        if (other != rank && other != comm->rank && node_of(comm, other) == node)
+            return (uint32_t)other + 1;
+    }
+    return 0;
+}
+
+/* Asks a rank of the silent one's node what its process does. */
+static void look_far(halay_comm_t *comm, uint32_t sequence, struct hly_awaited *a, uint64_t now)
+{
+    const int rank = (int)a->rank - 1;
+    if (a->helper_asked && now < a->helper_ns + AGAIN_NS)
+        return;
+    if (a->helper_asked || !a->helper) {
+        see(a, HLY_DOING_UNKNOWN, now);
+        a->helper = a->helpers++ < HELPERS_MOST ? next_helper(comm, rank, a->helper) : 0;
+    }
+    if (!a->helper)
+        return;
+    a->helper_asked = true;
+    a->helper_ns = now;
+    ask(comm, sequence, (int)a->helper - 1, rank);
+}
+
+static void examine(halay_comm_t *comm, uint32_t sequence, struct hly_awaited *a, uint64_t now)
+{
+    const int rank = (int)a->rank - 1;
+    if (!a->asked && now >= a->heard_ns + AGAIN_NS) {
+        a->asked = true;
+        a->asked_ns = now;
+        ask(comm, sequence, rank, rank);
+    }
+    if (!is_silent(a, now))
+        return;
+    if (node_of(comm, rank) == comm->context->info.node)
+        see(a, look_near(comm, rank, &a->pid), now);
+    else
+        look_far(comm, sequence, a, now);
+}
+
+/* ---------------------------------------------------------------- notices */
+
+__attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes, size_t at,
+                                                        const char *format, ...)
+{
+    va_list ap;
+    va_start(ap, format);
+    int n = at < bytes ? vsnprintf(text + at, bytes - at, format, ap) : 0;
+    va_end(ap);
+    return at + (n > 0 ? (size_t)n : 0);
+}
+
+static const char *state_text(const struct hly_awaited *a, uint64_t now)
+{
+    if (is_behind(a, now))
+        return "has not made this call: it is in another one";
+    switch (a->doing) {
+    case HLY_DOING_STOPPED:
+        return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
+    case HLY_DOING_RUNS:
+        return "does not answer: it is not in Halay, and computes";
+    case HLY_DOING_SLEEPS:
+        return "does not answer: it is not in Halay, and sleeps";
+    case HLY_DOING_DISK:
+        return "does not answer: it is not in Halay, and waits for a disk or device";
+    default:
+        return "does not answer: it is not in Halay, or stopped, or cut off";
+    }
+}
+
+static void name(halay_comm_t *comm, const struct hly_awaited *a, uint64_t now, char *text,
+                 size_t bytes, size_t *at)
+{
+    struct hly_verdict_wire v;
+    const int rank = (int)a->rank - 1;
+    hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
+    *at = add(text, bytes, *at, "rank %d of %d on %s %s", hly_comm_shown_rank(comm, rank),
+              hly_comm_known(comm)->nranks, v.host, state_text(a, now));
+    if (a->pid)
+        *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
+    if (is_behind(a, now) && a->calls)
+        *at = add(text, bytes, *at, " (its last here: call %u)", a->calls - 1);
+}
+
+static void say(halay_comm_t *comm, const struct hly_patience *p, const struct hly_call_desc *desc,
+                uint64_t end, uint64_t now)
+{
+    char text[800], call[128];
+    size_t at = 0;
+    int named = 0, more = 0;
+    hly_desc_text(desc, call, sizeof(call));
+    at = add(text, sizeof(text), at,
+             "%s (call %u on this communicator) has waited for %.1f s: ", call, p->sequence,
+             (double)(now - p->moved_ns) * 1e-9);
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        if (!is_missing(&p->awaited[i], now))
+            continue;
+        if (named == NAMED_MOST) {
+            more++;
+            continue;
+        }
+        at = add(text, sizeof(text), at, "%s", named++ ? "; " : "");
+        name(comm, &p->awaited[i], now, text, sizeof(text), &at);
+    }
+    if (more)
+        at = add(text, sizeof(text), at, "; and %d more", more);
+    if (end > now)
+        add(text, sizeof(text), at, ". If that stays so it ends with an error in %.0f s",
+            (double)(end - now) * 1e-9);
+    hly_log(comm->context, HLY_WARN, "%s", text);
+}
+
+/* The lowest rank that answers, or is not known not to: it speaks for all. */
+static int speaker(struct hly_patience *p, const halay_comm_t *comm, uint64_t now)
+{
+    for (int s = 0; s < comm->rank; s++) {
+        const struct hly_awaited *a = find(p, s);
+        if (!hly_peer_is_dead(comm, s) && !(a && is_silent(a, now)))
+            return s;
+    }
+    return comm->rank;
+}
+
+static bool any_missing(const struct hly_patience *p, uint64_t now)
+{
+    for (int i = 0; i < HLY_AWAITED_MOST; i++)
+        if (is_missing(&p->awaited[i], now))
+            return true;
+    return false;
+}
+
+/* When the call ends at the latest, as far as is known now. */
+static uint64_t end_ns(const halay_request_t *r, const struct hly_patience *p, uint64_t now)
+{
+    uint64_t end = r->deadline_ns;
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->awaited[i];
+        const uint64_t patience_ns = r->context->settings.stop_patience_ns;
+        if (a->rank && a->doing == HLY_DOING_STOPPED && now + patience_ns - a->stopped_ns < end)
+            end = now + patience_ns - a->stopped_ns;
+    }
+    return end;
+}
+
+static uint64_t notice_due_ns(const halay_comm_t *comm, const struct hly_patience *p)
+{
+    const uint64_t notice_ns = comm->context->settings.notice_ns;
+    if (!notice_ns || p->notices == NOTICES_MOST)
+        return UINT64_MAX;
+    return p->moved_ns + (notice_ns << p->notices);
+}
+
+/* Tells who speaks for all whom this rank misses. */
+static void report(const halay_request_t *r, struct hly_patience *p, int to, uint64_t now)
+{
+    struct hly_awaited *s = note(p, to);
+    if (!s || s->asked || now < p->report_ns)
+        return;
+    p->report_ns = now + AGAIN_NS;
+    s->asked = true;
+    s->asked_ns = now;
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->awaited[i];
+        if (a == s || !is_missing(a, now))
+            continue;
+        hly_control_send(r->comm, to, HLY_MISSING, p->sequence,
+                         is_behind(a, now) ? HLY_SEEN_BEHIND : a->doing,
+                         hly_cookie_about((int)a->rank - 1, a->calls), &r->call, NULL, 0);
+    }
+}
+
+static void speak(halay_request_t *r, struct hly_patience *p, uint64_t now)
+{
+    halay_comm_t *comm = r->comm;
+    const uint64_t notice_ns = comm->context->settings.notice_ns;
+    if (!notice_ns || now < p->moved_ns + notice_ns || r->state != HLY_RUNNING ||
+        !any_missing(p, now))
+        return;
+    const int who = speaker(p, comm, now);
+    if (who != comm->rank) {
+        report(r, p, who, now);
+    } else if (now >= notice_due_ns(comm, p)) {
+        say(comm, p, &r->call.desc, end_ns(r, p, now), now);
+        while (now >= notice_due_ns(comm, p))
+            p->notices++;
+    }
+}
+
+/* ---------------------------------------------------------------- a stopped process */
+
+static void judge(halay_request_t *r, const struct hly_awaited *a)
+{
+    halay_comm_t *comm = r->comm;
+    const uint64_t patience_ns = comm->context->settings.stop_patience_ns;
+    if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < patience_ns)
+        return;
+    if (r->state == HLY_FAILING) {
+        hly_fault_hurry(comm, r->slot);
+        return;
+    }
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_STOPPED, HALAY_ETIMEOUT, (int)a->rank - 1);
+    v.call = r->call.desc;
+    snprintf(v.detail, sizeof(v.detail), "is stopped, for %.3g s now", (double)patience_ns * 1e-9);
+    hly_fault_raise(comm, r->sequence, &v);
+}
+
+/* ---------------------------------------------------------------- from outside */
+
+static struct hly_patience *patience_of(halay_comm_t *comm)
+{
+    if (!comm->patience)
+        comm->patience = calloc(1, sizeof(*comm->patience));
+    return comm->patience; /* without memory there are no notices, and the deadline ends it */
+}
+
+/* Questions that are open stay so: who comes late answers all. */
+static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns)
+{
+    p->sequence = sequence;
+    p->moved_ns = p->started_ns = since_ns;
+    p->notices = 0;
+    for (int i = 0; i < HLY_AWAITED_MOST; i++) {
+        struct hly_awaited *a = &p->awaited[i];
+        a->here = a->behind = false;
+        a->reported_ns = a->heard_ns = a->stopped_ns = 0;
+        a->doing = HLY_DOING_UNKNOWN;
+        a->helper = a->helpers = 0;
+        a->helper_asked = false;
+    }
+}
+
+void hly_patience_look(halay_request_t *r, uint64_t now)
+{
+    halay_comm_t *comm = r->comm;
+    if (now < r->started_ns + ASK_NS || r->sequence != comm->oldest || comm->asks_for)
+        return;
+    struct hly_patience *p = patience_of(comm);
+    if (!p || (p->started_ns == r->started_ns && now < p->look_ns))
+        return;
+    if (p->started_ns != r->started_ns || p->sequence != r->sequence) {
+        restart(p, r->sequence, r->started_ns);
+        p->moved = measure(r);
+    }
+    p->look_ns = now + HLY_PATIENCE_LOOK_NS;
+    const uint64_t moved = measure(r);
+    if (moved != p->moved) {
+        p->moved = moved;
+        p->moved_ns = now;
+        p->notices = 0;
+    }
+    if (now < p->moved_ns + ASK_NS)
+        return;
+    await_all(p, r, now);
+    for (int i = 0; i < HLY_AWAITED_MOST; i++)
+        if (p->awaited[i].awaited)
+            examine(comm, p->sequence, &p->awaited[i], now);
+    speak(r, p, now);
+    for (int i = 0; i < HLY_AWAITED_MOST && r->state != HLY_COMPLETE; i++)
+        judge(r, &p->awaited[i]);
+}
+
+/* Where is `about`? This rank itself, or one of its node. */
+static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
+{
+    const bool made = (int32_t)(comm->next_sequence - h->sequence) > 0;
+    int64_t pid = 0;
+    uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
+    if (about != comm->rank) {
+        seen = look_near(comm, about, &pid);
+        calls = (uint32_t)pid;
+    }
+    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen,
+                     hly_cookie_about(about, calls), NULL, NULL, 0);
+}
+
+static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
+{
+    struct hly_awaited *a = comm->patience ? find(comm->patience, about) : NULL;
+    if (!a)
+        return;
+    if (h->from == (uint32_t)about) {
+        a->asked = false;
+        if (h->sequence != comm->patience->sequence)
+            return; /* it was asked in an earlier call */
+        a->heard_ns = now;
+        a->here = h->edge == HLY_SEEN_HERE;
+        a->behind = false;
+        a->calls = (uint32_t)(h->cookie >> 32);
+        see(a, HLY_DOING_UNKNOWN, now);
+    } else if (h->from + 1 == a->helper && h->edge <= HLY_DOING_STOPPED) {
+        a->helper_asked = false;
+        a->pid = (int64_t)(h->cookie >> 32);
+        see(a, (enum hly_doing)h->edge, now);
+    }
+}
+
+/* This rank is to say it for all: at its next look, or now if it is in no call. */
+static void reported(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
+{
+    const bool waits = comm->oldest != comm->next_sequence;
+    struct hly_patience *p = patience_of(comm);
+    const bool other = p && (p->sequence != h->sequence || !p->moved_ns);
+    if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
+        return;
+    if (other)
+        restart(p, h->sequence, now - comm->context->settings.notice_ns);
+    struct hly_awaited *a = note(p, about);
+    if (!a)
+        return;
+    a->reported_ns = now;
+    a->behind = h->edge == HLY_SEEN_BEHIND;
+    a->calls = (uint32_t)(h->cookie >> 32);
+    if (h->edge <= HLY_DOING_STOPPED)
+        see(a, (enum hly_doing)h->edge, now);
+    if (waits || now < notice_due_ns(comm, p))
+        return;
+    say(comm, p, &h->call, 0, now);
+    while (now >= notice_due_ns(comm, p))
+        p->notices++;
+}
+
+void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h)
+{
+    const int about = (int)(h->cookie & 0xffffffff);
+    const uint64_t now = hly_now_ns();
+    if (about < 0 || about >= comm->nranks)
+        return; /* a peer has sent it */
+    if (h->kind == HLY_ASK) {
+        answer(comm, h, about);
+    } else if (h->kind == HLY_TELL) {
+        told(comm, h, about, now);
+    } else if (about != comm->rank) {
+        reported(comm, h, about, now);
+        answer(comm, h, comm->rank);
+    }
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * patience.h - whom a call waits for, and for how long: docs/decisions/0080, 0081.
+ *
+ * A call that has made no progress for a while asks those that it waits for where they are. A rank
+ * answers when it is in Halay, in whatever call. The process of one that does not is looked at by
+ * this rank, if it is of the same node, else by another rank of its node. What was found goes to
+ * one rank, which says it for all.
+ */
+#ifndef HLY_PATIENCE_H
+#define HLY_PATIENCE_H
+
+#include "fault/fault.h"
+
+#define HLY_PATIENCE_LOOK_NS 250000000ull /* between two looks at a call that waits */
+#define HLY_AWAITED_MOST     8            /* ranks: no wait connects to very many */
+
+enum hly_seen {                       /* beyond enum hly_doing, what the rank itself says */
+                HLY_SEEN_BEHIND = 16, /* it is in Halay, and has not made this call */
+                HLY_SEEN_HERE         /* it has */
+};
+
+struct hly_awaited {
+    uint32_t rank;     /* 1 + it; 0: free */
+    bool awaited;      /* by this rank's call */
+    bool asked;        /* and has not answered yet */
+    bool here;         /* it has answered that it has made the call */
+    bool behind;       /* another rank has said that it is in another call */
+    uint8_t doing;     /* enum hly_doing, as last seen */
+    uint32_t calls;    /* HLY_SEEN_BEHIND: that it had made */
+    uint32_t helper;   /* 1 + the rank of its node that is asked about it; 0: none */
+    uint32_t helpers;  /* tried in vain */
+    bool helper_asked; /* and has not answered yet */
+    int64_t pid;       /* 0: not known here */
+    uint64_t asked_ns, heard_ns, helper_ns;
+    uint64_t reported_ns; /* when another rank said last that it is missing; 0: never */
+    uint64_t seen_ns;     /* when `doing` was seen */
+    uint64_t stopped_ns;  /* for so long, without an end, as far as looks tell */
+};
+
+/* Of the oldest call of a communicator: made when one waits for the first time. */
+struct hly_patience {
+    uint32_t sequence;
+    uint64_t started_ns;         /* of the request: what follows is of that one */
+    uint64_t moved_ns, moved;    /* its last progress, and a measure of it */
+    uint64_t look_ns, report_ns; /* next times */
+    uint32_t notices;            /* given so far; each after twice the time */
+    struct hly_awaited awaited[HLY_AWAITED_MOST];
+};
+
+/* From the timers: a call that is not complete. */
+void hly_patience_look(halay_request_t *request, uint64_t now_ns);
+/* An ASK, TELL or MISSING message. */
+void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header);
+
+#endif

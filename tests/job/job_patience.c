@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * job_patience - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
+ * seconds (0: never). "nap RANK S": it sleeps in its program. "loop RANK S": nobody is away; all
+ * call for S seconds. The others call, and say what they were told, and after how long.
+ */
+#define _GNU_SOURCE
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <halay/halay.h>
+
+#include "../check.h"
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static int call(halay_comm_t *world, int rank, int nranks, int round)
+{
+    int64_t in = rank + round, out = -1;
+    int rc = halay_allreduce(&in, &out, 1, HALAY_INT64, HALAY_SUM, world);
+    CHECK(rc || out == (int64_t)nranks * (nranks - 1) / 2 + (int64_t)nranks * round, "wrong: %lld",
+          (long long)out);
+    return rc;
+}
+
+static void stop(int seconds)
+{
+    const pid_t self = getpid();
+    const pid_t child = seconds ? fork() : -1;
+    if (child == 0) {
+        sleep((unsigned)seconds);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
+int main(int argc, char **argv)
+{
+    halay_context_t *context;
+    halay_comm_t *world;
+    int rank, nranks, rc = 0;
+    halay_verdict_t verdict = {.size = sizeof(verdict)};
+    MUST(argc == 4 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
+    MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
+    const int who = atoi(argv[2]), seconds = atoi(argv[3]);
+    signal(SIGTERM, SIG_IGN); /* a second more to say it */
+    for (int round = 0; round < 3; round++)
+        MUST(!call(world, rank, nranks, round));
+    if (rank == who && !strcmp(argv[1], "stop"))
+        stop(seconds);
+    if (rank == who && !strcmp(argv[1], "nap"))
+        sleep((unsigned)seconds);
+    double begin = now();
+    if (strcmp(argv[1], "loop"))
+        rc = call(world, rank, nranks, 3);
+    int more = 1; /* rank 0 says when it is over */
+    for (int round = 0; !strcmp(argv[1], "loop") && more && !rc; round++) {
+        double last = now();
+        if ((round == 0 || now() - begin > 1) && round % 100 == 0)
+            fprintf(stderr, "rank %d is in round %d\n", rank, round);
+        rc = call(world, rank, nranks, round);
+        more = now() - begin < seconds;
+        if (!rc)
+            rc = halay_broadcast(&more, 1, HALAY_INT32, 0, world);
+        if (rc)
+            begin = last;
+        usleep(10000);
+    }
+    if (rc)
+        MUST(!halay_comm_verdict(world, &verdict));
+    fprintf(stderr, "rank %d was told after %d ms: %s\n", rank, (int)((now() - begin) * 1e3),
+            rc ? verdict.text : "all is well");
+    if (rc) {
+        sleep(1);
+        _exit(4);
+    }
+    MUST(!halay_finalize(context));
+    return 0;
+}

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Ranks that are away for a while cost time only; one that stays stopped ends the call, with one text on all. With
+# the deadline as it is if nobody sets it. Takes "long": also a rank that computes for 40 s.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+unset HALAY_DEADLINE
+
+# The ranks but $1 were told the same, that it is stopped, after $2 to $3 seconds.
+told() {
+    grep '^rank [0-9]* was told' err | grep -v "^rank $1 " | sed 's/^.* ms: //' | sort -u >texts
+    [ "$(wc -l <texts)" = 1 ] || fail "not one text: $(cat texts)"
+    grep -q ": rank $1 of 4 on .* is stopped" texts || fail "$(cat texts)"
+    [ "$(grep -c '^rank [0-9]* was told' err)" = 3 ] || fail "not all were told"
+    sed -n 's/^rank [0-9]* was told after \([0-9]*\) ms.*/\1/p' err | while read -r took; do
+        [ "$took" -ge $(($2 * 1000)) ] && [ "$took" -le $(($3 * 1000)) ] || echo "$took ms" >late
+    done
+    [ ! -e late ] || fail "told after $(cat late)"
+}
+one_voice() { # TEXT: notices, of one rank, and the first after about 1 s
+    grep 'has waited for' err >notices || fail "no notice"
+    grep -q -- "$1" notices || fail "no notice says: $1"
+    [ "$(sed 's/.*\[\(rank [0-9]*\) .*/\1/' notices | sort -u | wc -l)" = 1 ] || fail "notices of several ranks"
+}
+
+who=0
+for transport in shm tcp; do
+    export HALAY_TRANSPORT=$transport
+    export HALAY_STOP_PATIENCE=20
+    run "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop $((who % 4)) 4
+    expect 0 "continued within the patience, $transport"
+    one_voice "rank $((who % 4)) of 4 on .* is stopped (SIG"
+    for patience in 3 8; do
+        export HALAY_STOP_PATIENCE=$patience
+        who=$(((who + 3) % 4))
+        run "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop $who 0
+        expect 4 "stopped for good, $transport, $patience s"
+        told $who $patience $((patience + 12))
+        one_voice "rank $who of 4 on .* is stopped (SIG"
+    done
+    unset HALAY_STOP_PATIENCE
+    run "$HALAYRUN" -np 4 "$JOB_PATIENCE" nap 2 3
+    expect 0 "it computes, $transport"
+    one_voice "rank 2 of 4 on .* it is not in Halay, and sleeps"
+    HALAY_STALL=0 run "$HALAYRUN" -np 2 "$JOB_PATIENCE" nap 1 2
+    ! grep -q "has waited" err || fail "a notice, and HALAY_STALL is 0"
+done
+if [ "${1:-}" = long ]; then
+    run "$HALAYRUN" -np 4 "$JOB_PATIENCE" nap 1 40
+    expect 0 "a checkpoint of 40 s"
+fi
+nothing_left
