@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault/agree.h"
+
 #define LATE_LOOKS 8 /* as in agree.c */
 #define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
 #define ASK_LEAST  20000000ull
