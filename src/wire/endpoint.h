@@ -36,11 +36,11 @@ struct hly_peer { /* another process; lives as long as the context */
     halay_ep_t *ep;                  /* on that transport; NULL: severed */
     bool greeted;                    /* the hello was sent, and it is not dead */
     bool dead;
-    bool left_out;           /* alive perhaps, but its communicators have gone on without it */
-    uint64_t alarm;          /* context->alarms when it was last told of a failure */
-    struct hly_link queue;   /* hly_send that the transport has not taken yet */
-    struct hly_link waiting; /* in context->busy_peers while queue is not empty */
-    char evidence[256];      /* why it is dead */
+    bool left_out;              /* alive perhaps, but its communicators have gone on without it */
+    uint64_t alarm;             /* context->alarms when it was last told of a failure */
+    struct hly_link queue;      /* hly_send that the transport has not taken yet */
+    struct hly_link waiting;    /* in context->busy_peers while queue is not empty */
+    char evidence[256];         /* why it is dead */
     struct hly_process process; /* as it says in its hello; space 0: not known */
 };
 
