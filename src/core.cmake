@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the order of the layers: each uses those above it in this list, and none below.
 target_sources(halay_core PRIVATE
-  base/device.c base/mutex.c base/util.c
+  base/device.c base/mutex.c base/record.c base/util.c
   comm/comm.c comm/ranks.c comm/shape.c
   select/between.c select/explain.c select/select.c select/selection.c
   wire/land.c wire/match.c wire/news.c wire/peer.c wire/register.c wire/rendezvous.c wire/send.c
-  exec/call_cache.c exec/circle.c exec/execute.c exec/group_step.c exec/layout.c exec/plan_cache.c exec/post.c exec/relaxed.c exec/request.c exec/staging.c exec/work.c
+  exec/call_cache.c exec/circle.c exec/execute.c exec/group_step.c exec/layout.c exec/plan_cache.c exec/post.c exec/record.c exec/relaxed.c exec/request.c exec/staging.c exec/work.c
   fault/agree.c fault/events.c fault/held.c fault/verdict.c
   api/agree_nccl.c api/call.c api/check.c api/collectives.c api/comm.c api/comm_make.c api/explain_run.c api/group.c api/local.c api/memory.c api/op.c api/pair.c api/persistent.c api/progress.c api/returned.c api/scaled.c api/stream.c
   job/context.c job/loader.c job/settings.c job/transports.c)

@@ -18,6 +18,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
+#include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/fault.h"
@@ -31,16 +32,17 @@
 #define ROUNDS_OF_ONE         4   /* between two polls of all transports */
 #define ROUNDS_BETWEEN_CLOCKS 8   /* while nothing comes; a power of two, as the next one */
 #define ROUNDS_IN_BACKOFF     2
-#define BACKOFF_MOST          5          /* polling lasts 1/32 of its time at least */
-#define LISTEN_POLLS          16         /* in vain, one after the other: all was read */
-#define LISTEN_MOST           4096       /* polls in all */
-#define TIMER_NS              1000000ull /* deadlines are looked at this often */
-#define POLL_NS               2000000ull /* a wait polls for so long before it sleeps */
-#define POLL_NODES_NS         100000ull  /* the same, in a job of several nodes */
-#define SWITCH_NS             1000ull    /* a yield that takes longer has let another run */
-#define YIELDED_NS            500000ull  /* who keeps the processor for longer is a stranger, */
-#define YIELDED_MOST          4          /* if so many do: a rank of ours may compute once */
-#define ALONE_NS              1000000ull /* from a yield for nothing to the next try; doubles */
+#define BACKOFF_MOST          5           /* polling lasts 1/32 of its time at least */
+#define LISTEN_POLLS          16          /* in vain, one after the other: all was read */
+#define LISTEN_MOST           4096        /* polls in all */
+#define TIMER_NS              1000000ull  /* deadlines are looked at this often */
+#define RECORD_NS             10000000ull /* calls under way for so long are recorded then */
+#define POLL_NS               2000000ull  /* a wait polls for so long before it sleeps */
+#define POLL_NODES_NS         100000ull   /* the same, in a job of several nodes */
+#define SWITCH_NS             1000ull     /* a yield that takes longer has let another run */
+#define YIELDED_NS            500000ull   /* who keeps the processor for longer is a stranger, */
+#define YIELDED_MOST          4           /* if so many do: a rank of ours may compute once */
+#define ALONE_NS              1000000ull  /* from a yield for nothing to the next try; doubles */
 #define ALONE_MOST_NS         1000000000ull
 #define LONG_NS               250000ull /* so long a wait that the end of a sleep adds little */
 #define SLEEP_NS              1000000000ull
@@ -254,6 +256,7 @@ static void look_at_clock(halay_context_t *context)
     if (context->now_ns < context->timer_ns)
         return;
     context->timer_ns = context->now_ns + TIMER_NS;
+    hly_record_waits(context, RECORD_NS);
     hly_fault_timers(context);
     if (hly_news_any(context))
         hly_hand_on(context);
@@ -392,10 +395,13 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
     uint64_t most = longest_sleep(context);
     if (timeout_ns > most)
         timeout_ns = most;
+    hly_record_waits(context, 0);
+    hly_record_sleeps(&context->record, 1);
     if (context->waiters.leader || context->waiters.pollers)
         follow(context, timeout_ns);
     else
         lead(context, timeout_ns);
+    hly_record_sleeps(&context->record, -1);
     look_at_clock(context);
 }
 

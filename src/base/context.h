@@ -21,6 +21,7 @@
 
 #include "base/base.h"
 #include "base/mutex.h"
+#include "base/record.h"
 
 #define HLY_CONTEXT_MAGIC 0x48414c59u
 #define HLY_COMM_TABLE    256 /* buckets */
@@ -41,6 +42,7 @@ struct hly_settings {
     bool explain;                 /* HALAY_EXPLAIN */
     bool gpudirect;               /* HALAY_GPUDIRECT */
     char nccl[256];               /* HALAY_NCCL_LIBRARY */
+    char record[256];             /* HALAY_RECORD: a folder */
     bool no_ours;                 /* HALAY_OWN_GROUPS=off */
     uint64_t ours_least_bytes;    /* HALAY_OWN_GROUPS=BYTES; 0: the GPU says it */
 };
@@ -155,6 +157,7 @@ struct halay_context {
     bool listening;            /* calls wait for the next such time: exec/listen.h */
     uint32_t polls;            /* since the last look at the clock */
     halay_counters_t counters;
+    struct hly_record record;      /* the flight record */
     struct hly_returned *returned; /* api/returned.c; NULL: no call ever returns before its end */
     uint64_t loads_seen; /* libraries that the process had loaded when devices were looked for */
 };

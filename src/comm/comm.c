@@ -128,6 +128,22 @@ void hly_comms_free_memory(halay_context_t *ctx)
     }
 }
 
+/* Into the flight record. */
+static void record(const halay_comm_t *comm)
+{
+    const int first = hly_comm_world_rank(comm, 0);
+    int stride = comm->nranks > 1 ? hly_comm_world_rank(comm, 1) - first : 1;
+    for (int r = 2; r < comm->nranks && stride; r++)
+        if (hly_comm_world_rank(comm, r) != first + r * stride)
+            stride = 0;
+    const halay_record_comm_t entry = {.id = comm->id,
+                                       .rank = comm->rank,
+                                       .nranks = comm->nranks,
+                                       .first = first,
+                                       .stride = stride};
+    hly_record_comm(comm->context, &entry);
+}
+
 int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ranks, int rank,
                     uint64_t deadline_ns, halay_comm_t **out)
 {
@@ -156,6 +172,7 @@ int hly_comm_create(halay_context_t *context, uint64_t id, struct hly_ranks *ran
     comm->hash_next = context->comm_table[id % HLY_COMM_TABLE];
     context->comm_table[id % HLY_COMM_TABLE] = comm;
     context->ncomms++;
+    record(comm);
     *out = comm;
     return HALAY_OK;
 give_back:

@@ -15,6 +15,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
+#include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/staging.h"
 #include "exec/work.h"
@@ -299,6 +300,7 @@ void hly_exec_finish(halay_request_t *r, int result)
     assert(slot->request == r && !r->targets);
     r->state = HLY_COMPLETE;
     r->result = result;
+    hly_record_end(r, result);
     HLY_SAW(FINISHED, r, HALAY_STEP_NONE);
     hly_link_remove(&r->link);
     slot->request = NULL;
@@ -430,14 +432,17 @@ void hly_exec_go(halay_request_t *r)
     halay_comm_t *comm = r->comm;
     halay_context_t *ctx = comm->context;
     assert(r->state == HLY_IDLE);
-    r->sequence = r->header.sequence = comm->next_sequence++;
+    const uint32_t sequence = comm->next_sequence++;
+    r->sequence = r->header.sequence = sequence;
     if (r->segments.n > 1) {
         hly_layout_segment(r, 0);
         r->header.segment = 0;
     }
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
-    r->started_ns = ctx->now_ns = hly_about_now_ns();
+    const uint64_t now = hly_about_now_ns();
+    r->started_ns = ctx->now_ns = now;
     r->deadline_ns = r->started_ns + comm->deadline_ns;
+    hly_record_post(r, comm, &ctx->record, sequence, now);
     if (comm->broken || ctx->lost)
         hly_exec_refuse(r);
     if (comm->queue_head || !has_room(comm, r)) {

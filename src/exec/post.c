@@ -69,6 +69,7 @@ static halay_request_t *request_new(halay_comm_t *comm, struct hly_plan *plan,
     r->comm = comm;
     r->next = NULL;
     r->plan = plan;
+    r->plan_hash = plan ? plan->hash : 0;
     r->layout.stages = plan && plan->stages;
     if ((r->device != device || r->layout.scratch_from != from) &&
         change_devices(r, device, from)) {

@@ -28,6 +28,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/listen.h"
+#include "exec/record.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/agree.h"
@@ -124,6 +125,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     assert(f && r && !f->entered);
     f->entered = true;
     r->state = HLY_FAILING;
+    hly_record_wait(r);
     r->listens = false;
     forget_refusal(r);
     f->deadline_ns = r->deadline_ns + HLY_GRACE_NS;
@@ -158,6 +160,17 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
                               .pair = {comm->pair[0], comm->pair[1]}};
     hly_failure_text(f, text, sizeof(text));
     hly_log(comm->context, level, "%s", text);
+    if (level > HLY_WARN) /* the program knows it already */
+        return;
+    halay_record_verdict_t said = {.comm = comm->id,
+                                   .sequence = f->sequence,
+                                   .code = v->code,
+                                   .cause = (int32_t)v->cause,
+                                   .rank = v->rank,
+                                   .other = v->other,
+                                   .broken = comm->broken};
+    snprintf(said.text, sizeof(said.text), "%.463s", text);
+    hly_record_verdict(comm->context, &said);
 }
 
 void hly_fault_read(halay_request_t *r)

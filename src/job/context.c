@@ -317,6 +317,7 @@ static void destroy(halay_context_t *ctx)
     while (ctx->nplugins)
         dlclose(ctx->plugins[--ctx->nplugins]);
     halay_selection_free(ctx->settings.selection);
+    hly_record_close(ctx);
     close(ctx->waiters.wake_fd);
     munmap((void *)(uintptr_t)ctx->alive, (size_t)sysconf(_SC_PAGESIZE));
     ctx->magic = 0;
@@ -354,7 +355,11 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     if (!rc)
         rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
     if (!rc)
+        rc = hly_record_open(ctx);
+    if (!rc)
         rc = find_job(ctx, config, &why);
+    if (!rc)
+        hly_record_found(ctx);
     if (!rc)
         rc = open_device(ctx, config, &why);
     if (!rc)

@@ -153,6 +153,8 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = copy_text(s->nccl, sizeof(s->nccl), NULL, "HALAY_NCCL_LIBRARY", error, error_bytes);
     if (!rc)
+        rc = copy_text(s->record, sizeof(s->record), NULL, "HALAY_RECORD", error, error_bytes);
+    if (!rc)
         rc = read_explain(s, error, error_bytes);
     if (!rc)
         rc = read_gpudirect(s, error, error_bytes);
@@ -182,10 +184,10 @@ static void read_cpus(char *text, size_t bytes)
 void hly_settings_show(halay_context_t *context)
 {
     static const char *const variables[] = {
-        "HALAY_DEADLINE",   "HALAY_ISA",          "HALAY_TRANSPORT", "HALAY_INTERFACE",
-        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",    "HALAY_SELECTION", "HALAY_MODEL",
-        "HALAY_EXPLAIN",    "HALAY_DEBUG",        "HALAY_VERBS",     "HALAY_START_DEADLINE",
-        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY", "HALAY_OWN_GROUPS"};
+        "HALAY_DEADLINE",   "HALAY_ISA",          "HALAY_TRANSPORT",  "HALAY_INTERFACE",
+        "HALAY_PLUGIN_DIR", "HALAY_ALGORITHM",    "HALAY_SELECTION",  "HALAY_MODEL",
+        "HALAY_EXPLAIN",    "HALAY_DEBUG",        "HALAY_VERBS",      "HALAY_START_DEADLINE",
+        "HALAY_GPUDIRECT",  "HALAY_NCCL_LIBRARY", "HALAY_OWN_GROUPS", "HALAY_RECORD"};
     const halay_boot_info_t *i = &context->info;
     char transports[64], cpus[128];
     hly_transports_text(context, transports, sizeof(transports));

@@ -207,10 +207,13 @@ struct halay_request {
     struct hly_call call;
     struct hly_header header; /* of its eager messages; edge and cookie differ */
     uint32_t sequence;
+    uint64_t recorded; /* the stamp of its slot in the flight record, as long as that is its own */
+    halay_record_call_t *record;
     struct hly_slot
         *slot; /* of this number, in its communicator; valid once the call has started */
     int result;
     struct hly_plan *plan; /* NULL: the arguments allow none */
+    uint64_t plan_hash;    /* 0: the same */
     struct hly_segments segments;
     struct hly_layout layout;
     struct hly_progress_of run;

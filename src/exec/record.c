@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record.c - how far the calls under way are, for the flight record. Never on the way of a call
+ * that goes on: a thread that is about to sleep, or looks at deadlines, does it. */
+#include "exec/record.h"
+
+/* A step that has started: whom it waits for. */
+static void note_edge(const halay_request_t *r, uint32_t step, halay_record_wait_t *w)
+{
+    const halay_step_t *s = hly_step(r, step);
+    const bool message = s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
+    if (w->nedges == HALAY_RECORD_EDGES)
+        return;
+    w->edges[w->nedges++] = (halay_record_edge_t){
+        step, s->kind, message ? hly_comm_world_rank(r->comm, (int)s->peer) : -1,
+        message ? s->peer : HALAY_STEP_NONE, s->edge};
+}
+
+void hly_record_wait(halay_request_t *r)
+{
+    struct hly_record *record = &r->context->record;
+    const struct hly_plan *p = r->plan;
+    if (!p || !r->run.ran)
+        return;
+    halay_record_wait_t w = {.call = r->recorded / 2,
+                             .comm = r->comm->id,
+                             .plan = p->hash,
+                             .seen_ns = hly_about_now_ns(),
+                             .sequence = r->sequence,
+                             .planner = p->planner,
+                             .root = p->root,
+                             .in_place = p->in_place,
+                             .nsteps = p->nsteps,
+                             .ndone = r->run.ndone,
+                             .segment = r->segments.number,
+                             .nsegments = r->segments.n,
+                             .failed = r->state != HLY_RUNNING};
+    static_assert(HLY_STARTED == (int)HALAY_RECORD_STARTED && HLY_DONE == (int)HALAY_RECORD_DONE,
+                  "they are two bits each");
+    for (uint32_t i = 0; i < p->nsteps; i++) {
+        const uint8_t state = r->run.state[i];
+        if (state == HLY_STARTED)
+            note_edge(r, i, &w);
+        if (i < HALAY_RECORD_STEPS && state >= HLY_STARTED)
+            w.steps[i / 4] |= (uint8_t)(state << i % 4 * 2);
+    }
+    halay_record_write(&record->map->waits[r->recorded / 2 % HALAY_RECORD_WAITS], &w, sizeof(w),
+                       ++record->nwaits);
+}
+
+void hly_record_waits(halay_context_t *context, uint64_t least_ns)
+{
+    const uint64_t now = hly_about_now_ns();
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
+        halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        if (r->state == HLY_RUNNING && now - r->started_ns >= least_ns)
+            hly_record_wait(r);
+    }
+}
