@@ -16,11 +16,13 @@ void hly_info_processor(int accepted);
 void hly_info_planners(void);
 void hly_info_variables(void);
 
-extern const char hly_info_plan_help[], hly_info_explain_help[];
+extern const char hly_info_plan_help[], hly_info_explain_help[], hly_info_ps_help[];
 
 /* `halay-info plan ...`: argv[0] is "plan". Returns the exit status. */
 int hly_info_plan(int argc, char **argv);
 /* `halay-info explain ...`, the same. */
 int hly_info_explain(int argc, char **argv);
+/* `halay-info ps ...`, the same. */
+int hly_info_ps(int argc, char **argv);
 
 #endif

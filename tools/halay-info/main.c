@@ -14,6 +14,7 @@ static const char help[] =
     "       halay-info plan ...  a plan as text, with its proof (halay-info plan --help)\n"
     "       halay-info explain ...\n"
     "                            which algorithm a call gets and why (halay-info explain --help)\n"
+    "       halay-info ps [JOB]  where the ranks of this machine's jobs are now\n"
     "       halay-info --version\n"
     "Exit status: 0; 1 halay_init() would refuse the variables, a plan was refused, or no "
     "algorithm\n"
@@ -37,8 +38,10 @@ int main(int argc, char **argv)
         return hly_info_plan(argc - 1, argv + 1);
     if (argc > 1 && !strcmp(argv[1], "explain"))
         return hly_info_explain(argc - 1, argv + 1);
+    if (argc > 1 && !strcmp(argv[1], "ps"))
+        return hly_info_ps(argc - 1, argv + 1);
     if (argc == 2 && !strcmp(argv[1], "--help")) {
-        printf("%s\n%s\n%s", help, hly_info_plan_help, hly_info_explain_help);
+        printf("%s\n%s\n%s\n%s", help, hly_info_plan_help, hly_info_explain_help, hly_info_ps_help);
         return 0;
     }
     if (argc == 2 && !strcmp(argv[1], "--version")) {

@@ -59,6 +59,7 @@ static void end_job(struct hly_job *job, int exit_status, int grace_ms)
         return;
     job->ending = 1;
     job->exit_status = exit_status;
+    hly_records_trouble(job->records);
     job->term_ms = hly_now_ms() + grace_ms;
     job->kill_ms = job->term_ms + GRACE_MS;
 }
@@ -154,6 +155,7 @@ static void fail(struct hly_job *job, int rank)
         tell_end(job, rank);
     if (job->ending)
         return;
+    hly_records_ended(job->records, rank, job->ranks[rank].status);
     end_job(job, exit_status(job->ranks[rank].status), GRACE_MS);
     signal_rank(job, rank, SIGTERM); /* what it has started */
 }
@@ -310,6 +312,7 @@ static int start_rank(struct hly_job *job, int rank)
     char **env = hly_env_copy(job->spawner->base);
     if (env && (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
         if (job->ops->env(job->server, rank, &env) == HALAY_OK) {
+            hly_records_give(job->records, rank, &env); /* without it the rank makes its own */
             pid = hly_spawn(job->spawner, rank, env, out, err);
             error = errno;
         }
@@ -326,6 +329,7 @@ static int start_rank(struct hly_job *job, int rank)
         return -1;
     }
     job->ranks[rank].pid = pid;
+    hly_records_started(job->records, rank, pid);
     job->nstarted++;
     if (hly_rank_has_group(job->spawner, rank))
         hly_guard_tell(job->guard, pid);
@@ -433,6 +437,17 @@ static void drain(struct hly_job *job)
     }
 }
 
+/* A rank that exits by itself says why itself; one that is killed, or a job that hangs, does not.
+ */
+static void tell_records(const struct hly_job *job)
+{
+    if (job->exit_status == 0 || job->interrupted)
+        return;
+    if (job->exit_status > HLY_EXIT_SIGNAL || job->exit_status == HLY_EXIT_TIMEOUT)
+        hly_records_tell(job->records);
+    hly_records_save(job->records);
+}
+
 int hly_job_run(struct hly_job *job)
 {
     int n = job->options->nranks, status = HLY_EXIT_SELF;
@@ -440,6 +455,7 @@ int hly_job_run(struct hly_job *job)
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
     job->fds = calloc(2 * (size_t)n + 5, sizeof job->fds[0]);
     job->output = job->options->prefix ? hly_output_create(n) : NULL;
+    job->records = hly_records_create(n, job->name, job->host, job->options->record);
     if (!job->ranks || !job->fds || (job->options->prefix && !job->output)) {
         hly_note("out of memory");
         goto out;
@@ -453,11 +469,13 @@ int hly_job_run(struct hly_job *job)
     end_orphans(job);
     drain(job);
     status = job->exit_status;
+    tell_records(job);
     hly_words_close(words, status != 0 && !job->interrupted);
 out:
     if (job->report_fd >= 0)
         close(job->report_fd);
     hly_output_destroy(job->output);
+    hly_records_destroy(job->records);
     free(job->fds);
     free(job->ranks);
     return status;

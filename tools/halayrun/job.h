@@ -7,6 +7,7 @@
 
 #include "guard.h"
 #include "options.h"
+#include "record.h"
 #include "spawn.h"
 
 struct hly_rank {
@@ -27,7 +28,9 @@ struct hly_job {
     long out_of_memory; /* kills for it on this machine, before the job began */
 
     struct hly_rank *ranks;
-    struct hly_output *output; /* NULL unless lines are prefixed */
+    const char *name;            /* of the job */
+    struct hly_records *records; /* of their flight; NULL: there are none */
+    struct hly_output *output;   /* NULL unless lines are prefixed */
     struct pollfd *fds;
     int report_fd; /* ranks that cannot become the program say so here; -1 once all have */
     int nstarted, nended;

@@ -121,6 +121,7 @@ static int run(struct hly_job *job, const struct hly_session *session)
                                           .host = job->host,
                                           .session_dir = session->path,
                                           .log = log_server};
+    job->name = name;
     job->ops = load_server();
     if (!job->ops || job->ops->start(&params, &job->server))
         return HLY_EXIT_SELF;

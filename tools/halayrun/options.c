@@ -30,6 +30,7 @@ static const char help[] =
     "  --bind auto|none     auto, the default: each rank to an equal share of the processors, or\n"
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
+    "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
     "  --help, --version\n"
@@ -50,7 +51,8 @@ static const char help[] =
     "such program. Of a job that was handed over: its launcher's.\n"
     "\n"
     "Environment: TMPDIR (where the session's folder is made, /tmp), HALAY_PLUGIN_DIR, "
-    "HALAY_BIND.\n";
+    "HALAY_BIND,\n"
+    "HALAY_RECORD (as --record).\n";
 
 static int bad(const char *format, const char *text)
 {
@@ -131,6 +133,20 @@ static int find_shim(char path[PATH_MAX])
     return realpath(place, path) != NULL;
 }
 
+/* Ranks write their own when a communicator breaks, under any launcher. */
+static int ask_for_records(struct hly_options *options, const char *folder)
+{
+    static char assignment[PATH_MAX + 16];
+    char path[PATH_MAX];
+    const int status = set_text(&options->record, "--record", folder);
+    if (status >= 0)
+        return status;
+    if (!realpath(folder, path) || access(path, W_OK))
+        return bad("--record: '%s' is no folder that can be written", folder);
+    snprintf(assignment, sizeof assignment, "HALAY_RECORD=%s", path);
+    return add_env(options, assignment);
+}
+
 static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
@@ -162,6 +178,8 @@ static int take(struct hly_options *options, int option, char **argv)
         return -1;
     case 'b':
         return set_bind(options, optarg, "--bind");
+    case 'r':
+        return ask_for_records(options, optarg);
     case 'o':
         options->horovod = 1;
         return -1;
@@ -208,14 +226,23 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},
-                                          {"bind", 1, 0, 'b'},     {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},
+                                          {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},
+                                          {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},
+                                          {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},
+                                          {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},
+                                          {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'},
+                                          {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},
+                                          {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},
+                                          {"record", 1, 0, 'r'},
+                                          {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND");
     memset(options, 0, sizeof *options);
@@ -228,6 +255,8 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
         if (taken >= 0)
             return taken;
     }
+    if (!options->record && getenv("HALAY_RECORD") && *getenv("HALAY_RECORD"))
+        options->record = getenv("HALAY_RECORD");
     int status = options->horovod ? ask_for_horovod(options) : -1;
     if (status >= 0)
         return status;

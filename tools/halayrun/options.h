@@ -26,6 +26,7 @@ struct hly_options {
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;
+    const char *record; /* a folder for flight records; NULL: they are not kept */
     enum hly_launcher launcher;
     char **command; /* NULL-terminated, at least one */
 };

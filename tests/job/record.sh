@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Flight records: of four ranks one does not come to a call, is killed, is stopped, or never comes to
+# halay_init(). While the job hangs halay-info ps names it, and halay-replay does afterwards.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+export HALAY_DEADLINE=${DEADLINE:-20}
+mkdir records
+
+ps_says() { "$INFO" ps "$job" >ps 2>&1 && grep -qE -- "$1" ps; }
+
+# HOW, what ps says of the culprit, or "".
+hang() {
+    "$HALAYRUN" -np 4 --record records --timeout 6 "$JOB_RECORD" "$1" >out 2>err &
+    job=$!
+    until_true ps_says "$2" || { cat ps >&2; fail "$1: ps does not name rank 2"; }
+    until_true ps_says 'rank 0 .*in call 20, allreduce of 64 float32.*waits in step' || fail "$1: ps on rank 0"
+    "$REPLAY" "$job" >live 2>&1 || fail "$1: replay of the running job"
+    wait "$job"
+    status=$?
+    expect 124 "$1"
+}
+
+# What is said afterwards, of the files and by halayrun.
+after() {
+    "$REPLAY" records/halay-record.* >replay 2>&1 || { cat replay >&2; fail "replay of the files"; }
+    says replay "$1"
+    says replay "it was the cause"
+    says err "halayrun: where the ranks were:"
+    says err "$1"
+    rm -f records/*
+}
+
+hang late '^    rank 2 has not made the call: in the program'
+says live "it was the cause"
+after "rank 2 has not made the call: in the program's code"
+hang stopped '^    rank 2 has not made the call: stopped, in the program'
+after "rank 2 has not made the call: was stopped, in the program's code"
+
+# The survivors are told at once, so there is nothing to see meanwhile.
+run "$HALAYRUN" -np 4 --record records "$JOB_RECORD" killed
+expect 137
+after "rank 2 has not made the call: killed by signal 9, in the program's code"
+
+# Nobody is in a call.
+"$HALAYRUN" -np 4 --record records --timeout 6 "$JOB_RECORD" init >out 2>err &
+job=$!
+until_true ps_says 'rank 2 .*: has not called halay_init\(\)'
+until_true ps_says 'rank 0 .*: in halay_init\(\)'
+wait "$job"
+status=$?
+expect 124
+says err "rank 2 (pid [0-9]* on .*): has not called halay_init()"
+
+# Without the option nothing is written; nothing is said of a program that is not ours.
+rm -f records/*
+run "$HALAYRUN" -np 2 bash -c 'kill -9 $$'
+expect 137
+grep -q 'where the ranks were' err && fail "a story of no program of ours"
+[ -z "$(ls -A records)" ] || fail "records that nobody asked for"
+run "$HALAYRUN" -np 2 --record records/none true
+expect 2
+head -c 65536 /dev/urandom >records/noise
+head -c 100 /dev/zero >records/short
+run "$REPLAY" records/noise records/short
+expect 1
+says err "noise: it is no flight record"
+says err "short: it is not as long as one"
+nothing_left
+exit 0

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * flight_blame.c - who keeps a call from its end. A rank that has not made it; else one whose
+ * process is gone or stopped; else one that others wait for while it waits for nobody.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <halay/plan.h>
+
+#include "flight.h"
+
+/* ---------------------------------------------------------------- which call */
+
+static int is_in_call(const hly_standing_t *s)
+{
+    return s->call && (s->where == HLY_IN_CALL || s->where == HLY_IN_FAILED);
+}
+
+uint32_t hly_flights_questions(const hly_flights_t *flights, hly_question_t *questions,
+                               uint32_t most)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < flights->n; i++) {
+        hly_standing_t s;
+        uint32_t q = 0;
+        hly_flight_stand(flights->list[i], &s);
+        if (!is_in_call(&s))
+            continue;
+        while (q < n && questions[q].comm != s.call->comm)
+            q++;
+        if (q == most)
+            continue;
+        if (q == n)
+            questions[n++] = (hly_question_t){s.call->comm, s.call->sequence, NULL};
+        if ((int32_t)(s.call->sequence - questions[q].sequence) < 0)
+            questions[q].sequence = s.call->sequence;
+        if (!questions[q].members)
+            questions[q].members = hly_flight_comm(flights->list[i], s.call->comm);
+    }
+    return n;
+}
+
+/* ---------------------------------------------------------------- who */
+
+struct search {
+    const hly_flights_t *flights;
+    const hly_question_t *question;
+    uint64_t now_ns;
+    hly_blame_t *blames;
+    uint32_t n, most;
+};
+
+static const hly_flight_t *flight_of(const hly_flights_t *flights, int rank)
+{
+    for (uint32_t i = 0; i < flights->n; i++)
+        if (flights->list[i]->head.rank == rank)
+            return flights->list[i];
+    return NULL;
+}
+
+static void blame(struct search *s, int rank, const hly_flight_t *flight, const char *what)
+{
+    char story[512] = "it has left no record here";
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->blames[i].rank == rank)
+            return;
+    if (s->n == s->most)
+        return;
+    if (flight)
+        hly_flight_text(flight, s->now_ns, story, sizeof story);
+    hly_blame_t *b = &s->blames[s->n++];
+    *b = (hly_blame_t){.rank = rank, .flight = flight};
+    snprintf(b->text, sizeof b->text, "rank %d %s: %.180s", rank, what, story);
+}
+
+/* Is it known to belong to the communicator of the question? One that has not made that yet, or has
+ * not come to halay_init(), is known by the numbers of the others. */
+static int is_member(const hly_question_t *q, const hly_flight_t *f)
+{
+    if (hly_flight_comm(f, q->comm))
+        return 1;
+    const halay_record_comm_t *m = q->members;
+    if (!m || !m->stride)
+        return 0;
+    const int64_t at = (int64_t)f->head.rank - m->first;
+    return at % m->stride == 0 && at / m->stride >= 0 && at / m->stride < m->nranks;
+}
+
+/* Who has not made it. One that waits in a call of another communicator is not to blame while
+ * others are: they keep that one. */
+static void look_for_absent(struct search *s)
+{
+    const halay_record_comm_t *m = s->question->members;
+    for (int calls = 0; calls < 2 && !s->n; calls++) {
+        for (uint32_t i = 0; i < s->flights->n; i++) {
+            const hly_flight_t *f = s->flights->list[i];
+            hly_standing_t stands;
+            hly_flight_stand(f, &stands);
+            if (is_member(s->question, f) &&
+                !hly_flight_made(f, s->question->comm, s->question->sequence) &&
+                (calls || !is_in_call(&stands)))
+                blame(s, f->head.rank, f, "has not made the call");
+        }
+    }
+    for (int64_t r = 0; m && m->stride && r < m->nranks && s->n < s->most; r++) {
+        const int64_t rank = m->first + r * m->stride;
+        if (s->flights->n > 1 && rank >= 0 && rank < s->flights->list[0]->head.nranks &&
+            !s->flights->list[0]->here && !flight_of(s->flights, (int)rank))
+            blame(s, (int)rank, NULL, "cannot be looked at");
+    }
+}
+
+/* Where all have made it. */
+static void look_for_still(struct search *s)
+{
+    for (int weak = 0; weak < 2 && !s->n; weak++) {
+        for (uint32_t i = 0; i < s->flights->n; i++) {
+            const hly_flight_t *f = s->flights->list[i];
+            const int killed = f->head.ended && WIFSIGNALED((int)(f->head.ended - 1));
+            const int still = killed || f->head.stopped ||
+                              (f->process && strchr("TtZX", f->process) && !f->head.ended);
+            if (is_member(s->question, f) && (weak ? f->head.ended != 0 : still))
+                blame(s, f->head.rank, f, weak ? "ended" : "does not go on");
+        }
+    }
+}
+
+static void look_at_edges(struct search *s)
+{
+    for (uint32_t i = 0; i < s->flights->n; i++) {
+        hly_standing_t stands, peers;
+        hly_flight_stand(s->flights->list[i], &stands);
+        if (!is_in_call(&stands) || !stands.wait || stands.call->comm != s->question->comm ||
+            stands.call->sequence != s->question->sequence)
+            continue;
+        for (uint32_t e = 0; e < stands.wait->nedges; e++) {
+            const halay_record_edge_t *edge = &stands.wait->edges[e];
+            const hly_flight_t *f = edge->peer >= 0 ? flight_of(s->flights, edge->peer) : NULL;
+            if (f)
+                hly_flight_stand(f, &peers);
+            if (edge->peer >= 0 && (!f || !is_in_call(&peers) || !peers.wait))
+                blame(s, edge->peer, f, "is waited for");
+        }
+    }
+}
+
+uint32_t hly_flights_blame(const hly_flights_t *flights, const hly_question_t *question,
+                           hly_blame_t *blames, uint32_t most)
+{
+    struct search s = {flights, question, hly_flights_now(flights), blames, 0, most};
+    look_for_absent(&s);
+    if (!s.n)
+        look_for_still(&s);
+    if (!s.n)
+        look_at_edges(&s);
+    return s.n;
+}
+
+/* ---------------------------------------------------------------- the story of a job */
+
+void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
+                      void (*line)(void *arg, const char *text), void *arg)
+{
+    char text[640], story[512];
+    hly_question_t questions[8];
+    hly_blame_t blames[8];
+    const uint64_t now = hly_flights_now(flights);
+    for (uint32_t i = 0; i < flights->n && i < most; i++) {
+        const halay_record_head_t *h = &flights->list[i]->head;
+        hly_flight_text(flights->list[i], now, story, sizeof story);
+        snprintf(text, sizeof text, "rank %d (pid %d on %.63s): %s", h->rank, h->pid, h->host,
+                 story);
+        line(arg, text);
+    }
+    if (flights->n > most) {
+        snprintf(text, sizeof text, "and %u ranks more", flights->n - most);
+        line(arg, text);
+    }
+    const uint32_t n = hly_flights_questions(flights, questions, 8);
+    for (uint32_t q = 0; q < n; q++) {
+        const uint32_t found = hly_flights_blame(flights, &questions[q], blames, 8);
+        snprintf(text, sizeof text, "call %u of communicator %016llx%s", questions[q].sequence,
+                 (unsigned long long)questions[q].comm,
+                 found ? ":" : ": no rank is seen that would keep it from its end");
+        line(arg, text);
+        for (uint32_t b = 0; b < found; b++) {
+            snprintf(text, sizeof text, "  %s", blames[b].text);
+            line(arg, text);
+        }
+    }
+}

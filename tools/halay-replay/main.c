@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * main.c - halay-replay: what the flight records of a job say. Where each rank stood, who waited
+ * for whom, who kept the call from its end; and that it was so, by running the plans on.
+ */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <halay/halay.h>
+
+#include "run.h"
+
+enum { HLY_EXIT_USAGE = 2, SHOWN = 64, DRAWN = 16, BLAMED = 16, QUESTIONS = 8 };
+
+static const char help[] =
+    "Usage: halay-replay FILE...   flight records of one job: halay-record.JOB.RANK\n"
+    "       halay-replay JOB       a job that runs on this machine: its name, or a process of it\n"
+    "       halay-replay --help | --version\n"
+    "Says where each rank stood, draws who waited for whom, names who kept the call from its end,\n"
+    "and runs the call's plans on from the recorded steps: without that rank they stop where the\n"
+    "records say, with it they end.\n"
+    "Exit status: 0; 1 a file is no flight record, or there is no such job; 2 wrong usage.\n";
+
+static void print(void *arg, const char *text)
+{
+    (void)arg;
+    puts(text);
+}
+
+/* ---------------------------------------------------------------- who waits for whom */
+
+static int edge_of(const hly_flight_t *f, const hly_question_t *q, const halay_record_edge_t **edge)
+{
+    hly_standing_t s;
+    hly_flight_stand(f, &s);
+    *edge = NULL;
+    if (!s.wait || s.wait->comm != q->comm || s.wait->sequence != q->sequence)
+        return 0;
+    for (uint32_t e = 0; e < s.wait->nedges && !*edge; e++)
+        if (s.wait->edges[e].kind == HALAY_STEP_RECV)
+            *edge = &s.wait->edges[e];
+    for (uint32_t e = 0; e < s.wait->nedges && !*edge; e++)
+        if (s.wait->edges[e].peer >= 0)
+            *edge = &s.wait->edges[e];
+    return *edge != NULL;
+}
+
+/* "0 <- 1 <- 3": from each rank for which nobody waits. */
+static void draw(const hly_flights_t *flights, const hly_question_t *q)
+{
+    const halay_record_edge_t *edge;
+    for (uint32_t i = 0; i < flights->n && i < DRAWN; i++) {
+        const hly_flight_t *f = flights->list[i];
+        if (!edge_of(f, q, &edge))
+            continue;
+        printf("  %d", f->head.rank);
+        for (uint32_t length = 0; f && length < flights->n && edge_of(f, q, &edge); length++) {
+            printf(" --(step %u, edge %u)--> %d", edge->step, edge->edge, edge->peer);
+            f = NULL;
+            for (uint32_t k = 0; k < flights->n; k++)
+                if (flights->list[k]->head.rank == edge->peer)
+                    f = flights->list[k];
+        }
+        putchar('\n');
+    }
+}
+
+/* ---------------------------------------------------------------- forward */
+
+static void list_ranks(const hly_replay_t *replay, const uint32_t *stuck, int through)
+{
+    uint32_t shown = 0;
+    for (uint32_t r = 0; r < replay->nranks; r++)
+        if ((stuck[r] == replay->plans[r]->nsteps) == through && shown++ < SHOWN)
+            printf(" %d", replay->world[r]);
+    puts(shown > SHOWN ? " ..." : shown ? "" : " none");
+}
+
+static void run_on(const hly_flights_t *flights, const hly_question_t *q, const hly_blame_t *blames,
+                   uint32_t nblames)
+{
+    hly_replay_t replay;
+    uint32_t *stuck = NULL;
+    if (hly_replay_init(&replay, flights, q) || !(stuck = calloc(replay.nranks, sizeof *stuck))) {
+        printf("replay: the plans were not run on: %s\n", replay.why);
+        hly_replay_finish(&replay);
+        return;
+    }
+    for (uint32_t r = 0; r < replay.nranks; r++)
+        for (uint32_t b = 0; b < nblames; b++)
+            replay.frozen[r] |= blames[b].rank >= 0 && replay.world[r] == blames[b].rank;
+    const uint32_t without = hly_replay_run(&replay, stuck);
+    printf("replay: from the recorded steps on, without %s, these ranks do not end:",
+           nblames == 1 ? "that rank" : "those ranks");
+    list_ranks(&replay, stuck, 0);
+    memset(replay.frozen, 0, replay.nranks);
+    const uint32_t with = hly_replay_run(&replay, stuck);
+    if (with == replay.nranks && without < with && nblames)
+        printf("replay: with its steps all %u ranks end: it was the cause\n", with);
+    else if (with == replay.nranks)
+        printf("replay: with all steps all %u ranks end: the messages on the way were the cause\n",
+               with);
+    else
+        printf("replay: also with them %u of %u ranks do not end: the records do not tell the "
+               "cause\n",
+               replay.nranks - with, replay.nranks);
+    free(stuck);
+    hly_replay_finish(&replay);
+}
+
+static void tell(const hly_flights_t *job)
+{
+    hly_question_t questions[QUESTIONS];
+    hly_blame_t blames[BLAMED];
+    const halay_record_head_t *h = &job->list[0]->head;
+    printf("job %s: records of %u of %d ranks\n", h->job, job->n, h->nranks);
+    hly_flights_tell(job, SHOWN, print, NULL);
+    for (uint32_t i = 0; i < job->n && i < SHOWN; i++) {
+        const hly_flight_t *f = job->list[i];
+        if (f->nverdicts)
+            printf("rank %d was told: %s\n", f->head.rank, f->verdicts[f->nverdicts - 1].text);
+    }
+    const uint32_t n = hly_flights_questions(job, questions, QUESTIONS);
+    for (uint32_t q = 0; q < n; q++) {
+        const uint32_t found = hly_flights_blame(job, &questions[q], blames, BLAMED);
+        printf("\ncall %u of communicator %016llx: who waits for whom\n", questions[q].sequence,
+               (unsigned long long)questions[q].comm);
+        draw(job, &questions[q]);
+        run_on(job, &questions[q], blames, found);
+    }
+    if (!n)
+        puts("no rank was in a call");
+}
+
+/* ---------------------------------------------------------------- what is given */
+
+static int read_files(int argc, char **argv, hly_flights_t *flights)
+{
+    int status = 0;
+    for (int i = 1; i < argc; i++) {
+        hly_flight_t *flight = malloc(sizeof *flight);
+        if (flight && hly_flight_read_file(argv[i], flight) == 0) {
+            status |= hly_flights_add(flights, flight);
+        } else {
+            free(flight);
+            status = 1;
+        }
+    }
+    hly_flights_sort(flights);
+    return status != 0;
+}
+
+int main(int argc, char **argv)
+{
+    hly_flights_t all = {0};
+    struct stat is;
+    if (argc == 2 && !strcmp(argv[1], "--help"))
+        return fputs(help, stdout) < 0;
+    if (argc == 2 && !strcmp(argv[1], "--version"))
+        return printf("halay-replay, Halay %s\n", halay_version()) < 0;
+    if (argc < 2 || argv[1][0] == '-') {
+        fputs(help, stderr);
+        return HLY_EXIT_USAGE;
+    }
+    int status = argc == 2 && stat(argv[1], &is) ? hly_flights_find(argv[1], &all)
+                                                 : read_files(argc, argv, &all);
+    if (!all.n) {
+        fprintf(stderr, "halay-replay: there is nothing to tell of\n");
+        status = 1;
+    }
+    for (uint32_t i = 0, n; i < all.n; i += n) {
+        for (n = 1; i + n < all.n && !strcmp(all.list[i]->head.job, all.list[i + n]->head.job);)
+            n++;
+        const hly_flights_t job = {all.list + i, n};
+        tell(&job);
+    }
+    hly_flights_free(&all);
+    return status;
+}

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * record.c - one memfd a rank, made before it starts and found by it under halayrun's descriptor.
+ * So it outlives the rank, and nothing is left behind when halayrun ends.
+ */
+#define _GNU_SOURCE
+#include "record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "../common/flight.h"
+#include "note.h"
+#include "spawn.h"
+
+enum { SHOWN = 16 };
+
+struct given {
+    int fd; /* -1: there is none */
+    halay_record_head_t *head;
+    pid_t pid;
+};
+
+struct hly_records {
+    int nranks;
+    const char *job, *host, *folder;
+    struct given ranks[];
+};
+
+struct hly_records *hly_records_create(int nranks, const char *job, const char *host,
+                                       const char *folder)
+{
+    struct hly_records *r = calloc(1, sizeof *r + (size_t)nranks * sizeof r->ranks[0]);
+    if (!r)
+        return NULL;
+    r->nranks = nranks;
+    r->job = job;
+    r->host = host;
+    r->folder = folder;
+    for (int i = 0; i < nranks; i++)
+        r->ranks[i].fd = -1;
+    return r;
+}
+
+/* The head alone is mapped: of the rest nothing is needed till the end. */
+static int make(struct hly_records *records, int rank)
+{
+    struct given *g = &records->ranks[rank];
+    const int fd = memfd_create(HALAY_RECORD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return -1;
+    void *at = MAP_FAILED;
+    if (!ftruncate(fd, HALAY_RECORD_BYTES) && !fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW))
+        at = mmap(NULL, sizeof *g->head, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (at == MAP_FAILED) {
+        close(fd);
+        return -1;
+    }
+    g->fd = fd;
+    g->head = at;
+    halay_record_format(g->head);
+    g->head->rank = rank;
+    g->head->nranks = records->nranks;
+    snprintf(g->head->job, sizeof g->head->job, "%s", records->job);
+    snprintf(g->head->host, sizeof g->head->host, "%s", records->host);
+    return 0;
+}
+
+int hly_records_give(struct hly_records *records, int rank, char ***env)
+{
+    char assignment[64];
+    if (!records || make(records, rank))
+        return -1;
+    snprintf(assignment, sizeof assignment, "HALAY_RECORD_AT=/proc/%d/fd/%d", (int)getpid(),
+             records->ranks[rank].fd);
+    return hly_env_set(env, assignment);
+}
+
+void hly_records_started(struct hly_records *records, int rank, pid_t pid)
+{
+    if (records)
+        records->ranks[rank].pid = pid;
+}
+
+void hly_records_ended(struct hly_records *records, int rank, int status)
+{
+    if (records && records->ranks[rank].head)
+        records->ranks[rank].head->ended = 1 + (uint32_t)status;
+}
+
+static int is_stopped(pid_t pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *after = strrchr(text, ')');
+    return after && !strncmp(after, ") T", 3);
+}
+
+void hly_records_trouble(struct hly_records *records)
+{
+    for (int i = 0; records && i < records->nranks; i++)
+        if (records->ranks[i].head && records->ranks[i].pid > 0)
+            records->ranks[i].head->stopped = (uint32_t)is_stopped(records->ranks[i].pid);
+}
+
+/* ------------------------------------------------------------------ the end */
+
+static hly_flight_t *read_one(const struct given *g)
+{
+    const char *why;
+    hly_flight_t *flight = g->fd >= 0 ? malloc(sizeof *flight) : NULL;
+    void *at =
+        flight ? mmap(NULL, HALAY_RECORD_BYTES, PROT_READ, MAP_SHARED, g->fd, 0) : MAP_FAILED;
+    const int bad = at == MAP_FAILED || hly_flight_read(at, HALAY_RECORD_BYTES, flight, &why);
+    if (at != MAP_FAILED)
+        munmap(at, HALAY_RECORD_BYTES);
+    if (!bad)
+        return flight;
+    free(flight);
+    return NULL;
+}
+
+static void say(void *arg, const char *text)
+{
+    (void)arg;
+    hly_note("%s", text);
+}
+
+void hly_records_tell(const struct hly_records *records)
+{
+    hly_flights_t all = {0};
+    int used = 0;
+    for (int i = 0; records && i < records->nranks; i++) {
+        hly_flight_t *flight = read_one(&records->ranks[i]);
+        if (!flight)
+            continue;
+        if (!flight->head.pid)
+            flight->head.pid = (int32_t)records->ranks[i].pid;
+        used |= flight->head.state != HALAY_RECORD_GIVEN;
+        hly_flights_add(&all, flight);
+    }
+    if (used) { /* else it is no program of ours */
+        hly_note("where the ranks were:");
+        hly_flights_tell(&all, SHOWN, say, NULL);
+    }
+    hly_flights_free(&all);
+}
+
+void hly_records_save(const struct hly_records *records)
+{
+    char path[4096 + 128], buffer[4096];
+    for (int i = 0; records && records->folder && i < records->nranks; i++) {
+        const struct given *g = &records->ranks[i];
+        if (g->fd < 0 || g->head->state == HALAY_RECORD_GIVEN)
+            continue;
+        snprintf(path, sizeof path, "%.4000s/" HALAY_RECORD_NAME ".%.63s.%d", records->folder,
+                 records->job, i);
+        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+        int bad = fd < 0 && errno != EEXIST;
+        for (off_t at = 0; fd >= 0 && !bad && at < HALAY_RECORD_BYTES; at += sizeof buffer)
+            bad = pread(g->fd, buffer, sizeof buffer, at) != (ssize_t)sizeof buffer ||
+                  write(fd, buffer, sizeof buffer) != (ssize_t)sizeof buffer;
+        if (bad)
+            hly_note("the flight record of rank %d could not be written to %s: %s", i, path,
+                     strerror(errno));
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+void hly_records_destroy(struct hly_records *records)
+{
+    for (int i = 0; records && i < records->nranks; i++) {
+        if (records->ranks[i].fd < 0)
+            continue;
+        munmap(records->ranks[i].head, sizeof *records->ranks[i].head);
+        close(records->ranks[i].fd);
+    }
+    free(records);
+}
