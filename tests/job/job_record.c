@@ -34,7 +34,7 @@ int main(int argc, char **argv)
     int rank;
     CHECK(argc == 2, "job_record late|killed|stopped|init");
     const char *number = getenv("PMIX_RANK");
-    if (!strcmp(argv[1], "init") && number && atoi(number) == CULPRIT)
+    if (!strcmp(argv[1], "init") && number && !strcmp(number, "2"))
         misbehave("late");
     CHECK(!halay_init(NULL, &context), "halay_init");
     MUST(!halay_comm_world(context, &world) && !halay_comm_rank(world, &rank));

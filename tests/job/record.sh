@@ -7,13 +7,13 @@
 export HALAY_DEADLINE=${DEADLINE:-20}
 mkdir records
 
-ps_says() { "$INFO" ps "$job" >ps 2>&1 && grep -qE -- "$1" ps; }
+ps_says() { "$INFO" ps "$job" >seen 2>&1; grep -qE -- "$1" seen; }
 
 # HOW, what ps says of the culprit, or "".
 hang() {
     "$HALAYRUN" -np 4 --record records --timeout 6 "$JOB_RECORD" "$1" >out 2>err &
     job=$!
-    until_true ps_says "$2" || { cat ps >&2; fail "$1: ps does not name rank 2"; }
+    until_true ps_says "$2" || { cat seen >&2; fail "$1: ps does not name rank 2"; }
     until_true ps_says 'rank 0 .*in call 20, allreduce of 64 float32.*waits in step' || fail "$1: ps on rank 0"
     "$REPLAY" "$job" >live 2>&1 || fail "$1: replay of the running job"
     wait "$job"

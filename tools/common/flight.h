@@ -11,7 +11,7 @@
 /* One rank's, as it was when it was read. Tables by rising age of their slots: the newest last. */
 typedef struct hly_flight {
     halay_record_head_t head;
-    char process;  /* its state in /proc; 'X': it is gone; 0: not looked for */
+    int process;   /* its state in /proc; 'X': it is gone; 0: not looked for */
     int here;      /* read out of a process of this machine */
     int holder;    /* then: a process that holds the memory, the launcher if there is one */
     uint32_t torn; /* slots that were being written, or make no sense */

@@ -26,7 +26,7 @@ struct found {
 };
 
 /* The state of a process: the letter of /proc. 'X': there is none such. */
-static char state_of(int pid)
+static int state_of(int pid)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -72,7 +72,7 @@ static void take(struct found *found, const char *path, int holder)
     if (flight && !hly_flight_read(at, HALAY_RECORD_BYTES, flight, &why)) {
         flight->here = 1;
         flight->holder = holder;
-        flight->process = flight->head.pid ? state_of(flight->head.pid) : '\0';
+        flight->process = flight->head.pid ? state_of(flight->head.pid) : 0;
         hly_flights_add(found->flights, flight);
     } else {
         free(flight);

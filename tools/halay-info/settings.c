@@ -128,6 +128,7 @@ void hly_info_variables(void)
         {"HALAY_INTERFACE", "chosen", "the network interface that a rank listens at"},
         {"HALAY_GPUDIRECT", "0",
          "1: adapters read and write GPU memory, where the call can; the same on all ranks"},
+        {"HALAY_RECORD", "", "a folder for flight records of failed communicators"},
         {"HALAY_NCCL_LIBRARY", "libnccl.so.2", "NCCL's file, for calls in GPU memory, or \"off\""},
         {"HALAY_ISA", "the best", "instruction set of reductions: scalar, avx2 or avx512"},
         {"HALAY_DEBUG", "warn", "what is printed: error, warn, info or trace"},

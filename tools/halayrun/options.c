@@ -244,7 +244,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
                                           {"record", 1, 0, 'r'},
                                           {0, 0, 0, 0}};
     int option;
-    const char *bind = getenv("HALAY_BIND");
+    const char *bind = getenv("HALAY_BIND"), *folder = getenv("HALAY_RECORD");
     memset(options, 0, sizeof *options);
     int wrong = set_bind(options, bind && *bind ? bind : "auto", "HALAY_BIND");
     if (wrong >= 0)
@@ -255,8 +255,8 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
         if (taken >= 0)
             return taken;
     }
-    if (!options->record && getenv("HALAY_RECORD") && *getenv("HALAY_RECORD"))
-        options->record = getenv("HALAY_RECORD");
+    if (!options->record && folder && *folder)
+        options->record = folder;
     int status = options->horovod ? ask_for_horovod(options) : -1;
     if (status >= 0)
         return status;
