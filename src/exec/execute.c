@@ -432,8 +432,7 @@ void hly_exec_go(halay_request_t *r)
     halay_comm_t *comm = r->comm;
     halay_context_t *ctx = comm->context;
     assert(r->state == HLY_IDLE);
-    const uint32_t sequence = comm->next_sequence++;
-    r->sequence = r->header.sequence = sequence;
+    r->sequence = r->header.sequence = comm->next_sequence++;
     if (r->segments.n > 1) {
         hly_layout_segment(r, 0);
         r->header.segment = 0;
@@ -441,8 +440,8 @@ void hly_exec_go(halay_request_t *r)
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
     const uint64_t now = hly_about_now_ns();
     r->started_ns = ctx->now_ns = now;
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
-    hly_record_post(r, comm, &ctx->record, sequence, now);
+    hly_record_post(r, comm, &ctx->record, now);
+    r->deadline_ns = now + comm->deadline_ns;
     if (comm->broken || ctx->lost)
         hly_exec_refuse(r);
     if (comm->queue_head || !has_room(comm, r)) {
