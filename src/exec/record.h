@@ -31,6 +31,7 @@ static inline void hly_record_post(halay_request_t *r, const halay_comm_t *comm,
     __atomic_store_n(&to[5], r->sequence | (uint64_t)HALAY_RECORD_POSTED << 32, __ATOMIC_RELEASE);
     __atomic_store_n(&to[6], started_ns, __ATOMIC_RELEASE);
     __atomic_store_n(&to[0], stamp, __ATOMIC_RELEASE);
+    __builtin_prefetch(slot + 1, 1); /* else the next call's messages wait behind its stores */
 }
 
 /* Its slot may be another call's by now. */
