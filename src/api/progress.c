@@ -264,7 +264,7 @@ static void look_at_clock(halay_context_t *context)
     if (context->now_ns < context->timer_ns)
         return;
     context->timer_ns = context->now_ns + TIMER_NS;
-    hly_record_waits(context, RECORD_NS);
+    hly_record_waits(context, context->now_ns, RECORD_NS);
     hly_fault_timers(context);
     if (context->accords)
         hly_accord_timers(context);
@@ -406,7 +406,7 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
     uint64_t most = longest_sleep(context);
     if (timeout_ns > most)
         timeout_ns = most;
-    hly_record_waits(context, 0);
+    hly_record_waits(context, 0, 0);
     hly_record_sleeps(&context->record, 1);
     if (context->waiters.leader || context->waiters.pollers)
         follow(context, timeout_ns);

@@ -34,12 +34,15 @@ static halay_record_t *map(int fd)
     return at == MAP_FAILED ? NULL : at;
 }
 
-/* Is it one of a launcher of ours, which no rank that is alive has taken? */
-static bool is_free(const halay_record_t *record)
+/* It is one of a launcher of ours, which no rank that is alive has taken: it is this one's now. */
+static bool claim(halay_record_t *record)
 {
-    const halay_record_head_t *h = &record->head;
+    halay_record_head_t *h = &record->head;
+    int32_t other = __atomic_load_n(&h->pid, __ATOMIC_RELAXED);
     return h->magic == HALAY_RECORD_MAGIC && h->version == HALAY_RECORD_VERSION &&
-           (!h->pid || h->state == HALAY_RECORD_FINALIZED || kill(h->pid, 0));
+           (!other || h->state == HALAY_RECORD_FINALIZED || kill(other, 0)) &&
+           __atomic_compare_exchange_n(&h->pid, &other, (int32_t)getpid(), false, __ATOMIC_ACQ_REL,
+                                       __ATOMIC_RELAXED);
 }
 
 /* What the launcher has made for this rank. */
@@ -52,7 +55,7 @@ static bool take(struct hly_record *record)
         return false;
     if (!fstat(fd, &is) && is.st_size == HALAY_RECORD_BYTES && is.st_uid == geteuid() &&
         (fcntl(fd, F_GET_SEALS) & SEALS) == SEALS && (record->map = map(fd))) {
-        if (is_free(record->map)) {
+        if (claim(record->map)) {
             record->fd = fd;
             record->given = true;
             return true;

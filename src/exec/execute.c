@@ -441,8 +441,8 @@ void hly_exec_go(halay_request_t *r)
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
     const uint64_t now = hly_about_now_ns();
     r->started_ns = ctx->now_ns = now;
-    r->deadline_ns = r->started_ns + comm->deadline_ns;
-    hly_record_post(r, comm, &ctx->record, sequence, now);
+    hly_record_post(r, comm, &ctx->record, now);
+    r->deadline_ns = now + comm->deadline_ns;
     if (comm->broken || ctx->lost)
         hly_exec_refuse(r);
     if (comm->queue_head || !has_room(comm, r)) {

@@ -15,11 +15,19 @@ static void note_edge(const halay_request_t *r, uint32_t step, halay_record_wait
         message ? s->peer : HALAY_STEP_NONE, s->edge};
 }
 
+/* Does its slot say so already? Then it says since when. */
+static bool is_noted(const halay_request_t *r, const halay_record_wait_t *slot)
+{
+    return slot->call == r->recorded / 2 && slot->ndone == r->run.ndone &&
+           slot->segment == r->segments.number && slot->failed == (r->state != HLY_RUNNING);
+}
+
 void hly_record_wait(halay_request_t *r)
 {
     struct hly_record *record = &r->context->record;
+    halay_record_wait_t *slot = &record->map->waits[r->recorded / 2 % HALAY_RECORD_WAITS];
     const struct hly_plan *p = r->plan;
-    if (!p || !r->run.ran)
+    if (!p || !r->run.ran || is_noted(r, slot))
         return;
     halay_record_wait_t w = {.call = r->recorded / 2,
                              .comm = r->comm->id,
@@ -43,16 +51,14 @@ void hly_record_wait(halay_request_t *r)
         if (i < HALAY_RECORD_STEPS && state >= HLY_STARTED)
             w.steps[i / 4] |= (uint8_t)(state << i % 4 * 2);
     }
-    halay_record_write(&record->map->waits[r->recorded / 2 % HALAY_RECORD_WAITS], &w, sizeof(w),
-                       ++record->nwaits);
+    halay_record_write(slot, &w, sizeof(w), ++record->nwaits);
 }
 
-void hly_record_waits(halay_context_t *context, uint64_t least_ns)
+void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_ns)
 {
-    const uint64_t now = hly_about_now_ns();
     for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next) {
         halay_request_t *r = HLY_OF(l, halay_request_t, link);
-        if (r->state == HLY_RUNNING && now - r->started_ns >= least_ns)
+        if (r->state == HLY_RUNNING && now_ns - r->started_ns >= least_ns)
             hly_record_wait(r);
     }
 }

@@ -8,12 +8,11 @@
 /* So far as it is: of a call that has waited for long, or has failed. */
 void hly_record_wait(halay_request_t *request);
 /* The same of all that have been under way for so long. */
-void hly_record_waits(halay_context_t *context, uint64_t least_ns);
+void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_ns);
 
 /* The words of halay_record_call_t, one by one: a call pays for each instruction. */
 static inline void hly_record_post(halay_request_t *r, const halay_comm_t *comm,
-                                   struct hly_record *record, uint32_t sequence,
-                                   uint64_t started_ns)
+                                   struct hly_record *record, uint64_t started_ns)
 {
     uint64_t desc[2];
     memcpy(desc, &r->call.desc, sizeof(desc));
@@ -29,9 +28,10 @@ static inline void hly_record_post(halay_request_t *r, const halay_comm_t *comm,
     __atomic_store_n(&to[2], desc[0], __ATOMIC_RELEASE);
     __atomic_store_n(&to[3], desc[1], __ATOMIC_RELEASE);
     __atomic_store_n(&to[4], r->plan_hash, __ATOMIC_RELEASE);
-    __atomic_store_n(&to[5], sequence | (uint64_t)HALAY_RECORD_POSTED << 32, __ATOMIC_RELEASE);
+    __atomic_store_n(&to[5], r->sequence | (uint64_t)HALAY_RECORD_POSTED << 32, __ATOMIC_RELEASE);
     __atomic_store_n(&to[6], started_ns, __ATOMIC_RELEASE);
     __atomic_store_n(&to[0], stamp, __ATOMIC_RELEASE);
+    __builtin_prefetch(slot + 1, 1); /* else the next call's messages wait behind its stores */
 }
 
 /* Its slot may be another call's by now. */
@@ -41,10 +41,12 @@ static inline void hly_record_end(const halay_request_t *r, int result)
     if (__builtin_expect(slot->stamp != r->recorded, 0))
         return;
     __atomic_store_n(&slot->ended_ns, r->context->now_ns, __ATOMIC_RELAXED);
-    if (result)
-        __atomic_store_n(&slot->code, (uint8_t)-result, __ATOMIC_RELAXED);
-    __atomic_store_n(&slot->state, result ? HALAY_RECORD_FAILED : HALAY_RECORD_COMPLETE,
-                     __ATOMIC_RELEASE);
+    if (!result) {
+        __atomic_store_n(&slot->state, HALAY_RECORD_COMPLETE, __ATOMIC_RELEASE);
+        return;
+    }
+    __atomic_store_n(&slot->code, (uint8_t)-result, __ATOMIC_RELAXED);
+    __atomic_store_n(&slot->state, HALAY_RECORD_FAILED, __ATOMIC_RELEASE);
 }
 
 #endif

@@ -89,6 +89,61 @@ static void ring(struct rank *r)
     free(f);
 }
 
+/* One slot is written all the time: who reads it has all words of one time, or none. */
+static void *hammer_main(void *arg)
+{
+    struct watch *w = arg;
+    halay_record_wait_t *slot = (halay_record_wait_t *)&w->record->waits[0], from;
+    uint64_t n = 0;
+    while (!atomic_load(&w->over)) {
+        n++;
+        for (size_t i = 0; i < sizeof(from) / 8; i++)
+            ((uint64_t *)&from)[i] = n;
+        halay_record_write(slot, &from, sizeof(from), n);
+    }
+    return NULL;
+}
+
+static void hammer(void)
+{
+    static halay_record_t record;
+    struct watch w = {.record = &record};
+    uint64_t copy[sizeof(halay_record_wait_t) / 8], last = 0;
+    pthread_t thread;
+    uint32_t whole = 0;
+    CHECK(!halay_record_copy(&record.waits[0], copy, sizeof(copy)), "never used");
+    CHECK(!pthread_create(&thread, NULL, hammer_main, &w), "thread");
+    for (int i = 0; i < 200000 || whole < 100; i++) {
+        if (!halay_record_copy(&record.waits[0], copy, sizeof(copy)))
+            continue;
+        whole++;
+        CHECK(copy[0] % 2 == 0 && copy[0] / 2 >= last, "an old stamp");
+        last = copy[0] / 2;
+        for (size_t k = 1; k < sizeof(copy) / 8; k++)
+            CHECK(copy[k] == last, "word %zu of %llu is mixed", k, (unsigned long long)last);
+    }
+    atomic_store(&w.over, true);
+    pthread_join(thread, NULL);
+}
+
+/* A rank that dies while it writes leaves an odd stamp: the slot is left out, and counted. */
+static void torn(const halay_record_t *whole)
+{
+    halay_record_t *record = malloc(sizeof(*record));
+    hly_flight_t *f = malloc(sizeof(*f));
+    CHECK(record && f, "memory");
+    memcpy(record, whole, sizeof(*record));
+    record->calls[5].stamp = 1;
+    read_of(record, f);
+    CHECK(f->ncalls == HALAY_RECORD_CALLS - 1 && f->torn == 1, "%u calls, %u torn", f->ncalls,
+          f->torn);
+    record->calls[6].stamp += 2; /* of another place */
+    read_of(record, f);
+    CHECK(f->ncalls == HALAY_RECORD_CALLS - 2 && f->torn == 2, "it stands in the wrong place");
+    free(f);
+    free(record);
+}
+
 /* ---------------------------------------------------------------- who is missing */
 
 struct table {
@@ -149,6 +204,10 @@ static void check_replay(const hly_flights_t *all, const hly_question_t *q, int 
         hly_standing_t s;
         hly_flight_stand(all->list[i], &s);
         const uint32_t now = stuck[i];
+        uint32_t done = 0;
+        for (uint32_t k = 0; s.wait && k < s.wait->nsteps; k++)
+            done += (s.wait->steps[k / 4] >> k % 4 * 2 & 3) == HALAY_RECORD_DONE;
+        CHECK(!s.wait || done == s.wait->ndone, "%u steps are done, not %u", done, s.wait->ndone);
         bool seen = (int)i == missing;
         for (uint32_t e = 0; !seen && e < s.wait->nedges; e++)
             seen = s.wait->edges[e].step == now;
@@ -322,6 +381,7 @@ int main(int argc, char **argv)
     static const int nodes[] = {0, 0, 0, 1, 1, 1};
     static struct kept kept;
     const size_t stride = argc > 1 ? strtoul(argv[1], NULL, 10) : 1;
+    hammer();
     ranks_run(&(struct ranks_options){.nranks = 2}, ring, NULL);
     ranks_run(&(struct ranks_options){.nranks = 3, .shm = true}, differ, NULL);
     run_missing(4, HALAY_ALLREDUCE, "allreduce=ring", NULL);
@@ -332,6 +392,7 @@ int main(int argc, char **argv)
     run_missing(4, HALAY_BROADCAST, NULL, NULL);
     pthread_barrier_init(&kept.barrier, NULL, 2);
     ranks_run(&(struct ranks_options){.nranks = 2}, keep, &kept);
+    torn(&kept.record);
     spoil(&kept.record, stride);
     pthread_barrier_destroy(&kept.barrier);
     return 0;
