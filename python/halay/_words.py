@@ -27,9 +27,10 @@ def _own(error: BaseException) -> bool:
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
-        if isinstance(one, HalayError) and not isinstance(one, ValueError):
-            return False  # those that are ValueErrors are this rank's own arguments
-        if isinstance(one, RuntimeError) and TOLD in str(one):
+        if isinstance(one, HalayError):
+            if not isinstance(one, ValueError):
+                return False  # those that are ValueErrors are this rank's own arguments
+        elif isinstance(one, RuntimeError) and TOLD in str(one):
             return False  # it has come through C++: a future, DDP's reducer
         seen.add(id(one))
         one = one.__cause__ or one.__context__

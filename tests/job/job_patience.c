@@ -53,7 +53,7 @@ int main(int argc, char **argv)
     halay_verdict_t verdict = {.size = sizeof(verdict)};
     MUST(argc == 4 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
     MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
-    const int who = atoi(argv[2]), seconds = atoi(argv[3]);
+    const int who = (int)strtol(argv[2], NULL, 10), seconds = (int)strtol(argv[3], NULL, 10);
     signal(SIGTERM, SIG_IGN); /* a second more to say it */
     for (int round = 0; round < 3; round++)
         MUST(!call(world, rank, nranks, round));
