@@ -18,6 +18,7 @@
 
 #include <halay/boot.h>
 
+#include "../../keys/keys.h"
 #include "../common/listen.h"
 #include "../common/places.h"
 #include "../common/share.h"
@@ -95,23 +96,6 @@ struct hly_tcp {
     int listen_fd;             /* -1: not yet; its address is in self */
     struct hly_tcp_hello self; /* what this rank says of itself; its proof is made for each send */
 };
-
-struct hly_sha {
-    uint32_t state[8];
-    uint64_t bytes;
-    uint8_t data[64];
-};
-
-struct hly_piece {
-    const void *data;
-    size_t bytes;
-};
-
-void hly_sha_init(struct hly_sha *sha);
-void hly_sha_add(struct hly_sha *sha, const void *data, size_t bytes);
-void hly_sha_end(struct hly_sha *sha, uint8_t digest[32]);
-void hly_mac(const uint8_t key[32], const struct hly_piece *pieces, int n, uint8_t mac[32]);
-int hly_mac_equal(const uint8_t a[32], const uint8_t b[32]); /* in constant time */
 
 /* Whether the environment has any of the variables. *announced: WORLD_SIZE, or 1. */
 int hly_tcp_announced(int *announced);

@@ -204,36 +204,12 @@ static void wrong_settings(void)
 
 /* ------------------------------------------------------------------ strangers */
 
-static int stranger_connect(const rank_t *rank)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    to.sin_port = rank->address.port;
-    memcpy(&to.sin_addr, rank->address.ip, 4);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
-    return fd;
-}
-
-/* The transport hangs up on it in time, whatever it has said. */
-static void stranger_dropped(rank_t *rank, int fd, unsigned wait_ms)
-{
-    uint64_t until = clock_ns() + wait_ms * MS;
-    halay_event_t event;
-    char byte;
-    ssize_t n;
-    while ((n = recv(fd, &byte, 1, MSG_DONTWAIT)) < 0 && errno == EAGAIN) {
-        CHECK(clock_ns() < until, "it may stay");
-        CHECK(rank_wait(rank, 10 * MS, &event) == 0, "kind %d", event.kind);
-    }
-    CHECK(n <= 0, "it was answered");
-    close(fd);
-}
-
 static void strangers(void)
 {
     rank_t a = {0}, b = {0};
     halay_event_t event;
-    uint8_t hello[128] = {0};
+    const uint8_t greeting[GREETING] = {0};
+    uint8_t hello[HELLO_MOST] = {0};
     uint64_t said[16] = {0};
     int fd[70];
     rank_open(&a, 1, 20000 * MS);
@@ -241,7 +217,7 @@ static void strangers(void)
     give(fd[0], "GET / HTTP/1.1\r\n\r\n", 18);
     stranger_dropped(&a, fd[0], 1000);
     CHECK(a.warnings == 1 && strstr(a.log, "127.0.0.1"), "%d: %s", a.warnings, a.log);
-    hello_make("", hello);
+    hello_make("", 2, 1, greeting, hello);
     memcpy(said, hello, sizeof(said[0]));
     fd[0] = stranger_connect(&a); /* an address of 4 GiB, or what must be zero is not */
     said[1] = 1 | UINT64_C(0xffffffff) << 32;
@@ -333,6 +309,11 @@ static const struct net_case shared[] = {
     {"epoch_earlier", epoch_earlier},
     {"epochs", epochs},
     {"parked", parked},
+    {"proof_guest", proof_guest},
+    {"proof_replayed", proof_replayed},
+    {"proof_reflected", proof_reflected},
+    {"proof_impostor", proof_impostor},
+    {"proof_flood", proof_flood},
 };
 
 /* 1 if it failed. */

@@ -19,9 +19,11 @@
 
 /* The transport that is tested. */
 extern const halay_transport_ops_t *const net;
-/* Its hello for somebody who is not here, with this secret; all that the transport tells included.
- * Returns its bytes, at most 128. */
-size_t hello_make(const char *secret, uint8_t hello[128]);
+/* Its hello, of {7, from}, for {7, to}, with this secret, as an answer to this greeting; all that
+ * the transport tells included. Returns its bytes. */
+enum { GREETING = 24, HELLO_MOST = 160 };
+size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
+                  uint8_t hello[HELLO_MOST]);
 
 /* An end in a process. */
 typedef struct rank {
@@ -70,6 +72,19 @@ int net_cases_main(int argc, char **argv, const struct net_case own[], size_t no
  * had back. Returns what became of the landing.
  */
 const char *net_killed_once(int polls, size_t bytes);
+
+/* A connection to it, and the greeting that it says; no event may come meanwhile. */
+int stranger_connect(const rank_t *rank);
+int stranger_greeted(rank_t *rank, uint8_t greeting[GREETING]);
+/* The transport hangs up on it in time, and has said nothing but a greeting. */
+void stranger_dropped(rank_t *rank, int fd, unsigned wait_ms);
+
+/* transport_proof.c */
+void proof_guest(void);
+void proof_replayed(void);
+void proof_reflected(void);
+void proof_impostor(void);
+void proof_flood(void);
 
 /* transport_epochs.c */
 void epoch_later(void);

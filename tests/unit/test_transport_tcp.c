@@ -5,9 +5,11 @@
  *
  *   test_unit_transport_tcp [case]
  */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "../../transports/tcp/tcp.h"
 #include "net_rank.h"
 #include "tcp_stream.h"
 #include "transport_body.h"
@@ -15,14 +17,23 @@
 extern const halay_transport_ops_t halay_transport_v6_tcp;
 const halay_transport_ops_t *const net = &halay_transport_v6_tcp;
 
-size_t hello_make(const char *secret, uint8_t hello[128])
+size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
+                  uint8_t hello[HELLO_MOST])
 {
-    const uint64_t magic = UINT64_C(0x3150435459414c48);
-    const uint32_t kind = 1;
-    memcpy(hello, &magic, 8);
-    memcpy(hello + 8, &kind, 4);
-    memcpy(hello + 48, secret, strlen(secret));
-    return 88;
+    hly_tcp_word_t word = {.magic = HLY_TCP_MAGIC,
+                           .kind = WORD_HELLO,
+                           .from = {7, from},
+                           .to = {7, to},
+                           .nonce = "some"};
+    hly_meet_greeting_t said;
+    hly_meet_keys_t keys;
+    uint8_t secret16[16] = {0};
+    memcpy(secret16, secret, strlen(secret));
+    memcpy(&said, greeting, sizeof(said));
+    hly_meet_keys_make(secret16, &said, word.nonce, word.from, word.to, 0, &keys);
+    hly_meet_prove(keys.out, &word, offsetof(hly_tcp_word_t, mac), NULL, 0, word.mac);
+    memcpy(hello, &word, sizeof(word));
+    return sizeof(word);
 }
 
 static void killed(void)
@@ -50,5 +61,9 @@ static const struct net_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    return net_cases_main(argc, argv, cases, sizeof(cases) / sizeof(cases[0]));
+    struct net_case all[32];
+    const size_t n = sizeof(cases) / sizeof(cases[0]);
+    memcpy(all, cases, sizeof(cases));
+    memcpy(all + n, tcp_seal_cases, tcp_seal_ncases * sizeof(all[0]));
+    return net_cases_main(argc, argv, all, n + tcp_seal_ncases);
 }

@@ -13,7 +13,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "../../keys/keys.h"
 #include "net_rank.h"
+#include "tcp_fake.h"
 #include "tcp_stream.h"
 
 /* Until a way is there in both directions. */
@@ -87,8 +89,8 @@ static void content_check(const uint8_t *data, size_t bytes, uint32_t seed, size
 
 static size_t some_bytes(unsigned *seed, size_t most)
 {
-    static const size_t edges[] = {0,     1,     7,     8,     9,     1007,  1008,  1009,
-                                   2031,  2032,  2033,  8191,  8192,  65535, 65536, 65537,
+    static const size_t edges[] = {0,     1,     7,     8,     9,     991,   992,   993,
+                                   2015,  2016,  2017,  8191,  8192,  65535, 65536, 65537,
                                    65792, 65784, 65785, 65776, 99999, 262144};
     size_t edge = edges[(size_t)rand_r(seed) % (sizeof(edges) / sizeof(edges[0]))];
     size_t bytes = rand_r(seed) % 3 == 0 ? edge : (size_t)rand_r(seed) % 3000;
@@ -431,60 +433,72 @@ void too_large(void)
 
 /* ------------------------------------------------------------------ who talks nonsense */
 
-/* It knows the secret, is met as peer 2, and says this then. */
-static void nonsense_said(const void *said, size_t bytes, const char *text)
+/* Of frames whose seal is right. mark: another than frames have; 0: theirs. */
+static size_t frame_make(fake_t *fake, unsigned mark, int kind, uint64_t bytes, uint64_t tag,
+                         uint8_t *said)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET};
-    rank_t a = {0};
-    halay_event_t event;
-    const uint64_t magic = UINT64_C(0x3150435459414c48), ids[4] = {7, 2, 7, 1};
-    const uint32_t kind = 1;
-    uint8_t hello[88] = {0}, answer[88];
-    rank_open(&a, 1, 20000 * MS);
-    memcpy(hello, &magic, 8);
-    memcpy(hello + 8, &kind, 4);
-    memcpy(hello + 16, ids, 32);
-    memcpy(hello + 48, "between us", 10);
-    to.sin_port = a.address.port;
-    memcpy(&to.sin_addr, a.address.ip, 4);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
-    give(fd, hello, sizeof(hello));
-    CHECK(rank_wait(&a, 20 * MS, &event) == 0, "kind %d", event.kind);
-    take(fd, answer, sizeof(answer));
-    if (bytes)
-        give(fd, said, bytes);
-    else
-        shutdown(fd, SHUT_WR);
-    rank_expect_failed(&a, 1000 * MS, text);
-    close(fd);
-    net->close(a.transport);
+    hly_tcp_frame_t frame = hly_tcp_frame(&fake->link, kind, bytes, tag, 0);
+    if (mark) {
+        const uint64_t words[4] = {fake->link.out_seal.count,
+                                   (frame.word << 8 >> 8) | (uint64_t)mark << 56, tag, 0};
+        frame.word = words[1];
+        frame.seal = hly_sip(fake->link.out_seal.key, words, 4);
+    }
+    fake->link.out_seal.count++;
+    memcpy(said, &frame, sizeof(frame));
+    return sizeof(frame);
 }
 
-static uint64_t word(uint64_t mark, uint64_t kind, uint64_t bytes)
+static void nonsense_end(rank_t *a, fake_t *fake, const void *said, size_t bytes, const char *text)
 {
-    return mark << 56 | kind << 48 | bytes;
+    if (bytes)
+        give(fake->fd, said, bytes);
+    else
+        shutdown(fake->fd, SHUT_WR);
+    rank_expect_failed(a, 1000 * MS, text);
+    fake_end(fake);
+    net->close(a->transport);
 }
 
 void nonsense(void)
 {
-    const uint64_t said[][2] = {
-        {0, 0},
-        {word(0x4c, 0, 0), 0},
-        {word(0x4c, 5, 0), 0},
-        {word(0x4d, 1, 8), 0},
-        {word(0x4c, 1, 8), 1},                 /* a message with a tag */
-        {word(0x4c, 2, 8), 0},                 /* one for a landing buffer without */
-        {word(0x4c, 1, (64 << 10) + 257), 0},  /* one that is too large */
-        {word(0x4c, 1, UINT64_C(1) << 47), 0}, /* one that is very large */
-        {word(0x4c, 3, 8), 0},                 /* a notice with bytes */
-        {word(0x4c, 4, 8), 0},
+    const struct {
+        unsigned mark;
+        int kind;
+        uint64_t bytes, tag;
+    } said[] = {
+        {0, 0, 0, 0},
+        {0, 5, 0, 0},
+        {0x4d, 1, 8, 0},
+        {0, 1, 8, 1},                 /* a message with a tag */
+        {0, 2, 8, 0},                 /* one for a landing buffer without */
+        {0, 1, (64 << 10) + 257, 0},  /* one that is too large */
+        {0, 1, UINT64_C(1) << 47, 0}, /* one that is very large */
+        {0, 3, 8, 0},                 /* a notice with bytes */
+        {0, 4, 8, 0},
     };
-    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); i++)
-        nonsense_said(said[i], 16, "makes no sense");
-    nonsense_said(NULL, 0, "ended");
-    const uint64_t retire_twice[4] = {word(0x4c, 3, 0), 0, word(0x4c, 3, 0), 0};
-    nonsense_said(retire_twice, 32, "makes no sense");
-    const uint64_t goodbye[2] = {word(0x4c, 4, 0), 0};
-    nonsense_said(goodbye, 16, "closed its end");
+    uint8_t bytes[2 * sizeof(hly_tcp_frame_t)] = {0};
+    fake_t fake;
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]) + 4; i++) {
+        size_t n = 0, k = i - sizeof(said) / sizeof(said[0]);
+        rank_t a = {0};
+        const char *text = "makes no sense";
+        rank_open(&a, 1, 20000 * MS);
+        fake_meet(&fake, &a, SEAL_HEADERS);
+        if (i < sizeof(said) / sizeof(said[0])) {
+            n = frame_make(&fake, said[i].mark, said[i].kind, said[i].bytes, said[i].tag, bytes);
+        } else if (k == 0) {
+            text = "ended";
+        } else if (k == 1) {
+            n = frame_make(&fake, 0, FRAME_RETIRE, 0, 0, bytes);
+            n += frame_make(&fake, 0, FRAME_RETIRE, 0, 0, bytes + n);
+        } else if (k == 2) {
+            n = frame_make(&fake, 0, FRAME_GOODBYE, 0, 0, bytes);
+            text = "closed its end";
+        } else {
+            memset(bytes, 0, n = sizeof(hly_tcp_frame_t));
+            text = "lacks its seal";
+        }
+        nonsense_end(&a, &fake, bytes, n, text);
+    }
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,20 +19,32 @@
 #include <ucp/api/ucp.h>
 #include <unistd.h>
 
+#include "../../transports/common/meet.h"
 #include "net_rank.h"
 
 extern const halay_transport_ops_t halay_transport_v6_ucx;
 const halay_transport_ops_t *const net = &halay_transport_v6_ucx;
 
-size_t hello_make(const char *secret, uint8_t hello[128])
+size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
+                  uint8_t hello[HELLO_MOST])
 {
-    const uint64_t magic = UINT64_C(0x3458435559414c48);
-    const uint32_t kind = 1, address_bytes = 8;
-    memcpy(hello, &magic, 8);
-    memcpy(hello + 8, &kind, 4);
-    memcpy(hello + 12, &address_bytes, 4);
-    memcpy(hello + 48, secret, strlen(secret));
-    return 96 + 8;
+    const uint8_t tells[8] = {0};
+    hly_meet_word_t word = {.magic = UINT64_C(0x3558435559414c48),
+                            .kind = WORD_HELLO,
+                            .tells = sizeof(tells),
+                            .from = {7, from},
+                            .to = {7, to},
+                            .nonce = "some"};
+    hly_meet_greeting_t said;
+    hly_meet_keys_t keys;
+    uint8_t secret16[16] = {0};
+    memcpy(secret16, secret, strlen(secret));
+    memcpy(&said, greeting, sizeof(said));
+    hly_meet_keys_make(secret16, &said, word.nonce, word.from, word.to, 0, &keys);
+    hly_meet_prove(keys.out, &word, offsetof(hly_meet_word_t, mac), tells, sizeof(tells), word.mac);
+    memcpy(hello, &word, sizeof(word));
+    memcpy(hello + sizeof(word), tells, sizeof(tells));
+    return sizeof(word) + sizeof(tells);
 }
 
 static void killed(void)

@@ -169,15 +169,11 @@ void epochs(void)
 /* ------------------------------------------------------------------ bounds */
 
 /* A hello with this secret for somebody who is not here. */
-static int hello_say(const rank_t *rank, const char *secret)
+static int hello_say(rank_t *rank, const char *secret)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = rank->address.port};
-    uint8_t hello[128] = {0};
-    size_t bytes = hello_make(secret, hello);
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    memcpy(&to.sin_addr, rank->address.ip, 4);
-    CHECK(connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0, "connect");
-    give(fd, hello, bytes);
+    uint8_t greeting[GREETING], hello[HELLO_MOST];
+    int fd = stranger_greeted(rank, greeting);
+    give(fd, hello, hello_make(secret, 999, 998, greeting, hello));
     return fd;
 }
 

@@ -4,6 +4,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
@@ -47,7 +48,7 @@ static void place_free(hly_meet_t *m)
 
 static void guests_accept(hly_meet_t *m)
 {
-    for (int i = 0; i < HLY_MEET_ROUNDS; i++) {
+    for (int i = 0; i < HLY_MEET_ROUNDS && m->gate.open_ns <= m->attended_ns; i++) {
         hly_meet_link_t *link;
         int fd = accept4(m->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -59,6 +60,8 @@ static void guests_accept(hly_meet_t *m)
             place_free(m);
         if (rc == 0)
             rc = hly_meet_link_add(m, fd, LINK_GUEST, NULL, &link);
+        if (rc == 0 && hly_meet_greet(fd, m->ops->magic, &link->greeting))
+            hly_meet_link_free(m, link); /* it has gone already */
         if (rc == 0)
             continue;
         if (!(m->warned & WARNED_DESCRIPTORS))
@@ -75,9 +78,10 @@ static void guests_accept(hly_meet_t *m)
 /* ------------------------------------------------------------------ words */
 
 /* Whom it is for is another question. */
-static int word_right(const hly_meet_t *m, const hly_meet_word_t *word, uint32_t kind)
+static int word_right(const hly_meet_link_t *link, const hly_meet_word_t *word, uint32_t kind)
 {
-    int secret = hly_meet_same_secret(word->secret, m->secret);
+    int secret = hly_meet_proved(link->keys.in, word, offsetof(hly_meet_word_t, mac),
+                                 link->in + sizeof(*word), word->tells, word->mac);
     int tells = kind == WORD_HELLO || kind == WORD_ANSWER ? word->tells > 0 : word->tells == 0;
     return secret && word->kind == kind && tells;
 }
@@ -113,7 +117,10 @@ static void met(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *wor
 static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *word)
 {
     hly_meet_peer_t *peer;
-    if (!word_right(m, word, WORD_HELLO)) {
+    int own = hly_meet_same_id(word->from, m->self) && !hly_meet_same_id(word->to, m->self);
+    hly_meet_keys_make(m->secret, &link->greeting, word->nonce, word->from, word->to, 1,
+                       &link->keys);
+    if (!word_right(link, word, WORD_HELLO) || own) { /* own: what was said here is sent back */
         guest_drop(m, link, "it is of another job, or of another version of Halay");
         return 1;
     }
@@ -130,7 +137,8 @@ static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t 
     link->state = LINK_OPEN;
     m->nguests--;
     met(m, link, word);
-    hly_meet_link_say(m, link, WORD_ANSWER, m->ops->mark ? m->ops->mark(m->transport, peer) : 0);
+    (void)hly_meet_link_say(m, link, WORD_ANSWER,
+                            m->ops->mark ? m->ops->mark(m->transport, peer) : 0);
     return 0;
 }
 
@@ -147,18 +155,18 @@ static int on_word(hly_meet_t *m, hly_meet_link_t *link)
         return 1;
     }
     int from = hly_meet_same_id(word.from, peer->id) && hly_meet_same_id(word.to, m->self);
-    if (link->state == LINK_GREETED && from && word_right(m, &word, WORD_ANSWER)) {
+    if (link->state == LINK_GREETED && from && word_right(link, &word, WORD_ANSWER)) {
         link->state = LINK_OPEN;
         peer->heard = 1;
         met(m, link, &word);
         if (m->ops->agree && peer->state == PEER_WELL)
             m->ops->agree(m->transport, peer, word.count);
-    } else if (link->state == LINK_OPEN && from && word_right(m, &word, WORD_GOODBYE)) {
+    } else if (link->state == LINK_OPEN && from && word_right(link, &word, WORD_GOODBYE)) {
         peer->goodbye = 1;
         peer->goodbye_count = word.count;
         peer->goodbye_ns = hly_meet_now_ns();
         m->attention = 1;
-    } else if (link->state == LINK_OPEN && from && word_right(m, &word, WORD_SEEN)) {
+    } else if (link->state == LINK_OPEN && from && word_right(link, &word, WORD_SEEN)) {
         peer->seen = 1;
     } else {
         hly_meet_peer_fail(m, peer, HALAY_ETRANSPORT,
@@ -175,7 +183,7 @@ static void link_ended(hly_meet_t *m, hly_meet_link_t *link, int error)
     if (link->state == LINK_GUEST) {
         if (error == EPROTO)
             warn_stranger(m, link->fd, "it speaks another language, or another version's");
-    } else if (link->state == LINK_CALLING || link->state == LINK_GREETED) {
+    } else if (link->state <= LINK_GREETED) {
         hly_meet_call_ended(peer, link, error);
     } else if (link->state == LINK_OPEN && !peer->goodbye) {
         hly_meet_peer_fail(m, peer, HALAY_EPEER, "the connection to %s ended%s%s", peer->name,
@@ -187,6 +195,18 @@ static void link_ended(hly_meet_t *m, hly_meet_link_t *link, int error)
     hly_meet_link_free(m, link);
 }
 
+/* The greeting; a hello answers it. */
+static int hear(hly_meet_t *m, hly_meet_link_t *link)
+{
+    int rc = hly_meet_take(link->fd, m->ops->magic, &link->greeting, sizeof(link->greeting),
+                           &link->read);
+    if (rc <= 0)
+        return rc;
+    link->read = 0;
+    link->state = LINK_GREETED;
+    return hly_meet_link_say(m, link, WORD_HELLO, 0);
+}
+
 static void link_look(hly_meet_t *m, hly_meet_link_t *link)
 {
     int rc = 0;
@@ -195,16 +215,15 @@ static void link_look(hly_meet_t *m, hly_meet_link_t *link)
         socklen_t bytes = sizeof(error);
         getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
         rc = -error;
-        if (rc == 0) {
-            link->state = LINK_GREETED;
-            hly_meet_link_say(m, link, WORD_HELLO, 0);
-        }
+        link->state = LINK_HEARING;
     }
+    if (rc == 0 && link->state == LINK_HEARING)
+        rc = hear(m, link);
     if (rc == 0)
         rc = hly_meet_link_write(m, link);
     /* What can be read is read first, even if nothing can be written any more. */
     int read = rc;
-    while (link->state != LINK_CALLING && (read = hly_meet_link_read(m, link)) > 0) {
+    while (link->state > LINK_HEARING && (read = hly_meet_link_read(m, link)) > 0) {
         if (on_word(m, link))
             return;
     }
@@ -247,12 +266,15 @@ static void descriptors_look(hly_meet_t *m)
 void hly_meet_attend(hly_meet_t *m, uint64_t now)
 {
     hly_meet_link_t *next;
+    m->attended_ns = now;
+    hly_meet_gate_set(&m->gate, now, m->slow_fd, m->listen_fd, &m->listen_watch);
     descriptors_look(m);
     for (hly_meet_link_t *link = m->nguests ? m->links : NULL; link; link = next) {
         next = link->next;
         if (link->state == LINK_GUEST && now >= link->since_ns + HLY_MEET_GUEST_NS)
             guest_drop(m, link, "it said nothing, or not enough");
     }
+    hly_meet_gate_set(&m->gate, now, m->slow_fd, m->listen_fd, &m->listen_watch);
     for (hly_meet_peer_t *peer = m->unsettled ? m->peers : NULL; peer; peer = peer->next)
         hly_meet_call_tend(m, peer, now);
 }
@@ -281,6 +303,8 @@ int hly_meet_timer_set(hly_meet_t *m)
         if (link->state == LINK_GUEST)
             when = earlier(when, link->since_ns + HLY_MEET_GUEST_NS);
     }
+    if (m->gate.shut)
+        when = earlier(when, m->gate.open_ns);
     if (when == UINT64_MAX || when == m->timer_ns)
         return HALAY_OK;
     struct itimerspec spec = {

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -68,6 +69,8 @@ void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link)
         at = &(*at)->next;
     *at = link->next;
     m->nguests -= link->state == LINK_GUEST;
+    if (link->state == LINK_GUEST)
+        hly_meet_gate_charge(&m->gate, hly_meet_now_ns());
     m->nparked -= link->state == LINK_PARKED;
     if (m->slow_fd >= 0) {
         epoll_ctl(m->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
@@ -87,7 +90,7 @@ hly_meet_link_t *hly_meet_link_of(const hly_meet_t *m, const hly_meet_peer_t *pe
 }
 
 /* At most three words: hello or answer, goodbye, seen; room for all. */
-void hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count)
+int hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count)
 {
     hly_meet_word_t word = {.magic = m->ops->magic,
                             .kind = kind,
@@ -95,15 +98,25 @@ void hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint
                             .to = link->peer->id,
                             .count = count,
                             .where = m->where};
-    memcpy(word.secret, m->secret, sizeof(word.secret));
+    uint8_t *tells = link->out + link->to_write + sizeof(word);
+    if (kind == WORD_HELLO) {
+        int rc = hly_meet_nonce(word.nonce);
+        if (rc)
+            return rc;
+        hly_meet_keys_make(m->secret, &link->greeting, word.nonce, word.from, word.to, 0,
+                           &link->keys);
+    }
     assert(link->to_write + sizeof(word) <= sizeof(link->out));
     if (kind == WORD_HELLO || kind == WORD_ANSWER) {
         assert(link->to_write == 0);
-        word.tells = (uint32_t)m->ops->tell(m->transport, link->peer, link->out + sizeof(word));
+        word.tells = (uint32_t)m->ops->tell(m->transport, link->peer, tells);
         assert(word.tells > 0 && word.tells <= HLY_MEET_TELLS);
     }
+    hly_meet_prove(link->keys.out, &word, offsetof(hly_meet_word_t, mac), tells, word.tells,
+                   word.mac);
     memcpy(link->out + link->to_write, &word, sizeof(word));
     link->to_write += sizeof(word) + word.tells;
+    return 0;
 }
 
 int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link)

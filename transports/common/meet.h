@@ -7,13 +7,15 @@
  *   call.c     calling a peer, again and again until the deadline; peers
  *   guest.c    being called; what words do
  *   address.c  addresses, as a socket and as text
+ *   proof.c    greetings, keys, proofs
+ *   gate.c     what strangers may cost
  *
  * Who wants to talk calls on TCP, where the other's bootstrap listens, or a socket of the
- * transport's own. Each says the job's secret, both ids, and what its transport wants the other to
- * know (tell). This link stays open until one of the two ends: its end without a goodbye is a
- * death.
+ * transport's own. Each proves the job's secret (proof.h), and says both ids and what its transport
+ * wants the other to know (tell). This link stays open until one of the two ends: its end without a
+ * goodbye is a death.
  *
- * A hello with the right secret for somebody else comes from another epoch of the same job: from a
+ * A hello that proves the secret for somebody else comes from another epoch of the same job: from a
  * process that is in its next epoch already, or is late in its last. Which of the two cannot be
  * told. So it is parked, without an answer, until this end closes and hangs up; then the caller
  * tries again at once, and finds the next epoch; or it gives up by its own deadline.
@@ -27,7 +29,9 @@
 #include <sys/types.h>
 
 #include "address.h"
+#include "gate.h"
 #include "halay/transport.h"
+#include "proof.h"
 
 enum {
     HLY_MEET_GUESTS = 64,             /* connections that have not said hello yet */
@@ -51,19 +55,27 @@ typedef struct hly_meet_word {
     uint64_t magic; /* the transport's own */
     uint32_t kind, tells;
     halay_peer_id_t from, to;
-    uint8_t secret[16];
+    uint8_t nonce[HLY_MEET_NONCE]; /* of a hello */
     uint64_t count;
     halay_address_t where; /* where who says it listens */
     uint8_t zero[4];
+    uint8_t mac[32]; /* of this and what is told */
 } hly_meet_word_t;
-_Static_assert(sizeof(hly_meet_word_t) == 96, "a word is the same on all machines");
+_Static_assert(sizeof(hly_meet_word_t) == 128, "a word is the same on all machines");
 
 enum { WORD_HELLO = 1, WORD_ANSWER, WORD_GOODBYE, WORD_SEEN };
 
 /* What epoll's data points to: the first member of its object. */
 typedef enum hly_meet_watch { WATCH_LISTEN = 1, WATCH_TIMER, WATCH_LINK } hly_meet_watch_t;
 
-enum { LINK_CALLING /* TCP connects */, LINK_GREETED, LINK_GUEST, LINK_PARKED, LINK_OPEN };
+enum {
+    LINK_CALLING, /* TCP connects */
+    LINK_HEARING, /* the greeting is to come */
+    LINK_GREETED, /* the answer */
+    LINK_GUEST,   /* the hello */
+    LINK_PARKED,
+    LINK_OPEN
+};
 
 /* WELL until something is wrong; FAILING: known, not told; FAILED: told. */
 enum { PEER_WELL, PEER_FAILING, PEER_FAILED };
@@ -97,6 +109,8 @@ typedef struct hly_meet_link {
     hly_meet_peer_t *peer; /* NULL: a guest, or parked */
     uint64_t since_ns;
     size_t read, written, to_write;
+    hly_meet_greeting_t greeting;
+    hly_meet_keys_t keys;
     uint8_t in[sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
     uint8_t out[3 * sizeof(hly_meet_word_t) + HLY_MEET_TELLS];
     struct hly_meet_link *next;
@@ -130,6 +144,8 @@ typedef struct hly_meet {
     int nguests, nparked, failing;
     int unsettled; /* peers that are called */
     int closing;   /* who calls is turned away */
+    hly_meet_gate_t gate;
+    uint64_t attended_ns;
     int attention; /* something is to be looked at soon */
     int error;     /* for poll to return, once */
     uint64_t timer_ns;
@@ -171,7 +187,8 @@ int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watc
 int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
                       hly_meet_link_t **link);
 void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link);
-void hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count);
+/* 0 or a negative errno; a hello needs the greeting. */
+int hly_meet_link_say(hly_meet_t *m, hly_meet_link_t *link, uint32_t kind, uint64_t count);
 int hly_meet_link_write(hly_meet_t *m, hly_meet_link_t *link);
 /* 1: a whole word is in link->in; 0: not yet; a negative errno, -ENODATA at the end. */
 int hly_meet_link_read(const hly_meet_t *m, hly_meet_link_t *link);

@@ -205,8 +205,7 @@ uint64_t hly_shm_now_ns(void);
 void hly_shm_log(const halay_transport_t *t, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* name.c: SipHash-2-4 with 128 bits of result over n words; the address of a process. */
-void hly_shm_siphash(const uint8_t key[16], const uint64_t words[], int n, uint64_t out[2]);
+/* name.c: the address of a process. */
 struct sockaddr_un;
 socklen_t hly_shm_name(const halay_transport_t *t, halay_peer_id_t id, struct sockaddr_un *address);
 

@@ -30,12 +30,14 @@ static void end(halay_transport_t *t, hly_tcp_link_t *link, int error)
 
 /* ------------------------------------------------------------------ frames */
 
-static void land_begin(halay_transport_t *t, hly_tcp_link_t *link, uint64_t bytes, uint64_t tag)
+static void land_begin(halay_transport_t *t, hly_tcp_link_t *link, uint64_t bytes, uint64_t tag,
+                       uint64_t digest)
 {
     hly_tcp_landing_t *landing = hly_tcp_landing_take(t, tag);
     link->left = bytes;
     link->pad = (unsigned)(-bytes & 7);
     link->landing = landing;
+    link->digest = digest;
     if (!landing)
         return; /* it was withdrawn: read into nothing */
     landing->peer = link->peer->id;
@@ -46,6 +48,26 @@ static void land_begin(halay_transport_t *t, hly_tcp_link_t *link, uint64_t byte
         hly_tcp_landing_done(t, landing, HALAY_EINVAL);
         link->landing = NULL;
     }
+}
+
+static int bytes_right(const halay_transport_t *t, const hly_tcp_link_t *link, const void *data,
+                       size_t bytes, uint64_t digest)
+{
+    return t->seal != SEAL_PAYLOAD ||
+           hly_tcp_digest(&link->in_seal, NULL, 0, data, bytes) == digest;
+}
+
+/* All of it has come. */
+static void land_end(halay_transport_t *t, hly_tcp_link_t *link)
+{
+    hly_tcp_landing_t *landing = link->landing;
+    if (!landing)
+        return;
+    int right = bytes_right(t, link, landing->buffer, landing->bytes, link->digest);
+    hly_tcp_landing_done(t, landing, right ? HALAY_OK : HALAY_ETRANSPORT);
+    if (!right)
+        end(t, link, EBADMSG);
+    link->landing = NULL;
 }
 
 /* Takes what is in the buffer of a frame that lands. 1: that was all of it. */
@@ -61,9 +83,7 @@ static int land_more(halay_transport_t *t, hly_tcp_link_t *link)
     link->left -= n;
     if (link->left > 0)
         return 0;
-    if (link->landing)
-        hly_tcp_landing_done(t, link->landing, HALAY_OK);
-    link->landing = NULL;
+    land_end(t, link);
     n = link->end - link->begin < link->pad ? link->end - link->begin : link->pad;
     link->begin += n;
     link->pad -= (unsigned)n;
@@ -106,6 +126,10 @@ static int frames_take(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t
         uint64_t bytes = frame.word & HLY_TCP_BYTES_MAX;
         unsigned kind = (unsigned)(frame.word >> HLY_TCP_BYTES_BITS) & 0xff;
         int tagged = kind == FRAME_TAGGED;
+        if (!hly_tcp_frame_right(link, &frame)) {
+            end(t, link, EBADMSG);
+            break;
+        }
         if (frame.word >> 56 != HLY_TCP_MARK || (frame.tag != 0) != tagged ||
             (!tagged && bytes > (kind == FRAME_MESSAGE ? HLY_TCP_MESSAGE : 0))) {
             end(t, link, EPROTO);
@@ -119,16 +143,23 @@ static int frames_take(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t
                 more_set(t, link, 1);
                 return n;
             }
+            if (!bytes_right(t, link, link->buffer + link->begin + sizeof(frame), (size_t)bytes,
+                             frame.digest)) {
+                end(t, link, EBADMSG);
+                break;
+            }
             message_give(link, (size_t)bytes, &events[n++]);
             link->begin += all;
+            link->in_seal.count++;
             continue;
         }
         link->begin += sizeof(frame);
+        link->in_seal.count++;
         if (!tagged) {
             on_notice(t, link, kind);
             continue;
         }
-        land_begin(t, link, bytes, frame.tag);
+        land_begin(t, link, bytes, frame.tag, frame.digest);
         if (!land_more(t, link))
             break;
     }
@@ -187,10 +218,8 @@ static void came_count(halay_transport_t *t, hly_tcp_link_t *link, size_t came)
     if (direct > 0) {
         link->land_to += link->landing ? direct : 0;
         link->left -= direct;
-        if (link->left == 0 && link->landing) {
-            hly_tcp_landing_done(t, link->landing, HALAY_OK);
-            link->landing = NULL;
-        }
+        if (link->left == 0)
+            land_end(t, link);
     }
     link->end += came - direct;
 }

@@ -6,6 +6,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -96,6 +97,8 @@ void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link)
         at = &(*at)->next;
     *at = link->next;
     t->nguests -= link->state == LINK_GUEST;
+    if (link->state == LINK_GUEST)
+        hly_meet_gate_charge(&t->gate, hly_tcp_now_ns());
     t->nparked -= link->state == LINK_PARKED;
     if (link->state == LINK_OPEN)
         link_unopen(t, link);
@@ -139,15 +142,23 @@ int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t
 
 /* ------------------------------------------------------------------ words */
 
-/* It is the first that is written here, so there is room for it. */
-int hly_tcp_word_say(const halay_transport_t *t, const hly_tcp_link_t *link, uint32_t kind)
+/* Only a greeting was written here before, so there is room for it. */
+int hly_tcp_word_say(const halay_transport_t *t, hly_tcp_link_t *link, uint32_t kind,
+                     halay_peer_id_t to)
 {
     hly_tcp_word_t word = {.magic = HLY_TCP_MAGIC,
                            .kind = kind,
+                           .seal = (uint32_t)t->seal,
                            .from = t->self,
-                           .to = link->peer->id,
+                           .to = to,
                            .where = t->where};
-    memcpy(word.secret, t->secret, sizeof(word.secret));
+    if (kind == WORD_HELLO) {
+        int rc = hly_meet_nonce(word.nonce);
+        if (rc)
+            return rc;
+        hly_tcp_seals_make(t, link, word.nonce, t->self, to, 0);
+    }
+    hly_meet_prove(link->keys.out, &word, offsetof(hly_tcp_word_t, mac), NULL, 0, word.mac);
     ssize_t n = send(link->fd, &word, sizeof(word), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (n < 0)
         return -errno;
@@ -156,17 +167,11 @@ int hly_tcp_word_say(const halay_transport_t *t, const hly_tcp_link_t *link, uin
 
 int hly_tcp_word_read(hly_tcp_link_t *link)
 {
-    const uint64_t magic = HLY_TCP_MAGIC;
-    while (link->read < sizeof(link->word)) {
-        ssize_t n = recv(link->fd, (uint8_t *)&link->word + link->read,
-                         sizeof(link->word) - link->read, MSG_DONTWAIT);
-        if (n == 0)
-            return -ENODATA;
-        if (n < 0 && errno != EINTR)
-            return errno == EAGAIN ? 0 : -errno;
-        link->read += n > 0 ? (size_t)n : 0;
-        if (memcmp(&link->word, &magic, link->read < 8 ? link->read : 8) != 0)
-            return -EPROTO;
-    }
-    return 1;
+    int hears = link->state == LINK_HEARING;
+    int rc = hly_meet_take(link->fd, HLY_TCP_MAGIC,
+                           hears ? (void *)&link->greeting : (void *)&link->word,
+                           hears ? sizeof(link->greeting) : sizeof(link->word), &link->read);
+    if (rc > 0)
+        link->read = 0;
+    return rc;
 }

@@ -6,16 +6,27 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "tcp.h"
 
 /* Whom it is for is another question. */
-static int word_right(const halay_transport_t *t, const hly_tcp_word_t *word, uint32_t kind)
+static int word_right(const hly_tcp_link_t *link, uint32_t kind)
 {
-    int secret = hly_meet_same_secret(word->secret, t->secret);
-    return secret && word->kind == kind && word->zero == 0;
+    const hly_tcp_word_t *word = &link->word;
+    return hly_meet_proved(link->keys.in, word, offsetof(hly_tcp_word_t, mac), NULL, 0,
+                           word->mac) &&
+           word->kind == kind;
+}
+
+static void seals_differ(halay_transport_t *t, hly_tcp_peer_t *peer)
+{
+    static const char *const names[] = {"headers", "payload"};
+    hly_tcp_peer_fail(t, peer, HALAY_ETRANSPORT,
+                      "%s has HALAY_TCP_SEAL=%s, and this rank %s: give all ranks the same",
+                      peer->name, names[t->seal == SEAL_HEADERS], names[t->seal]);
 }
 
 /* ------------------------------------------------------------------ calling */
@@ -159,7 +170,7 @@ static void warn_descriptors(halay_transport_t *t, int error)
 
 void hly_tcp_guests_accept(halay_transport_t *t)
 {
-    for (int i = 0; i < HLY_TCP_ROUNDS; i++) {
+    for (int i = 0; i < HLY_TCP_ROUNDS && t->gate.open_ns <= t->attended_ns; i++) {
         hly_tcp_link_t *link;
         int fd = accept4(t->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
@@ -171,6 +182,8 @@ void hly_tcp_guests_accept(halay_transport_t *t)
             place_free(t);
         if (rc == 0)
             rc = hly_tcp_link_add(t, fd, LINK_GUEST, NULL, &link);
+        if (rc == 0 && hly_meet_greet(fd, HLY_TCP_MAGIC, &link->greeting))
+            hly_tcp_link_free(t, link); /* it has gone already */
         if (rc == 0)
             continue;
         warn_descriptors(t, -rc);
@@ -232,21 +245,30 @@ static void park(halay_transport_t *t, hly_tcp_link_t *link)
 static void on_hello(halay_transport_t *t, hly_tcp_link_t *link)
 {
     hly_tcp_peer_t *peer;
-    if (!word_right(t, &link->word, WORD_HELLO)) {
+    const hly_tcp_word_t *word = &link->word;
+    int own = hly_meet_same_id(word->from, t->self) && !hly_meet_same_id(word->to, t->self);
+    hly_tcp_seals_make(t, link, word->nonce, word->from, word->to, 1);
+    if (!word_right(link, WORD_HELLO) || own) { /* own: somebody sends back what was said here */
         hly_tcp_guest_drop(t, link, "it is of another job, or of another version of Halay");
         return;
     }
-    if (!hly_meet_same_id(link->word.to, t->self)) {
+    if (!hly_meet_same_id(word->to, t->self)) {
         park(t, link);
         return;
     }
-    int rc = hly_tcp_peer_hold(t, link->word.from, &peer);
+    int rc = hly_tcp_peer_hold(t, word->from, &peer);
     if (rc || peer->state != PEER_WELL || t->closing) {
         hly_tcp_link_free(t, link);
         return;
     }
-    peer->where = link->word.where;
+    peer->where = word->where;
     hly_meet_where_name(&peer->where, peer->name);
+    if (word->seal != (uint32_t)t->seal) {
+        hly_tcp_word_say(t, link, WORD_ANSWER, peer->id); /* it says the same there */
+        hly_tcp_link_free(t, link);
+        seals_differ(t, peer);
+        return;
+    }
     rc = link_met(t, link, peer);
     if (rc == -ENOMEM || rc == -ENOSPC)
         warn_descriptors(t, -rc);
@@ -254,7 +276,7 @@ static void on_hello(halay_transport_t *t, hly_tcp_link_t *link)
         hly_tcp_link_free(t, link);
         return;
     }
-    rc = hly_tcp_word_say(t, link, WORD_ANSWER);
+    rc = hly_tcp_word_say(t, link, WORD_ANSWER, peer->id);
     if (rc == 0)
         one_retire(t, peer);
     else /* what was said before its end is still read */
@@ -265,13 +287,15 @@ static void on_answer(halay_transport_t *t, hly_tcp_link_t *link)
 {
     const hly_tcp_word_t *word = &link->word;
     hly_tcp_peer_t *peer = link->peer;
-    if (!word_right(t, word, WORD_ANSWER) || !hly_meet_same_id(word->from, peer->id) ||
+    if (!word_right(link, WORD_ANSWER) || !hly_meet_same_id(word->from, peer->id) ||
         !hly_meet_same_id(word->to, t->self)) {
         hly_tcp_peer_fail(t, peer, HALAY_ETRANSPORT,
                           "%s does not speak this version's language, or has another secret",
                           peer->name);
         return;
     }
+    if (peer->state == PEER_WELL && word->seal != (uint32_t)t->seal)
+        seals_differ(t, peer);
     if (peer->state != PEER_WELL)
         return;
     int rc = link_met(t, link, peer);
@@ -289,7 +313,7 @@ static void link_ended(halay_transport_t *t, hly_tcp_link_t *link, int error)
 {
     if (link->state == LINK_GUEST && error == EPROTO)
         warn_stranger(t, link->fd, "it speaks another language, or another version's");
-    if (link->state == LINK_GREETED && error == EPROTO)
+    if ((link->state == LINK_HEARING || link->state == LINK_GREETED) && error == EPROTO)
         hly_tcp_peer_fail(t, link->peer, HALAY_ETRANSPORT,
                           "%s does not speak this version's language", link->peer->name);
     else if (link->peer)
@@ -305,10 +329,14 @@ void hly_tcp_link_look(halay_transport_t *t, hly_tcp_link_t *link)
         int error = 0;
         socklen_t bytes = sizeof(error);
         getsockopt(link->fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
-        rc = error ? -error : hly_tcp_word_say(t, link, WORD_HELLO);
-        link->state = LINK_GREETED;
-        if (rc == 0)
-            rc = hly_tcp_watch_change(t->slow_fd, link->fd, &link->watch);
+        link->state = LINK_HEARING;
+        rc = error ? -error : hly_tcp_watch_change(t->slow_fd, link->fd, &link->watch);
+    } else if (link->state == LINK_HEARING) {
+        rc = hly_tcp_word_read(link);
+        if (rc > 0) {
+            link->state = LINK_GREETED;
+            rc = hly_tcp_word_say(t, link, WORD_HELLO, link->peer->id);
+        }
     } else if (link->state == LINK_PARKED) { /* it has no more to say before it is answered */
         rc = -ENODATA;
     } else {
@@ -333,6 +361,12 @@ static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
     if (link->ended && link->error == EPROTO)
         hly_tcp_peer_fail(t, peer, HALAY_ETRANSPORT,
                           "what came from %s makes no sense: the connection carries something else",
+                          peer->name);
+    else if (link->ended && link->error == EBADMSG)
+        hly_tcp_peer_fail(t, peer, HALAY_ETRANSPORT,
+                          "what came from %s lacks its seal: on the way something was put in, "
+                          "changed, repeated or left out; look for who can reach this network, or "
+                          "for a device in it that damages data",
                           peer->name);
     else if (link->ended && !link->over)
         hly_tcp_peer_fail(t, peer, HALAY_EPEER, "the connection to %s ended%s%s", peer->name,

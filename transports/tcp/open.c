@@ -169,6 +169,11 @@ int hly_tcp_open(const halay_transport_params_t *params, halay_transport_t **out
         return HALAY_ENOMEM;
     params_take(t, params);
     int rc = options_read(t, params->options);
+    if (rc == 0 && hly_tcp_seal_read(getenv("HALAY_TCP_SEAL"), &t->seal)) {
+        hly_tcp_log(t, 0, "tcp: HALAY_TCP_SEAL is headers or payload, not '%s'",
+                    getenv("HALAY_TCP_SEAL"));
+        rc = HALAY_EINVAL;
+    }
     if (rc == 0)
         rc = pools_make(t);
     if (rc)
@@ -202,12 +207,13 @@ static int heard(const hly_tcp_link_t *link)
  */
 static int goodbyes_say(halay_transport_t *t)
 {
-    const hly_tcp_frame_t frame = hly_tcp_frame(FRAME_GOODBYE, 0, 0);
     int pending = 0;
     for (hly_tcp_link_t *link = t->links; link; link = link->next) {
         if (link->state == LINK_GREETED && !link->said_goodbye) {
+            const hly_tcp_frame_t frame = hly_tcp_frame(link, FRAME_GOODBYE, 0, 0, 0);
             ssize_t n = send(link->fd, &frame, sizeof(frame), MSG_NOSIGNAL | MSG_DONTWAIT);
             link->said_goodbye = n == (ssize_t)sizeof(frame);
+            link->out_seal.count += (uint64_t)link->said_goodbye;
         }
         if (link->state != LINK_OPEN || link->peer->state != PEER_WELL || link->ended)
             continue;

@@ -17,13 +17,6 @@
 
 static const uint8_t zeros[8];
 
-hly_tcp_frame_t hly_tcp_frame(int kind, uint64_t bytes, uint64_t tag)
-{
-    assert(bytes <= HLY_TCP_BYTES_MAX);
-    return (hly_tcp_frame_t){
-        .word = HLY_TCP_MARK << 56 | (uint64_t)kind << HLY_TCP_BYTES_BITS | bytes, .tag = tag};
-}
-
 /* ------------------------------------------------------------------ parts */
 
 static hly_tcp_part_t *part_take(halay_transport_t *t, hly_tcp_link_t *link)
@@ -181,8 +174,7 @@ void hly_tcp_flush(halay_transport_t *t, hly_tcp_link_t *link)
 int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
-    hly_tcp_frame_t frame =
-        hly_tcp_frame(tag ? FRAME_TAGGED : FRAME_MESSAGE, header_bytes + payload_bytes, tag);
+    hly_tcp_frame_t frame;
     size_t pad = -(header_bytes + payload_bytes) & 7, sent = 0;
     size_t all = sizeof(frame) + header_bytes + payload_bytes + pad;
     size_t copied = tag ? sizeof(frame) + pad : all;
@@ -194,6 +186,11 @@ int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const 
         link->refused = 1;
         return HALAY_EAGAIN;
     }
+    uint64_t digest = t->seal == SEAL_PAYLOAD ? hly_tcp_digest(&link->out_seal, header,
+                                                               header_bytes, payload, payload_bytes)
+                                              : 0;
+    frame = hly_tcp_frame(link, tag ? FRAME_TAGGED : FRAME_MESSAGE, header_bytes + payload_bytes,
+                          tag, digest);
     if (!link->first) {
         size_t now = payload_bytes < HLY_TCP_CHUNK ? payload_bytes : HLY_TCP_CHUNK;
         parts[2].iov_len = now; /* the padding goes with the last of it */
@@ -206,25 +203,27 @@ int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const 
             link_break(t, link, (int)-n);
             return HALAY_EPEER;
         }
-        if (n < 0) {
+        if (n < 0 && t->seal != SEAL_PAYLOAD) { /* else it waits: it was read once for its digest */
             link->refused = 1;
             return HALAY_EAGAIN;
         }
-        sent = (size_t)n;
-        if (sent == all)
-            return HALAY_OK;
+        sent = n < 0 ? 0 : (size_t)n;
     }
+    link->out_seal.count++;
+    if (sent == all)
+        return HALAY_OK;
     return queue(t, link, parts, sent, tag ? 2 : -1, cookie) ? HALAY_INPROGRESS : HALAY_OK;
 }
 
 int hly_tcp_say(halay_transport_t *t, hly_tcp_link_t *link, int kind)
 {
-    hly_tcp_frame_t frame = hly_tcp_frame(kind, 0, 0);
+    hly_tcp_frame_t frame = hly_tcp_frame(link, kind, 0, 0, 0);
     struct iovec parts[4] = {{&frame, sizeof(frame)}};
     if (link->broken)
         return 0; /* nobody hears it */
     if (!room(t, link, sizeof(frame)))
         return -EAGAIN;
+    link->out_seal.count++;
     queue(t, link, parts, 0, -1, 0);
     hly_tcp_flush(t, link);
     return 0;

@@ -9,16 +9,17 @@
  *   out.c    frames go out, and wait where a socket is full
  *   link.c   TCP connections come and go
  *   meet.c   hello, answer, goodbye: who may say them, and what they do
+ *   seal.c   keys and seals of frames
  *   watch.c  the slow path: sockets that are not open yet, timers, failures
  *
  * Two processes that talk share one connection, for both directions and all ways. If both call at
  * once there are two; then the one that the higher id has called is retired: each end says on it
  * that it has said its last there, and it is closed when both have. A connection stays until one of
  * the two processes ends, so a way costs nothing, and giving one up disturbs nobody. It begins with
- * a hello and an answer, which carry the secret; frames follow. Its end without a goodbye is the
- * sign that the peer has died.
+ * a greeting, a hello and an answer, which prove the secret; sealed frames follow. Its end without
+ * a goodbye is the sign that the peer has died.
  *
- * A hello with the right secret for somebody else comes from another epoch of the same job: from a
+ * A hello that proves the secret for somebody else comes from another epoch of the same job: from a
  * process that is in its next epoch already, or is late in its last. Which of the two cannot be
  * told. So it is parked, without an answer, until this end closes and hangs up; then the caller
  * tries again at once, and finds the next epoch; or it gives up by its own deadline.
@@ -32,6 +33,8 @@
 #include <sys/types.h>
 
 #include "../common/address.h"
+#include "../common/gate.h"
+#include "../common/proof.h"
 #include "halay/transport.h"
 
 enum {
@@ -59,7 +62,7 @@ enum {
     HLY_TCP_SILENT = 4,          /* looks in a row at which nothing was acknowledged: it is dead */
     HLY_TCP_TEXT = 256
 };
-#define HLY_TCP_MAGIC        UINT64_C(0x3150435459414c48)
+#define HLY_TCP_MAGIC        UINT64_C(0x3250435459414c48)
 #define HLY_TCP_SLOW_NS      UINT64_C(50000)   /* between two looks at sockets, while polled */
 #define HLY_TCP_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
 #define HLY_TCP_PAUSE_MAX_NS UINT64_C(50000000)
@@ -68,26 +71,37 @@ enum {
 #define HLY_TCP_WATCH_NS     UINT64_C(1000000000) /* between two looks at what is acknowledged */
 #define HLY_TCP_DEADLINE_NS  UINT64_C(30000000000)
 
-/* Said first on a connection, by both; little endian, as all that Halay runs on. */
+/* Said first on a connection, by both, after the greeting (proof.h). */
 typedef struct hly_tcp_word {
     uint64_t magic;
-    uint32_t kind, zero;
+    uint32_t kind, seal; /* what its frames seal */
     halay_peer_id_t from, to;
-    uint8_t secret[16];
-    halay_address_t where; /* where who says it listens */
+    uint8_t nonce[HLY_MEET_NONCE]; /* of a hello */
+    halay_address_t where;         /* where who says it listens */
     uint8_t zeros[4];
+    uint8_t mac[32];
 } hly_tcp_word_t;
-_Static_assert(sizeof(hly_tcp_word_t) == 88, "a word is the same on all machines");
+_Static_assert(sizeof(hly_tcp_word_t) == 120, "a word is the same on all machines");
 
 enum { WORD_HELLO = 1, WORD_ANSWER };
+enum { SEAL_HEADERS, SEAL_PAYLOAD };
 
 /*
  * Then frames follow, each with its bytes, filled up with zeros to a multiple of 8: so what is
- * pointed to in the buffer that they are read into is aligned. word: mark, kind, bytes.
+ * pointed to in the buffer that they are read into is aligned. word: mark, kind, bytes. seal: of
+ * the frame's number, which is not sent, and of what is before it, by the key of this direction.
  */
 typedef struct hly_tcp_frame {
     uint64_t word, tag;
+    uint64_t digest; /* of its bytes, where those are sealed; else 0 */
+    uint64_t seal;
 } hly_tcp_frame_t;
+
+/* One direction. */
+typedef struct hly_tcp_seal {
+    uint8_t key[16], payload_key[16];
+    uint64_t count; /* frames said, or heard */
+} hly_tcp_seal_t;
 
 #define HLY_TCP_MARK       UINT64_C(0x4c)
 #define HLY_TCP_BYTES_BITS 48
@@ -103,7 +117,14 @@ typedef enum hly_tcp_watch {
     WATCH_LINK
 } hly_tcp_watch_t;
 
-enum { LINK_CALLING /* TCP connects */, LINK_GREETED, LINK_GUEST, LINK_PARKED, LINK_OPEN };
+enum {
+    LINK_CALLING, /* TCP connects */
+    LINK_HEARING, /* the greeting is to come */
+    LINK_GREETED, /* the answer */
+    LINK_GUEST,   /* the hello */
+    LINK_PARKED,
+    LINK_OPEN
+};
 
 typedef struct hly_tcp_peer hly_tcp_peer_t;
 typedef struct hly_tcp_link hly_tcp_link_t;
@@ -140,13 +161,17 @@ struct hly_tcp_link {
     int called;           /* by this end */
     hly_tcp_peer_t *peer; /* NULL: a guest, or parked */
     uint64_t since_ns;
-    size_t read; /* of the word */
+    size_t read; /* of the greeting, or of the word */
+    hly_meet_greeting_t greeting;
     hly_tcp_word_t word;
+    hly_meet_keys_t keys;
+    hly_tcp_seal_t in_seal, out_seal;
 
     uint8_t *buffer;
     size_t begin, end;
-    uint64_t left; /* bytes of a tagged frame that are still to come: into land_to, or nowhere */
-    unsigned pad;  /* and zeros behind them */
+    uint64_t left;   /* bytes of a tagged frame that are still to come: into land_to, or nowhere */
+    uint64_t digest; /* of all of them */
+    unsigned pad;    /* and zeros behind them */
     uint8_t *land_to;
     hly_tcp_landing_t *landing;
     int more;                   /* there may be whole frames in the buffer */
@@ -214,6 +239,8 @@ struct halay_transport {
     int untold;  /* peers that are FAILED and can be forgotten, perhaps */
     int changed; /* a link has ended, or said that it will */
     int closing; /* this end is being closed: what arrives is thrown away */
+    int seal;
+    hly_meet_gate_t gate;
 
     uint32_t polls;
     int attention; /* the next idle poll takes the slow path */
@@ -262,8 +289,21 @@ void hly_tcp_landing_free(halay_transport_t *t, hly_tcp_landing_t *landing);
 /* in.c: up to max events of one link; n of them. */
 int hly_tcp_collect(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t events[], int max);
 
+/* seal.c */
+/* HALAY_TCP_SEAL: headers or payload. 0, or -1. */
+int hly_tcp_seal_read(const char *text, int *seal);
+/* Of a link with a greeting, by its hello. called_here: by the peer. */
+void hly_tcp_seals_make(const halay_transport_t *t, hly_tcp_link_t *link, const uint8_t nonce[],
+                        halay_peer_id_t caller, halay_peer_id_t called, int called_here);
+/* The next frame on a link, which is counted when it has gone (out_seal.count). */
+hly_tcp_frame_t hly_tcp_frame(const hly_tcp_link_t *link, int kind, uint64_t bytes, uint64_t tag,
+                              uint64_t digest);
+/* Is it the next one that the peer has said here? */
+int hly_tcp_frame_right(const hly_tcp_link_t *link, const hly_tcp_frame_t *frame);
+uint64_t hly_tcp_digest(const hly_tcp_seal_t *seal, const void *header, size_t header_bytes,
+                        const void *payload, size_t payload_bytes);
+
 /* out.c */
-hly_tcp_frame_t hly_tcp_frame(int kind, uint64_t bytes, uint64_t tag);
 /* As send of the contract, on a link. */
 int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const void *header,
                 size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie);
@@ -284,9 +324,11 @@ void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link);
 void hly_tcp_link_sever(halay_transport_t *t, hly_tcp_link_t *link);
 /* It can carry frames from now on. 0 or a negative errno. */
 int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *peer);
-/* 0 or a negative errno. */
-int hly_tcp_word_say(const halay_transport_t *t, const hly_tcp_link_t *link, uint32_t kind);
-/* 1: a whole word is in link->word; 0: not yet; a negative errno, -ENODATA at the end. */
+/* 0 or a negative errno. A hello needs the greeting; then the keys are made. */
+int hly_tcp_word_say(const halay_transport_t *t, hly_tcp_link_t *link, uint32_t kind,
+                     halay_peer_id_t to);
+/* 1: the greeting, or a whole word, is in the link; 0: not yet; a negative errno, -ENODATA at the
+ * end. */
 int hly_tcp_word_read(hly_tcp_link_t *link);
 
 /* meet.c */

@@ -136,8 +136,10 @@ void hly_tcp_attend(halay_transport_t *t)
     t->attention = 0;
     if (t->untold)
         told_peers_free(t);
+    hly_meet_gate_set(&t->gate, now, t->slow_fd, t->listen_fd, &t->listen_watch);
     descriptors_look(t);
     guests_look(t, now);
+    hly_meet_gate_set(&t->gate, now, t->slow_fd, t->listen_fd, &t->listen_watch);
     silences_look(t, now);
     for (hly_tcp_peer_t *peer = t->unsettled ? t->peers : NULL; peer; peer = peer->next)
         hly_tcp_call_tend(t, peer, now);
@@ -165,6 +167,8 @@ int hly_tcp_timer_set(halay_transport_t *t)
         if (link->state == LINK_GUEST)
             when = earlier(when, link->since_ns + HLY_TCP_GUEST_NS);
     }
+    if (t->gate.shut)
+        when = earlier(when, t->gate.open_ns);
     for (int i = 0; i < t->nopen; i++) {
         if (t->open[i]->spoke)
             when = earlier(when, t->watched_ns + HLY_TCP_WATCH_NS);

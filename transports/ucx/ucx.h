@@ -42,7 +42,7 @@ enum {
     HLY_UCX_TICK = 16,          /* polls between two looks at the clock */
 };
 #define HLY_UCX_SHORT_TAG (UINT64_C(1) << 63) /* never in the tag of a landing buffer */
-#define HLY_UCX_MAGIC     UINT64_C(0x3458435559414c48)
+#define HLY_UCX_MAGIC     UINT64_C(0x3558435559414c48)
 #define HLY_UCX_SLOW_NS   UINT64_C(50000)   /* between two looks at sockets, while polled */
 #define HLY_UCX_BUSY_NS   UINT64_C(1000000) /* the same, while messages come */
 

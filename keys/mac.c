@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256.c - SHA-256 (FIPS 180-4) and HMAC over it (RFC 2104). */
+/* mac.c - SHA-256 (FIPS 180-4) and HMAC over it (RFC 2104). */
 #include <string.h>
 
-#include "tcp.h"
+#include "keys.h"
 
 static const uint32_t constants[64] = {
     0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
