@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "../boot/common/life.h"
+#include "../keys/keys.h"
 #include "identity.h"
 
 struct halay_boot {
@@ -106,6 +107,18 @@ static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
     snprintf(info->launcher, sizeof info->launcher, by ? "pmix (%s)" : "pmix", by);
 }
 
+/* Whoever can ask the PMIx server may know what the ranks put there: what they have in common
+ * besides is mixed in. */
+static void secret_mix(uint8_t secret[16])
+{
+    const struct hly_piece pieces[2] = {{"halay pmix", 10}, {secret, 16}};
+    uint8_t key[32], mac[32];
+    if (!hly_boot_secret(key))
+        return;
+    hly_mac(key, pieces, 2, mac);
+    memcpy(secret, mac, 16);
+}
+
 /* The first open: claims the identity, then asks for it. Only one thread is in here. */
 static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
 {
@@ -136,6 +149,8 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
         hly_pmix_leave();
         self.id.stays = false;
     }
+    if (!rc)
+        secret_mix(self.id.table.secret);
     self.joined = rc ? -1 : 1;
     if (rc)
         hly_boot_life_unclaim(&self.life);

@@ -44,7 +44,7 @@ int hly_node_door(const struct hly_node *node, int k, struct sockaddr_un *name, 
     uint8_t hash[16];
     snprintf(user, sizeof user, "%u", (unsigned)geteuid());
     snprintf(first, sizeof first, "%u", node->local[0]);
-    hly_boot_hash(parts, 4, hash);
+    hly_boot_name(parts, 4, hash);
     *name = (struct sockaddr_un){.sun_family = AF_UNIX};
     char *to = name->sun_path + 1; /* abstract: the first byte is 0 */
     size_t room = sizeof name->sun_path - 1;
@@ -346,6 +346,7 @@ static int open_door(struct hly_node *node)
     struct epoll_event event = {.events = EPOLLIN};
     struct sockaddr_un name;
     socklen_t bytes;
+    char who[HLY_BOOT_WHO] = "";
     int error = 0;
     for (int k = 0; k < HLY_NODE_DOORS && node->door_fd < 0; k++) {
         int fd = hly_node_door(node, k, &name, &bytes);
@@ -354,6 +355,8 @@ static int open_door(struct hly_node *node)
             break;
         }
         error = errno;
+        if (error == EADDRINUSE)
+            hly_boot_holder(&name, bytes, who);
         if (fd >= 0)
             close(fd);
     }
@@ -366,8 +369,8 @@ static int open_door(struct hly_node *node)
     }
     hly_boot_say(node->log, 0,
                  "rank %u cannot meet the other ranks of its node (%s) on an abstract Unix "
-                 "socket: %s",
-                 node->rank, node->host, strerror(errno));
+                 "socket: %s%s%s",
+                 node->rank, node->host, strerror(errno), who[0] ? ", by " : "", who);
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 

@@ -19,11 +19,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <halay/launch.h>
 
-enum { RANKS_MAX = 1024 };
+enum { RANKS_MAX = 1024, STOP_S = 5 };
 
 struct client {
     halay_launch_t *server;
@@ -32,6 +33,8 @@ struct client {
 
 struct halay_launch {
     int nranks, event_fd;
+    halay_log_fn log;
+    void *log_arg;
     pmix_proc_t job;
     pthread_mutex_t lock; /* guards the three below */
     int abort_count;
@@ -228,6 +231,8 @@ static halay_launch_t *server_create(const halay_launch_params_t *params)
         return NULL;
     }
     server->nranks = params->nranks;
+    server->log = params->log;
+    server->log_arg = params->log_arg;
     PMIX_LOAD_PROCID(&server->job, params->job, PMIX_RANK_WILDCARD);
     pthread_mutex_init(&server->lock, NULL);
     for (int i = 0; i < params->nranks; i++)
@@ -318,11 +323,30 @@ static int launch_aborted(halay_launch_t *server, halay_launch_abort_t *abort)
     return fresh;
 }
 
+static void *finalize(void *none)
+{
+    PMIx_server_finalize();
+    return none;
+}
+
+/* libpmix may wait for a connection that it has lost, and for ever. It is left to itself then: this
+ * process ends soon, and until then no other server can run here. */
 static void launch_stop(halay_launch_t *server)
 {
+    pthread_t thread;
+    struct timespec until;
     if (!server)
         return;
-    PMIx_server_finalize();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += STOP_S;
+    if (pthread_create(&thread, NULL, finalize, NULL)) {
+        PMIx_server_finalize();
+    } else if (pthread_timedjoin_np(thread, NULL, &until)) {
+        if (server->log)
+            server->log(server->log_arg, 1, "the PMIx server does not end within 5 s: left behind");
+        pthread_detach(thread);
+        return;
+    }
     server_destroy(server);
     atomic_store(&running, 0);
 }

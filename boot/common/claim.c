@@ -19,7 +19,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../../keys/keys.h"
 #include "claim.h"
+
+enum { NAMES_MAX = 8 };
 
 void hly_boot_say(const struct hly_boot_log *log, int level, const char *format, ...)
 {
@@ -57,34 +60,82 @@ void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16])
     memcpy(hash + 8, &b, 8);
 }
 
-/* Who listens on the name, or 0. */
-static pid_t holder(const struct sockaddr_un *name, socklen_t bytes)
+bool hly_boot_secret(uint8_t key[32])
+{
+    const char *secret = getenv("HALAY_SECRET");
+    struct hly_sha sha;
+    hly_sha_init(&sha);
+    hly_sha_add(&sha, "halay secret:", 13);
+    hly_sha_add(&sha, secret ? secret : "", secret ? strlen(secret) : 0);
+    hly_sha_end(&sha, key);
+    return secret && *secret;
+}
+
+void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])
+{
+    struct hly_piece pieces[NAMES_MAX];
+    uint8_t key[32], mac[32];
+    assert(n <= NAMES_MAX);
+    for (int i = 0; i < n; i++)
+        pieces[i] = (struct hly_piece){strings[i], strlen(strings[i]) + 1};
+    hly_boot_secret(key);
+    hly_mac(key, pieces, n, mac);
+    memcpy(hash, mac, 16);
+}
+
+/* Who listens on the name. pid 0: nobody, or it cannot be told. */
+static struct ucred holder(const struct sockaddr_un *name, size_t bytes)
 {
     struct ucred cred = {0};
     socklen_t cred_bytes = sizeof cred;
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (fd < 0)
-        return 0;
-    if (connect(fd, (const struct sockaddr *)name, bytes) ||
-        getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_bytes))
+    int rc = connect(fd, (const struct sockaddr *)name, (socklen_t)bytes);
+    if (rc && errno == EPROTOTYPE) { /* the meeting of a node */
+        close(fd);
+        fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        rc = connect(fd, (const struct sockaddr *)name, (socklen_t)bytes);
+    }
+    if (rc || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &cred_bytes))
         cred.pid = 0;
-    close(fd);
-    return cred.pid;
+    if (fd >= 0)
+        close(fd);
+    return cred;
 }
 
-static int refuse(const struct hly_boot_log *log, const char *rank, pid_t pid)
+const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char who[HLY_BOOT_WHO])
 {
-    char who[64] = "another process of this node";
-    if (pid == getpid())
-        snprintf(who, sizeof who, "another copy of this library in this process");
-    else if (pid > 0)
-        snprintf(who, sizeof who, "process %d of this node", (int)pid);
-    hly_boot_say(
-        log, 0,
-        "this process (pid %d) has the environment of rank %s, but %s is that rank already: a "
-        "program that a rank starts inherits the rank's environment; to let it run alone, start it "
-        "with HALAY_LAUNCHER=none",
-        (int)getpid(), rank, who);
+    struct ucred cred = holder(name, bytes);
+    static const char remedy[] = "with HALAY_SECRET set, the same on all ranks, nobody else can "
+                                 "guess its names";
+    if (cred.pid == 0)
+        snprintf(who, HLY_BOOT_WHO, "a process of this node that does not listen; %s", remedy);
+    else if (cred.uid != geteuid())
+        snprintf(who, HLY_BOOT_WHO, "process %d of this node, which is user %u's; %s",
+                 (int)cred.pid, (unsigned)cred.uid, remedy);
+    else if (cred.pid == getpid())
+        snprintf(who, HLY_BOOT_WHO, "another copy of this library in this process");
+    else
+        snprintf(who, HLY_BOOT_WHO, "process %d of this node", (int)cred.pid);
+    return who;
+}
+
+static int refuse(const struct hly_boot_log *log, const char *rank, const struct sockaddr_un *name,
+                  size_t bytes)
+{
+    struct ucred cred = holder(name, bytes);
+    char who[HLY_BOOT_WHO];
+    hly_boot_holder(name, bytes, who);
+    if (cred.pid == 0 || cred.uid != geteuid())
+        hly_boot_say(log, 0,
+                     "this process (pid %d) cannot claim rank %s on this node: its name is held by "
+                     "%s",
+                     (int)getpid(), rank, who);
+    else
+        hly_boot_say(log, 0,
+                     "this process (pid %d) has the environment of rank %s, but %s is that rank "
+                     "already: a program that a rank starts inherits the rank's environment; to "
+                     "let it run alone, start it with HALAY_LAUNCHER=none",
+                     (int)getpid(), rank, who);
     return HALAY_ESTATE;
 }
 
@@ -93,7 +144,7 @@ int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], in
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     uint8_t hash[16];
-    hly_boot_hash(names, n_names, hash);
+    hly_boot_name(names, n_names, hash);
     int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "halay-rank-");
     for (int i = 0; i < 16; i++)
         n += snprintf(name.sun_path + 1 + n, sizeof name.sun_path - 1 - (size_t)n, "%02x", hash[i]);
@@ -109,7 +160,7 @@ int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], in
     if (s >= 0)
         close(s);
     if (error == EADDRINUSE)
-        return refuse(log, rank, holder(&name, bytes));
+        return refuse(log, rank, &name, bytes);
     hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
                  strerror(error));
     return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* claim.h - what all bootstraps need: saying, hashing, and holding one's rank. Inside boot/ and
+/* claim.h - what all bootstraps need: saying, names, and holding one's rank. Inside boot/ and
  * pmix/ only. */
 #ifndef HALAY_BOOT_CLAIM_H
 #define HALAY_BOOT_CLAIM_H
 
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include <halay/boot.h>
@@ -18,6 +20,19 @@ void hly_boot_say(const struct hly_boot_log *log, int level, const char *format,
 
 /* Two independent 64-bit hashes of n strings, each with its end. Not cryptographic. */
 void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16]);
+
+/* The key that HALAY_SECRET makes, which only this job's processes know; false: it is not set, and
+ * everybody can make it. */
+bool hly_boot_secret(uint8_t key[32]);
+/* As hly_boot_hash, for names that others see: without the secret they can neither be guessed, nor
+ * tell anything of it. */
+void hly_boot_name(const char *const strings[], int n, uint8_t hash[16]);
+
+/* "process 7 of this node": who listens on an abstract name that is taken; and what to do, if that
+ * is another user's. */
+enum { HLY_BOOT_WHO = 256 };
+struct sockaddr_un;
+const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char who[HLY_BOOT_WHO]);
 
 /*
  * Claims rank `rank` of the job that the n strings `names` name (the rank among them); *fd holds

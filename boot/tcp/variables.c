@@ -143,8 +143,6 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
 {
     const char *run = value_of("TORCHELASTIC_RUN_ID");
     const char *restart = value_of("TORCHELASTIC_RESTART_COUNT");
-    const char *secret = value_of("HALAY_SECRET");
-    struct hly_sha sha;
     memset(v, 0, sizeof *v);
     int rc = who_am_i(log, v);
     if (!rc && v->nranks > 1)
@@ -158,10 +156,6 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
     hly_boot_hash(key, 4, v->key);
     snprintf(v->claim, sizeof v->claim, "%s %d %d %.200s %.20s", v->address, v->port, v->nranks,
              run ? run : "", restart ? restart : "");
-    v->has_secret = secret != NULL;
-    hly_sha_init(&sha);
-    hly_sha_add(&sha, "halay secret:", 13);
-    hly_sha_add(&sha, secret ? secret : "", secret ? strlen(secret) : 0);
-    hly_sha_end(&sha, v->secret_key);
+    v->has_secret = hly_boot_secret(v->secret_key);
     return HALAY_OK;
 }

@@ -125,6 +125,25 @@ static void moved(void)
     }
 }
 
+/* What a rank has said comes back to it, as the first that its peer says. */
+static void echoed(void)
+{
+    uint8_t frame[ALL];
+    fake_t fake;
+    rank_t rank = {0};
+    halay_event_t event;
+    rank_open_sealed(&rank, SEAL_HEADERS);
+    fake_meet(&fake, &rank, SEAL_HEADERS);
+    halay_ep_t *ep = rank_connect(&rank, 2, &rank.address);
+    CHECK(send_now(&rank, ep, 0, "twenty-four bytes of it.", BYTES) == 0, "send");
+    CHECK(rank_wait(&rank, 10 * MS, &event) == 0, "kind %d", event.kind);
+    take(fake.fd, frame, ALL);
+    give(fake.fd, frame, ALL);
+    rank_expect_failed(&rank, 5000 * MS, "lacks its seal");
+    fake_end(&fake);
+    net->close(rank.transport);
+}
+
 /* The bytes of a landing are changed: it ends with an error, then the peer has failed. */
 static void landing_changed(void)
 {
@@ -201,6 +220,7 @@ const struct net_case tcp_seal_cases[] = {
     {"vectors", vectors},
     {"flipped", flipped},
     {"moved", moved},
+    {"echoed", echoed},
     {"landing_changed", landing_changed},
     {"seals_differ", seals_differ},
     {"payload", payload},

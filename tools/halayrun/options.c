@@ -76,6 +76,9 @@ static int add_env(struct hly_options *options, const char *text)
         return bad("-x takes NAME=VALUE, not '%s'", text);
     if (!equals && strchr(text, ','))
         return bad("-x takes NAME=VALUE, not '%s'", text);
+    if (!strncmp(text, "HALAY_SECRET=", 13))
+        return bad("%s", "-x HALAY_SECRET=... shows the secret to everybody on this machine (ps): "
+                         "export HALAY_SECRET, and give -x HALAY_SECRET");
     if (options->nenv == HLY_ENV_MAX)
         return bad("-x %s: too many variables (256 at most)", text);
     options->env[options->nenv++] = text;

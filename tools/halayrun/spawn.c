@@ -12,10 +12,12 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -124,6 +126,22 @@ int hly_env_of_another_job(const char *assignment)
     return !strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9);
 }
 
+/* What the ranks have in common, and nobody else: other users can read neither their environment
+ * nor this one. The user's own stays. */
+static int set_secret(char ***env)
+{
+    char assignment[64] = "HALAY_SECRET=";
+    const char *own = getenv("HALAY_SECRET");
+    uint8_t random[16];
+    if (own && *own)
+        return 0;
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return -1;
+    for (size_t i = 0; i < sizeof random; i++)
+        snprintf(assignment + 13 + 2 * i, 3, "%02x", random[i]);
+    return hly_env_set(env, assignment);
+}
+
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)
 {
     char **env = hly_env_copy(environ), size[48], cpus[48];
@@ -140,6 +158,7 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
+    rc |= set_secret(&env);
     rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;

@@ -1,0 +1,39 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Another user of this machine can neither join a job, nor end it, nor hinder its end.
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
+. "$(dirname "$0")/lib.sh"
+[ "$(id -u)" = 0 ] || { echo "only root can become another user"; exit 77; }
+
+# The ranks are in the job, and wait for go.
+"$HALAYRUN" -np 2 bash -c 'printenv | grep ^PMIX_ >variables.$PMIX_RANK
+    until [ -e go ]; do sleep 0.05; done
+    exec "$JOB_CLIENT" info' >out 2>err &
+job=$!
+until_true test -s variables.0 -a -s variables.1
+[ "$(stat -c %a "$TMPDIR"/halayrun-*)" = 700 ] || fail "others may look into the job's folder"
+readarray -t variables <variables.0
+timeout 20 env "${variables[@]}" "$JOB_STRANGER" leave >leave || fail "the server speaks to a stranger: $(cat leave)"
+timeout 40 env "${variables[@]}" "$JOB_STRANGER" join >join 2>&1
+[ $? = 0 ] || fail "a stranger has joined: $(cat join)"
+kill -0 $job || fail "the job has ended: $(cat err)"
+touch go
+start=$(date +%s%3N)
+wait $job || fail "the job has failed: $?"
+[ $(($(date +%s%3N) - start)) -lt 20000 ] || fail "its end took long"
+says out "^2 ranks on 1 nodes"
+says err "a process of user 65534 connected to this job's PMIx server, and was turned away"
+[ "$(grep -c 'turned away' err)" = 1 ] || fail "said more than once"
+
+# What the server knows is not the ranks' secret, and everybody has another.
+run "$HALAYRUN" -np 1 bash -c 'echo "${#HALAY_SECRET} $HALAY_SECRET"'
+says out "^32 [0-9a-f]\{32\}$"
+cp out first
+run "$HALAYRUN" -np 1 bash -c 'echo "${#HALAY_SECRET} $HALAY_SECRET"'
+! cmp -s out first || fail "the same secret twice"
+HALAY_SECRET=own run "$HALAYRUN" -np 1 bash -c 'echo "$HALAY_SECRET"'
+[ "$(cat out)" = own ] || fail "the user's secret was replaced"
+run "$HALAYRUN" -np 1 -x HALAY_SECRET=shown true
+expect 2
+says err "export HALAY_SECRET, and give -x HALAY_SECRET"
+nothing_left
