@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Another user of this machine can neither join a job, nor end it, nor hinder its end.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217,SC2094
 . "$(dirname "$0")/lib.sh"
 [ "$(id -u)" = 0 ] || { echo "only root can become another user"; exit 77; }
 
@@ -10,12 +10,14 @@
     until [ -e go ]; do sleep 0.05; done
     exec "$JOB_CLIENT" info' >out 2>err &
 job=$!
+trap 'kill -KILL $job 2>/dev/null; rm -rf "$here"' EXIT
 until_true test -s variables.0 -a -s variables.1
 [ "$(stat -c %a "$TMPDIR"/halayrun-*)" = 700 ] || fail "others may look into the job's folder"
 readarray -t variables <variables.0
-timeout 20 env "${variables[@]}" "$JOB_STRANGER" leave >leave || fail "the server speaks to a stranger: $(cat leave)"
-timeout 40 env "${variables[@]}" "$JOB_STRANGER" join >join 2>&1
-[ $? = 0 ] || fail "a stranger has joined: $(cat join)"
+timeout 20 env "${variables[@]}" "$JOB_STRANGER" leave >left ||
+    fail "the server speaks to a stranger: $(cat left)"
+timeout 40 env "${variables[@]}" "$JOB_STRANGER" join >joined 2>&1 ||
+    fail "a stranger has joined: $(cat joined)"
 kill -0 $job || fail "the job has ended: $(cat err)"
 touch go
 start=$(date +%s%3N)

@@ -16,6 +16,7 @@ refuses 2 "--launcher local starts ranks on this machine only" -- --launcher loc
 refuses 2 "--launcher must be local, srun, jsrun, prterun or mpirun, not 'ssh'" -- --launcher ssh -np 2 p
 refuses 2 "say what to run" -- -H a:2
 refuses 2 "-x takes NAME=VALUE, not 'A,B'" -- -x A,B -np 1 p
+refuses 2 "export HALAY_SECRET, and give -x HALAY_SECRET" -- -x HALAY_SECRET=shown -np 1 p
 
 # Hosts. Nothing that a launcher would take for an option, or for two hosts.
 for bad in "" "," "a," ",a" "a b" "-x" "a/b" "a;b" "[::1]:2" "$(printf 'a%.0s' {1..256})"; do

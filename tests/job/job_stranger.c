@@ -24,7 +24,7 @@ static int server_port(void)
     const char *uri = getenv("PMIX_SERVER_URI4");
     const char *port = uri ? strrchr(uri, ':') : NULL;
     CHECK(port, "no server: %s", uri ? uri : "PMIX_SERVER_URI4 is not set");
-    return atoi(port + 1);
+    return (int)strtol(port + 1, NULL, 10);
 }
 
 /* 1: something was said to it. */
@@ -69,11 +69,11 @@ int main(int argc, char **argv)
     if (!strcmp(argv[1], "leave")) {
         int heard = 0;
         for (unsigned i = 0; i < TIMES; i++)
-            heard += visit(server_port(), i, i % 2);
+            heard += visit(server_port(), i, (int)(i % 2));
         printf("heard something %d times\n", heard);
         return heard > 0;
     }
     CHECK(!strcmp(argv[1], "flood") && argc > 2, "not '%s'", argv[1]);
     for (unsigned i = 0;; i++)
-        visit(atoi(argv[2]), i, 0);
+        visit((int)strtol(argv[2], NULL, 10), i, 0);
 }

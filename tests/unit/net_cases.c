@@ -313,6 +313,7 @@ static const struct net_case shared[] = {
     {"proof_replayed", proof_replayed},
     {"proof_reflected", proof_reflected},
     {"proof_impostor", proof_impostor},
+    {"proof_slowed", proof_slowed},
     {"proof_flood", proof_flood},
 };
 

@@ -84,6 +84,7 @@ void proof_guest(void);
 void proof_replayed(void);
 void proof_reflected(void);
 void proof_impostor(void);
+void proof_slowed(void);
 void proof_flood(void);
 
 /* transport_epochs.c */

@@ -4,6 +4,7 @@
  * nothing wrong is given to anybody.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -144,6 +145,55 @@ static void echoed(void)
     net->close(rank.transport);
 }
 
+/* {7, 1} calls {7, 2}, which answers what it has answered before, where that is kept. Returns how
+ * that ends: 0: they have met. */
+static int answered(int listens, const halay_address_t *where, hly_tcp_word_t *answer)
+{
+    static const uint8_t ours[16] = "between us";
+    rank_t rank = {0};
+    halay_event_t event;
+    hly_tcp_word_t hello;
+    fake_t fake = {.t = calloc(1, sizeof(*fake.t)),
+                   .link.greeting = {.magic = HLY_TCP_MAGIC, .nonce = "the same"}};
+    rank_open_sealed(&rank, SEAL_HEADERS);
+    halay_ep_t *ep = rank_connect(&rank, 2, where);
+    fake.fd = accept(listens, NULL, NULL);
+    give(fake.fd, &fake.link.greeting, sizeof(fake.link.greeting));
+    CHECK(rank_wait(&rank, 20 * MS, &event) == 0, "kind %d", event.kind);
+    take(fake.fd, &hello, sizeof(hello));
+    memcpy(fake.t->secret, ours, sizeof(ours));
+    hly_tcp_seals_make(fake.t, &fake.link, hello.nonce, hello.from, hello.to, 1);
+    if (answer->magic == 0) {
+        *answer = (hly_tcp_word_t){
+            .magic = HLY_TCP_MAGIC, .kind = WORD_ANSWER, .from = hello.to, .to = hello.from};
+        hly_meet_prove(fake.link.keys.out, answer, offsetof(hly_tcp_word_t, mac), NULL, 0,
+                       answer->mac);
+    }
+    give(fake.fd, answer, sizeof(*answer));
+    rank_wait(&rank, 50 * MS, &event);
+    int rc = rank.failed ? 1 : net->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0);
+    CHECK(rc == 0 || strstr(rank.text, "another secret"), "%d %s", rc, rank.text);
+    fake_end(&fake);
+    net->close(rank.transport);
+    return rc;
+}
+
+/* Who listens in another's place says what that one has said to the same caller once. */
+static void answer_replayed(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof(name);
+    hly_tcp_word_t answer = {0};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    CHECK(bind(fd, (struct sockaddr *)&name, bytes) == 0 && listen(fd, 8) == 0 &&
+              getsockname(fd, (struct sockaddr *)&name, &bytes) == 0,
+          "listen");
+    const halay_address_t where = {.family = AF_INET, .port = name.sin_port, .ip = {127, 0, 0, 1}};
+    CHECK(answered(fd, &where, &answer) == 0, "they do not meet");
+    CHECK(answered(fd, &where, &answer) == 1, "an old answer is taken");
+    close(fd);
+}
+
 /* The bytes of a landing are changed: it ends with an error, then the peer has failed. */
 static void landing_changed(void)
 {
@@ -221,6 +271,7 @@ const struct net_case tcp_seal_cases[] = {
     {"flipped", flipped},
     {"moved", moved},
     {"echoed", echoed},
+    {"answer_replayed", answer_replayed},
     {"landing_changed", landing_changed},
     {"seals_differ", seals_differ},
     {"payload", payload},

@@ -241,6 +241,49 @@ static void flood(const rank_t *rank)
     }
 }
 
+/* How many of them have been hung up on. */
+static int dropped(const int fd[], int n)
+{
+    char bytes[64];
+    int gone = 0;
+    for (int i = 0; i < n; i++) {
+        ssize_t got = recv(fd[i], bytes, sizeof(bytes), MSG_DONTWAIT);
+        if (got > 0)
+            got = recv(fd[i], bytes, sizeof(bytes), MSG_DONTWAIT);
+        gone += got == 0 || (got < 0 && errno != EAGAIN);
+    }
+    return gone;
+}
+
+/* Many wait: each costs its time, so they are let in slowly, by a rank that sleeps meanwhile; all
+ * of them at last. */
+void proof_slowed(void)
+{
+    enum { MANY = 500, AT_ONCE = 140 };
+    rank_t a = {0};
+    halay_event_t event;
+    static int fd[MANY];
+    rank_open(&a, 1, 60000 * MS);
+    for (int i = 0; i < MANY; i++) {
+        fd[i] = stranger_connect(&a);
+        give(fd[i], "GET / HTTP/1.1", 14);
+    }
+    uint64_t begun = clock_ns();
+    for (int gone = 0; gone < MANY;) {
+        CHECK(rank_wait(&a, 20 * MS, &event) == 0, "kind %d", event.kind);
+        gone = dropped(fd, MANY);
+        uint64_t passed = clock_ns() - begun;
+        CHECK((uint64_t)gone <= AT_ONCE + passed / 500000, "%d after %llu us", gone,
+              (unsigned long long)passed / 1000);
+        CHECK(clock_ns() - begun < 20000 * MS, "only %d", gone);
+    }
+    CHECK(clock_ns() - begun >= (MANY - AT_ONCE) * 500000ull, "too fast");
+    for (int i = 0; i < MANY; i++)
+        close(fd[i]);
+    CHECK(a.warnings == 1 && a.errors == 0, "%s", a.log);
+    net->close(a.transport);
+}
+
 static void message_await(rank_t *to, rank_t *from, halay_event_t *event)
 {
     uint64_t until = clock_ns() + 20000 * MS;

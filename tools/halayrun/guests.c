@@ -27,15 +27,15 @@ enum { GUEST_UNKNOWN = -2, GUEST_NONE = -1, STATE_ESTABLISHED = 1 };
 /* A TCP address as the kernel's lists have it. */
 static void place(const struct sockaddr_storage *at, __be16 *port, __be32 where[4])
 {
-    if (at->ss_family == AF_INET6) {
-        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)at;
-        *port = six->sin6_port;
-        memcpy(where, &six->sin6_addr, 16);
-    } else {
-        const struct sockaddr_in *four = (const struct sockaddr_in *)at;
-        *port = four->sin_port;
-        where[0] = four->sin_addr.s_addr;
-    }
+    struct sockaddr_in6 six;
+    struct sockaddr_in four;
+    memcpy(&six, at, sizeof six);
+    memcpy(&four, at, sizeof four);
+    *port = four.sin_port; /* where that of the other is */
+    if (at->ss_family == AF_INET6)
+        memcpy(where, &six.sin6_addr, 16);
+    else
+        memcpy(where, &four.sin_addr, 4);
 }
 
 /* What the kernel answers about one socket. */
