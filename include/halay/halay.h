@@ -65,8 +65,9 @@ enum {
     HALAY_EPLAN = -11,       /* a plan without a valid certificate: refused */
     HALAY_EAGAIN = -12,      /* full for now: try again (contracts only) */
     HALAY_EINTERNAL = -13,   /* a bug in Halay */
-    HALAY_EDEVICE = -14      /* a device failed, or did not finish; the verdict says whether its
+    HALAY_EDEVICE = -14,     /* a device failed, or did not finish; the verdict says whether its
                                 memory may still change */
+    HALAY_EREVOKED = -15     /* a rank has revoked the communicator */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
@@ -464,6 +465,42 @@ typedef struct halay_verdict {
 } halay_verdict_t;
 
 HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
+
+/* ------------------------------------------------------------------ after failures */
+
+/*
+ * How the ranks that are left go on: revoke, so that all leave their calls; shrink, for a
+ * communicator of the survivors. All four may be called on one that is broken or revoked.
+ *
+ * Ends what is under way on the communicator on all ranks with HALAY_EREVOKED, and each later call
+ * on it. Not collective: one rank calls it, and returns at once. Where calls fail already for
+ * another reason on all ranks, that stays the reason.
+ */
+HALAY_API int halay_comm_revoke(halay_comm_t *comm);
+
+/*
+ * Collective over the survivors: *flag becomes the bitwise AND of the flags of all, the same on
+ * all. Ranks that fail before or while it runs do not keep it from ending well. Each rank that has
+ * not failed has to call it: who has not by the communicator's deadline counts as failed from then
+ * on, on all ranks, and gets HALAY_EPEER from this call if it comes later. Ends by the deadline, or
+ * by as many deadlines as there are ranks that hang. HALAY_EMISMATCH, on all: some have called
+ * halay_comm_shrink. HALAY_EUNSUPPORTED: more than 1,536 ranks.
+ */
+HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
+
+/*
+ * The same without a flag; makes a communicator of the survivors, in the order of their ranks: of
+ * all but those that any of them knows to have failed. A rank that fails only now is in it
+ * perhaps; then calls on it fail, and it can be shrunk in turn. Its deadline is that of comm.
+ */
+HALAY_API int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
+
+/*
+ * The ranks of comm that are known here to have failed, in order: *n of them, and as many in
+ * `ranks` as there is room for (*n at the call; none if NULL). After an agree or shrink all
+ * survivors know at least those that it has found. Local.
+ */
+HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 
 /* ------------------------------------------------------------------ operations of the user */
 

@@ -6,6 +6,7 @@
  * it name that one's ranks (struct hly_failure).
  */
 #include "api/api.h"
+#include "fault/fault.h"
 
 #define PAIR_TAG 0x7061697200000000ull /* no number of children gets there */
 
@@ -27,6 +28,7 @@ static int pair_of(halay_comm_t *parent, int from, int to, halay_comm_t **pair)
         comm->pair[0] = from;
         comm->pair[1] = to;
         hly_link_append(&parent->pairs, &comm->pair_link);
+        hly_fault_inherit(parent, comm);
     }
     comm->deadline_ns = parent->deadline_ns;
     *pair = comm;

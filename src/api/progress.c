@@ -20,6 +20,7 @@
 #include "exec/listen.h"
 #include "exec/relaxed.h"
 #include "exec/work.h"
+#include "fault/accord.h"
 #include "fault/fault.h"
 #include "wire/match.h"
 #include "wire/news.h"
@@ -119,6 +120,9 @@ static void hand(halay_context_t *context, const struct hly_news *n)
         return;
     case HLY_NEWS_VERDICT:
         hly_fault_verdict(n->comm, &n->header, &n->verdict);
+        return;
+    case HLY_NEWS_ACCORD:
+        hly_accord_heard(n->comm, &n->header, &n->accord);
         return;
     case HLY_NEWS_HELLO:
         hly_fault_hello(context, (int)n->header.from, &n->hello, n->value);
@@ -255,6 +259,8 @@ static void look_at_clock(halay_context_t *context)
         return;
     context->timer_ns = context->now_ns + TIMER_NS;
     hly_fault_timers(context);
+    if (context->accords)
+        hly_accord_timers(context);
     if (hly_news_any(context))
         hly_hand_on(context);
 }
@@ -351,7 +357,7 @@ static uint64_t longest_sleep(const halay_context_t *context)
     for (int i = 0; i < context->ndevices; i++)
         if (context->devices[i].group_steps || context->devices[i].marks) /* no descriptors */
             return SLEEP_POLLED_NS;
-    if (!hly_link_empty(&context->busy_peers) || must_poll_device(context))
+    if (!hly_link_empty(&context->busy_peers) || context->accords || must_poll_device(context))
         return SLEEP_CONNECTING_NS;
     for (int w = 0; w < context->ntransports; w++)
         if (!(context->transports[w].attr.capabilities & HALAY_CAN_SLEEP))

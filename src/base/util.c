@@ -160,6 +160,7 @@ const char *halay_strerror(int code)
         {HALAY_EINTERNAL, "HALAY_EINTERNAL: a bug in Halay; please report it"},
         {HALAY_EDEVICE,
          "HALAY_EDEVICE: a device failed or did not finish; its memory may still change"},
+        {HALAY_EREVOKED, "HALAY_EREVOKED: a rank has revoked the communicator"},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (known[i].code == code)

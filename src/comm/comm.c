@@ -85,7 +85,9 @@ void hly_comm_remove(halay_comm_t *comm)
     hly_link_remove(&comm->pair_link);
     ctx->gone_ids[ctx->ngone++ % HLY_GONE_IDS] = comm->id;
     free(comm->ranks);
+    free(comm->accords);
     comm->ranks = NULL;
+    comm->accords = NULL;
 }
 
 /* All zero but handle, mark and generation. The longest idle memory is used first. */

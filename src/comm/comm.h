@@ -142,6 +142,7 @@ struct halay_comm {
     struct hly_failure last; /* the error that the program read last */
     bool failed;             /* `last` is valid */
 
+    struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
     halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */
     int pair[2];               /* the parent's ranks: who sends, who receives */
     struct hly_link pairs;     /* hidden communicators of two of its ranks */

@@ -191,6 +191,8 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     comm->broken_by = *v;
     comm->over = (uint32_t)(v->of - 1);
     comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
+    if (v->cause == HLY_CAUSE_REVOKED)
+        hly_fault_revoked(comm);
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
         hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k, HLY_CONCLUDED,
                          NULL, v, sizeof(*v));
@@ -601,7 +603,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
         return;
     bool ended = slot->sequence == sequence && slot->complete;
     if ((ended || (int32_t)(sequence - comm->oldest) < 0) && !comm->relaxed.late &&
-        comm->told < v->of) {
+        comm->told < v->of && v->cause != HLY_CAUSE_REVOKED) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
         hly_fault_tell(comm, sequence, v, HLY_WARN, &f);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "exec/circle.h"
+#include "fault/accord.h"
 #include "fault/agree.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
@@ -78,6 +79,8 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         comm->broken = true;
         comm->broken_by = v;
     }
+    if (comm->accords)
+        hly_accord_lost(comm, rank);
     if (comm->circles)
         hly_circles_lost(comm->circles, hly_now_ns());
     for (uint32_t s = comm->oldest; s != comm->started; s++) {
@@ -111,7 +114,7 @@ void hly_fault_new_comm(halay_comm_t *comm)
     halay_context_t *ctx = comm->context;
     for (uint32_t i = 0; i <= ctx->peer_mask; i++)
         for (const struct hly_peer *p = ctx->peer_table[i]; p; p = p->hash_next) {
-            int rank = p->dead ? hly_comm_rank_of(comm, p->world_rank) : -1;
+            int rank = p->dead || p->left_out ? hly_comm_rank_of(comm, p->world_rank) : -1;
             if (rank >= 0)
                 lost_for_comm(comm, rank, p);
         }

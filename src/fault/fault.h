@@ -82,6 +82,18 @@ void hly_fault_alarm_members(const struct hly_slot *slot, const halay_step_t *st
 /* Is a new communicator broken from the start? A rank of it was lost before, or orphans were. */
 void hly_fault_new_comm(halay_comm_t *comm);
 
+/* ---------------------------------------------------------------- revoke.c */
+
+/* Ends all calls on the communicator, on all ranks. */
+void hly_fault_revoke(halay_comm_t *comm);
+/* It was revoked: so are its hidden ones, and the others that do not hear of it from this rank's
+ * neighbours are told. */
+void hly_fault_revoked(halay_comm_t *comm);
+/* A hidden one is made of it. */
+void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm);
+/* The others of this communicator have gone on without this rank: it can go on with nobody. */
+void hly_fault_left_out(halay_comm_t *comm);
+
 /* ---------------------------------------------------------------- verdict.c */
 
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,

@@ -195,6 +195,12 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_MISMATCH:
         mismatch_text(f, number, text, bytes);
         return;
+    case HLY_CAUSE_REVOKED:
+        snprintf(text, bytes,
+                 "the communicator was revoked by %s. halay_comm_shrink makes a new one of the ranks "
+                 "that are left",
+                 v->detail);
+        return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:
     case HLY_CAUSE_DEVICE:

@@ -12,6 +12,9 @@
 
 #include "wire/request.h"
 
+static_assert(sizeof(struct hly_accord_wire) <= sizeof(struct hly_verdict_wire),
+              "control messages have room for it");
+
 #define HLY_TRANSPORTS 2 /* inside the node, between nodes */
 
 /* An open transport. The bootstrap's node table decides which one reaches a rank, so both ends of a
@@ -33,6 +36,7 @@ struct hly_peer { /* another process; lives as long as the context */
     halay_ep_t *ep;                  /* on that transport; NULL: severed */
     bool greeted;                    /* the hello was sent, and it is not dead */
     bool dead;
+    bool left_out;           /* alive perhaps, but its communicators have gone on without it */
     uint64_t alarm;          /* context->alarms when it was last told of a failure */
     struct hly_link queue;   /* hly_send that the transport has not taken yet */
     struct hly_link waiting; /* in context->busy_peers while queue is not empty */

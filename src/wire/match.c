@@ -232,6 +232,19 @@ static void match_invitation(halay_comm_t *comm, const struct hly_header *h, con
     memcpy(&n->invitation, data, sizeof(n->invitation));
 }
 
+static void match_accord(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                         size_t bytes)
+{
+    const bool fits = bytes == hly_accord_bytes(comm->nranks) && bytes <= sizeof(struct hly_accord_wire);
+    struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_ACCORD, NULL) : NULL;
+    if (!n)
+        return;
+    n->comm = comm;
+    n->header = *h;
+    memset(&n->accord, 0, sizeof(n->accord));
+    memcpy(&n->accord, data, bytes);
+}
+
 /* The peer that the header names as its sender; NULL: the message came from another one. */
 static struct hly_peer *sender_of(halay_comm_t *comm, const struct hly_header *h,
                                   halay_peer_id_t peer)
@@ -261,6 +274,12 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
         hly_rendezvous_revoked(ctx, h, from);
         return;
     }
+    if (h->kind == HLY_ACCORD) { /* not of a call: its sequence is the agreement's */
+        match_accord(comm, h, data, bytes);
+        return;
+    }
+    if (from->left_out)
+        return;
     if (hly_comm_heard(comm, h->sequence))
         hly_wake(ctx); /* halay_comm_called() may have changed */
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);

@@ -24,6 +24,7 @@ enum hly_news_kind {
     HLY_NEWS_MISMATCH,       /* header is of a call that differs from this rank's */
     HLY_NEWS_MISFIT,         /* a message of `other` bytes, where `value` are expected */
     HLY_NEWS_VERDICT,        /* an ALARM, ROUND or REVOKE message: header, verdict */
+    HLY_NEWS_ACCORD,         /* an ACCORD message: header, accord */
     HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */
     HLY_NEWS_LOST,           /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text is its name */
@@ -45,6 +46,7 @@ struct hly_news {
     union {
         struct hly_verdict_wire verdict;
         struct hly_hello hello;
+        struct hly_accord_wire accord;
         struct hly_invitation invitation;
         char text[256];
     };

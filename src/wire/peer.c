@@ -107,7 +107,7 @@ bool hly_peer_is_dead(const halay_comm_t *comm, int rank)
 {
     halay_context_t *ctx = comm->context;
     struct hly_peer *p = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-    return p && p->dead;
+    return p && (p->dead || p->left_out);
 }
 
 static void lose(halay_context_t *context, struct hly_peer *peer, const char *text)

@@ -35,6 +35,7 @@ enum hly_kind {
     /* Of a device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
      * hly_invitation follows. */
     HLY_INVITE,
+    HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c */
     HLY_KIND_END
 };
 
@@ -84,6 +85,35 @@ struct hly_invitation {
     uint64_t memory;  /* HALAY_MEMORY_* */
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
 };
+
+#define HLY_ACCORD_WORDS 24
+#define HLY_ACCORD_RANKS (64 * HLY_ACCORD_WORDS)
+
+enum hly_accord_what {
+    HLY_ACCORD_GIVE = 1, /* to the coordinator: a contribution */
+    HLY_ACCORD_ASK,      /* from there: I wait for contributions */
+    HLY_ACCORD_PROPOSE,  /* take this value */
+    HLY_ACCORD_TAKEN,    /* it was taken */
+    HLY_ACCORD_DECIDED,  /* it is decided */
+    HLY_ACCORD_LEFT_OUT  /* the others have gone on without you */
+};
+
+struct hly_accord_wire {
+    uint32_t what;
+    int32_t call; /* enum hly_accord_call */
+    int32_t flag, code;
+    uint32_t ballot; /* 1 + the coordinator that has proposed this value; 0: it is a contribution */
+    uint32_t unused;
+    /* Two sets of ranks, as many words each as they need: known to have failed; left out of the
+     * value. */
+    uint64_t sets[2 * HLY_ACCORD_WORDS];
+};
+
+static inline size_t hly_accord_bytes(int nranks)
+{
+    return offsetof(struct hly_accord_wire, sets) +
+           2 * sizeof(uint64_t) * (((size_t)(unsigned)nranks + 63) / 64);
+}
 
 /* The first message, in all builds: so `kind` of its header and `build` stay where they are in all
  * versions. The rest is read only where the builds are equal. */

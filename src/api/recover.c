@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* recover.c - what the survivors of a failure call: revoke, agree, shrink, failed. */
+#include <assert.h>
+#include <stdlib.h>
+
+#include "api/api.h"
+#include "fault/accord.h"
+
+int halay_comm_revoke(halay_comm_t *handle)
+{
+    halay_comm_t *comm;
+    const int rc = hly_comm_enter(handle, &comm);
+    if (rc)
+        return rc;
+    hly_fault_revoke(comm);
+    hly_progress(comm->context);
+    hly_unlock(comm->context);
+    return HALAY_OK;
+}
+
+int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
+{
+    halay_comm_t *comm;
+    int rc = n && (!ranks || *n >= 0) ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    const int room = ranks ? *n : 0;
+    hly_progress(comm->context);
+    *n = 0;
+    for (int r = 0; r < comm->nranks; r++) {
+        if (!hly_accord_has_failed(comm, r))
+            continue;
+        if (*n < room)
+            ranks[*n] = r;
+        ++*n;
+    }
+    hly_unlock(comm->context);
+    return HALAY_OK;
+}
+
+/* The context is locked. */
+static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
+                 const struct hly_accord_value **value)
+{
+    char text[192];
+    if (comm->group_open)
+        return hly_fault_alone(comm, HALAY_ESTATE, "a group of calls was begun and not ended");
+    int rc = hly_accord_begin(comm, call, flag);
+    if (rc)
+        return hly_fault_alone(comm, rc,
+                               rc == HALAY_ENOMEM ? "no memory to agree on who has failed"
+                                                  : "more than 1,536 ranks cannot agree on who has "
+                                                    "failed; use smaller communicators");
+    hly_wait_until(comm->context, hly_accord_is_over, comm);
+    rc = hly_accord_end(comm, value, text);
+    return rc ? hly_fault_alone(comm, rc, text) : HALAY_OK;
+}
+
+int halay_comm_agree(halay_comm_t *handle, int *flag)
+{
+    halay_comm_t *comm;
+    const struct hly_accord_value *value;
+    int rc = flag ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    rc = agree(comm, HLY_CALL_AGREE, *flag, &value);
+    if (!rc)
+        *flag = value->flag;
+    hly_unlock(comm->context);
+    return rc;
+}
+
+/* Its id is one that all survivors compute, and no other ranks: the agreement's number is theirs,
+ * and so is the set of those that have failed. */
+static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_comm_t **survivors)
+{
+    const uint64_t number = comm->accords->number;
+    int n = 0, rank = -1, *world = calloc((size_t)comm->nranks, sizeof(*world));
+    if (!world)
+        return HALAY_ENOMEM;
+    for (int r = 0; r < comm->nranks; r++) {
+        if (hly_accord_has(value->without, r))
+            continue;
+        rank = r == comm->rank ? n : rank;
+        world[n++] = hly_comm_world_rank(comm, r);
+    }
+    assert(rank >= 0);
+    uint64_t id = hly_hash(hly_hash(comm->id, &number, sizeof(number)), value->without,
+                           sizeof(value->without));
+    id = id ? id : 1;
+    struct hly_ranks *ranks;
+    halay_comm_t *made;
+    int rc = hly_ranks_make(world, n, &ranks);
+    rc = rc ? rc : hly_comm_make(comm->context, id, ranks, rank, comm->deadline_ns, &made);
+    if (!rc)
+        *survivors = made->handle;
+    free(world);
+    return rc;
+}
+
+int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
+{
+    halay_comm_t *comm;
+    const struct hly_accord_value *value;
+    int rc = survivors ? hly_comm_enter(handle, &comm) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    rc = agree(comm, HLY_CALL_SHRINK, -1, &value);
+    if (!rc) {
+        const struct hly_accord_value agreed = *value;
+        rc = make(comm, &agreed, survivors);
+    }
+    hly_unlock(comm->context);
+    return rc;
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* accord.h - what the survivors of a communicator agree on: accord.c says how. */
+#ifndef HLY_ACCORD_H
+#define HLY_ACCORD_H
+
+#include "fault/fault.h"
+
+enum hly_accord_call { HLY_CALL_AGREE = 1, HLY_CALL_SHRINK };
+
+struct hly_accord_value { /* what is agreed on */
+    int32_t flag, code;
+    uint64_t without[HLY_ACCORD_WORDS]; /* the ranks that have failed */
+};
+
+/* One agreement, as far as this rank is in it. */
+struct hly_accord {
+    uint32_t number;
+    int call;     /* what ranks have called it for; 0: none has yet */
+    bool entered; /* the program has called here */
+    bool decided;
+    bool leads;    /* this rank coordinates: all before it have failed */
+    bool proposed; /* and has proposed `value` */
+    bool late;     /* and does not wait for silent ranks */
+    int told;      /* the coordinator that has this rank's contribution, or -1 */
+    uint32_t looks;
+    int32_t flag, code; /* of the contributions so far */
+    uint32_t ballot;    /* 1 + the coordinator that has proposed `value`; 0: none has */
+    struct hly_accord_value value;
+    uint64_t deadline_ns, ask_ns;
+    uint64_t failed[HLY_ACCORD_WORDS], absent[HLY_ACCORD_WORDS]; /* absent: of `failed` */
+    uint64_t heard[HLY_ACCORD_WORDS], acked[HLY_ACCORD_WORDS];
+};
+
+struct hly_accords { /* of a communicator */
+    uint32_t number; /* that this rank has entered */
+    bool left_out;   /* the others go on without this rank */
+    struct hly_accord accord[2]; /* by number: this one and the one before it, or after it */
+    uint64_t gone[HLY_ACCORD_WORDS]; /* ranks that were agreed to have failed */
+};
+
+/* Enters the next agreement on this communicator. An error: it was not entered. */
+int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag);
+bool hly_accord_is_over(void *comm);
+/* Of the last one, when it is over. An error is this rank's alone, and text says why; or that of
+ * the value, on all ranks. *value is of the communicator. */
+int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, char text[192]);
+/* Is the rank known here to have failed? */
+bool hly_accord_has_failed(const halay_comm_t *comm, int rank);
+
+/* An ACCORD message has come; a rank of it is lost. */
+void hly_accord_heard(halay_comm_t *comm, const struct hly_header *header,
+                      const struct hly_accord_wire *message);
+void hly_accord_lost(halay_comm_t *comm, int rank);
+void hly_accord_timers(halay_context_t *context);
+
+static inline bool hly_accord_has(const uint64_t set[], int rank)
+{
+    return set[rank / 64] >> (rank % 64) & 1;
+}
+
+#endif
