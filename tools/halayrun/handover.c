@@ -477,6 +477,11 @@ int hly_hand_over(const struct hly_place *place, const struct hly_options *optio
     int status = HLY_EXIT_SELF;
     if (place->launcher == HLY_LOCAL && !options->dry_run)
         return -1;
+    if (options->keep_going && place->launcher != HLY_LOCAL) {
+        hly_note("--keep-going is for ranks that halayrun starts itself; here it is %s that does",
+                 hly_launcher_name(place->launcher));
+        return HLY_EXIT_USAGE;
+    }
     if (make_command(&h) == 0)
         status = options->dry_run ? print(&h) : become(&h);
     free_words(&h.command);

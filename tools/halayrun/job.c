@@ -154,7 +154,10 @@ static void fail(struct hly_job *job, int rank)
         tell_end(job, rank);
     if (job->ending)
         return;
-    end_job(job, exit_status(job->ranks[rank].status), GRACE_MS);
+    if (!job->options->keep_going)
+        end_job(job, exit_status(job->ranks[rank].status), GRACE_MS);
+    else if (!job->exit_status)
+        job->exit_status = exit_status(job->ranks[rank].status);
     signal_rank(job, rank, SIGTERM); /* what it has started */
 }
 
@@ -188,6 +191,7 @@ static int collect_ranks(struct hly_job *job)
             fail(job, rank);
         else if (job->options->verbose)
             tell_end(job, rank);
+        job->ended_well |= !failed(job, rank);
     }
     return job->nended > first;
 }
@@ -452,7 +456,7 @@ int hly_job_run(struct hly_job *job)
     loop(job);
     end_orphans(job);
     drain(job);
-    status = job->exit_status;
+    status = job->options->keep_going && job->ended_well && !job->ending ? 0 : job->exit_status;
     hly_words_close(words, status != 0 && !job->interrupted);
 out:
     if (job->report_fd >= 0)

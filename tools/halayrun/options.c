@@ -30,6 +30,7 @@ static const char help[] =
     "  --bind auto|none     auto, the default: each rank to an equal share of the processors, or\n"
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
+    "  --keep-going         a rank that fails does not end the job (see halay_comm_shrink)\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
     "  --help, --version\n"
@@ -162,6 +163,9 @@ static int take(struct hly_options *options, int option, char **argv)
         return -1;
     case 'b':
         return set_bind(options, optarg, "--bind");
+    case 'k':
+        options->keep_going = 1;
+        return -1;
     case 'o':
         options->horovod = 1;
         return -1;
@@ -215,7 +219,8 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
                                           {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
                                           {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
                                           {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},
-                                          {"bind", 1, 0, 'b'},     {0, 0, 0, 0}};
+                                          {"bind", 1, 0, 'b'},     {"keep-going", 0, 0, 'k'},
+                                          {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND");
     memset(options, 0, sizeof *options);
