@@ -256,8 +256,8 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         if (!hly_accord_has_failed(comm, r))
             continue;
         add(a->failed, r);
-        if (!hly_peer_is_dead(comm, r) && !hly_accord_has(x->gone, r))
-            add(a->absent, r); /* a verdict says so */
+        if (comm->broken_by.cause == HLY_CAUSE_ABSENT && comm->broken_by.rank == r)
+            add(a->absent, r);
     }
     if (x->left_out)
         end(comm, a);

@@ -48,9 +48,17 @@ static int to_of(const halay_comm_t *comm, uint32_t k)
     return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
 }
 
+/* Nothing is sent to who is dead: it would wait for a connection, and the call's end for that. */
+static bool says_dead(const struct hly_verdict_wire *v, int rank)
+{
+    return v->cause == HLY_CAUSE_PEER && v->rank == rank;
+}
+
 static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
                          uint32_t k)
 {
+    if (says_dead(&slot->fault->verdict, to_of(comm, k)))
+        return;
     const struct hly_call *call = slot->request ? &slot->request->call : NULL;
     hly_control_send(comm, to_of(comm, k), kind, slot->sequence, k, 0, call, &slot->fault->verdict,
                      sizeof(slot->fault->verdict));
@@ -194,8 +202,9 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (v->cause == HLY_CAUSE_REVOKED)
         hly_fault_revoked(comm);
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k, HLY_CONCLUDED,
-                         NULL, v, sizeof(*v));
+        if (!says_dead(v, to_of(comm, k)))
+            hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k,
+                             HLY_CONCLUDED, NULL, v, sizeof(*v));
 }
 
 static void help_all(halay_context_t *context);
@@ -279,8 +288,7 @@ static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool l
 /* Is the rank dead, or said to be so by this call's verdict? */
 static bool is_gone(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
-    return hly_peer_is_dead(comm, rank) ||
-           (f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == rank);
+    return hly_peer_is_dead(comm, rank) || says_dead(&f->verdict, rank);
 }
 
 /* Does an older call fail, too? Then it ends first, since it may decide how this one does. */
