@@ -14,6 +14,7 @@ from .errors import (
     HalayForked,
     HalayMismatch,
     HalayPeerLost,
+    HalayRevoked,
     HalayTimeout,
     NotInitialized,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "HalayForked",
     "HalayMismatch",
     "HalayPeerLost",
+    "HalayRevoked",
     "HalayTimeout",
     "NotInitialized",
     "__version__",

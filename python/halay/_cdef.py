@@ -24,7 +24,8 @@ enum {
     HALAY_EPLAN = -11,
     HALAY_EAGAIN = -12,
     HALAY_EINTERNAL = -13,
-    HALAY_EDEVICE = -14
+    HALAY_EDEVICE = -14,
+    HALAY_EREVOKED = -15
 };
 
 const char *halay_strerror(int code);

@@ -21,6 +21,7 @@ from .errors import (
     HalayForked,
     HalayMismatch,
     HalayPeerLost,
+    HalayRevoked,
     HalayTimeout,
 )
 
@@ -97,6 +98,7 @@ _CLASSES: dict[int, type[HalayError]] = {
     lib.HALAY_EMISMATCH: HalayMismatch,
     lib.HALAY_ETIMEOUT: HalayTimeout,
     lib.HALAY_EPEER: HalayPeerLost,
+    lib.HALAY_EREVOKED: HalayRevoked,
     lib.HALAY_EBOOT: HalayBootError,
     lib.HALAY_EFORKED: HalayForked,
 }

@@ -44,6 +44,10 @@ class HalayPeerLost(HalayError):
     """A rank died, or cannot be reached any more."""
 
 
+class HalayRevoked(HalayError):
+    """A rank has given the communicator up, so that all leave it: see halay.distributed.shrink()."""
+
+
 class HalayBootError(HalayError):
     """A launcher announced ranks that could not be found."""
 

@@ -13,6 +13,7 @@ import torch.distributed as dist
 from distributed_job import distributed, well
 from torch.nn.parallel import DistributedDataParallel
 
+import halay.distributed
 from halay.errors import HalayForked, HalayMismatch, HalayPeerLost, HalayTimeout
 
 DEVIATIONS = {
@@ -151,3 +152,42 @@ def test_wrong_launcher(tmp_path):
         [str(HALAYRUN), "-np", "2", sys.executable, "-c", code], 60, environment(env)
     )
     assert status != 0 and "Halay's launcher says rank" in text, text
+
+
+def rank_shrink(victims):
+    rank = old = dist.get_rank()
+    pair = dist.new_group([0, 1])
+    layer = torch.nn.Linear(8, 8)
+    dist.all_reduce(torch.ones(4))
+    for step, victim in enumerate(victims):
+        if old == victim:
+            os.kill(os.getpid(), signal.SIGKILL)
+        size = dist.get_world_size()
+        with pytest.raises(RuntimeError):
+            if step == 0 and old == 1:  # waits for one that lives, and has gone on
+                dist.recv(torch.ones(1), 0, group=pair)
+            else:
+                DistributedDataParallel(layer)(torch.ones(1, 8)).sum().backward()
+                dist.all_reduce(torch.ones(4))
+        failed = halay.distributed.shrink()
+        assert len(failed) == 1 and dist.get_world_size() == size - 1
+        rank, numbers = dist.get_rank(), [None] * (size - 1)
+        dist.all_gather_object(numbers, old)
+        assert numbers == [r for r in range(2 + len(victims)) if r not in victims[: step + 1]]
+    wrapped = DistributedDataParallel(layer)
+    wrapped(torch.ones(1, 8)).sum().backward()
+    halves = dist.new_group([0])
+    assert (rank == 0) == (halves is not dist.GroupMember.NON_GROUP_MEMBER)
+    data = torch.full((5,), float(old))
+    dist.all_reduce(data)
+    return [failed, rank, data[0].item()]
+
+
+@pytest.mark.parametrize("victims", [[2], pytest.param([3, 0], marks=pytest.mark.long)])
+def test_shrink(tmp_path, victims):
+    results = well(
+        tmp_path, 2 + len(victims), rank_shrink, victims, options=["--keep-going"], timeout=120
+    )
+    left = [r for r in range(2 + len(victims)) if r not in victims]
+    for place, old in enumerate(left):
+        assert results[old] == [[victims[-1]], place, sum(left)]

@@ -17,11 +17,12 @@ mpirun, jsrun, torchrun).
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from importlib import import_module
 from typing import Any
 
-__all__ = ["register"]
+__all__ = ["register", "shrink"]
 
 
 def _make(options: Any, _: object) -> Any:
@@ -45,6 +46,27 @@ def register() -> None:
     dist.Backend.register_backend("halay", _make, extended_api=True, devices=["cpu", "cuda"])
     known: Any = import_module("torch.distributed.rendezvous")
     known.register_rendezvous_handler("halay", _rendezvous)
+
+
+def shrink(timeout: datetime.timedelta | None = None) -> list[int]:
+    """Goes on without the ranks that have failed: a new default group of the others.
+
+    Called on every rank that is left, after a call of torch.distributed has raised HalayPeerLost
+    (a rank died), HalayTimeout (one hangs) or HalayRevoked (another rank is here already), or
+    RuntimeError where C++ has waited. Calls that are still under way on other ranks end with
+    HalayRevoked, so these come, too. All groups are destroyed; the new default group has the
+    ranks that are left, renumbered in their order, and the time limit `timeout` (torch's default
+    if None). Models and optimizers stay as they are: broadcast their state, and make sub-groups,
+    DistributedDataParallel and samplers anew.
+
+    Returns the old ranks that have failed. Raises HalayPeerLost on a rank that the others have left
+    behind, because it did not come by the deadline: it can only end.
+
+    The launcher must let a job outlive a rank: halayrun --keep-going does, torchrun does not.
+    """
+    from ._recover import shrink as of_default
+
+    return of_default(timeout)
 
 
 register()

@@ -8,6 +8,10 @@ from .._core import declare, ffi, lib
 CDEF = """
 int halay_comm_rank(const halay_comm_t *comm, int *rank);
 int halay_comm_size(const halay_comm_t *comm, int *nranks);
+int halay_comm_revoke(halay_comm_t *comm);
+int halay_comm_agree(halay_comm_t *comm, int *flag);
+int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
+int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
 int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type,
                      halay_comm_t *comm, halay_request_t **request);

@@ -96,6 +96,49 @@ class Job:
         self.must(code, self.parent)
         return made[0] if made[0] != ffi.NULL else None
 
+    def revoke(self, comm: Any) -> None:
+        """Ends all calls on it, on all ranks, with HalayRevoked, and later ones. Not collective."""
+        self.must(lib.halay_comm_revoke(comm), comm)
+
+    def agree(self, flag: int) -> int:
+        """The bitwise AND of the flags of all ranks that have not failed; the same on all of them.
+
+        Collective over these, also after failures, and while there are more.
+        """
+        value = ffi.new("int *", flag)
+        self.must(lib.halay_comm_agree(self.world, value), self.world)
+        return int(value[0])
+
+    def failed(self) -> list[int]:
+        """The ranks of the job that are known here to have failed."""
+        n, ranks = ffi.new("int *", self.size), ffi.new("int[]", self.size)
+        self.must(lib.halay_comm_failed(self.world, ranks, n), self.world)
+        return [int(ranks[i]) for i in range(n[0])]
+
+    def shrink(self) -> None:
+        """From now on the job is that of the ranks that have not failed, in their order.
+
+        Collective over these. Communicators that were made before are those of the old job.
+        """
+        made, number = ffi.new("halay_comm_t **"), ffi.new("int *")
+        self.must(lib.halay_comm_shrink(self.world, made), self.world)
+        self.world = made[0]
+        self.must(lib.halay_comm_rank(self.world, number))
+        self.rank = int(number[0])
+        self.must(lib.halay_comm_size(self.world, number))
+        self.size = int(number[0])
+        self.parent = self.dup(self.world)
+
+    def gather(self, number: int) -> list[int]:
+        """The numbers of all ranks, in order."""
+        mine, of_all = ffi.new("int32_t *", number), ffi.new("int32_t[]", self.size)
+        request = ffi.new("halay_request_t **")
+        code = lib.halay_iallgather(mine, of_all, 1, lib.HALAY_INT32, self.parent, request)
+        if code == 0:
+            code = lib.halay_request_wait(request[0])
+        self.must(code, self.parent)
+        return list(of_all)
+
     def watch(self, work: HalayWork) -> None:
         """From now on the thread completes it, unless a caller waits for it first."""
         with self.lock:
