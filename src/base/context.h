@@ -145,9 +145,9 @@ struct halay_context {
     bool scratch_refused;               /* registrations ran out of memory: scratch gets none */
     const struct hly_transport *lender; /* holds the LENT event being taken in, or NULL */
     bool lost;                          /* a transport has failed: every call ends at once */
-    uint32_t accords;                   /* agreements of survivors that are under way: fault/accord.h */
-    uint32_t outlived;                  /* agreements on calls that are complete here: fault/ */
-    uint64_t alarms;                    /* failed calls so far; marks who was told (peer->alarm) */
+    uint32_t accords;  /* agreements of survivors that are under way: fault/accord.h */
+    uint32_t outlived; /* agreements on calls that are complete here: fault/ */
+    uint64_t alarms;   /* failed calls so far; marks who was told (peer->alarm) */
     struct hly_certificate *certificates;
     struct hly_op *user_ops;
     uint32_t nuser_ops, user_ops_made;

@@ -100,11 +100,11 @@ enum hly_cause {
     HLY_CAUSE_ARGUMENT,
     HLY_CAUSE_STATE,
     HLY_CAUSE_MISMATCH,
-    HLY_CAUSE_DEVICE, /* a device that cannot be stopped: memory may still change */
-    HLY_CAUSE_LOCAL,  /* an error of one rank: memory, plan, transport, device */
+    HLY_CAUSE_DEVICE,  /* a device that cannot be stopped: memory may still change */
+    HLY_CAUSE_LOCAL,   /* an error of one rank: memory, plan, transport, device */
     HLY_CAUSE_REVOKED, /* the program has revoked the communicator */
-    HLY_CAUSE_ABSENT, /* a rank has not made the call, or hangs */
-    HLY_CAUSE_LATE,   /* a rank made it after the deadline of others */
+    HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
+    HLY_CAUSE_LATE,    /* a rank made it after the deadline of others */
     HLY_CAUSE_DEADLINE
 };
 

@@ -143,12 +143,12 @@ struct halay_comm {
     bool failed;             /* `last` is valid */
 
     struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
-    halay_comm_t *parent;      /* of a hidden communicator of two ranks (api/pair.c), or NULL */
-    int pair[2];               /* the parent's ranks: who sends, who receives */
-    struct hly_link pairs;     /* hidden communicators of two of its ranks */
-    struct hly_link pair_link; /* parent->pairs */
-    halay_comm_t *inner;       /* hidden one where members of groups run (api/group.c), or NULL */
-    halay_comm_t *outer;       /* of such a hidden one: whose groups' members run here */
+    halay_comm_t *parent;        /* of a hidden communicator of two ranks (api/pair.c), or NULL */
+    int pair[2];                 /* the parent's ranks: who sends, who receives */
+    struct hly_link pairs;       /* hidden communicators of two of its ranks */
+    struct hly_link pair_link;   /* parent->pairs */
+    halay_comm_t *inner;         /* hidden one where members of groups run (api/group.c), or NULL */
+    halay_comm_t *outer;         /* of such a hidden one: whose groups' members run here */
     struct hly_group *group_open; /* the group of calls that is being collected, or NULL */
     struct hly_link groups;       /* groups whose members have not begun */
     struct hly_link grouped;      /* groups with group steps that are not over, by their heads */

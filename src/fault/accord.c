@@ -25,10 +25,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LATE_LOOKS  8 /* as in agree.c */
-#define ASK_SHARE   8 /* of the deadline: so often a coordinator says that it waits, */
-#define ASK_LEAST   20000000ull
-#define ASK_MOST    1000000000ull
+#define LATE_LOOKS 8 /* as in agree.c */
+#define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
+#define ASK_LEAST  20000000ull
+#define ASK_MOST   1000000000ull
 
 static uint32_t words_of(const halay_comm_t *comm)
 {
@@ -83,7 +83,8 @@ static void tell(halay_comm_t *comm, const struct hly_accord *a, int to, enum hl
                                 .ballot = a->ballot};
     memcpy(m.sets, a->failed, n * sizeof(*m.sets));
     memcpy(m.sets + n, a->value.without, n * sizeof(*m.sets));
-    hly_control_send(comm, to, HLY_ACCORD, a->number, 0, 0, NULL, &m, hly_accord_bytes(comm->nranks));
+    hly_control_send(comm, to, HLY_ACCORD, a->number, 0, 0, NULL, &m,
+                     hly_accord_bytes(comm->nranks));
 }
 
 static void tell_all(halay_comm_t *comm, const struct hly_accord *a, enum hly_accord_what what)
@@ -284,9 +285,9 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
         comm->context->lost ? "its transport has failed"
         : x->left_out       ? "the others have gone on without this rank, which did not answer by "
                               "their deadline; end it"
-        : a->value.code     ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "
-                              "must make the same calls in the same order"
-                            : "";
+        : a->value.code ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "
+                          "must make the same calls in the same order"
+                        : "";
     snprintf(text, 192, "%s", why);
     return comm->context->lost ? HALAY_ETRANSPORT : x->left_out ? HALAY_EPEER : a->value.code;
 }
@@ -299,6 +300,13 @@ bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
         (v->cause == HLY_CAUSE_PEER || (comm->agreed && v->cause == HLY_CAUSE_ABSENT));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
+}
+
+void hly_accord_free(const halay_comm_t *comm)
+{
+    for (int r = 0; comm->accords && r < comm->nranks; r++)
+        if (hly_accord_has(comm->accords->gone, r))
+            hly_peer_give_back(comm->context, hly_comm_world_rank(comm, r));
 }
 
 /* ---------------------------------------------------------------- messages */
@@ -385,8 +393,7 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *h,
     } else if (a->decided) {
         if (m->what < HLY_ACCORD_DECIDED && !x->left_out)
             tell(comm, a, from,
-                 hly_accord_has(a->value.without, from) ? HLY_ACCORD_LEFT_OUT
-                                                        : HLY_ACCORD_DECIDED);
+                 hly_accord_has(a->value.without, from) ? HLY_ACCORD_LEFT_OUT : HLY_ACCORD_DECIDED);
     } else if (m->what == HLY_ACCORD_DECIDED) {
         a->ballot = 0;
         take(comm, a, m);

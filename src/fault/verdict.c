@@ -177,7 +177,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
                  "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
-                 "error, or why it has ended early; the job has to be started again",
+                 "error, or why it has ended early; start the job again, or go on without it "
+                 "(halay_comm_shrink)",
                  rank, f->nranks, v->host, v->detail);
         return;
     case HLY_CAUSE_BUILD:
@@ -196,10 +197,11 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         mismatch_text(f, number, text, bytes);
         return;
     case HLY_CAUSE_REVOKED:
-        snprintf(text, bytes,
-                 "the communicator was revoked by %s. halay_comm_shrink makes a new one of the ranks "
-                 "that are left",
-                 v->detail);
+        snprintf(
+            text, bytes,
+            "the communicator was revoked by %s. halay_comm_shrink makes a new one of the ranks "
+            "that are left",
+            v->detail);
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:

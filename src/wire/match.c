@@ -235,7 +235,8 @@ static void match_invitation(halay_comm_t *comm, const struct hly_header *h, con
 static void match_accord(halay_comm_t *comm, const struct hly_header *h, const void *data,
                          size_t bytes)
 {
-    const bool fits = bytes == hly_accord_bytes(comm->nranks) && bytes <= sizeof(struct hly_accord_wire);
+    const bool fits =
+        bytes == hly_accord_bytes(comm->nranks) && bytes <= sizeof(struct hly_accord_wire);
     struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_ACCORD, NULL) : NULL;
     if (!n)
         return;

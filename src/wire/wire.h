@@ -35,7 +35,8 @@ enum hly_kind {
     /* Of a device's circle (exec/circle.h): edge is the channel, cookie its generation, and struct
      * hly_invitation follows. */
     HLY_INVITE,
-    HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c */
+    HLY_ACCORD, /* of agreement `sequence` of the survivors: struct hly_accord_wire; fault/accord.c
+                 */
     HLY_KIND_END
 };
 

@@ -6,8 +6,8 @@
  *
  *   test_recovery one P PLANNER RANK STEP RANK STEP REVOKE SEED
  *   test_recovery sampled SEED CASES    some cases, by chance
- *   test_recovery all [P]               each rank of each planner at each step, for p = 2 to 8; then
- *                                       a second death at each message of the recovery
+ *   test_recovery all [P]               each rank of each planner at each step, for p = 2 to 8;
+ * then a second death at each message of the recovery
  */
 #include <halay/plan.h>
 #include <signal.h>
@@ -18,13 +18,13 @@
 
 #include "ranks.h"
 
-#define COUNT    24
-#define CALLS    100
-#define WORKERS  8
-#define ROUNDS   6
-#define MOST     16 /* ranks */
-#define IN_TIME  30000000000ull
-#define NOBODY   (-1)
+#define COUNT   24
+#define CALLS   100
+#define WORKERS 8
+#define ROUNDS  6
+#define MOST    16 /* ranks */
+#define IN_TIME 30000000000ull
+#define NOBODY  (-1)
 
 struct death {
     int rank;
@@ -173,7 +173,8 @@ static void compare(const struct job *job, int round, int rank, int flag)
 static halay_comm_t *mend(const struct rank *r, halay_comm_t *comm, int rc, int round)
 {
     struct job *job = r->arg;
-    int flag = ~(1 << (r->rank + 1)) & (rc ? ~1 : ~0); /* bit 0: all is well; others: who is there */
+    int flag =
+        ~(1 << (r->rank + 1)) & (rc ? ~1 : ~0); /* bit 0: all is well; others: who is there */
     halay_comm_t *next = NULL;
     CHECK(!rc || is_failure(rc) || is_dead(r), "rank %d: %s", r->rank, halay_strerror(rc));
     if (rc && job->revokes && !is_dead(r))
@@ -268,10 +269,9 @@ static void run_one(struct job *job)
     mortal.put = mortal_put;
     snprintf(algorithm, sizeof(algorithm), "%s=%s",
              halay_collective_name((halay_collective_t)planner->collective), planner->name);
-    snprintf(described, sizeof(described),
-             "in: one %d %u %d %u %d %u %d %llu, which is %s\n", job->nranks, job->planner,
-             job->first.rank, job->first.at, job->second.rank, job->second.at, job->revokes,
-             (unsigned long long)job->seed, algorithm);
+    snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %d %llu, which is %s\n",
+             job->nranks, job->planner, job->first.rank, job->first.at, job->second.rank,
+             job->second.at, job->revokes, (unsigned long long)job->seed, algorithm);
     pthread_barrier_init(&job->over, NULL, (unsigned)job->nranks);
     ranks_run(&o, body, job);
     pthread_barrier_destroy(&job->over);

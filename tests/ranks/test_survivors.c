@@ -63,8 +63,8 @@ static void agrees(struct rank *r)
         if (ranks_random(&r->seed) % 16 == 0)
             nap(ranks_random(&r->seed) % 2000000);
         const int rc = halay_comm_agree(r->world, &flag);
-        CHECK(!rc && flag == all, "agreement %d on rank %d: %s, %x", i, r->rank,
-              halay_strerror(rc), (unsigned)flag);
+        CHECK(!rc && flag == all, "agreement %d on rank %d: %s, %x", i, r->rank, halay_strerror(rc),
+              (unsigned)flag);
     }
     halay_comm_t *same;
     check_failed(r, r->world, -1);
@@ -191,8 +191,8 @@ static void differ(struct rank *r)
 {
     int flag = 1, n = -1;
     halay_comm_t *out = NULL;
-    const int rc = r->rank == 1 ? halay_comm_shrink(r->world, &out)
-                                : halay_comm_agree(r->world, &flag);
+    const int rc =
+        r->rank == 1 ? halay_comm_shrink(r->world, &out) : halay_comm_agree(r->world, &flag);
     CHECK(rc == HALAY_EMISMATCH && !out, "rank %d: %s", r->rank, halay_strerror(rc));
     CHECK(halay_comm_agree(r->world, NULL) == HALAY_EINVAL, "no flag");
     CHECK(halay_comm_shrink(r->world, NULL) == HALAY_EINVAL, "no place");
@@ -225,7 +225,7 @@ static void alone(struct rank *r)
 static const struct test {
     const char *name;
     void (*fn)(struct rank *);
-} tests[] = {{"agrees", agrees}, {"revoke", revoke}, {"hang-agree", hang_agree},
+} tests[] = {{"agrees", agrees},       {"revoke", revoke}, {"hang-agree", hang_agree},
              {"hang-call", hang_call}, {"differ", differ}, {"alone", alone}};
 
 int main(int argc, char **argv)

@@ -32,7 +32,7 @@ struct hly_job {
     int report_fd; /* ranks that cannot become the program say so here; -1 once all have */
     int nstarted, nended;
 
-    int ended_well; /* some rank has */
+    int ended_well;  /* some rank has */
     int ending;      /* the job is being ended before its ranks end by themselves */
     int interrupted; /* ... because of a signal to halayrun */
     int exit_status;

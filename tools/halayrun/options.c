@@ -212,14 +212,22 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},  {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},  {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},     {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'}, {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},
-                                          {"bind", 1, 0, 'b'},     {"keep-going", 0, 0, 'k'},
+    static const struct option names[] = {{"np", 1, 0, 'n'},
+                                          {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},
+                                          {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},
+                                          {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},
+                                          {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},
+                                          {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'},
+                                          {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},
+                                          {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},
+                                          {"keep-going", 0, 0, 'k'},
                                           {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND");

@@ -20,10 +20,10 @@ struct hly_options {
     int prefix;
     int verbose;
     int dry_run;
-    int bind;      /* each rank to its share of the processors */
-    int horovod;   /* programs that import horovod get Halay's */
+    int bind;       /* each rank to its share of the processors */
+    int horovod;    /* programs that import horovod get Halay's */
     int keep_going; /* a rank that fails does not end the job */
-    int timeout_s; /* 0: none */
+    int timeout_s;  /* 0: none */
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;
