@@ -359,12 +359,13 @@ static void all_second(int worker, uint64_t *number, int nranks, uint32_t planne
             bool reached[2] = {true, true};
             for (uint32_t at = 1; reached[1]; at++) {
                 uint64_t zero = (uint64_t)worker;
-                struct job job = {.nranks = nranks,
-                                  .planner = planner,
-                                  .first = {victim, 1 + at % 3},
-                                  .second = {second, at < 60 ? at : at * 4 - 180}, /* then sampled */
-                                  .revokes = at % 2,
-                                  .seed = *number * 7 + at};
+                struct job job = {
+                    .nranks = nranks,
+                    .planner = planner,
+                    .first = {victim, 1 + at % 3},
+                    .second = {second, at < 60 ? at : at * 4 - 180}, /* then sampled */
+                    .revokes = at % 2,
+                    .seed = *number * 7 + at};
                 mine(worker, &zero, job, reached);
             }
         }
