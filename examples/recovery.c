@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Goes on after ranks have died: sums up STEPS numbers over all ranks that are left. Rank VICTIM
- * (an argument) kills itself in step 10, to show it:
+ * Goes on after ranks have failed: sums up STEPS numbers over all ranks that are left. To show it,
+ * the rank that is named kills itself in step 10, or stops:
  *
  *   halayrun --keep-going -np 4 ./recovery 2
+ *   HALAY_DEADLINE=3 halayrun --keep-going -np 4 ./recovery 2 stop
  */
 #include <halay/halay.h>
 #include <signal.h>
@@ -41,7 +42,7 @@ int main(int argc, char **argv)
     for (int step = 0; step < STEPS;) {
         double sum = 1;
         if (step == 10 && me == victim)
-            raise(SIGKILL);
+            raise(argc > 2 ? SIGSTOP : SIGKILL);
         int rc = halay_allreduce(HALAY_IN_PLACE, &sum, 1, HALAY_FLOAT64, HALAY_SUM, comm);
         if (all_well(rc, comm)) {
             total += sum;

@@ -17,10 +17,10 @@
  *    halay_finalize(). No call that succeeds waits for this.
  *  - After a death, a missed deadline, different settings, or an error in a call that had ended
  *    well for some rank, the communicator is broken: every later call on it fails at once, with the
- *    same error.
- *  - Every call returns by the communicator's deadline (30 min unless set otherwise). One that
- * fails then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
- * middle of a transfer, up to 4 s.
+ *    same error (but halay_comm_shrink() and the like).
+ *  - Every call returns by the communicator's deadline (30 min unless set otherwise). One that fails
+ *    then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
+ *    middle of a transfer, up to 4 s.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
  *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
@@ -468,38 +468,22 @@ HALAY_API int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verd
 
 /* ------------------------------------------------------------------ after failures */
 
-/*
- * How the ranks that are left go on: revoke, so that all leave their calls; shrink, for a
- * communicator of the survivors. All four may be called on one that is broken or revoked.
- *
- * Ends what is under way on the communicator on all ranks with HALAY_EREVOKED, and each later call
- * on it. Not collective: one rank calls it, and returns at once. Where calls fail already for
- * another reason on all ranks, that stays the reason.
- */
+/* These four may be called on a communicator that is broken or revoked. Ends all that is under way
+ * on it, on all ranks, with HALAY_EREVOKED, and each later call; a verdict that all ranks have
+ * agreed on already stays. Not collective: one rank calls it, and returns at once. */
 HALAY_API int halay_comm_revoke(halay_comm_t *comm);
-
 /*
- * Collective over the survivors: *flag becomes the bitwise AND of the flags of all, the same on
- * all. Ranks that fail before or while it runs do not keep it from ending well. Each rank that has
- * not failed has to call it: who has not by the communicator's deadline counts as failed from then
- * on, on all ranks, and gets HALAY_EPEER from this call if it comes later. Ends by the deadline, or
- * by as many deadlines as there are ranks that hang. HALAY_EMISMATCH, on all: some have called
- * halay_comm_shrink. HALAY_EUNSUPPORTED: more than 1,536 ranks.
+ * Collective over the survivors: *flag becomes the AND of the flags of all, the same on all, also
+ * if ranks fail meanwhile. Who does not call by the deadline counts as failed from then on, and
+ * gets HALAY_EPEER later. Ends by the deadline, or by as many as there are ranks that hang.
+ * HALAY_EMISMATCH: some have called halay_comm_shrink. HALAY_EUNSUPPORTED: more than 1,536 ranks.
  */
 HALAY_API int halay_comm_agree(halay_comm_t *comm, int *flag);
-
-/*
- * The same without a flag; makes a communicator of the survivors, in the order of their ranks: of
- * all but those that any of them knows to have failed. A rank that fails only now is in it
- * perhaps; then calls on it fail, and it can be shrunk in turn. Its deadline is that of comm.
- */
+/* The same; makes a communicator of all but those that any of them knows to have failed, in order.
+ * Who fails only now is in it perhaps: then calls on it fail, and it can be shrunk in turn. */
 HALAY_API int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
-
-/*
- * The ranks of comm that are known here to have failed, in order: *n of them, and as many in
- * `ranks` as there is room for (*n at the call; none if NULL). After an agree or shrink all
- * survivors know at least those that it has found. Local.
- */
+/* The ranks known here to have failed, in order: *n of them, as many in `ranks` as there is room
+ * for (*n at the call). NULL: only how many. Those that an agree or shrink has found are. Local. */
 HALAY_API int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
 
 /* ------------------------------------------------------------------ operations of the user */

@@ -45,7 +45,7 @@ class HalayPeerLost(HalayError):
 
 
 class HalayRevoked(HalayError):
-    """A rank has given the communicator up, so that all leave it: see halay.distributed.shrink()."""
+    """A rank has revoked the communicator, so that all leave it: halay.distributed.shrink()."""
 
 
 class HalayBootError(HalayError):

@@ -9,7 +9,7 @@
 #include "exec/circle.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
-#include "fault/fault.h"
+#include "fault/accord.h"
 #include "select/select.h"
 #include "wire/match.h"
 
@@ -129,6 +129,7 @@ int halay_comm_free(halay_comm_t *handle)
         hly_select_forget(comm);
         hly_circles_free(comm);
         hly_plan_drop_all(comm);
+        hly_accord_free(comm);
         hly_link_remove(&comm->link);
         hly_link_append(&ctx->freed_comms, &comm->link);
         ctx->nfreed++;

@@ -38,11 +38,12 @@ int halay_comm_failed(halay_comm_t *handle, int ranks[], int *n)
     return HALAY_OK;
 }
 
-/* The context is locked. */
+/* The context is locked. *value: what was agreed on, or NULL. */
 static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
                  const struct hly_accord_value **value)
 {
     char text[192];
+    *value = NULL;
     if (comm->group_open)
         return hly_fault_alone(comm, HALAY_ESTATE, "a group of calls was begun and not ended");
     int rc = hly_accord_begin(comm, call, flag);
@@ -53,6 +54,8 @@ static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
                                                     "failed; use smaller communicators");
     hly_wait_until(comm->context, hly_accord_is_over, comm);
     rc = hly_accord_end(comm, value, text);
+    if (rc)
+        *value = NULL;
     return rc ? hly_fault_alone(comm, rc, text) : HALAY_OK;
 }
 
@@ -64,7 +67,7 @@ int halay_comm_agree(halay_comm_t *handle, int *flag)
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_AGREE, *flag, &value);
-    if (!rc)
+    if (value)
         *flag = value->flag;
     hly_unlock(comm->context);
     return rc;
@@ -106,7 +109,7 @@ int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
     if (rc)
         return rc;
     rc = agree(comm, HLY_CALL_SHRINK, -1, &value);
-    if (!rc) {
+    if (value) {
         const struct hly_accord_value agreed = *value;
         rc = make(comm, &agreed, survivors);
     }

@@ -297,10 +297,18 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
 {
     const struct hly_verdict_wire *v = &comm->broken_by;
-    const bool named = comm->broken && v->rank == rank &&
-                       (v->cause == HLY_CAUSE_PEER || (comm->agreed && hly_agree_is_claim(v)));
+    const bool named =
+        comm->broken && v->rank == rank &&
+        (v->cause == HLY_CAUSE_PEER || (comm->agreed && hly_agree_is_claim(v)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
+}
+
+void hly_accord_free(const halay_comm_t *comm)
+{
+    for (int r = 0; comm->accords && r < comm->nranks; r++)
+        if (hly_accord_has(comm->accords->gone, r))
+            hly_peer_give_back(comm->context, hly_comm_world_rank(comm, r));
 }
 
 /* ---------------------------------------------------------------- messages */

@@ -47,6 +47,8 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
 /* Is the rank known here to have failed? */
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank);
 
+/* The program has freed the communicator: so is what the dead ranks of it had of this process. */
+void hly_accord_free(const halay_comm_t *comm);
 /* An ACCORD message has come; a rank of it is lost. */
 void hly_accord_heard(halay_comm_t *comm, const struct hly_header *header,
                       const struct hly_accord_wire *message);

@@ -177,7 +177,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
                  "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
-                 "error, or why it has ended early; the job has to be started again",
+                 "error, or why it has ended early; start the job again, or go on without it "
+                 "(halay_comm_shrink)",
                  rank, f->nranks, v->host, v->detail);
         return;
     case HLY_CAUSE_BUILD:

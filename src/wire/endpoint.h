@@ -99,6 +99,8 @@ int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **pee
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text);
 /* Gives the peer up: all messages to and from it end with the next polls. Leaves LOST. */
 void hly_peer_sever(halay_context_t *context, struct hly_peer *peer, const char *text);
+/* If it is dead: what its transport has kept for it. */
+void hly_peer_give_back(halay_context_t *context, int world_rank);
 bool hly_peer_is_dead(const halay_comm_t *comm, int rank);
 /* The transport that reaches this world rank; *address: where it listens. address may be NULL. */
 struct hly_transport *hly_transport_of(const halay_context_t *context, int world_rank,

@@ -137,6 +137,15 @@ void hly_peer_sever(halay_context_t *context, struct hly_peer *peer, const char 
     lose(context, peer, text);
 }
 
+void hly_peer_give_back(halay_context_t *context, int world_rank)
+{
+    struct hly_peer *peer = hly_peer_find(context, hly_peer_id(context, world_rank));
+    if (!peer || !peer->dead || !peer->ep)
+        return;
+    peer->transport->ops->disconnect(peer->transport->handle, peer->ep);
+    peer->ep = NULL;
+}
+
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text)
 {
     struct hly_peer *peer = hly_peer_find(context, id);

@@ -14,7 +14,14 @@ import torch.distributed as dist
 
 
 def distributed(
-    folder, nranks, function, *args, launcher="halayrun", backend="halay", env=None, timeout=180,
+    folder,
+    nranks,
+    function,
+    *args,
+    launcher="halayrun",
+    backend="halay",
+    env=None,
+    timeout=180,
     options=(),
 ):
     """(exit status, output, what the function returned by rank; None where it did not)"""

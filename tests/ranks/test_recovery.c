@@ -254,10 +254,11 @@ static void run_one(struct job *job)
     static halay_transport_ops_t mortal;
     char algorithm[64];
     const halay_planner_info_t *planner = halay_planner_get(job->planner);
+    static const uint32_t delays[] = {0, 4, 40, 40}; /* what is under way may be lost at a death */
     halay_inproc_faults_t faults = {.seed = job->seed + 1,
-                                    .delay_polls_max = (uint32_t)(job->seed / 2 % 2) * 4,
-                                    .reorder = (uint32_t)(job->seed / 4 % 2),
-                                    .eager_bytes = job->seed / 8 % 2 ? 64 : 1024};
+                                    .delay_polls_max = delays[job->seed / 2 % 4],
+                                    .reorder = (uint32_t)(job->seed / 8 % 2),
+                                    .eager_bytes = job->seed / 16 % 2 ? 64 : 1024};
     struct ranks_options o = {.nranks = job->nranks,
                               .transport = &mortal,
                               .faults = &faults,
@@ -315,6 +316,10 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
         job.first.at = 1 + (uint32_t)(ranks_random(&s) % 8);
         job.second.rank = (int)(ranks_random(&s) % (unsigned)job.nranks);
         job.second.at = (uint32_t)(ranks_random(&s) % 30);
+        if (i % 2) { /* who coordinates, in the first two agreements */
+            job.second.rank = job.first.rank == 0;
+            job.second.at = 1 + (uint32_t)(ranks_random(&s) % (5 * (unsigned)job.nranks));
+        }
         job.revokes = ranks_random(&s) % 2;
         job.seed = ranks_random(&s) % 1000000;
         const bool runs = (int)(number % WORKERS) == worker;
@@ -354,12 +359,13 @@ static void all_second(int worker, uint64_t *number, int nranks, uint32_t planne
             bool reached[2] = {true, true};
             for (uint32_t at = 1; reached[1]; at++) {
                 uint64_t zero = (uint64_t)worker;
-                struct job job = {.nranks = nranks,
-                                  .planner = planner,
-                                  .first = {victim, 1 + at % 3},
-                                  .second = {second, at < 60 ? at : at * 4},
-                                  .revokes = at % 2,
-                                  .seed = *number * 7 + at};
+                struct job job = {
+                    .nranks = nranks,
+                    .planner = planner,
+                    .first = {victim, 1 + at % 3},
+                    .second = {second, at < 60 ? at : at * 4 - 180}, /* then sampled */
+                    .revokes = at % 2,
+                    .seed = *number * 7 + at};
                 mine(worker, &zero, job, reached);
             }
         }
