@@ -294,7 +294,8 @@ static void message(struct fuzz *f, halay_context_t *ctx, const halay_comm_t *wo
     char *all = malloc(sizeof(h) + bytes);
     FUZZ_WANT(all);
     memcpy(all, &h, sizeof(h));
-    fuzz_take(f, all + sizeof(h), bytes);
+    memset(all + sizeof(h), 3, bytes);
+    fuzz_take(f, all + sizeof(h), bytes < 1024 ? bytes : 8);
     give((halay_event_t){.kind = HALAY_EVENT_MESSAGE,
                          .peer = hly_peer_id(ctx, from >> 4 ? from >> 4 & 3 : from & 3),
                          .data = all,
