@@ -2,7 +2,7 @@
 /* Words on the connections of transports between nodes (transports/common): of strangers, of peers
  * that call, of one that was called, in any order. */
 #include "fuzz.h"
-#include "transports/common/guest.c" /* what it does with a link is its own */
+#include "transports/common/guest.c" /* NOLINT(bugprone-suspicious-include) */
 
 enum { LINKS = 3 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What ranks print, as halayrun copies it. */
-#include "tools/halayrun/output.c" /* where its streams come from */
+#include "tools/halayrun/output.c" /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)

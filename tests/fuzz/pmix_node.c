@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the first rank of a node hears of the others, and of strangers, over the node's door. */
 #include "fuzz.h"
-#include "pmix/node.c" /* what it does with a guest is its own */
+#include "pmix/node.c" /* NOLINT(bugprone-suspicious-include) */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

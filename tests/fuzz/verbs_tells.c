@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a peer tells of its queue pairs, and the pairs that follow from it. */
 #include "fuzz.h"
-#include "transports/verbs/peer.c" /* how it reads them is its own */
+#include "transports/verbs/peer.c" /* NOLINT(bugprone-suspicious-include) */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {

@@ -40,6 +40,7 @@ static int fails(void)
 static void say_where(int number)
 {
     (void)number;
+    /* NOLINTNEXTLINE(bugprone-signal-handler): it is about to abort */
     backtrace_symbols_fd(where, nwhere, STDERR_FILENO);
 }
 
