@@ -143,7 +143,7 @@ static void *run(void *arg)
     config.error_bytes = sizeof(s->error);
     counting = s->where.rank == VICTIM;
     s->init = halay_init(&config, &context);
-    s->in_init = counted;
+    s->in_init = counting ? counted : 0;
     if (!s->init) {
         calls(s, context);
         s->finalize = halay_finalize(context);
