@@ -66,9 +66,14 @@ static int hear(int fd, struct hly_node_word *word, int *passed_fd)
     if (n < 0)
         return errno == EAGAIN ? 0 : -1;
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
-    if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
-        head->cmsg_len == CMSG_LEN(sizeof(int)))
-        memcpy(passed_fd, CMSG_DATA(head), sizeof *passed_fd);
+    /* The room is rounded up: there may be two descriptors, where one is sent. */
+    for (size_t at = CMSG_LEN(0); head && head->cmsg_level == SOL_SOCKET &&
+                                  head->cmsg_type == SCM_RIGHTS && at < head->cmsg_len;
+         at += sizeof(int)) {
+        if (*passed_fd >= 0)
+            close(*passed_fd);
+        memcpy(passed_fd, (char *)head + at, sizeof *passed_fd);
+    }
     word->library[sizeof word->library - 1] = word->host[sizeof word->host - 1] = '\0';
     word->text[sizeof word->text - 1] = '\0';
     bool known = (size_t)n >= offsetof(struct hly_node_word, rank) &&

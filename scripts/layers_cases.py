@@ -70,6 +70,8 @@ OBJECTS = {"wire/a": "void hly_a(void) {}",
            "exec/run": "void hly_b(void); void hly_run(void) { hly_b(); }",
            "api/d": "void halay_d(void) {} void hly_d(void) {}"}
 UPWARD = [
+    ("exec/late", "int poll(void *, long, int); int f(void *p) { return poll(p, 1, -1); }",
+     "waits by poll()"),
     ("wire/a", "void hly_b(void); void hly_a(void) { hly_b(); }",
      "wire/a.c uses hly_b of exec/b.c"),
     ("training/c", "void hly_d(void); void c(void) { hly_d(); }", "training/c.c uses hly_d"),

@@ -5,6 +5,8 @@ that the built libraries export."""
 import re
 import subprocess
 
+from layers_waits import check_waits
+
 CIRCLE_SHARE = 0.3  # of the lines of the core, at most, in files that reach each other
 
 
@@ -51,6 +53,7 @@ def check_objects(build, layers):
     found = {o.relative_to(top).as_posix(): object_symbols(o) for o in sorted(top.rglob("*.o"))}
     if not found:
         yield f"{top}: there are no objects; build first"
+    yield from check_waits(build)
     owner = {symbol: name for name, (own, _) in found.items() for symbol in own}
     yield from check_circle(build.parent / "src", {
         name[:-2]: {owner[s][:-2] for s in needs & owner.keys() if owner[s] != name

@@ -18,8 +18,8 @@
  *  - After a death, a missed deadline, different settings, or an error in a call that had ended
  *    well for some rank, the communicator is broken: every later call on it fails at once, with the
  *    same error (but halay_comm_shrink() and the like).
- *  - Every call returns by the communicator's deadline (30 min unless set otherwise). One that fails
- *    then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
+ *  - Every call returns by the communicator's deadline (30 min unless set otherwise). One that
+ * fails then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
  *    middle of a transfer, up to 4 s.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.

@@ -121,6 +121,9 @@ static void hand(halay_context_t *context, const struct hly_news *n)
     case HLY_NEWS_INVITE:
         hly_circle_invited(n->comm, &n->header, &n->invitation);
         return;
+    case HLY_NEWS_UNKEPT:
+        hly_fault_unkept(n->comm, n->sequence);
+        return;
     case HLY_NEWS_VERDICT:
         hly_fault_verdict(n->comm, &n->header, &n->verdict);
         return;

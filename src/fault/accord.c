@@ -297,9 +297,8 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
 {
     const struct hly_verdict_wire *v = &comm->broken_by;
-    const bool named =
-        comm->broken && v->rank == rank &&
-        (v->cause == HLY_CAUSE_PEER || (comm->agreed && hly_agree_is_claim(v)));
+    const bool named = comm->broken && v->rank == rank &&
+                       (v->cause == HLY_CAUSE_PEER || (comm->agreed && hly_agree_is_claim(v)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
 }

@@ -249,6 +249,14 @@ void hly_fault_misfit(halay_request_t *r, uint32_t step, const struct hly_header
 
 /* ---------------------------------------------------------------- others */
 
+void hly_fault_unkept(halay_comm_t *comm, uint32_t sequence)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, comm->rank);
+    snprintf(v.detail, sizeof(v.detail), "it has no memory for a message that came early");
+    hly_fault_raise(comm, sequence, &v);
+}
+
 void hly_fault_runs_on(halay_comm_t *comm, const struct hly_slot *slot)
 {
     const halay_request_t *r = slot->request;
@@ -296,8 +304,8 @@ void hly_fault_local(halay_request_t *r, int code, const char *text)
 static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     bool sound = v->cause >= HLY_CAUSE_PEER && v->cause <= HLY_CAUSE_DEADLINE && v->code < 0 &&
-                 v->rank >= -1 && v->rank < comm->nranks && v->other >= -1 &&
-                 v->other < comm->nranks;
+                 v->code >= HALAY_EDEVICE && v->rank >= -1 && v->rank < comm->nranks &&
+                 v->other >= -1 && v->other < comm->nranks;
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         sound = sound && v->present[i] <= (uint32_t)comm->nranks;
     return sound;

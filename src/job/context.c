@@ -349,9 +349,10 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     halay_context_t *ctx = NULL;
     if (!context)
         return HALAY_EINVAL;
-    int rc = allocate(&ctx);
+    const int no_memory = allocate(&ctx);
+    int rc = take_config(config, given, &why); /* before any error: it says where texts go */
     if (!rc)
-        rc = take_config(config, given, &why);
+        rc = no_memory;
     if (!rc)
         rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
     if (!rc)

@@ -80,6 +80,8 @@ int hlt_trainer_greet(halay_trainer_t *trainer)
         halay_allgather(HALAY_IN_PLACE, trainer->greetings, WORDS, HALAY_UINT64, trainer->control);
     if (rc)
         return rc;
+    for (int r = 0; r < trainer->nranks; r++) /* whatever they said */
+        trainer->greetings[r].host[sizeof(own->host) - 1] = 0;
     uint64_t least = FUSION_MAX;
     for (int r = 0; r < trainer->nranks; r++)
         if (trainer->greetings[r].fusion_bytes < least)

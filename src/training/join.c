@@ -75,7 +75,8 @@ struct hlt_tensor *hlt_join_stand_in(halay_trainer_t *trainer, const struct hlt_
     halay_type_t type = hlt_announcement_type(says);
     size_t bytes = says->count * halay_type_bytes(type);
     uint32_t memory = hlt_agreed_memory(says);
-    char *zeros = hlt_memory_alloc(trainer, memory, 2 * bytes);
+    const int fits = says->count <= PTRDIFF_MAX / 4 / halay_type_bytes(type); /* others say so */
+    char *zeros = fits ? hlt_memory_alloc(trainer, memory, 2 * bytes) : NULL;
     if (zeros && hlt_memory_zero(trainer, memory, zeros, 2 * bytes)) {
         hlt_memory_free(trainer, memory, zeros);
         zeros = NULL;
@@ -140,7 +141,8 @@ static int records_complete(halay_trainer_t *trainer)
 /* While this rank still replays, a join completes nothing. */
 int hlt_join_said(halay_trainer_t *trainer, int rank, uint64_t kinds)
 {
-    assert(!has_joined(trainer, rank));
+    if (has_joined(trainer, rank))
+        return HALAY_EINTERNAL;
     trainer->joined_kinds[rank] = (uint8_t)kinds;
     trainer->njoined++;
     hlt_rank_add(trainer->joined, rank);

@@ -212,8 +212,21 @@ int hlt_round_reserve(halay_trainer_t *trainer, size_t more)
     return 0;
 }
 
+/* What other code takes for granted of an announcement; a peer has sent it. */
+static int sensible(const struct hlt_announcement *says)
+{
+    const int kind = hlt_announcement_kind(says);
+    const uint32_t memory = hlt_announcement_memory(says);
+    return kind >= HLT_KIND_ALLREDUCE && says->shape[0] <= 1 + HALAY_DIMS_MAX &&
+           (memory == HLT_MEMORY_ANY || memory < HALAY_MEMORY_KINDS) &&
+           (kind >= HLT_KIND_JOIN || kind == HLT_KIND_BARRIER ||
+            halay_type_bytes(hlt_announcement_type(says)) > 0);
+}
+
 static int announced(halay_trainer_t *trainer, int rank, const struct hlt_announcement *says)
 {
+    if (!sensible(says))
+        return HALAY_EINTERNAL;
     if (hlt_announcement_kind(says) == HLT_KIND_JOIN)
         return hlt_join_said(trainer, rank, says->rows);
     struct hlt_record *record =

@@ -235,7 +235,7 @@ static void asked(halay_trainer_t *trainer, int rank, const struct part *parts)
         .rank = rank,
         .waited_s = (double)(parts->what >> 16) * 1e-3,
         .name = question,
-        .place = question + strlen(question) + 1,
+        .place = strlen(question) + 1 < QUESTION_BYTE ? question + strlen(question) + 1 : "",
         .others = tell(trainer, record) - 1,
     };
     hlt_text_notice(text, trainer, record, &notice);

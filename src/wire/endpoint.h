@@ -101,6 +101,8 @@ void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *t
 void hly_peer_sever(halay_context_t *context, struct hly_peer *peer, const char *text);
 /* If it is dead: what its transport has kept for it. */
 void hly_peer_give_back(halay_context_t *context, int world_rank);
+/* It has sent what no rank of this build sends: it is lost from now on, and its verdict says so. */
+void hly_peer_nonsense(halay_context_t *context, struct hly_peer *peer, const char *what);
 bool hly_peer_is_dead(const halay_comm_t *comm, int rank);
 /* The transport that reaches this world rank; *address: where it listens. address may be NULL. */
 struct hly_transport *hly_transport_of(const halay_context_t *context, int world_rank,
@@ -129,9 +131,9 @@ int hly_step_send(halay_request_t *request, uint32_t step);
 void hly_header_fill(struct hly_header *header, const halay_comm_t *comm, enum hly_kind kind,
                      uint32_t sequence, uint32_t edge, const struct hly_call *call);
 /* Sends a message without data of the user; payload is copied. It is queued if need be; what cannot
- * be sent is logged. */
-void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
-                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
-                      const void *payload, size_t payload_bytes);
+ * be sent is logged: HALAY_ENOMEM, or what connecting the peer says. */
+int hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
+                     uint32_t edge, uint64_t cookie, const struct hly_call *call,
+                     const void *payload, size_t payload_bytes);
 
 #endif

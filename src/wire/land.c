@@ -112,8 +112,7 @@ enum hly_landed hly_land(halay_request_t *r, uint32_t step, uint64_t offset, con
     const struct hly_extent *ext = hly_operand_extents(r, hly_step(r, step)->operand);
     const size_t total = ext[0].bytes + ext[1].bytes;
     if (offset > total || bytes > total - offset || bytes > total - run->arrived) {
-        hly_log(r->context, HLY_ERROR, "rank %u sent bytes beyond a message; they were dropped",
-                hly_step(r, step)->peer);
+        hly_peer_nonsense(r->context, r->plan->peers[step], "bytes beyond the end of a message");
         return HLY_LANDED_PART;
     }
     const uint32_t reduction = reader_of(r, step);

@@ -30,7 +30,7 @@ static bool keep(halay_context_t *context, struct hly_link *list, const struct h
     struct hly_unexpected *m = malloc(sizeof(*m) + bytes);
     if (!m) {
         hly_log(context, HLY_ERROR, "no memory for a message of %zu bytes that came early", bytes);
-        return false; /* its call ends by the deadline */
+        return false;
     }
     m->peer = peer;
     m->header = *h;
@@ -42,6 +42,19 @@ static bool keep(halay_context_t *context, struct hly_link *list, const struct h
     else
         free(m);
     return true;
+}
+
+/* The same for a call's message: without memory its call fails, which may not have been made yet.
+ */
+static void keep_early(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
+                       const void *data, size_t bytes, halay_peer_id_t peer)
+{
+    struct hly_news *n;
+    if (keep(comm->context, &slot->unexpected, h, data, bytes, peer) ||
+        !(n = hly_news_leave(comm->context, HLY_NEWS_UNKEPT, NULL)))
+        return;
+    n->comm = comm;
+    n->sequence = h->sequence;
 }
 
 static void forget_one(struct hly_unexpected *m)
@@ -166,7 +179,9 @@ static bool deliver(halay_request_t *r, uint32_t step, const struct hly_header *
         return true; /* it was an offer */
     if (r->run.state[step] < HLY_STARTED)
         return false;
-    if (r->run.state[step] == HLY_STARTED)
+    if (r->run.step[step].target)
+        hly_peer_nonsense(r->context, r->plan->peers[step], "unasked what it was told a place for");
+    else if (r->run.state[step] == HLY_STARTED)
         leave_landed(r, step, hly_land(r, step, h->offset, data, bytes));
     return true;
 }
@@ -176,7 +191,7 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
 {
     halay_request_t *r = slot->request;
     if (!r) {
-        keep(comm->context, &slot->unexpected, h, data, bytes, peer);
+        keep_early(comm, slot, h, data, bytes, peer);
         return;
     }
     if (r->state != HLY_RUNNING)
@@ -184,7 +199,7 @@ static void match_call(halay_comm_t *comm, struct hly_slot *slot, const struct h
     if (h->signature != r->call.signature)
         mismatch(r, h);
     else if (!deliver(r, step_of(r, h), h, data, bytes))
-        keep(comm->context, &slot->unexpected, h, data, bytes, peer);
+        keep_early(comm, slot, h, data, bytes, peer);
 }
 
 /*
@@ -203,7 +218,7 @@ static bool match_plan(halay_comm_t *comm, const struct hly_header *h, const voi
     if (step == HALAY_STEP_NONE || !is_same(r->plan->peers[step]->id, peer))
         return false;
     if (!deliver(r, step, h, data, bytes))
-        keep(comm->context, &slot->unexpected, h, data, bytes, peer);
+        keep_early(comm, slot, h, data, bytes, peer);
     return true;
 }
 

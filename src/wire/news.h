@@ -23,6 +23,7 @@ enum hly_news_kind {
     HLY_NEWS_FAILED,         /* an error of this rank: value is the code; text */
     HLY_NEWS_MISMATCH,       /* header is of a call that differs from this rank's */
     HLY_NEWS_MISFIT,         /* a message of `other` bytes, where `value` are expected */
+    HLY_NEWS_UNKEPT,         /* no memory for a message that came before its call: comm, sequence */
     HLY_NEWS_VERDICT,        /* an ALARM, ROUND or REVOKE message: header, verdict */
     HLY_NEWS_ACCORD,         /* an ACCORD message: header, accord */
     HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */

@@ -146,6 +146,16 @@ void hly_peer_give_back(halay_context_t *context, int world_rank)
     peer->ep = NULL;
 }
 
+void hly_peer_nonsense(halay_context_t *context, struct hly_peer *peer, const char *what)
+{
+    char text[192];
+    snprintf(text, sizeof(text),
+             "it sent %.90s: it runs another version of Halay, or its memory is corrupt", what);
+    if (!peer->dead)
+        hly_log(context, HLY_ERROR, "rank %d: %s", peer->world_rank, text);
+    hly_peer_sever(context, peer, text);
+}
+
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text)
 {
     struct hly_peer *peer = hly_peer_find(context, id);

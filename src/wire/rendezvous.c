@@ -204,8 +204,9 @@ void hly_rendezvous_announce(halay_request_t *r, uint32_t step)
         target_close(r->context, l);
         return;
     }
-    hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
-                     &ready, sizeof(ready));
+    if (hly_control_send(r->comm, (int)s->peer, HLY_READY, r->sequence, s->edge, cookie, &r->call,
+                         &ready, sizeof(ready)))
+        hly_news_fail(r, HALAY_ENOMEM, "no memory to announce a message");
 }
 
 void hly_target_piece(halay_context_t *context, const struct hly_header *h, const void *data,
@@ -290,8 +291,7 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
     struct hly_step_run *run = &r->run.step[step];
     if (ready->mode < HLY_STAGED || ready->mode > HLY_TAGGED ||
         ready->key_bytes > sizeof(ready->key) || run->send || r->run.state[step] == HLY_DONE) {
-        hly_log(r->context, HLY_ERROR, "rank %u announced a message wrongly; it was dropped",
-                h->from);
+        hly_peer_nonsense(r->context, r->plan->peers[step], "a message's place that cannot be");
         return;
     }
     /* registers it, so that the put finds the registration */
@@ -299,8 +299,10 @@ void hly_rendezvous_announced(halay_request_t *r, uint32_t step, const struct hl
         !range_for(r, step, hly_operand_extents(r, hly_step(r, step)->operand)) && r->direct)
         return; /* it has failed */
     struct hly_send *send = hly_send_new(r->context, kinds[ready->mode], r->plan->peers[step]);
-    if (!send)
-        return; /* the call ends by its deadline */
+    if (!send) {
+        hly_news_fail(r, HALAY_ENOMEM, "no memory to send a message");
+        return;
+    }
     send->header.cookie = h->cookie;
     send->ready = *ready;
     run->send = send; /* it has no request until it is submitted */
@@ -445,7 +447,10 @@ void hly_target_landed(halay_context_t *context, uint64_t cookie, int status, si
     context->counters.received_messages++;
     context->counters.received_bytes += bytes;
     l->tag_posted = false;
-    if (!l->revoking && status == HALAY_OK)
+    const size_t said = hly_operand_bytes(l->request, hly_step(l->request, l->step)->operand);
+    if (!l->revoking && (status == HALAY_EINVAL || (status == HALAY_OK && bytes != said)))
+        hly_peer_nonsense(context, l->peer, "a message of another length than it said");
+    else if (!l->revoking && status == HALAY_OK)
         target_complete(context, l);
     else if (l->revoking && (l->sent || l->peer->dead))
         target_abandon(context, l);

@@ -280,6 +280,12 @@ static void refused(halay_context_t *context, struct hly_send *send, int rc)
                       halay_strerror(rc));
 }
 
+/* It stays queued, for as long as its call: also where memory has run out, which may come back. */
+static bool waits(int rc)
+{
+    return rc == HALAY_EAGAIN || rc == HALAY_EPEER || rc == HALAY_ENOMEM;
+}
+
 int hly_send_submit(halay_context_t *context, struct hly_send *send)
 {
     struct hly_peer *peer = send->peer;
@@ -291,7 +297,7 @@ int hly_send_submit(halay_context_t *context, struct hly_send *send)
     int rc = hly_link_empty(&peer->queue) ? try_send(context, send) : HALAY_EAGAIN;
     if (rc == HALAY_OK)
         return accepted(context, send);
-    if (rc != HALAY_EAGAIN && rc != HALAY_EPEER) {
+    if (!waits(rc)) {
         refused(context, send, rc);
         return HALAY_INPROGRESS;
     }
@@ -373,7 +379,7 @@ void hly_send_flush(halay_context_t *context)
             halay_request_t *r = send->request;
             const uint32_t step = send->step;
             int rc = try_send(context, send);
-            if (rc == HALAY_EAGAIN || rc == HALAY_EPEER)
+            if (waits(rc))
                 break;
             if (rc != HALAY_OK)
                 refused(context, send, rc);
@@ -387,22 +393,22 @@ void hly_send_flush(halay_context_t *context)
     }
 }
 
-void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
-                      uint32_t edge, uint64_t cookie, const struct hly_call *call,
-                      const void *payload, size_t payload_bytes)
+int hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t sequence,
+                     uint32_t edge, uint64_t cookie, const struct hly_call *call,
+                     const void *payload, size_t payload_bytes)
 {
     halay_context_t *ctx = comm->context;
     struct hly_peer *peer;
     struct hly_send *send = NULL;
     if (ctx->lost)
-        return;
+        return HALAY_OK;
     int rc = hly_peer_get(ctx, hly_comm_world_rank(comm, to), &peer);
     if (!rc)
         send = hly_send_new(ctx, HLY_SEND_CONTROL, peer);
     if (!send) {
         hly_log(ctx, HLY_ERROR, "rank %d cannot be told of this call: %s", to,
                 halay_strerror(rc ? rc : HALAY_ENOMEM));
-        return;
+        return rc ? rc : HALAY_ENOMEM;
     }
     assert(payload_bytes <= sizeof(send->payload));
     hly_header_fill(&send->header, comm, kind, sequence, edge, call);
@@ -411,6 +417,7 @@ void hly_control_send(halay_comm_t *comm, int to, enum hly_kind kind, uint32_t s
     if (payload_bytes)
         memcpy(send->payload, payload, payload_bytes);
     hly_send_submit(ctx, send);
+    return HALAY_OK;
 }
 
 void hly_send_cancel(halay_context_t *context, struct hly_send *send)

@@ -226,6 +226,8 @@ static void link_look(hly_meet_t *m, hly_meet_link_t *link)
     while (link->state > LINK_HEARING && (read = hly_meet_link_read(m, link)) > 0) {
         if (on_word(m, link))
             return;
+        if (link->peer && link->peer->state != PEER_WELL)
+            break; /* its links end when that is told; it may say more for ever */
     }
     if (rc == 0 && read == 0 && link->written < link->to_write)
         rc = hly_meet_link_write(m, link);

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -122,6 +123,7 @@ static void welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello
     hly_shm_ring_t ring;
     hly_shm_peer_t *peer;
     hly_shm_hello_t answer;
+    hly_shm_in_t *in = NULL;
     const char *why = "memory";
     int own[2] = {[HLY_SHM_FD_PROCESS] = t->process_fd, [HLY_SHM_FD_WAKE] = t->wake_fd};
     int rc = hly_shm_ring_map(fds[HLY_SHM_FD_RING], hello->ring_bytes, &ring, &why);
@@ -140,17 +142,20 @@ static void welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello
     /* The answer goes before the ring is in the table: armed is set by those in the table only, so
      * a producer that finds armed set finds the answer in its socket (way.c, hly_shm_way_wake). A
      * sender that has hung up has said all it had to say, and that lies in the ring. */
+    why = "memory, or too many rings"; /* before the answer: who has it takes the ring for read */
+    rc = hly_shm_in_make(t, &ring, peer, &in);
+    if (rc)
+        goto drop;
     hly_shm_hello_fill(t, HLY_SHM_ANSWER, hello->from, &answer);
     why = "answering it";
     rc = hly_shm_hello_send(fd, &answer, own, 2);
     if (rc && rc != -EPIPE && rc != -ECONNRESET)
-        goto drop;
-    why = "memory, or too many rings";
-    rc = hly_shm_in_add(t, &ring, peer);
-    if (rc)
-        goto drop;
+        goto forget;
+    hly_shm_in_add(t, in);
     close(fd);
     return;
+forget:
+    free(in);
 drop:
     hly_shm_peer_drop(t, peer);
 unmap:

@@ -150,7 +150,8 @@ void hly_shm_peer_wake(const hly_shm_peer_t *peer)
     (void)rc; /* full: then it is readable already */
 }
 
-int hly_shm_in_add(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_peer_t *peer)
+int hly_shm_in_make(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_peer_t *peer,
+                    hly_shm_in_t **out)
 {
     if (t->nins == HLY_SHM_RINGS)
         return -ENOSPC;
@@ -167,9 +168,14 @@ int hly_shm_in_add(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_pee
         return -ENOMEM;
     in->ring = *ring;
     in->peer = peer;
+    *out = in;
+    return 0;
+}
+
+void hly_shm_in_add(halay_transport_t *t, hly_shm_in_t *in)
+{
     t->ins[t->nins++] = in;
     t->attention = 1;
-    return 0;
 }
 
 void hly_shm_in_remove(halay_transport_t *t, int i)

@@ -270,7 +270,10 @@ void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, const char *format,
                        ...) __attribute__((format(printf, 4, 5)));
 void hly_shm_peer_wake(const hly_shm_peer_t *peer);
-int hly_shm_in_add(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_peer_t *peer);
+/* All that needs memory; then the ring is put into the table. */
+int hly_shm_in_make(halay_transport_t *t, const hly_shm_ring_t *ring, hly_shm_peer_t *peer,
+                    hly_shm_in_t **in);
+void hly_shm_in_add(halay_transport_t *t, hly_shm_in_t *in);
 void hly_shm_in_remove(halay_transport_t *t, int i);
 
 /* watch.c */

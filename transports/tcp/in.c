@@ -216,7 +216,8 @@ static void came_count(halay_transport_t *t, hly_tcp_link_t *link, size_t came)
 {
     size_t direct = came < link->left ? came : (size_t)link->left;
     if (direct > 0) {
-        link->land_to += link->landing ? direct : 0;
+        if (link->landing)
+            link->land_to += direct;
         link->left -= direct;
         if (link->left == 0)
             land_end(t, link);

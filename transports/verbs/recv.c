@@ -50,8 +50,10 @@ void hly_verbs_recvs_post(halay_transport_t *t, hly_verbs_buffer_t **list)
             if (!peer)
                 continue;
             peer->owed++;
-            assert(peer->owed <= peer->grant);
-            hly_verbs_credits_return(t, peer);
+            if (peer->owed > peer->grant)
+                hly_verbs_lane_broken(t, peer->lane[0], "it has sent more than it was allowed");
+            else
+                hly_verbs_credits_return(t, peer);
         }
     }
 }

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Words on the connections of transports between nodes (transports/common): of strangers, of peers
+ * that call, of one that was called, in any order. */
+#include "fuzz.h"
+#include "transports/common/guest.c" /* NOLINT(bugprone-suspicious-include) */
+
+enum { LINKS = 3 };
+
+static hly_meet_peer_t *make(halay_transport_t *t)
+{
+    (void)t;
+    return calloc(1, sizeof(hly_meet_peer_t));
+}
+
+static size_t tell(halay_transport_t *t, hly_meet_peer_t *peer, uint8_t *tells)
+{
+    (void)t, (void)peer;
+    memset(tells, 7, 16);
+    return 16;
+}
+
+static void meet(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_t *tells, size_t bytes)
+{
+    uint8_t copy[HLY_MEET_TELLS];
+    (void)t, (void)peer;
+    FUZZ_WANT(bytes > 0 && bytes <= sizeof(copy));
+    memcpy(copy, tells, bytes);
+}
+
+static const hly_meet_ops_t ops = {
+    .name = "fuzz", .magic = 0x7a7a7566, .make = make, .tell = tell, .meet = meet};
+
+static void end(hly_meet_t *m)
+{
+    while (m->links)
+        hly_meet_link_free(m, m->links);
+    FUZZ_WANT(!m->nguests && !m->nparked);
+    for (hly_meet_peer_t *peer; (peer = m->peers) != NULL; free(peer))
+        m->peers = peer->next;
+    free(m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    struct fuzz f = {data, bytes};
+    hly_meet_t *m = calloc(1, sizeof(*m));
+    hly_meet_link_t *link;
+    FUZZ_WANT(m);
+    m->ops = &ops;
+    m->slow_fd = m->epoll_fd = FUZZ_FD;
+    m->self.lo = 1;
+    fuzz_net_feed(&f);
+    hly_meet_peer_t *called = hly_meet_peer_hold(m, (halay_peer_id_t){.lo = 2});
+    FUZZ_WANT(called && !hly_meet_link_add(m, FUZZ_FD, LINK_CALLING, called, &link));
+    called->calls = called->called = m->unsettled = 1;
+    link_look(m, link);
+    for (int i = 0; i < LINKS; i++)
+        FUZZ_WANT(!hly_meet_link_add(m, FUZZ_FD, LINK_GUEST, NULL, &link));
+    for (int turn = 0; turn < 16 && f.left; turn++) {
+        const uint8_t which = fuzz_byte(&f) % (LINKS + 1);
+        link = m->links;
+        for (uint8_t i = 0; link && i < which; i++)
+            link = link->next;
+        if (link)
+            link_look(m, link);
+    }
+    end(m);
+    return 0;
+}
