@@ -54,13 +54,13 @@ BREACHES = [
     ("examples/e.c", '#include "../src/comm/comm.h"', "src/comm/comm.h"),
 ]
 PLUGIN = "halay/halay-transport-a.so"
-RIGHT = {"libhalay.so": "int halay_init;", PLUGIN: "int halay_transport_v6_a;"}
+RIGHT = {"libhalay.so": "int halay_init;", PLUGIN: "int halay_transport_v7_a;"}
 # What else a built library exports, and what has to be said of it.
 LIBRARIES = [
-    (PLUGIN, "int halay_transport_v6_a, hly_more;", "hly_more"),
+    (PLUGIN, "int halay_transport_v7_a, hly_more;", "hly_more"),
     (PLUGIN, "static int nothing;", "exports []"),
     (PLUGIN, "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
-    (PLUGIN, "int halay_transport_v6_a, halay_boot_v3_b;", "halay_boot_v3_b"),
+    (PLUGIN, "int halay_transport_v7_a, halay_boot_v3_b;", "halay_boot_v3_b"),
     ("libhalay.so", "int halay_init, hly_exec_start;", "exports hly_exec_start"),
 ]
 # Objects of the core that are right, and others in their place.

@@ -14,7 +14,7 @@
  *    arm) are never NULL: they answer HALAY_EUNSUPPORTED.
  *
  * A transport is one folder with one `const` table and no other global symbol. The same table is
- * linked in or loaded from a plug-in, as the symbol `halay_transport_v6_<name>`; the ABI number is
+ * linked in or loaded from a plug-in, as the symbol `halay_transport_v7_<name>`; the ABI number is
  * in the name, so that a stale plug-in is not found rather than crashes.
  */
 #ifndef HALAY_TRANSPORT_H
@@ -31,7 +31,7 @@
 extern "C" {
 #endif
 
-#define HALAY_TRANSPORT_ABI 6
+#define HALAY_TRANSPORT_ABI 7
 
 /* Who a process is: 128 bits, made by the core from job, rank and epoch. Never a rank. */
 typedef struct halay_peer_id {

@@ -94,7 +94,7 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
                     size_t why_bytes)
 {
     const void *table;
-    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v6_", &table, why, why_bytes);
+    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v7_", &table, why, why_bytes);
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 

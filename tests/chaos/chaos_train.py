@@ -7,8 +7,9 @@ from __future__ import annotations
 import sys
 import time
 
-import halay.torch as hvd
 import torch
+
+import halay.torch as hvd
 from halay.errors import HalayError
 
 

@@ -37,8 +37,8 @@ enum { MIB = 1 << 20, GUARD = 64, WINDOW = 4, PINGS = 100, STREAM = 32, MESSAGES
 /* Of the transport, on Soft-RoCE. */
 enum { INLINE = 192, APART = 8 << 10, BOUNCE = 64 << 10, PARTED = 128 << 10 };
 
-extern const halay_transport_ops_t halay_transport_v6_verbs;
-static const halay_transport_ops_t *const ops = &halay_transport_v6_verbs;
+extern const halay_transport_ops_t halay_transport_v7_verbs;
+static const halay_transport_ops_t *const ops = &halay_transport_v7_verbs;
 
 /* One end. */
 static struct {

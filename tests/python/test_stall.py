@@ -83,7 +83,8 @@ def test_late_rank(nranks, tmp_path):
 
 def test_stopped_rank(tmp_path):
     text = output(2, rank_stopped, tmp_path, {"HALAY_STALL": "0.5"})
-    assert re.search(r"has waited for [\d.]+ s: rank 1 of 2 on \S+ is stopped \(SIGSTOP", text), text
+    notice = r"has waited for [\d.]+ s: rank 1 of 2 on \S+ is stopped \(SIGSTOP"
+    assert re.search(notice, text), text
 
 
 def test_hook(tmp_path):

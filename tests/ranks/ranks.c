@@ -10,7 +10,7 @@
 #include "base/context.h"
 #include "device/device_builtin.h"
 
-extern const halay_transport_ops_t halay_transport_v6_shm;
+extern const halay_transport_ops_t halay_transport_v7_shm;
 
 struct start {
     pthread_t thread;
@@ -73,8 +73,8 @@ static void *rank_main(void *arg)
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &s->where;
     config.transport = o->transport ? o->transport
-                       : o->shm     ? &halay_transport_v6_shm
-                                    : &halay_transport_v6_inproc;
+                       : o->shm     ? &halay_transport_v7_shm
+                                    : &halay_transport_v7_inproc;
     config.device = o->device;
     config.device_arg = o->device_arg;
     config.group = o->group;

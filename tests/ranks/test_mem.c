@@ -15,7 +15,7 @@
 
 #include "ranks.h"
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v6_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v7_shm;
 
 #define NRANKS 4 /* at most */
 #define COUNT  20000
@@ -34,13 +34,13 @@ static int count_register(halay_transport_t *t, const halay_mem_params_t *params
     if (params->bytes >= refused_from)
         return HALAY_ENOMEM;
     registered++;
-    return halay_transport_v6_inproc.register_mem(t, params, mem);
+    return halay_transport_v7_inproc.register_mem(t, params, mem);
 }
 
 static void count_deregister(halay_transport_t *t, halay_mem_t *mem)
 {
     deregistered++;
-    halay_transport_v6_inproc.deregister_mem(t, mem);
+    halay_transport_v7_inproc.deregister_mem(t, mem);
 }
 
 /* ---------------------------------------------------------------- memory that is lent */
@@ -62,7 +62,7 @@ static int count_poll(halay_transport_t *t, halay_event_t events[], int max)
 
 static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, uint64_t most)
 {
-    halay_transport_ops_t counting = shm ? halay_transport_v6_shm : halay_transport_v6_inproc;
+    halay_transport_ops_t counting = shm ? halay_transport_v7_shm : halay_transport_v7_inproc;
     halay_inproc_faults_t faults = {.seed = 8,
                                     .eager_bytes = 4096,
                                     .delay_polls_max = 3,
@@ -71,7 +71,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
                                     .lend_bytes = 64,
                                     .lend_most = most,
                                     .hide_capabilities = HALAY_CAN_LAND | HALAY_CAN_PUT};
-    lending = shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc;
+    lending = shm ? &halay_transport_v7_shm : &halay_transport_v7_inproc;
     counting.poll = count_poll;
     struct ranks_options o = {.nranks = nranks,
                               .faults = &faults,
@@ -84,7 +84,7 @@ static void run_lent(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm, 
 
 static void run(void (*fn)(struct rank *), uint64_t deadline_ns, bool shm)
 {
-    halay_transport_ops_t counting = halay_transport_v6_inproc;
+    halay_transport_ops_t counting = halay_transport_v7_inproc;
     halay_inproc_faults_t faults = {
         .seed = 7, .eager_bytes = 64, .late_put_polls = 6, .hide_capabilities = HALAY_CAN_LAND};
     counting.register_mem = count_register;

@@ -14,7 +14,7 @@
 
 #include "ranks.h"
 
-extern const halay_transport_ops_t halay_transport_v6_shm;
+extern const halay_transport_ops_t halay_transport_v7_shm;
 
 enum { RANKS = 3, VICTIM = 1, CALLS = 7, COUNT = 20000 };
 #define DEADLINE_NS UINT64_C(2000000000)
@@ -215,7 +215,7 @@ int main(int argc, char **argv)
     const bool shm = argc > 1 && !strcmp(argv[1], "shm"),
                whole = argc > 2 && !strcmp(argv[2], "all");
     const halay_transport_ops_t *transport =
-        shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc;
+        shm ? &halay_transport_v7_shm : &halay_transport_v7_inproc;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : ranks_now_ns();
     uint32_t in_init, ignored;
     const uint64_t drawn = seed;

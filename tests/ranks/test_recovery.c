@@ -68,7 +68,7 @@ static int mortal_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const
                        size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie)
 {
     strike();
-    return halay_transport_v6_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
+    return halay_transport_v7_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
 }
 
 static int mortal_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
@@ -76,7 +76,7 @@ static int mortal_put(halay_transport_t *t, halay_ep_t *ep, const void *payload,
                       uint64_t cookie)
 {
     strike();
-    return halay_transport_v6_inproc.put(t, ep, payload, bytes, key, key_bytes, offset, immediate,
+    return halay_transport_v7_inproc.put(t, ep, payload, bytes, key, key_bytes, offset, immediate,
                                          cookie);
 }
 
@@ -265,7 +265,7 @@ static void run_one(struct job *job)
                               .algorithm = algorithm,
                               .deadline_ns = IN_TIME,
                               .keep = true};
-    mortal = halay_transport_v6_inproc;
+    mortal = halay_transport_v7_inproc;
     mortal.send = mortal_send;
     mortal.put = mortal_put;
     snprintf(algorithm, sizeof(algorithm), "%s=%s",

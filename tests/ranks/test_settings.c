@@ -11,7 +11,7 @@
 #include "wire/endpoint.h"
 #include <hly_build.h>
 
-extern const halay_transport_ops_t halay_transport_v6_shm;
+extern const halay_transport_ops_t halay_transport_v7_shm;
 
 static const char *error_of(halay_config_t *config, const char *variable, const char *value)
 {
@@ -229,9 +229,9 @@ int main(void)
             ranks_run(&o, differ, NULL);
             const char *half[RANKS_MAX] = {[1] = "allreduce=ring", [3] = "allreduce=ring"};
             many_pairs(n, half, shm);
-            builds(n, shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc, false);
+            builds(n, shm ? &halay_transport_v7_shm : &halay_transport_v7_inproc, false);
             if (n == 2 || n == 5) /* these wait */
-                builds(n, shm ? &halay_transport_v6_shm : &halay_transport_v6_inproc, true);
+                builds(n, shm ? &halay_transport_v7_shm : &halay_transport_v7_inproc, true);
         }
     return 0;
 }

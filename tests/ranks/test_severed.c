@@ -31,14 +31,14 @@ static int held_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t by
         held.tag = tag;
         return HALAY_OK;
     }
-    return halay_transport_v6_inproc.recv(t, tag, buffer, bytes, cookie);
+    return halay_transport_v7_inproc.recv(t, tag, buffer, bytes, cookie);
 }
 
 static int held_withdraw(halay_transport_t *t, uint64_t tag)
 {
     if (held.lands && held.holds && tag == held.tag && held.cookie) /* its bytes are landing */
         return HALAY_INPROGRESS;
-    return halay_transport_v6_inproc.withdraw(t, tag);
+    return halay_transport_v7_inproc.withdraw(t, tag);
 }
 
 static int held_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
@@ -51,20 +51,20 @@ static int held_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const v
         held.cookie = cookie;
         return HALAY_INPROGRESS;
     }
-    return halay_transport_v6_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
+    return halay_transport_v7_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
 }
 
 static void held_sever(halay_transport_t *t, halay_ep_t *ep)
 {
     CHECK(held.holds && !held.severed, "severed without need, or twice");
     held.severed = true;
-    halay_transport_v6_inproc.sever(t, ep);
+    halay_transport_v7_inproc.sever(t, ep);
 }
 
 static int held_poll(halay_transport_t *t, halay_event_t events[], int max)
 {
     if (!held.severed || !held.cookie)
-        return halay_transport_v6_inproc.poll(t, events, max);
+        return halay_transport_v7_inproc.poll(t, events, max);
     events[0] = (halay_event_t){.kind = held.lands ? HALAY_EVENT_LANDED : HALAY_EVENT_SENT,
                                 .status = HALAY_EPEER,
                                 .cookie = held.cookie};
@@ -124,7 +124,7 @@ static void one(struct rank *r)
 
 int main(void)
 {
-    halay_transport_ops_t holding = halay_transport_v6_inproc;
+    halay_transport_ops_t holding = halay_transport_v7_inproc;
     const halay_inproc_faults_t faults = {.seed = 4, .hide_capabilities = HALAY_CAN_PUT};
     holding.recv = held_recv;
     holding.withdraw = held_withdraw;

@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-const halay_transport_ops_t *const shm = &halay_transport_v6_shm;
+const halay_transport_ops_t *const shm = &halay_transport_v7_shm;
 static uint32_t job_number;
 
 int sanitized(void)

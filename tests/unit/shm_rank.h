@@ -21,7 +21,7 @@
 
 #define MS 1000000ull
 
-extern const halay_transport_ops_t halay_transport_v6_shm;
+extern const halay_transport_ops_t halay_transport_v7_shm;
 extern const halay_transport_ops_t *const shm; /* the same */
 
 typedef struct rank {

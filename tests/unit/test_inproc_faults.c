@@ -32,7 +32,7 @@ static int failures;
         }                                                                                          \
     } while (0)
 
-static const halay_transport_ops_t *const ops = &halay_transport_v6_inproc;
+static const halay_transport_ops_t *const ops = &halay_transport_v7_inproc;
 
 /* What came to one endpoint. */
 struct got {

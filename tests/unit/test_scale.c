@@ -20,7 +20,7 @@
 #define SPLITS     10
 #define MOST_BYTES (16u << 20)
 
-extern const halay_transport_ops_t halay_transport_v6_shm;
+extern const halay_transport_ops_t halay_transport_v7_shm;
 
 /* ---------------------------------------------------------------- groups in both forms */
 
@@ -211,7 +211,7 @@ static void memory(void)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &ops;
     config.boot_arg = &boot;
-    config.transport = &halay_transport_v6_shm;
+    config.transport = &halay_transport_v7_shm;
     config.error = error;
     config.error_bytes = sizeof(error);
     halay_context_t *ctx;

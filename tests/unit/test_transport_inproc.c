@@ -55,7 +55,7 @@ static int run(const struct setting *setting, const char *only)
 {
     unsigned slow = setting->flags & TRANSPORT_BODY_SLOW; /* a secret waits 0.8 s each time */
     struct halay_inproc_rank rank[RANKS_MAX];
-    struct transport_body body = {&halay_transport_v6_inproc,
+    struct transport_body body = {&halay_transport_v7_inproc,
                                   setting->n,
                                   rank_of,
                                   rank,

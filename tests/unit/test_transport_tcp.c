@@ -14,8 +14,8 @@
 #include "tcp_stream.h"
 #include "transport_body.h"
 
-extern const halay_transport_ops_t halay_transport_v6_tcp;
-const halay_transport_ops_t *const net = &halay_transport_v6_tcp;
+extern const halay_transport_ops_t halay_transport_v7_tcp;
+const halay_transport_ops_t *const net = &halay_transport_v7_tcp;
 
 size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
                   uint8_t hello[HELLO_MOST])

@@ -22,8 +22,8 @@
 #include "../../transports/common/meet.h"
 #include "net_rank.h"
 
-extern const halay_transport_ops_t halay_transport_v6_ucx;
-const halay_transport_ops_t *const net = &halay_transport_v6_ucx;
+extern const halay_transport_ops_t halay_transport_v7_ucx;
+const halay_transport_ops_t *const net = &halay_transport_v7_ucx;
 
 size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
                   uint8_t hello[HELLO_MOST])

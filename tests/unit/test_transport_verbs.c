@@ -11,7 +11,7 @@
 
 #include "transport_body.h"
 
-extern const halay_transport_ops_t halay_transport_v6_verbs;
+extern const halay_transport_ops_t halay_transport_v7_verbs;
 
 static int device_count(void)
 {
@@ -27,7 +27,7 @@ static int device_count(void)
 
 int main(int argc, char **argv)
 {
-    struct transport_body body = {.ops = &halay_transport_v6_verbs,
+    struct transport_body body = {.ops = &halay_transport_v7_verbs,
                                   .n = argc > 1 ? atoi(argv[1]) : 2,
                                   .flags = TRANSPORT_BODY_SECRET | TRANSPORT_BODY_SLOW |
                                            TRANSPORT_BODY_BREAKS};

@@ -12,7 +12,7 @@
 
 #include "../check.h"
 
-extern const halay_transport_ops_t halay_transport_v6_verbs;
+extern const halay_transport_ops_t halay_transport_v7_verbs;
 
 static int errors;
 static char last[1024];
@@ -40,7 +40,7 @@ static void opens_not(const char *options, int status, const char *text)
     halay_transport_t *transport = NULL;
     int before = lowest_free(), rc;
     errors = 0;
-    rc = halay_transport_v6_verbs.open(&params, &transport);
+    rc = halay_transport_v7_verbs.open(&params, &transport);
     CHECK(rc == status && !transport, "'%s': open is %d: %s", options, rc, last);
     CHECK(errors == 1 && strstr(last, text), "'%s': %d errors, '%s'", options, errors, last);
     CHECK(lowest_free() == before, "descriptors are left open");
@@ -50,8 +50,8 @@ int main(void)
 {
     halay_transport_t *transport = NULL;
     halay_transport_params_t small = {.size = 8};
-    CHECK(halay_transport_v6_verbs.open(NULL, &transport) == HALAY_EINVAL, "no parameters");
-    CHECK(halay_transport_v6_verbs.open(&small, &transport) == HALAY_EINVAL, "too few");
+    CHECK(halay_transport_v7_verbs.open(NULL, &transport) == HALAY_EINVAL, "no parameters");
+    CHECK(halay_transport_v7_verbs.open(&small, &transport) == HALAY_EINVAL, "too few");
     opens_not("gid=x", HALAY_EINVAL, "the transport's options: 'gid=x' is not understood");
     setenv("HALAY_VERBS", "mtu=9000", 1);
     opens_not(NULL, HALAY_EINVAL, "HALAY_VERBS: 'mtu=9000' is not understood");

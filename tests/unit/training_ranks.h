@@ -111,7 +111,7 @@ static inline void *rank_main(void *arg)
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &halay_boot_v3_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
-    config.transport = &halay_transport_v6_inproc;
+    config.transport = &halay_transport_v7_inproc;
     config.deadline_ns = hub_config_ns;
     int rc = halay_init(&config, &rank->context);
     CHECK(!rc, "init: %s", halay_strerror(rc));

@@ -498,7 +498,7 @@ static int inproc_arm(halay_transport_t *transport, int *fd)
     return result;
 }
 
-HALAY_API const halay_transport_ops_t halay_transport_v6_inproc = {
+HALAY_API const halay_transport_ops_t halay_transport_v7_inproc = {
     .size = sizeof(halay_transport_ops_t),
     .name = "inproc",
     .open = inproc_open,

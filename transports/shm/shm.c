@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v6_shm;
+extern HALAY_API const halay_transport_ops_t halay_transport_v7_shm;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -379,7 +379,7 @@ static int shm_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v6_shm = {
+const halay_transport_ops_t halay_transport_v7_shm = {
     .size = sizeof(halay_transport_ops_t),
     .name = "shm",
     .open = hly_shm_open,

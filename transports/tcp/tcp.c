@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v6_tcp;
+extern HALAY_API const halay_transport_ops_t halay_transport_v7_tcp;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -299,7 +299,7 @@ static int tcp_arm(halay_transport_t *t, int *fd)
     return HALAY_OK;
 }
 
-const halay_transport_ops_t halay_transport_v6_tcp = {
+const halay_transport_ops_t halay_transport_v7_tcp = {
     .size = sizeof(halay_transport_ops_t),
     .name = "tcp",
     .open = hly_tcp_open,

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v6_ucx;
+extern HALAY_API const halay_transport_ops_t halay_transport_v7_ucx;
 
 /* ------------------------------------------------------------------ small answers */
 
@@ -387,7 +387,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     return hly_meet_timer_set(&t->meet);
 }
 
-const halay_transport_ops_t halay_transport_v6_ucx = {
+const halay_transport_ops_t halay_transport_v7_ucx = {
     .size = sizeof(halay_transport_ops_t),
     .name = "ucx",
     .open = hly_ucx_open,

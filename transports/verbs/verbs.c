@@ -6,7 +6,7 @@
 
 #include "verbs.h"
 
-extern HALAY_API const halay_transport_ops_t halay_transport_v6_verbs;
+extern HALAY_API const halay_transport_ops_t halay_transport_v7_verbs;
 
 static int verbs_query(const halay_transport_t *t, halay_transport_attr_t *attr)
 {
@@ -72,7 +72,7 @@ static void verbs_disconnect(halay_transport_t *t, halay_ep_t *peer)
         peer->base.look_ns = hly_meet_now_ns() + HLY_VERBS_GIVEN_UP_NS;
 }
 
-const halay_transport_ops_t halay_transport_v6_verbs = {
+const halay_transport_ops_t halay_transport_v7_verbs = {
     .size = sizeof(halay_transport_ops_t),
     .name = "verbs",
     .open = hly_verbs_open,

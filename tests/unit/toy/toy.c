@@ -19,7 +19,7 @@
 
 #include <halay/transport.h>
 
-HALAY_API extern const halay_transport_ops_t halay_transport_v6_toy;
+HALAY_API extern const halay_transport_ops_t halay_transport_v7_toy;
 
 #define MESSAGE_BYTES 4096
 #define HEADER_BYTES  64         /* of the core's messages */
@@ -327,7 +327,7 @@ static int toy_arm(halay_transport_t *t, int *fd)
     return HALAY_EUNSUPPORTED;
 }
 
-const halay_transport_ops_t halay_transport_v6_toy = {
+const halay_transport_ops_t halay_transport_v7_toy = {
     .size = sizeof(halay_transport_ops_t),
     .name = "toy",
     .open = toy_open,
