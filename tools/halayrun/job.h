@@ -28,7 +28,7 @@ struct hly_job {
     long out_of_memory; /* kills for it on this machine, before the job began */
 
     struct hly_rank *ranks;
-    const char *name;            /* of the job */
+    char name[64];               /* of the job */
     struct hly_records *records; /* of their flight; NULL: there are none */
     struct hly_output *output;   /* NULL unless lines are prefixed */
     struct pollfd *fds;

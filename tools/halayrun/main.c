@@ -113,15 +113,14 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
 
 static int run(struct hly_job *job, const struct hly_session *session)
 {
-    char name[64];
-    snprintf(name, sizeof name, "halayrun-%s", strrchr(session->path, '/') + sizeof "halayrun-");
+    snprintf(job->name, sizeof job->name, "halayrun-%s",
+             strrchr(session->path, '/') + sizeof "halayrun-");
     const halay_launch_params_t params = {.size = sizeof params,
                                           .nranks = job->options->nranks,
-                                          .job = name,
+                                          .job = job->name,
                                           .host = job->host,
                                           .session_dir = session->path,
                                           .log = log_server};
-    job->name = name;
     job->ops = load_server();
     if (!job->ops || job->ops->start(&params, &job->server))
         return HLY_EXIT_SELF;
