@@ -304,7 +304,7 @@ void hly_fault_local(halay_request_t *r, int code, const char *text)
 static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     bool sound = v->cause >= HLY_CAUSE_PEER && v->cause <= HLY_CAUSE_DEADLINE && v->code < 0 &&
-                 v->code >= HALAY_EDEVICE && v->rank >= -1 && v->rank < comm->nranks &&
+                 v->code >= HALAY_EREVOKED && v->rank >= -1 && v->rank < comm->nranks &&
                  v->other >= -1 && v->other < comm->nranks;
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         sound = sound && v->present[i] <= (uint32_t)comm->nranks;
