@@ -50,16 +50,27 @@ static int to_of(const halay_comm_t *comm, uint32_t k)
     return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
 }
 
-/* Nothing is sent to who is dead: it would wait for a connection, and the call's end for that. */
 static bool says_dead(const struct hly_verdict_wire *v, int rank)
 {
     return v->cause == HLY_CAUSE_PEER && v->rank == rank;
 }
 
+/* Nothing is sent to who is called dead and has no link to this rank: it would wait for one, and
+ * the call's end for that. One that has a link may live: others only cannot reach it. */
+static bool is_beyond(const halay_comm_t *comm, const struct hly_verdict_wire *v, int rank)
+{
+    const halay_context_t *ctx = comm->context;
+    const struct hly_peer *peer;
+    if (!says_dead(v, rank))
+        return false;
+    peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    return !peer || !peer->greeted;
+}
+
 static void send_verdict(halay_comm_t *comm, const struct hly_slot *slot, enum hly_kind kind,
                          uint32_t k)
 {
-    if (says_dead(&slot->fault->verdict, to_of(comm, k)))
+    if (is_beyond(comm, &slot->fault->verdict, to_of(comm, k)))
         return;
     const struct hly_call *call = slot->request ? &slot->request->call : NULL;
     hly_control_send(comm, to_of(comm, k), kind, slot->sequence, k, 0, call, &slot->fault->verdict,
@@ -226,7 +237,7 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (v->cause == HLY_CAUSE_REVOKED)
         hly_fault_revoked(comm);
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        if (!says_dead(v, to_of(comm, k)))
+        if (!is_beyond(comm, v, to_of(comm, k)))
             hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k,
                              HLY_CONCLUDED, NULL, v, sizeof(*v));
 }
