@@ -462,7 +462,8 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     a->reported_ns = now;
     a->behind = h->edge == HLY_SEEN_BEHIND;
     a->calls = (uint32_t)(h->cookie >> 32);
-    if (h->edge <= HLY_DOING_STOPPED)
+    /* Who cannot look does not undo what another one has seen. */
+    if (h->edge <= HLY_DOING_STOPPED && (h->edge != HLY_DOING_UNKNOWN || !a->doing))
         see(a, (enum hly_doing)h->edge, now);
     if (waits || now < notice_due_ns(comm, p))
         return;

@@ -205,6 +205,8 @@ class Referee:
         the deadline's."""
         told = {int(m[0]): (int(m[2]), m[3]) for m in TOLD.findall(job.text())}
         survivors = set(range(job.nranks)) - culprits
+        if survivors <= {int(m[0]) for m in WELL.findall(job.text())}:
+            return "void: it had ended before"
         if set(told) - culprits != survivors:
             return f"wrong: told were {sorted(told)}, not {sorted(survivors)}"
         named = {

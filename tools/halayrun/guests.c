@@ -71,8 +71,8 @@ static long long tcp_user(const struct sockaddr_storage *there, const struct soc
                        .id.idiag_cookie = {INET_DIAG_NOCOOKIE, INET_DIAG_NOCOOKIE}}};
     long long user = GUEST_UNKNOWN;
     int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG);
-    if (fd < 0)
-        return GUEST_UNKNOWN;
+    if (fd < 0) /* who cannot be looked at is let in only where nobody ever can */
+        return errno == EPROTONOSUPPORT || errno == EAFNOSUPPORT ? GUEST_UNKNOWN : GUEST_NONE;
     place(there, &ask.about.id.idiag_sport, ask.about.id.idiag_src);
     place(here, &ask.about.id.idiag_dport, ask.about.id.idiag_dst);
     if (send(fd, &ask, sizeof ask, 0) == (ssize_t)sizeof ask)

@@ -125,7 +125,10 @@ static int run(struct hly_job *job, const struct hly_session *session)
     if (!job->ops || job->ops->start(&params, &job->server))
         return HLY_EXIT_SELF;
     int status = hly_job_run(job);
-    job->ops->stop(job->server);
+    /* libpmix 4.2 may crash, or wait for ever, in its end after a rank has died in PMIx_Init. The
+     * server ends with this process, and its folder goes with the session. */
+    if (!status && !job->exit_status)
+        job->ops->stop(job->server);
     return status;
 }
 

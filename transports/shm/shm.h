@@ -187,7 +187,8 @@ struct halay_transport {
     halay_peer_id_t self;
     uint8_t job[16], secret[16];
     uint64_t deadline_ns;
-    size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
+    uint64_t patience_ns; /* with a peer that does not listen: it is not there yet, or has died */
+    size_t ring_bytes;    /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
     size_t eager_bytes; /* at most */
     unsigned warned;

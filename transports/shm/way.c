@@ -147,8 +147,7 @@ uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *e
         return ep->again_ns;
     if (ep->state == WAY_GREETED && ep->peer->process_fd >= 0)
         return UINT64_MAX;
-    /* Where nobody listens, that is said before the calls that wait for it reach their deadline. */
-    return ep->begun_ns + t->deadline_ns - (ep->state == WAY_CALLING ? t->deadline_ns / 8 : 0);
+    return ep->begun_ns + (ep->state == WAY_CALLING ? t->patience_ns : t->deadline_ns);
 }
 
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)

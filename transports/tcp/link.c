@@ -17,23 +17,27 @@
 #ifndef TCP_RTO_MAX_MS
 #define TCP_RTO_MAX_MS 44 /* Linux 6.15 */
 #endif
+#define AGAIN_TIMES 12 /* of the 15 have the longest pause between them */
 
 /*
  * A host that is gone without a word is noticed after the patience with a link: by these, where
  * nothing is under way, else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when
  * the other process just does not read for so long. Where a link is back, the kernel sends again
- * within a second, or, if it is older, after up to as long as the link was cut.
+ * within a few seconds, or, if it is older, after up to as long as the link was cut. It gives up
+ * after 15 times (tcp_retries2), which have to last for longer than the patience.
  */
 static void socket_set(const halay_transport_t *t, int fd)
 {
-    int one = 1, second_ms = 1000, probes, apart;
+    const uint64_t most_ms = t->patience_ns / 1000000 / AGAIN_TIMES + 1;
+    int again_ms = most_ms < 1000 ? 1000 : most_ms > 120000 ? 120000 : (int)most_ms;
+    int one = 1, probes, apart;
     hly_meet_probes(t->patience_ns, &probes, &apart);
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &second_ms, sizeof(second_ms));
+    setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again_ms, sizeof(again_ms));
 }
 
 /* Takes fd over, also on failure: 0 or a negative errno. */
