@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * job_patience - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
- * seconds (0: never). "nap RANK S": it sleeps in its program. "loop RANK S": nobody is away; all
- * call for S seconds. The others call, and say what they were told, and after how long.
+ * seconds (0: never). "stop-long RANK S": the same, and the call is of 100,000 elements. "nap RANK
+ * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank. "loop
+ * RANK S": nobody is away; all call for S seconds. The others call, and say what they were told, and
+ * after how long.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -24,12 +26,18 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
+enum { LONG = 100000 };
+static size_t count = 1;
+
 static int call(halay_comm_t *world, int rank, int nranks, int round)
 {
-    int64_t in = rank + round, out = -1;
-    int rc = halay_allreduce(&in, &out, 1, HALAY_INT64, HALAY_SUM, world);
-    CHECK(rc || out == (int64_t)nranks * (nranks - 1) / 2 + (int64_t)nranks * round, "wrong: %lld",
-          (long long)out);
+    static int64_t in[LONG], out[LONG];
+    for (size_t i = 0; i < count; i++)
+        in[i] = rank + round;
+    int rc = halay_allreduce(in, out, count, HALAY_INT64, HALAY_SUM, world);
+    for (size_t i = 0; !rc && i < count; i++)
+        CHECK(out[i] == (int64_t)nranks * (nranks - 1) / 2 + (int64_t)nranks * round, "wrong: %lld",
+              (long long)out[i]);
     return rc;
 }
 
@@ -55,9 +63,12 @@ int main(int argc, char **argv)
     MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
     const int who = (int)strtol(argv[2], NULL, 10), seconds = (int)strtol(argv[3], NULL, 10);
     signal(SIGTERM, SIG_IGN); /* a second more to say it */
-    for (int round = 0; round < 3; round++)
+    if (rank == who && !strcmp(argv[1], "die"))
+        raise(SIGKILL);
+    for (int round = 0; strcmp(argv[1], "die") && round < 3; round++)
         MUST(!call(world, rank, nranks, round));
-    if (rank == who && !strcmp(argv[1], "stop"))
+    count = !strcmp(argv[1], "stop-long") ? LONG : 1;
+    if (rank == who && !strncmp(argv[1], "stop", 4))
         stop(seconds);
     if (rank == who && !strcmp(argv[1], "nap"))
         sleep((unsigned)seconds);
