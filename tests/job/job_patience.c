@@ -3,8 +3,8 @@
  * job_patience - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
  * seconds (0: never). "stop-long RANK S": the same, and the call is of 100,000 elements. "nap RANK
  * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank. "loop
- * RANK S": nobody is away; all call for S seconds. The others call, and say what they were told, and
- * after how long.
+ * RANK S": nobody is away; all call for S seconds. The others call, and say what they were told,
+ * and after how long.
  */
 #define _GNU_SOURCE
 #include <signal.h>
