@@ -22,13 +22,14 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "note.h"
 #include "output.h"
 #include "words.h"
 
-enum { GRACE_MS = 1000, QUIET_MS = 250, GIVE_UP_MS = 5000 };
+enum { GRACE_MS = 1000, QUIET_MS = 250, GIVE_UP_MS = 5000, TOGETHER_NS = 50000000 };
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -163,13 +164,11 @@ static void fail(struct hly_job *job, int rank)
     signal_rank(job, rank, SIGTERM); /* what it has started */
 }
 
-/* 1 if any rank has ended. Of those that ended together the one killed by a signal is the
- * culprit. */
-static int collect_ranks(struct hly_job *job)
+/* Those that have ended since the last time. 1 if one of them has failed, and none was killed. */
+static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
 {
-    int first = job->nended, n = job->options->nranks;
-    char fresh[HLY_RANKS_MAX] = {0};
-    for (int rank = 0; rank < n; rank++) {
+    int failing = 0, killed = 0;
+    for (int rank = 0; rank < job->options->nranks; rank++) {
         struct hly_rank *r = &job->ranks[rank];
         siginfo_t info = {0};
         if (r->pid <= 0 || r->ended ||
@@ -182,6 +181,25 @@ static int collect_ranks(struct hly_job *job)
                         ? info.si_status << 8
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
         job->nended++;
+        killed |= WIFSIGNALED(r->status);
+        failing |= failed(job, rank);
+    }
+    return failing && !killed;
+}
+
+/*
+ * 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
+ * The others may see the end of its sockets, and leave, before its parent can see it end: so who
+ * leaves with an error has some time to be the second.
+ */
+static int collect_ranks(struct hly_job *job)
+{
+    const struct timespec a_little = {0, TOGETHER_NS};
+    int first = job->nended, n = job->options->nranks;
+    char fresh[HLY_RANKS_MAX] = {0};
+    if (look_at_ranks(job, fresh) && !job->ending && job->nended < n) {
+        nanosleep(&a_little, NULL);
+        look_at_ranks(job, fresh);
     }
     for (int rank = 0; rank < n; rank++)
         if (fresh[rank] && WIFSIGNALED(job->ranks[rank].status))
