@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include "flight.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -197,4 +198,19 @@ void hly_flights_free(hly_flights_t *flights)
         free(flights->list[i]);
     free(flights->list);
     *flights = (hly_flights_t){0};
+}
+
+int hly_flight_process(int pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    if (n <= 0)
+        return 'X';
+    text[n] = '\0';
+    const char *after = strrchr(text, ')'); /* the name may have any character in it */
+    return after && after[1] == ' ' && isalpha((unsigned char)after[2]) ? after[2] : 'X';
 }

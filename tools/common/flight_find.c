@@ -25,22 +25,6 @@ struct found {
     uint32_t n;
 };
 
-/* The state of a process: the letter of /proc. 'X': there is none such. */
-static int state_of(int pid)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 'X';
-    text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* the name may have any character in it */
-    return after && after[1] == ' ' && isalpha((unsigned char)after[2]) ? after[2] : 'X';
-}
-
 static int is_new(struct found *found, ino_t inode)
 {
     for (uint32_t i = 0; i < found->n; i++)
@@ -72,7 +56,7 @@ static void take(struct found *found, const char *path, int holder)
     if (flight && !hly_flight_read(at, HALAY_RECORD_BYTES, flight, &why)) {
         flight->here = 1;
         flight->holder = holder;
-        flight->process = flight->head.pid ? state_of(flight->head.pid) : 0;
+        flight->process = flight->head.pid ? hly_flight_process(flight->head.pid) : 0;
         hly_flights_add(found->flights, flight);
     } else {
         free(flight);

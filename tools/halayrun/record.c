@@ -93,24 +93,11 @@ void hly_records_ended(struct hly_records *records, int rank, int status)
         records->ranks[rank].head->ended = 1 + (uint32_t)status;
 }
 
-static int is_stopped(pid_t pid)
-{
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *after = strrchr(text, ')');
-    return after && !strncmp(after, ") T", 3);
-}
-
 void hly_records_trouble(struct hly_records *records)
 {
     for (int i = 0; records && i < records->nranks; i++)
         if (records->ranks[i].head && records->ranks[i].pid > 0)
-            records->ranks[i].head->stopped = (uint32_t)is_stopped(records->ranks[i].pid);
+            records->ranks[i].head->stopped = hly_flight_process(records->ranks[i].pid) == 'T';
 }
 
 /* ------------------------------------------------------------------ the end */

@@ -4,6 +4,7 @@
  */
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -98,12 +99,17 @@ void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME])
              (unsigned)ntohs(where->port));
 }
 
-void hly_meet_probes(uint64_t patience_ns, int *probes, int *apart)
+void hly_meet_socket_set(int fd, uint64_t patience_ns)
 {
     enum { PROBES_MOST = 100, APART_MOST = 32767 }; /* the kernel takes 127 */
     const uint64_t seconds = (patience_ns + 999999999) / 1000000000;
     const uint64_t between = (seconds + PROBES_MOST - 1) / PROBES_MOST;
-    *apart = between < 1 ? 1 : between < APART_MOST ? (int)between : APART_MOST;
-    const uint64_t n = seconds / (uint64_t)*apart;
-    *probes = n < 1 ? 1 : n < PROBES_MOST ? (int)n : PROBES_MOST;
+    const int one = 1, apart = between < 1 ? 1 : between < APART_MOST ? (int)between : APART_MOST;
+    const uint64_t n = seconds / (uint64_t)apart;
+    const int probes = n < 1 ? 1 : n < PROBES_MOST ? (int)n : PROBES_MOST;
+    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
+    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }

@@ -25,7 +25,7 @@ int hly_meet_where_from(const struct sockaddr_storage *address, halay_address_t 
 const struct ifaddrs *hly_meet_where_interface(const struct ifaddrs *all,
                                                const halay_address_t *where);
 void hly_meet_where_name(const halay_address_t *where, char name[HLY_MEET_NAME]);
-/* So many keepalive probes, so many seconds apart, last for about so long. */
-void hly_meet_probes(uint64_t patience_ns, int *probes, int *apart);
+/* Of a TCP connection: nothing is kept back, and keepalive probes go on for about so long. */
+void hly_meet_socket_set(int fd, uint64_t patience_ns);
 
 #endif

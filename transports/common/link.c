@@ -19,14 +19,9 @@
 static void keepalive_set(const hly_meet_t *m, int fd)
 {
     const uint64_t patience_ms = m->patience_ns / 1000000;
-    int one = 1, probes, apart, timeout_ms = patience_ms < INT_MAX ? (int)patience_ms : INT_MAX;
-    hly_meet_probes(m->patience_ns, &probes, &apart);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+    const int timeout_ms = patience_ms < INT_MAX ? (int)patience_ms : INT_MAX;
+    hly_meet_socket_set(fd, m->patience_ns);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 }
 
 int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watch)

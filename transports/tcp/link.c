@@ -29,14 +29,8 @@
 static void socket_set(const halay_transport_t *t, int fd)
 {
     const uint64_t most_ms = t->patience_ns / 1000000 / AGAIN_TIMES + 1;
-    int again_ms = most_ms < 1000 ? 1000 : most_ms > 120000 ? 120000 : (int)most_ms;
-    int one = 1, probes, apart;
-    hly_meet_probes(t->patience_ns, &probes, &apart);
-    setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof(one));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &apart, sizeof(apart));
-    setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    const int again_ms = most_ms < 1000 ? 1000 : most_ms > 120000 ? 120000 : (int)most_ms;
+    hly_meet_socket_set(fd, t->patience_ns);
     setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again_ms, sizeof(again_ms));
 }
 
