@@ -198,6 +198,7 @@ static void check_replay(const hly_flights_t *all, const hly_question_t *q, int 
     uint32_t stuck[RANKS_MAX];
     CHECK(!hly_replay_init(&replay, all, q), "%s", replay.why);
     CHECK(hly_replay_run(&replay, stuck) == replay.nranks, "with all they do not end");
+    CHECK(replay.machine.verdict == HLY_RIGHT, "%s", replay.machine.why);
     replay.frozen[missing] = 1;
     CHECK(hly_replay_run(&replay, stuck) == 0, "without rank %d some end", missing);
     for (uint32_t i = 0; i < all->n; i++) { /* and they stop where the records say */

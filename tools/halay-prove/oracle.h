@@ -8,16 +8,9 @@
 #ifndef HALAY_PROVE_ORACLE_H
 #define HALAY_PROVE_ORACLE_H
 
-#include <halay/plan.h>
+#include "../common/program.h"
 
-enum { HLY_ORACLE_RANKS_MAX = 16, HLY_ORACLE_BLOCKS_MAX = 255, HLY_ORACLE_STEPS_MAX = 1 << 16 };
-
-typedef enum hly_verdict {
-    HLY_RIGHT = 0,
-    HLY_WRONG, /* a wrong block, ranks that differ, or a rank done without having heard from all */
-    HLY_STALL, /* nothing can move, and not all are done */
-    HLY_FAULT  /* read before write, out of range, or no plan at all */
-} hly_verdict_t;
+enum { HLY_ORACLE_RANKS_MAX = 16 }; /* in whose plans it looks for faults */
 
 enum { HLY_ZERO_BUFFERING = 1, HLY_EAGER_BUFFERING = 2 };
 

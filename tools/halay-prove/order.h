@@ -3,7 +3,8 @@
 #ifndef HALAY_PROVE_ORDER_H
 #define HALAY_PROVE_ORDER_H
 
-#include "machine.h"
+#include "../common/machine.h"
+#include "oracle.h"
 
 typedef struct hly_adversary hly_adversary_t;
 

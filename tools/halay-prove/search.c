@@ -42,7 +42,8 @@ static key_t128 key_of(const hly_machine_t *machine)
     const hly_program_t *program = machine->program;
     key_t128 key = {{1, 2}};
     for (uint32_t cell = 0; cell < program->ncells; cell++) {
-        mix(&key, (uint64_t)machine->cells[cell].value << 32 | machine->cells[cell].tag);
+        mix(&key, machine->cells[cell].value);
+        mix(&key, machine->cells[cell].tag);
     }
     for (uint32_t rank = 0; rank < program->params.nranks; rank++) {
         mix(&key, machine->heard[rank]);

@@ -79,34 +79,61 @@ static void list_ranks(const hly_replay_t *replay, const uint32_t *stuck, int th
     puts(shown > SHOWN ? " ..." : shown ? "" : " none");
 }
 
+/* "rank 2"; "ranks 2 and 3", "those 5 ranks" */
+static void name_blamed(const hly_blame_t *blames, uint32_t n, char *text, size_t bytes)
+{
+    if (n == 1)
+        snprintf(text, bytes, "rank %d", blames[0].rank);
+    else if (n == 2)
+        snprintf(text, bytes, "ranks %d and %d", blames[0].rank, blames[1].rank);
+    else
+        snprintf(text, bytes, "those %u ranks", n);
+}
+
+static void judge(const hly_replay_t *replay, const hly_blame_t *blames, uint32_t nblames,
+                  uint32_t without, uint32_t with)
+{
+    char who[64];
+    name_blamed(blames, nblames, who, sizeof who);
+    if (replay->machine.verdict != HLY_RIGHT)
+        printf("  the simulator stops: %s. These plans are wrong, or the records are.\n",
+               replay->machine.why);
+    else if (with < replay->nranks)
+        printf(
+            "  even if all ranks go on, %u of %u do not end: the records do not tell the cause\n",
+            replay->nranks - with, replay->nranks);
+    else if (nblames && without < with)
+        printf("  when %s goes on too, all %u ranks end with the right result: %s was the cause\n",
+               nblames == 1 ? who : "each of them", with, nblames == 1 ? "it" : "they");
+    else
+        printf("  if all go on, all %u ranks end with the right result: no rank keeps the others, "
+               "so what keeps them is under way: messages, or a device\n",
+               with);
+}
+
 static void run_on(const hly_flights_t *flights, const hly_question_t *q, const hly_blame_t *blames,
                    uint32_t nblames)
 {
     hly_replay_t replay;
     uint32_t *stuck = NULL;
+    char who[64];
     if (hly_replay_init(&replay, flights, q) || !(stuck = calloc(replay.nranks, sizeof *stuck))) {
-        printf("replay: the plans were not run on: %s\n", replay.why);
+        printf("not simulated: %s\n", replay.why);
         hly_replay_finish(&replay);
         return;
     }
     for (uint32_t r = 0; r < replay.nranks; r++)
         for (uint32_t b = 0; b < nblames; b++)
             replay.frozen[r] |= blames[b].rank >= 0 && replay.world[r] == blames[b].rank;
+    puts("simulated, from the recorded steps on:");
     const uint32_t without = hly_replay_run(&replay, stuck);
-    printf("replay: from the recorded steps on, without %s, these ranks do not end:",
-           nblames == 1 ? "that rank" : "those ranks");
-    list_ranks(&replay, stuck, 0);
+    name_blamed(blames, nblames, who, sizeof who);
+    if (nblames) {
+        printf("  while %s %s nothing, these ranks do not end:", who, nblames == 1 ? "does" : "do");
+        list_ranks(&replay, stuck, 0);
+    }
     memset(replay.frozen, 0, replay.nranks);
-    const uint32_t with = hly_replay_run(&replay, stuck);
-    if (with == replay.nranks && without < with && nblames)
-        printf("replay: with its steps all %u ranks end: it was the cause\n", with);
-    else if (with == replay.nranks)
-        printf("replay: with all steps all %u ranks end: the messages on the way were the cause\n",
-               with);
-    else
-        printf("replay: also with them %u of %u ranks do not end: the records do not tell the "
-               "cause\n",
-               replay.nranks - with, replay.nranks);
+    judge(&replay, blames, nblames, without, hly_replay_run(&replay, stuck));
     free(stuck);
     hly_replay_finish(&replay);
 }

@@ -2,15 +2,14 @@
 /*
  * run.c - the plans of one call from where its ranks stood. They are made anew, by the planner that
  * the records name, and are those that ran if their hashes say so. A rank that is in a later
- * segment than the one that is run has done all of it.
+ * segment than the one that is run has done all of it. The machine of the proofs is led from the
+ * beginning to the recorded steps, so it knows what stands in each block, and on from there.
  */
 #include "run.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define RANKS_MAX 1024
 
 /* ---------------------------------------------------------------- what is known */
 
@@ -122,12 +121,83 @@ static int take_steps(hly_replay_t *replay, const hly_flight_t *f, const hly_que
     return 0;
 }
 
+/* The n-th GROUP of a channel meets the n-th of each member: that of `rank`. */
+static uint32_t met_by(const hly_program_t *program, const uint32_t *first, uint32_t g,
+                       uint32_t rank)
+{
+    const hly_pstep_t *step = &program->steps[g];
+    uint32_t number = 0;
+    for (uint32_t i = first[step->rank]; i < g; i++)
+        number += program->steps[i].kind == HALAY_STEP_GROUP &&
+                  program->steps[i].channel == step->channel;
+    for (uint32_t i = first[rank]; i < first[rank + 1]; i++)
+        if (program->steps[i].kind == HALAY_STEP_GROUP &&
+            program->steps[i].channel == step->channel && number-- == 0)
+            return i;
+    return g; /* no such: the machine says so */
+}
+
+static void push(hly_replay_t *replay, uint32_t g, uint32_t *list, uint32_t *n)
+{
+    if (!replay->past[g]) {
+        replay->past[g] = 1;
+        list[(*n)++] = g;
+    }
+}
+
+/*
+ * What has been done: the steps that are recorded as done, and those that had to be before. The
+ * records are of different moments, so of a message only the receiver's may know.
+ */
+static int find_past(hly_replay_t *replay)
+{
+    const hly_program_t *program = &replay->program;
+    uint32_t *list = calloc(program->nsteps + 1, sizeof *list), n = 0;
+    uint32_t *first = calloc(replay->nranks + 1, sizeof *first);
+    replay->past = calloc(program->nsteps + 1, 1);
+    const int rc = list && first && replay->past ? 0 : -1;
+    for (uint32_t r = 0; !rc && r < replay->nranks; r++)
+        first[r + 1] = first[r] + replay->plans[r]->nsteps;
+    for (uint32_t g = 0; !rc && g < program->nsteps; g++)
+        if (replay->done[program->steps[g].rank][program->steps[g].index])
+            push(replay, g, list, &n);
+    while (!rc && n) {
+        const uint32_t g = list[--n];
+        const hly_pstep_t *step = &program->steps[g];
+        const hly_channel_t *channel = &program->channels[step->channel];
+        const halay_step_t *plan = &replay->plans[step->rank]->steps[step->index];
+        for (uint32_t d = 0; d < 2; d++)
+            if (plan->dep[d] != HALAY_STEP_NONE)
+                push(replay, first[step->rank] + plan->dep[d], list, &n);
+        for (uint32_t i = 0; step->kind == HALAY_STEP_RECV && i < channel->nsends; i++)
+            push(replay, program->ends[channel->sends + i], list, &n);
+        for (uint32_t m = 0; step->kind == HALAY_STEP_GROUP && m < step->nmembers; m++)
+            push(replay, met_by(program, first, g, step->members[m].rank), list, &n);
+    }
+    free(list);
+    free(first);
+    return rc;
+}
+
+static int make_machine(hly_replay_t *replay)
+{
+    const halay_plan_t *const *plans = (const halay_plan_t *const *)replay->plans;
+    const int rc = hly_program_init(&replay->program, plans, replay->nranks);
+    if (!rc && replay->program.fault[0])
+        return refuse(replay, replay->program.fault);
+    return rc || find_past(replay) || hly_machine_init(&replay->machine, &replay->program)
+               ? refuse(replay, "no memory")
+               : 0;
+}
+
 int hly_replay_init(hly_replay_t *replay, const hly_flights_t *flights, const hly_question_t *q)
 {
     const halay_record_call_t *call = NULL;
     *replay = (hly_replay_t){0};
-    if (!q->members || q->members->nranks > RANKS_MAX)
-        return refuse(replay, "its ranks are not known, or there are too many");
+    if (!q->members)
+        return refuse(replay, "which ranks its communicator has is not recorded");
+    if (q->members->nranks > HLY_PROGRAM_RANKS_MAX)
+        return refuse(replay, "the simulator takes 64 ranks at most");
     const halay_record_wait_t *w = any_wait(flights, q, &call);
     if (!w)
         return refuse(replay, "no rank has waited in it for long enough to be recorded");
@@ -159,7 +229,7 @@ int hly_replay_init(hly_replay_t *replay, const hly_flights_t *flights, const hl
         if (take_steps(replay, flights->list[i], q, r))
             return -1;
     }
-    return 0;
+    return make_machine(replay);
 }
 
 void hly_replay_finish(hly_replay_t *replay)
@@ -170,6 +240,9 @@ void hly_replay_finish(hly_replay_t *replay)
         if (replay->done)
             free(replay->done[r]);
     }
+    hly_machine_finish(&replay->machine);
+    hly_program_finish(&replay->program);
+    free(replay->past);
     free(replay->plans);
     free(replay->done);
     free(replay->frozen);
@@ -179,83 +252,45 @@ void hly_replay_finish(hly_replay_t *replay)
 
 /* ---------------------------------------------------------------- forward */
 
-static int may_start(const halay_step_t *s, const uint8_t *done)
+static int may_move(const hly_replay_t *replay, const hly_event_t *event, int forward)
 {
-    return (s->dep[0] == HALAY_STEP_NONE || done[s->dep[0]]) &&
-           (s->dep[1] == HALAY_STEP_NONE || done[s->dep[1]]);
-}
-
-/* The SEND that a RECV of `rank` takes has been done. */
-static int has_come(const hly_replay_t *replay, uint8_t *const *done, uint32_t rank,
-                    const halay_step_t *s)
-{
-    const halay_plan_t *from = replay->plans[s->peer];
-    for (uint32_t i = 0; i < from->nsteps; i++)
-        if (from->steps[i].kind == HALAY_STEP_SEND && from->steps[i].peer == rank &&
-            from->steps[i].edge == s->edge)
-            return done[s->peer][i];
-    return 0;
-}
-
-/* All members have come to their step of this kind on this channel, or are past it. */
-static int have_met(const hly_replay_t *replay, uint8_t *const *done, uint32_t rank, uint32_t step)
-{
-    const halay_plan_t *mine = replay->plans[rank];
-    const halay_step_t *s = &mine->steps[step];
-    const halay_group_t *group = &mine->groups[s->peer];
-    uint32_t number = 0;
-    for (uint32_t i = 0; i < step; i++)
-        number += mine->steps[i].kind == HALAY_STEP_GROUP && mine->steps[i].edge == s->edge;
-    for (uint32_t m = 0; m < group->nmembers; m++) {
-        const uint32_t other = mine->members[group->member + m].rank;
-        const halay_plan_t *plan = replay->plans[other];
-        uint32_t n = 0, i = 0;
-        for (; i < plan->nsteps; i++)
-            if (plan->steps[i].kind == HALAY_STEP_GROUP && plan->steps[i].edge == s->edge &&
-                n++ == number)
-                break;
-        if (i == plan->nsteps || (!done[other][i] && (replay->frozen[other] ||
-                                                      !may_start(&plan->steps[i], done[other]))))
+    const hly_pstep_t *step = &replay->program.steps[event->step];
+    if (!forward)
+        return replay->past[event->step];
+    for (uint32_t m = 0; step->kind == HALAY_STEP_GROUP && m < step->nmembers; m++)
+        if (replay->frozen[step->members[m].rank])
             return 0;
-    }
-    return 1;
+    return !replay->frozen[step->rank];
 }
 
-static int moves(const hly_replay_t *replay, uint8_t *const *done, uint32_t rank, uint32_t step)
+static void move(hly_replay_t *replay, int forward)
 {
-    const halay_step_t *s = &replay->plans[rank]->steps[step];
-    if (done[rank][step] || !may_start(s, done[rank]))
-        return 0;
-    if (s->kind == HALAY_STEP_RECV)
-        return has_come(replay, done, rank, s);
-    return s->kind != HALAY_STEP_GROUP || have_met(replay, done, rank, step);
+    hly_machine_t *machine = &replay->machine;
+    for (uint32_t i = 0; machine->verdict == HLY_RIGHT && i < *machine->nevents;) {
+        if (may_move(replay, &machine->events[i], forward)) {
+            hly_machine_move(machine, i);
+            i = 0;
+        } else {
+            i++;
+        }
+    }
 }
 
-uint32_t hly_replay_run(const hly_replay_t *replay, uint32_t *stuck)
+uint32_t hly_replay_run(hly_replay_t *replay, uint32_t *stuck)
 {
-    uint32_t through = 0;
-    uint8_t **done = calloc(replay->nranks, sizeof(uint8_t *));
-    int moved = done != NULL;
-    for (uint32_t r = 0; moved && r < replay->nranks; r++) {
-        done[r] = malloc(replay->plans[r]->nsteps + 1);
-        moved = done[r] != NULL;
-        if (moved)
-            memcpy(done[r], replay->done[r], replay->plans[r]->nsteps + 1);
-    }
-    while (moved) {
-        moved = 0;
-        for (uint32_t r = 0; r < replay->nranks; r++)
-            for (uint32_t i = 0; !replay->frozen[r] && i < replay->plans[r]->nsteps; i++)
-                if (moves(replay, done, r, i))
-                    moved = done[r][i] = 1;
-    }
-    for (uint32_t r = 0; done && r < replay->nranks; r++) {
-        stuck[r] = 0;
-        while (done[r] && stuck[r] < replay->plans[r]->nsteps && done[r][stuck[r]])
+    hly_machine_t *machine = &replay->machine;
+    uint32_t through = 0, g = 0;
+    hly_machine_reset(machine, 1);
+    move(replay, 0);
+    move(replay, 1);
+    for (uint32_t r = 0; r < replay->nranks; r++) {
+        const uint32_t n = replay->plans[r]->nsteps, end = g + n;
+        for (stuck[r] = 0; stuck[r] < n && machine->steps[g + stuck[r]] >= HLY_STEP_SENT;)
             stuck[r]++;
-        through += done[r] && stuck[r] == replay->plans[r]->nsteps;
-        free(done[r]);
+        through += stuck[r] == n;
+        g = end;
     }
-    free(done);
+    if (through == replay->nranks && machine->verdict == HLY_RIGHT && !*machine->nevents)
+        hly_machine_judge(machine);
     return through;
 }

@@ -63,7 +63,7 @@ static uint32_t intern(hly_terms_t *terms, const uint32_t *operands, uint32_t no
 
 uint32_t hly_terms_leaf(hly_terms_t *terms, uint32_t rank, uint32_t block)
 {
-    assert(rank < HLY_ORACLE_RANKS_MAX);
+    assert(rank < HLY_PROGRAM_RANKS_MAX);
     const uint32_t key[HLY_TERM_OPERANDS_MAX] = {rank, block, 0, 0};
     int is_new = 0;
     uint32_t value = intern(terms, key, 0, &is_new);
@@ -92,7 +92,7 @@ static void fill(const hly_terms_t *terms, hly_term_t *node, const uint32_t *ope
         if (!child->in_order || (i > 0 && terms->nodes[operands[i - 1]].last >= child->first)) {
             node->in_order = 0;
         }
-        for (uint32_t rank = 0; rank < HLY_ORACLE_RANKS_MAX; rank++) {
+        for (uint32_t rank = 0; rank < HLY_PROGRAM_RANKS_MAX; rank++) {
             uint32_t sum = (uint32_t)node->times[rank] + child->times[rank];
             node->times[rank] = (uint8_t)(sum > 255 ? 255 : sum);
         }
@@ -146,7 +146,7 @@ int hly_terms_is_sum(const hly_terms_t *terms, uint32_t value, uint32_t block, u
     if (value < HLY_TERM_FIRST || terms->nodes[value].block != block) {
         return 0;
     }
-    for (uint32_t rank = 0; rank < HLY_ORACLE_RANKS_MAX; rank++) {
+    for (uint32_t rank = 0; rank < HLY_PROGRAM_RANKS_MAX; rank++) {
         if (terms->nodes[value].times[rank] != (rank < n)) {
             return 0;
         }

@@ -14,15 +14,15 @@
  *
  * The state is one flat piece of memory, for copying and comparing.
  */
-#ifndef HALAY_PROVE_MACHINE_H
-#define HALAY_PROVE_MACHINE_H
+#ifndef HLY_MACHINE_H
+#define HLY_MACHINE_H
 
 #include "program.h"
 #include "terms.h"
 
 typedef struct hly_cell {
     uint32_t value;
-    uint32_t tag;
+    uint64_t tag;
     uint32_t writers; /* on their way now */
     uint32_t writes;  /* begun so far */
 } hly_cell_t;
@@ -67,8 +67,8 @@ typedef struct hly_machine {
     hly_write_t *writes;
     hly_event_t *events;
     uint32_t *nevents;
-    uint32_t *heard; /* by rank: from whom, as bits */
-    uint32_t *told;  /* by step: what its rank had heard when a SEND or GROUP started */
+    uint64_t *heard; /* by rank: from whom, as bits */
+    uint64_t *told;  /* by step: what its rank had heard when a SEND or GROUP started */
     uint32_t *place; /* by step: a GROUP's, in the order of starts on its channel */
     uint32_t *begun; /* by rank and channel: GROUPs that have started */
     uint32_t *left;  /* by rank: steps not done */

@@ -45,7 +45,7 @@ static void fill_inputs(hly_machine_t *machine)
                 machine->cells[program->out[rank] + block].value = leaf;
             }
         }
-        machine->heard[rank] = 1u << rank;
+        machine->heard[rank] = (uint64_t)1 << rank;
         machine->left[rank] = program->nsteps_of[rank];
     }
     for (uint32_t g = 0; g < program->nsteps; g++) {
@@ -64,8 +64,8 @@ int hly_machine_init(hly_machine_t *machine, const hly_program_t *program)
     size_t writes = carve(&bytes, program->nwrites, sizeof(hly_write_t));
     size_t events = carve(&bytes, program->nevents, sizeof(hly_event_t));
     size_t nevents = carve(&bytes, 1, sizeof(uint32_t));
-    size_t heard = carve(&bytes, program->params.nranks, sizeof(uint32_t));
-    size_t told = carve(&bytes, program->nsteps, sizeof(uint32_t));
+    size_t heard = carve(&bytes, program->params.nranks, sizeof(uint64_t));
+    size_t told = carve(&bytes, program->nsteps, sizeof(uint64_t));
     size_t place = carve(&bytes, program->nsteps, sizeof(uint32_t));
     size_t begun =
         carve(&bytes, program->params.nranks * HALAY_PLAN_CHANNELS_MAX, sizeof(uint32_t));
@@ -86,8 +86,8 @@ int hly_machine_init(hly_machine_t *machine, const hly_program_t *program)
     machine->writes = (hly_write_t *)(void *)(machine->state + writes);
     machine->events = (hly_event_t *)(void *)(machine->state + events);
     machine->nevents = (uint32_t *)(void *)(machine->state + nevents);
-    machine->heard = (uint32_t *)(void *)(machine->state + heard);
-    machine->told = (uint32_t *)(void *)(machine->state + told);
+    machine->heard = (uint64_t *)(void *)(machine->state + heard);
+    machine->told = (uint64_t *)(void *)(machine->state + told);
     machine->place = (uint32_t *)(void *)(machine->state + place);
     machine->begun = (uint32_t *)(void *)(machine->state + begun);
     machine->left = (uint32_t *)(void *)(machine->state + left);
@@ -238,8 +238,8 @@ static void write_cell(hly_machine_t *machine, const hly_pstep_t *step, uint32_t
 static int has_heard(const hly_machine_t *machine, uint32_t rank)
 {
     const hly_program_t *program = machine->program;
-    uint32_t all = (1u << program->params.nranks) - 1;
-    uint32_t needed = program->series ? 1u << program->params.root : all;
+    uint64_t all = UINT64_MAX >> (HLY_PROGRAM_RANKS_MAX - program->params.nranks);
+    uint64_t needed = program->series ? (uint64_t)1 << program->params.root : all;
 
     return (machine->heard[rank] & needed) == needed;
 }
@@ -257,8 +257,8 @@ static void release(hly_machine_t *machine, uint32_t g, uint32_t *npending)
     }
     assert(machine->left[step->rank] > 0);
     if (--machine->left[step->rank] == 0 && !has_heard(machine, step->rank)) {
-        end_run(machine, HLY_WRONG, "rank %u is done before it has heard from all (only %#x)",
-                step->rank, machine->heard[step->rank]);
+        end_run(machine, HLY_WRONG, "rank %u is done before it has heard from all (only %#llx)",
+                step->rank, (unsigned long long)machine->heard[step->rank]);
     }
 }
 
@@ -299,7 +299,7 @@ static int same_group(const hly_pstep_t *a, const hly_pstep_t *b)
 static void start_group(hly_machine_t *machine, uint32_t g)
 {
     const hly_pstep_t *step = &machine->program->steps[g];
-    uint32_t meets[HLY_ORACLE_RANKS_MAX] = {0};
+    uint32_t meets[HLY_PROGRAM_RANKS_MAX] = {0};
     uint32_t *begun = &machine->begun[step->rank * HALAY_PLAN_CHANNELS_MAX + step->channel];
     machine->told[g] = machine->heard[step->rank];
     machine->place[g] = (*begun)++;
@@ -375,8 +375,8 @@ void hly_machine_reset(hly_machine_t *machine, uint32_t eager)
 static void end_local(hly_machine_t *machine, const hly_pstep_t *step)
 {
     const hly_run_t *target = &machine->program->runs[step->target];
-    uint32_t results[HLY_ORACLE_BLOCKS_MAX];
-    assert(target->count <= HLY_ORACLE_BLOCKS_MAX && step->nsources <= HLY_TERM_OPERANDS_MAX);
+    uint32_t results[HLY_PROGRAM_BLOCKS_MAX];
+    assert(target->count <= HLY_PROGRAM_BLOCKS_MAX && step->nsources <= HLY_TERM_OPERANDS_MAX);
     for (uint32_t i = 0; i < target->count; i++) {
         uint32_t operands[HLY_TERM_OPERANDS_MAX];
         for (uint32_t s = 0; s < step->nsources; s++) {
@@ -428,7 +428,7 @@ static uint32_t group_block(hly_machine_t *machine, const uint32_t *meets, uint3
     const hly_program_t *program = machine->program;
     const hly_pstep_t *step = &program->steps[meets[0]];
     int moves = step->group == HALAY_GROUP_ALLGATHER || step->group == HALAY_GROUP_BROADCAST;
-    uint32_t operands[HLY_ORACLE_RANKS_MAX], n = 0;
+    uint32_t operands[HLY_PROGRAM_RANKS_MAX], n = 0;
     for (uint32_t m = 0; m < step->nmembers; m++) {
         const hly_pstep_t *of = &program->steps[meets[m]];
         const hly_run_t *from = &program->runs[of->source];
@@ -446,7 +446,8 @@ static uint32_t group_block(hly_machine_t *machine, const uint32_t *meets, uint3
 static void end_exchange(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
 {
     const hly_program_t *program = machine->program;
-    uint32_t values[HLY_ORACLE_RANKS_MAX][HLY_ORACLE_BLOCKS_MAX], all = 0;
+    uint32_t values[HLY_PROGRAM_RANKS_MAX][HLY_PROGRAM_BLOCKS_MAX];
+    uint64_t all = 0;
     uint32_t run = program->runs[program->steps[meets[0]].target].count / n;
     for (uint32_t m = 0; m < n; m++) {
         for (uint32_t r = 0; r < n; r++) {
@@ -474,7 +475,8 @@ static void end_group(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
         end_exchange(machine, meets, n);
         return;
     }
-    uint32_t made[HLY_ORACLE_BLOCKS_MAX], have[HLY_ORACLE_BLOCKS_MAX] = {0}, all = 0;
+    uint32_t made[HLY_PROGRAM_BLOCKS_MAX], have[HLY_PROGRAM_BLOCKS_MAX] = {0};
+    uint64_t all = 0;
     for (uint32_t m = 0; m < n; m++) {
         const hly_pstep_t *step = &program->steps[meets[m]];
         const hly_run_t *to = &program->runs[step->target];
@@ -503,7 +505,7 @@ static void end_group(hly_machine_t *machine, const uint32_t *meets, uint32_t n)
 
 static void move_group(hly_machine_t *machine, uint32_t g)
 {
-    uint32_t meets[HLY_ORACLE_RANKS_MAX], npending = 0;
+    uint32_t meets[HLY_PROGRAM_RANKS_MAX], npending = 0;
     uint32_t n = machine->program->steps[g].nmembers;
     int all = hly_machine_meets(machine, g, meets);
     assert(all);

@@ -4,17 +4,30 @@
  * cell a block or scratch slot, in a single numbering over all ranks. Memory that is the same (in
  * place) is the same cell.
  */
-#ifndef HALAY_PROVE_PROGRAM_H
-#define HALAY_PROVE_PROGRAM_H
+#ifndef HLY_PROGRAM_H
+#define HLY_PROGRAM_H
 
-#include "oracle.h"
+#include <halay/plan.h>
+
+enum {
+    HLY_PROGRAM_RANKS_MAX = 64, /* a set of them is one word */
+    HLY_PROGRAM_BLOCKS_MAX = HLY_PROGRAM_RANKS_MAX * HALAY_PLAN_SLICES_MAX,
+    HLY_PROGRAM_STEPS_MAX = 1 << 16 /* of all ranks */
+};
+
+typedef enum hly_verdict {
+    HLY_RIGHT = 0,
+    HLY_WRONG, /* a wrong block, ranks that differ, or a rank done without having heard from all */
+    HLY_STALL, /* nothing can move, and not all are done */
+    HLY_FAULT  /* read before write, out of range, or no plan at all */
+} hly_verdict_t;
 
 /* An operand. tag tells apart how packed blocks were written to scratch; 0 elsewhere. */
 typedef struct hly_run {
     uint32_t cell; /* index of its first one in program->cells */
     uint32_t first;
     uint32_t count;
-    uint32_t tag;
+    uint64_t tag;
     uint32_t buffer;
 } hly_run_t;
 
@@ -64,10 +77,10 @@ typedef struct hly_program {
     uint32_t *next;
     hly_channel_t *channels;
     uint32_t *ends;
-    uint32_t in[HLY_ORACLE_RANKS_MAX]; /* cell of the first block */
-    uint32_t out[HLY_ORACLE_RANKS_MAX];
-    uint32_t scratch[HLY_ORACLE_RANKS_MAX];
-    uint32_t nsteps_of[HLY_ORACLE_RANKS_MAX];
+    uint32_t in[HLY_PROGRAM_RANKS_MAX]; /* cell of the first block */
+    uint32_t out[HLY_PROGRAM_RANKS_MAX];
+    uint32_t scratch[HLY_PROGRAM_RANKS_MAX];
+    uint32_t nsteps_of[HLY_PROGRAM_RANKS_MAX];
     char fault[192]; /* why these are no plans; empty if they are */
 } hly_program_t;
 

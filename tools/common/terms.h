@@ -3,10 +3,10 @@
  * terms.h - what a block can hold. Equal numbers are equal expressions, and only those: every
  * expression is stored once, with its operands in order.
  */
-#ifndef HALAY_PROVE_TERMS_H
-#define HALAY_PROVE_TERMS_H
+#ifndef HLY_TERMS_H
+#define HLY_TERMS_H
 
-#include "oracle.h"
+#include "program.h"
 
 enum { HLY_TERM_NONE = 0, HLY_TERM_GARBAGE = 1, HLY_TERM_FIRST = 2 };
 enum { HLY_TERMS_MAX = 1 << 16, HLY_TERM_OPERANDS_MAX = 4, HLY_TERM_DEVICE = 5 };
@@ -17,10 +17,10 @@ typedef struct hly_term {
     uint32_t block;     /* of all its leaves, or HLY_BLOCK_MIXED */
     uint32_t noperands; /* 0: a leaf; HLY_TERM_DEVICE: two, and which event put them together */
     uint32_t operands[HLY_TERM_OPERANDS_MAX];
-    uint32_t next;                       /* in its bucket */
-    uint16_t first, last;                /* rank of its leftmost and rightmost leaf */
-    uint8_t in_order;                    /* its leaves stand in the order of ranks */
-    uint8_t times[HLY_ORACLE_RANKS_MAX]; /* each rank's input is in it; sticks at 255 */
+    uint32_t next;                        /* in its bucket */
+    uint16_t first, last;                 /* rank of its leftmost and rightmost leaf */
+    uint8_t in_order;                     /* its leaves stand in the order of ranks */
+    uint8_t times[HLY_PROGRAM_RANKS_MAX]; /* each rank's input is in it; sticks at 255 */
 } hly_term_t;
 
 typedef struct hly_terms {

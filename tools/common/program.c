@@ -52,7 +52,7 @@ static int check_blocks(hly_program_t *program, uint32_t nranks)
 {
     uint32_t blocks = program->blocks;
     uint32_t low = 1;
-    uint32_t high = HLY_ORACLE_BLOCKS_MAX;
+    uint32_t high = HLY_PROGRAM_BLOCKS_MAX;
     switch (program->params.collective) {
     case HALAY_ALLREDUCE:
     case HALAY_REDUCE:
@@ -112,7 +112,7 @@ static uint32_t equal_blocks(const halay_plan_t *plan)
 
 static int check_heads(hly_program_t *program, const halay_plan_t *const plans[], uint32_t nranks)
 {
-    assert(nranks >= 1 && nranks <= HLY_ORACLE_RANKS_MAX);
+    assert(nranks >= 1 && nranks <= HLY_PROGRAM_RANKS_MAX);
     uint64_t steps = 0;
     for (uint32_t rank = 0; rank < nranks; rank++) {
         const halay_plan_params_t *params = &plans[rank]->params;
@@ -134,7 +134,7 @@ static int check_heads(hly_program_t *program, const halay_plan_t *const plans[]
     program->equal = equal_blocks(plans[0]);
     program->series = in_series(plans[0]);
     if (program->params.collective >= HALAY_COLLECTIVE_COUNT || program->params.root >= nranks ||
-        steps > HLY_ORACLE_STEPS_MAX) {
+        steps > HLY_PROGRAM_STEPS_MAX) {
         return refuse(program, "no collective that there is, or too long");
     }
     return check_blocks(program, nranks);
@@ -402,7 +402,7 @@ static void add_run(hly_program_t *program, uint32_t rank, const halay_operand_t
     run->tag = 0;
     run->buffer = operand->buffer;
     if (operand->buffer == HALAY_BUFFER_SCRATCH && !program->equal) {
-        run->tag = (1 + operand->slot) << 16 | run->first << 8 | run->count;
+        run->tag = (uint64_t)(1 + operand->slot) << 32 | run->first << 16 | run->count;
     }
     for (uint32_t i = 0; i < operand->count; i++) {
         program->cells[(*ncells)++] = cell_of(program, rank, operand, i);
