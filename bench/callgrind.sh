@@ -15,10 +15,10 @@ callgrind_build() { # PROGRAM BUILD: leaves $scratch/PROGRAM, and removes it at 
         -L"$build/lib" -lhalay -lpthread -Wl,-rpath,"$build/lib"
 }
 
-callgrind_count() { # NAME PROGRAM ARGUMENT...: prints the instructions; the profile is $scratch/NAME
+callgrind_count() { # NAME PROGRAM ARGUMENT...: prints the instructions; the profile is $scratch/NAME; uses $callgrind_options
     local name=$1 program=$2
     shift 2
-    valgrind --tool=callgrind --keep-debuginfo=yes --callgrind-out-file="$scratch/$name" \
+    valgrind --tool=callgrind --keep-debuginfo=yes ${callgrind_options[@]+"${callgrind_options[@]}"} --callgrind-out-file="$scratch/$name" \
         "$scratch/$program" "$@" >"$scratch/log" 2>&1 || { cat "$scratch/log" >&2; exit 1; }
     awk '/^summary:|^totals:/ { print $2; exit }' "$scratch/$name"
 }

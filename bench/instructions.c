@@ -62,7 +62,21 @@ static bool blocking;
 static sem_t turn[RANKS];
 static __thread struct side *playing; /* NULL: nobody waits for this thread */
 
-/* Both stand before the C library's. */
+/*
+ * These stand before the C library's. The clock moves by each look at it, so that what is done at
+ * times is done as often in each run. (The two threads take turns.)
+ */
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    static struct timespec time = {1, 0};
+    (void)clock;
+    time.tv_nsec += 100;
+    if (time.tv_nsec >= 1000000000)
+        time = (struct timespec){time.tv_sec + 1, 0};
+    *now = time;
+    return 0;
+}
+
 int sched_getaffinity(pid_t pid, size_t bytes, cpu_set_t *set)
 {
     (void)pid;
