@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # In the order of the layers: each uses those above it in this list, and none below.
 target_sources(halay_core PRIVATE
-  base/device.c base/mutex.c base/process.c base/record.c base/util.c
+  base/device.c base/mutex.c base/process.c base/record.c base/stack.c base/util.c
   comm/comm.c comm/ranks.c comm/shape.c
   select/between.c select/explain.c select/select.c select/selection.c
   wire/land.c wire/match.c wire/news.c wire/peer.c wire/register.c wire/rendezvous.c wire/send.c

@@ -24,12 +24,13 @@ extern "C" {
 #endif
 
 #define HALAY_RECORD_MAGIC    UINT64_C(0x6463657279616c68) /* "halyrecd" */
-#define HALAY_RECORD_VERSION  1
+#define HALAY_RECORD_VERSION  2
 #define HALAY_RECORD_BYTES    65536
 #define HALAY_RECORD_COMMS    128
 #define HALAY_RECORD_VERDICTS 8
 #define HALAY_RECORD_WAITS    16
 #define HALAY_RECORD_CALLS    512            /* a power of two */
+#define HALAY_RECORD_STACKS   3              /* of threads */
 #define HALAY_RECORD_EDGES    8              /* that one wait names */
 #define HALAY_RECORD_STEPS    3136           /* whose states one wait has room for */
 #define HALAY_RECORD_NAME     "halay-record" /* of the memfd, and how names of files begin */
@@ -40,6 +41,16 @@ enum {                         /* head.state */
        HALAY_RECORD_RUNS,
        HALAY_RECORD_FINALIZED
 };
+
+/* Where a thread waits, in a call that it has waited in for long: taken before it sleeps, and when
+ * a communicator breaks. */
+typedef struct halay_record_stack {
+    uint64_t stamp, taken_ns;
+    int32_t thread;  /* its number, as gettid() gives it */
+    uint32_t over;   /* it has left that sleep since */
+    char text[1000]; /* a line a frame, the innermost first: "object(function+0x12)" or, for
+                      * addr2line, "object+0x1234" */
+} halay_record_stack_t;
 
 typedef struct halay_record_head {
     uint64_t magic;
@@ -56,7 +67,9 @@ typedef struct halay_record_head {
     uint64_t began_ns;
     uint64_t epoch_ns; /* this added to a time is the time since 1970 */
     char job[64], host[64];
-    char rest[4096 - 232];
+    uint32_t nstacks, stack_bytes;
+    char rest[1024 - 240];
+    halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
 
 typedef struct halay_record_comm {
@@ -105,6 +118,14 @@ enum { /* call.state */
        HALAY_RECORD_FAILED
 };
 
+enum { /* call.flags; others are the library's own */
+       HALAY_RECORD_IN_PLACE = 1,
+       HALAY_RECORD_VECTOR = 2, /* the v form */
+       HALAY_RECORD_PAIR = 4,   /* send or receive: a broadcast from rank 0 to rank 1 of two */
+       HALAY_RECORD_LIST = 8,   /* halay_comm_from_ranks(): a barrier */
+       HALAY_RECORD_GROUP = 128 /* the barrier before a group of calls */
+};
+
 typedef struct halay_record_call {
     uint64_t stamp, comm;
     uint64_t count;
@@ -140,6 +161,8 @@ static inline void halay_record_format(halay_record_head_t *head)
     head->wait_bytes = sizeof(halay_record_wait_t);
     head->ncalls = HALAY_RECORD_CALLS;
     head->call_bytes = sizeof(halay_record_call_t);
+    head->nstacks = HALAY_RECORD_STACKS;
+    head->stack_bytes = sizeof(halay_record_stack_t);
     head->rank = head->node = -1;
     __atomic_store_n(&head->magic, HALAY_RECORD_MAGIC, __ATOMIC_RELEASE);
 }

@@ -409,13 +409,12 @@ void hly_sleep(halay_context_t *context, uint64_t timeout_ns)
     uint64_t most = longest_sleep(context);
     if (timeout_ns > most)
         timeout_ns = most;
-    hly_record_waits(context, 0, 0);
-    hly_record_sleeps(&context->record, 1);
+    halay_record_stack_t *stack = hly_record_sleep(context);
     if (context->waiters.leader || context->waiters.pollers)
         follow(context, timeout_ns);
     else
         lead(context, timeout_ns);
-    hly_record_sleeps(&context->record, -1);
+    hly_record_woken(context, stack);
     look_at_clock(context);
 }
 

@@ -22,8 +22,8 @@
 static_assert(sizeof(halay_record_t) == HALAY_RECORD_BYTES, "the tables fill it");
 static_assert(sizeof(halay_record_head_t) == 4096 && sizeof(halay_record_comm_t) == 64 &&
                   sizeof(halay_record_verdict_t) == 512 && sizeof(halay_record_wait_t) == 1024 &&
-                  sizeof(halay_record_call_t) == 64,
-              "as version 1 says");
+                  sizeof(halay_record_call_t) == 64 && sizeof(halay_record_stack_t) == 1024,
+              "as version 2 says");
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 
@@ -93,6 +93,7 @@ int hly_record_open(halay_context_t *context)
         return HALAY_ENOMEM;
     halay_record_head_t *h = &record->map->head;
     memset(record->map->comms, 0, HALAY_RECORD_BYTES - sizeof(*h)); /* of a program before */
+    memset(h->stacks, 0, sizeof(h->stacks));
     clock_gettime(CLOCK_REALTIME, &wall);
     h->began_ns = hly_now_ns();
     h->epoch_ns = (uint64_t)wall.tv_sec * 1000000000ull + (uint64_t)wall.tv_nsec - h->began_ns;
@@ -101,6 +102,25 @@ int hly_record_open(halay_context_t *context)
     h->pid = (int32_t)getpid();
     __atomic_store_n(&h->state, HALAY_RECORD_INIT, __ATOMIC_RELEASE);
     return HALAY_OK;
+}
+
+/* Said at the start, by one rank of the node: later it would be too late. */
+static void check_folder(halay_context_t *context)
+{
+    const char *folder = context->settings.record;
+    struct stat is;
+    int why = 0;
+    if (!folder[0] || context->info.local_rank || context->record.given)
+        return;
+    if (stat(folder, &is) || access(folder, W_OK | X_OK))
+        why = errno;
+    else if (!S_ISDIR(is.st_mode))
+        why = ENOTDIR;
+    if (why)
+        hly_log(context, HLY_WARN,
+                "HALAY_RECORD: no flight record can be written to '%s': %s. Make that folder on "
+                "each node, or name one where this user may write",
+                folder, strerror(why));
 }
 
 void hly_record_found(halay_context_t *context)
@@ -115,6 +135,7 @@ void hly_record_found(halay_context_t *context)
                  (unsigned long long)hly_hash(info->epoch, info->job, sizeof(info->job)));
     snprintf(h->host, sizeof(h->host), "%.63s", info->host);
     __atomic_store_n(&h->state, HALAY_RECORD_RUNS, __ATOMIC_RELEASE);
+    check_folder(context);
 }
 
 void hly_record_close(halay_context_t *context)
@@ -147,20 +168,38 @@ static void path_of(const halay_context_t *context, char *path, size_t bytes)
             *c = '_';
 }
 
+static bool write_all(int fd, const halay_record_t *record)
+{
+    ssize_t n = 0;
+    for (size_t at = 0; at < HALAY_RECORD_BYTES; at += (size_t)n) {
+        errno = ENOSPC; /* where nothing is written, without a reason */
+        n = write(fd, (const char *)record + at, HALAY_RECORD_BYTES - at);
+        if (n <= 0)
+            return false;
+    }
+    return true;
+}
+
 static void dump(halay_context_t *context)
 {
     char path[512];
     path_of(context, path, sizeof(path));
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
-    const bool bad =
-        fd < 0 || write(fd, context->record.map, HALAY_RECORD_BYTES) != (ssize_t)HALAY_RECORD_BYTES;
-    if (bad)
-        hly_log(context, HLY_WARN, "the flight record could not be written to %s: %s", path,
-                strerror(errno));
-    else
-        hly_log(context, HLY_INFO, "flight record: %s", path);
+    const bool whole = fd >= 0 && write_all(fd, context->record.map);
+    const int why = errno;
     if (fd >= 0)
         close(fd);
+    if (whole) {
+        hly_log(context, HLY_INFO, "flight record: %s", path);
+        return;
+    }
+    if (fd >= 0)
+        unlink(path); /* no part of it is left */
+    /* A launcher of ours still has the memory: it tries again, and says once for all ranks. */
+    hly_log(context, context->record.given ? HLY_INFO : HLY_WARN,
+            "the flight record could not be written to %s: %s. Make room there, or have "
+            "HALAY_RECORD name another folder",
+            path, strerror(why));
 }
 
 void hly_record_verdict(halay_context_t *context, halay_record_verdict_t *verdict)
@@ -170,6 +209,8 @@ void hly_record_verdict(halay_context_t *context, halay_record_verdict_t *verdic
     verdict->told_ns = hly_now_ns();
     halay_record_write(&record->map->verdicts[n % HALAY_RECORD_VERDICTS], verdict, sizeof(*verdict),
                        n);
+    if (verdict->broken)
+        hly_record_stack(record);
     if (!verdict->broken || record->dumped || !context->settings.record[0])
         return;
     record->dumped = true;

@@ -14,7 +14,7 @@ struct hly_record {
     bool given;           /* by the launcher */
     bool dumped;          /* to a file */
     uint64_t calls_stamp; /* of the last call */
-    uint64_t ncomms, nverdicts, nwaits; /* written so far */
+    uint64_t ncomms, nverdicts, nwaits, nstacks; /* written so far */
 };
 
 /* A rank is in halay_init(): takes what its launcher has made for it, or makes one. HALAY_ENOMEM */
@@ -25,6 +25,9 @@ void hly_record_close(halay_context_t *context);
 void hly_record_comm(halay_context_t *context, const halay_record_comm_t *comm);
 /* The file in the folder of HALAY_RECORD is written with the first that breaks a communicator. */
 void hly_record_verdict(halay_context_t *context, halay_record_verdict_t *verdict);
+
+/* Where this thread is; gives its slot. Takes microseconds, and at first loads the unwinder. */
+halay_record_stack_t *hly_record_stack(struct hly_record *record);
 
 /* A thread begins to wait in its sleep (1), or ends it (-1). */
 static inline void hly_record_sleeps(struct hly_record *record, int by)

@@ -3,6 +3,10 @@
  * that goes on: a thread that is about to sleep, or looks at deadlines, does it. */
 #include "exec/record.h"
 
+#include <unistd.h>
+
+#define STACK_NS 200000000ull /* a call has waited for so long: where is the program? */
+
 /* A step that has started: whom it waits for. */
 static void note_edge(const halay_request_t *r, uint32_t step, halay_record_wait_t *w)
 {
@@ -44,6 +48,12 @@ void hly_record_wait(halay_request_t *r)
                              .failed = r->state != HLY_RUNNING};
     static_assert(HLY_STARTED == (int)HALAY_RECORD_STARTED && HLY_DONE == (int)HALAY_RECORD_DONE,
                   "they are two bits each");
+    static_assert((int)HLY_CALL_IN_PLACE == HALAY_RECORD_IN_PLACE &&
+                      (int)HLY_CALL_VECTOR == HALAY_RECORD_VECTOR &&
+                      (int)HLY_CALL_PAIR == HALAY_RECORD_PAIR &&
+                      (int)HLY_CALL_LIST == HALAY_RECORD_LIST &&
+                      (int)HLY_CALL_GROUP == HALAY_RECORD_GROUP,
+                  "tools read them");
     for (uint32_t i = 0; i < p->nsteps; i++) {
         const uint8_t state = r->run.state[i];
         if (state == HLY_STARTED)
@@ -61,4 +71,22 @@ void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_
         if (r->state == HLY_RUNNING && now_ns - r->started_ns >= least_ns)
             hly_record_wait(r);
     }
+}
+
+halay_record_stack_t *hly_record_sleep(halay_context_t *context)
+{
+    const uint64_t now_ns = hly_about_now_ns();
+    bool long_since = false;
+    hly_record_waits(context, 0, 0);
+    hly_record_sleeps(&context->record, 1);
+    for (struct hly_link *l = context->requests.next; l != &context->requests; l = l->next)
+        long_since |= now_ns - HLY_OF(l, halay_request_t, link)->started_ns >= STACK_NS;
+    return long_since ? hly_record_stack(&context->record) : NULL;
+}
+
+void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack)
+{
+    hly_record_sleeps(&context->record, -1);
+    if (stack && stack->thread == gettid()) /* else another one has it now */
+        __atomic_store_n(&stack->over, 1, __ATOMIC_RELAXED);
 }

@@ -7,6 +7,10 @@
 
 /* So far as it is: of a call that has waited for long, or has failed. */
 void hly_record_wait(halay_request_t *request);
+/* A thread is about to sleep: how far calls are, and if one has waited for long, where the thread
+ * is. Gives that to the end of the sleep, or NULL. */
+halay_record_stack_t *hly_record_sleep(halay_context_t *context);
+void hly_record_woken(halay_context_t *context, halay_record_stack_t *stack);
 /* The same of all that have been under way for so long. */
 void hly_record_waits(halay_context_t *context, uint64_t now_ns, uint64_t least_ns);
 

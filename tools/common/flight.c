@@ -29,7 +29,8 @@ static const char *wrong_head(const halay_record_head_t *h)
         h->nverdicts != HALAY_RECORD_VERDICTS ||
         h->verdict_bytes != sizeof(halay_record_verdict_t) || h->nwaits != HALAY_RECORD_WAITS ||
         h->wait_bytes != sizeof(halay_record_wait_t) || h->ncalls != HALAY_RECORD_CALLS ||
-        h->call_bytes != sizeof(halay_record_call_t))
+        h->call_bytes != sizeof(halay_record_call_t) || h->nstacks != HALAY_RECORD_STACKS ||
+        h->stack_bytes != sizeof(halay_record_stack_t))
         return "its sizes are not those of its version";
     if (h->rank < -1 || h->nranks < 0 || h->nranks > RANKS_MAX ||
         (h->nranks ? h->rank >= h->nranks : h->rank != -1) || h->pid < 0 ||
@@ -43,7 +44,7 @@ static void make_printable(char *text, size_t bytes)
 {
     text[bytes - 1] = '\0';
     for (; *text; text++)
-        if ((unsigned char)*text < 32 || *text == 127)
+        if (*text != '\n' && ((unsigned char)*text < 32 || *text == 127))
             *text = '?';
 }
 
@@ -60,6 +61,12 @@ static int is_verdict(halay_record_verdict_t *v)
     make_printable(v->text, sizeof v->text);
     return v->code < 0 && v->rank >= -1 && v->rank < RANKS_MAX && v->other >= -1 &&
            v->other < RANKS_MAX;
+}
+
+static int is_stack(halay_record_stack_t *s)
+{
+    make_printable(s->text, sizeof s->text);
+    return s->thread > 0;
 }
 
 static int is_edge(const halay_record_edge_t *e, uint32_t nsteps)
@@ -137,6 +144,7 @@ int hly_flight_read(const void *memory, size_t bytes, hly_flight_t *flight, cons
     TAKE(flight, record, comms, ncomms, HALAY_RECORD_COMMS, is_comm, 1);
     TAKE(flight, record, verdicts, nverdicts, HALAY_RECORD_VERDICTS, is_verdict, 1);
     TAKE(flight, record, waits, nwaits, HALAY_RECORD_WAITS, is_wait, 0);
+    TAKE(flight, &record->head, stacks, nstacks, HALAY_RECORD_STACKS, is_stack, 0);
     TAKE(flight, record, calls, ncalls, HALAY_RECORD_CALLS, is_call, 1);
     return 0;
 }

@@ -15,11 +15,12 @@ typedef struct hly_flight {
     int here;      /* read out of a process of this machine */
     int holder;    /* then: a process that holds the memory, the launcher if there is one */
     uint32_t torn; /* slots that were being written, or make no sense */
-    uint32_t ncomms, nverdicts, nwaits, ncalls;
+    uint32_t ncomms, nverdicts, nwaits, ncalls, nstacks;
     halay_record_comm_t comms[HALAY_RECORD_COMMS];
     halay_record_verdict_t verdicts[HALAY_RECORD_VERDICTS];
     halay_record_wait_t waits[HALAY_RECORD_WAITS];
     halay_record_call_t calls[HALAY_RECORD_CALLS];
+    halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } hly_flight_t;
 
 /* 0, or -1 and why it is none. */
@@ -66,10 +67,14 @@ int hly_flight_made(const hly_flight_t *flight, uint64_t comm, uint32_t sequence
 /* The latest time in any of them, since 1970; of live ones, now. */
 uint64_t hly_flights_now(const hly_flights_t *flights);
 
-/* "allreduce of 1024 float32" */
-void hly_flight_call_text(const halay_record_call_t *call, char *text, size_t bytes);
+/* "allreduce of 1024 float32", "send of 10 int32 to rank 3" */
+void hly_flight_call_text(const hly_flight_t *flight, const halay_record_call_t *call, char *text,
+                          size_t bytes);
 /* "in call 17, allreduce of 1024 float32, since 2.1 s: waits for rank 3" */
 void hly_flight_text(const hly_flight_t *flight, uint64_t now_ns, char *text, size_t bytes);
+/* "  from train(step+0x12), from train(main+0x2)"; "": it does not wait. */
+void hly_flight_stack_text(const hly_flight_t *flight, uint32_t stack, uint64_t now_ns, char *text,
+                           size_t bytes);
 /* "stopped", "killed by signal 9"; "" */
 void hly_flight_process_text(const hly_flight_t *flight, char *text, size_t bytes);
 
@@ -87,6 +92,9 @@ typedef struct hly_question { /* the call that does not end: the first of its co
     const halay_record_comm_t *members; /* as one of those in it has it; or NULL */
 } hly_question_t;
 
+/* "call 17 of communicator 89ab... (all 4 ranks)" */
+void hly_flights_question_text(const hly_flights_t *flights, const hly_question_t *question,
+                               char *text, size_t bytes);
 /* Which calls do not end; returns how many, at most `most`. */
 uint32_t hly_flights_questions(const hly_flights_t *flights, hly_question_t *questions,
                                uint32_t most);

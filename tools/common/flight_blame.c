@@ -161,10 +161,33 @@ uint32_t hly_flights_blame(const hly_flights_t *flights, const hly_question_t *q
 
 /* ---------------------------------------------------------------- the story of a job */
 
+/* Any of its ranks that has made it knows what it is. */
+static int is_message(const hly_flights_t *flights, const hly_question_t *q)
+{
+    for (uint32_t i = 0; i < flights->n; i++)
+        for (uint32_t k = 0; k < flights->list[i]->ncalls; k++)
+            if (flights->list[i]->calls[k].comm == q->comm)
+                return (flights->list[i]->calls[k].flags & HALAY_RECORD_PAIR) != 0;
+    return 0;
+}
+
+void hly_flights_question_text(const hly_flights_t *flights, const hly_question_t *q, char *text,
+                               size_t bytes)
+{
+    const halay_record_comm_t *m = q->members;
+    if (m && m->nranks == 2 && is_message(flights, q))
+        snprintf(text, bytes, "message %u from rank %d to rank %d", q->sequence, m->first,
+                 m->first + m->stride);
+    else
+        snprintf(text, bytes, "call %u of communicator %016llx (%s%d ranks)", q->sequence,
+                 (unsigned long long)q->comm,
+                 m && m->nranks == flights->list[0]->head.nranks ? "all " : "", m ? m->nranks : 0);
+}
+
 void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
                       void (*line)(void *arg, const char *text), void *arg)
 {
-    char text[640], story[512];
+    char text[640], story[512], stack[1280];
     hly_question_t questions[8];
     hly_blame_t blames[8];
     const uint64_t now = hly_flights_now(flights);
@@ -174,6 +197,11 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
         snprintf(text, sizeof text, "rank %d (pid %d on %.63s): %s", h->rank, h->pid, h->host,
                  story);
         line(arg, text);
+        for (uint32_t s = 0; s < flights->list[i]->nstacks; s++) {
+            hly_flight_stack_text(flights->list[i], s, now, stack, sizeof stack);
+            if (stack[0])
+                line(arg, stack);
+        }
     }
     if (flights->n > most) {
         snprintf(text, sizeof text, "and %u ranks more", flights->n - most);
@@ -182,8 +210,8 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
     const uint32_t n = hly_flights_questions(flights, questions, 8);
     for (uint32_t q = 0; q < n; q++) {
         const uint32_t found = hly_flights_blame(flights, &questions[q], blames, 8);
-        snprintf(text, sizeof text, "call %u of communicator %016llx%s", questions[q].sequence,
-                 (unsigned long long)questions[q].comm,
+        hly_flights_question_text(flights, &questions[q], story, sizeof story);
+        snprintf(text, sizeof text, "%s%s", story,
                  found ? ":" : ": no rank is seen that would keep it from its end");
         line(arg, text);
         for (uint32_t b = 0; b < found; b++) {

@@ -92,6 +92,8 @@ uint64_t hly_flights_now(const hly_flights_t *flights)
             last = later(last, later(f->calls[k].started_ns, f->calls[k].ended_ns));
         for (uint32_t k = 0; k < f->nwaits; k++)
             last = later(last, f->waits[k].seen_ns);
+        for (uint32_t k = 0; k < f->nstacks; k++)
+            last = later(last, f->stacks[k].taken_ns);
         for (uint32_t k = 0; k < f->nverdicts; k++)
             last = later(last, f->verdicts[k].told_ns);
         now = later(now, last + f->head.epoch_ns);
@@ -101,7 +103,8 @@ uint64_t hly_flights_now(const hly_flights_t *flights)
 
 /* ---------------------------------------------------------------- in words */
 
-void hly_flight_call_text(const halay_record_call_t *c, char *text, size_t bytes)
+void hly_flight_call_text(const hly_flight_t *f, const halay_record_call_t *c, char *text,
+                          size_t bytes)
 {
     static const char *const names[HALAY_COLLECTIVE_COUNT] = {
         "allreduce", "broadcast", "allgather", "reduce_scatter", "barrier", "reduce",
@@ -112,11 +115,24 @@ void hly_flight_call_text(const halay_record_call_t *c, char *text, size_t bytes
         "bfloat16",      "float32",       "float64",     "complex64",  "complex128",
         "float32_int32", "float64_int64", "int32_int32", "int64_int64"};
     const uint32_t what = c->what & 31;
+    const halay_record_comm_t *comm = hly_flight_comm(f, c->comm);
+    const char *type = c->type < HALAY_TYPE_COUNT ? types[c->type] : "?";
+    const unsigned long long count = c->count;
     if (what == HALAY_BARRIER)
-        snprintf(text, bytes, "barrier");
+        snprintf(text, bytes,
+                 c->flags & HALAY_RECORD_LIST    ? "halay_comm_from_ranks of %llu"
+                 : c->flags & HALAY_RECORD_GROUP ? "group of %llu calls"
+                                                 : "barrier",
+                 count);
+    else if (c->flags & HALAY_RECORD_PAIR && comm && comm->nranks == 2)
+        snprintf(text, bytes, "%s of %llu %s %s rank %d", comm->rank ? "receive" : "send", count,
+                 type, comm->rank ? "from" : "to", comm->first + !comm->rank * comm->stride);
+    else if (c->flags & HALAY_RECORD_PAIR)
+        snprintf(text, bytes, "send or receive of %llu %s", count, type);
+    else if (c->flags & HALAY_RECORD_VECTOR)
+        snprintf(text, bytes, "%sv of %s", names[what], type);
     else
-        snprintf(text, bytes, "%s of %llu %s", what < HALAY_COLLECTIVE_COUNT ? names[what] : "?",
-                 (unsigned long long)c->count, c->type < HALAY_TYPE_COUNT ? types[c->type] : "?");
+        snprintf(text, bytes, "%s of %llu %s", names[what], count, type);
 }
 
 void hly_flight_process_text(const hly_flight_t *f, char *text, size_t bytes)
@@ -178,12 +194,26 @@ static void put_wait(const halay_record_wait_t *w, char *text, size_t bytes)
         put(text, bytes, ", ...");
 }
 
+/* Between two sleeps a thread looks around: some milliseconds, four times a second. */
+static int is_of_now(const hly_flight_t *f, const halay_record_stack_t *s, uint64_t now_ns)
+{
+    return s->taken_ns + f->head.epoch_ns + 1000000000u > now_ns;
+}
+
+static int waits_now(const hly_flight_t *f, uint64_t now_ns)
+{
+    int waits = f->head.sleeping != 0;
+    for (uint32_t i = 0; i < f->nstacks; i++)
+        waits |= is_of_now(f, &f->stacks[i], now_ns);
+    return waits;
+}
+
 static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t now_ns, char *text,
                       size_t bytes)
 {
     char call[96] = "";
     if (s->call)
-        hly_flight_call_text(s->call, call, sizeof call);
+        hly_flight_call_text(f, s->call, call, sizeof call);
     switch (s->where) {
     case HLY_BEFORE_INIT:
         put(text, bytes, "has not called halay_init()");
@@ -200,7 +230,7 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
             put_since(f, s->call->started_ns, now_ns, text, bytes);
         if (s->wait)
             put_wait(s->wait, text, bytes);
-        if (s->where == HLY_IN_CALL && !f->head.sleeping && f->process && f->process != 'X' &&
+        if (s->where == HLY_IN_CALL && !waits_now(f, now_ns) && f->process && f->process != 'X' &&
             f->process != 'Z')
             put(text, bytes, "; no thread of it waits for that now");
         return;
@@ -213,6 +243,25 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
         else
             put(text, bytes, "; it has made no call");
     }
+}
+
+void hly_flight_stack_text(const hly_flight_t *f, uint32_t stack, uint64_t now_ns, char *text,
+                           size_t bytes)
+{
+    const halay_record_stack_t *s = &f->stacks[stack];
+    const char *line = s->text;
+    hly_standing_t stands;
+    hly_flight_stand(f, &stands);
+    text[0] = '\0';
+    if ((s->over && !is_of_now(f, s, now_ns)) ||
+        (stands.where != HLY_IN_CALL && stands.where != HLY_IN_FAILED) || !*line)
+        return;
+    if (s->thread == f->head.pid)
+        put(text, bytes, "  from");
+    else
+        put(text, bytes, "  thread %d, from", s->thread);
+    for (const char *end; *line && (end = strchr(line, '\n')); line = end + 1)
+        put(text, bytes, "%s %.*s", line == s->text ? "" : ", from", (int)(end - line), line);
 }
 
 void hly_flight_text(const hly_flight_t *f, uint64_t now_ns, char *text, size_t bytes)

@@ -11,17 +11,19 @@
 
 #include <halay/halay.h>
 
+#include "picture.h"
 #include "run.h"
 
 enum { HLY_EXIT_USAGE = 2, SHOWN = 64, DRAWN = 16, BLAMED = 16, QUESTIONS = 8 };
 
 static const char help[] =
-    "Usage: halay-replay FILE...   flight records of one job: halay-record.JOB.RANK\n"
-    "       halay-replay JOB       a job that runs on this machine: its name, or a process of it\n"
+    "Usage: halay-replay [--draw PICTURE.svg] FILE...   flight records: halay-record.JOB.RANK\n"
+    "       halay-replay [--draw PICTURE.svg] JOB       a job that runs on this machine: its\n"
+    "                                                   name, or a process of it\n"
     "       halay-replay --help | --version\n"
-    "Says where each rank stood, draws who waited for whom, names who kept the call from its end,\n"
+    "Says where each rank stood, who waited for whom, names who kept the call from its end,\n"
     "and runs the call's plans on from the recorded steps: without that rank they stop where the\n"
-    "records say, with it they end.\n"
+    "records say, with it they end. --draw: the first such call as a picture.\n"
     "Exit status: 0; 1 a file is no flight record, or there is no such job; 2 wrong usage.\n";
 
 static void print(void *arg, const char *text)
@@ -48,7 +50,7 @@ static int edge_of(const hly_flight_t *f, const hly_question_t *q, const halay_r
     return *edge != NULL;
 }
 
-/* "0 <- 1 <- 3": from each rank for which nobody waits. */
+/* "rank 3 (step 1, edge 0) -> rank 1 (step 3, edge 1) -> rank 0". */
 static void draw(const hly_flights_t *flights, const hly_question_t *q)
 {
     const halay_record_edge_t *edge;
@@ -56,9 +58,9 @@ static void draw(const hly_flights_t *flights, const hly_question_t *q)
         const hly_flight_t *f = flights->list[i];
         if (!edge_of(f, q, &edge))
             continue;
-        printf("  %d", f->head.rank);
+        printf("  rank %d", f->head.rank);
         for (uint32_t length = 0; f && length < flights->n && edge_of(f, q, &edge); length++) {
-            printf(" --(step %u, edge %u)--> %d", edge->step, edge->edge, edge->peer);
+            printf(" (step %u, edge %u) -> rank %d", edge->step, edge->edge, edge->peer);
             f = NULL;
             for (uint32_t k = 0; k < flights->n; k++)
                 if (flights->list[k]->head.rank == edge->peer)
@@ -111,8 +113,9 @@ static void judge(const hly_replay_t *replay, const hly_blame_t *blames, uint32_
                with);
 }
 
-static void run_on(const hly_flights_t *flights, const hly_question_t *q, const hly_blame_t *blames,
-                   uint32_t nblames)
+/* path: NULL, or where to draw it. 0, or -1: the picture could not be written. */
+static int run_on(const hly_flights_t *flights, const hly_question_t *q, const hly_blame_t *blames,
+                  uint32_t nblames, const char *path)
 {
     hly_replay_t replay;
     uint32_t *stuck = NULL;
@@ -120,8 +123,9 @@ static void run_on(const hly_flights_t *flights, const hly_question_t *q, const 
     if (hly_replay_init(&replay, flights, q) || !(stuck = calloc(replay.nranks, sizeof *stuck))) {
         printf("not simulated: %s\n", replay.why);
         hly_replay_finish(&replay);
-        return;
+        return path ? hly_picture_draw(path, flights, q, NULL, blames, nblames) : 0;
     }
+    const int rc = path ? hly_picture_draw(path, flights, q, &replay, blames, nblames) : 0;
     for (uint32_t r = 0; r < replay.nranks; r++)
         for (uint32_t b = 0; b < nblames; b++)
             replay.frozen[r] |= blames[b].rank >= 0 && replay.world[r] == blames[b].rank;
@@ -136,12 +140,16 @@ static void run_on(const hly_flights_t *flights, const hly_question_t *q, const 
     judge(&replay, blames, nblames, without, hly_replay_run(&replay, stuck));
     free(stuck);
     hly_replay_finish(&replay);
+    return rc;
 }
 
-static void tell(const hly_flights_t *job)
+/* *path: NULL, or where the first call is to be drawn; NULL then. */
+static int tell(const hly_flights_t *job, const char **path)
 {
+    int rc = 0;
     hly_question_t questions[QUESTIONS];
     hly_blame_t blames[BLAMED];
+    char text[256];
     const halay_record_head_t *h = &job->list[0]->head;
     printf("job %s: records of %u of %d ranks\n", h->job, job->n, h->nranks);
     hly_flights_tell(job, SHOWN, print, NULL);
@@ -153,13 +161,15 @@ static void tell(const hly_flights_t *job)
     const uint32_t n = hly_flights_questions(job, questions, QUESTIONS);
     for (uint32_t q = 0; q < n; q++) {
         const uint32_t found = hly_flights_blame(job, &questions[q], blames, BLAMED);
-        printf("\ncall %u of communicator %016llx: who waits for whom\n", questions[q].sequence,
-               (unsigned long long)questions[q].comm);
+        hly_flights_question_text(job, &questions[q], text, sizeof text);
+        printf("\n%s: who waits for whom\n", text);
         draw(job, &questions[q]);
-        run_on(job, &questions[q], blames, found);
+        rc |= run_on(job, &questions[q], blames, found, *path);
+        *path = NULL;
     }
     if (!n)
         puts("no rank was in a call");
+    return rc;
 }
 
 /* ---------------------------------------------------------------- what is given */
@@ -167,7 +177,7 @@ static void tell(const hly_flights_t *job)
 static int read_files(int argc, char **argv, hly_flights_t *flights)
 {
     int status = 0;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 0; i < argc; i++) {
         hly_flight_t *flight = malloc(sizeof *flight);
         if (flight && hly_flight_read_file(argv[i], flight) == 0) {
             status |= hly_flights_add(flights, flight);
@@ -188,11 +198,19 @@ int main(int argc, char **argv)
         return fputs(help, stdout) < 0;
     if (argc == 2 && !strcmp(argv[1], "--version"))
         return printf("halay-replay, Halay %s\n", halay_version()) < 0;
-    if (argc < 2 || argv[1][0] == '-') {
+    const char *path = NULL;
+    if (argc > 2 && !strcmp(argv[1], "--draw")) {
+        path = argv[2];
+        argv += 2;
+        argc -= 2;
+    }
+    argc--;
+    argv++;
+    if (argc < 1 || argv[0][0] == '-') {
         fputs(help, stderr);
         return HLY_EXIT_USAGE;
     }
-    int status = argc == 2 && stat(argv[1], &is) ? hly_flights_find(argv[1], &all)
+    int status = argc == 1 && stat(argv[0], &is) ? hly_flights_find(argv[0], &all)
                                                  : read_files(argc, argv, &all);
     if (!all.n) {
         fprintf(stderr, "halay-replay: there is nothing to tell of\n");
@@ -202,7 +220,11 @@ int main(int argc, char **argv)
         for (n = 1; i + n < all.n && !strcmp(all.list[i]->head.job, all.list[i + n]->head.job);)
             n++;
         const hly_flights_t job = {all.list + i, n};
-        tell(&job);
+        status |= tell(&job, &path) != 0;
+    }
+    if (path && all.n) {
+        fprintf(stderr, "halay-replay: no picture: no rank was in a call\n");
+        status = 1;
     }
     hly_flights_free(&all);
     return status;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "note.h"
@@ -137,6 +138,25 @@ static int find_shim(char path[PATH_MAX])
     return realpath(place, path) != NULL;
 }
 
+static int is_folder(const char *folder, char path[PATH_MAX])
+{
+    struct stat is;
+    return realpath(folder, path) && !stat(path, &is) && S_ISDIR(is.st_mode) &&
+           !access(path, W_OK | X_OK);
+}
+
+/* A job does not fail for a variable that is left over. */
+static void take_folder(struct hly_options *options, const char *folder)
+{
+    char path[PATH_MAX];
+    if (is_folder(folder, path))
+        options->record = folder;
+    else
+        hly_note("HALAY_RECORD: '%s' is no folder that can be written, so flight records will not "
+                 "be kept: make it, or name another one",
+                 folder);
+}
+
 /* Ranks write their own when a communicator breaks, under any launcher. */
 static int ask_for_records(struct hly_options *options, const char *folder)
 {
@@ -145,7 +165,7 @@ static int ask_for_records(struct hly_options *options, const char *folder)
     const int status = set_text(&options->record, "--record", folder);
     if (status >= 0)
         return status;
-    if (!realpath(folder, path) || access(path, W_OK))
+    if (!is_folder(folder, path))
         return bad("--record: '%s' is no folder that can be written", folder);
     snprintf(assignment, sizeof assignment, "HALAY_RECORD=%s", path);
     return add_env(options, assignment);
@@ -253,7 +273,7 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
             return taken;
     }
     if (!options->record && folder && *folder)
-        options->record = folder;
+        take_folder(options, folder);
     int status = options->horovod ? ask_for_horovod(options) : -1;
     if (status >= 0)
         return status;

@@ -143,26 +143,43 @@ void hly_records_tell(const struct hly_records *records)
     hly_flights_free(&all);
 }
 
+/* 0, or why not. What the rank has written itself stays. */
+static int save_one(const struct given *g, const char *path)
+{
+    char buffer[4096];
+    const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int why = fd < 0 && errno != EEXIST ? errno : 0;
+    for (off_t at = 0; fd >= 0 && !why && at < HALAY_RECORD_BYTES; at += sizeof buffer) {
+        errno = ENOSPC; /* where less is written than asked for, without a reason */
+        if (pread(g->fd, buffer, sizeof buffer, at) != (ssize_t)sizeof buffer ||
+            write(fd, buffer, sizeof buffer) != (ssize_t)sizeof buffer)
+            why = errno;
+    }
+    if (fd >= 0)
+        close(fd);
+    if (fd >= 0 && why)
+        unlink(path); /* no part of it is left */
+    return why;
+}
+
 void hly_records_save(const struct hly_records *records)
 {
-    char path[4096 + 128], buffer[4096];
+    char path[4096 + 128];
+    int lost = 0, why = 0;
     for (int i = 0; records && records->folder && i < records->nranks; i++) {
         const struct given *g = &records->ranks[i];
         if (g->fd < 0 || g->head->state == HALAY_RECORD_GIVEN)
             continue;
         snprintf(path, sizeof path, "%.4000s/" HALAY_RECORD_NAME ".%.63s.%d", records->folder,
                  records->job, i);
-        const int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-        int bad = fd < 0 && errno != EEXIST;
-        for (off_t at = 0; fd >= 0 && !bad && at < HALAY_RECORD_BYTES; at += sizeof buffer)
-            bad = pread(g->fd, buffer, sizeof buffer, at) != (ssize_t)sizeof buffer ||
-                  write(fd, buffer, sizeof buffer) != (ssize_t)sizeof buffer;
-        if (bad)
-            hly_note("the flight record of rank %d could not be written to %s: %s", i, path,
-                     strerror(errno));
-        if (fd >= 0)
-            close(fd);
+        const int failed = save_one(g, path);
+        lost += failed != 0;
+        why = failed ? failed : why;
     }
+    if (lost)
+        hly_note("the flight records of %d rank%s could not be written to %s: %s. Make room there, "
+                 "or name another folder",
+                 lost, lost == 1 ? "" : "s", records->folder, strerror(why));
 }
 
 void hly_records_destroy(struct hly_records *records)
