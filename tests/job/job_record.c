@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_record late|killed|stopped|init - after 20 allreduces rank 2 does not come to the next one,
- * or kills or stops itself before it; or it never comes to halay_init(). The others' 21st fails, or
- * waits.
+ * job_record late|killed|stopped|init|receive - after 20 allreduces rank 2 does not come to the
+ * next one, or kills or stops itself before it; or it never comes to halay_init(). The others' 21st
+ * fails, or waits. receive: rank 3 receives from rank 2 then.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
     halay_comm_t *world;
     float in[64] = {1}, out[64];
     int rank;
-    CHECK(argc == 2, "job_record late|killed|stopped|init");
+    CHECK(argc == 2, "job_record late|killed|stopped|init|receive");
     const char *number = getenv("PMIX_RANK");
     if (!strcmp(argv[1], "init") && number && !strcmp(number, "2"))
         misbehave("late");
@@ -42,5 +42,7 @@ int main(int argc, char **argv)
         MUST(!halay_allreduce(in, out, 64, HALAY_FLOAT32, HALAY_SUM, world));
     if (rank == CULPRIT)
         misbehave(argv[1]);
+    if (rank == CULPRIT + 1 && !strcmp(argv[1], "receive"))
+        return halay_recv(out, 10, HALAY_FLOAT32, CULPRIT, world) ? 3 : 0;
     return halay_allreduce(in, out, 64, HALAY_FLOAT32, HALAY_SUM, world) ? 3 : 0;
 }

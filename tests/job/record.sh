@@ -23,7 +23,10 @@ hang() {
 
 # What is said afterwards, of the files and by halayrun.
 after() {
-    "$REPLAY" records/halay-record.* >replay 2>&1 || { cat replay >&2; fail "replay of the files"; }
+    "$REPLAY" --draw picture.svg records/halay-record.* >replay 2>&1 || { cat replay >&2; fail "replay of the files"; }
+    python3 -c 'import xml.etree.ElementTree as e, sys; sys.exit(not e.parse("picture.svg").getroot().findall("{*}path"))' ||
+        fail "no arrow in the picture"
+    grep -q '#c0392b.*rank 2 on ' picture.svg || fail "rank 2 is not marked in the picture"
     says replay "$1"
     says replay "it was the cause"
     says err "halayrun: where the ranks were:"
@@ -33,14 +36,38 @@ after() {
 
 hang late '^    rank 2 has not made the call: in the program'
 says live "it was the cause"
+says err '^halayrun:   from job_record'
 after "rank 2 has not made the call: in the program's code"
 hang stopped '^    rank 2 has not made the call: stopped, in the program'
 after "rank 2 has not made the call: was stopped, in the program's code"
+
+hang receive '^    rank 2 has not made the call: in the program'
+grep -qE 'rank 3 .*in call 0, receive of 10 float32 from rank 2 for' seen || { cat seen >&2; fail "ps on a receive"; }
+says seen 'message 0 from rank 2 to rank 3:'
+rm -f records/*
 
 # The survivors are told at once, so there is nothing to see meanwhile.
 run "$HALAYRUN" -np 4 --record records "$JOB_RECORD" killed
 expect 137
 after "rank 2 has not made the call: killed by signal 9, in the program's code"
+
+# A full disk leaves nothing, and is said once; so is a folder that is none.
+full() { unshare -rm bash -c 'mount -t tmpfs -o size=32k none records && "$@"; status=$?; ls records; exit $status' - "$@"; }
+if unshare -rm true 2>why; then
+    run full "$HALAYRUN" -np 4 --record records "$JOB_RECORD" killed
+    expect 137
+    [ -s out ] && fail "left on a full disk"
+    [ "$(grep -c 'flight record.* could not be written to' err)" = 1 ] || fail "a full disk is not said once"
+    says err 'halayrun: the flight records of 4 ranks could not be written .*: No space left on device. Make room'
+else
+    echo "no full disk: $(cat why)"
+fi
+HALAY_RECORD=records/none run "$HALAYRUN" -np 2 "$BENCH" barrier --iterations 3
+expect 0
+[ "$(grep -c "HALAY_RECORD: 'records/none' is no folder" err)" = 1 ] || fail "a bad folder under halayrun"
+HALAY_RECORD=records/none run "$BENCH" barrier --iterations 3
+expect 0
+[ "$(grep -c "HALAY_RECORD: no flight record can be written to 'records/none': No such file" err)" = 1 ] || fail "a bad folder"
 
 # Nobody is in a call.
 "$HALAYRUN" -np 4 --record records --timeout 6 "$JOB_RECORD" init >out 2>err &

@@ -149,6 +149,7 @@ static void draw_steps(const struct picture *p, const hly_flight_t *f, double y)
 {
     static const char *const kinds[] = {"?",      "SEND to", "RECV from", "COPY",
                                         "REDUCE", "JOIN",    "GROUP"};
+    static const char *const letters[] = {"?", "S", "R", "C", "+", "J", "G"};
     const uint32_t r = rank_in_call(p, f->head.rank);
     const halay_record_wait_t *w = wait_of(p, f);
     if (r == UINT32_MAX)
@@ -157,8 +158,9 @@ static void draw_steps(const struct picture *p, const hly_flight_t *f, double y)
     for (uint32_t i = 0; i < plan->nsteps; i++) {
         const halay_step_t *s = &plan->steps[i];
         const int message = s->kind == HALAY_STEP_SEND || s->kind == HALAY_STEP_RECV;
-        const char *kind = kinds[s->kind <= HALAY_STEP_GROUP ? s->kind : 0];
-        char title[96], letter[2] = {kind[0], '\0'};
+        const uint32_t at = s->kind <= HALAY_STEP_GROUP ? s->kind : 0;
+        const char *kind = kinds[at];
+        char title[96];
         if (message)
             snprintf(title, sizeof title, "step %u, %s rank %d, edge %u", i, kind,
                      p->replay->world[s->peer], s->edge);
@@ -171,7 +173,7 @@ static void draw_steps(const struct picture *p, const hly_flight_t *f, double y)
                 title);
         if (p->cell >= 10)
             put_text(p->out, at_step(p, i) + p->cell / 2, y + 13,
-                     "text-anchor=\"middle\" font-size=\"10\"", letter);
+                     "text-anchor=\"middle\" font-size=\"10\"", letters[at]);
     }
 }
 
@@ -254,6 +256,9 @@ static void draw_legend(const struct picture *p, double y)
         put_text(p->out, x + 23, y + 13, "fill=\"#555\"", words[i][1]);
         x += 50 + 7.0 * (double)strlen(words[i][1]);
     }
+    if (p->nsteps)
+        put_text(p->out, x, y + 13, "fill=\"#555\"",
+                 "S send, R receive, + reduce, C copy, J join, G group");
 }
 
 static void draw_line(const struct picture *p, uint32_t line)
@@ -272,6 +277,7 @@ static void draw_line(const struct picture *p, uint32_t line)
     draw_calls(p, f, y);
     draw_steps(p, f, y);
     hly_flight_text(f, p->to_ns, text, sizeof text);
+    text[strcspn(text, ";")] = '\0'; /* the steps are seen */
     text[76] = '\0';
     put_text(p->out, LEFT, y + BAR + 12,
              bad ? "font-size=\"10\" fill=\"#c0392b\"" : "font-size=\"10\" fill=\"#777\"", text);
@@ -287,7 +293,7 @@ static void draw(struct picture *p)
     p->cell = p->nsteps > 20 ? 20.0 * CELL / p->nsteps : CELL;
     const double steps = GAP + p->cell * p->nsteps;
     const double height = TOP + LINE * p->nlines + 40;
-    draw_head(p, LEFT + TIMES + (steps > 320 ? steps : 320) + 20, height);
+    draw_head(p, LEFT + TIMES + (steps > 340 ? steps : 340) + 20, height);
     for (uint32_t i = 0; i < p->nlines; i++)
         draw_line(p, i);
     for (uint32_t i = 0; i < p->nlines; i++)
