@@ -217,6 +217,24 @@ static void check_replay(const hly_flights_t *all, const hly_question_t *q, int 
     hly_replay_finish(&replay);
 }
 
+/* One that has done its part before it stood still keeps nobody: what it sent is there. */
+static void check_past(const hly_flights_t *all, const hly_question_t *q, int missing)
+{
+    hly_replay_t replay;
+    uint32_t stuck[RANKS_MAX];
+    hly_flight_t *f = all->list[missing];
+    hly_standing_t s;
+    hly_flight_stand(all->list[missing ? 0 : 1], &s);
+    CHECK(f->ncalls < HALAY_RECORD_CALLS, "there is room");
+    f->calls[f->ncalls] = *s.call;
+    f->calls[f->ncalls++].state = HALAY_RECORD_COMPLETE;
+    CHECK(!hly_replay_init(&replay, all, q), "%s", replay.why);
+    replay.frozen[missing] = 1;
+    CHECK(hly_replay_run(&replay, stuck) == replay.nranks, "they wait for what was sent");
+    CHECK(replay.machine.verdict == HLY_RIGHT, "%s", replay.machine.why);
+    hly_replay_finish(&replay);
+}
+
 static void miss_one(struct rank *r, struct table *t, int missing, uint32_t sequence)
 {
     int32_t in[1000] = {1}, out[1000];
@@ -239,6 +257,7 @@ static void miss_one(struct rank *r, struct table *t, int missing, uint32_t sequ
                   strstr(b[0].text, "has not made the call: in the program's code"),
               "%s", b[0].text);
         check_replay(&all, &q[0], missing);
+        check_past(&all, &q[0], missing);
         hly_flights_free(&all);
     }
     CHECK(!make(r, t->collective, in, out), "call");
