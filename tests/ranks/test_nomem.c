@@ -3,7 +3,7 @@
  * test_nomem.c - out of everything: the n-th allocation, descriptor or thread of one rank fails, in
  * init, in the first call of a collective, in finalize; ours alone are counted (by --wrap). Each
  * call ends on all ranks, with the right result or with the same error, within the deadline; and
- * nothing leaks, as the address sanitizer sees. test_ranks_nomem shm|inproc [all | SEED]
+ * nothing leaks, as the address sanitizer sees. test_ranks_nomem shm|inproc [all [FIRST] | SEED]
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -225,7 +225,7 @@ int main(int argc, char **argv)
     printf("%u in all, %u in init; seed %llu\n", n, in_init, (unsigned long long)drawn);
     fflush(stdout);
     if (whole)
-        for (uint32_t i = 1; i <= n; i++)
+        for (uint32_t i = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1; i <= n; i++)
             once(transport, i, &ignored);
     for (int i = 0; !whole && i < 2; i++) /* the others wait for their deadline */
         once(transport, 1 + (uint32_t)(ranks_random(&seed) % in_init), &ignored);

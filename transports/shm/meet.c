@@ -116,55 +116,80 @@ static void turn_away(halay_transport_t *t, int fd, pid_t pid, const char *why)
     hang_up(fd);
 }
 
-/* An incoming ring. Takes fds over; the socket is closed whatever comes of it. */
-static void welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello_t *hello,
-                    int fds[HLY_SHM_FDS])
+/* All that takes memory of an incoming ring. On success the peer has the first two descriptors. */
+static int ring_take(halay_transport_t *t, pid_t pid, const hly_shm_hello_t *hello,
+                     int fds[HLY_SHM_FDS], const char **why, hly_shm_in_t **in)
 {
     hly_shm_ring_t ring;
     hly_shm_peer_t *peer;
+    int rc = hly_shm_ring_map(fds[HLY_SHM_FD_RING], hello->ring_bytes, &ring, why);
+    if (rc)
+        return rc;
+    *why = "memory, or too many rings";
+    rc = hly_shm_peer_hold(t, hello->from, &peer);
+    if (rc)
+        goto unmap;
+    rc = hly_shm_in_make(t, &ring, peer, in);
+    if (rc)
+        goto drop;
+    hly_shm_peer_meet(t, peer, fds[HLY_SHM_FD_PROCESS], fds[HLY_SHM_FD_WAKE],
+                      pid > 0 ? pid : (pid_t)hello->pid);
+    fds[HLY_SHM_FD_PROCESS] = fds[HLY_SHM_FD_WAKE] = -1;
+    return 0;
+drop:
+    hly_shm_peer_drop(t, peer);
+unmap:
+    hly_shm_ring_unmap(&ring);
+    return rc;
+}
+
+static void in_forget(halay_transport_t *t, hly_shm_in_t *in)
+{
+    hly_shm_peer_drop(t, in->peer);
+    hly_shm_ring_unmap(&in->ring);
+    free(in);
+}
+
+static void fds_close(int fds[HLY_SHM_FDS])
+{
+    for (int i = 0; i < HLY_SHM_FDS; i++)
+        if (fds[i] >= 0)
+            close(fds[i]);
+}
+
+/* An incoming ring. 0: there is no memory for it now, and nothing has been taken; but the last try
+ * is final. Else takes socket and fds over, whatever comes of it. */
+static int welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello_t *hello,
+                   int fds[HLY_SHM_FDS], int last)
+{
     hly_shm_hello_t answer;
     hly_shm_in_t *in = NULL;
     const char *why = "memory";
     int own[2] = {[HLY_SHM_FD_PROCESS] = t->process_fd, [HLY_SHM_FD_WAKE] = t->wake_fd};
-    int rc = hly_shm_ring_map(fds[HLY_SHM_FD_RING], hello->ring_bytes, &ring, &why);
-    close(fds[HLY_SHM_FD_RING]);
+    int rc = ring_take(t, pid, hello, fds, &why, &in);
+    if (rc == -ENOMEM && !last)
+        return 0;
     if (rc)
-        goto process;
-    rc = hly_shm_peer_hold(t, hello->from, &peer);
-    if (rc)
-        goto unmap;
-    hly_shm_peer_meet(t, peer, fds[HLY_SHM_FD_PROCESS], fds[HLY_SHM_FD_WAKE],
-                      pid > 0 ? pid : (pid_t)hello->pid);
-    fds[HLY_SHM_FD_PROCESS] = fds[HLY_SHM_FD_WAKE] = -1;
+        goto no;
     why = "its hello came after it had failed";
-    if (peer->state == PEER_FAILED) /* else what it has sent is read before its failure is told */
-        goto drop;
+    if (in->peer->state == PEER_FAILED) /* else what it has sent is read before that is told */
+        goto forget;
     /* The answer goes before the ring is in the table: armed is set by those in the table only, so
      * a producer that finds armed set finds the answer in its socket (way.c, hly_shm_way_wake). A
      * sender that has hung up has said all it had to say, and that lies in the ring. */
-    why = "memory, or too many rings"; /* before the answer: who has it takes the ring for read */
-    rc = hly_shm_in_make(t, &ring, peer, &in);
-    if (rc)
-        goto drop;
     hly_shm_hello_fill(t, HLY_SHM_ANSWER, hello->from, &answer);
     why = "answering it";
     rc = hly_shm_hello_send(fd, &answer, own, 2);
     if (rc && rc != -EPIPE && rc != -ECONNRESET)
         goto forget;
     hly_shm_in_add(t, in);
+    fds_close(fds);
     close(fd);
-    return;
+    return 1;
 forget:
-    free(in);
-drop:
-    hly_shm_peer_drop(t, peer);
-unmap:
-    hly_shm_ring_unmap(&ring);
-process:
-    if (fds[HLY_SHM_FD_PROCESS] >= 0)
-        close(fds[HLY_SHM_FD_PROCESS]);
-    if (fds[HLY_SHM_FD_WAKE] >= 0)
-        close(fds[HLY_SHM_FD_WAKE]);
+    in_forget(t, in);
+no:
+    fds_close(fds);
     if (!(t->warned & WARNED_RING))
         hly_shm_log(
             t, 0,
@@ -173,61 +198,88 @@ process:
             (int)pid, why, rc ? strerror(-rc) : "dropped");
     t->warned |= WARNED_RING;
     hang_up(fd);
+    return 1;
 }
 
-/* 1 if something final became of the connection, 0 if the hello has not come yet. */
-static int greet(halay_transport_t *t, int fd, pid_t pid)
+/* GREET_LATER: the hello has not come yet. GREET_LACKS: there is no memory for what it brings,
+ * which waits in hello and fds. */
+enum { GREET_LATER, GREET_LACKS, GREET_OVER };
+
+static int greet(halay_transport_t *t, int fd, pid_t pid, hly_shm_hello_t *hello,
+                 int fds[HLY_SHM_FDS])
 {
-    hly_shm_hello_t hello;
-    int fds[HLY_SHM_FDS];
-    int rc = hly_shm_hello_recv(fd, &hello, fds, HLY_SHM_FDS);
+    int rc = hly_shm_hello_recv(fd, hello, fds, HLY_SHM_FDS);
     if (rc == 0)
-        return 0;
+        return GREET_LATER;
     if (rc == -1) {
         hang_up(fd);
     } else if (rc == -2) {
         turn_away(t, fd, pid,
                   "it does not speak this protocol (or the limit on descriptors was met)");
-    } else if (hly_shm_hello_right(t, HLY_SHM_REGION, &hello)) {
+    } else if (hly_shm_hello_right(t, HLY_SHM_REGION, hello)) {
         close(fds[HLY_SHM_FD_PROCESS]);
         close(fds[HLY_SHM_FD_WAKE]);
-        hly_shm_region_take(t, &hello, fds[HLY_SHM_FD_RING]);
+        hly_shm_region_take(t, hello, fds[HLY_SHM_FD_RING]);
         hang_up(fd);
-    } else if (!hly_shm_hello_right(t, HLY_SHM_HELLO, &hello)) {
-        for (int i = 0; i < HLY_SHM_FDS; i++)
-            close(fds[i]);
+    } else if (!hly_shm_hello_right(t, HLY_SHM_HELLO, hello)) {
+        fds_close(fds);
         turn_away(t, fd, pid, "it is of another job, or of another version of Halay");
-    } else {
-        welcome(t, fd, pid, &hello, fds);
+    } else if (!welcome(t, fd, pid, hello, fds, 0)) {
+        return GREET_LACKS;
     }
-    return 1;
+    return GREET_OVER;
+}
+
+void hly_shm_guests_close(halay_transport_t *t)
+{
+    for (int i = 0; i < HLY_SHM_GUESTS; i++) {
+        if (t->guests[i].fd < 0)
+            continue;
+        if (t->guests[i].lacks)
+            fds_close(t->guests[i].fds);
+        close(t->guests[i].fd);
+    }
 }
 
 void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest)
 {
-    hly_shm_watch_drop(t, guest->fd);
-    turn_away(t, guest->fd, guest->pid, "it said nothing");
+    if (guest->lacks) {
+        welcome(t, guest->fd, guest->pid, &guest->hello, guest->fds, 1);
+    } else {
+        hly_shm_watch_drop(t, guest->fd);
+        turn_away(t, guest->fd, guest->pid, "it said nothing");
+    }
     guest->fd = -1;
     t->nguests--;
 }
 
 void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest)
 {
-    /* Not watched any more before anything may close it: epoll would keep it for a forked child. */
-    int fd = guest->fd;
-    hly_shm_watch_drop(t, fd);
-    if (greet(t, fd, guest->pid)) {
-        guest->fd = -1;
-        t->nguests--;
-    } else if (hly_shm_watch_add(t, fd, &guest->watch)) {
-        hang_up(fd);
-        guest->fd = -1;
-        t->nguests--;
+    int fd = guest->fd, over;
+    if (guest->lacks) { /* it is not watched: it has said all */
+        over = welcome(t, fd, guest->pid, &guest->hello, guest->fds, 0);
+    } else {
+        /* Not watched any more before anything may close it: epoll would keep it for a forked
+         * child. */
+        hly_shm_watch_drop(t, fd);
+        int came = greet(t, fd, guest->pid, &guest->hello, guest->fds);
+        guest->lacks = came == GREET_LACKS;
+        guest->since_ns = guest->lacks ? t->attended_ns : guest->since_ns;
+        over = came == GREET_OVER;
+        if (came == GREET_LATER && hly_shm_watch_add(t, fd, &guest->watch)) {
+            hang_up(fd);
+            over = 1;
+        }
     }
+    if (!over)
+        return;
+    guest->fd = -1;
+    t->nguests--;
 }
 
-/* Waits for its hello in a slot; where all are taken, the oldest has to go. */
-static void seat(halay_transport_t *t, int fd, pid_t pid)
+/* Waits in a slot, for its hello or for memory; where all are taken, the oldest has to go. */
+static void seat(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello_t *hello,
+                 const int fds[HLY_SHM_FDS], int lacks)
 {
     hly_shm_guest_t *slot = NULL;
     for (int i = 0; i < HLY_SHM_GUESTS; i++) {
@@ -241,12 +293,17 @@ static void seat(halay_transport_t *t, int fd, pid_t pid)
     }
     if (slot->fd >= 0)
         hly_shm_guest_drop(t, slot);
-    if (hly_shm_watch_add(t, fd, &slot->watch)) {
+    if (!lacks && hly_shm_watch_add(t, fd, &slot->watch)) {
         hang_up(fd);
         return;
     }
     slot->fd = fd;
     slot->pid = pid;
+    slot->lacks = lacks;
+    if (lacks) {
+        slot->hello = *hello;
+        memcpy(slot->fds, fds, sizeof(slot->fds));
+    }
     slot->since_ns = t->attended_ns; /* not later than any now that it is compared with */
     t->nguests++;
 }
@@ -254,8 +311,10 @@ static void seat(halay_transport_t *t, int fd, pid_t pid)
 void hly_shm_guests_accept(halay_transport_t *t)
 {
     for (int i = 0; i < HLY_SHM_ROUNDS; i++) {
+        hly_shm_hello_t hello;
         pid_t pid;
         uid_t uid;
+        int fds[HLY_SHM_FDS], came;
         int fd = accept4(t->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
@@ -276,7 +335,7 @@ void hly_shm_guests_accept(halay_transport_t *t)
         }
         if (!hly_shm_same_user(fd, &pid, &uid))
             turn_away(t, fd, pid, "it belongs to another user");
-        else if (!greet(t, fd, pid))
-            seat(t, fd, pid);
+        else if ((came = greet(t, fd, pid, &hello, fds)) != GREET_OVER)
+            seat(t, fd, pid, &hello, fds, came == GREET_LACKS);
     }
 }

@@ -152,8 +152,7 @@ static void let_go(halay_transport_t *t)
         hly_shm_in_remove(t, t->nins - 1);
     while (t->peers)
         hly_shm_peer_free(t, t->peers);
-    for (int i = 0; i < HLY_SHM_GUESTS; i++)
-        close_one(t->guests[i].fd);
+    hly_shm_guests_close(t);
     hly_shm_regions_free(t);
     close_one(t->listen_fd);
     close_one(t->process_fd);

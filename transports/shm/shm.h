@@ -23,7 +23,7 @@
 #include "ring.h"
 
 enum {
-    HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet */
+    HLY_SHM_GUESTS = 64,   /* connections that have not said hello yet, or lack memory here */
     HLY_SHM_RINGS = 16384, /* incoming rings, at most */
     HLY_SHM_ROUNDS = 128,  /* descriptors looked at in one go */
     HLY_SHM_TICK = 64,     /* polls between two looks at the clock, by one in vain; */
@@ -47,7 +47,8 @@ enum {
 #define HLY_SHM_SETTLE_NS     UINT64_C(20000)  /* ring.h */
 #define HLY_SHM_PAUSE_NS      UINT64_C(20000)  /* before the second try to connect; doubles */
 #define HLY_SHM_PAUSE_MAX_NS  UINT64_C(1000000)
-#define HLY_SHM_GUEST_NS      UINT64_C(1000000000) /* to say hello in */
+#define HLY_SHM_GUEST_NS      UINT64_C(1000000000) /* to say hello in, and to find memory in */
+#define HLY_SHM_LACKS_NS      UINT64_C(10000000)   /* asleep: between two looks for memory */
 #define HLY_SHM_HANGUP_NS     UINT64_C(20000000) /* from a hang-up to the news that it was a death */
 #define HLY_SHM_DEADLINE_NS   UINT64_C(30000000000)
 
@@ -152,6 +153,9 @@ typedef struct hly_shm_guest {
     int fd; /* -1: free */
     pid_t pid;
     uint64_t since_ns;
+    int lacks; /* memory: what it has said and brought is here, and is tried again */
+    int fds[HLY_SHM_FDS];
+    hly_shm_hello_t hello;
 } hly_shm_guest_t;
 
 struct halay_transport {
@@ -224,6 +228,7 @@ int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid);
 void hly_shm_guests_accept(halay_transport_t *t);
 void hly_shm_guest_look(halay_transport_t *t, hly_shm_guest_t *guest);
 void hly_shm_guest_drop(halay_transport_t *t, hly_shm_guest_t *guest);
+void hly_shm_guests_close(halay_transport_t *t);
 
 /* region.c: the owner's side */
 int hly_shm_alloc(halay_transport_t *t, size_t bytes, void **address, halay_mem_t **mem);

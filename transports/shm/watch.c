@@ -81,6 +81,8 @@ static void guests_look(halay_transport_t *t, uint64_t now)
         hly_shm_guest_t *guest = &t->guests[i];
         if (guest->fd >= 0 && now - guest->since_ns >= HLY_SHM_GUEST_NS)
             hly_shm_guest_drop(t, guest);
+        else if (guest->fd >= 0 && guest->lacks)
+            hly_shm_guest_look(t, guest);
     }
 }
 
@@ -131,6 +133,16 @@ static int lends_to(const halay_transport_t *t, const hly_shm_peer_t *peer)
     return 0;
 }
 
+/* What it has sent and this end had no memory for: the last try. */
+static void guests_last(halay_transport_t *t, const hly_shm_peer_t *peer)
+{
+    for (int i = 0; t->nguests > 0 && i < HLY_SHM_GUESTS; i++) {
+        hly_shm_guest_t *guest = &t->guests[i];
+        if (guest->fd >= 0 && guest->lacks && hly_meet_same_id(guest->hello.from, peer->id))
+            hly_shm_guest_drop(t, guest);
+    }
+}
+
 /*
  * Tells of failures. All that such a peer ever wrote is visible: it is dead, or has said goodbye,
  * or does not count any more. Its last rings may still wait to be accepted, so that comes first.
@@ -140,7 +152,10 @@ static int failures_tell(halay_transport_t *t, halay_event_t events[], int max)
     int n = 0;
     hly_shm_guests_accept(t);
     for (hly_shm_peer_t *peer = t->peers; peer && n < max; peer = peer->next) {
-        if (peer->state != PEER_FAILING || lends_to(t, peer) || !rings_drained(t, peer))
+        if (peer->state != PEER_FAILING)
+            continue;
+        guests_last(t, peer);
+        if (lends_to(t, peer) || !rings_drained(t, peer))
             continue;
         peer->state = PEER_FAILED;
         t->failing--;
@@ -201,7 +216,8 @@ int hly_shm_timer_set(halay_transport_t *t)
     }
     for (int i = 0; t->nguests > 0 && i < HLY_SHM_GUESTS; i++) {
         if (t->guests[i].fd >= 0)
-            when = earlier(when, t->guests[i].since_ns + HLY_SHM_GUEST_NS);
+            when = earlier(when, t->guests[i].lacks ? t->attended_ns + HLY_SHM_LACKS_NS
+                                                    : t->guests[i].since_ns + HLY_SHM_GUEST_NS);
     }
     if (when == UINT64_MAX || when == t->timer_ns)
         return HALAY_OK;
