@@ -340,13 +340,21 @@ static void fused_done(halay_trainer_t *trainer, struct hlt_call *call, uint64_t
 
 /* Nobody can tell here whether a rank was void, so this rank cannot go on with the others, and
  * tells them so. */
-static int mark_fail(halay_trainer_t *trainer, struct hlt_call *call, int code)
+static int group_leave(halay_trainer_t *trainer, struct hlt_call *call, int code, const char *text)
 {
-    static const char text[] = "the device could not copy a group's mark to the host";
     hlt_tensor_list_end(trainer, &call->tensors, code, text);
-    trainer->buffers[call->buffer].used = 0;
+    if (call->buffer >= 0)
+        trainer->buffers[call->buffer].used = 0;
     hlt_trainer_leave_all(trainer, code, text);
     return 1;
+}
+
+/* What has come of a group denies what this rank has said itself. */
+static int group_nonsense(halay_trainer_t *trainer, struct hlt_call *call)
+{
+    return group_leave(trainer, call, HALAY_EINTERNAL,
+                       "what came of the ranks' votes on a group denies what this rank has said: a "
+                       "rank's memory is corrupt, or it is another build of Halay");
 }
 
 static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
@@ -365,11 +373,13 @@ static int fused_end(halay_trainer_t *trainer, struct hlt_call *call)
                                         hlt_fuse_marks(trainer, type) * bytes)
                       : 0;
         if (rc)
-            return mark_fail(trainer, call, rc);
+            return group_leave(trainer, call, rc,
+                               "the device could not copy a group's mark to the host");
         empty =
             hlt_fuse_marked(trainer, kind ? trainer->marks : mark, type, hlt_announcement_op(says));
     }
-    assert(empty || call->tensors.head);
+    if (!empty && !call->tensors.head)
+        return group_nonsense(trainer, call);
     if (call->group)
         hlt_replay_result(trainer, call, empty); /* takes a void group's tensors back */
     int rc = hlt_fuse_unpack(trainer, kind, memory, &call->tensors);
@@ -412,6 +422,16 @@ static void vote_start(halay_trainer_t *trainer, const struct hlt_group *group,
         call_fail(trainer, rc);
 }
 
+/* Are this rank's own bits among them? */
+static int vote_fits(const halay_trainer_t *trainer, const struct hlt_list *tensors, uint64_t bits)
+{
+    uint64_t bit = EXCHANGE_BIT;
+    for (const struct hlt_tensor *t = tensors->head; t; t = t->next, bit <<= 1)
+        if (t->kind == HLT_KIND_ALLTOALL && !(bits & bit) && hlt_exchange_needed(trainer, t))
+            return 0;
+    return tensors->head != NULL;
+}
+
 static int vote_end(halay_trainer_t *trainer, struct hlt_call *call)
 {
     struct hlt_tensor *tensor;
@@ -423,8 +443,9 @@ static int vote_end(halay_trainer_t *trainer, struct hlt_call *call)
     for (int r = 0; r < ranks; r++)
         bits |= trainer->votes[(size_t)r * words];
     int empty = (bits & VOID_BIT) != 0;
-    assert(empty || call->tensors.head);
     voting_end(trainer);
+    if (!empty && !vote_fits(trainer, &call->tensors, bits))
+        return group_nonsense(trainer, call);
     hlt_timeline_vote(trainer, call);
     hlt_replay_result(trainer, call, empty);
     while (!empty && (tensor = hlt_tensor_list_pop(&call->tensors)) != NULL) {

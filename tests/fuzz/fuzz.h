@@ -62,6 +62,9 @@ static inline char *fuzz_text(const struct fuzz *f)
     return text;
 }
 
+/* The lowest descriptor that is free: before and after an input, to see whether one was lost. */
+int fuzz_free_fd(void);
+
 /*
  * net.c: system calls on this descriptor, which is none, read from the input: a byte says how much
  * comes (0: nothing yet, 254: a reset, 255: as much as is asked for), and what comes follows. Its

@@ -2,6 +2,7 @@
 /* net.c - system calls on FUZZ_FD (fuzz.h); all others are what they are. By --wrap. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
 #include <sys/epoll.h>
@@ -29,6 +30,14 @@ void fuzz_file_feed(const void *data, size_t bytes)
 {
     file_data = data;
     file_bytes = bytes;
+}
+
+int fuzz_free_fd(void)
+{
+    const int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    FUZZ_WANT(fd >= 0);
+    close(fd);
+    return fd;
 }
 
 static int refuses(int error)
@@ -115,7 +124,7 @@ WRAPPED(int, shutdown, int fd, int how)
 
 WRAPPED(int, epoll_ctl, int set, int op, int fd, struct epoll_event *event)
 {
-    return fd == FUZZ_FD ? 0 : __real_epoll_ctl(set, op, fd, event);
+    return fd == FUZZ_FD || set == FUZZ_FD ? 0 : __real_epoll_ctl(set, op, fd, event);
 }
 
 WRAPPED(int, setsockopt, int fd, int level, int name, const void *value, socklen_t bytes)

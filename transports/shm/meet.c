@@ -64,10 +64,8 @@ int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n)
     ssize_t bytes = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (bytes < 0)
         return errno == EAGAIN || errno == EINTR ? 0 : -1;
-    if (bytes == 0)
-        return -1;
-    /* The room is rounded up: a stranger's message may have more descriptors than this end sends.
-     * What does not fit the kernel has closed. */
+    /* No bytes may bring descriptors too; and the room is rounded up, so a stranger's message may
+     * have more than this end sends. What does not fit the kernel has closed. */
     int got = 0, all[sizeof(control.room) / sizeof(int)];
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
     if (head && head->cmsg_level == SOL_SOCKET && head->cmsg_type == SCM_RIGHTS &&
@@ -82,7 +80,7 @@ int hly_shm_hello_recv(int socket, hly_shm_hello_t *hello, int fds[], int n)
     }
     for (int i = 0; i < got; i++)
         close(all[i]);
-    return -2;
+    return bytes ? -2 : -1;
 }
 
 int hly_shm_same_user(int socket, pid_t *pid, uid_t *uid)

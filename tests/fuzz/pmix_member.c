@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a rank that is not the first of its node hears from whoever holds the node's doors: before
+ * the list, after it, and when the table comes. A clock of its own; words bring descriptors.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fuzz.h"
+#include "pmix/node.h"
+
+#define MS_NS UINT64_C(1000000)
+
+static struct fuzz *input;
+static uint64_t clock_ns;
+static int nothing_fd;
+
+static uint64_t tick(void)
+{
+    return clock_ns += MS_NS / 10;
+}
+
+static int sleep_for(const struct timespec *t, struct timespec *left)
+{
+    (void)left;
+    clock_ns += (uint64_t)t->tv_nsec;
+    return 0;
+}
+
+/* 0: nobody is there. */
+static int call(int fd, const struct sockaddr *name, socklen_t bytes)
+{
+    (void)fd, (void)name, (void)bytes;
+    return fuzz_byte(input) ? 0 : -1;
+}
+
+static bool is_ours(int fd)
+{
+    (void)fd;
+    return fuzz_byte(input) != 0xff;
+}
+
+static int door(const struct hly_node *node, int k, struct sockaddr_un *name, socklen_t *bytes)
+{
+    (void)node, (void)k;
+    memset(name, 0, sizeof(*name));
+    *bytes = sizeof(*name);
+    return FUZZ_FD;
+}
+
+/* A word that is right but for what the input changes, or bytes; with descriptors, copies. */
+static ssize_t come(int fd, struct msghdr *message, int flags)
+{
+    struct hly_node_word word = {.magic = HLY_NODE_MAGIC, .version = HLY_NODE_VERSION};
+    const uint8_t what = fuzz_byte(input), brings = what & 0x80 ? fuzz_byte(input) & 3 : 0;
+    size_t n = sizeof(word);
+    (void)flags;
+    FUZZ_WANT(fd == FUZZ_FD);
+    if (!what || !input->left) {
+        static const int errors[] = {EAGAIN, EINTR, ECONNRESET, EPIPE};
+        clock_ns += 100 * MS_NS; /* for this one is waited */
+        errno = errors[fuzz_byte(input) & 3];
+        return input->left ? -1 : 0;
+    }
+    word.type = what & 7;
+    if (what & 0x08)
+        word.address.family = fuzz_byte(input);
+    if (what & 0x10)
+        word.apart = fuzz_byte(input);
+    if (what & 0x20)
+        memset(word.text, 'x', sizeof(word.text)); /* without an end */
+    if ((what & 0x60) == 0x60)
+        fuzz_take(input, &word.version, 64);
+    if ((what & 0x70) == 0x70)
+        n = fuzz_byte(input) * 4u % (sizeof(word) + 1);
+    memcpy(message->msg_iov->iov_base, &word, n);
+    int fds[2] = {-1, -1};
+    for (int i = 0; i < brings && i < 2; i++)
+        FUZZ_WANT((fds[i] = fcntl(nothing_fd, F_DUPFD_CLOEXEC, 0)) >= 0);
+    struct cmsghdr *head = message->msg_control;
+    const size_t given = brings > 2 ? 2 : brings;
+    message->msg_controllen = given ? CMSG_SPACE(given * sizeof(int)) : 0;
+    if (given) {
+        *head = (struct cmsghdr){.cmsg_len = CMSG_LEN(given * sizeof(int)),
+                                 .cmsg_level = SOL_SOCKET,
+                                 .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(head), fds, given * sizeof(int));
+    }
+    return (ssize_t)n;
+}
+
+static int listens(const halay_address_t *at)
+{
+    (void)at;
+    return fuzz_byte(input) & 1 ? FUZZ_FD : -EADDRNOTAVAIL;
+}
+
+static int chooses(const struct hly_boot_log *log, const char *name, halay_address_t *address)
+{
+    (void)log, (void)name;
+    memset(address, 0, sizeof(*address));
+    address->family = 4;
+    return fuzz_byte(input) == 0xff ? HALAY_EBOOT : HALAY_OK;
+}
+
+static int opens(const struct hly_boot_log *log, halay_address_t *address, int *fd)
+{
+    (void)log, (void)address;
+    *fd = FUZZ_FD;
+    return HALAY_OK;
+}
+
+static int watches(int flags)
+{
+    (void)flags;
+    return fuzz_byte(input) == 0xff ? -1 : FUZZ_FD;
+}
+
+#define hly_node_now_ns    tick
+#define nanosleep          sleep_for
+#define connect            call
+#define hly_node_same_user is_ours
+#define hly_node_door      door
+#define recvmsg            come
+#define hly_listen_at      listens
+#define hly_listen_choose  chooses
+#define hly_listen_open    opens
+#define epoll_create1      watches
+#include "pmix/member.c" /* NOLINT(bugprone-suspicious-include) */
+
+static void nowhere(void *arg, int level, const char *text)
+{
+    (void)level;
+    *(size_t *)arg += strlen(text);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
+{
+    enum { LOCAL = 3, RANK = 1 };
+    static const uint32_t local[LOCAL] = {0, RANK, 5};
+    static size_t said;
+    const struct hly_boot_log log = {nowhere, &said};
+    struct fuzz f = {data, bytes};
+    struct hly_node node = {.log = &log,
+                            .nspace = "fuzz",
+                            .rank = RANK,
+                            .nlocal = LOCAL,
+                            .local = local,
+                            .host = "host",
+                            .library = "1"};
+    int rc, fd = -1;
+    input = &f;
+    clock_ns = 1000 * MS_NS;
+    if (!nothing_fd)
+        nothing_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    const int first = fuzz_free_fd();
+    hly_node_init(&node);
+    node.begin_ns = clock_ns;
+    node.half_ns = clock_ns + 2000 * MS_NS;
+    node.end_ns = clock_ns + 4000 * MS_NS;
+    rc = hly_node_member_meet(&node);
+    for (int i = 0; !rc && i < 16 && f.left; i++)
+        rc = hly_node_member_step(&node);
+    if (!rc && node.role == HLY_ROLE_MEMBER)
+        rc = hly_node_take(&node, &fd);
+    if (fd >= 0)
+        close(fd);
+    if (node.table_fd >= 0)
+        close(node.table_fd);
+    FUZZ_WANT(fuzz_free_fd() == first);
+    return 0;
+}
