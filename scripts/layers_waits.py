@@ -1,36 +1,76 @@
 # SPDX-License-Identifier: Apache-2.0
 """Part of check-layers: which files may wait in the kernel, by which call, and what ends each wait.
-recv, accept and connect are made on descriptors that do not block."""
+accept4 and connect are made on descriptors that do not block."""
 
 import subprocess
 
 WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pthread_cond_wait",
-         "sem_wait", "sem_timedwait", "accept", "waitpid", "waitid", "wait", "wait4", "sigwait",
-         "sigwaitinfo", "pause"}
+         "pthread_cond_timedwait", "pthread_cond_clockwait", "pthread_barrier_wait",
+         "sem_wait", "sem_timedwait", "sem_clockwait", "accept", "waitpid", "waitid", "wait", "wait4",
+         "sigwait", "sigwaitinfo", "sigtimedwait", "pause", "pthread_join", "getaddrinfo", "flock",
+         "lockf", "nanosleep", "clock_nanosleep", "usleep", "sleep",
+         "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
+         "syscall"}  # a futex is one
 OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp"], "tools/halayrun": ["halayrun"],
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
                                           ("inproc", "shm", "tcp", "ucx", "verbs"))]}
+LISTEN = {"getaddrinfo", "pthread_cond_timedwait"}  # in a thread of its own; 2 s for it
 ALLOWED = {
     "halay_core/api/progress.c": {"ppoll"},  # a second; then deadlines are looked at
-    "halay_core/api/returned.c": {"sem_wait"},  # an idle thread; no call waits for it
-    "halay_core/training/trainer.c": {"pthread_cond_wait"},  # for a thread in progress.c's
-    "halay_boot_tcp/tcp/host.c": {"epoll_wait"},  # 100 ms; the start deadline
-    "halay_boot_tcp/tcp/guest.c": {"poll"},  # until a given time
+    "halay_core/api/returned.c": {"sem_wait",  # an idle thread; no call waits for it
+                                  "pthread_join"},  # it is told to end, and does at once
+    "halay_core/base/mutex.c": {"syscall"},  # futex: the mutex, held for one step; sleeps: given
+    "halay_core/base/device.c": {"syscall"},  # no futex
+    "halay_core/device/cuda/node.c": {"syscall"},  # no futex
+    "halay_core/device/cuda/work.c": {"nanosleep"},  # until a given time
+    "halay_core/device/cuda/gate.c": {"nanosleep"},  # so many tries
+    "halay_core/device/cuda/cuda.c": {"nanosleep"},  # so many tries
+    "halay_core/groups/nccl/circle.c": {"nanosleep"},  # one pause; its callers look at the clock
+    "halay_core/groups/ours/ours.c": {"nanosleep"},  # until a given time
+    "halay_core/training/trainer.c": {"pthread_cond_wait",  # for a thread in progress.c's
+                                      "pthread_cond_timedwait", "usleep",  # 2 ms, 1 ms
+                                      "pthread_join"},  # it ends after a step
+    "halay_core/training/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
+                                       "pthread_join",  # for writes to a file
+                                       "syscall"},  # no futex
+    "halay_boot_tcp/tcp/host.c": {"epoll_wait",  # 100 ms; the start deadline
+                                  "recv",  # does not block
+                                  "getaddrinfo"},  # of localhost
+    "halay_boot_tcp/tcp/guest.c": {"poll", "nanosleep",  # until a given time
+                                   "recv",  # does not block
+                                   "getaddrinfo"},  # as long as the resolver takes
+    "halay_boot_tcp/tcp/door.c": {"getaddrinfo"},  # as long as the resolver takes
+    "halay_boot_tcp/common/listen.c": LISTEN,
+    "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
+    "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
+    "halay_boot_pmix/__/boot/common/listen.c": LISTEN,
+    "halay_boot_pmix/__/boot/common/claim.c": {"nanosleep"},  # 10 ms, once
+    "halay_boot_pmix/__/boot/common/share.c": {"syscall"},  # no futex
     "halay_boot_pmix/call.c": {"poll"},  # until a given time
     "halay_boot_pmix/join.c": {"poll"},  # a second; the start deadline
-    "halay_boot_pmix/node.c": {"epoll_wait"},  # a second; half of the start deadline
-    "halay_boot_pmix/member.c": {"poll"},  # until a given time
+    "halay_boot_pmix/node.c": {"epoll_wait",  # a second; half of the start deadline
+                               "recv"},  # does not block
+    "halay_boot_pmix/member.c": {"poll", "nanosleep",  # until a given time
+                                 "recvmsg"},  # does not block
     "halay_meet/common/guest.c": {"epoll_wait"},  # 0
+    "halay_meet/common/link.c": {"recv"},  # does not block
+    "halay_meet/common/proof.c": {"recv"},  # does not block
+    "halay_transport_shm/shm/meet.c": {"recvmsg"},  # does not block
+    "halay_transport_shm/shm/peer.c": {"syscall"},  # no futex
     "halay_transport_shm/shm/watch.c": {"epoll_wait"},  # 0
+    "halay_transport_tcp/tcp/in.c": {"recv", "recvmsg"},  # do not block
     "halay_transport_tcp/tcp/tcp.c": {"epoll_wait"},  # 0
     "halay_transport_tcp/tcp/watch.c": {"epoll_wait"},  # 0
     "halay_transport_tcp/tcp/open.c": {"poll"},  # a close: a second in all
     "halay_transport_ucx/ucx/open.c": {"poll"},  # a close: a second in all
     "halay_transport_verbs/verbs/open.c": {"poll"},  # a close: a second in all
     "halayrun/output.c": {"poll"},  # 0
-    "halayrun/job.c": {"poll", "waitid", "waitpid"},  # as long as its ranks live; they have ended
+    "halayrun/job.c": {"poll", "waitid", "waitpid",  # as long as its ranks live; they have ended
+                       "nanosleep"},  # a moment, once
     "halayrun/guard.c": {"waitpid"},  # for a child that was killed
+    "halayrun/guests.c": {"recv"},  # netlink: the kernel has answered already
+    "halayrun/session.c": {"flock"},  # does not block
 }
 
 
