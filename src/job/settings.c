@@ -4,6 +4,7 @@
  * variable.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #define PATIENCE_DEFAULT_NS 30000000000ull /* of a stopped rank, and of a link that is cut */
 #define NOTICE_DEFAULT_NS   1000000000ull
 #define NOTICE_MAX_S        1e6
+#define FUSION_MAX          (UINT64_C(1) << 40) /* as src/training/greet.c has it */
 
 /* *ns stays as it is where the variable is not set. */
 static int read_seconds(const char *variable, uint64_t *ns, char *error, size_t error_bytes)
@@ -48,21 +50,29 @@ static int read_deadlines(struct hly_settings *s, const halay_config_t *config, 
               : read_seconds("HALAY_START_DEADLINE", &s->start_deadline_ns, error, error_bytes);
 }
 
-/* Of a wrong value a trainer tells, which reads it too (src/training/stall.c). */
-static uint64_t notice_ns(void)
+static int read_notice(uint64_t *ns, char *error, size_t error_bytes)
 {
     const char *text = getenv("HALAY_STALL");
-    char *end = NULL;
-    double seconds = text && *text ? strtod(text, &end) : -1;
-    const bool given = end && end != text && !*end && seconds >= 0 && seconds <= NOTICE_MAX_S;
-    return given ? (uint64_t)(seconds * 1e9) : NOTICE_DEFAULT_NS;
+    char *end;
+    *ns = NOTICE_DEFAULT_NS;
+    if (!text || !*text)
+        return HALAY_OK;
+    const double seconds = strtod(text, &end);
+    if (end == text || *end || !(seconds >= 0) || seconds > NOTICE_MAX_S) {
+        snprintf(error, error_bytes, "HALAY_STALL is '%s'; it takes seconds up to %g, or 0: never",
+                 text, NOTICE_MAX_S);
+        return HALAY_EINVAL;
+    }
+    *ns = (uint64_t)(seconds * 1e9);
+    return HALAY_OK;
 }
 
 static int read_patience(struct hly_settings *s, char *error, size_t error_bytes)
 {
-    s->notice_ns = notice_ns();
     s->stop_patience_ns = s->link_patience_ns = PATIENCE_DEFAULT_NS;
-    int rc = read_seconds("HALAY_STOP_PATIENCE", &s->stop_patience_ns, error, error_bytes);
+    int rc = read_notice(&s->notice_ns, error, error_bytes);
+    if (!rc)
+        rc = read_seconds("HALAY_STOP_PATIENCE", &s->stop_patience_ns, error, error_bytes);
     return rc ? rc : read_seconds("HALAY_LINK_PATIENCE", &s->link_patience_ns, error, error_bytes);
 }
 
@@ -101,27 +111,63 @@ static int copy_text(char *to, size_t bytes, const char *given, const char *vari
     return HALAY_OK;
 }
 
-static int read_explain(struct hly_settings *s, char *error, size_t error_bytes)
+static int read_switch(const char *variable, bool preset, bool *on, char *error, size_t error_bytes)
 {
-    const char *text = getenv("HALAY_EXPLAIN");
-    s->explain = text && !strcmp(text, "1");
-    if (!text || !*text || !strcmp(text, "0") || s->explain)
+    const char *text = getenv(variable);
+    *on = text && *text ? !strcmp(text, "1") : preset;
+    if (!text || !*text || !strcmp(text, "0") || *on)
         return HALAY_OK;
-    snprintf(error, error_bytes, "HALAY_EXPLAIN is '%s'; it takes 1 or 0 (the default)", text);
+    snprintf(error, error_bytes, "%s is '%s'; it takes 1 or 0; the default is %d", variable, text,
+             preset);
+    return HALAY_EINVAL;
+}
+
+static int read_number(const char *variable, uint64_t least, uint64_t most, char *error,
+                       size_t error_bytes)
+{
+    const char *text = getenv(variable);
+    char *end;
+    if (!text || !*text)
+        return HALAY_OK;
+    errno = 0;
+    const unsigned long long n = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && !*end && !errno && n >= least && n <= most)
+        return HALAY_OK;
+    snprintf(error, error_bytes, "%s is '%s'; it takes a number from %llu to %llu", variable, text,
+             (unsigned long long)least, (unsigned long long)most);
+    return HALAY_EINVAL;
+}
+
+/* What is read where it is used (by a trainer, or before there is a context) is checked here, so
+ * that a program is told whether it uses it or not. */
+static int check_others(char *error, size_t error_bytes)
+{
+    bool ignored;
+    int rc = read_switch("HALAY_BATCH_COPIES", true, &ignored, error, error_bytes);
+    if (!rc)
+        rc = read_number("HALAY_FUSION", 0, FUSION_MAX, error, error_bytes);
+    return rc ? rc : read_number("HALAY_PROCESSORS", 1, INT_MAX, error, error_bytes);
+}
+
+/* A name, or two with a plus. Whether there are such plug-ins is seen when they are loaded. */
+static int check_transport(const struct hly_settings *s, char *error, size_t error_bytes)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+    const char *near = s->transport, *plus = strchr(near, '+');
+    const char *far = plus ? plus + 1 : near;
+    if (!*near)
+        return HALAY_OK;
+    if (*far && !far[strspn(far, letters)] && strspn(near, letters) > 0 &&
+        (!plus || near + strspn(near, letters) == plus))
+        return HALAY_OK;
+    snprintf(error, error_bytes,
+             "HALAY_TRANSPORT is '%s'; it takes the name of a transport, or two with a plus, as in "
+             "shm+tcp: inside a node, and between nodes",
+             near);
     return HALAY_EINVAL;
 }
 
 #define OURS_LEAST_MAX (1ull << 40)
-
-static int read_gpudirect(struct hly_settings *s, char *error, size_t error_bytes)
-{
-    const char *text = getenv("HALAY_GPUDIRECT");
-    s->gpudirect = text && !strcmp(text, "1");
-    if (!text || !*text || !strcmp(text, "0") || s->gpudirect)
-        return HALAY_OK;
-    snprintf(error, error_bytes, "HALAY_GPUDIRECT is '%s'; it takes 1 or 0 (the default)", text);
-    return HALAY_EINVAL;
-}
 
 static int read_own_groups(struct hly_settings *s, char *error, size_t error_bytes)
 {
@@ -178,9 +224,13 @@ int hly_settings_read(struct hly_settings *s, const halay_config_t *config, char
     if (!rc)
         rc = copy_text(s->record, sizeof(s->record), NULL, "HALAY_RECORD", error, error_bytes);
     if (!rc)
-        rc = read_explain(s, error, error_bytes);
+        rc = read_switch("HALAY_EXPLAIN", false, &s->explain, error, error_bytes);
     if (!rc)
-        rc = read_gpudirect(s, error, error_bytes);
+        rc = read_switch("HALAY_GPUDIRECT", false, &s->gpudirect, error, error_bytes);
+    if (!rc)
+        rc = check_others(error, error_bytes);
+    if (!rc)
+        rc = check_transport(s, error, error_bytes);
     if (!rc)
         rc = read_own_groups(s, error, error_bytes);
     if (!rc)

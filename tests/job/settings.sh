@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Every setting of halay(7) with a value that makes no sense is told of, with its name, the value and what it takes;
+# and a setting that is added to the page without a row here fails.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+page=$(dirname "$0")/../../docs/man/halay.7.md
+one="$HALAYRUN -np 1 $JOB_RANK"
+two="$HALAYRUN -np 2 $JOB_RANK"
+
+# Setting, the ranks that it takes, wrong values with blanks between, and what is said of each. A setting with -
+# has no wrong value, or none that this program reads: why is in the last column.
+rows='HALAY_DEADLINE|one|soon -1 0 nan 1s|takes seconds
+HALAY_STOP_PATIENCE|one|soon -1 0|takes seconds
+HALAY_LINK_PATIENCE|one|soon -1 0|takes seconds
+HALAY_START_DEADLINE|one|soon -1 0|takes seconds
+HALAY_FUSION|one|abc -1 1M 99999999999999999999|takes a number from 0
+HALAY_BATCH_COPIES|one|2 yes|takes 1 or 0
+HALAY_STALL|one|abc -1 nan 1s|takes seconds
+HALAY_TIMELINE|-||a file of the Python package
+HALAY_TIMELINE_MARK_CYCLES|-||of the Python package
+HALAY_HOROVOD|-||of the Python package
+HALAY_ALGORITHM|one|allreduce=quick ring|HALAY_ALGORITHM
+HALAY_SELECTION|one|/nowhere|No such file
+HALAY_MODEL|one|/nowhere|No such file
+HALAY_GPUDIRECT|one|2 yes|takes 1 or 0
+HALAY_NCCL_LIBRARY|-||a warning where calls are in memory of GPUs
+HALAY_OWN_GROUPS|one|on 0 -1|takes off
+HALAY_EXPLAIN|one|2 yes|takes 1 or 0
+HALAY_TRANSPORT|one|shm+ +tcp + shm+tcp+tcp ../shm SHM|takes the name of a transport
+HALAY_TRANSPORT|two|abc abc+tcp|there are: .*shm
+HALAY_VERBS|-||read by verbs: unit/verbs_rules
+HALAY_TCP_SEAL|two HALAY_TRANSPORT=tcp|abc|headers
+HALAY_SECRET|-||any text
+HALAY_INTERFACE|two|nothere0|HALAY_INTERFACE
+HALAY_ISA|one|quantum|scalar, avx2
+HALAY_DEBUG|one|yes|error, warn
+HALAY_PLUGIN_DIR|two|/nowhere|cannot be loaded
+HALAY_LIBRARY|-||of the Python package
+HALAY_LAST_WORDS|-||set by halayrun
+HALAY_RECORD|-||job/record
+HALAY_RECORD_AT|-||set by halayrun
+HALAY_LAUNCHER|-||set by halayrun; none
+HALAY_BIND|one|some|none
+HALAY_PROCESSORS|alone|abc 0 -1|takes a number from 1'
+
+while IFS='|' read -r setting ranks values must; do
+    [ "$ranks" = - ] && continue
+    for value in $values; do
+        case $ranks in
+        one) command=$one ;;
+        alone) command=$JOB_RANK ;;
+        *) command="${ranks#two} $two" ;;
+        esac
+        # shellcheck disable=SC2086
+        run timeout 40 env "$setting=$value" $command
+        [ "$status" != 0 ] && [ "$status" != 124 ] || fail "$setting=$value: exit status $status"
+        says err "$setting"
+        says err "$must"
+        case $setting in HALAY_PLUGIN_DIR) ;; *) grep -qF -- "$value" err || fail "$setting=$value: the value is not said" ;; esac
+    done
+done <<<"$rows"
+
+for setting in $(sed -n 's/^\*\*\(HALAY_[A-Z_]*\)\*\*$/\1/p' "$page"); do
+    grep -q "^$setting|" <<<"$rows" || fail "$setting is in halay(7), and has no row here"
+done
+nothing_left
