@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../../keys/keys.h"
@@ -119,23 +120,33 @@ const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char w
     return who;
 }
 
-static int refuse(const struct hly_boot_log *log, const char *rank, const struct sockaddr_un *name,
-                  size_t bytes)
+/*
+ * Somebody has the name. Only a process of this user that listens is a rank. Another user's may not
+ * keep the job from its start, so the rank goes on without a claim, and says so.
+ */
+static int taken(const struct hly_boot_log *log, const char *rank, const struct sockaddr_un *name,
+                 size_t bytes)
 {
+    static const struct timespec a_little = {0, 10000000}; /* it may be about to listen */
     struct ucred cred = holder(name, bytes);
     char who[HLY_BOOT_WHO];
+    if (cred.pid == 0) {
+        nanosleep(&a_little, NULL);
+        cred = holder(name, bytes);
+    }
     hly_boot_holder(name, bytes, who);
-    if (cred.pid == 0 || cred.uid != geteuid())
-        hly_boot_say(log, 0,
-                     "this process (pid %d) cannot claim rank %s on this node: its name is held by "
-                     "%s",
-                     (int)getpid(), rank, who);
-    else
-        hly_boot_say(log, 0,
-                     "this process (pid %d) has the environment of rank %s, but %s is that rank "
-                     "already: a program that a rank starts inherits the rank's environment; to "
-                     "let it run alone, start it with HALAY_LAUNCHER=none",
-                     (int)getpid(), rank, who);
+    if (cred.pid == 0 || cred.uid != geteuid()) {
+        hly_boot_say(log, 1,
+                     "the name of rank %s on this node is held by %s. It goes on; but a program "
+                     "that it starts, and that calls Halay, may be taken for it",
+                     rank, who);
+        return HALAY_OK;
+    }
+    hly_boot_say(log, 0,
+                 "this process (pid %d) has the environment of rank %s, but %s is that rank "
+                 "already: a program that a rank starts inherits the rank's environment; to "
+                 "let it run alone, start it with HALAY_LAUNCHER=none",
+                 (int)getpid(), rank, who);
     return HALAY_ESTATE;
 }
 
@@ -159,8 +170,9 @@ int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], in
     int error = errno;
     if (s >= 0)
         close(s);
+    *fd = -1;
     if (error == EADDRINUSE)
-        return refuse(log, rank, &name, bytes);
+        return taken(log, rank, &name, bytes);
     hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
                  strerror(error));
     return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;

@@ -36,7 +36,8 @@ const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char w
 
 /*
  * Claims rank `rank` of the job that the n strings `names` name (the rank among them); *fd holds
- * the claim until it is closed. HALAY_ESTATE, logged, if a living process of this node has it.
+ * the claim until it is closed. HALAY_ESTATE, logged, if a living process of this user has it here.
+ * Where another user holds the name there is no claim (-1), and that is logged.
  */
 int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], int n,
                    const char *rank, int *fd);

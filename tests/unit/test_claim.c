@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_claim.c - a rank's name on its node: one process has it; another user who holds it is said
- * to be one; with HALAY_SECRET he cannot know it.
+ * test_claim.c - a rank's name on its node: one process has it; another user who holds it is named,
+ * and keeps nobody from being the rank; with HALAY_SECRET he cannot know it.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -96,10 +96,10 @@ static int claims(const char *rank)
         int fd = -1, rc = claim(rank, &fd);
         fprintf(stdout, "%s\n", said);
         fflush(stdout);
-        _exit(rc == 0                                                        ? 0
-              : strstr(said, "is that rank already")                         ? 1
+        _exit(rc ? strstr(said, "is that rank already") ? 1 : 4
               : strstr(said, "which is user 65534's; with HALAY_SECRET set") ? 2
               : strstr(said, "does not listen; with HALAY_SECRET set")       ? 3
+              : fd >= 0                                                      ? 0
                                                                              : 4);
     }
     CHECK(waitpid(pid, &status, 0) == pid && WIFEXITED(status), "waitpid");
