@@ -94,7 +94,14 @@ static int load_one(halay_context_t *ctx, const halay_config_t *config, const ch
                     size_t why_bytes)
 {
     const void *table;
-    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v7_", &table, why, why_bytes);
+    const char *set = ctx->settings.transport;
+    size_t said = 0;
+    if (*set)
+        said = (size_t)snprintf(why, why_bytes, "HALAY_TRANSPORT is '%s': ", set);
+    if (said >= why_bytes)
+        said = 0;
+    int rc = hly_plugin_load(ctx, "transport", name, "halay_transport_v7_", &table, why + said,
+                             why_bytes - said);
     return rc ? rc : open_one(ctx, config, table, why, why_bytes);
 }
 
