@@ -61,9 +61,11 @@ static ssize_t come(int fd, struct msghdr *message, int flags)
     size_t n = sizeof(word);
     (void)flags;
     FUZZ_WANT(fd == FUZZ_FD);
+    memset(message->msg_control, 0, message->msg_controllen);
     if (!what || !input->left) {
         static const int errors[] = {EAGAIN, EINTR, ECONNRESET, EPIPE};
         clock_ns += 100 * MS_NS; /* for this one is waited */
+        message->msg_controllen = 0;
         errno = errors[fuzz_byte(input) & 3];
         return input->left ? -1 : 0;
     }

@@ -67,6 +67,7 @@ static ssize_t hear(int fd, struct msghdr *message, int flags)
     hly_shm_hello_t hello;
     (void)flags;
     FUZZ_WANT(fd == FUZZ_FD && message->msg_iov->iov_len == sizeof(hello));
+    memset(message->msg_control, 0, message->msg_controllen);
     const uint8_t what = fuzz_byte(input);
     if (what < 16 || !input->left) {
         errno = what & 1 ? ECONNRESET : EAGAIN;
