@@ -3,6 +3,7 @@
  * nomem_preload.c - for LD_PRELOAD: the n-th allocation, descriptor or thread that Halay or one of
  * its plug-ins asks for fails; n is in NOMEM_AT, and 0 counts them only, to standard error.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
