@@ -20,7 +20,7 @@ HALAY_STALL|one|abc -1 nan 1s|takes seconds
 HALAY_TIMELINE|-||a file of the Python package
 HALAY_TIMELINE_MARK_CYCLES|-||of the Python package
 HALAY_HOROVOD|-||of the Python package
-HALAY_ALGORITHM|one|allreduce=quick ring|HALAY_ALGORITHM
+HALAY_ALGORITHM|one|ring|collective=algorithm
 HALAY_SELECTION|one|/nowhere|No such file
 HALAY_MODEL|one|/nowhere|No such file
 HALAY_GPUDIRECT|one|2 yes|takes 1 or 0
