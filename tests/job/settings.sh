@@ -5,6 +5,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 page=$(dirname "$0")/../../docs/man/halay.7.md
+[ -r "$page" ] || fail "no page $page"
 one="$HALAYRUN -np 1 $JOB_RANK"
 two="$HALAYRUN -np 2 $JOB_RANK"
 
