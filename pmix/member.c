@@ -321,14 +321,12 @@ int hly_node_take(struct hly_node *node, int *fd)
         got = hear(node->fd, &word, &passed_fd);
         if (got == 0 && wait_for(node->fd, node->end_ns))
             continue;
-        if (got > 0 && word.type == HLY_NODE_FAILED)
-            return refused(node, &word);
-        if (got <= 0)
-            break;
-        if (word.type == HLY_NODE_TABLE)
+        if (got > 0 && word.type == HLY_NODE_TABLE)
             node->table_fd = passed_fd;
         else if (passed_fd >= 0)
             close(passed_fd);
+        if (got > 0 && word.type == HLY_NODE_FAILED)
+            return refused(node, &word);
         if (node->table_fd < 0)
             break;
     }
