@@ -33,6 +33,8 @@ extern "C" {
 #define HALAY_RECORD_STACKS   3              /* of threads */
 #define HALAY_RECORD_EDGES    8              /* that one wait names */
 #define HALAY_RECORD_STEPS    3136           /* whose states one wait has room for */
+#define HALAY_RECORD_ACCORDS  4
+#define HALAY_RECORD_AWAITED  8              /* ranks that one agreement names */
 #define HALAY_RECORD_NAME     "halay-record" /* of the memfd, and how names of files begin */
 
 enum {                         /* head.state */
@@ -52,6 +54,15 @@ typedef struct halay_record_stack {
                       * addr2line, "object+0x1234" */
 } halay_record_stack_t;
 
+enum { HALAY_RECORD_AGREE = 1, HALAY_RECORD_SHRINK };
+
+typedef struct halay_record_accord { /* a call of halay_comm_agree() or halay_comm_shrink() */
+    uint64_t stamp, comm, began_ns, ended_ns; /* ended_ns 0: it has not ended */
+    uint32_t number, what; /* the how manieth agreement on its communicator; HALAY_RECORD_* */
+    uint32_t nawaited, rest;
+    int32_t awaited[HALAY_RECORD_AWAITED]; /* ranks of the job: the first ones */
+} halay_record_accord_t;
+
 typedef struct halay_record_head {
     uint64_t magic;
     uint32_t version, bytes;
@@ -68,7 +79,8 @@ typedef struct halay_record_head {
     uint64_t epoch_ns; /* this added to a time is the time since 1970 */
     char job[64], host[64];
     uint32_t nstacks, stack_bytes;
-    char rest[1024 - 240];
+    halay_record_accord_t accords[HALAY_RECORD_ACCORDS];
+    char rest[1024 - 240 - HALAY_RECORD_ACCORDS * sizeof(halay_record_accord_t)];
     halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
 

@@ -84,8 +84,10 @@ void hly_comm_remove(halay_comm_t *comm)
     hly_link_remove(&comm->link);
     hly_link_remove(&comm->pair_link);
     ctx->gone_ids[ctx->ngone++ % HLY_GONE_IDS] = comm->id;
-    free(comm->patience);
-    comm->patience = NULL;
+    for (int i = 0; i < HLY_PATIENCES; i++) {
+        free(comm->patience[i]);
+        comm->patience[i] = NULL;
+    }
     free(comm->ranks);
     free(comm->accords);
     comm->ranks = NULL;

@@ -91,6 +91,8 @@ struct hly_nccl_ask {
     char why[224];                           /* NCCL is not used; or nothing is */
 };
 
+enum { HLY_OF_CALLS, HLY_OF_ACCORDS, HLY_PATIENCES }; /* what waits */
+
 struct halay_comm {
     uint64_t mark;        /* hly_comm_mark() of the first handle, as long as that is valid */
     halay_comm_t *handle; /* what the program has. Constant */
@@ -139,9 +141,9 @@ struct halay_comm {
     uint32_t over; /* if agreed: the first call that ends with it */
     uint64_t told; /* 1 + the last call that has failed here; 0: none has. Its failure is no news */
     struct hly_verdict_wire broken_by;
-    struct hly_patience *patience; /* fault/patience.c; NULL: no call has waited for long yet */
-    struct hly_failure last;       /* the error that the program read last */
-    bool failed;                   /* `last` is valid */
+    struct hly_patience *patience[HLY_PATIENCES]; /* fault/patience.c; NULL: none has waited long */
+    struct hly_failure last;                      /* the error that the program read last */
+    bool failed;                                  /* `last` is valid */
 
     struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
     halay_comm_t *parent;        /* of a hidden communicator of two ranks (api/pair.c), or NULL */

@@ -16,7 +16,8 @@
  *
  * A coordinator says that it waits (ASK), at first to all and then now and then. Whoever has not
  * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
- * the coordinator, to the others. It is told so (LEFT_OUT), if it ever hears again.
+ * the coordinator, to the others. So does a process that is seen to be stopped for too long
+ * (patience.c). It is told so (LEFT_OUT), if it ever hears again.
  */
 #include "fault/accord.h"
 
@@ -25,7 +26,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/record.h"
 #include "fault/agree.h"
+#include "fault/patience.h"
 
 #define LATE_LOOKS 8 /* as in agree.c */
 #define ASK_SHARE  8 /* of the deadline: so often a coordinator says that it waits, */
@@ -96,11 +99,73 @@ static void tell_all(halay_comm_t *comm, const struct hly_accord *a, enum hly_ac
             tell(comm, a, r, what);
 }
 
+/* ---------------------------------------------------------------- who is waited for */
+
+int hly_accord_awaited(const halay_comm_t *comm, const struct hly_accord *a, int ranks[], int most)
+{
+    int n = 0;
+    if (a->decided)
+        return 0;
+    if (coordinator_of(comm, a) != comm->rank) {
+        ranks[0] = coordinator_of(comm, a);
+        return 1;
+    }
+    for (int r = 0; r < comm->nranks && n < most; r++)
+        if (r != comm->rank && !hly_accord_has(a->failed, r) &&
+            hly_accord_has(a->heard, r) == a->proposed && !hly_accord_has(a->acked, r))
+            ranks[n++] = r;
+    return n;
+}
+
+uint64_t hly_accord_measure(const halay_comm_t *comm, const struct hly_accord *a)
+{
+    uint64_t sum = (uint64_t)coordinator_of(comm, a) * 1000003 + a->ballot * 31ull + a->proposed;
+    for (uint32_t i = 0; i < words_of(comm); i++)
+        sum += (uint64_t)__builtin_popcountll(a->heard[i]) +
+               (uint64_t)__builtin_popcountll(a->acked[i]) +
+               (uint64_t)__builtin_popcountll(a->failed[i]);
+    return sum;
+}
+
+const char *hly_accord_text(const struct hly_accord *a)
+{
+    return a->call == HLY_CALL_SHRINK ? "halay_comm_shrink" : "halay_comm_agree";
+}
+
+bool hly_accord_is_made(const halay_comm_t *comm, uint32_t number)
+{
+    return comm->accords && (int32_t)(comm->accords->number - number) >= 0;
+}
+
+bool hly_accord_waits(const halay_comm_t *comm)
+{
+    const struct hly_accords *x = comm->accords;
+    return x && x->accord[x->number % 2].entered && !x->accord[x->number % 2].decided;
+}
+
+/* For halay-info and halayrun. */
+static void record(halay_comm_t *comm, const struct hly_accord *a)
+{
+    int ranks[HALAY_RECORD_AWAITED];
+    halay_record_accord_t r = {
+        .comm = comm->id,
+        .began_ns = a->started_ns,
+        .ended_ns = a->decided ? hly_about_now_ns() : 0,
+        .number = a->number,
+        .what = a->call == HLY_CALL_SHRINK ? HALAY_RECORD_SHRINK : HALAY_RECORD_AGREE,
+        .nawaited = (uint32_t)hly_accord_awaited(comm, a, ranks, HALAY_RECORD_AWAITED)};
+    for (uint32_t i = 0; i < r.nawaited; i++)
+        r.awaited[i] = hly_comm_world_rank(comm, ranks[i]);
+    hly_record_accord(comm->context, &r, a->recorded);
+}
+
 /* ---------------------------------------------------------------- its end */
 
 static void end(halay_comm_t *comm, struct hly_accord *a)
 {
     a->decided = true;
+    if (a->entered)
+        record(comm, a);
     comm->context->accords -= a->entered;
     hly_wake_if_asleep(comm->context);
 }
@@ -119,7 +184,7 @@ static void leave_out(halay_comm_t *comm, const struct hly_accord *a, int rank)
     peer->left_out = true;
     if (!peer->evidence[0])
         snprintf(peer->evidence, sizeof(peer->evidence),
-                 "it did not answer by the deadline, and the others have gone on without it");
+                 "it did not answer in time, and the others have gone on without it");
     hly_fault_lost(ctx, peer);
 }
 
@@ -252,6 +317,8 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         return comm->nranks > HLY_ACCORD_RANKS ? HALAY_EUNSUPPORTED : HALAY_ENOMEM;
     struct hly_accord *a = accord_of(x, ++x->number);
     a->entered = true;
+    a->started_ns = a->look_ns = hly_now_ns();
+    a->recorded = ++comm->context->record.naccords;
     comm->context->accords += !a->decided;
     note_call(a, (int)call);
     a->flag &= flag;
@@ -262,6 +329,8 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         if (hly_agree_is_claim(&comm->broken_by) && comm->broken_by.rank == r)
             add(a->absent, r);
     }
+    if (!a->decided)
+        record(comm, a);
     if (x->left_out)
         end(comm, a);
     else
@@ -285,8 +354,8 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
         end(comm, a); /* this rank's transport has failed */
     const char *why =
         comm->context->lost ? "its transport has failed"
-        : x->left_out       ? "the others have gone on without this rank, which did not answer by "
-                              "their deadline; end it"
+        : x->left_out       ? "the others have gone on without this rank, which did not answer in "
+                              "time; end it"
         : a->value.code ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "
                           "must make the same calls in the same order"
                         : "";
@@ -440,8 +509,22 @@ static void be_late(halay_comm_t *comm, struct hly_accord *a)
     go_on(comm, a);
 }
 
+void hly_accord_absent(halay_comm_t *comm, struct hly_accord *a, int rank)
+{
+    add(a->failed, rank);
+    add(a->absent, rank);
+    go_on(comm, a);
+}
+
 static void look_at(halay_comm_t *comm, struct hly_accord *a, uint64_t now)
 {
+    if (now >= a->look_ns) {
+        a->look_ns = now + HLY_PATIENCE_LOOK_NS;
+        record(comm, a);
+        hly_patience_look_accord(comm, a, now);
+        if (a->decided)
+            return;
+    }
     if (a->leads && now >= a->ask_ns)
         ask(comm, a);
     a->looks += now >= a->deadline_ns;

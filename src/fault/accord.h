@@ -26,7 +26,8 @@ struct hly_accord {
     int32_t flag, code; /* of the contributions so far */
     uint32_t ballot;    /* 1 + the coordinator that has proposed `value`; 0: none has */
     struct hly_accord_value value;
-    uint64_t deadline_ns, ask_ns;
+    uint64_t deadline_ns, ask_ns, started_ns, look_ns;
+    uint64_t recorded; /* its number in the flight record */
     uint64_t failed[HLY_ACCORD_WORDS], absent[HLY_ACCORD_WORDS]; /* absent: of `failed` */
     uint64_t heard[HLY_ACCORD_WORDS], acked[HLY_ACCORD_WORDS];
 };
@@ -54,6 +55,20 @@ void hly_accord_heard(halay_comm_t *comm, const struct hly_header *header,
                       const struct hly_accord_wire *message);
 void hly_accord_lost(halay_comm_t *comm, int rank);
 void hly_accord_timers(halay_context_t *context);
+
+/* ---------------------------------------------------------------- for patience.c */
+
+/* Whom this rank waits for in it, the first ones; returns how many. */
+int hly_accord_awaited(const halay_comm_t *comm, const struct hly_accord *accord, int ranks[],
+                       int most);
+/* Changes whenever it has moved on. */
+uint64_t hly_accord_measure(const halay_comm_t *comm, const struct hly_accord *accord);
+const char *hly_accord_text(const struct hly_accord *accord); /* what the program has called */
+/* Has this rank called the agreement with this number? Does it wait in one? */
+bool hly_accord_is_made(const halay_comm_t *comm, uint32_t number);
+bool hly_accord_waits(const halay_comm_t *comm);
+/* A rank that is awaited counts as failed. */
+void hly_accord_absent(halay_comm_t *comm, struct hly_accord *accord, int rank);
 
 static inline bool hly_accord_has(const uint64_t set[], int rank)
 {

@@ -24,6 +24,13 @@
 #define NAMED_MOST   4 /* in one notice */
 #define HELPERS_MOST 8
 
+struct waiting { /* a call, or an agreement */
+    halay_comm_t *comm;
+    halay_request_t *call;     /* or NULL */
+    struct hly_accord *accord; /* or NULL */
+    uint64_t deadline_ns, now;
+};
+
 /* ---------------------------------------------------------------- the table */
 
 static struct hly_awaited *find(struct hly_patience *p, int rank)
@@ -80,9 +87,12 @@ static void see(struct hly_awaited *a, enum hly_doing doing, uint64_t now)
 
 /* ---------------------------------------------------------------- whom a call waits for */
 
-/* Changes whenever the call has moved on. */
-static uint64_t measure(const halay_request_t *r)
+/* Changes whenever it has moved on. */
+static uint64_t measure(const struct waiting *w)
 {
+    const halay_request_t *r = w->call;
+    if (!r)
+        return hly_accord_measure(w->comm, w->accord);
     uint64_t sum = (uint64_t)r->segments.number * 1000003 + r->run.ndone + (uint64_t)r->state * 31;
     for (uint32_t i = 0; r->run.ran && i < r->plan->nsteps; i++)
         if (r->run.state[i] == HLY_STARTED && hly_step(r, i)->kind == HALAY_STEP_RECV)
@@ -99,17 +109,30 @@ static void await(struct hly_patience *p, const halay_comm_t *comm, int rank)
         a->awaited = true;
 }
 
-static void await_all(struct hly_patience *p, const halay_request_t *r, uint64_t now)
+static void await_none(struct hly_patience *p, uint64_t now)
 {
-    const halay_comm_t *comm = r->comm;
-    const struct hly_fault *f = r->slot->fault;
-    const bool fails = r->state == HLY_FAILING;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         struct hly_awaited *a = &p->awaited[i];
         a->awaited = false;
         if (!a->asked && now > a->reported_ns + REPORTED_NS && now > a->heard_ns + REPORTED_NS)
             a->rank = 0;
     }
+}
+
+static void await_all(struct hly_patience *p, const struct waiting *w)
+{
+    const halay_request_t *r = w->call;
+    const halay_comm_t *comm = w->comm;
+    int ranks[HLY_AWAITED_MOST];
+    await_none(p, w->now);
+    if (!r) {
+        const int n = hly_accord_awaited(comm, w->accord, ranks, HLY_AWAITED_MOST);
+        for (int i = 0; i < n; i++)
+            await(p, comm, ranks[i]);
+        return;
+    }
+    const struct hly_fault *f = r->slot->fault;
+    const bool fails = r->state == HLY_FAILING;
     if (fails && f->started && f->round < hly_agree_rounds(comm))
         await(p, comm, hly_agree_from(comm, f->round));
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
@@ -119,9 +142,15 @@ static void await_all(struct hly_patience *p, const halay_request_t *r, uint64_t
             await(p, comm, (int)hly_step(r, i)->peer);
 }
 
-static void ask(halay_comm_t *comm, uint32_t sequence, int whom, int about)
+static uint32_t edge_of(const struct hly_patience *p)
 {
-    hly_control_send(comm, whom, HLY_ASK, sequence, 0, hly_cookie_about(about, 0), NULL, NULL, 0);
+    return p->of == HLY_OF_ACCORDS ? HLY_EDGE_ACCORD : 0;
+}
+
+static void ask(halay_comm_t *comm, const struct hly_patience *p, int whom, int about)
+{
+    hly_control_send(comm, whom, HLY_ASK, p->sequence, edge_of(p), hly_cookie_about(about, 0), NULL,
+                     NULL, 0);
 }
 
 static int node_of(const halay_comm_t *comm, int rank)
@@ -157,7 +186,8 @@ static uint32_t next_helper(const halay_comm_t *comm, int rank, uint32_t last)
 }
 
 /* Asks a rank of the silent one's node what its process does. */
-static void look_far(halay_comm_t *comm, uint32_t sequence, struct hly_awaited *a, uint64_t now)
+static void look_far(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
+                     uint64_t now)
 {
     const int rank = (int)a->rank - 1;
     if (a->helper_asked && now < a->helper_ns + AGAIN_NS)
@@ -170,23 +200,24 @@ static void look_far(halay_comm_t *comm, uint32_t sequence, struct hly_awaited *
         return;
     a->helper_asked = true;
     a->helper_ns = now;
-    ask(comm, sequence, (int)a->helper - 1, rank);
+    ask(comm, p, (int)a->helper - 1, rank);
 }
 
-static void examine(halay_comm_t *comm, uint32_t sequence, struct hly_awaited *a, uint64_t now)
+static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly_awaited *a,
+                    uint64_t now)
 {
     const int rank = (int)a->rank - 1;
     if (!a->asked && now >= a->heard_ns + AGAIN_NS) {
         a->asked = true;
         a->asked_ns = now;
-        ask(comm, sequence, rank, rank);
+        ask(comm, p, rank, rank);
     }
     if (!is_silent(a, now))
         return;
     if (node_of(comm, rank) == comm->context->info.node)
         see(a, look_near(comm, rank, &a->pid), now);
     else
-        look_far(comm, sequence, a, now);
+        look_far(comm, p, a, now);
 }
 
 /* ---------------------------------------------------------------- notices */
@@ -219,8 +250,8 @@ static const char *state_text(const struct hly_awaited *a, uint64_t now)
     }
 }
 
-static void name(halay_comm_t *comm, const struct hly_awaited *a, uint64_t now, char *text,
-                 size_t bytes, size_t *at)
+static void name(halay_comm_t *comm, const struct hly_patience *p, const struct hly_awaited *a,
+                 uint64_t now, char *text, size_t bytes, size_t *at)
 {
     struct hly_verdict_wire v;
     const int rank = (int)a->rank - 1;
@@ -229,20 +260,21 @@ static void name(halay_comm_t *comm, const struct hly_awaited *a, uint64_t now, 
               hly_comm_known(comm)->nranks, v.host, state_text(a, now));
     if (a->pid)
         *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
-    if (is_behind(a, now) && a->calls)
+    if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)
         *at = add(text, bytes, *at, " (its last here: call %u)", a->calls - 1);
 }
 
-static void say(halay_comm_t *comm, const struct hly_patience *p, const struct hly_call_desc *desc,
-                uint64_t end, uint64_t now)
+/* call: as text. */
+static void say(halay_comm_t *comm, const struct hly_patience *p, const char *call, uint64_t end,
+                uint64_t now)
 {
-    char text[800], call[128];
+    char text[800];
     size_t at = 0;
     int named = 0, more = 0;
-    hly_desc_text(desc, call, sizeof(call));
-    at = add(text, sizeof(text), at,
-             "%s (call %u on this communicator) has waited for %.1f s: ", call, p->sequence,
-             (double)(now - p->moved_ns) * 1e-9);
+    at =
+        add(text, sizeof(text), at, "%s (%s %u on this communicator) has waited for %.1f s: ", call,
+            p->of == HLY_OF_ACCORDS ? "agreement" : "call", p->sequence,
+            (double)(now - p->moved_ns) * 1e-9);
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         if (!is_missing(&p->awaited[i], now))
             continue;
@@ -251,22 +283,25 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const struct h
             continue;
         }
         at = add(text, sizeof(text), at, "%s", named++ ? "; " : "");
-        name(comm, &p->awaited[i], now, text, sizeof(text), &at);
+        name(comm, p, &p->awaited[i], now, text, sizeof(text), &at);
     }
     if (more)
         at = add(text, sizeof(text), at, "; and %d more", more);
     if (end > now)
-        add(text, sizeof(text), at, ". If that stays so it ends with an error in %.0f s",
+        add(text, sizeof(text), at, ". If that stays so %s in %.0f s",
+            p->of == HLY_OF_ACCORDS ? "the others go on without it" : "it ends with an error",
             (double)(end - now) * 1e-9);
     hly_log(comm->context, HLY_WARN, "%s", text);
 }
 
 /* The lowest rank that answers, or is not known not to: it speaks for all. */
-static int speaker(struct hly_patience *p, const halay_comm_t *comm, uint64_t now)
+static int speaker(struct hly_patience *p, const struct waiting *w)
 {
+    const halay_comm_t *comm = w->comm;
     for (int s = 0; s < comm->rank; s++) {
         const struct hly_awaited *a = find(p, s);
-        if (!hly_peer_is_dead(comm, s) && !(a && is_silent(a, now)))
+        if (!hly_peer_is_dead(comm, s) && !(a && is_silent(a, w->now)) &&
+            !(w->accord && hly_accord_has(w->accord->failed, s)))
             return s;
     }
     return comm->rank;
@@ -280,15 +315,15 @@ static bool any_missing(const struct hly_patience *p, uint64_t now)
     return false;
 }
 
-/* When the call ends at the latest, as far as is known now. */
-static uint64_t end_ns(const halay_request_t *r, const struct hly_patience *p, uint64_t now)
+/* When it ends at the latest, as far as is known now. */
+static uint64_t end_ns(const struct waiting *w, const struct hly_patience *p)
 {
-    uint64_t end = r->deadline_ns;
+    uint64_t end = w->deadline_ns;
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         const struct hly_awaited *a = &p->awaited[i];
-        const uint64_t patience_ns = r->context->settings.stop_patience_ns;
-        if (a->rank && a->doing == HLY_DOING_STOPPED && now + patience_ns - a->stopped_ns < end)
-            end = now + patience_ns - a->stopped_ns;
+        const uint64_t patience_ns = w->comm->context->settings.stop_patience_ns;
+        if (a->rank && a->doing == HLY_DOING_STOPPED && w->now + patience_ns - a->stopped_ns < end)
+            end = w->now + patience_ns - a->stopped_ns;
     }
     return end;
 }
@@ -302,8 +337,9 @@ static uint64_t notice_due_ns(const halay_comm_t *comm, const struct hly_patienc
 }
 
 /* Tells who speaks for all whom this rank misses. */
-static void report(const halay_request_t *r, struct hly_patience *p, int to, uint64_t now)
+static void report(const struct waiting *w, struct hly_patience *p, int to)
 {
+    const uint64_t now = w->now;
     struct hly_awaited *s = note(p, to);
     if (!s || s->asked || now < p->report_ns)
         return;
@@ -314,24 +350,29 @@ static void report(const halay_request_t *r, struct hly_patience *p, int to, uin
         const struct hly_awaited *a = &p->awaited[i];
         if (a == s || !is_missing(a, now))
             continue;
-        hly_control_send(r->comm, to, HLY_MISSING, p->sequence,
-                         is_behind(a, now) ? HLY_SEEN_BEHIND : a->doing,
-                         hly_cookie_about((int)a->rank - 1, a->calls), &r->call, NULL, 0);
+        hly_control_send(w->comm, to, HLY_MISSING, p->sequence,
+                         edge_of(p) | (is_behind(a, now) ? (uint32_t)HLY_SEEN_BEHIND : a->doing),
+                         hly_cookie_about((int)a->rank - 1, a->calls),
+                         w->call ? &w->call->call : NULL, NULL, 0);
     }
 }
 
-static void speak(halay_request_t *r, struct hly_patience *p, uint64_t now)
+static void speak(const struct waiting *w, struct hly_patience *p)
 {
-    halay_comm_t *comm = r->comm;
-    const uint64_t notice_ns = comm->context->settings.notice_ns;
-    if (!notice_ns || now < p->moved_ns + notice_ns || r->state != HLY_RUNNING ||
-        !any_missing(p, now))
+    halay_comm_t *comm = w->comm;
+    const uint64_t notice_ns = comm->context->settings.notice_ns, now = w->now;
+    char call[128];
+    if (!notice_ns || now < p->moved_ns + notice_ns || !any_missing(p, now))
         return;
-    const int who = speaker(p, comm, now);
+    const int who = speaker(p, w);
     if (who != comm->rank) {
-        report(r, p, who, now);
+        report(w, p, who);
     } else if (now >= notice_due_ns(comm, p)) {
-        say(comm, p, &r->call.desc, end_ns(r, p, now), now);
+        if (w->call)
+            hly_desc_text(&w->call->call.desc, call, sizeof(call));
+        else
+            snprintf(call, sizeof(call), "%s", hly_accord_text(w->accord));
+        say(comm, p, call, end_ns(w, p), now);
         while (now >= notice_due_ns(comm, p))
             p->notices++;
     }
@@ -339,12 +380,17 @@ static void speak(halay_request_t *r, struct hly_patience *p, uint64_t now)
 
 /* ---------------------------------------------------------------- a stopped process */
 
-static void judge(halay_request_t *r, const struct hly_awaited *a)
+static void judge(const struct waiting *w, const struct hly_awaited *a)
 {
-    halay_comm_t *comm = r->comm;
+    halay_comm_t *comm = w->comm;
+    halay_request_t *r = w->call;
     const uint64_t patience_ns = comm->context->settings.stop_patience_ns;
     if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < patience_ns)
         return;
+    if (!r) {
+        hly_accord_absent(comm, w->accord, (int)a->rank - 1);
+        return;
+    }
     if (r->state == HLY_FAILING) {
         hly_fault_hurry(comm, r->slot);
         return;
@@ -358,11 +404,15 @@ static void judge(halay_request_t *r, const struct hly_awaited *a)
 
 /* ---------------------------------------------------------------- from outside */
 
-static struct hly_patience *patience_of(halay_comm_t *comm)
+/* Without memory there are no notices, and the deadline ends it. */
+static struct hly_patience *patience_of(halay_comm_t *comm, uint32_t of)
 {
-    if (!comm->patience)
-        comm->patience = calloc(1, sizeof(*comm->patience));
-    return comm->patience; /* without memory there are no notices, and the deadline ends it */
+    struct hly_patience **p = &comm->patience[of];
+    if (!*p)
+        *p = calloc(1, sizeof(**p));
+    if (*p)
+        (*p)->of = of;
+    return *p;
 }
 
 /* Questions that are open stay so: who comes late answers all. */
@@ -381,20 +431,18 @@ static void restart(struct hly_patience *p, uint32_t sequence, uint64_t since_ns
     }
 }
 
-void hly_patience_look(halay_request_t *r, uint64_t now)
+static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns)
 {
-    halay_comm_t *comm = r->comm;
-    if (now < r->started_ns + ASK_NS || r->sequence != comm->oldest || comm->asks_for)
+    const uint64_t now = w->now;
+    struct hly_patience *p = patience_of(w->comm, w->call ? HLY_OF_CALLS : HLY_OF_ACCORDS);
+    if (!p || (p->started_ns == started_ns && now < p->look_ns))
         return;
-    struct hly_patience *p = patience_of(comm);
-    if (!p || (p->started_ns == r->started_ns && now < p->look_ns))
-        return;
-    if (p->started_ns != r->started_ns || p->sequence != r->sequence) {
-        restart(p, r->sequence, r->started_ns);
-        p->moved = measure(r);
+    if (p->started_ns != started_ns || p->sequence != sequence) {
+        restart(p, sequence, started_ns);
+        p->moved = measure(w);
     }
     p->look_ns = now + HLY_PATIENCE_LOOK_NS;
-    const uint64_t moved = measure(r);
+    const uint64_t moved = measure(w);
     if (moved != p->moved) {
         p->moved = moved;
         p->moved_ns = now;
@@ -402,55 +450,84 @@ void hly_patience_look(halay_request_t *r, uint64_t now)
     }
     if (now < p->moved_ns + ASK_NS)
         return;
-    await_all(p, r, now);
+    await_all(p, w);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (p->awaited[i].awaited)
-            examine(comm, p->sequence, &p->awaited[i], now);
-    speak(r, p, now);
-    for (int i = 0; i < HLY_AWAITED_MOST && r->state != HLY_COMPLETE; i++)
-        judge(r, &p->awaited[i]);
+            examine(w->comm, p, &p->awaited[i], now);
+    if (!w->call || w->call->state == HLY_RUNNING)
+        speak(w, p);
+    for (int i = 0; i < HLY_AWAITED_MOST; i++)
+        if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->decided)
+            judge(w, &p->awaited[i]);
+}
+
+void hly_patience_look(halay_request_t *r, uint64_t now)
+{
+    const struct waiting w = {
+        .comm = r->comm, .call = r, .deadline_ns = r->deadline_ns, .now = now};
+    if (now >= r->started_ns + ASK_NS && r->sequence == r->comm->oldest && !r->comm->asks_for)
+        look(&w, r->sequence, r->started_ns);
+}
+
+void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *a, uint64_t now)
+{
+    const struct waiting w = {.comm = comm, .accord = a, .deadline_ns = a->deadline_ns, .now = now};
+    if (now >= a->started_ns + ASK_NS)
+        look(&w, a->number, a->started_ns);
 }
 
 /* Where is `about`? This rank itself, or one of its node. */
 static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
 {
-    const bool made = (int32_t)(comm->next_sequence - h->sequence) > 0;
+    const uint32_t accord = h->edge & HLY_EDGE_ACCORD;
+    const bool made = accord ? hly_accord_is_made(comm, h->sequence)
+                             : (int32_t)(comm->next_sequence - h->sequence) > 0;
     int64_t pid = 0;
     uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
     if (about != comm->rank) {
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
     }
-    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen,
+    hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | accord,
                      hly_cookie_about(about, calls), NULL, NULL, 0);
+}
+
+static uint32_t of(const struct hly_header *h)
+{
+    return h->edge & HLY_EDGE_ACCORD ? HLY_OF_ACCORDS : HLY_OF_CALLS;
 }
 
 static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
 {
-    struct hly_awaited *a = comm->patience ? find(comm->patience, about) : NULL;
+    struct hly_patience *p = comm->patience[of(h)];
+    struct hly_awaited *a = p ? find(p, about) : NULL;
+    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD;
     if (!a)
         return;
     if (h->from == (uint32_t)about) {
         a->asked = false;
-        if (h->sequence != comm->patience->sequence)
+        if (h->sequence != p->sequence)
             return; /* it was asked in an earlier call */
         a->heard_ns = now;
-        a->here = h->edge == HLY_SEEN_HERE;
+        a->here = seen == HLY_SEEN_HERE;
         a->behind = false;
         a->calls = (uint32_t)(h->cookie >> 32);
         see(a, HLY_DOING_UNKNOWN, now);
-    } else if (h->from + 1 == a->helper && h->edge <= HLY_DOING_STOPPED) {
+    } else if (h->from + 1 == a->helper && seen <= HLY_DOING_STOPPED) {
         a->helper_asked = false;
         a->pid = (int64_t)(h->cookie >> 32);
-        see(a, (enum hly_doing)h->edge, now);
+        see(a, (enum hly_doing)seen, now);
     }
 }
 
 /* This rank is to say it for all: at its next look, or now if it is in no call. */
 static void reported(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
 {
-    const bool waits = comm->oldest != comm->next_sequence;
-    struct hly_patience *p = patience_of(comm);
+    const bool accord = of(h) == HLY_OF_ACCORDS;
+    const bool waits = accord ? hly_accord_waits(comm) : comm->oldest != comm->next_sequence;
+    const uint32_t seen = h->edge & ~(uint32_t)HLY_EDGE_ACCORD;
+    struct hly_patience *p = patience_of(comm, of(h));
+    char call[128] = "halay_comm_agree or halay_comm_shrink";
     const bool other = p && (p->sequence != h->sequence || !p->moved_ns);
     if (!p || (waits && other)) /* it is repeated; or this rank finds out by itself */
         return;
@@ -460,14 +537,16 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
     if (!a)
         return;
     a->reported_ns = now;
-    a->behind = h->edge == HLY_SEEN_BEHIND;
+    a->behind = seen == HLY_SEEN_BEHIND;
     a->calls = (uint32_t)(h->cookie >> 32);
     /* Who cannot look does not undo what another one has seen. */
-    if (h->edge <= HLY_DOING_STOPPED && (h->edge != HLY_DOING_UNKNOWN || !a->doing))
-        see(a, (enum hly_doing)h->edge, now);
+    if (seen <= HLY_DOING_STOPPED && (seen != HLY_DOING_UNKNOWN || !a->doing))
+        see(a, (enum hly_doing)seen, now);
     if (waits || now < notice_due_ns(comm, p))
         return;
-    say(comm, p, &h->call, 0, now);
+    if (!accord)
+        hly_desc_text(&h->call, call, sizeof(call));
+    say(comm, p, call, 0, now);
     while (now >= notice_due_ns(comm, p))
         p->notices++;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * patience.h - whom a call waits for, and for how long: docs/decisions/0080, 0081.
+ * patience.h - whom a call waits for, and for how long: docs/decisions/0080, 0081; and an agreement
+ * of survivors: 0084.
  *
  * A call that has made no progress for a while asks those that it waits for where they are. A rank
  * answers when it is in Halay, in whatever call. The process of one that does not is looked at by
@@ -10,10 +11,11 @@
 #ifndef HLY_PATIENCE_H
 #define HLY_PATIENCE_H
 
-#include "fault/fault.h"
+#include "fault/accord.h"
 
 #define HLY_PATIENCE_LOOK_NS 250000000ull /* between two looks at a call that waits */
 #define HLY_AWAITED_MOST     8            /* ranks: no wait connects to very many */
+#define HLY_EDGE_ACCORD      0x100        /* in the edge of a message: it is of an agreement */
 
 enum hly_seen {                       /* beyond enum hly_doing, what the rank itself says */
                 HLY_SEEN_BEHIND = 16, /* it is in Halay, and has not made this call */
@@ -38,10 +40,13 @@ struct hly_awaited {
     uint64_t stopped_ns;  /* for so long, without an end, as far as looks tell */
 };
 
-/* Of the oldest call of a communicator: made when one waits for the first time. */
+/* Of the oldest call of a communicator, or of its agreement: made when one waits for the first
+ * time.
+ */
 struct hly_patience {
+    uint32_t of; /* HLY_OF_* */
     uint32_t sequence;
-    uint64_t started_ns;         /* of the request: what follows is of that one */
+    uint64_t started_ns;         /* of the call: what follows is of that one */
     uint64_t moved_ns, moved;    /* its last progress, and a measure of it */
     uint64_t look_ns, report_ns; /* next times */
     uint32_t notices;            /* given so far; each after twice the time */
@@ -50,6 +55,8 @@ struct hly_patience {
 
 /* From the timers: a call that is not complete. */
 void hly_patience_look(halay_request_t *request, uint64_t now_ns);
+/* The same of an agreement that is not decided. */
+void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *accord, uint64_t now_ns);
 /* An ASK, TELL or MISSING message. */
 void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header);
 

@@ -92,6 +92,15 @@ static int is_call(const halay_record_call_t *c)
            c->state <= HALAY_RECORD_FAILED;
 }
 
+static int is_accord(const halay_record_accord_t *a)
+{
+    int right = (a->what == HALAY_RECORD_AGREE || a->what == HALAY_RECORD_SHRINK) &&
+                a->nawaited <= HALAY_RECORD_AWAITED;
+    for (uint32_t i = 0; right && i < a->nawaited; i++)
+        right = a->awaited[i] >= 0 && a->awaited[i] < RANKS_MAX;
+    return right;
+}
+
 static int by_stamp(const void *a, const void *b)
 {
     uint64_t left, right;
@@ -141,6 +150,11 @@ int hly_flight_read(const void *memory, size_t bytes, hly_flight_t *flight, cons
         return -1;
     make_printable(flight->head.job, sizeof flight->head.job);
     make_printable(flight->head.host, sizeof flight->head.host);
+    for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
+        halay_record_accord_t *a = &flight->head.accords[i];
+        if (!halay_record_copy(&record->head.accords[i], a, sizeof *a) || !is_accord(a))
+            *a = (halay_record_accord_t){0};
+    }
     TAKE(flight, record, comms, ncomms, HALAY_RECORD_COMMS, is_comm, 1);
     TAKE(flight, record, verdicts, nverdicts, HALAY_RECORD_VERDICTS, is_verdict, 1);
     TAKE(flight, record, waits, nwaits, HALAY_RECORD_WAITS, is_wait, 0);

@@ -34,6 +34,18 @@ static const halay_record_call_t *first_failed(const hly_flight_t *f)
     return first;
 }
 
+/* The latest agreement that it is in; or NULL. */
+static const halay_record_accord_t *accord_of(const hly_flight_t *f)
+{
+    const halay_record_accord_t *found = NULL;
+    for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
+        const halay_record_accord_t *a = &f->head.accords[i];
+        if (a->what && !a->ended_ns && (!found || a->stamp > found->stamp))
+            found = a;
+    }
+    return found;
+}
+
 void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
 {
     const halay_record_call_t *call = NULL;
@@ -46,7 +58,10 @@ void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
                                    : runs                               ? HLY_OUTSIDE
                                                                         : HLY_LEFT,
                           .call = f->ncalls ? &f->calls[f->ncalls - 1] : NULL};
-    if (runs && call) {
+    if (runs && accord_of(f)) {
+        s->where = HLY_IN_ACCORD;
+        s->accord = accord_of(f);
+    } else if (runs && call) {
         s->where = HLY_IN_CALL;
         s->call = call;
     } else if (f->head.state >= HALAY_RECORD_RUNS && first_failed(f)) {
@@ -208,6 +223,17 @@ static int waits_now(const hly_flight_t *f, uint64_t now_ns)
     return waits;
 }
 
+static void put_accord(const hly_flight_t *f, const halay_record_accord_t *a, uint64_t now_ns,
+                       char *text, size_t bytes)
+{
+    put(text, bytes, "in halay_comm_%s", a->what == HALAY_RECORD_AGREE ? "agree" : "shrink");
+    put_since(f, a->began_ns, now_ns, text, bytes);
+    for (uint32_t i = 0; i < a->nawaited; i++)
+        put(text, bytes, "%s %d", i ? "," : "; waits for rank", a->awaited[i]);
+    if (a->nawaited == HALAY_RECORD_AWAITED)
+        put(text, bytes, ", ...");
+}
+
 static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t now_ns, char *text,
                       size_t bytes)
 {
@@ -221,6 +247,9 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
     case HLY_IN_INIT:
         put(text, bytes, "in halay_init()");
         put_since(f, f->head.began_ns, now_ns, text, bytes);
+        return;
+    case HLY_IN_ACCORD:
+        put_accord(f, s->accord, now_ns, text, bytes);
         return;
     case HLY_IN_CALL:
     case HLY_IN_FAILED:
