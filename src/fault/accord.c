@@ -228,6 +228,12 @@ static uint64_t deadline_of(const halay_comm_t *comm)
     return hly_now_ns() + comm->deadline_ns;
 }
 
+/* Of a value that this rank has taken: others may have decided it, and be in no call. */
+static uint64_t soon(const halay_comm_t *comm)
+{
+    return hly_now_ns() + (comm->deadline_ns < HLY_GRACE_NS ? comm->deadline_ns : HLY_GRACE_NS);
+}
+
 static void ask(halay_comm_t *comm, struct hly_accord *a)
 {
     uint64_t every = comm->deadline_ns / ASK_SHARE;
@@ -274,9 +280,9 @@ static void lead(halay_comm_t *comm, struct hly_accord *a)
     }
     if (!a->proposed) {
         const bool missing = is_missing(comm, a, a->heard);
-        const uint64_t soon_ns = hly_now_ns() + HLY_GRACE_NS;
+        const uint64_t soon_ns = soon(comm);
         if (missing && a->ballot && a->deadline_ns > soon_ns)
-            a->deadline_ns = soon_ns; /* they may have decided, and be in no call */
+            a->deadline_ns = soon_ns;
         if (missing && !a->late)
             return;
         propose(comm, a);
@@ -298,7 +304,7 @@ static void go_on(halay_comm_t *comm, struct hly_accord *a)
     } else if (a->told != c) {
         a->told = c;
         a->looks = 0;
-        a->deadline_ns = deadline_of(comm);
+        a->deadline_ns = a->ballot ? soon(comm) : deadline_of(comm);
         tell(comm, a, c, HLY_ACCORD_GIVE);
     }
 }

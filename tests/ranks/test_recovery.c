@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A rank dies at a step of a collective; the others agree and shrink, while a second one dies at a
- * message of that; then the survivors make 100 collectives, with the right results. Every survivor
- * must have heard the same, and nobody who lives may be left out.
+ * A rank dies at a step of a collective; the others agree and shrink, while a second and a third
+ * one die at a message of that; then the survivors make 100 collectives, with the right results.
+ * Every survivor must have heard the same, and nobody who lives may be left out. Or the second one
+ * stands still there until the others' deadline has passed: it is left out by all of them, or by
+ * none.
  *
- *   test_recovery one P PLANNER RANK STEP RANK STEP REVOKE SEED
+ *   test_recovery one P PLANNER RANK STEP RANK STEP RANK STEP STALLS REVOKE SEED
  *   test_recovery sampled SEED CASES    some cases, by chance
- *   test_recovery all [P]               each rank of each planner at each step, for p = 2 to 8;
- * then a second death at each message of the recovery
+ *   test_recovery stalled SEED CASES    the same, with ranks that stand still
+ *   test_recovery all [P [PART PARTS]]  each rank of each planner at each step, for p = 2 to 8;
+ * then a second death at each message of the recovery. PART, from 0 on, of so many parts
  */
 #include <halay/plan.h>
 #include <signal.h>
@@ -24,6 +27,8 @@
 #define ROUNDS  6
 #define MOST    16 /* ranks */
 #define IN_TIME 30000000000ull
+#define SHORT   2000000000ull /* deadline, if a rank stalls, */
+#define STALL_S 5             /* for so long */
 #define NOBODY  (-1)
 
 struct death {
@@ -39,10 +44,11 @@ struct agreed { /* what a rank was told by one halay_comm_agree */
 struct job {
     int nranks;
     uint32_t planner;
-    struct death first, second;
+    struct death first, second, third;
+    bool stalls; /* the second one */
     bool revokes;
     uint64_t seed;
-    atomic_bool dead[MOST], reached[2];
+    atomic_bool dead[MOST], reached[3];
     struct agreed agreed[ROUNDS][MOST];
     pthread_barrier_t over;
 };
@@ -50,6 +56,7 @@ struct job {
 /* Of this thread's rank: how many more messages it sends before it dies. */
 static _Thread_local struct {
     uint32_t left;
+    bool stalls;
     struct rank *rank;
     atomic_bool *reached;
 } doom;
@@ -60,6 +67,10 @@ static void strike(void)
     if (!job || !doom.left || --doom.left)
         return;
     atomic_store(doom.reached, true);
+    if (doom.stalls) {
+        sleep(STALL_S);
+        return;
+    }
     atomic_store(&job->dead[doom.rank->rank], true);
     halay_inproc_kill(doom.rank->hub, doom.rank->rank);
 }
@@ -80,11 +91,18 @@ static int mortal_put(halay_transport_t *t, halay_ep_t *ep, const void *payload,
                                          cookie);
 }
 
-static void doom_to(struct rank *r, const struct death *death, atomic_bool *reached)
+static void doom_to(struct rank *r, const struct death *death, bool stalls, atomic_bool *reached)
 {
     doom.rank = r;
     doom.left = death->rank == r->rank ? death->at : 0;
+    doom.stalls = stalls;
     doom.reached = reached;
+}
+
+static bool may_be_left_out(const struct rank *r)
+{
+    const struct job *job = r->arg;
+    return job->stalls && job->second.rank == r->rank && atomic_load(&job->reached[1]);
 }
 
 static bool is_dead(const struct rank *r)
@@ -122,6 +140,12 @@ static int call_planned(const struct job *job, halay_comm_t *comm)
     }
 }
 
+/* Is it about a communicator whose ranks are not the world's? */
+static bool is_reversed(const struct job *job)
+{
+    return job->seed / 32 % 2;
+}
+
 /* 100 collectives with the right results; or the code of the first that failed. */
 static int work(const struct rank *r, halay_comm_t *comm)
 {
@@ -130,7 +154,8 @@ static int work(const struct rank *r, halay_comm_t *comm)
     int n, rc = halay_allgather(&me, who, 1, HALAY_INT32, comm);
     CHECK(!halay_comm_size(comm, &n), "size");
     for (int i = 1; !rc && i < n; i++)
-        CHECK(who[i - 1] < who[i], "rank %d after %d", who[i], who[i - 1]);
+        CHECK(is_reversed(job) ? who[i - 1] > who[i] : who[i - 1] < who[i], "rank %d after %d",
+              who[i], who[i - 1]);
     for (int call = 1; !rc && call < CALLS; call++) {
         int64_t in[COUNT], out[COUNT];
         for (int i = 0; i < COUNT; i++)
@@ -152,9 +177,9 @@ static int work(const struct rank *r, halay_comm_t *comm)
     return rc;
 }
 
-static bool is_failure(int rc)
+static bool is_failure(const struct job *job, int rc)
 {
-    return rc == HALAY_EPEER || rc == HALAY_EREVOKED;
+    return rc == HALAY_EPEER || rc == HALAY_EREVOKED || (job->stalls && rc == HALAY_ETIMEOUT);
 }
 
 /* Everyone who lives has been told the same, in each round in which it was. */
@@ -176,11 +201,11 @@ static halay_comm_t *mend(const struct rank *r, halay_comm_t *comm, int rc, int 
     int flag =
         ~(1 << (r->rank + 1)) & (rc ? ~1 : ~0); /* bit 0: all is well; others: who is there */
     halay_comm_t *next = NULL;
-    CHECK(!rc || is_failure(rc) || is_dead(r), "rank %d: %s", r->rank, halay_strerror(rc));
+    CHECK(!rc || is_failure(job, rc) || is_dead(r), "rank %d: %s", r->rank, halay_strerror(rc));
     if (rc && job->revokes && !is_dead(r))
         CHECK(!halay_comm_revoke(comm), "revoke");
     rc = halay_comm_agree(comm, &flag);
-    if (is_dead(r))
+    if (is_dead(r) || (rc == HALAY_EPEER && may_be_left_out(r)))
         return NULL;
     CHECK(!rc, "rank %d, agree: %s", r->rank, halay_strerror(rc));
     compare(job, round, r->rank, flag);
@@ -189,7 +214,7 @@ static halay_comm_t *mend(const struct rank *r, halay_comm_t *comm, int rc, int 
     if (flag & 1 && round)
         return NULL;
     rc = halay_comm_shrink(comm, &next);
-    if (is_dead(r))
+    if (is_dead(r) || (rc == HALAY_EPEER && may_be_left_out(r)))
         return NULL;
     CHECK(!rc, "rank %d, shrink: %s", r->rank, halay_strerror(rc));
     return next;
@@ -202,7 +227,10 @@ static void last_check(const struct rank *r, halay_comm_t *comm)
     CHECK(!halay_comm_size(comm, &n), "size");
     for (int k = 0; k < job->nranks; k++)
         living += !atomic_load(&job->dead[k]);
-    CHECK(n == living || (n > living && atomic_load(&job->reached[1])),
+    const bool late = atomic_load(&job->reached[1]) || atomic_load(&job->reached[2]);
+    if (may_be_left_out(r))
+        return; /* perhaps it has last heard of a communicator that the others have left since */
+    CHECK(n == living || (n > living && late) || (n == living - 1 && job->stalls && late),
           "rank %d: %d ranks go on, and %d live", r->rank, n, living);
 }
 
@@ -212,14 +240,21 @@ static void body(struct rank *r)
     halay_comm_t *comm = r->world, *next;
     const uint64_t begin = ranks_now_ns();
     int rc = job->seed % 2 ? halay_barrier(comm) : HALAY_OK;
-    doom_to(r, &job->first, &job->reached[0]);
+    if (is_reversed(job)) {
+        CHECK(!halay_comm_split(r->world, 0, -r->rank, &comm), "split");
+        pthread_barrier_wait(&job->over); /* who dies takes with it what was under way */
+    }
+    doom_to(r, &job->first, false, &job->reached[0]);
     rc = rc ? rc : call_planned(job, comm);
     if (r->rank == job->first.rank) { /* if it has sent less, it dies now */
         doom.left = 1;
         strike();
         atomic_store(&job->reached[0], doom.left == 0 && rc != 0);
     }
-    doom_to(r, &job->second, &job->reached[1]);
+    if (r->rank == job->third.rank)
+        doom_to(r, &job->third, false, &job->reached[2]);
+    else
+        doom_to(r, &job->second, job->stalls, &job->reached[1]);
     for (int round = 0; !is_dead(r) && round < ROUNDS; round++) {
         next = mend(r, comm, rc, round);
         if (!next)
@@ -263,16 +298,17 @@ static void run_one(struct job *job)
                               .transport = &mortal,
                               .faults = &faults,
                               .algorithm = algorithm,
-                              .deadline_ns = IN_TIME,
+                              .deadline_ns = job->stalls ? SHORT : IN_TIME,
                               .keep = true};
     mortal = halay_transport_v7_inproc;
     mortal.send = mortal_send;
     mortal.put = mortal_put;
     snprintf(algorithm, sizeof(algorithm), "%s=%s",
              halay_collective_name((halay_collective_t)planner->collective), planner->name);
-    snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %d %llu, which is %s\n",
-             job->nranks, job->planner, job->first.rank, job->first.at, job->second.rank,
-             job->second.at, job->revokes, (unsigned long long)job->seed, algorithm);
+    snprintf(described, sizeof(described),
+             "in: one %d %u %d %u %d %u %d %u %d %d %llu, which is %s\n", job->nranks, job->planner,
+             job->first.rank, job->first.at, job->second.rank, job->second.at, job->third.rank,
+             job->third.at, job->stalls, job->revokes, (unsigned long long)job->seed, algorithm);
     pthread_barrier_init(&job->over, NULL, (unsigned)job->nranks);
     ranks_run(&o, body, job);
     pthread_barrier_destroy(&job->over);
@@ -287,25 +323,29 @@ static bool serves(uint32_t planner, int nranks)
 
 /* ---------------------------------------------------------------- which cases */
 
-/* Runs what this worker has to: each WORKERS-th number. */
-static void mine(int worker, uint64_t *number, struct job job, bool reached[2])
+static int nworkers = WORKERS; /* of all parts */
+static unsigned long ran;      /* cases, here */
+
+/* Runs what this worker has to: each nworkers-th number. */
+static void mine(int worker, uint64_t *number, struct job job, bool reached[3])
 {
-    reached[0] = reached[1] = true; /* unknown, of what another worker runs */
-    if ((int)((*number)++ % WORKERS) != worker)
+    reached[0] = reached[1] = reached[2] = true; /* unknown, of what another worker runs */
+    if ((int)((*number)++ % nworkers) != worker)
         return;
     struct job *run = malloc(sizeof(*run));
     CHECK(run, "no memory");
     *run = job;
+    ran++;
     run_one(run);
-    reached[0] = atomic_load(&run->reached[0]);
-    reached[1] = atomic_load(&run->reached[1]);
+    for (int k = 0; k < 3; k++)
+        reached[k] = atomic_load(&run->reached[k]);
     free(run);
 }
 
-static void sampled(int worker, uint64_t seed, uint64_t cases)
+static void sampled(int worker, bool stalls, uint64_t seed, uint64_t cases)
 {
-    bool reached[2];
-    unsigned deaths[2] = {0};
+    bool reached[3];
+    unsigned deaths[3] = {0};
     for (uint64_t i = 0, number = 0; i < cases; i++) {
         uint64_t s = seed * 1000003 + i;
         struct job job = {.nranks = 2 + (int)(ranks_random(&s) % 7)};
@@ -320,29 +360,41 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
             job.second.rank = job.first.rank == 0;
             job.second.at = 1 + (uint32_t)(ranks_random(&s) % (5 * (unsigned)job.nranks));
         }
+        job.third.rank = NOBODY;
+        if (i % 4 == 3 && job.nranks > 3) { /* and who coordinates after it */
+            job.third.rank = 1 + (job.first.rank == 1);
+            job.third.rank += job.third.rank == job.second.rank;
+            job.third.rank += job.third.rank == job.first.rank;
+            job.third.at = 1 + (uint32_t)(ranks_random(&s) % (5 * (unsigned)job.nranks));
+        }
+        job.stalls = stalls;
         job.revokes = ranks_random(&s) % 2;
         job.seed = ranks_random(&s) % 1000000;
-        const bool runs = (int)(number % WORKERS) == worker;
+        if (i % 2)
+            job.seed &= ~UINT64_C(32);
+        const bool runs = (int)(number % nworkers) == worker;
         mine(worker, &number, job, reached);
-        for (int k = 0; k < 2; k++)
+        for (int k = 0; k < 3; k++)
             deaths[k] += runs && reached[k];
     }
-    printf("worker %d: %u died in the call, %u in the recovery\n", worker, deaths[0], deaths[1]);
+    printf("worker %d: %u died in the call, %u in the recovery, %u after that\n", worker, deaths[0],
+           deaths[1], deaths[2]);
 }
 
 /* Every worker looks for the last step of a kind by itself: those of one victim are its own. */
 static void all_of(int worker, uint64_t *number, int nranks, uint32_t planner)
 {
     for (int victim = 0; victim < nranks; victim++) {
-        if ((int)((*number)++ % WORKERS) != worker)
+        if ((int)((*number)++ % nworkers) != worker)
             continue;
-        bool reached[2] = {true};
+        bool reached[3] = {true};
         for (uint32_t at = 1; reached[0]; at++) {
             uint64_t zero = (uint64_t)worker;
             struct job job = {.nranks = nranks,
                               .planner = planner,
                               .first = {victim, at},
                               .second = {NOBODY, 0},
+                              .third = {NOBODY, 0},
                               .revokes = at % 2,
                               .seed = *number * 7 + at};
             mine(worker, &zero, job, reached);
@@ -354,9 +406,9 @@ static void all_second(int worker, uint64_t *number, int nranks, uint32_t planne
 {
     for (int victim = 0; victim < nranks; victim++)
         for (int second = 0; second < nranks; second++) {
-            if (second == victim || (int)((*number)++ % WORKERS) != worker)
+            if (second == victim || (int)((*number)++ % nworkers) != worker)
                 continue;
-            bool reached[2] = {true, true};
+            bool reached[3] = {true, true};
             for (uint32_t at = 1; reached[1]; at++) {
                 uint64_t zero = (uint64_t)worker;
                 struct job job = {
@@ -364,6 +416,7 @@ static void all_second(int worker, uint64_t *number, int nranks, uint32_t planne
                     .planner = planner,
                     .first = {victim, 1 + at % 3},
                     .second = {second, at < 60 ? at : at * 4 - 180}, /* then sampled */
+                    .third = {NOBODY, 0},
                     .revokes = at % 2,
                     .seed = *number * 7 + at};
                 mine(worker, &zero, job, reached);
@@ -382,34 +435,40 @@ static void all(int worker, int from, int to)
         CHECK(!halay_planner_find(HALAY_ALLREDUCE, "ring", &allreduce), "no ring");
         all_second(worker, &number, nranks, allreduce);
     }
+    printf("worker %d: %lu cases\n", worker, ran);
 }
 
 /* One case, as describe() names it. */
 static void one(char **argv)
 {
     uint64_t number = 0;
-    bool reached[2];
+    bool reached[3];
     struct job job = {.nranks = atoi(argv[0]),
                       .planner = (uint32_t)atoi(argv[1]),
                       .first = {atoi(argv[2]), (uint32_t)atoi(argv[3])},
                       .second = {atoi(argv[4]), (uint32_t)atoi(argv[5])},
-                      .revokes = atoi(argv[6]),
-                      .seed = strtoull(argv[7], NULL, 10)};
+                      .third = {atoi(argv[6]), (uint32_t)atoi(argv[7])},
+                      .stalls = atoi(argv[8]),
+                      .revokes = atoi(argv[9]),
+                      .seed = strtoull(argv[10], NULL, 10)};
     mine(0, &number, job, reached);
 }
 
 int main(int argc, char **argv)
 {
     const bool every = argc > 1 && !strcmp(argv[1], "all");
+    const bool stalled = argc > 1 && !strcmp(argv[1], "stalled");
     setenv("HALAY_DEBUG", "error", 0); /* the failures here are wanted */
     signal(SIGABRT, describe);
-    if (argc == 10 && !strcmp(argv[1], "one")) {
+    if (argc == 13 && !strcmp(argv[1], "one")) {
         one(argv + 2);
         return 0;
     }
-    CHECK(every || (argc == 4 && !strcmp(argv[1], "sampled")),
-          "usage: test_recovery sampled SEED CASES | all [P]");
+    CHECK(every || (argc == 4 && (stalled || !strcmp(argv[1], "sampled"))),
+          "usage: test_recovery sampled|stalled SEED CASES | all [P [PART PARTS]]");
     const int p = every && argc > 2 ? atoi(argv[2]) : 0;
+    const int part = every && argc > 4 ? atoi(argv[3]) : 0;
+    nworkers = every && argc > 4 ? WORKERS * atoi(argv[4]) : WORKERS;
     pid_t pids[WORKERS];
     for (int w = 0; w < WORKERS; w++) {
         pids[w] = fork();
@@ -417,9 +476,9 @@ int main(int argc, char **argv)
         if (pids[w])
             continue;
         if (every)
-            all(w, p ? p : 2, p ? p : 8);
+            all(part * WORKERS + w, p ? p : 2, p ? p : 8);
         else
-            sampled(w, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+            sampled(w, stalled, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
         exit(0);
     }
     int failed = 0, status;
