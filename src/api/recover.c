@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/api.h"
+#include "exec/listen.h"
 #include "fault/accord.h"
 
 int halay_comm_revoke(halay_comm_t *handle)
@@ -46,6 +47,8 @@ static int agree(halay_comm_t *comm, enum hly_accord_call call, int32_t flag,
     *value = NULL;
     if (comm->group_open)
         return hly_fault_alone(comm, HALAY_ESTATE, "a group of calls was begun and not ended");
+    hly_exec_listen(comm->context); /* the others may have gone on without this rank, and left */
+    hly_progress(comm->context);
     int rc = hly_accord_begin(comm, call, flag);
     if (rc)
         return hly_fault_alone(comm, rc,
