@@ -176,9 +176,10 @@ static void leave_out(halay_comm_t *comm, const struct hly_accord *a, int rank)
     halay_context_t *ctx = comm->context;
     if (hly_peer_is_dead(comm, rank))
         return;
-    if (hly_accord_has(a->absent, rank))
-        tell(comm, a, rank, HLY_ACCORD_LEFT_OUT);
     struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    /* Who has condemned it may have no link to it. */
+    if (hly_accord_has(a->absent, rank) || (peer && peer->greeted))
+        tell(comm, a, rank, HLY_ACCORD_LEFT_OUT);
     if (!peer)
         return;
     peer->left_out = true;

@@ -4,11 +4,12 @@
  * one die at a message of that; then the survivors make 100 collectives, with the right results.
  * Every survivor must have heard the same, and nobody who lives may be left out. Or the second one
  * stands still there until the others' deadline has passed: it is left out by all of them, or by
- * none.
+ * none. Or those who have agreed first compute for long meanwhile: nobody waits for them.
  *
- *   test_recovery one P PLANNER RANK STEP RANK STEP RANK STEP STALLS REVOKE SEED
+ *   test_recovery one P PLANNER RANK STEP RANK STEP RANK STEP STALLS NAPS REVOKE SEED
  *   test_recovery sampled SEED CASES    some cases, by chance
  *   test_recovery stalled SEED CASES    the same, with ranks that stand still
+ *   test_recovery napped                the coordinator dies at each message, and others compute
  *   test_recovery all [P [PART PARTS]]  each rank of each planner at each step, for p = 2 to 8;
  * then a second death at each message of the recovery. PART, from 0 on, of so many parts
  */
@@ -29,6 +30,8 @@
 #define IN_TIME 30000000000ull
 #define SHORT   2000000000ull /* deadline, if a rank stalls, */
 #define STALL_S 5             /* for so long */
+#define NAP_S   6
+#define NAPPED  24 /* so many messages */
 #define NOBODY  (-1)
 
 struct death {
@@ -46,6 +49,7 @@ struct job {
     uint32_t planner;
     struct death first, second, third;
     bool stalls; /* the second one */
+    bool naps;   /* whoever has agreed */
     bool revokes;
     uint64_t seed;
     atomic_bool dead[MOST], reached[3];
@@ -204,7 +208,13 @@ static halay_comm_t *mend(const struct rank *r, halay_comm_t *comm, int rc, int 
     CHECK(!rc || is_failure(job, rc) || is_dead(r), "rank %d: %s", r->rank, halay_strerror(rc));
     if (rc && job->revokes && !is_dead(r))
         CHECK(!halay_comm_revoke(comm), "revoke");
+    const uint64_t begin = ranks_now_ns();
     rc = halay_comm_agree(comm, &flag);
+    if (job->naps && round == 0 && !is_dead(r)) {
+        CHECK(ranks_now_ns() - begin < NAP_S * 800000000ull, "rank %d waited for who computes",
+              r->rank);
+        sleep(NAP_S);
+    }
     if (is_dead(r) || (rc == HALAY_EPEER && may_be_left_out(r)))
         return NULL;
     CHECK(!rc, "rank %d, agree: %s", r->rank, halay_strerror(rc));
@@ -306,9 +316,10 @@ static void run_one(struct job *job)
     snprintf(algorithm, sizeof(algorithm), "%s=%s",
              halay_collective_name((halay_collective_t)planner->collective), planner->name);
     snprintf(described, sizeof(described),
-             "in: one %d %u %d %u %d %u %d %u %d %d %llu, which is %s\n", job->nranks, job->planner,
-             job->first.rank, job->first.at, job->second.rank, job->second.at, job->third.rank,
-             job->third.at, job->stalls, job->revokes, (unsigned long long)job->seed, algorithm);
+             "in: one %d %u %d %u %d %u %d %u %d %d %d %llu, which is %s\n", job->nranks,
+             job->planner, job->first.rank, job->first.at, job->second.rank, job->second.at,
+             job->third.rank, job->third.at, job->stalls, job->naps, job->revokes,
+             (unsigned long long)job->seed, algorithm);
     pthread_barrier_init(&job->over, NULL, (unsigned)job->nranks);
     ranks_run(&o, body, job);
     pthread_barrier_destroy(&job->over);
@@ -438,6 +449,18 @@ static void all(int worker, int from, int to)
     printf("worker %d: %lu cases\n", worker, ran);
 }
 
+static void napped(int worker)
+{
+    uint64_t number = 0;
+    bool reached[3];
+    struct job job = {.nranks = 5, .first = {3, 1}, .third = {NOBODY, 0}, .naps = true};
+    CHECK(!halay_planner_find(HALAY_ALLREDUCE, "ring", &job.planner), "no ring");
+    for (uint32_t at = 1; at <= NAPPED; at++) {
+        job.second = (struct death){0, at};
+        mine(worker, &number, job, reached);
+    }
+}
+
 /* One case, as describe() names it. */
 static void one(char **argv)
 {
@@ -449,8 +472,9 @@ static void one(char **argv)
                       .second = {atoi(argv[4]), (uint32_t)atoi(argv[5])},
                       .third = {atoi(argv[6]), (uint32_t)atoi(argv[7])},
                       .stalls = atoi(argv[8]),
-                      .revokes = atoi(argv[9]),
-                      .seed = strtoull(argv[10], NULL, 10)};
+                      .naps = atoi(argv[9]),
+                      .revokes = atoi(argv[10]),
+                      .seed = strtoull(argv[11], NULL, 10)};
     mine(0, &number, job, reached);
 }
 
@@ -458,14 +482,15 @@ int main(int argc, char **argv)
 {
     const bool every = argc > 1 && !strcmp(argv[1], "all");
     const bool stalled = argc > 1 && !strcmp(argv[1], "stalled");
+    const bool naps = argc == 2 && !strcmp(argv[1], "napped");
     setenv("HALAY_DEBUG", "error", 0); /* the failures here are wanted */
     signal(SIGABRT, describe);
-    if (argc == 13 && !strcmp(argv[1], "one")) {
+    if (argc == 14 && !strcmp(argv[1], "one")) {
         one(argv + 2);
         return 0;
     }
-    CHECK(every || (argc == 4 && (stalled || !strcmp(argv[1], "sampled"))),
-          "usage: test_recovery sampled|stalled SEED CASES | all [P [PART PARTS]]");
+    CHECK(every || naps || (argc == 4 && (stalled || !strcmp(argv[1], "sampled"))),
+          "usage: test_recovery sampled|stalled SEED CASES | napped | all [P [PART PARTS]]");
     const int p = every && argc > 2 ? atoi(argv[2]) : 0;
     const int part = every && argc > 4 ? atoi(argv[3]) : 0;
     nworkers = every && argc > 4 ? WORKERS * atoi(argv[4]) : WORKERS;
@@ -477,6 +502,8 @@ int main(int argc, char **argv)
             continue;
         if (every)
             all(part * WORKERS + w, p ? p : 2, p ? p : 8);
+        else if (naps)
+            napped(w);
         else
             sampled(w, stalled, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
         exit(0);
