@@ -26,7 +26,7 @@ for transport in shm tcp; do
     export HALAY_TRANSPORT=$transport
     for who in 0 2; do
         export HALAY_STOP_PATIENCE=3
-        go stop $((1 << who)) 12
+        go stop $((1 << who)) 9
         expect 0 "rank $who was stopped for long, $transport"
         go_on 3 3 " $who"
         took 2800 11000
