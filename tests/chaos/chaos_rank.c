@@ -4,17 +4,23 @@
  * one seed on all ranks, until a time is over; each result is checked. It says on stdout how it
  * ended.
  *
+ * At SIGUSR1 it takes memory until the kernel kills it.
+ *
  *   chaos_rank SECONDS SEED     0: all was well; 1: a wrong result; 4: it was told of an error
  */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <halay/halay.h>
 
-enum { MOST = 1 << 18, MARGIN = 4 };
+enum { MOST = 1 << 18, MARGIN = 4, MOST_MIB = 1024 };
 
 static struct job {
     halay_context_t *context;
@@ -100,6 +106,18 @@ static int broadcast(size_t count, uint64_t salt)
     return rc;
 }
 
+/* A bound for a machine where nobody kills it: it goes on, and that is seen. */
+static void on_fill(int number)
+{
+    (void)number;
+    for (int mib = 0; mib < MOST_MIB; mib++) {
+        char *p = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (p == MAP_FAILED)
+            return;
+        memset(p, 1, 1 << 20);
+    }
+}
+
 /* Another one on each rank; all stop after the same call. */
 static int goes_on(double end, int *rc)
 {
@@ -122,11 +140,13 @@ static int told(int rc, double begin)
 int main(int argc, char **argv)
 {
     static int (*const calls[])(size_t, uint64_t) = {allreduce, allgather, alltoall, broadcast};
+    char host[65] = "?";
     uint64_t ncalls = 0;
     double begin = now();
     int rc;
-    if (argc != 3)
+    if (argc != 3 || gethostname(host, sizeof(host) - 1))
         return 2;
+    signal(SIGUSR1, on_fill);
     const double end = begin + strtod(argv[1], NULL);
     job.state = strtoull(argv[2], NULL, 10);
     job.in = malloc(MOST * sizeof(int64_t));
@@ -139,7 +159,7 @@ int main(int argc, char **argv)
     if (halay_comm_world(job.context, &job.world) || halay_comm_rank(job.world, &job.rank) ||
         halay_comm_size(job.world, &job.nranks))
         return 2;
-    printf("chaos: rank %d: begins\n", job.rank);
+    printf("chaos: rank %d: begins on %s\n", job.rank, host);
     fflush(stdout);
     while (goes_on(end, &rc))
         for (int i = 0; !rc && i < MARGIN; i++, ncalls++) {

@@ -4,6 +4,8 @@ statuses are those of chaos_rank."""
 
 from __future__ import annotations
 
+import signal
+import socket
 import sys
 import time
 
@@ -19,7 +21,13 @@ def say(rank: int, text: str) -> None:
     sys.stdout.flush()
 
 
+def fill(*_: object) -> None:
+    """Memory, until the kernel kills the process; a bound for where it does not."""
+    print(len([b"1" * (1 << 20) for _ in range(1024)]))
+
+
 def main() -> int:
+    signal.signal(signal.SIGUSR1, fill)
     seconds, seed = float(sys.argv[1]), int(sys.argv[2])
     begin = time.monotonic()
     rank = -1
@@ -35,7 +43,7 @@ def main() -> int:
             torch.optim.SGD(net.parameters(), lr=0.01), named_parameters=net.named_parameters()
         )
         hvd.broadcast_parameters(net.state_dict(), root_rank=0)
-        say(rank, "begins")
+        say(rank, f"begins on {socket.gethostname()}")
         end, steps, go = begin + seconds, 0, 1
         while go:
             begin = time.monotonic()

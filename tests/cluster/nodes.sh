@@ -200,6 +200,35 @@ link_state() { # node number -> up, down or drop
     sw_net ip -o link show "v$1" |
         awk '{ print /state UP/ ? (/master br0/ ? "up" : "drop") : "down" }'
 }
+node_shape() { # node, rate, burst, latency
+    local rate=$2 burst=${3:-128kb} lat=${4:-20ms} p
+    p=$(node_pid "$1") || die "node $1 is not up"
+    if [ "$rate" = off ]; then
+        sw_net tc qdisc del dev "v$1" root 2>/dev/null || :
+        nsenter -t "$p" --net -- tc qdisc del dev eth0 root 2>/dev/null || :
+    else
+        sw_net tc qdisc replace dev "v$1" root tbf rate "$rate" burst "$burst" latency "$lat"
+        nsenter -t "$p" --net -- tc qdisc replace dev eth0 root tbf rate "$rate" burst "$burst" latency "$lat"
+    fi
+}
+node_loss() { # node, percent
+    local p t
+    [[ $2 =~ ^[0-9]+(\.[0-9]+)?$ ]] || die "loss I PERCENT"
+    need nft
+    p=$(node_pid "$1") || die "node $1 is not up"
+    nsenter -t "$p" --net -- nft delete table inet halay 2>/dev/null || :
+    t=$(awk -v p="$2" 'BEGIN { printf "%d", p * 100 }')
+    if [ "$t" -gt 0 ]; then
+        nsenter -t "$p" --net -- nft -f - <<NFT
+table inet halay {
+    chain in {
+        type filter hook input priority 0; policy accept;
+        iifname "eth0" numgen random mod 10000 < $t drop
+    }
+}
+NFT
+    fi
+}
 node_enter() { # node number, command...: replaces this process
     local i=$1 p; shift
     p=$(node_pid "$i") || die "no node $i"
