@@ -71,7 +71,7 @@ FAULTS = {
             "slow",
             "delay",
         ),
-        *("crash", "slurmd"),
+        *("crash", "slurmd", "stepd"),
     ),
     "sbatch": ("none", "kill", "stop", "pause", "fill", "slurmd"),
     "rdma": ("none", "kill", "stop", "pause", "fill", "cut", "blip", "loss", "delay"),
@@ -82,6 +82,7 @@ class Referee:
     def __init__(self, options: argparse.Namespace) -> None:
         self.build: Path = options.build
         self.python: str = options.python
+        self.verbose: bool = options.verbose
         self.random = random.Random(options.seed)
         self.only = set(options.only.split(",")) - {""}
         self.counts: Counter[str] = Counter()
@@ -166,7 +167,7 @@ class Referee:
         took = self.heard_s - at
         self.times.setdefault(f"{kind} ({job.place})", []).append(took)
         allowed = ALLOWED_S.get(kind, job.deadline_s + AFTER_S)
-        return "right" if took < allowed + bed.slack_s else f"late: {took:.2f} s"
+        return ("right" if took < allowed + bed.slack_s else "late") + f": after {took:.2f} s"
 
     def sides(self, job: Job, sides: list[set[int]]) -> str:
         """Each rank of these sides was told of one that is on another; "": so it was."""
@@ -284,6 +285,11 @@ class Referee:
         bed.disturb(node, "slurmd", "start")
         return self.over_well(bed, job)
 
+    def stepd(self, bed: Bed, job: Job) -> str:
+        """Who started the ranks of a node dies: they are not looked after, and live on."""
+        bed.disturb(self.random.choice(bed.nodes), "stepd")
+        return self.over_well(bed, job)
+
     def blip(self, bed: Bed, job: Job) -> str:
         node = self.random.choice(bed.nodes)
         bed.disturb(node, "drop")
@@ -338,7 +344,7 @@ class Referee:
         print(f"chaos: {place:6} {job.nranks} {kind:5} {fault:8} {result}", flush=True)
         self.counts["leak"] += bool(left)
         self.counts[result.split(":")[0].split(";")[0]] += 1
-        if not result.startswith("right"):
+        if self.verbose or not result.startswith("right"):
             lines = (job.text() + job.errors()).splitlines()[-30:]
             print("".join(f"    {line}\n" for line in lines), flush=True)
         return result
@@ -380,6 +386,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=HERE.parents[1] / "build")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--verbose", action="store_true", help="what all jobs have said")
     parser.add_argument("--python", default="", help="one that has torch: trainings, too")
     options = parser.parse_args()
     options.build = options.build.resolve()

@@ -179,7 +179,7 @@ class Bed:
 
     def disturb(self, node: int, what: str, value: str = "") -> None:
         """A node: cut, drop (cut, and the link looks fine), join, loss, delay, slow, crash, boot,
-        slurmd, where the bed has it."""
+        slurmd, stepd, where the bed has it."""
         raise NotImplementedError(what)
 
     def runs(self, job: Job) -> bool:
@@ -333,6 +333,8 @@ class Slurm(Nodes):
             self.tell("partition", str(node), link[what])
         elif what == "boot":
             self.tell("boot", str(node))
+        elif what == "stepd":
+            self.on(node, "pkill -KILL -x slurmstepd")
         else:
             super().disturb(node, what, value)
 
