@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disturbs jobs at random, and judges what their ranks say.
 
-    chaos.py SECONDS [--bed BED,...] [--build FOLDER] [--seed N] [--only FAULT,...] [--python PYTHON]
+    chaos.py SECONDS [--bed BED,...] [--build FOLDER] [--seed N] [--only FAULT,...]
+             [--python PYTHON] [--verbose]
 
 Each job runs chaos_rank (or chaos_train.py) on some ranks, in one place of a bed (chaos_beds.py):
 
@@ -11,10 +12,10 @@ Each job runs chaos_rank (or chaos_train.py) on some ranks, in one place of a be
     slurm   a Slurm cluster of three nodes: srun, or halayrun in a script for sbatch
     rdma    two emulated machines with Soft-RoCE
 
-While it runs one fault of FAULTS happens. The referee knows what must be said: by whom, about whom,
-by when; and that nothing is left. A line a job, and at the end a table: verdicts right, wrong, late,
-hangs, leaks, and the time to a verdict. Exit status 0: nothing was wrong. A seed repeats the faults,
-not the moments.
+While it runs one fault of FAULTS happens. The referee knows what must be said: by whom, about
+whom, by when; and that nothing is left. A line a job, and at the end a table: verdicts right, wrong,
+late, hangs, leaks, and the time to a verdict. Exit status 0: nothing was wrong. A seed repeats the
+faults, not the moments.
 """
 
 from __future__ import annotations
@@ -323,20 +324,29 @@ class Referee:
         faults = [f for f in faults if f != "delay" or bed.delays]
         return (bed, place, self.random.choice(faults)) if faults else None
 
+    def judged(self, bed: Bed, job: Job, fault: str) -> str:
+        if self.begun(job):
+            time.sleep(self.random.uniform(0, 0.5 * bed.life_s))
+            run: Callable[[Bed, Job], str] = getattr(self, fault)
+            return run(bed, job)
+        if fault == "none":
+            return f"wrong: it did not begin: {job.errors()[-300:]}"
+        return "void: it did not begin"
+
     def one(self, bed: Bed, place: str, fault: str) -> str:
         before = set(os.listdir("/dev/shm"))
         train = bool(self.python) and bed.trains and self.random.random() < 0.25
         job = self.start(bed, fault, place, train)
-        result = "void: it did not begin"
-        if self.begun(job):
-            time.sleep(self.random.uniform(0, 0.5 * bed.life_s))
-            run: Callable[[Bed, Job], str] = getattr(self, fault)
-            result = run(bed, job)
-        elif fault == "none":
-            result = f"wrong: it did not begin: {job.errors()[-300:]}"
+        try:
+            result = self.judged(bed, job, fault)
+        except BaseException:
+            bed.end(job)
+            job.end_launchers()
+            raise
         if result.startswith(("hang", "void")):
             bed.end(job)
         bed.wait(job, 10)
+        job.end_launchers()
         left = bed.left(job) + [f"/dev/shm/{n}" for n in set(os.listdir("/dev/shm")) - before]
         if left:
             result += f"; LEFT {left}"
@@ -345,7 +355,8 @@ class Referee:
         self.counts["leak"] += bool(left)
         self.counts[result.split(":")[0].split(";")[0]] += 1
         if self.verbose or not result.startswith("right"):
-            lines = (job.text() + job.errors()).splitlines()[-30:]
+            said = [line for line in job.errors().splitlines() if " info " not in line]
+            lines = job.text().splitlines() + said[-30:]
             print("".join(f"    {line}\n" for line in lines), flush=True)
         return result
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where chaos.py runs jobs: this machine, nodes of veth-nodes, a Slurm cluster, machines with RDMA.
 
-A bed starts jobs, finds and signals their ranks, disturbs its nodes, and sees what a job has left. It
-judges nothing.
+A bed starts jobs, finds and signals their ranks, disturbs its nodes, and sees what a job has left.
+It judges nothing.
 """
 
 from __future__ import annotations
@@ -58,6 +58,13 @@ class Job:
                     start_new_session=True,
                 )
             )
+
+    def end_launchers(self) -> None:
+        """Those that still wait, when the ranks have gone."""
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+                process.wait()
 
 
 def marked(mark: str) -> dict[int, tuple[list[bytes], list[bytes]]]:

@@ -147,7 +147,6 @@ int main(int argc, char **argv)
     if (argc != 3 || gethostname(host, sizeof(host) - 1))
         return 2;
     signal(SIGUSR1, on_fill);
-    const double end = begin + strtod(argv[1], NULL);
     job.state = strtoull(argv[2], NULL, 10);
     job.in = malloc(MOST * sizeof(int64_t));
     job.out = malloc(MOST * sizeof(int64_t));
@@ -161,6 +160,7 @@ int main(int argc, char **argv)
         return 2;
     printf("chaos: rank %d: begins on %s\n", job.rank, host);
     fflush(stdout);
+    const double end = now() + strtod(argv[1], NULL);
     while (goes_on(end, &rc))
         for (int i = 0; !rc && i < MARGIN; i++, ncalls++) {
             const uint64_t which = draw() % 4, shift = draw() % 18, salt = draw();

@@ -44,7 +44,7 @@ def main() -> int:
         )
         hvd.broadcast_parameters(net.state_dict(), root_rank=0)
         say(rank, f"begins on {socket.gethostname()}")
-        end, steps, go = begin + seconds, 0, 1
+        end, steps, go = time.monotonic() + seconds, 0, 1
         while go:
             begin = time.monotonic()
             optimizer.zero_grad()

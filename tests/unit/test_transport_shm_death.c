@@ -62,7 +62,7 @@ static uint64_t killed(rank_t *a, const death_t *death, pid_t victim)
     char text[64];
     for (uint32_t i = 0; death->seen && i < MESSAGES; i++)
         rank_expect(a, i);
-    snprintf(text, sizeof(text), "process %d on this node ended", (int)victim);
+    snprintf(text, sizeof(text), "its process %d ended", (int)victim);
     uint64_t begun = clock_ns();
     kill(victim, SIGKILL);
     for (uint32_t i = 0; death->in && !death->seen && i < MESSAGES; i++)

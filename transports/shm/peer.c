@@ -95,7 +95,7 @@ void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, c
 
 void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer)
 {
-    hly_shm_peer_fail(t, peer, HALAY_EPEER, "process %d on this node ended", (int)peer->pid);
+    hly_shm_peer_fail(t, peer, HALAY_EPEER, "its process %d ended", (int)peer->pid);
 }
 
 static void watch_process(halay_transport_t *t, hly_shm_peer_t *peer, int process_fd)
