@@ -13,9 +13,9 @@ Each job runs chaos_rank (or chaos_train.py) on some ranks, in one place of a be
     rdma    two emulated machines with Soft-RoCE
 
 While it runs one fault of FAULTS happens. The referee knows what must be said: by whom, about
-whom, by when; and that nothing is left. A line a job, and at the end a table: verdicts right, wrong,
-late, hangs, leaks, and the time to a verdict. Exit status 0: nothing was wrong. A seed repeats the
-faults, not the moments.
+whom, by when; and that nothing is left. A line a job, and at the end a table: verdicts right,
+wrong, late, hangs, leaks, and the time to a verdict. Exit status 0: nothing was wrong. A seed
+repeats the faults, not the moments.
 """
 
 from __future__ import annotations
@@ -406,8 +406,11 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(130))  # and ends the beds
     referee = Referee(options)
-    referee.run(options.seconds)
-    return 0 if referee.report() else 1
+    try:
+        referee.run(options.seconds)
+    finally:
+        good = referee.report()
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
