@@ -173,6 +173,8 @@ class Referee:
     def sides(self, job: Job, sides: list[set[int]]) -> str:
         """Each rank of these sides was told of one that is on another; "": so it was."""
         told = {int(m[0]): m[3] for m in TOLD.findall(job.text())}
+        if set().union(*sides) <= {int(m[0]) for m in WELL.findall(job.text())}:
+            return "void: it had ended before"
         for side in sides:
             for rank in sorted(side):
                 if rank not in told:
@@ -201,11 +203,9 @@ class Referee:
     def kill(self, bed: Bed, job: Job, many: int = 1) -> str:
         pids = bed.ranks(job)
         culprits = set(self.random.sample(range(job.nranks), many))
-        at = time.monotonic()
-        for rank in culprits:
-            if rank not in pids:
-                return "void: it has ended before"
-            bed.signal(job, rank, pids[rank], signal.SIGKILL)
+        if not culprits <= set(pids):
+            return "void: it has ended before"
+        at = min(bed.signal(job, rank, pids[rank], signal.SIGKILL) for rank in culprits)
         return self.died(bed, job, culprits, "kill", at)
 
     def kill_two(self, bed: Bed, job: Job) -> str:
@@ -223,8 +223,7 @@ class Referee:
         pids, culprit = bed.ranks(job), self.random.randrange(job.nranks)
         if culprit not in pids:
             return "void: it has ended before"
-        at = time.monotonic()
-        bed.signal(job, culprit, pids[culprit], signal.SIGSTOP)
+        at = bed.signal(job, culprit, pids[culprit], signal.SIGSTOP)
         self.hear(bed, job, job.nranks - 1, job.deadline_s + 40)
         result = self.told_of(bed, job, {culprit}, "stop", at)
         bed.signal(job, culprit, pids[culprit], signal.SIGKILL)

@@ -173,8 +173,11 @@ class Bed:
                         found.setdefault(int(v[len(name) :]), pid)
         return found
 
-    def signal(self, job: Job, rank: int, pid: int, number: int) -> None:
+    def signal(self, job: Job, rank: int, pid: int, number: int) -> float:
+        """When it was sent."""
+        at = time.monotonic()
         os.kill(pid, number)
+        return at
 
     def go_on(self, job: Job) -> None:
         """All of the job's processes: what entered a node's name spaces stops with its child."""
@@ -367,7 +370,7 @@ class Machines(Bed):
     sizes = (2, 2, 3, 4)
     trains = False  # torch takes minutes to be loaded there
     deadline_s = 10.0
-    life_s = 6.0
+    life_s = 10.0
     slack_s = 4.0
     names_signal = ""
     nodes = (0, 1)
@@ -432,8 +435,10 @@ class Machines(Bed):
         files = {int(f.name[3:]): f.read_text() for f in job.folder.glob("pid*")}
         return {rank: int(text) for rank, text in files.items() if text.endswith("\n")}
 
-    def signal(self, job: Job, rank: int, pid: int, number: int) -> None:
-        self.on(rank % 2, f"kill -{number} {pid}")
+    def signal(self, job: Job, rank: int, pid: int, number: int) -> float:
+        self.on(rank % 2, f"kill -{number} {pid}; : >/run/halay/shared/{job.folder.name}/at")
+        sent = (job.folder / "at").stat().st_mtime  # this machine's clock, whose file it is
+        return sent - time.time() + time.monotonic()
 
     def go_on(self, job: Job) -> None:
         for rank, pid in self.ranks(job).items():
