@@ -101,11 +101,11 @@ def variables_of(
 
 
 def netem(what: str, value: str) -> str:
-    """Of tc qdisc: a delay of so many ms, a loss of so many percent, or none."""
+    """Of tc qdisc: a delay of so many ms, a loss of so many percent, or none. The delay is the same
+    for all packets: else netem puts them out of order, of which RDMA's go-back-N makes a loss."""
     if value == "0":
         return "del dev eth0 root"
-    unit = {"delay": f"ms {int(value or 0) // 2}ms", "loss": "%"}[what]
-    return f"replace dev eth0 root netem {what} {value}{unit}"
+    return f"replace dev eth0 root netem {what} {value}{'ms' if what == 'delay' else '%'}"
 
 
 class Bed:
@@ -456,14 +456,14 @@ class Machines(Bed):
         return found
 
     def disturb(self, node: int, what: str, value: str = "") -> None:
-        commands = {
-            "cut": "ip link set eth0 down",
-            "join": "ip link set eth0 up; tc qdisc del dev eth0 root",
-        }
-        if what not in commands:
-            value = "100" if what == "drop" else value
-            commands[what] = f"tc qdisc {netem('loss' if what == 'drop' else what, value)}"
-        self.on(node, commands[what])
+        if what == "cut":
+            self.on(node, "ip link set eth0 down")
+        elif what in ("drop", "join"):  # netem acts on what is sent: on both, that is the link
+            value = "100" if what == "drop" else "0"
+            for each in self.nodes:
+                self.on(each, f"ip link set eth0 up; tc qdisc {netem('loss', value)}")
+        else:
+            self.on(node, f"tc qdisc {netem(what, value)}")
 
     def fill(self, job: Job, rank: int, pid: int) -> float:
         group = f"/tmp/cgroup/{job.folder.name}"
