@@ -588,6 +588,8 @@ static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot,
     f->entered = true;
     f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
     hly_agree_hold(f, &mine);
+    if (v->cause >= HLY_CAUSE_STOPPED)
+        by_time(comm, slot, v->cause); /* the others name who is absent later than that */
     alarm_all(comm, slot);
     comm->context->outlived++;
 }

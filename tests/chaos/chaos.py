@@ -3,7 +3,7 @@
 """Disturbs jobs at random, and judges what their ranks say.
 
     chaos.py SECONDS [--bed BED,...] [--build FOLDER] [--seed N] [--only FAULT,...]
-             [--python PYTHON] [--verbose]
+             [--deadline S] [--python PYTHON] [--verbose]
 
 Each job runs chaos_rank (or chaos_train.py) on some ranks, in one place of a bed (chaos_beds.py):
 
@@ -97,6 +97,7 @@ class Referee:
         for name in options.bed.split(","):
             (self.folder / name).mkdir()
             self.beds.append(BEDS[name](self.folder / name, env, self.build))
+            self.beds[-1].deadline_s = options.deadline or self.beds[-1].deadline_s
 
     # ------------------------------------------------------------------ jobs
 
@@ -396,6 +397,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=HERE.parents[1] / "build")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="")
+    parser.add_argument("--deadline", type=float, default=0, help="seconds; else the bed's")
     parser.add_argument("--verbose", action="store_true", help="what all jobs have said")
     parser.add_argument("--python", default="", help="one that has torch: trainings, too")
     options = parser.parse_args()
