@@ -390,6 +390,13 @@ class Referee:
         return not any(self.counts[n] for n in ("wrong", "late", "hang", "leak"))
 
 
+def leave(*_: object) -> None:
+    """Job and beds are ended on the way out, which a second signal must not end."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
+    sys.exit(130)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("seconds", type=float)
@@ -405,7 +412,7 @@ def main() -> int:
     if unknown := set(options.bed.split(",")) - set(BEDS):
         parser.error(f"there is no bed {', '.join(sorted(unknown))}")
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: sys.exit(130))  # and ends the beds
+        signal.signal(number, leave)
     referee = Referee(options)
     try:
         referee.run(options.seconds)
