@@ -20,7 +20,6 @@ static void setup(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *pe
         FUZZ_WANT(landing[i] &&
                   !hly_tcp_landing_post(t, (uint64_t)i + 1, landing[i], ROOM, (uint64_t)i));
     }
-    link->state = LINK_OPEN;
     link->fd = FUZZ_FD;
     link->peer = peer;
 }
@@ -41,7 +40,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     static volatile uint8_t sink;
     struct fuzz f = {data, bytes};
     halay_transport_t *t = calloc(1, sizeof(*t));
-    hly_tcp_link_t link = {.watch = WATCH_LINK};
+    hly_tcp_link_t link = {0};
     hly_tcp_peer_t peer = {.nlinks = 1};
     uint8_t *landing[LANDINGS];
     if (!buffer)

@@ -10,18 +10,24 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include <halay/transport.h>
+#include "../../transports/common/meet.h"
 
 #define CHECK_FAILED _exit(1) /* of any of the processes */
 #include "../check.h"
 
 #define MS 1000000ull
 
-/* The transport that is tested. */
+/* The transport that is tested, and what begins its words. */
 extern const halay_transport_ops_t *const net;
-/* Its hello, of {7, from}, for {7, to}, with this secret, as an answer to this greeting; all that
- * the transport tells included. Returns its bytes. */
-enum { GREETING = 24, HELLO_MOST = 160 };
+extern const uint64_t net_magic;
+extern const size_t net_tells; /* it may tell so many zeros */
+enum { GREETING = sizeof(hly_meet_greeting_t), HELLO_MOST = sizeof(hly_meet_word_t) + 32 };
+/* Its hello, of {7, from}, for {7, to}, with this secret, as an answer to this greeting, with what
+ * is told. Returns its bytes. */
+size_t hello_keyed(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
+                   const void *tells, size_t ntells, uint8_t hello[HELLO_MOST],
+                   hly_meet_keys_t *keys);
+/* The same, with zeros. */
 size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
                   uint8_t hello[HELLO_MOST]);
 

@@ -8,9 +8,8 @@
 #include "net_rank.h"
 
 typedef struct fake {
-    int fd;
-    halay_transport_t *t; /* no more than its name and its secret */
-    hly_tcp_link_t link;
+    int fd, seal;
+    hly_tcp_link_t link; /* no more than its seals */
 } fake_t;
 
 /* Says hello to a rank {7, 1}, and has been answered. */

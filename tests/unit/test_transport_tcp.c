@@ -5,7 +5,6 @@
  *
  *   test_unit_transport_tcp [case]
  */
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,25 +15,8 @@
 
 extern const halay_transport_ops_t halay_transport_v7_tcp;
 const halay_transport_ops_t *const net = &halay_transport_v7_tcp;
-
-size_t hello_make(const char *secret, uint64_t from, uint64_t to, const uint8_t greeting[GREETING],
-                  uint8_t hello[HELLO_MOST])
-{
-    hly_tcp_word_t word = {.magic = HLY_TCP_MAGIC,
-                           .kind = WORD_HELLO,
-                           .from = {7, from},
-                           .to = {7, to},
-                           .nonce = "some"};
-    hly_meet_greeting_t said;
-    hly_meet_keys_t keys;
-    uint8_t secret16[16] = {0};
-    memcpy(secret16, secret, strlen(secret));
-    memcpy(&said, greeting, sizeof(said));
-    hly_meet_keys_make(secret16, &said, word.nonce, word.from, word.to, 0, &keys);
-    hly_meet_prove(keys.out, &word, offsetof(hly_tcp_word_t, mac), NULL, 0, word.mac);
-    memcpy(hello, &word, sizeof(word));
-    return sizeof(word);
-}
+const uint64_t net_magic = HLY_TCP_MAGIC;
+const size_t net_tells = sizeof(hly_tcp_tell_t);
 
 static void killed(void)
 {

@@ -145,35 +145,43 @@ static void echoed(void)
     net->close(rank.transport);
 }
 
+typedef struct said {
+    hly_meet_word_t word;
+    hly_tcp_tell_t tell;
+} said_t;
+
 /* {7, 1} calls {7, 2}, which answers what it has answered before, where that is kept. Returns how
  * that ends: 0: they have met. */
-static int answered(int listens, const halay_address_t *where, hly_tcp_word_t *answer)
+static int answered(int listens, const halay_address_t *where, said_t *answer)
 {
+    enum { ALL_SAID = sizeof(hly_meet_word_t) + sizeof(hly_tcp_tell_t) };
     static const uint8_t ours[16] = "between us";
+    const hly_meet_greeting_t greeting = {.magic = HLY_TCP_MAGIC, .nonce = "the same"};
     rank_t rank = {0};
     halay_event_t event;
-    hly_tcp_word_t hello;
-    fake_t fake = {.t = calloc(1, sizeof(*fake.t)),
-                   .link.greeting = {.magic = HLY_TCP_MAGIC, .nonce = "the same"}};
+    hly_meet_keys_t keys;
+    said_t hello;
     rank_open_sealed(&rank, SEAL_HEADERS);
     halay_ep_t *ep = rank_connect(&rank, 2, where);
-    fake.fd = accept(listens, NULL, NULL);
-    give(fake.fd, &fake.link.greeting, sizeof(fake.link.greeting));
+    int fd = accept(listens, NULL, NULL);
+    give(fd, &greeting, sizeof(greeting));
     CHECK(rank_wait(&rank, 20 * MS, &event) == 0, "kind %d", event.kind);
-    take(fake.fd, &hello, sizeof(hello));
-    memcpy(fake.t->secret, ours, sizeof(ours));
-    hly_tcp_seals_make(fake.t, &fake.link, hello.nonce, hello.from, hello.to, 1);
-    if (answer->magic == 0) {
-        *answer = (hly_tcp_word_t){
-            .magic = HLY_TCP_MAGIC, .kind = WORD_ANSWER, .from = hello.to, .to = hello.from};
-        hly_meet_prove(fake.link.keys.out, answer, offsetof(hly_tcp_word_t, mac), NULL, 0,
-                       answer->mac);
+    take(fd, &hello, ALL_SAID);
+    hly_meet_keys_make(ours, &greeting, hello.word.nonce, hello.word.from, hello.word.to, 1, &keys);
+    if (answer->word.magic == 0) {
+        answer->word = (hly_meet_word_t){.magic = HLY_TCP_MAGIC,
+                                         .kind = WORD_ANSWER,
+                                         .tells = sizeof(answer->tell),
+                                         .from = hello.word.to,
+                                         .to = hello.word.from};
+        hly_meet_prove(keys.out, &answer->word, offsetof(hly_meet_word_t, mac), &answer->tell,
+                       sizeof(answer->tell), answer->word.mac);
     }
-    give(fake.fd, answer, sizeof(*answer));
+    give(fd, answer, ALL_SAID);
     rank_wait(&rank, 50 * MS, &event);
     int rc = rank.failed ? 1 : net->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0);
     CHECK(rc == 0 || strstr(rank.text, "another secret"), "%d %s", rc, rank.text);
-    fake_end(&fake);
+    close(fd);
     net->close(rank.transport);
     return rc;
 }
@@ -183,7 +191,7 @@ static void answer_replayed(void)
 {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t bytes = sizeof(name);
-    hly_tcp_word_t answer = {0};
+    said_t answer = {0};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     CHECK(bind(fd, (struct sockaddr *)&name, bytes) == 0 && listen(fd, 8) == 0 &&
               getsockname(fd, (struct sockaddr *)&name, &bytes) == 0,

@@ -437,7 +437,7 @@ void too_large(void)
 static size_t frame_make(fake_t *fake, unsigned mark, int kind, uint64_t bytes, uint64_t tag,
                          uint8_t *said)
 {
-    hly_tcp_frame_t frame = hly_tcp_frame(&fake->link, kind, bytes, tag, 0);
+    hly_tcp_frame_t frame = hly_tcp_frame(&fake->link.out_seal, kind, bytes, tag, 0);
     if (mark) {
         const uint64_t words[4] = {fake->link.out_seal.count,
                                    (frame.word << 8 >> 8) | (uint64_t)mark << 56, tag, 0};

@@ -35,6 +35,7 @@ void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer)
     while (*at != peer)
         at = &(*at)->next;
     *at = peer->next;
+    m->over -= hly_meet_peer_over(peer);
 }
 
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
@@ -63,6 +64,7 @@ hly_meet_peer_t *hly_meet_peer_failed(hly_meet_t *m, halay_event_t *event)
         return NULL;
     peer->state = PEER_FAILED;
     m->failing--;
+    m->over += hly_meet_peer_over(peer);
     for (hly_meet_link_t *link = m->links; link; link = next) {
         next = link->next;
         if (link->peer == peer)
@@ -230,12 +232,14 @@ int hly_meet_connect(halay_transport_t *t, halay_peer_id_t id, const void *addre
 
 void hly_meet_disconnect(halay_transport_t *t, halay_ep_t *ep)
 {
+    hly_meet_t *m = (hly_meet_t *)t;
     hly_meet_peer_t *peer = (hly_meet_peer_t *)ep;
     if (!peer)
         return;
     assert(peer->refs > 0);
     peer->refs--;
-    ((hly_meet_t *)t)->attention = 1; /* a peer that was told to have failed may go now */
+    m->over += hly_meet_peer_over(peer);
+    m->attention = 1; /* a peer that was told to have failed may go now */
 }
 
 void hly_meet_sever(halay_transport_t *t, halay_ep_t *ep)

@@ -113,6 +113,32 @@ static void met(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *wor
         hly_meet_call_settled(m, peer);
 }
 
+/* 1: the link's socket is the transport's now. */
+static int take(hly_meet_t *m, hly_meet_link_t *link, int called)
+{
+    hly_meet_peer_t *peer = link->peer;
+    if (!m->ops->take || peer->state != PEER_WELL)
+        return 0;
+    int rc = m->ops->take(m->transport, peer, link, called);
+    if (rc == 0)
+        epoll_ctl(m->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
+    else
+        hly_meet_peer_fail(
+            m, peer, HALAY_ENOMEM,
+            "the connection to %s cannot be used: %s; raise the limits on open files "
+            "and memory (ulimit -n, -v)",
+            peer->name, strerror(-rc));
+    return rc == 0;
+}
+
+/* 1: the link is gone. */
+static int taken(hly_meet_t *m, hly_meet_link_t *link)
+{
+    link->fd = -1;
+    hly_meet_link_free(m, link);
+    return 1;
+}
+
 /* 0: goes on. 1: the link is gone. */
 static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t *word)
 {
@@ -137,9 +163,14 @@ static int on_hello(hly_meet_t *m, hly_meet_link_t *link, const hly_meet_word_t 
     link->state = LINK_OPEN;
     m->nguests--;
     met(m, link, word);
+    int its = take(m, link, 0); /* before it is answered: from then on it is counted on */
     (void)hly_meet_link_say(m, link, WORD_ANSWER,
                             m->ops->mark ? m->ops->mark(m->transport, peer) : 0);
-    return 0;
+    if (!its)
+        return 0;
+    if (hly_meet_link_write(m, link) || link->written < link->to_write)
+        shutdown(link->fd, SHUT_WR); /* what was said before its end is still read */
+    return taken(m, link);
 }
 
 static int on_word(hly_meet_t *m, hly_meet_link_t *link)
@@ -161,6 +192,8 @@ static int on_word(hly_meet_t *m, hly_meet_link_t *link)
         met(m, link, &word);
         if (m->ops->agree && peer->state == PEER_WELL)
             m->ops->agree(m->transport, peer, word.count);
+        if (take(m, link, 1))
+            return taken(m, link);
     } else if (link->state == LINK_OPEN && from && word_right(link, &word, WORD_GOODBYE)) {
         peer->goodbye = 1;
         peer->goodbye_count = word.count;
@@ -184,6 +217,9 @@ static void link_ended(hly_meet_t *m, hly_meet_link_t *link, int error)
         if (error == EPROTO)
             warn_stranger(m, link->fd, "it speaks another language, or another version's");
     } else if (link->state <= LINK_GREETED) {
+        if (error == EPROTO)
+            hly_meet_peer_fail(m, peer, HALAY_ETRANSPORT,
+                               "%s does not speak this version's language", peer->name);
         hly_meet_call_ended(peer, link, error);
     } else if (link->state == LINK_OPEN && !peer->goodbye) {
         hly_meet_peer_fail(m, peer, HALAY_EPEER, "the connection to %s ended%s%s", peer->name,
@@ -204,7 +240,7 @@ static int hear(hly_meet_t *m, hly_meet_link_t *link)
         return rc;
     link->read = 0;
     link->state = LINK_GREETED;
-    return hly_meet_link_say(m, link, WORD_HELLO, 0);
+    return m->closing ? -ENODATA : hly_meet_link_say(m, link, WORD_HELLO, 0);
 }
 
 static void link_look(hly_meet_t *m, hly_meet_link_t *link)
@@ -229,7 +265,7 @@ static void link_look(hly_meet_t *m, hly_meet_link_t *link)
         if (link->peer && link->peer->state != PEER_WELL)
             break; /* its links end when that is told; it may say more for ever */
     }
-    if (rc == 0 && read == 0 && link->written < link->to_write)
+    if (rc == 0 && read >= 0 && link->written < link->to_write)
         rc = hly_meet_link_write(m, link);
     if (rc == 0)
         rc = read;
@@ -286,9 +322,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return b < a ? b : a;
 }
 
-int hly_meet_timer_set(hly_meet_t *m)
+int hly_meet_timer_set(hly_meet_t *m, uint64_t when)
 {
-    uint64_t when = UINT64_MAX;
     for (hly_meet_peer_t *peer = m->peers; peer; peer = peer->next) {
         if (peer->state != PEER_WELL)
             continue;

@@ -24,7 +24,7 @@ static void keepalive_set(const hly_meet_t *m, int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &timeout_ms, sizeof(timeout_ms));
 }
 
-int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watch)
+int hly_meet_watch(int epoll_fd, int fd, uint32_t events, void *watch)
 {
     struct epoll_event event = {.events = events, .data.ptr = watch};
     return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
@@ -59,7 +59,8 @@ int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
     return 0;
 }
 
-/* shutdown, because a forked child may hold the socket, and the other end shall see the end. */
+/* shutdown, because a forked child may hold the socket, and the other end shall see the end. Not
+ * if the transport has taken it: then fd is -1. */
 void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link)
 {
     hly_meet_link_t **at = &m->links;
@@ -70,11 +71,12 @@ void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link)
     if (link->state == LINK_GUEST)
         hly_meet_gate_charge(&m->gate, hly_meet_now_ns());
     m->nparked -= link->state == LINK_PARKED;
-    if (m->slow_fd >= 0) {
+    if (m->slow_fd >= 0 && link->fd >= 0) {
         epoll_ctl(m->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
         shutdown(link->fd, SHUT_RDWR);
     }
-    close(link->fd);
+    if (link->fd >= 0)
+        close(link->fd);
     free(link);
 }
 

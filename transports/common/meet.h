@@ -12,8 +12,8 @@
  *
  * Who wants to talk calls on TCP, where the other's bootstrap listens, or a socket of the
  * transport's own. Each proves the job's secret (proof.h), and says both ids and what its transport
- * wants the other to know (tell). This link stays open until one of the two ends: its end without a
- * goodbye is a death.
+ * wants the other to know (tell). Then its socket is the transport's, if that takes it (take). Else
+ * the link stays open until one of the two ends: its end without a goodbye is a death.
  *
  * A hello that proves the secret for somebody else comes from another epoch of the same job: from a
  * process that is in its next epoch already, or is late in its last. Which of the two cannot be
@@ -133,6 +133,11 @@ typedef struct hly_meet_ops {
      * judges it, and may fail the peer. Both, or neither. */
     uint64_t (*mark)(const halay_transport_t *t, const hly_meet_peer_t *peer);
     void (*agree)(halay_transport_t *t, hly_meet_peer_t *peer, uint64_t mark);
+    /* Or NULL. Both have proved the secret: link->fd is the transport's own from here on, with
+     * link->keys; the link goes. called: by this end; else an answer follows. 0 or a negative
+     * errno, which fails the peer. */
+    int (*take)(halay_transport_t *t, hly_meet_peer_t *peer, const hly_meet_link_t *link,
+                int called);
 } hly_meet_ops_t;
 
 enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 }; /* is said once */
@@ -143,8 +148,9 @@ typedef struct hly_meet {
     hly_meet_peer_t *peers;
     hly_meet_link_t *links;
     int nguests, nparked, failing;
+    int over;      /* peers that may be forgotten */
     int unsettled; /* peers that are called */
-    int closing;   /* who calls is turned away */
+    int closing;   /* who calls is turned away, and no hello is said */
     hly_meet_gate_t gate;
     uint64_t attended_ns;
     int attention; /* something is to be looked at soon */
@@ -176,15 +182,17 @@ int hly_meet_error(const hly_meet_t *m, int rc, const char *format, ...)
 /* m is all 0. where: it is to listen there if the bootstrap does not listen for it. */
 void hly_meet_init(hly_meet_t *m, const hly_meet_ops_t *ops, halay_transport_t *t,
                    const halay_transport_params_t *params, const halay_address_t *where);
-/* own_fd: wakes a sleeper, too. HALAY_OK, or an error, which has been told. */
+/* own_fd: wakes a sleeper, too; or -1. HALAY_OK, or an error, which has been told. */
 int hly_meet_open(hly_meet_t *m, int own_fd);
 /* m->error, once. */
 int hly_meet_error_take(hly_meet_t *m);
+/* Who calls from now on waits in the socket's queue, for the next epoch. */
+void hly_meet_leave(hly_meet_t *m);
 /* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
 void hly_meet_close(hly_meet_t *m);
 
 /* link.c; 0 or a negative errno */
-int hly_meet_watch(int epoll_fd, int fd, uint32_t events, hly_meet_watch_t *watch);
+int hly_meet_watch(int epoll_fd, int fd, uint32_t events, void *watch);
 int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,
                       hly_meet_link_t **link);
 void hly_meet_link_free(hly_meet_t *m, hly_meet_link_t *link);
@@ -228,7 +236,8 @@ void hly_meet_call_settled(hly_meet_t *m, hly_meet_peer_t *peer);
 /* guest.c */
 /* The slow path: sockets, guests, calls. */
 void hly_meet_attend(hly_meet_t *m, uint64_t now);
-/* Before sleep: when attend has something to do that no descriptor tells. */
-int hly_meet_timer_set(hly_meet_t *m);
+/* Before sleep: when attend has something to do that no descriptor tells. when: the same for the
+ * transport; UINT64_MAX: never. */
+int hly_meet_timer_set(hly_meet_t *m, uint64_t when);
 
 #endif

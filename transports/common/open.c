@@ -113,7 +113,7 @@ static int descriptors_open(hly_meet_t *m, int own_fd, const char **what)
         rc = hly_meet_watch(m->slow_fd, m->timer_fd, EPOLLIN, &m->timer_watch);
     if (rc == 0)
         rc = hly_meet_watch(m->epoll_fd, m->slow_fd, EPOLLIN, NULL);
-    return rc ? rc : hly_meet_watch(m->epoll_fd, own_fd, EPOLLIN, NULL);
+    return rc || own_fd < 0 ? rc : hly_meet_watch(m->epoll_fd, own_fd, EPOLLIN, NULL);
 }
 
 int hly_meet_open(hly_meet_t *m, int own_fd)
@@ -142,6 +142,12 @@ int hly_meet_error_take(hly_meet_t *m)
     int error = m->error;
     m->error = 0;
     return error;
+}
+
+void hly_meet_leave(hly_meet_t *m)
+{
+    m->closing = 1;
+    epoll_ctl(m->slow_fd, EPOLL_CTL_DEL, m->listen_fd, NULL);
 }
 
 static void close_one(int fd)

@@ -25,7 +25,7 @@ static void end(halay_transport_t *t, hly_tcp_link_t *link, int error)
 {
     link->ended = 1;
     link->error = error;
-    t->changed = t->attention = 1;
+    t->changed = t->meet.attention = 1;
 }
 
 /* ------------------------------------------------------------------ frames */
@@ -40,7 +40,7 @@ static void land_begin(halay_transport_t *t, hly_tcp_link_t *link, uint64_t byte
     link->digest = digest;
     if (!landing)
         return; /* it was withdrawn: read into nothing */
-    landing->peer = link->peer->id;
+    landing->peer = link->peer->base.id;
     landing->bytes = (size_t)bytes;
     link->land_to = landing->buffer;
     if (bytes > landing->room) {
@@ -95,7 +95,7 @@ static void on_notice(halay_transport_t *t, hly_tcp_link_t *link, unsigned kind)
 {
     if (kind == FRAME_RETIRE && !link->retired) {
         link->retired = 1;
-        t->changed = t->attention = 1;
+        t->changed = t->meet.attention = 1;
     } else if (kind == FRAME_GOODBYE) {
         link->goodbye = 1;
         link->peer->goodbyes++;
@@ -109,7 +109,7 @@ static void message_give(hly_tcp_link_t *link, size_t bytes, halay_event_t *even
 {
     *event =
         (halay_event_t){.kind = HALAY_EVENT_MESSAGE,
-                        .peer = link->peer->id,
+                        .peer = link->peer->base.id,
                         .data = bytes ? link->buffer + link->begin + sizeof(hly_tcp_frame_t) : NULL,
                         .bytes = bytes};
 }
@@ -126,7 +126,7 @@ static int frames_take(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t
         uint64_t bytes = frame.word & HLY_TCP_BYTES_MAX;
         unsigned kind = (unsigned)(frame.word >> HLY_TCP_BYTES_BITS) & 0xff;
         int tagged = kind == FRAME_TAGGED;
-        if (!hly_tcp_frame_right(link, &frame)) {
+        if (!hly_tcp_frame_right(&link->in_seal, &frame)) {
             end(t, link, EBADMSG);
             break;
         }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * link.c - TCP connections come and go; words of greeting go out whole, and come in whole. Nothing
- * here decides what a word means (meet.c).
+ * link.c - peers, and the connections to them: taken from where they met (transports/common), one
+ * of two retired, ended. Who leaves says goodbye on each, behind all that it has sent there, and
+ * stays, for a while, until that has reached the other host.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -19,8 +19,36 @@
 #endif
 #define AGAIN_TIMES 12 /* of the 15 have the longest pause between them */
 
+/* ------------------------------------------------------------------ meeting */
+
+hly_meet_peer_t *hly_tcp_peer_make(halay_transport_t *t)
+{
+    hly_tcp_peer_t *peer = calloc(1, sizeof(*peer));
+    (void)t;
+    return peer ? &peer->base : NULL;
+}
+
+size_t hly_tcp_peer_tell(halay_transport_t *t, hly_meet_peer_t *peer, uint8_t *tells)
+{
+    const hly_tcp_tell_t seal = (hly_tcp_tell_t)t->seal;
+    (void)peer;
+    memcpy(tells, &seal, sizeof(seal));
+    return sizeof(seal);
+}
+
+void hly_tcp_peer_meet(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_t *tells,
+                       size_t bytes)
+{
+    static const char *const names[] = {"headers", "payload"};
+    const hly_tcp_tell_t seal = (hly_tcp_tell_t)t->seal;
+    if (bytes != sizeof(seal) || memcmp(tells, &seal, sizeof(seal)) != 0)
+        hly_meet_peer_fail(&t->meet, peer, HALAY_ETRANSPORT,
+                           "%s has HALAY_TCP_SEAL=%s, and this rank %s: give all ranks the same",
+                           peer->name, names[t->seal == SEAL_HEADERS], names[t->seal]);
+}
+
 /*
- * A host that is gone without a word is noticed after the patience with a link: by these, where
+ * A host that is gone without a word is noticed after the patience with a link: by keepalive, where
  * nothing is under way, else by watch.c. Not by TCP_USER_TIMEOUT: that ends a connection also when
  * the other process just does not read for so long. Where a link is back, the kernel sends again
  * within a few seconds, or, if it is older, after up to as long as the link was cut. It gives up
@@ -28,40 +56,60 @@
  */
 static void socket_set(const halay_transport_t *t, int fd)
 {
-    const uint64_t most_ms = t->patience_ns / 1000000 / AGAIN_TIMES + 1;
+    const uint64_t most_ms = t->meet.patience_ns / 1000000 / AGAIN_TIMES + 1;
     const int again_ms = most_ms < 1000 ? 1000 : most_ms > 120000 ? 120000 : (int)most_ms;
-    hly_meet_socket_set(fd, t->patience_ns);
+    const int never = 0;
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
     setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &again_ms, sizeof(again_ms));
 }
 
-/* Takes fd over, also on failure: 0 or a negative errno. */
-int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *peer,
-                     hly_tcp_link_t **out)
+static int open_grow(halay_transport_t *t)
 {
-    hly_tcp_link_t *link = calloc(1, sizeof(*link));
-    if (!link) {
-        close(fd);
+    int n = t->open_room ? t->open_room * 2 : 16;
+    if (t->nopen < t->open_room)
+        return 0;
+    hly_tcp_link_t **open = realloc(t->open, (size_t)n * sizeof(hly_tcp_link_t *));
+    if (!open)
         return -ENOMEM;
-    }
-    link->watch = WATCH_LINK;
-    link->state = state;
-    link->called = state == LINK_CALLING;
-    link->fd = fd;
-    link->peer = peer;
-    link->since_ns = hly_tcp_now_ns();
-    socket_set(t, fd);
-    int rc = hly_tcp_watch_add(t->slow_fd, fd, link->called ? EPOLLOUT : EPOLLIN, &link->watch);
-    if (rc) {
-        close(fd);
-        free(link);
-        return rc;
-    }
-    link->next = t->links;
-    t->links = link;
-    t->nguests += state == LINK_GUEST;
-    *out = link;
+    t->open = open;
+    t->open_room = n;
     return 0;
 }
+
+int hly_tcp_peer_take(halay_transport_t *t, hly_meet_peer_t *base, const hly_meet_link_t *met,
+                      int called)
+{
+    hly_tcp_peer_t *peer = (hly_tcp_peer_t *)base;
+    int rc = peer->nlinks < HLY_TCP_LINKS_PEER ? open_grow(t) : -EMLINK;
+    if (rc)
+        return rc;
+    hly_tcp_link_t *link = calloc(1, sizeof(*link));
+    uint8_t *buffer = malloc(HLY_TCP_IN + HLY_TCP_OUT); /* touched only where used */
+    rc = link && buffer ? hly_meet_watch(t->meet.epoll_fd, met->fd, EPOLLIN, link) : -ENOMEM;
+    if (rc) {
+        free(link);
+        free(buffer);
+        return rc;
+    }
+    link->fd = met->fd;
+    link->called = called;
+    link->peer = peer;
+    link->buffer = buffer;
+    link->out = buffer + HLY_TCP_IN;
+    hly_tcp_seal_make(met->keys.in, &link->in_seal);
+    hly_tcp_seal_make(met->keys.out, &link->out_seal);
+    link->said_goodbye = t->meet.closing; /* open.c: while the answer was awaited */
+    link->out_seal.count = (uint64_t)link->said_goodbye;
+    socket_set(t, link->fd);
+    t->open[t->nopen++] = link;
+    peer->nlinks++;
+    if (!peer->out)
+        peer->out = link;
+    t->changed = 1; /* one may have to be retired, behind the answer */
+    return 0;
+}
+
+/* ------------------------------------------------------------------ going */
 
 static void transfers_end(halay_transport_t *t, hly_tcp_link_t *link)
 {
@@ -78,7 +126,9 @@ void hly_tcp_link_sever(halay_transport_t *t, hly_tcp_link_t *link)
     link->broken = link->error = ECONNABORTED;
 }
 
-static void link_unopen(halay_transport_t *t, hly_tcp_link_t *link)
+/* shutdown, because a forked child may hold the socket, and the other end shall see the end; but
+ * not in that child. */
+void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link)
 {
     int i = 0;
     while (t->open[i] != link)
@@ -91,92 +141,78 @@ static void link_unopen(halay_transport_t *t, hly_tcp_link_t *link)
     link->peer->goodbyes -= link->goodbye;
     if (link->peer->out == link)
         link->peer->out = NULL;
-    free(link->buffer);
-}
-
-/* shutdown, because a forked child may hold the socket, and the other end shall see the end. */
-void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link)
-{
-    hly_tcp_link_t **at = &t->links;
-    while (*at != link)
-        at = &(*at)->next;
-    *at = link->next;
-    t->nguests -= link->state == LINK_GUEST;
-    if (link->state == LINK_GUEST)
-        hly_meet_gate_charge(&t->gate, hly_tcp_now_ns());
-    t->nparked -= link->state == LINK_PARKED;
-    if (link->state == LINK_OPEN)
-        link_unopen(t, link);
-    if (t->slow_fd >= 0) {
-        epoll_ctl(link->state == LINK_OPEN ? t->epoll_fd : t->slow_fd, EPOLL_CTL_DEL, link->fd,
-                  NULL);
+    if (getpid() == t->meet.pid) {
+        epoll_ctl(t->meet.epoll_fd, EPOLL_CTL_DEL, link->fd, NULL);
         shutdown(link->fd, SHUT_RDWR);
     }
     close(link->fd);
+    free(link->buffer);
     free(link);
 }
 
-int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *peer)
+/* Of two connections the one that the lower id called stays. All that is said on the other is said
+ * before this end retires it. */
+static void one_retire(halay_transport_t *t, hly_tcp_peer_t *peer)
 {
-    if (t->nopen == t->open_room) {
-        int n = t->open_room ? t->open_room * 2 : 16;
-        hly_tcp_link_t **open = realloc(t->open, (size_t)n * sizeof(hly_tcp_link_t *));
-        if (!open)
-            return -ENOMEM;
-        t->open = open;
-        t->open_room = n;
+    const halay_peer_id_t a = t->meet.self, b = peer->base.id;
+    int lower = hly_meet_lower_id(a, b), calls = 0;
+    for (int i = 0; i < t->nopen; i++) {
+        if (t->open[i]->peer == peer && !t->open[i]->said_retired)
+            calls |= t->open[i]->called ? 1 : 2;
     }
-    uint8_t *buffer = malloc(HLY_TCP_IN + HLY_TCP_OUT); /* touched only where used */
-    if (!buffer)
-        return -ENOMEM;
-    int rc = hly_tcp_watch_add(t->epoll_fd, link->fd, EPOLLIN, &link->watch);
-    if (rc) {
-        free(buffer);
-        return rc;
+    if (calls != 3 || hly_meet_same_id(a, b))
+        return;
+    for (int i = 0; i < t->nopen; i++) {
+        hly_tcp_link_t *link = t->open[i];
+        if (link->peer != peer || link->said_retired)
+            continue;
+        if (link->called == lower)
+            peer->out = link;
+        else if (hly_tcp_say(t, link, FRAME_RETIRE) == 0)
+            link->said_retired = 1;
     }
-    epoll_ctl(t->slow_fd, EPOLL_CTL_DEL, link->fd, NULL);
-    t->nguests -= link->state == LINK_GUEST;
-    link->state = LINK_OPEN;
-    link->buffer = buffer;
-    link->out = buffer + HLY_TCP_IN;
-    link->peer = peer;
-    peer->nlinks++;
-    t->open[t->nopen++] = link;
-    return 0;
 }
 
-/* ------------------------------------------------------------------ words */
-
-/* Only a greeting was written here before, so there is room for it. */
-int hly_tcp_word_say(const halay_transport_t *t, hly_tcp_link_t *link, uint32_t kind,
-                     halay_peer_id_t to)
+/* One link of a peer that is well has ended, or is over. */
+static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
 {
-    hly_tcp_word_t word = {.magic = HLY_TCP_MAGIC,
-                           .kind = kind,
-                           .seal = (uint32_t)t->seal,
-                           .from = t->self,
-                           .to = to,
-                           .where = t->where};
-    if (kind == WORD_HELLO) {
-        int rc = hly_meet_nonce(word.nonce);
-        if (rc)
-            return rc;
-        hly_tcp_seals_make(t, link, word.nonce, t->self, to, 0);
-    }
-    hly_meet_prove(link->keys.out, &word, offsetof(hly_tcp_word_t, mac), NULL, 0, word.mac);
-    ssize_t n = send(link->fd, &word, sizeof(word), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0)
-        return -errno;
-    return n == (ssize_t)sizeof(word) ? 0 : -EMSGSIZE;
+    hly_meet_peer_t *peer = &link->peer->base;
+    if (link->goodbye)
+        return; /* with the others, if they have heard it too */
+    if (link->ended && link->error == EPROTO)
+        hly_meet_peer_fail(
+            &t->meet, peer, HALAY_ETRANSPORT,
+            "what came from %s makes no sense: the connection carries something else", peer->name);
+    else if (link->ended && link->error == EBADMSG)
+        hly_meet_peer_fail(
+            &t->meet, peer, HALAY_ETRANSPORT,
+            "what came from %s lacks its seal: on the way something was put in, changed, repeated "
+            "or left out; look for who can reach this network, or for a device in it that damages "
+            "data",
+            peer->name);
+    else if (link->ended && !link->over)
+        hly_meet_peer_fail(&t->meet, peer, HALAY_EPEER, "the connection to %s ended%s%s",
+                           peer->name, link->error ? ": " : "",
+                           link->error ? strerror(link->error) : "");
 }
 
-int hly_tcp_word_read(hly_tcp_link_t *link)
+void hly_tcp_links_look(halay_transport_t *t)
 {
-    int hears = link->state == LINK_HEARING;
-    int rc = hly_meet_take(link->fd, HLY_TCP_MAGIC,
-                           hears ? (void *)&link->greeting : (void *)&link->word,
-                           hears ? sizeof(link->greeting) : sizeof(link->word), &link->read);
-    if (rc > 0)
-        link->read = 0;
-    return rc;
+    t->changed = 0;
+    for (int i = t->nopen - 1; i >= 0; i--) {
+        hly_tcp_link_t *link = t->open[i];
+        hly_tcp_peer_t *peer = link->peer;
+        if (peer->base.state != PEER_WELL)
+            continue;
+        if (peer->nlinks > 1) /* also where there was no room when it was due */
+            one_retire(t, peer);
+        link->over = link->retired && link->said_retired && !link->first;
+        t->changed |= link->retired && !link->over;
+        end_look(t, link);
+        if (link->over && peer->base.state == PEER_WELL && !link->goodbye)
+            hly_tcp_link_free(t, link); /* the last takes its place */
+        if (peer->goodbyes > 0 && peer->goodbyes == peer->nlinks)
+            hly_meet_peer_fail(&t->meet, &peer->base, HALAY_EPEER, "%s closed its end",
+                               peer->base.name);
+    }
 }

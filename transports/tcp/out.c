@@ -25,7 +25,7 @@ static hly_tcp_part_t *part_take(halay_transport_t *t, hly_tcp_link_t *link)
     assert(part != NULL && t->nfree > 0);
     t->free_part = part->next;
     t->nfree--;
-    *part = (hly_tcp_part_t){.peer = link->peer->id};
+    *part = (hly_tcp_part_t){.peer = link->peer->base.id};
     if (link->last)
         link->last->next = part;
     else
@@ -189,8 +189,8 @@ int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const 
     uint64_t digest = t->seal == SEAL_PAYLOAD ? hly_tcp_digest(&link->out_seal, header,
                                                                header_bytes, payload, payload_bytes)
                                               : 0;
-    frame = hly_tcp_frame(link, tag ? FRAME_TAGGED : FRAME_MESSAGE, header_bytes + payload_bytes,
-                          tag, digest);
+    frame = hly_tcp_frame(&link->out_seal, tag ? FRAME_TAGGED : FRAME_MESSAGE,
+                          header_bytes + payload_bytes, tag, digest);
     if (!link->first) {
         size_t now = payload_bytes < HLY_TCP_CHUNK ? payload_bytes : HLY_TCP_CHUNK;
         parts[2].iov_len = now; /* the padding goes with the last of it */
@@ -217,7 +217,7 @@ int hly_tcp_put(halay_transport_t *t, hly_tcp_link_t *link, uint64_t tag, const 
 
 int hly_tcp_say(halay_transport_t *t, hly_tcp_link_t *link, int kind)
 {
-    hly_tcp_frame_t frame = hly_tcp_frame(link, kind, 0, 0, 0);
+    hly_tcp_frame_t frame = hly_tcp_frame(&link->out_seal, kind, 0, 0, 0);
     struct iovec parts[4] = {{&frame, sizeof(frame)}};
     if (link->broken)
         return 0; /* nobody hears it */
@@ -231,10 +231,10 @@ int hly_tcp_say(halay_transport_t *t, hly_tcp_link_t *link, int kind)
 
 int hly_tcp_ask(halay_transport_t *t, hly_tcp_link_t *link, int on)
 {
-    struct epoll_event event = {.events = EPOLLIN | (on ? EPOLLOUT : 0), .data.ptr = &link->watch};
+    struct epoll_event event = {.events = EPOLLIN | (on ? EPOLLOUT : 0), .data.ptr = link};
     if (link->asked == on)
         return 0;
-    if (epoll_ctl(t->epoll_fd, EPOLL_CTL_MOD, link->fd, &event))
+    if (epoll_ctl(t->meet.epoll_fd, EPOLL_CTL_MOD, link->fd, &event))
         return -errno;
     link->asked = on;
     t->asked += on ? 1 : -1;

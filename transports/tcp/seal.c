@@ -17,7 +17,7 @@ int hly_tcp_seal_read(const char *text, int *seal)
     return strcmp(text, "payload") ? -1 : 0;
 }
 
-static void seal_make(const uint8_t key[32], hly_tcp_seal_t *seal)
+void hly_tcp_seal_make(const uint8_t key[32], hly_tcp_seal_t *seal)
 {
     uint8_t made[32];
     hly_meet_prove(key, "frames", 6, NULL, 0, made);
@@ -26,21 +26,13 @@ static void seal_make(const uint8_t key[32], hly_tcp_seal_t *seal)
     seal->count = 0;
 }
 
-void hly_tcp_seals_make(const halay_transport_t *t, hly_tcp_link_t *link, const uint8_t nonce[],
-                        halay_peer_id_t caller, halay_peer_id_t called, int called_here)
-{
-    hly_meet_keys_make(t->secret, &link->greeting, nonce, caller, called, called_here, &link->keys);
-    seal_make(link->keys.out, &link->out_seal);
-    seal_make(link->keys.in, &link->in_seal);
-}
-
 static uint64_t seal_of(const hly_tcp_seal_t *seal, const hly_tcp_frame_t *frame)
 {
     const uint64_t words[4] = {seal->count, frame->word, frame->tag, frame->digest};
     return hly_sip(seal->key, words, 4);
 }
 
-hly_tcp_frame_t hly_tcp_frame(const hly_tcp_link_t *link, int kind, uint64_t bytes, uint64_t tag,
+hly_tcp_frame_t hly_tcp_frame(const hly_tcp_seal_t *seal, int kind, uint64_t bytes, uint64_t tag,
                               uint64_t digest)
 {
     assert(bytes <= HLY_TCP_BYTES_MAX);
@@ -48,13 +40,13 @@ hly_tcp_frame_t hly_tcp_frame(const hly_tcp_link_t *link, int kind, uint64_t byt
                                  HLY_TCP_MARK << 56 | (uint64_t)kind << HLY_TCP_BYTES_BITS | bytes,
                              .tag = tag,
                              .digest = digest};
-    frame.seal = seal_of(&link->out_seal, &frame);
+    frame.seal = seal_of(seal, &frame);
     return frame;
 }
 
-int hly_tcp_frame_right(const hly_tcp_link_t *link, const hly_tcp_frame_t *frame)
+int hly_tcp_frame_right(const hly_tcp_seal_t *seal, const hly_tcp_frame_t *frame)
 {
-    return seal_of(&link->in_seal, frame) == frame->seal;
+    return seal_of(seal, frame) == frame->seal;
 }
 
 uint64_t hly_tcp_digest(const hly_tcp_seal_t *seal, const void *header, size_t header_bytes,

@@ -27,15 +27,6 @@ static int tcp_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     return HALAY_OK;
 }
 
-static int tcp_address(const halay_transport_t *t, void *address, size_t *bytes)
-{
-    if (!bytes || *bytes < sizeof(t->where))
-        return HALAY_EINVAL;
-    memcpy(address, &t->where, sizeof(t->where));
-    *bytes = sizeof(t->where);
-    return HALAY_OK;
-}
-
 static int tcp_register(halay_transport_t *t, const halay_mem_params_t *params, halay_mem_t **mem)
 {
     (void)t, (void)params, (void)mem;
@@ -76,68 +67,15 @@ static int tcp_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, si
 
 /* ------------------------------------------------------------------ ways */
 
-static void call_begin(halay_transport_t *t, hly_tcp_peer_t *peer, const void *address,
-                       size_t bytes)
-{
-    peer->calls = 1;
-    peer->pause_ns = HLY_TCP_PAUSE_NS / 2;
-    peer->begun_ns = peer->again_ns = hly_tcp_now_ns();
-    t->unsettled++;
-    if (bytes == sizeof(peer->where))
-        memcpy(&peer->where, address, sizeof(peer->where));
-    if (bytes != 0 && bytes != sizeof(peer->where)) {
-        hly_tcp_peer_fail(t, peer, HALAY_EINVAL, "its address has %zu bytes instead of %zu", bytes,
-                          sizeof(peer->where));
-        return;
-    }
-    hly_meet_where_name(&peer->where, peer->name);
-    hly_tcp_call(t, peer, peer->begun_ns);
-}
-
-/* The address may be left out where the peer is known already. */
-static int tcp_connect(halay_transport_t *t, halay_peer_id_t id, const void *address, size_t bytes,
-                       halay_ep_t **out)
-{
-    halay_ep_t *ep = calloc(1, sizeof(*ep));
-    if (!ep || hly_tcp_peer_hold(t, id, &ep->peer)) {
-        free(ep);
-        return HALAY_ENOMEM;
-    }
-    hly_tcp_peer_t *peer = ep->peer;
-    if (peer->state == PEER_WELL && !peer->out && !peer->calls)
-        call_begin(t, peer, address, bytes);
-    peer->refs++;
-    ep->next = t->ways;
-    t->ways = ep;
-    t->attention = 1;
-    *out = ep;
-    return HALAY_OK;
-}
-
-static void tcp_disconnect(halay_transport_t *t, halay_ep_t *ep)
-{
-    halay_ep_t **at = &t->ways;
-    if (!ep)
-        return;
-    while (*at != ep)
-        at = &(*at)->next;
-    *at = ep->next;
-    assert(ep->peer->refs > 0);
-    ep->peer->refs--;
-    t->untold = t->attention = 1; /* a peer that was told to have failed may go now */
-    free(ep);
-}
-
 /*
  * What its links hold ends here. They go with the failure, in the next poll: what the last one gave
  * away may lie in their buffers.
  */
 static void tcp_sever(halay_transport_t *t, halay_ep_t *ep)
 {
-    hly_tcp_peer_t *peer = ep->peer;
-    hly_tcp_peer_fail(t, peer, HALAY_EPEER, "this end has given %s up", peer->name);
+    hly_meet_sever(t, ep);
     for (int i = 0; i < t->nopen; i++) {
-        if (t->open[i]->peer == peer)
+        if (t->open[i]->peer == ep)
             hly_tcp_link_sever(t, t->open[i]);
     }
 }
@@ -147,17 +85,16 @@ static void tcp_sever(halay_transport_t *t, halay_ep_t *ep)
 static int tcp_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
                     size_t header_bytes, const void *payload, size_t payload_bytes, uint64_t cookie)
 {
-    hly_tcp_peer_t *peer = ep->peer;
     if (tag ? header_bytes > 0 || payload_bytes > HLY_TCP_BYTES_MAX
             : header_bytes > HLY_TCP_MESSAGE || payload_bytes > HLY_TCP_MESSAGE - header_bytes)
         return HALAY_EINVAL;
-    if (peer->state != PEER_WELL)
+    if (ep->base.state != PEER_WELL)
         return HALAY_EPEER;
-    if (!peer->out)
+    if (!ep->out)
         return HALAY_EAGAIN;
-    if (peer->out->broken || peer->out->ended)
+    if (ep->out->broken || ep->out->ended)
         return HALAY_EPEER;
-    return hly_tcp_put(t, peer->out, tag, header, header_bytes, payload, payload_bytes, cookie);
+    return hly_tcp_put(t, ep->out, tag, header, header_bytes, payload, payload_bytes, cookie);
 }
 
 static int tcp_recv(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes, uint64_t cookie)
@@ -223,13 +160,13 @@ static int links_ask(halay_transport_t *t, halay_event_t events[], int max)
     }
     if (n > 0)
         return n;
-    int found = epoll_wait(t->epoll_fd, ready, HLY_TCP_VECTOR, 0);
+    int found = epoll_wait(t->meet.epoll_fd, ready, HLY_TCP_VECTOR, 0);
     for (int i = 0; i < found && n < max; i++) {
-        hly_tcp_watch_t *watch = ready[i].data.ptr;
-        if (*watch == WATCH_SLOW)
-            t->attention = 1;
-        else
-            n += hly_tcp_collect(t, (hly_tcp_link_t *)watch, events + n, max - n);
+        hly_tcp_link_t *link = ready[i].data.ptr;
+        if (link)
+            n += hly_tcp_collect(t, link, events + n, max - n);
+        else /* one that is not open yet, or the timer */
+            t->meet.attention = 1;
     }
     return n;
 }
@@ -244,7 +181,7 @@ static void links_flush(halay_transport_t *t)
 
 static int look(halay_transport_t *t, halay_event_t events[], int max)
 {
-    int n = t->failing ? hly_tcp_failures_give(t, events, max) : 0;
+    int n = t->meet.failing ? hly_tcp_failures_give(t, events, max) : 0;
     if (t->waiting > 0)
         links_flush(t);
     if (n < max)
@@ -266,24 +203,22 @@ static int tcp_poll(halay_transport_t *t, halay_event_t events[], int max)
     assert(max > 0);
     if (t->asked > 0)
         disarm(t);
-    if (++t->polls % HLY_TCP_TICK == 0 && hly_tcp_now_ns() - t->attended_ns >= HLY_TCP_SLOW_NS)
+    if (++t->polls % HLY_TCP_TICK == 0 &&
+        hly_meet_now_ns() - t->meet.attended_ns >= HLY_TCP_SLOW_NS)
         hly_tcp_attend(t);
     int n = look(t, events, max);
-    if (n == 0 && t->attention) {
+    if (n == 0 && t->meet.attention) {
         hly_tcp_attend(t);
         n = look(t, events, max);
     }
-    if (n == 0 && t->error) {
-        n = t->error;
-        t->error = 0;
-    }
-    return n;
+    return n == 0 ? hly_meet_error_take(&t->meet) : n;
 }
 
 /* Level-triggered: what comes after the last look makes the descriptor readable. */
 static int tcp_arm(halay_transport_t *t, int *fd)
 {
-    if (t->attention || t->error || t->failing || t->sent || t->landed || t->nmore > 0)
+    if (t->meet.attention || t->meet.error || t->meet.failing || t->sent || t->landed ||
+        t->nmore > 0)
         return HALAY_EAGAIN;
     for (int i = 0; i < t->nopen; i++) {
         hly_tcp_link_t *link = t->open[i];
@@ -291,11 +226,11 @@ static int tcp_arm(halay_transport_t *t, int *fd)
             return HALAY_ETRANSPORT;
         link->refused = 0;
     }
-    t->attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
+    t->meet.attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
     int rc = hly_tcp_timer_set(t);
     if (rc)
         return rc;
-    *fd = t->epoll_fd;
+    *fd = t->meet.epoll_fd;
     return HALAY_OK;
 }
 
@@ -305,9 +240,9 @@ const halay_transport_ops_t halay_transport_v7_tcp = {
     .open = hly_tcp_open,
     .close = hly_tcp_close,
     .query = tcp_query,
-    .address = tcp_address,
-    .connect = tcp_connect,
-    .disconnect = tcp_disconnect,
+    .address = hly_meet_address,
+    .connect = hly_meet_connect,
+    .disconnect = hly_meet_disconnect,
     .sever = tcp_sever,
     .register_mem = tcp_register,
     .alloc_mem = tcp_alloc,

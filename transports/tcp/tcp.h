@@ -4,42 +4,26 @@
  *
  *   tcp.c    the table; small answers, ways, send, poll, arm
  *   open.c   an endpoint comes and goes
- *   peer.c   peers: that they failed; landing buffers
+ *   land.c   landing buffers
  *   in.c     frames come in: messages, and what lands
  *   out.c    frames go out, and wait where a socket is full
- *   link.c   TCP connections come and go
- *   meet.c   hello, answer, goodbye: who may say them, and what they do
+ *   link.c   connections come and go: taken from transports/common, retired, ended
  *   seal.c   keys and seals of frames
- *   watch.c  the slow path: sockets that are not open yet, timers, failures
+ *   watch.c  the slow path: who is silent, who failed
  *
  * Two processes that talk share one connection, for both directions and all ways. If both call at
  * once there are two; then the one that the higher id has called is retired: each end says on it
  * that it has said its last there, and it is closed when both have. A connection stays until one of
- * the two processes ends, so a way costs nothing, and giving one up disturbs nobody. It begins with
- * a greeting, a hello and an answer, which prove the secret; sealed frames follow. Its end without
- * a goodbye is the sign that the peer has died.
- *
- * A hello that proves the secret for somebody else comes from another epoch of the same job: from a
- * process that is in its next epoch already, or is late in its last. Which of the two cannot be
- * told. So it is parked, without an answer, until this end closes and hangs up; then the caller
- * tries again at once, and finds the next epoch; or it gives up by its own deadline.
+ * the two processes ends, so a way costs nothing, and giving one up disturbs nobody. How they meet
+ * is in transports/common; sealed frames follow. Its end without a goodbye is the sign that the
+ * peer has died.
  */
 #ifndef HALAY_TCP_TCP_H
 #define HALAY_TCP_TCP_H
 
-#include <assert.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <sys/types.h>
-
-#include "../common/address.h"
-#include "../common/gate.h"
-#include "../common/proof.h"
-#include "halay/transport.h"
+#include "../common/meet.h"
 
 enum {
-    HLY_TCP_GUESTS = 64,                /* connections that have not said hello yet */
-    HLY_TCP_PARKED = 64,                /* callers for another epoch than this */
     HLY_TCP_LINKS_PEER = 4,             /* open connections to one peer: two, and what is retired */
     HLY_TCP_PARTS = 1024,               /* parts of messages that wait for a socket */
     HLY_TCP_PARTS_LINK = 64,            /* of them, for one socket */
@@ -57,39 +41,20 @@ enum {
     HLY_TCP_CHUNK = 256 << 10,   /* written at once, at most: then it is time to read */
     HLY_TCP_VECTOR = 16,         /* parts written at once */
     HLY_TCP_DIRECT = 8,          /* so many sockets are read without asking which to read */
-    HLY_TCP_ROUNDS = 128,        /* descriptors looked at in one go */
     HLY_TCP_TICK = 16,           /* polls between two looks at the clock */
-    HLY_TCP_SILENT = 2,          /* looks in a row at which nothing was acknowledged: it is told */
-    HLY_TCP_TEXT = 256
+    HLY_TCP_SILENT = 2           /* looks in a row at which nothing was acknowledged: it is told */
 };
-#define HLY_TCP_MAGIC        UINT64_C(0x3250435459414c48)
-#define HLY_TCP_SLOW_NS      UINT64_C(50000)   /* between two looks at sockets, while polled */
-#define HLY_TCP_PAUSE_NS     UINT64_C(1000000) /* before the second try to connect; doubles */
-#define HLY_TCP_PAUSE_MAX_NS UINT64_C(50000000)
-#define HLY_TCP_GUEST_NS     UINT64_C(2000000000) /* to say hello in */
-#define HLY_TCP_CLOSE_NS     UINT64_C(1000000000) /* all that a close waits for */
-#define HLY_TCP_WATCH_NS     UINT64_C(1000000000) /* between two looks at what is acknowledged */
-#define HLY_TCP_DEADLINE_NS  UINT64_C(30000000000)
-#define HLY_TCP_PATIENCE_NS  UINT64_C(30000000000) /* with a link that is cut */
+#define HLY_TCP_MAGIC    UINT64_C(0x3350435459414c48)
+#define HLY_TCP_SLOW_NS  UINT64_C(50000)      /* between two looks at sockets, while polled */
+#define HLY_TCP_WATCH_NS UINT64_C(1000000000) /* between two looks at what is acknowledged */
 
-/* Said first on a connection, by both, after the greeting (proof.h). */
-typedef struct hly_tcp_word {
-    uint64_t magic;
-    uint32_t kind, seal; /* what its frames seal */
-    halay_peer_id_t from, to;
-    uint8_t nonce[HLY_MEET_NONCE]; /* of a hello */
-    halay_address_t where;         /* where who says it listens */
-    uint8_t zeros[4];
-    uint8_t mac[32];
-} hly_tcp_word_t;
-_Static_assert(sizeof(hly_tcp_word_t) == 120, "a word is the same on all machines");
-
-enum { WORD_HELLO = 1, WORD_ANSWER };
+/* What frames seal; told when two meet. */
 enum { SEAL_HEADERS, SEAL_PAYLOAD };
+typedef uint32_t hly_tcp_tell_t;
 
 /*
- * Then frames follow, each with its bytes, filled up with zeros to a multiple of 8: so what is
- * pointed to in the buffer that they are read into is aligned. word: mark, kind, bytes. seal: of
+ * Frames follow the answer, each with its bytes, filled up with zeros to a multiple of 8: so what
+ * is pointed to in the buffer that they are read into is aligned. word: mark, kind, bytes. seal: of
  * the frame's number, which is not sent, and of what is before it, by the key of this direction.
  */
 typedef struct hly_tcp_frame {
@@ -110,24 +75,6 @@ typedef struct hly_tcp_seal {
 
 enum { FRAME_MESSAGE = 1, FRAME_TAGGED, FRAME_RETIRE, FRAME_GOODBYE };
 
-/* What epoll's data points to: the first member of its object. */
-typedef enum hly_tcp_watch {
-    WATCH_SLOW = 1,
-    WATCH_LISTEN,
-    WATCH_TIMER,
-    WATCH_LINK
-} hly_tcp_watch_t;
-
-enum {
-    LINK_CALLING, /* TCP connects */
-    LINK_HEARING, /* the greeting is to come */
-    LINK_GREETED, /* the answer */
-    LINK_GUEST,   /* the hello */
-    LINK_PARKED,
-    LINK_OPEN
-};
-
-typedef struct hly_tcp_peer hly_tcp_peer_t;
 typedef struct hly_tcp_link hly_tcp_link_t;
 
 /* A part of what waits for a socket: bytes in the link's `out`, or of the caller. */
@@ -152,20 +99,22 @@ typedef struct hly_tcp_landing {
     struct hly_tcp_landing *next; /* in its bucket, of the free, of the done */
 } hly_tcp_landing_t;
 
+/* A way is a reference to a peer. */
+typedef struct halay_ep {
+    hly_meet_peer_t base;
+    hly_tcp_link_t *out; /* where to send; NULL: they have not met */
+    int nlinks;
+    int goodbyes; /* of them, that have said it */
+} hly_tcp_peer_t;
+
 /*
  * What was read is buffer[begin, end), from the start of a frame on. Between two frames, and in
  * front of the padding of one that landed, begin is where the next frame is aligned.
  */
 struct hly_tcp_link {
-    hly_tcp_watch_t watch;
-    int state, fd;
-    int called;           /* by this end */
-    hly_tcp_peer_t *peer; /* NULL: a guest, or parked */
-    uint64_t since_ns;
-    size_t read; /* of the greeting, or of the word */
-    hly_meet_greeting_t greeting;
-    hly_tcp_word_t word;
-    hly_meet_keys_t keys;
+    int fd;
+    int called; /* by this end */
+    hly_tcp_peer_t *peer;
     hly_tcp_seal_t in_seal, out_seal;
 
     uint8_t *buffer;
@@ -189,37 +138,11 @@ struct hly_tcp_link {
     int said_goodbye, said_retired;
     int spoke;       /* not everything that was written is known to be acknowledged */
     uint64_t silent; /* looks in a row */
-    hly_tcp_link_t *next;
-};
-
-/* WELL until something is wrong; FAILING: known, not told; FAILED: told. */
-enum { PEER_WELL, PEER_FAILING, PEER_FAILED };
-
-struct hly_tcp_peer {
-    halay_peer_id_t id;
-    int state, status;
-    int refs;            /* ways to it */
-    int calls;           /* this end calls it */
-    int called;          /* and a connection is under way */
-    int error;           /* errno of the last try; 0: it hung up before it answered */
-    hly_tcp_link_t *out; /* where to send; NULL: they have not met */
-    int nlinks;          /* open ones */
-    int goodbyes;        /* of them, that have said it */
-    halay_address_t where;
-    char name[HLY_MEET_NAME];
-    uint64_t begun_ns, again_ns, pause_ns;
-    hly_tcp_peer_t *next;
-    char text[HLY_TCP_TEXT];
-};
-
-/* A way: no more than a reference. */
-struct halay_ep {
-    hly_tcp_peer_t *peer;
-    struct halay_ep *next;
 };
 
 struct halay_transport {
-    hly_tcp_link_t **open; /* links that are open */
+    hly_meet_t meet;
+    hly_tcp_link_t **open; /* links */
     int nopen, open_room;
     int turn;
     int waiting; /* links with parts that wait */
@@ -233,53 +156,19 @@ struct halay_transport {
     int posted;    /* of them, waiting for bytes */
     hly_tcp_landing_t *buckets[HLY_TCP_BUCKETS];
 
-    hly_tcp_peer_t *peers;
-    halay_ep_t *ways;
-    hly_tcp_link_t *links; /* all of them */
-    int nguests, nparked, unsettled /* peers that are called */, failing;
-    int untold;  /* peers that are FAILED and can be forgotten, perhaps */
-    int changed; /* a link has ended, or said that it will */
-    int closing; /* this end is being closed: what arrives is thrown away */
+    int changed; /* a link has come, has ended, or said that it will */
     int seal;
-    hly_meet_gate_t gate;
-
     uint32_t polls;
-    int attention; /* the next idle poll takes the slow path */
-    int error;     /* for poll to return, once */
-    uint64_t attended_ns, timer_ns, watched_ns;
-    hly_tcp_watch_t slow_watch, listen_watch, timer_watch;
-    int listen_shared;                          /* listen_fd is the bootstrap's, and stays open */
-    int listen_fd, timer_fd, slow_fd, epoll_fd; /* epoll_fd: what arm gives: slow_fd, open links */
-
-    halay_address_t where;
-    char name[HLY_MEET_NAME];
-    pid_t pid; /* who opened it; anyone else is a forked child */
-    halay_peer_id_t self;
-    uint8_t secret[16];
-    uint64_t deadline_ns, patience_ns;
+    uint64_t watched_ns;
     int local_rank;
     int said_silent; /* that somebody acknowledges nothing, until all do again */
-    unsigned warned;
-    halay_log_fn log;
-    void *log_arg;
 };
-
-/* Warnings that are given once. */
-enum { WARNED_STRANGER = 1, WARNED_DESCRIPTORS = 2 };
 
 /* open.c */
 int hly_tcp_open(const halay_transport_params_t *params, halay_transport_t **transport);
 void hly_tcp_close(halay_transport_t *t);
-uint64_t hly_tcp_now_ns(void);
-void hly_tcp_log(const halay_transport_t *t, int level, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
 
-/* peer.c */
-/* Finds it or makes it; the caller counts its way itself. 0 or -ENOMEM. */
-int hly_tcp_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_tcp_peer_t **peer);
-void hly_tcp_peer_free(halay_transport_t *t, hly_tcp_peer_t *peer);
-void hly_tcp_peer_fail(halay_transport_t *t, hly_tcp_peer_t *peer, int status, const char *format,
-                       ...) __attribute__((format(printf, 4, 5)));
+/* land.c */
 int hly_tcp_landing_post(halay_transport_t *t, uint64_t tag, void *buffer, size_t bytes,
                          uint64_t cookie);
 int hly_tcp_landing_withdraw(halay_transport_t *t, uint64_t tag);
@@ -295,14 +184,13 @@ int hly_tcp_collect(halay_transport_t *t, hly_tcp_link_t *link, halay_event_t ev
 /* seal.c */
 /* HALAY_TCP_SEAL: headers or payload. 0, or -1. */
 int hly_tcp_seal_read(const char *text, int *seal);
-/* Of a link with a greeting, by its hello. called_here: by the peer. */
-void hly_tcp_seals_make(const halay_transport_t *t, hly_tcp_link_t *link, const uint8_t nonce[],
-                        halay_peer_id_t caller, halay_peer_id_t called, int called_here);
-/* The next frame on a link, which is counted when it has gone (out_seal.count). */
-hly_tcp_frame_t hly_tcp_frame(const hly_tcp_link_t *link, int kind, uint64_t bytes, uint64_t tag,
+/* Of one direction's key. */
+void hly_tcp_seal_make(const uint8_t key[32], hly_tcp_seal_t *seal);
+/* The next frame on a link, which is counted when it has gone (seal->count). */
+hly_tcp_frame_t hly_tcp_frame(const hly_tcp_seal_t *seal, int kind, uint64_t bytes, uint64_t tag,
                               uint64_t digest);
 /* Is it the next one that the peer has said here? */
-int hly_tcp_frame_right(const hly_tcp_link_t *link, const hly_tcp_frame_t *frame);
+int hly_tcp_frame_right(const hly_tcp_seal_t *seal, const hly_tcp_frame_t *frame);
 uint64_t hly_tcp_digest(const hly_tcp_seal_t *seal, const void *header, size_t header_bytes,
                         const void *payload, size_t payload_bytes);
 
@@ -319,36 +207,21 @@ int hly_tcp_ask(halay_transport_t *t, hly_tcp_link_t *link, int on);
 /* What waits ends with this status. */
 void hly_tcp_parts_end(halay_transport_t *t, hly_tcp_link_t *link, int status);
 
-/* link.c */
-int hly_tcp_link_add(halay_transport_t *t, int fd, int state, hly_tcp_peer_t *peer,
-                     hly_tcp_link_t **link);
+/* link.c; what hly_meet_ops_t asks for */
+hly_meet_peer_t *hly_tcp_peer_make(halay_transport_t *t);
+size_t hly_tcp_peer_tell(halay_transport_t *t, hly_meet_peer_t *peer, uint8_t *tells);
+void hly_tcp_peer_meet(halay_transport_t *t, hly_meet_peer_t *peer, const uint8_t *tells,
+                       size_t bytes);
+int hly_tcp_peer_take(halay_transport_t *t, hly_meet_peer_t *peer, const hly_meet_link_t *met,
+                      int called);
+
 void hly_tcp_link_free(halay_transport_t *t, hly_tcp_link_t *link);
 /* Neither reads nor writes memory of the caller any more; it stays, and gives nothing. */
 void hly_tcp_link_sever(halay_transport_t *t, hly_tcp_link_t *link);
-/* It can carry frames from now on. 0 or a negative errno. */
-int hly_tcp_link_open(halay_transport_t *t, hly_tcp_link_t *link, hly_tcp_peer_t *peer);
-/* 0 or a negative errno. A hello needs the greeting; then the keys are made. */
-int hly_tcp_word_say(const halay_transport_t *t, hly_tcp_link_t *link, uint32_t kind,
-                     halay_peer_id_t to);
-/* 1: the greeting, or a whole word, is in the link; 0: not yet; a negative errno, -ENODATA at the
- * end. */
-int hly_tcp_word_read(hly_tcp_link_t *link);
-
-/* meet.c */
-void hly_tcp_call(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now);
-void hly_tcp_call_tend(halay_transport_t *t, hly_tcp_peer_t *peer, uint64_t now);
-/* When the peer that is called is given up, as things are. */
-uint64_t hly_tcp_call_ends_ns(const halay_transport_t *t, const hly_tcp_peer_t *peer);
-void hly_tcp_guests_accept(halay_transport_t *t);
-void hly_tcp_guest_drop(halay_transport_t *t, hly_tcp_link_t *link, const char *why);
-void hly_tcp_link_look(halay_transport_t *t, hly_tcp_link_t *link);
-/* Links that are open and have ended, were retired, or have heard a goodbye. */
-void hly_tcp_ends_look(halay_transport_t *t);
+/* Links that have come, have ended, were retired, or have heard a goodbye. */
+void hly_tcp_links_look(halay_transport_t *t);
 
 /* watch.c */
-int hly_tcp_watch_add(int epoll_fd, int fd, uint32_t events, hly_tcp_watch_t *watch);
-/* From room to write to something to read. */
-int hly_tcp_watch_change(int epoll_fd, int fd, hly_tcp_watch_t *watch);
 void hly_tcp_attend(halay_transport_t *t);
 /* Gives FAILED of peers, up to max. */
 int hly_tcp_failures_give(halay_transport_t *t, halay_event_t events[], int max);

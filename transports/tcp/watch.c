@@ -1,66 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch.c - the slow path: connections that are not open yet, timers, failures. It runs in poll
- * before anything is handed out; so what earlier polls gave away may go.
+ * watch.c - the slow path: where two meet (transports/common), links that are silent or have ended,
+ * failures. It runs in poll before anything is handed out; so what earlier polls gave away may go.
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netinet/tcp.h>
-#include <sys/epoll.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
+#include <stdlib.h>
 
 #include "tcp.h"
-
-int hly_tcp_watch_add(int epoll_fd, int fd, uint32_t events, hly_tcp_watch_t *watch)
-{
-    struct epoll_event event = {.events = events, .data.ptr = watch};
-    return epoll_ctl(epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
-}
-
-int hly_tcp_watch_change(int epoll_fd, int fd, hly_tcp_watch_t *watch)
-{
-    struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-    return epoll_ctl(epoll_fd, EPOLL_CTL_MOD, fd, &event) ? -errno : 0;
-}
-
-/* One event is asked for at a time: what it points to is alive. */
-static void descriptors_look(halay_transport_t *t)
-{
-    struct epoll_event event;
-    uint64_t count;
-    for (int i = 0; i < HLY_TCP_ROUNDS && !t->error; i++) {
-        if (epoll_wait(t->slow_fd, &event, 1, 0) != 1)
-            return;
-        hly_tcp_watch_t *watch = event.data.ptr;
-        switch (*watch) {
-        case WATCH_LISTEN:
-            hly_tcp_guests_accept(t);
-            break;
-        case WATCH_TIMER:
-            if (read(t->timer_fd, &count, sizeof(count)) < 0)
-                assert(errno == EAGAIN || errno == EINTR);
-            t->timer_ns = 0;
-            break;
-        case WATCH_LINK:
-            hly_tcp_link_look(t, (hly_tcp_link_t *)watch);
-            break;
-        case WATCH_SLOW: /* that is this descriptor itself */
-            break;
-        }
-    }
-    t->attention = 1;
-}
-
-static void guests_look(halay_transport_t *t, uint64_t now)
-{
-    hly_tcp_link_t *next;
-    for (hly_tcp_link_t *link = t->nguests ? t->links : NULL; link; link = next) {
-        next = link->next;
-        if (link->state == LINK_GUEST && now >= link->since_ns + HLY_TCP_GUEST_NS)
-            hly_tcp_guest_drop(t, link, "it said nothing, or not enough");
-    }
-}
 
 /*
  * Something was written that the other host has not acknowledged. A host that is there acknowledges
@@ -82,13 +30,12 @@ static void silence_look(halay_transport_t *t, hly_tcp_link_t *link, uint64_t pa
         link->silent = 0;
     if (link->silent == HLY_TCP_SILENT && !t->said_silent) {
         t->said_silent = 1;
-        hly_tcp_log(t, t->local_rank ? 2 : 1,
-                    "%s has acknowledged nothing for %d s: the link to it is cut, or its host is "
-                    "down. Its process counts as lost after %.3g s (HALAY_LINK_PATIENCE)",
-                    link->peer->name[0] ? link->peer->name : "a peer", HLY_TCP_SILENT,
-                    (double)t->patience_ns * 1e-9);
+        hly_meet_log(&t->meet, t->local_rank ? 2 : 1,
+                     "%s has acknowledged nothing for %d s: the link to it is cut, or its host is "
+                     "down. Its process counts as lost after %.3g s (HALAY_LINK_PATIENCE)",
+                     link->peer->base.name, HLY_TCP_SILENT, (double)t->meet.patience_ns * 1e-9);
     }
-    if (link->silent * HLY_TCP_WATCH_NS < t->patience_ns)
+    if (link->silent * HLY_TCP_WATCH_NS < t->meet.patience_ns)
         return;
     link->ended = 1;
     link->error = ETIMEDOUT;
@@ -110,87 +57,46 @@ static void silences_look(halay_transport_t *t, uint64_t now)
 
 int hly_tcp_failures_give(halay_transport_t *t, halay_event_t events[], int max)
 {
-    hly_tcp_link_t *next;
+    const hly_meet_peer_t *peer;
     int n = 0;
-    for (hly_tcp_peer_t *peer = t->peers; peer && n < max; peer = peer->next) {
-        if (peer->state != PEER_FAILING)
-            continue;
-        peer->state = PEER_FAILED;
-        t->failing--;
-        t->untold = 1;
-        for (hly_tcp_link_t *link = t->links; link; link = next) {
-            next = link->next;
-            if (link->peer == peer)
-                hly_tcp_link_free(t, link);
+    for (; n < max && (peer = hly_meet_peer_failed(&t->meet, &events[n])) != NULL; n++) {
+        for (int i = t->nopen - 1; i >= 0; i--) {
+            if (&t->open[i]->peer->base == peer)
+                hly_tcp_link_free(t, t->open[i]);
         }
-        events[n++] = (halay_event_t){.kind = HALAY_EVENT_FAILED,
-                                      .status = peer->status,
-                                      .peer = peer->id,
-                                      .text = peer->text};
     }
     return n;
 }
 
 static void told_peers_free(halay_transport_t *t)
 {
-    hly_tcp_peer_t *next;
-    t->untold = 0;
-    for (hly_tcp_peer_t *peer = t->peers; peer; peer = next) {
+    hly_meet_peer_t *next;
+    for (hly_meet_peer_t *peer = t->meet.over ? t->meet.peers : NULL; peer; peer = next) {
         next = peer->next;
-        if (peer->state == PEER_FAILED && peer->refs == 0)
-            hly_tcp_peer_free(t, peer);
+        if (!hly_meet_peer_over(peer))
+            continue;
+        hly_meet_peer_forget(&t->meet, peer);
+        free(peer);
     }
 }
 
 void hly_tcp_attend(halay_transport_t *t)
 {
-    uint64_t now = hly_tcp_now_ns();
-    t->attended_ns = now;
-    t->attention = 0;
-    if (t->untold)
-        told_peers_free(t);
-    hly_meet_gate_set(&t->gate, now, t->slow_fd, t->listen_fd, &t->listen_watch);
-    descriptors_look(t);
-    guests_look(t, now);
-    hly_meet_gate_set(&t->gate, now, t->slow_fd, t->listen_fd, &t->listen_watch);
+    uint64_t now = hly_meet_now_ns();
+    t->meet.attention = 0;
+    told_peers_free(t);
+    hly_meet_attend(&t->meet, now);
     silences_look(t, now);
-    for (hly_tcp_peer_t *peer = t->unsettled ? t->peers : NULL; peer; peer = peer->next)
-        hly_tcp_call_tend(t, peer, now);
     if (t->changed)
-        hly_tcp_ends_look(t);
+        hly_tcp_links_look(t);
 }
 
-static uint64_t earlier(uint64_t a, uint64_t b)
-{
-    return b < a ? b : a;
-}
-
-/* Before sleep: when does the slow path have something to do that no descriptor tells? */
 int hly_tcp_timer_set(halay_transport_t *t)
 {
     uint64_t when = UINT64_MAX;
-    for (hly_tcp_peer_t *peer = t->unsettled ? t->peers : NULL; peer; peer = peer->next) {
-        if (peer->state != PEER_WELL || !peer->calls)
-            continue;
-        when = earlier(when, hly_tcp_call_ends_ns(t, peer));
-        if (!peer->called)
-            when = earlier(when, peer->again_ns);
-    }
-    for (hly_tcp_link_t *link = t->nguests ? t->links : NULL; link; link = link->next) {
-        if (link->state == LINK_GUEST)
-            when = earlier(when, link->since_ns + HLY_TCP_GUEST_NS);
-    }
-    if (t->gate.shut)
-        when = earlier(when, t->gate.open_ns);
     for (int i = 0; i < t->nopen; i++) {
         if (t->open[i]->spoke)
-            when = earlier(when, t->watched_ns + HLY_TCP_WATCH_NS);
+            when = t->watched_ns + HLY_TCP_WATCH_NS;
     }
-    if (when == UINT64_MAX || when == t->timer_ns)
-        return HALAY_OK;
-    struct itimerspec spec = {
-        .it_value = {.tv_sec = (time_t)(when / 1000000000), .tv_nsec = (long)(when % 1000000000)}};
-    t->timer_ns = when;
-    return timerfd_settime(t->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) ? HALAY_ETRANSPORT
-                                                                        : HALAY_OK;
+    return hly_meet_timer_set(&t->meet, when);
 }

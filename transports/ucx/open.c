@@ -7,7 +7,6 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "ucx.h"
@@ -200,9 +199,7 @@ static int goodbyes_say(halay_transport_t *t)
 
 static void farewell(halay_transport_t *t, uint64_t until)
 {
-    t->meet.closing = 1;
-    /* Who calls from now on waits in the socket's queue, for the next epoch. */
-    epoll_ctl(t->meet.slow_fd, EPOLL_CTL_DEL, t->meet.listen_fd, NULL);
+    hly_meet_leave(&t->meet);
     for (;;) {
         unsigned progress = ucp_worker_progress(t->worker);
         struct pollfd nap = {.fd = t->meet.slow_fd, .events = POLLIN};

@@ -384,7 +384,7 @@ static int ucx_arm(halay_transport_t *t, int *fd)
     }
     t->meet.attention = 1; /* whatever wakes it, the first idle poll looks everywhere */
     *fd = t->meet.epoll_fd;
-    return hly_meet_timer_set(&t->meet);
+    return hly_meet_timer_set(&t->meet, UINT64_MAX);
 }
 
 const halay_transport_ops_t halay_transport_v7_ucx = {

@@ -68,7 +68,7 @@ static void failures_tell(halay_transport_t *t)
 static void told_peers_free(halay_transport_t *t)
 {
     hly_ucx_peer_t *next;
-    for (hly_ucx_peer_t *peer = hly_ucx_first(t); peer; peer = next) {
+    for (hly_ucx_peer_t *peer = t->meet.over ? hly_ucx_first(t) : NULL; peer; peer = next) {
         next = hly_ucx_next(peer);
         if (hly_meet_peer_over(&peer->base) && peer->under_way == 0)
             hly_ucx_peer_free(t, peer);

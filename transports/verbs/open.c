@@ -91,9 +91,7 @@ static void farewell(halay_transport_t *t)
     struct pollfd naps[HLY_VERBS_RAILS];
     for (int i = 0; i < t->ndevices; i++)
         naps[i] = (struct pollfd){.fd = t->devices[i].channel->fd, .events = POLLIN};
-    t->meet.closing = 1;
-    /* Who calls from now on waits in the socket's queue, for the next epoch. */
-    epoll_ctl(t->meet.slow_fd, EPOLL_CTL_DEL, t->meet.listen_fd, NULL);
+    hly_meet_leave(&t->meet);
     while (!all_done(t) && hly_meet_now_ns() < until) {
         if (hly_verbs_poll(t, events, HLY_VERBS_BATCH) == 0)
             poll(naps, (nfds_t)t->ndevices, 1);

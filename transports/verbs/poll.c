@@ -284,5 +284,5 @@ int hly_verbs_arm(halay_transport_t *t, int *fd)
         return HALAY_EAGAIN;
     t->meet.attention = 1; /* whatever wakes it, poll looks everywhere */
     *fd = t->meet.epoll_fd;
-    return hly_meet_timer_set(&t->meet);
+    return hly_meet_timer_set(&t->meet, UINT64_MAX);
 }

@@ -1,64 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * peer.c - peers, and landing buffers. A peer's record stays until its failure has been told and no
- * way leads to it any more; then one with the same id starts anew.
- */
-#include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-
+/* land.c - landing buffers, by their tags. */
 #include "tcp.h"
-
-/* ------------------------------------------------------------------ peers */
-
-int hly_tcp_peer_hold(halay_transport_t *t, halay_peer_id_t id, hly_tcp_peer_t **out)
-{
-    for (hly_tcp_peer_t *peer = t->peers; peer; peer = peer->next) {
-        if (!hly_meet_same_id(peer->id, id) || (peer->state == PEER_FAILED && peer->refs == 0))
-            continue; /* told and held by nobody: it goes soon, a new one starts anew */
-        *out = peer;
-        return 0;
-    }
-    hly_tcp_peer_t *peer = calloc(1, sizeof(*peer));
-    if (!peer)
-        return -ENOMEM;
-    peer->id = id;
-    peer->next = t->peers;
-    t->peers = peer;
-    *out = peer;
-    return 0;
-}
-
-void hly_tcp_peer_free(halay_transport_t *t, hly_tcp_peer_t *peer)
-{
-    hly_tcp_peer_t **at = &t->peers;
-    assert(peer->nlinks == 0);
-    while (*at != peer)
-        at = &(*at)->next;
-    *at = peer->next;
-    free(peer);
-}
-
-void hly_tcp_peer_fail(halay_transport_t *t, hly_tcp_peer_t *peer, int status, const char *format,
-                       ...)
-{
-    va_list list;
-    if (peer->state != PEER_WELL)
-        return;
-    peer->state = PEER_FAILING;
-    peer->status = status;
-    va_start(list, format);
-    vsnprintf(peer->text, sizeof(peer->text), format, list);
-    va_end(list);
-    if (peer->calls)
-        t->unsettled--;
-    peer->calls = 0;
-    t->failing++;
-    t->attention = 1;
-}
-
-/* ------------------------------------------------------------------ landing buffers */
 
 static hly_tcp_landing_t **bucket_of(halay_transport_t *t, uint64_t tag)
 {
