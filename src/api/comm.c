@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/agree_nccl.h"
+#include "api/agree_groups.h"
 #include "api/api.h"
 #include "api/returned.h"
 #include "exec/circle.h"

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "api/agree_nccl.h"
+#include "api/agree_groups.h"
 #include "api/api.h"
 #include "select/between.h"
 #include "select/select.h"

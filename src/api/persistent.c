@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/agree_nccl.h"
+#include "api/agree_groups.h"
 #include "api/api.h"
 #include "exec/exec.h"
 #include "wire/register.h"

@@ -86,7 +86,7 @@ struct hly_waiters {
     uint64_t alone_ns; /* and how long after the last try */
 };
 
-struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_nccl.c */
+struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api/agree_groups.c */
     bool looked, told;
     int version;    /* of NCCL; 0: there is none */
     uint64_t place; /* of the GPU */

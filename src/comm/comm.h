@@ -67,7 +67,7 @@ struct hly_relaxed_state { /* exec/relaxed.h */
     bool late;             /* a call that ended well here has failed elsewhere */
 };
 
-/* What a rank says about NCCL and ours, and what all agree on: api/agree_nccl.c. */
+/* What a rank says about NCCL and ours, and what all agree on: api/agree_groups.c. */
 struct hly_nccl_says {
     uint32_t version;  /* 22105: 2.21.5; 0: it has none */
     uint32_t sequence; /* of its first call in a GPU's memory */

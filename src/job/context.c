@@ -15,7 +15,7 @@
 
 #include <dlfcn.h>
 
-#include "api/agree_nccl.h"
+#include "api/agree_groups.h"
 #include "api/api.h"
 #include "api/returned.h"
 #include "device/device_builtin.h"

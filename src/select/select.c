@@ -233,7 +233,7 @@ static uint64_t bytes_of(const halay_comm_t *comm, const struct hly_call_desc *d
 }
 
 /* Are group steps offered? All ranks have the same implementation (job/transports.c), which gives
- * all the same answer; or they have agreed on it (api/agree_nccl.c). A call whose input is scaled
+ * all the same answer; or they have agreed on it (api/agree_groups.c). A call whose input is scaled
  * in memory apart is staged. */
 static bool offers_group(const halay_comm_t *comm, const struct hly_call *call)
 {

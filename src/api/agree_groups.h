@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* agree_nccl.h - whether calls in a GPU's memory use NCCL or our own group steps, which the context
- * opens by itself. Where it says NCCL, ours are meant, too. */
-#ifndef HLY_AGREE_NCCL_H
-#define HLY_AGREE_NCCL_H
+/* agree_groups.h - whether calls in a GPU's memory use NCCL or our own group steps, which the
+ * context opens by itself. Where it says NCCL, ours are meant, too. */
+#ifndef HLY_AGREE_GROUPS_H
+#define HLY_AGREE_GROUPS_H
 
 #include "api/api.h"
 

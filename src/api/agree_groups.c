@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agree_nccl.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
+ * agree_groups.c - a context opens NCCL by itself, and our own group steps; and the ranks of a
  * communicator agree whether they use one of both (docs/decisions/0061, 0069). At its first call in
  * a GPU's memory each rank tells all others, in an allgather on a hidden communicator for which
  * nobody waits, which NCCL it has, on which GPU, whom ours can reach, and the number of that call.
@@ -10,7 +10,7 @@
  * allgather has ended waits for it, for as long as its communicator waits for a call; then the call
  * fails, and says who has not come.
  */
-#include "api/agree_nccl.h"
+#include "api/agree_groups.h"
 
 #include <assert.h>
 #include <stdio.h>
