@@ -177,6 +177,17 @@ static int answered(int listens, const halay_address_t *where, said_t *answer)
         hly_meet_prove(keys.out, &answer->word, offsetof(hly_meet_word_t, mac), &answer->tell,
                        sizeof(answer->tell), answer->word.mac);
     }
+    if (answer->word.kind == WORD_GOODBYE) { /* this rank leaves before it is answered */
+        hly_tcp_seal_t seal;
+        hly_tcp_frame_t frame, right;
+        net->close(rank.transport);
+        take(fd, &frame, sizeof(frame));
+        hly_tcp_seal_make(keys.in, &seal);
+        right = hly_tcp_frame(&seal, FRAME_GOODBYE, 0, 0, 0);
+        CHECK(memcmp(&frame, &right, sizeof(frame)) == 0, "no goodbye follows the hello");
+        close(fd);
+        return 0;
+    }
     give(fd, answer, ALL_SAID);
     rank_wait(&rank, 50 * MS, &event);
     int rc = rank.failed ? 1 : net->send(rank.transport, ep, 0, NULL, 0, "x", 1, 0);
@@ -199,6 +210,8 @@ static void answer_replayed(void)
     const halay_address_t where = {.family = AF_INET, .port = name.sin_port, .ip = {127, 0, 0, 1}};
     CHECK(answered(fd, &where, &answer) == 0, "they do not meet");
     CHECK(answered(fd, &where, &answer) == 1, "an old answer is taken");
+    answer.word.kind = WORD_GOODBYE;
+    answered(fd, &where, &answer);
     close(fd);
 }
 
