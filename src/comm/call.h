@@ -112,6 +112,8 @@ enum hly_cause {
 
 /* Ranks of one call that may be named as present after they were called absent. */
 #define HLY_PRESENT_MAX 8
+/* Dead ranks that verdicts carry. Of more, each rank knows those that it has a link to. */
+#define HLY_GONE_MAX 8
 
 /* A verdict as it travels. Every rank makes the same text of it. */
 struct hly_verdict_wire {
@@ -128,6 +130,7 @@ struct hly_verdict_wire {
     char detail[256];
     /* 1 + ranks that were called absent and have been heard of since. Not compared. */
     uint32_t present[HLY_PRESENT_MAX];
+    uint32_t gone[HLY_GONE_MAX]; /* 1 + ranks that are dead. Not compared */
 };
 
 struct hly_failure { /* how one call has failed, for the program */

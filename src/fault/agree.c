@@ -169,6 +169,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
         f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
     } else {
         hly_agree_reconsider(comm, slot);
+        hly_agree_note_dead(comm, f);
         by_time(comm, slot, f->verdict.cause);
         alarm_all(comm, slot);
         alarm_expectant(comm, slot);
@@ -240,6 +241,7 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
         if (!is_beyond(comm, v, to_of(comm, k)))
             hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k,
                              HLY_CONCLUDED, NULL, v, sizeof(*v));
+    hly_judge_tell(comm, v);
 }
 
 static void help_all(halay_context_t *context);
@@ -253,6 +255,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         hly_agree_hold_firm(comm, f);
     struct hly_verdict_wire v = f->verdict;
     memset(v.present, 0, sizeof(v.present));
+    memset(v.gone, 0, sizeof(v.gone));
     bool out_of_step = v.cause <= HLY_CAUSE_SETTINGS || v.cause == HLY_CAUSE_DEVICE ||
                        v.cause >= HLY_CAUSE_STOPPED || v.of || !whole;
     if (out_of_step && !f->final && !comm->agreed) {
@@ -308,12 +311,6 @@ static bool may_conclude(const halay_comm_t *comm, struct hly_slot *slot, bool l
     return false;
 }
 
-/* Is the rank dead, or said to be so by this call's verdict? */
-static bool is_gone(const halay_comm_t *comm, const struct hly_fault *f, int rank)
-{
-    return hly_peer_is_dead(comm, rank) || says_dead(&f->verdict, rank);
-}
-
 /* Does an older call fail, too? Then it ends first, since it may decide how this one does. */
 static bool older_fails(const halay_comm_t *comm, const struct hly_slot *slot)
 {
@@ -346,11 +343,18 @@ static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
         send_verdict(comm, slot, HLY_ROUND, 0);
     f->started = true;
     while (f->round < rounds &&
-           ((f->heard >> f->round & 1) || is_gone(comm, f, hly_agree_from(comm, f->round)))) {
+           ((f->heard >> f->round & 1) || hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round)))) {
         f->round++;
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
     }
+}
+
+static bool is_decided(halay_comm_t *comm, struct hly_slot *slot)
+{
+    const bool over = slot->fault->round == hly_agree_rounds(comm);
+    return hly_judge_rules(comm, &slot->fault->verdict) ? hly_judge_decides(comm, slot, over)
+                                                        : over;
 }
 
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
@@ -370,6 +374,8 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         hly_rendezvous_force(r);
         quiet = hly_link_empty(&r->flying) && !r->targets;
     }
+    if (!f->final)
+        is_decided(comm, slot); /* others need not wait until it is quiet */
     if (!quiet)
         return;
     hly_fault_runs_on(comm, slot);
@@ -384,9 +390,17 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (f->round == rounds && !late && has_to_listen(comm->context)) {
         hly_exec_listen(comm->context); /* others may have concluded without this rank */
         comm->context->timer_ns = 0;    /* so that this is called again soon */
-    } else if (late || (f->round == rounds && may_conclude(comm, slot, false))) {
+    } else if (late || (is_decided(comm, slot) && may_conclude(comm, slot, false))) {
         conclude(comm, slot);
     }
+}
+
+void hly_agree_lost(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    if (f && f->entered && !f->final && hly_judge_rules(comm, &f->verdict) &&
+        hly_agree_note_dead(comm, f))
+        alarm_all(comm, slot);
 }
 
 static struct hly_fault *fault_of(struct hly_slot *slot)
@@ -479,6 +493,7 @@ static void note_message(const halay_comm_t *comm, struct hly_fault *f, const st
     f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
     if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
         f->heard |= 1u << h->edge;
+    hly_judge_heard(comm, f, h);
 }
 
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
@@ -558,6 +573,14 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
         while (f->round < rounds)
             if (++f->round < rounds)
                 send_verdict(comm, slot, HLY_ROUND, f->round);
+    if (!late && !comm->agreed && hly_judge_rules(comm, &f->verdict)) {
+        struct hly_verdict_wire v = f->verdict;
+        if (!hly_judge_decides(comm, slot, f->round == rounds))
+            return;
+        memset(v.present, 0, sizeof(v.present));
+        memset(v.gone, 0, sizeof(v.gone));
+        agree(comm, &v);
+    }
     f->final = f->round == rounds || comm->agreed;
 }
 
@@ -590,6 +613,7 @@ static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot,
     hly_agree_hold(f, &mine);
     if (v->cause >= HLY_CAUSE_STOPPED)
         by_time(comm, slot, v->cause); /* the others name who is absent later than that */
+    hly_agree_note_dead(comm, f);
     alarm_all(comm, slot);
     comm->context->outlived++;
 }
@@ -603,6 +627,7 @@ static void outlived_news(halay_comm_t *comm, const struct hly_slot *slot)
     alarm_all(comm, slot);
     comm->broken_by = *v;
     memset(comm->broken_by.present, 0, sizeof(v->present));
+    memset(comm->broken_by.gone, 0, sizeof(v->gone));
     raise_later(comm, slot->sequence, v);
 }
 
@@ -682,7 +707,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
         return;
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++) {
         const int from = hly_agree_from(comm, k);
-        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) || is_gone(comm, f, from))
+        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) || hly_agree_is_gone(comm, f, from))
             continue;
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from);

@@ -33,6 +33,11 @@ static inline uint32_t hly_agree_bits_of(const halay_comm_t *comm, int rank)
     return bits;
 }
 
+/* Is the rank dead, or does this call's verdict say so? */
+bool hly_agree_is_gone(const halay_comm_t *comm, const struct hly_fault *fault, int rank);
+/* All that this rank knows to be dead. True: it is news. */
+bool hly_agree_note_dead(const halay_comm_t *comm, struct hly_fault *fault);
+bool hly_agree_note_gone(const halay_comm_t *comm, struct hly_fault *fault, int rank);
 bool hly_agree_is_claim(const struct hly_verdict_wire *verdict); /* that a rank is absent */
 bool hly_agree_is_present(const struct hly_fault *fault, int rank);
 void hly_agree_hold(struct hly_fault *fault, const struct hly_verdict_wire *verdict);
@@ -44,5 +49,21 @@ bool hly_agree_share_call(const struct hly_slot *slot, struct hly_verdict_wire *
 bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank);
 bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
                      const struct hly_verdict_wire *theirs);
+/* A rank is lost while this call is agreed on: others may not know. */
+void hly_agree_lost(halay_comm_t *comm, struct hly_slot *slot);
+
+/* ---------------------------------------------------------------- judge.c: after a death */
+
+/* Does one rank judge for all which one the verdict names? */
+bool hly_judge_rules(const halay_comm_t *comm, const struct hly_verdict_wire *verdict);
+/* Goes on with that. over: the rounds are. True: this rank judges, and has the words of all others
+ * that live. */
+bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over);
+void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h);
+/* Has a judge decided this that is dead, and did not hear it when this rank gave its word to the
+ * next one? */
+bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h);
+/* It is decided. */
+void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *verdict);
 
 #endif

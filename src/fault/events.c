@@ -83,6 +83,8 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         hly_accord_lost(comm, rank);
     if (comm->circles)
         hly_circles_lost(comm->circles, hly_now_ns());
+    for (int i = 0; i < HLY_SLOTS; i++)
+        hly_agree_lost(comm, &comm->slots[i]);
     for (uint32_t s = comm->oldest; s != comm->started; s++) {
         struct hly_slot *slot = &comm->slots[s % HLY_SLOTS];
         halay_request_t *r = slot->request;
@@ -308,6 +310,8 @@ static bool is_verdict(const halay_comm_t *comm, const struct hly_verdict_wire *
                  v->other >= -1 && v->other < comm->nranks;
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         sound = sound && v->present[i] <= (uint32_t)comm->nranks;
+    for (int i = 0; i < HLY_GONE_MAX; i++)
+        sound = sound && v->gone[i] <= (uint32_t)comm->nranks;
     return sound;
 }
 
@@ -323,14 +327,16 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     }
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     halay_request_t *r = slot ? slot->request : NULL;
-    if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED)
-        hly_fault_concluded(comm, v);
-    else if (hly_comm_is_over(comm, h->sequence))
+    if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED) {
+        if (!hly_judge_is_past(comm, h))
+            hly_fault_concluded(comm, v);
+    } else if (hly_comm_is_over(comm, h->sequence)) {
         hly_fault_answer(comm, h);
-    else if (slot && !slot->complete)
+    } else if (slot && !slot->complete) {
         hly_fault_heard(comm, h, v);
-    else
+    } else {
         hly_fault_outlived(comm, h, v);
+    }
     if (h->kind == HLY_REVOKE) /* the request may have ended meanwhile */
         hly_rendezvous_revoke(comm, slot && slot->request == r ? r : NULL, h);
 }

@@ -24,6 +24,11 @@ struct hly_fault {
     uint64_t deadline_ns; /* when it ends anyway */
     uint32_t looks;       /* looks at the clock since then */
     uint64_t absent_ns;   /* when a silent neighbour is called absent */
+    int warned;           /* 1 + the judge that this rank has told of the death: judge.c; 0: none */
+    int word;             /* 1 + the one that has its word */
+    int judge;            /* 1 + the rank that has asked for it */
+    bool asked;           /* this rank judges, and has asked the others */
+    uint64_t given[HLY_ACCORD_WORDS]; /* it has the words of these */
     struct hly_verdict_wire verdict;
     struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */
 };

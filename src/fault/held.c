@@ -25,6 +25,37 @@ bool hly_agree_is_present(const struct hly_fault *f, int rank)
     return false;
 }
 
+bool hly_agree_is_gone(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+{
+    for (int i = 0; i < HLY_GONE_MAX; i++)
+        if (f->verdict.gone[i] == (uint32_t)rank + 1)
+            return true;
+    return hly_peer_is_dead(comm, rank) ||
+           (f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == rank);
+}
+
+bool hly_agree_note_gone(const halay_comm_t *comm, struct hly_fault *f, int rank)
+{
+    for (int i = 0; i < HLY_GONE_MAX && rank >= 0 && rank != comm->rank; i++) {
+        if (f->verdict.gone[i] == (uint32_t)rank + 1)
+            return false;
+        if (!f->verdict.gone[i]) {
+            f->verdict.gone[i] = (uint32_t)rank + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool hly_agree_note_dead(const halay_comm_t *comm, struct hly_fault *f)
+{
+    bool news = false;
+    for (int r = 0; r < comm->nranks; r++)
+        if (hly_peer_is_dead(comm, r))
+            news |= hly_agree_note_gone(comm, f, r);
+    return news;
+}
+
 static bool note_present(struct hly_fault *f, int rank)
 {
     if (hly_agree_is_present(f, rank))
@@ -47,10 +78,10 @@ bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, i
 
 void hly_agree_hold(struct hly_fault *f, const struct hly_verdict_wire *v)
 {
-    uint32_t present[HLY_PRESENT_MAX];
-    memcpy(present, f->verdict.present, sizeof(present));
+    const struct hly_verdict_wire last = f->verdict;
     f->verdict = *v;
-    memcpy(f->verdict.present, present, sizeof(present));
+    memcpy(f->verdict.present, last.present, sizeof(last.present));
+    memcpy(f->verdict.gone, last.gone, sizeof(last.gone));
     f->raised = true;
 }
 
@@ -107,6 +138,11 @@ bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
     for (int i = 0; i < HLY_PRESENT_MAX; i++)
         if (v->present[i])
             news |= note_present(f, (int)(v->present[i] - 1));
+    for (int i = 0; i < HLY_GONE_MAX; i++)
+        if (v->gone[i])
+            news |= hly_agree_note_gone(comm, f, (int)(v->gone[i] - 1));
+    if (v->cause == HLY_CAUSE_PEER)
+        news |= hly_agree_note_gone(comm, f, v->rank);
     if (!hly_agree_is_claim(v) && (!f->firm.cause || hly_verdict_better(v, &f->firm)))
         f->firm = *v;
     news |= hly_agree_reconsider(comm, slot);

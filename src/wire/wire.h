@@ -45,8 +45,11 @@ enum hly_kind {
     HLY_KIND_END
 };
 
-/* Cookie of an ALARM with the verdict that the ranks have agreed on. */
+/* Cookie of an ALARM with the verdict that the ranks have agreed on; */
 #define HLY_CONCLUDED 1
+/* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
+#define HLY_WORD 2
+#define HLY_JUDGE 3
 
 /* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)

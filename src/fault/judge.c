@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * judge.c - after a death one rank says for all whom the verdict names (docs/decisions/0085).
+ *
+ * Where several die at once, survivors know of different ones, and the dead are gaps in the control
+ * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:
+ * the lowest rank that is not known to be dead. The judge concludes when it has the word of every
+ * rank that lives, and tells them. If it dies, the next one judges.
+ *
+ * What a dead judge had concluded counts only if somebody who lives has heard it. Who has heard it
+ * tells the next judge at once, before anything else, and that one tells all; so none of the two
+ * judges can decide otherwise than a survivor has ended. A rank that is in no call gives no word:
+ * the clock ends that, as it ends the rounds.
+ */
+#include "fault/accord.h"
+#include "fault/agree.h"
+
+static uint64_t bit_of(int rank)
+{
+    return UINT64_C(1) << (rank % 64);
+}
+
+/* The lowest rank that is not known to be dead, from this one on. f may be NULL. */
+static int living(const halay_comm_t *comm, const struct hly_fault *f, int from)
+{
+    while (from < comm->nranks && from != comm->rank &&
+           (f ? hly_agree_is_gone(comm, f, from) : hly_peer_is_dead(comm, from)))
+        from++;
+    return from;
+}
+
+bool hly_judge_rules(const halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    return v->cause == HLY_CAUSE_PEER && comm->nranks > 2 && comm->nranks <= HLY_ACCORD_RANKS;
+}
+
+/* The agreement on this call, if this rank knows of it. */
+static const struct hly_fault *fault_of(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    return slot->sequence == sequence ? slot->fault : NULL;
+}
+
+static void say(halay_comm_t *comm, const struct hly_slot *slot, int to, uint64_t cookie)
+{
+    const struct hly_call *call = slot->request ? &slot->request->call : NULL;
+    hly_control_send(comm, to, HLY_ALARM, slot->sequence, 0, cookie, call, &slot->fault->verdict,
+                     sizeof(slot->fault->verdict));
+}
+
+/* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
+ * If only one is known, and not all are heard of, another one may be. */
+static void ask(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    const bool waits = f->absent_ns == UINT64_MAX || hly_now_ns() >= f->absent_ns;
+    if (f->asked || !(f->verdict.gone[1] || waits))
+        return;
+    f->asked = true;
+    for (int r = 0; r < comm->nranks; r++)
+        if (r != comm->rank && !hly_agree_is_gone(comm, f, r) && !hly_accord_has(f->given, r))
+            say(comm, slot, r, HLY_JUDGE);
+}
+
+/* To the judge: as soon as this rank knows of a death, and when its rounds are over. */
+static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over)
+{
+    int *const told = over ? &slot->fault->word : &slot->fault->warned;
+    if (*told != judge + 1)
+        say(comm, slot, judge, over ? HLY_WORD : 0);
+    *told = judge + 1;
+}
+
+bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over)
+{
+    struct hly_fault *f = slot->fault;
+    const int mine = living(comm, f, 0), judge = f->judge - 1 > mine ? f->judge - 1 : mine;
+    if (judge != comm->rank) {
+        give(comm, slot, judge, over);
+        return false;
+    }
+    ask(comm, slot);
+    for (int r = 0; r < comm->nranks && over; r++)
+        if (r != comm->rank && !hly_accord_has(f->given, r) && !hly_agree_is_gone(comm, f, r))
+            return false;
+    return over;
+}
+
+void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
+{
+    if (h->kind != HLY_ALARM || comm->nranks > HLY_ACCORD_RANKS)
+        return;
+    if (h->cookie == HLY_WORD)
+        f->given[h->from / 64] |= bit_of((int)h->from);
+    else if (h->cookie == HLY_JUDGE && (int)h->from + 1 > f->judge)
+        f->judge = (int)h->from + 1;
+}
+
+bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h)
+{
+    const struct hly_fault *f = fault_of(comm, h->sequence);
+    return f && (int)h->from + 1 < f->word;
+}
+
+/* To all that this rank has a link to, or the word of. */
+static void tell_all(halay_comm_t *comm, const struct hly_fault *f,
+                     const struct hly_verdict_wire *v)
+{
+    const halay_context_t *ctx = comm->context;
+    for (int r = 0; r < comm->nranks; r++) {
+        const struct hly_peer *peer =
+            hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, r)));
+        if (peer && !peer->dead && (peer->greeted || (f && hly_accord_has(f->given, r))))
+            hly_control_send(comm, r, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
+                             sizeof(*v));
+    }
+}
+
+void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    const struct hly_fault *f = fault_of(comm, (uint32_t)(v->of - 1));
+    if (!hly_judge_rules(comm, v))
+        return;
+    const int judge = living(comm, f, 0), next = living(comm, f, judge + 1);
+    if (comm->rank == judge || comm->rank == next)
+        tell_all(comm, f, v);
+    else
+        hly_control_send(comm, next, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
+                         sizeof(*v));
+}
