@@ -164,7 +164,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
     slot->settled = true;
     comm->context->timer_ns = 0;
     if (hly_comm_is_over(comm, slot->sequence)) {
-        f->final = true;
+        f->final = f->after = true;
         f->verdict = comm->broken_by;
         f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
     } else {
@@ -180,7 +180,7 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
 }
 
 void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v,
-                    int level, struct hly_failure *f)
+                    enum hly_voice voice, struct hly_failure *f)
 {
     halay_comm_t *known = hly_comm_known(comm);
     char text[512];
@@ -190,8 +190,8 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
                               .paired = comm->parent != NULL,
                               .pair = {comm->pair[0], comm->pair[1]}};
     hly_failure_text(f, text, sizeof(text));
-    hly_log(comm->context, level, "%s", text);
-    if (level > HLY_WARN) /* the program knows it already */
+    hly_log(comm->context, voice == HLY_VOICE_LOUD ? HLY_WARN : HLY_INFO, "%s", text);
+    if (voice == HLY_VOICE_KNOWN)
         return;
     halay_record_verdict_t said = {.comm = comm->id,
                                    .sequence = f->sequence,
@@ -270,7 +270,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
-    hly_fault_tell(comm, slot->sequence, &v, known ? HLY_INFO : HLY_WARN,
+    hly_fault_tell(comm, slot->sequence, &v, known ? HLY_VOICE_KNOWN : hly_agree_voice(comm, f),
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
     if (comm->inner) /* of groups that ended well: it is told by this call */
@@ -493,6 +493,8 @@ static void note_message(const halay_comm_t *comm, struct hly_fault *f, const st
     f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
     if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
         f->heard |= 1u << h->edge;
+    if (h->signature && (!f->speaker || (int)h->from + 1 < f->speaker))
+        f->speaker = (int)h->from + 1;
     hly_judge_heard(comm, f, h);
 }
 
@@ -528,7 +530,8 @@ static void raise_later(halay_comm_t *comm, uint32_t sequence, const struct hly_
 
 /* Another rank has failed in a call that is complete here, so the communicator is broken. The
  * verdict says since which call. */
-static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct hly_verdict_wire *v)
+static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct hly_verdict_wire *v,
+                                 enum hly_voice voice)
 {
     struct hly_failure f;
     if (!v->of)
@@ -538,7 +541,7 @@ static void complete_call_failed(halay_comm_t *comm, uint32_t sequence, struct h
     comm->broken = true;
     comm->broken_by = *v;
     comm->relaxed.late = true;
-    hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
+    hly_fault_tell(comm, sequence, v, voice, &f);
     raise_later(comm, sequence, v);
 }
 
@@ -599,12 +602,14 @@ static void help_all(halay_context_t *context)
 }
 
 /* This rank enters the agreement on a call that it has completed. */
-static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot,
+static void enter_outlived(halay_comm_t *comm, struct hly_slot *slot, const struct hly_header *h,
                            const struct hly_verdict_wire *v)
 {
     struct hly_verdict_wire mine = *v;
     slot->settled = true;
-    complete_call_failed(comm, slot->sequence, &mine);
+    complete_call_failed(comm, slot->sequence, &mine,
+                         h->signature || (int)h->from < comm->rank ? HLY_VOICE_QUIET
+                                                                   : HLY_VOICE_LOUD);
     struct hly_fault *f = fault_of(slot);
     if (!f)
         return; /* the others wait until their time is up */
@@ -644,7 +649,7 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
     if (slot->sequence != h->sequence)
         return;
     if (!slot->settled)
-        enter_outlived(comm, slot, v);
+        enter_outlived(comm, slot, h, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
     note_message(comm, slot->fault, h);
@@ -664,7 +669,7 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
         comm->told < v->of && v->cause != HLY_CAUSE_REVOKED) {
         struct hly_failure f;
         comm->relaxed.late = true; /* the program was told that the call is good */
-        hly_fault_tell(comm, sequence, v, HLY_WARN, &f);
+        hly_fault_tell(comm, sequence, v, HLY_VOICE_QUIET, &f); /* who has concluded says it */
     }
     agree(comm, v);
 }

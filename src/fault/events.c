@@ -143,6 +143,7 @@ void hly_fault_transport_lost(halay_context_t *context, const char *name)
         struct hly_verdict_wire v;
         next = l->next;
         hly_verdict_init(&v, r->comm, HLY_CAUSE_LOCAL, HALAY_ETRANSPORT, r->comm->rank);
+        v.call = r->call.desc;
         snprintf(v.detail, sizeof(v.detail), "its transport %s has failed", name);
         if (r->state == HLY_FAILING)
             hly_fault_progress(r->comm, r->slot);

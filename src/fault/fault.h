@@ -24,6 +24,8 @@ struct hly_fault {
     uint64_t deadline_ns; /* when it ends anyway */
     uint32_t looks;       /* looks at the clock since then */
     uint64_t absent_ns;   /* when a silent neighbour is called absent */
+    bool after;           /* it was agreed on before this rank made the call */
+    int speaker;          /* 1 + the lowest rank heard that is in the call: it logs the verdict */
     int warned;           /* 1 + the judge that this rank has told of the death: judge.c; 0: none */
     int word;             /* 1 + the one that has its word */
     int judge;            /* 1 + the rank that has asked for it */
@@ -53,9 +55,14 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *header,
 /* The others have agreed on this verdict. The next: answers a rank that does not know it yet. */
 void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *verdict);
 void hly_fault_answer(halay_comm_t *comm, const struct hly_header *header);
+enum hly_voice {
+    HLY_VOICE_LOUD,  /* as a warning */
+    HLY_VOICE_QUIET, /* another rank says it; HALAY_DEBUG=info shows it here, too */
+    HLY_VOICE_KNOWN  /* the same, and it is no news to the program: nor to the flight record */
+};
 /* Fills `failure`, and logs it. */
 void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *verdict,
-                    int level, struct hly_failure *failure);
+                    enum hly_voice voice, struct hly_failure *failure);
 /* For halay_comm_verdict(): notes the error of a result that the program reads; or one without a
  * request. */
 void hly_fault_read(halay_request_t *request);
@@ -111,6 +118,9 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
 int hly_failure_rank(const struct hly_failure *failure, int rank);
+/* The call as this rank has made it, and which one it is. */
+void hly_call_text(const halay_comm_t *comm, const struct hly_call_desc *desc, uint32_t sequence,
+                   char *text, size_t bytes);
 void hly_desc_text(const struct hly_call_desc *desc, char *text, size_t bytes);
 
 #endif

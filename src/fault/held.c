@@ -159,3 +159,14 @@ bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
     hly_agree_hold(f, v);
     return true;
 }
+
+/*
+ * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
+ * somebody does, whoever is dead or away. Who is at fault says it, too.
+ */
+enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_fault *f)
+{
+    const int s = f->speaker - 1;
+    const bool lower = s >= 0 && s < comm->rank && !hly_agree_is_gone(comm, f, s);
+    return (f->after || lower) && f->verdict.rank != comm->rank ? HLY_VOICE_QUIET : HLY_VOICE_LOUD;
+}

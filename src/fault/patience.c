@@ -232,7 +232,8 @@ __attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes
     return at + (n > 0 ? (size_t)n : 0);
 }
 
-static const char *state_text(const struct hly_awaited *a, uint64_t now)
+/* far: what is asked and answered goes over a network, and may be lost there. */
+static const char *state_text(const struct hly_awaited *a, bool far, uint64_t now)
 {
     if (is_behind(a, now))
         return "has not made this call: it is in another one";
@@ -240,11 +241,14 @@ static const char *state_text(const struct hly_awaited *a, uint64_t now)
     case HLY_DOING_STOPPED:
         return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
     case HLY_DOING_RUNS:
-        return "does not answer: it is not in Halay, and computes";
+        return far ? "does not answer: it computes, not in Halay, or is cut off"
+                   : "does not answer: it is not in Halay, and computes";
     case HLY_DOING_SLEEPS:
-        return "does not answer: it is not in Halay, and sleeps";
+        return far ? "does not answer: it sleeps, not in Halay, or is cut off"
+                   : "does not answer: it is not in Halay, and sleeps";
     case HLY_DOING_DISK:
-        return "does not answer: it is not in Halay, and waits for a disk or device";
+        return far ? "does not answer: it waits for a disk or device, not in Halay, or is cut off"
+                   : "does not answer: it is not in Halay, and waits for a disk or device";
     default:
         return "does not answer: it is not in Halay, or stopped, or cut off";
     }
@@ -257,24 +261,23 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     const int rank = (int)a->rank - 1;
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
     *at = add(text, bytes, *at, "rank %d of %d on %s %s", hly_comm_shown_rank(comm, rank),
-              hly_comm_known(comm)->nranks, v.host, state_text(a, now));
+              hly_comm_known(comm)->nranks, v.host,
+              state_text(a, comm->nnodes > 1, now));
     if (a->pid)
         *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
     if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)
         *at = add(text, bytes, *at, " (its last here: call %u)", a->calls - 1);
 }
 
-/* call: as text. */
+/* call: the call or agreement, and which one it is, as text. */
 static void say(halay_comm_t *comm, const struct hly_patience *p, const char *call, uint64_t end,
                 uint64_t now)
 {
-    char text[800];
+    char text[900];
     size_t at = 0;
     int named = 0, more = 0;
-    at =
-        add(text, sizeof(text), at, "%s (%s %u on this communicator) has waited for %.1f s: ", call,
-            p->of == HLY_OF_ACCORDS ? "agreement" : "call", p->sequence,
-            (double)(now - p->moved_ns) * 1e-9);
+    at = add(text, sizeof(text), at, "%s has waited for %.1f s: ", call,
+             (double)(now - p->moved_ns) * 1e-9);
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         if (!is_missing(&p->awaited[i], now))
             continue;
@@ -288,7 +291,7 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
     if (more)
         at = add(text, sizeof(text), at, "; and %d more", more);
     if (end > now)
-        add(text, sizeof(text), at, ". If that stays so %s in %.0f s",
+        add(text, sizeof(text), at, ". If that stays so %s in %.0f s at the latest",
             p->of == HLY_OF_ACCORDS ? "the others go on without it" : "it ends with an error",
             (double)(end - now) * 1e-9);
     hly_log(comm->context, HLY_WARN, "%s", text);
@@ -361,7 +364,7 @@ static void speak(const struct waiting *w, struct hly_patience *p)
 {
     halay_comm_t *comm = w->comm;
     const uint64_t notice_ns = comm->context->settings.notice_ns, now = w->now;
-    char call[128];
+    char call[224];
     if (!notice_ns || now < p->moved_ns + notice_ns || !any_missing(p, now))
         return;
     const int who = speaker(p, w);
@@ -369,9 +372,10 @@ static void speak(const struct waiting *w, struct hly_patience *p)
         report(w, p, who);
     } else if (now >= notice_due_ns(comm, p)) {
         if (w->call)
-            hly_desc_text(&w->call->call.desc, call, sizeof(call));
+            hly_call_text(comm, &w->call->call.desc, p->sequence, call, sizeof(call));
         else
-            snprintf(call, sizeof(call), "%s", hly_accord_text(w->accord));
+            snprintf(call, sizeof(call), "%s (agreement %u on this communicator)",
+                     hly_accord_text(w->accord), p->sequence);
         say(comm, p, call, end_ns(w, p), now);
         while (now >= notice_due_ns(comm, p))
             p->notices++;
@@ -398,7 +402,8 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
     struct hly_verdict_wire v;
     hly_verdict_init(&v, comm, HLY_CAUSE_STOPPED, HALAY_ETIMEOUT, (int)a->rank - 1);
     v.call = r->call.desc;
-    snprintf(v.detail, sizeof(v.detail), "is stopped, for %.3g s now", (double)patience_ns * 1e-9);
+    snprintf(v.detail, sizeof(v.detail), "is stopped, for %.1f s as far as was seen",
+             (double)a->stopped_ns * 1e-9);
     hly_fault_raise(comm, r->sequence, &v);
 }
 

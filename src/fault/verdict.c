@@ -114,8 +114,11 @@ int hly_failure_rank(const struct hly_failure *f, int rank)
 static void call_text(const struct hly_failure *f, const struct hly_call_desc *call, int rank,
                       char *text, size_t bytes)
 {
+    static const struct hly_call_desc unknown;
     char memory[32];
-    if (!f->paired)
+    if (hly_desc_equal(call, &unknown))
+        snprintf(text, bytes, "a call");
+    else if (!f->paired)
         hly_desc_text(call, text, bytes);
     else
         snprintf(text, bytes, "%s of %llu %s%s %s rank %d", rank == 1 ? "receive" : "send",
@@ -131,6 +134,18 @@ static void number_text(const struct hly_failure *f, char *text, size_t bytes)
                  f->pair[1]);
     else
         snprintf(text, bytes, "call %u on this communicator", f->sequence);
+}
+
+void hly_call_text(const halay_comm_t *comm, const struct hly_call_desc *desc, uint32_t sequence,
+                   char *text, size_t bytes)
+{
+    const struct hly_failure f = {.sequence = sequence,
+                                  .paired = comm->parent != NULL,
+                                  .pair = {comm->pair[0], comm->pair[1]}};
+    char call[128], number[96];
+    call_text(&f, desc, comm->rank, call, sizeof(call));
+    number_text(&f, number, sizeof(number));
+    snprintf(text, bytes, "%s (%s)", call, number);
 }
 
 static void mismatch_text(const struct hly_failure *f, const char *number, char *text, size_t bytes)
@@ -177,7 +192,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
                  "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
-                 "error, or why it has ended early; start the job again, or go on without it "
+                 "error, or why it has ended early, and at the network if it still runs; start the "
+                 "job again, or go on without it "
                  "(halay_comm_shrink)",
                  rank, f->nranks, v->host, v->detail);
         return;

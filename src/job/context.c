@@ -395,9 +395,12 @@ static bool abandon_requests(halay_context_t *ctx)
         halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
         for (uint32_t s = comm->oldest; !comm->asks_for && s != comm->next_sequence; s++) {
             struct hly_verdict_wire v;
+            const struct hly_slot *slot = hly_comm_slot(comm, s);
             hly_verdict_init(&v, comm, HLY_CAUSE_STATE, HALAY_ESTATE, comm->rank);
+            if (slot && slot->request)
+                v.call = slot->request->call.desc;
             snprintf(v.detail, sizeof(v.detail),
-                     "the rank finalized Halay with this call in flight");
+                     "the rank called halay_finalize with this call in flight");
             hly_fault_raise(comm, s, &v);
             any = true;
         }

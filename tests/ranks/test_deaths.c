@@ -178,6 +178,8 @@ static void compare(const struct job *job)
               "two texts:\n %d in call %u: %s\n %d in call %u: %s", first, job->sequence[first],
               job->text[first], k, job->sequence[k], job->text[k]);
         CHECK(job->took_ns[k] < IN_TIME, "rank %d took %.1f s", k, (double)job->took_ns[k] * 1e-9);
+        if (job->took_ns[k] > 500000000ull)
+            fprintf(stderr, "SLOW %.2f %s", (double)job->took_ns[k] * 1e-9, described);
         slowest_ns = job->took_ns[k] > slowest_ns ? job->took_ns[k] : slowest_ns;
     }
 }
