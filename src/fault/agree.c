@@ -342,8 +342,8 @@ static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
     if (!f->started && rounds)
         send_verdict(comm, slot, HLY_ROUND, 0);
     f->started = true;
-    while (f->round < rounds &&
-           ((f->heard >> f->round & 1) || hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round)))) {
+    while (f->round < rounds && ((f->heard >> f->round & 1) ||
+                                 hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round)))) {
         f->round++;
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
@@ -712,7 +712,8 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
         return;
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++) {
         const int from = hly_agree_from(comm, k);
-        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) || hly_agree_is_gone(comm, f, from))
+        if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) ||
+            hly_agree_is_gone(comm, f, from))
             continue;
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from);

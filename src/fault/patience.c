@@ -241,13 +241,15 @@ static const char *state_text(const struct hly_awaited *a, bool far, uint64_t no
     case HLY_DOING_STOPPED:
         return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
     case HLY_DOING_RUNS:
-        return far ? "does not answer: it computes, not in Halay, or is cut off"
+        return far ? "does not answer: it is not in Halay, and computes, or it is cut off"
                    : "does not answer: it is not in Halay, and computes";
     case HLY_DOING_SLEEPS:
-        return far ? "does not answer: it sleeps, not in Halay, or is cut off"
+        return far ? "does not answer: it is not in Halay, and sleeps, or it is cut off"
                    : "does not answer: it is not in Halay, and sleeps";
     case HLY_DOING_DISK:
-        return far ? "does not answer: it waits for a disk or device, not in Halay, or is cut off"
+        return far ? "does not answer: it is not in Halay, and waits for a disk or device, or it "
+                     "is cut "
+                     "off"
                    : "does not answer: it is not in Halay, and waits for a disk or device";
     default:
         return "does not answer: it is not in Halay, or stopped, or cut off";
@@ -261,8 +263,7 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     const int rank = (int)a->rank - 1;
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
     *at = add(text, bytes, *at, "rank %d of %d on %s %s", hly_comm_shown_rank(comm, rank),
-              hly_comm_known(comm)->nranks, v.host,
-              state_text(a, comm->nnodes > 1, now));
+              hly_comm_known(comm)->nranks, v.host, state_text(a, comm->nnodes > 1, now));
     if (a->pid)
         *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
     if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)

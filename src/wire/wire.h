@@ -48,7 +48,7 @@ enum hly_kind {
 /* Cookie of an ALARM with the verdict that the ranks have agreed on; */
 #define HLY_CONCLUDED 1
 /* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
-#define HLY_WORD 2
+#define HLY_WORD  2
 #define HLY_JUDGE 3
 
 /* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */

@@ -9,15 +9,20 @@ host=$(hostname)
 ended() { # ranks, how halayrun saw the end
     [ "$(grep -c '^rank [0-9]* was told in call [0-9]*, after' err)" = $(($1 - 1)) ] || fail "not all of the others were told"
     says err "^halayrun: rank 1 (pid [0-9]* on $host) $2"
+    voices=$(grep -c 'halay warning .* is lost: ' err)
+    [ "$voices" -ge 1 ] && [ "$voices" -le "$3" ] || fail "$voices ranks have logged the verdict"
     nothing_left
 }
 ranks=2
 for collective in allreduce allreduce broadcast broadcast_its series series_its reduce reduce_its allgather reduce_scatter alltoall barrier; do
     run "$HALAYRUN" -np $ranks "$JOB_RANK" during $collective
     expect 137 "$collective, $ranks ranks"
-    ended $ranks "was killed by signal 9 (SIGKILL)"
+    ended $ranks "was killed by signal 9 (SIGKILL)" 2
     ranks=4
 done
+run "$HALAYRUN" -np 16 "$JOB_RANK" during allreduce
+expect 137 "allreduce, 16 ranks"
+ended 16 "was killed by signal 9 (SIGKILL)" 3
 
 # Each rank, or the one that is killed, in namespaces of its own of processes or of System V. A shell is process 1.
 # halayrun sees the end of what stands around the killed rank, and that ends after it. So the others wait a little
@@ -30,7 +35,7 @@ for kind in pid ipc; do
             [ $0 = one ] && [ "$PMIX_RANK" != 1 ] && exec sh -c "$during; exit \$s"
             exec unshare --$1 --fork sh -c "$during; exit \$s"' $whose $kind
         expect 137 "$whose in a namespace: $kind"
-        ended 3 "exited with status 137"
+        ended 3 "exited with status 137" 2
     done
 done
 exit 0

@@ -5,7 +5,8 @@
  *
  *   test_deaths one P PLANNER RANK STEP RANK STEP SEED
  *   test_deaths sampled SEED CASES   some cases, by chance
- *   test_deaths all [P]              each two ranks at each two steps, for p = 3, 4, 5 and each planner
+ *   test_deaths all [P]              each two ranks at each two steps, for p = 3, 4, 5 and each
+ * planner
  */
 #include <halay/plan.h>
 #include <signal.h>
@@ -137,7 +138,7 @@ static void body(struct rank *r)
     struct job *job = r->arg;
     doom.rank = NULL;
     int rc = job->seed % 2 ? halay_barrier(r->world) : HALAY_OK; /* most are connected then */
-    pthread_barrier_wait(&job->begin); /* nobody dies in that one */
+    pthread_barrier_wait(&job->begin);                           /* nobody dies in that one */
     CHECK(!rc, "too early: %s", halay_strerror(rc));
     doom_self(r);
     const uint64_t begin = ranks_now_ns();
