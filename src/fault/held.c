@@ -167,6 +167,7 @@ bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
 enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_fault *f)
 {
     const int s = f->speaker - 1;
-    const bool lower = s >= 0 && s < comm->rank && !hly_agree_is_gone(comm, f, s);
+    /* If others have concluded before this rank, one of them has said it, and may have left. */
+    const bool lower = s >= 0 && s < comm->rank && (f->final || !hly_agree_is_gone(comm, f, s));
     return (f->after || lower) && f->verdict.rank != comm->rank ? HLY_VOICE_QUIET : HLY_VOICE_LOUD;
 }

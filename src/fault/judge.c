@@ -102,18 +102,16 @@ bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h)
     return f && (int)h->from + 1 < f->word;
 }
 
-/* To all that this rank has a link to, or the word of. */
-static void tell_all(halay_comm_t *comm, const struct hly_fault *f,
-                     const struct hly_verdict_wire *v)
+/* Not to who has no link to this rank: it may have left, and the call would wait for it. */
+static void tell(halay_comm_t *comm, const struct hly_fault *f, int rank,
+                 const struct hly_verdict_wire *v)
 {
     const halay_context_t *ctx = comm->context;
-    for (int r = 0; r < comm->nranks; r++) {
-        const struct hly_peer *peer =
-            hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, r)));
-        if (peer && !peer->dead && (peer->greeted || (f && hly_accord_has(f->given, r))))
-            hly_control_send(comm, r, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
-                             sizeof(*v));
-    }
+    const struct hly_peer *peer =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    if (peer && !peer->dead && (peer->greeted || (f && hly_accord_has(f->given, rank))))
+        hly_control_send(comm, rank, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
+                         sizeof(*v));
 }
 
 void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -122,9 +120,7 @@ void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (!hly_judge_rules(comm, v))
         return;
     const int judge = living(comm, f, 0), next = living(comm, f, judge + 1);
-    if (comm->rank == judge || comm->rank == next)
-        tell_all(comm, f, v);
-    else
-        hly_control_send(comm, next, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
-                         sizeof(*v));
+    for (int r = 0; r < comm->nranks; r++)
+        if (comm->rank == judge || comm->rank == next || r == next)
+            tell(comm, f, r, v);
 }
