@@ -20,11 +20,26 @@ static uint64_t bit_of(int rank)
     return UINT64_C(1) << (rank % 64);
 }
 
-/* The lowest rank that is not known to be dead, from this one on. f may be NULL. */
+static bool is_linked(const halay_comm_t *comm, int rank)
+{
+    const halay_context_t *ctx = comm->context;
+    const struct hly_peer *peer =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    return peer && peer->greeted && !peer->dead && !peer->left_out;
+}
+
+/* Is it dead, as far as this rank knows? While its link is whole, others only cannot reach it. f may
+ * be NULL. */
+static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+{
+    return f ? hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank)
+             : hly_peer_is_dead(comm, rank);
+}
+
+/* The lowest rank that is not, from this one on. */
 static int living(const halay_comm_t *comm, const struct hly_fault *f, int from)
 {
-    while (from < comm->nranks && from != comm->rank &&
-           (f ? hly_agree_is_gone(comm, f, from) : hly_peer_is_dead(comm, from)))
+    while (from < comm->nranks && from != comm->rank && is_out(comm, f, from))
         from++;
     return from;
 }
@@ -58,7 +73,7 @@ static void ask(halay_comm_t *comm, struct hly_slot *slot)
         return;
     f->asked = true;
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && !hly_agree_is_gone(comm, f, r) && !hly_accord_has(f->given, r))
+        if (r != comm->rank && !is_out(comm, f, r) && !hly_accord_has(f->given, r))
             say(comm, slot, r, HLY_JUDGE);
 }
 
@@ -74,14 +89,15 @@ static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over
 bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over)
 {
     struct hly_fault *f = slot->fault;
-    const int mine = living(comm, f, 0), judge = f->judge - 1 > mine ? f->judge - 1 : mine;
+    const int mine = living(comm, f, 0);
+    const int judge = f->judge - 1 > mine && !is_linked(comm, mine) ? f->judge - 1 : mine;
     if (judge != comm->rank) {
         give(comm, slot, judge, over);
         return false;
     }
     ask(comm, slot);
     for (int r = 0; r < comm->nranks && over; r++)
-        if (r != comm->rank && !hly_accord_has(f->given, r) && !hly_agree_is_gone(comm, f, r))
+        if (r != comm->rank && !hly_accord_has(f->given, r) && !is_out(comm, f, r))
             return false;
     return over;
 }
@@ -106,10 +122,7 @@ bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h)
 static void tell(halay_comm_t *comm, const struct hly_fault *f, int rank,
                  const struct hly_verdict_wire *v)
 {
-    const halay_context_t *ctx = comm->context;
-    const struct hly_peer *peer =
-        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-    if (peer && !peer->dead && (peer->greeted || (f && hly_accord_has(f->given, rank))))
+    if (is_linked(comm, rank) || (f && hly_accord_has(f->given, rank) && !is_out(comm, f, rank)))
         hly_control_send(comm, rank, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
                          sizeof(*v));
 }
