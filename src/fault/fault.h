@@ -29,7 +29,8 @@ struct hly_fault {
     int warned;           /* 1 + the judge that this rank has told of the death: judge.c; 0: none */
     int word;             /* 1 + the one that has its word */
     int judge;            /* 1 + the rank that has asked for it */
-    bool asked;           /* this rank judges, and has asked the others */
+    bool probed;          /* this rank judges, and has asked who is called dead by others */
+    bool asked;           /* and all */
     uint64_t given[HLY_ACCORD_WORDS]; /* it has the words of these */
     struct hly_verdict_wire verdict;
     struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */

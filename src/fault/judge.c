@@ -63,17 +63,29 @@ static void say(halay_comm_t *comm, const struct hly_slot *slot, int to, uint64_
                      sizeof(slot->fault->verdict));
 }
 
+/* Whom another one calls dead may live, and have a word to say: it is asked. To a dead process no
+ * link comes about, which this rank hears soon. */
+static bool is_awaited(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+{
+    const bool waits = f->absent_ns != UINT64_MAX && hly_now_ns() < f->absent_ns;
+    if (rank == comm->rank || hly_accord_has(f->given, rank) || hly_peer_is_dead(comm, rank))
+        return false;
+    return waits || !is_out(comm, f, rank);
+}
+
 /* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
  * If only one is known, and not all are heard of, another one may be. */
 static void ask(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     const bool waits = f->absent_ns == UINT64_MAX || hly_now_ns() >= f->absent_ns;
-    if (f->asked || !(f->verdict.gone[1] || waits))
+    const bool all = f->verdict.gone[1] || waits;
+    if (f->asked || (f->probed && !all))
         return;
-    f->asked = true;
+    f->probed = true;
+    f->asked = all;
     for (int r = 0; r < comm->nranks; r++)
-        if (r != comm->rank && !is_out(comm, f, r) && !hly_accord_has(f->given, r))
+        if (is_awaited(comm, f, r) && (all || is_out(comm, f, r)))
             say(comm, slot, r, HLY_JUDGE);
 }
 
@@ -97,7 +109,7 @@ bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over)
     }
     ask(comm, slot);
     for (int r = 0; r < comm->nranks && over; r++)
-        if (r != comm->rank && !hly_accord_has(f->given, r) && !is_out(comm, f, r))
+        if (is_awaited(comm, f, r))
             return false;
     return over;
 }
