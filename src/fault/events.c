@@ -63,6 +63,8 @@ static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot,
                           const struct hly_peer *peer)
 {
     const struct hly_fault *f = slot->fault;
+    if (!f->final && hly_judge_rules(comm, &f->verdict))
+        return true; /* this may be the better verdict, and one rank judges */
     if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_agree_is_heard(comm, slot, rank))
         return false;
     if (!peer->ep)

@@ -28,8 +28,8 @@ static bool is_linked(const halay_comm_t *comm, int rank)
     return peer && peer->greeted && !peer->dead && !peer->left_out;
 }
 
-/* Is it dead, as far as this rank knows? While its link is whole, others only cannot reach it. f may
- * be NULL. */
+/* Is it dead, as far as this rank knows? While its link is whole, others only cannot reach it. f
+ * may be NULL. */
 static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
     return f ? hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank)
