@@ -38,6 +38,7 @@ struct hly_pmix_records {
     struct hly_boot_run *runs;
     struct hly_boot_node *nodes;
     uint16_t *ports;
+    struct hly_boot_process *processes; /* of the ranks of this node, if this is its first */
 };
 void hly_pmix_records_finish(struct hly_pmix_records *records);
 

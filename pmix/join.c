@@ -242,6 +242,23 @@ static int fence(struct joining *j, int nranks)
     return HALAY_EBOOT;
 }
 
+/* Those of the node's ranks, for the table of this node alone. */
+static int add_processes(const struct hly_node *node, struct hly_pmix_records *to)
+{
+    int n = 0;
+    to->processes = calloc((size_t)node->nlocal, sizeof to->processes[0]);
+    if (!to->processes)
+        return HALAY_ENOMEM;
+    for (int i = 0; i < node->nlocal; i++)
+        if (node->seats[i].state == HLY_SEAT_LISTED && node->seats[i].process.pid > 0) {
+            to->processes[n].rank = (int32_t)node->local[i];
+            to->processes[n++].process = node->seats[i].process;
+        }
+    to->places.nprocesses = n;
+    to->places.processes = to->processes;
+    return HALAY_OK;
+}
+
 /* The first rank makes the node's table and hands it out; the others take it. */
 static int settle(struct joining *j, struct hly_pmix_identity *id)
 {
@@ -254,6 +271,8 @@ static int settle(struct joining *j, struct hly_pmix_identity *id)
     if (fd < 0) {
         struct hly_pmix_reading reading = {j->log, node, id->nspace, node->end_ns, &j->call, 0};
         rc = hly_pmix_records_read(&reading, id->nranks, &records);
+        if (!rc && node->role == HLY_ROLE_FIRST)
+            rc = add_processes(node, &records);
         if (!rc && node->apart[0])
             rc = hly_pmix_table_keep(j->log, &records, &id->table);
         else if (!rc)

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../boot/common/process.h"
 #include "node.h"
 
 enum { STRANGERS_MAX = 16, AT_ONCE = 64 };
@@ -75,6 +76,7 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
     memcpy(word->library, node->library, sizeof word->library);
     word->rank = node->rank;
     word->pid = (uint32_t)getpid();
+    hly_boot_process_self(&word->process);
     word->address = node->address;
     word->apart = node->apart[0] != 0;
     memcpy(word->host, node->host, sizeof word->host);
@@ -215,6 +217,7 @@ static void take_seat(struct hly_node *node, struct hly_node_guest *g,
     }
     hly_node_word_init(node, HLY_NODE_LISTED, &word);
     seat->port = hello->address.port;
+    seat->process = hello->process;
     seat->state = hly_node_send(g->fd, &word, -1) ? HLY_SEAT_LISTED : HLY_SEAT_ALONE;
 }
 
@@ -432,7 +435,8 @@ int hly_node_first_meet(struct hly_node *node)
         rc = hly_listen_open(node->log, &node->address, &node->listen_fd);
     if (rc)
         return rc;
-    node->seats[0] = (struct hly_node_seat){HLY_SEAT_LISTED, node->address.port};
+    node->seats[0] = (struct hly_node_seat){HLY_SEAT_LISTED, node->address.port, {0}};
+    hly_boot_process_self(&node->seats[0].process);
     gather(node);
     if (node->apart[0] && node->nlocal > 1)
         hly_boot_say(node->log, 1,

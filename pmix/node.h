@@ -19,7 +19,7 @@
 #define HLY_NODE_MAGIC 0x31444e59414c4148ull /* "HALAYND1" on a little-endian machine */
 
 enum {
-    HLY_NODE_VERSION = 1,
+    HLY_NODE_VERSION = 2,
     HLY_NODE_DOORS = 4, /* names tried in turn, since a stranger may hold one */
     HLY_NODE_HOST = 48,
     HLY_NODE_LIBRARY = 24,
@@ -46,6 +46,7 @@ struct hly_node_word {
     uint32_t apart; /* 1: this rank can share no memory */
     char host[HLY_NODE_HOST];
     char text[HLY_NODE_TEXT];
+    halay_process_t process;
 };
 
 enum hly_node_role { HLY_ROLE_NONE = 0, HLY_ROLE_FIRST, HLY_ROLE_MEMBER, HLY_ROLE_ALONE };
@@ -60,6 +61,7 @@ struct hly_node_guest {
 struct hly_node_seat {
     enum { HLY_SEAT_EMPTY = 0, HLY_SEAT_LISTED, HLY_SEAT_ALONE } state;
     uint16_t port; /* network order */
+    halay_process_t process;
 };
 
 struct hly_node {

@@ -309,5 +309,6 @@ void hly_pmix_records_finish(struct hly_pmix_records *records)
     free(records->runs);
     free(records->nodes);
     free(records->ports);
+    free(records->processes);
     memset(records, 0, sizeof *records);
 }

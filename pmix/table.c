@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * table.c - the table of nodes, once a node: a file in memory without a name, which the node's
- * first rank writes and seals, and all its ranks map. A head, the nodes, the runs, the ports.
+ * first rank writes and seals, and all its ranks map. A head, the processes of the node's ranks,
+ * all nodes, the runs, the ports.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -16,50 +17,63 @@
 
 #define TABLE_MAGIC 0x3142544e59414c48ull /* "HLAYNTB1" on a little-endian machine */
 
-enum { TABLE_VERSION = 1, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
+enum { TABLE_VERSION = 2, SEALS = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE };
 
 struct head {
     uint64_t magic, bytes;
-    uint32_t version, nranks, nnodes, nruns;
+    uint32_t version, nranks, nnodes, nruns, nprocesses, unused;
     uint8_t secret[16], job[16];
 };
 
-static size_t table_bytes(uint32_t nranks, uint32_t nnodes, uint32_t nruns)
+static size_t table_bytes(const struct head *head)
 {
-    return sizeof(struct head) + nnodes * sizeof(struct hly_boot_node) +
-           nruns * sizeof(struct hly_boot_run) + nranks * sizeof(uint16_t);
+    return sizeof *head + head->nprocesses * sizeof(struct hly_boot_process) +
+           head->nnodes * sizeof(struct hly_boot_node) + head->nruns * sizeof(struct hly_boot_run) +
+           head->nranks * sizeof(uint16_t);
 }
 
-static void write_table(char *to, const struct hly_pmix_records *r, size_t bytes)
+static struct head head_of(const struct hly_pmix_records *r)
 {
-    const struct hly_boot_places *p = &r->places;
-    size_t nodes = (size_t)p->nnodes * sizeof p->nodes[0];
-    size_t runs = (size_t)p->nruns * sizeof p->runs[0];
     struct head head = {.magic = TABLE_MAGIC,
-                        .bytes = bytes,
                         .version = TABLE_VERSION,
-                        .nranks = (uint32_t)p->nranks,
-                        .nnodes = (uint32_t)p->nnodes,
-                        .nruns = (uint32_t)p->nruns};
+                        .nranks = (uint32_t)r->places.nranks,
+                        .nnodes = (uint32_t)r->places.nnodes,
+                        .nruns = (uint32_t)r->places.nruns,
+                        .nprocesses = (uint32_t)r->places.nprocesses};
     memcpy(head.secret, r->secret, sizeof head.secret);
     memcpy(head.job, r->job, sizeof head.job);
-    memcpy(to, &head, sizeof head);
-    memcpy(to + sizeof head, p->nodes, nodes);
-    memcpy(to + sizeof head + nodes, p->runs, runs);
-    memcpy(to + sizeof head + nodes + runs, p->ports, (size_t)p->nranks * sizeof p->ports[0]);
+    head.bytes = table_bytes(&head);
+    return head;
+}
+
+static char *put(char *to, const void *from, size_t bytes)
+{
+    if (bytes)
+        memcpy(to, from, bytes);
+    return to + bytes;
+}
+
+static void write_table(char *to, const struct hly_pmix_records *r, const struct head *head)
+{
+    const struct hly_boot_places *p = &r->places;
+    to = put(to, head, sizeof *head);
+    to = put(to, p->processes, (size_t)p->nprocesses * sizeof p->processes[0]);
+    to = put(to, p->nodes, (size_t)p->nnodes * sizeof p->nodes[0]);
+    to = put(to, p->runs, (size_t)p->nruns * sizeof p->runs[0]);
+    put(to, p->ports, (size_t)p->nranks * sizeof p->ports[0]);
 }
 
 int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_records *records,
                         int *fd)
 {
-    const struct hly_boot_places *p = &records->places;
-    size_t bytes = table_bytes((uint32_t)p->nranks, (uint32_t)p->nnodes, (uint32_t)p->nruns);
-    assert(p->nothers == 0);
+    const struct head head = head_of(records);
+    const size_t bytes = head.bytes;
+    assert(records->places.nothers == 0);
     int made = memfd_create("halay-nodes", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     int error = made < 0 ? errno : posix_fallocate(made, 0, (off_t)bytes);
     void *at = error ? MAP_FAILED : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, made, 0);
     if (at != MAP_FAILED) {
-        write_table(at, records, bytes);
+        write_table(at, records, &head);
         munmap(at, bytes);
         if (fcntl(made, F_ADD_SEALS, SEALS) == 0) {
             *fd = made;
@@ -83,20 +97,23 @@ static bool read_table(struct hly_pmix_table *table, int nranks)
     memcpy(&head, from, sizeof head);
     if (head.magic != TABLE_MAGIC || head.version != TABLE_VERSION || head.bytes != table->bytes ||
         head.nranks != (uint32_t)nranks || head.nnodes < 1 || head.nnodes > head.nruns ||
-        head.nruns > head.nranks ||
-        table->bytes != table_bytes(head.nranks, head.nnodes, head.nruns))
+        head.nruns > head.nranks || head.nprocesses > head.nranks ||
+        table->bytes != table_bytes(&head))
         return false;
-    size_t nodes = sizeof head, runs = nodes + head.nnodes * sizeof(struct hly_boot_node);
+    size_t nodes = sizeof head + head.nprocesses * sizeof(struct hly_boot_process);
+    size_t runs = nodes + head.nnodes * sizeof(struct hly_boot_node);
     size_t ports = runs + head.nruns * sizeof(struct hly_boot_run);
     table->places = (struct hly_boot_places){
         .nranks = nranks,
         .nnodes = (int)head.nnodes,
         .nruns = (int)head.nruns,
+        .nprocesses = (int)head.nprocesses,
+        .processes = (const void *)(from + sizeof head),
         .nodes = (const void *)(from + nodes),
         .runs = (const void *)(from + runs),
         .ports = (const void *)(from + ports),
     };
-    _Static_assert(sizeof(struct head) % 4 == 0 && sizeof(struct hly_boot_node) % 4 == 0,
+    _Static_assert(sizeof(struct head) % 8 == 0 && sizeof(struct hly_boot_node) % 4 == 0,
                    "what follows is aligned");
     memcpy(table->secret, head.secret, sizeof table->secret);
     memcpy(table->job, head.job, sizeof table->job);
@@ -106,17 +123,17 @@ static bool read_table(struct hly_pmix_table *table, int nranks)
 int hly_pmix_table_keep(const struct hly_boot_log *log, const struct hly_pmix_records *records,
                         struct hly_pmix_table *table)
 {
-    const struct hly_boot_places *p = &records->places;
+    const struct head head = head_of(records);
     memset(table, 0, sizeof *table);
-    table->bytes = table_bytes((uint32_t)p->nranks, (uint32_t)p->nnodes, (uint32_t)p->nruns);
+    table->bytes = head.bytes;
     void *at = mmap(NULL, table->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) {
         hly_boot_say(log, 0, "no memory for the table of nodes (%zu bytes)", table->bytes);
         return HALAY_ENOMEM;
     }
-    write_table(at, records, table->bytes);
+    write_table(at, records, &head);
     table->at = at;
-    bool right = read_table(table, p->nranks);
+    bool right = read_table(table, records->places.nranks);
     assert(right); /* it has just been written */
     return right ? HALAY_OK : HALAY_EBOOT;
 }

@@ -43,6 +43,10 @@ bool hly_boot_places_valid(const struct hly_boot_places *p)
         if (p->others[i].rank >= p->nranks || !known_family(&p->others[i].address) ||
             p->others[i].rank <= (i ? p->others[i - 1].rank : -1))
             return false;
+    for (int i = 0; i < p->nprocesses; i++)
+        if (p->processes[i].rank >= p->nranks || p->processes[i].process.pid < 0 ||
+            p->processes[i].rank <= (i ? p->processes[i - 1].rank : -1))
+            return false;
     return seen == p->nnodes;
 }
 
@@ -59,6 +63,21 @@ static const halay_address_t *other(const struct hly_boot_places *p, int rank)
             high = middle;
     }
     return NULL;
+}
+
+static halay_process_t process_of(const struct hly_boot_places *p, int rank)
+{
+    int low = 0, high = p->nprocesses;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (p->processes[middle].rank == rank)
+            return p->processes[middle].process;
+        if (p->processes[middle].rank < rank)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return (halay_process_t){0};
 }
 
 int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t *place)
@@ -78,6 +97,7 @@ int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t
     const halay_address_t *own = other(p, rank);
     *place = (halay_place_t){.size = sizeof *place, .node = n};
     memcpy(place->host, p->nodes[n].host, sizeof place->host);
+    place->process = process_of(p, rank);
     place->address = own ? *own : p->nodes[n].address;
     place->address.port = p->ports[rank];
     if (!place->address.family || !place->address.port)

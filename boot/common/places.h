@@ -25,13 +25,21 @@ struct hly_boot_other {
     halay_address_t address; /* port 0 */
 };
 
+/* The process of a rank, as those of its node know it. */
+struct hly_boot_process {
+    int32_t rank;
+    uint32_t unused;
+    halay_process_t process;
+};
+
 /* Nodes are numbered in the order of their lowest ranks. Whose memory it is, the owner knows. */
 struct hly_boot_places {
-    int nranks, nnodes, nruns, nothers;
+    int nranks, nnodes, nruns, nothers, nprocesses;
     const struct hly_boot_run *runs; /* sorted; nnodes of them where ranks fill node by node */
     const struct hly_boot_node *nodes;
-    const uint16_t *ports;               /* nranks, network order */
-    const struct hly_boot_other *others; /* sorted */
+    const uint16_t *ports;                    /* nranks, network order */
+    const struct hly_boot_other *others;      /* sorted */
+    const struct hly_boot_process *processes; /* sorted: of ranks of this process's node */
 };
 
 /* Whether the tables are what they should be, all of them. */

@@ -43,12 +43,20 @@ typedef struct halay_address {
     uint8_t ip[16];
 } halay_address_t;
 
+/* A process, as others of its node know it. The kernel gives a pid to another process later. */
+typedef struct halay_process {
+    uint64_t space; /* inode of the namespace that the pid is of; 0: nothing is known */
+    uint64_t born;  /* clock ticks after the machine's start */
+    int64_t pid;
+} halay_process_t;
+
 /* Where a rank runs. */
 typedef struct halay_place {
     size_t size; /* of this struct, set by the caller */
     int node;
     char host[64];
     halay_address_t address;
+    halay_process_t process; /* of a rank of this node, where it is known; else zeros */
 } halay_place_t;
 
 typedef struct halay_boot_info {

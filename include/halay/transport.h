@@ -50,8 +50,10 @@ enum {
     HALAY_CAN_CACHE = 1u << 4, /* an eager message is read out of a cache that both ends share, so
                                   that much goes best as many of those */
     HALAY_CAN_LEND = 1u << 5,  /* alloc_mem; what is sent from there need not be copied */
-    HALAY_CAN_DEVICE = 1u << 6 /* register_mem takes memory of a device, and put reads and writes it
-                                  without the processor; whether of this device, the call says */
+    HALAY_CAN_DEVICE =
+        1u << 6,              /* register_mem takes memory of a device, and put reads and writes it
+                                 without the processor; whether of this device, the call says */
+    HALAY_CAN_WATCH = 1u << 7 /* connect takes the peer's process, whose end is FAILED */
 };
 
 typedef struct halay_transport_params {
@@ -155,6 +157,7 @@ typedef struct halay_transport_ops {
      * Starts to make a way to `peer`; returns before there is one. Sends on it are HALAY_EAGAIN
      * until then. A peer that is not there yet is tried again until params.deadline_ns; then
      * FAILED. address: a halay_address_t, where the peer listens; bytes 0: the peer has to call.
+     * HALAY_CAN_WATCH: a halay_process_t, of this process's pid namespace; bytes 0: not known.
      */
     int (*connect)(halay_transport_t *transport, halay_peer_id_t peer, const void *address,
                    size_t bytes, halay_ep_t **ep);

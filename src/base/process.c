@@ -41,7 +41,7 @@ static uint64_t space_here(void)
     return stat("/proc/self/ns/pid", &space) ? 0 : space.st_ino;
 }
 
-void hly_process_self(struct hly_process *process)
+void hly_process_self(halay_process_t *process)
 {
     memset(process, 0, sizeof(*process));
     process->pid = getpid();
@@ -49,7 +49,7 @@ void hly_process_self(struct hly_process *process)
         process->space = space_here();
 }
 
-enum hly_doing hly_process_look(const struct hly_process *process)
+enum hly_doing hly_process_look(const halay_process_t *process)
 {
     uint64_t born;
     if (!process->space || process->pid <= 0 || process->space != space_here())

@@ -3,14 +3,7 @@
 #ifndef HLY_PROCESS_H
 #define HLY_PROCESS_H
 
-#include <stdint.h>
-
-/* A pid is of a namespace, and the kernel gives it to another process later. */
-struct hly_process {
-    uint64_t space; /* inode of the pid namespace; 0: not known */
-    uint64_t born;  /* clock ticks after boot */
-    int64_t pid;
-};
+#include <halay/boot.h>
 
 enum hly_doing {
     HLY_DOING_UNKNOWN,
@@ -20,8 +13,8 @@ enum hly_doing {
     HLY_DOING_STOPPED
 };
 
-void hly_process_self(struct hly_process *process);
+void hly_process_self(halay_process_t *process);
 /* UNKNOWN too: it is in another namespace, it has ended, or /proc does not show it. */
-enum hly_doing hly_process_look(const struct hly_process *process);
+enum hly_doing hly_process_look(const halay_process_t *process);
 
 #endif

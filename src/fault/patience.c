@@ -164,12 +164,14 @@ static int node_of(const halay_comm_t *comm, int rank)
 static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid)
 {
     halay_context_t *ctx = comm->context;
-    const struct hly_peer *peer =
-        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
-    if (!peer || node_of(comm, rank) != ctx->info.node)
+    const int world_rank = hly_comm_world_rank(comm, rank);
+    const struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, world_rank));
+    halay_place_t place = {.size = sizeof(place)};
+    if (ctx->boot_ops->get(ctx->boot, world_rank, &place) || place.node != ctx->info.node)
         return HLY_DOING_UNKNOWN;
-    const enum hly_doing doing = hly_process_look(&peer->process);
-    *pid = doing == HLY_DOING_UNKNOWN ? 0 : peer->process.pid;
+    const halay_process_t *process = peer ? &peer->process : &place.process;
+    const enum hly_doing doing = hly_process_look(process);
+    *pid = doing == HLY_DOING_UNKNOWN ? 0 : process->pid;
     return doing;
 }
 

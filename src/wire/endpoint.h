@@ -36,12 +36,12 @@ struct hly_peer { /* another process; lives as long as the context */
     halay_ep_t *ep;                  /* on that transport; NULL: severed */
     bool greeted;                    /* the hello was sent, and it is not dead */
     bool dead;
-    bool left_out;              /* alive perhaps, but its communicators have gone on without it */
-    uint64_t alarm;             /* context->alarms when it was last told of a failure */
-    struct hly_link queue;      /* hly_send that the transport has not taken yet */
-    struct hly_link waiting;    /* in context->busy_peers while queue is not empty */
-    char evidence[256];         /* why it is dead */
-    struct hly_process process; /* as it says in its hello; space 0: not known */
+    bool left_out;           /* alive perhaps, but its communicators have gone on without it */
+    uint64_t alarm;          /* context->alarms when it was last told of a failure */
+    struct hly_link queue;   /* hly_send that the transport has not taken yet */
+    struct hly_link waiting; /* in context->busy_peers while queue is not empty */
+    char evidence[256];      /* why it is dead */
+    halay_process_t process; /* as the bootstrap or its hello says; space 0: not known */
 };
 
 enum hly_send_kind {
@@ -104,9 +104,9 @@ void hly_peer_give_back(halay_context_t *context, int world_rank);
 /* It has sent what no rank of this build sends: it is lost from now on, and its verdict says so. */
 void hly_peer_nonsense(halay_context_t *context, struct hly_peer *peer, const char *what);
 bool hly_peer_is_dead(const halay_comm_t *comm, int rank);
-/* The transport that reaches this world rank; *address: where it listens. address may be NULL. */
+/* The transport that reaches this world rank; *place: where that is. place may be NULL. */
 struct hly_transport *hly_transport_of(const halay_context_t *context, int world_rank,
-                                       halay_address_t *address);
+                                       halay_place_t *place);
 
 /* ---------------------------------------------------------------- send.c */
 

@@ -49,23 +49,32 @@ static void grow_table(halay_context_t *context)
 }
 
 struct hly_transport *hly_transport_of(const halay_context_t *ctx, int world_rank,
-                                       halay_address_t *address)
+                                       halay_place_t *place)
 {
-    halay_place_t place = {.size = sizeof(place)};
-    int rc = ctx->boot_ops->get(ctx->boot, world_rank, &place);
+    halay_place_t at;
+    if (!place)
+        place = &at;
+    *place = (halay_place_t){.size = sizeof(*place)};
+    int rc = ctx->boot_ops->get(ctx->boot, world_rank, place);
     assert(!rc && ctx->ntransports);
     (void)rc;
-    if (address)
-        *address = place.address;
-    return &ctx->transports[place.node == ctx->info.node ? 0 : ctx->ntransports - 1];
+    return &ctx->transports[place->node == ctx->info.node ? 0 : ctx->ntransports - 1];
 }
 
 static int connect_peer(halay_context_t *context, struct hly_peer *p)
 {
-    halay_address_t address;
-    p->transport = hly_transport_of(context, p->world_rank, &address);
-    size_t bytes = address.family ? sizeof(address) : 0;
-    int rc = p->transport->ops->connect(p->transport->handle, p->id, bytes ? &address : NULL, bytes,
+    halay_place_t place;
+    p->transport = hly_transport_of(context, p->world_rank, &place);
+    p->process = place.process;
+    const void *address = &place.address;
+    size_t bytes = place.address.family ? sizeof(place.address) : 0;
+    if (p->transport->attr.capabilities & HALAY_CAN_WATCH) {
+        address = &p->process;
+        bytes = p->process.space && p->process.space == p->transport->hello.process.space
+                    ? sizeof(p->process)
+                    : 0;
+    }
+    int rc = p->transport->ops->connect(p->transport->handle, p->id, bytes ? address : NULL, bytes,
                                         &p->ep);
     if (!rc)
         p->transport->traffic.connections++;

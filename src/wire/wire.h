@@ -136,7 +136,7 @@ struct hly_hello {
     char build[32]; /* HLY_BUILD: version and id */
     uint64_t settings_hash;
     char settings[240]; /* what the hash is of, as text */
-    struct hly_process process;
+    halay_process_t process;
 };
 
 #endif

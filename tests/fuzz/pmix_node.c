@@ -10,7 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const struct hly_boot_log log = {NULL, NULL};
     struct fuzz f = {data, bytes};
     struct hly_node_guest guests[GUESTS];
-    struct hly_node_seat seats[LOCAL] = {{HLY_SEAT_LISTED, 1}};
+    struct hly_node_seat seats[LOCAL] = {{HLY_SEAT_LISTED, 1, {0}}};
     struct hly_node node = {
         .log = &log, .nlocal = LOCAL, .local = local, .host = "host", .library = "1"};
     hly_node_init(&node);

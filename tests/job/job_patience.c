@@ -2,9 +2,10 @@
 /*
  * job_patience - a rank that is away for a while. "stop RANK S": it is stopped, and goes on after S
  * seconds (0: never). "stop-long RANK S": the same, and the call is of 100,000 elements. "nap RANK
- * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank. "loop
- * RANK S": nobody is away; all call for S seconds. The others call, and say what they were told,
- * and after how long.
+ * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank, and
+ * "stop-early RANK S": stopped. "die-between RANK 0", "stop-between RANK S": when it has met only
+ * its neighbour, in a communicator of the two. "loop RANK S": nobody is away; all call for S
+ * seconds. The others call, and say what they were told, and after how long.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -53,6 +54,21 @@ static void stop(int seconds)
     raise(SIGSTOP);
 }
 
+/* What there is before the call that is told of; rounds of the world, or of its halves. */
+static void before(const char *what, halay_comm_t *world, int rank, int nranks)
+{
+    halay_comm_t *pair;
+    if (!strcmp(what, "die") || !strcmp(what, "stop-early"))
+        return;
+    if (strcmp(what, "die-between") && strcmp(what, "stop-between")) {
+        for (int round = 0; round < 3; round++)
+            MUST(!call(world, rank, nranks, round));
+        return;
+    }
+    MUST(!halay_comm_split(world, rank / 2, rank, &pair));
+    MUST(!call(pair, rank % 2, 2, 0));
+}
+
 int main(int argc, char **argv)
 {
     halay_context_t *context;
@@ -63,10 +79,9 @@ int main(int argc, char **argv)
     MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
     const int who = (int)strtol(argv[2], NULL, 10), seconds = (int)strtol(argv[3], NULL, 10);
     signal(SIGTERM, SIG_IGN); /* a second more to say it */
-    if (rank == who && !strcmp(argv[1], "die"))
+    before(argv[1], world, rank, nranks);
+    if (rank == who && !strncmp(argv[1], "die", 3))
         raise(SIGKILL);
-    for (int round = 0; strcmp(argv[1], "die") && round < 3; round++)
-        MUST(!call(world, rank, nranks, round));
     count = !strcmp(argv[1], "stop-long") ? LONG : 1;
     if (rank == who && !strncmp(argv[1], "stop", 4))
         stop(seconds);

@@ -47,10 +47,22 @@ for transport in shm tcp; do
     expect 4 "stopped in a long call, $transport"
     told 1 3 15
     unset HALAY_STOP_PATIENCE
-    # A rank that has met nobody dies: no link of it can end.
-    HALAY_LINK_PATIENCE=3 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" die 2 0
-    [ "$(grep -c '^rank [013] was told .* rank 2 of 4 .* is lost' err)" = 3 ] || fail "a death before they have met"
-    within 15000
+    # A rank that has met nobody, or one other only, dies: no link of it can end. Or it is stopped.
+    for when in die die-between; do
+        HALAY_LINK_PATIENCE=60 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" $when 2 0
+        [ "$(grep -c '^rank [013] was told .* rank 2 of 4 .* is lost' err)" = 3 ] || fail "a death before they have met"
+        within 15000
+    done
+    moments=(early)
+    [ $transport = shm ] || moments=(between)
+    [ "${1:-}" != long ] || moments=(early between)
+    for when in "${moments[@]}"; do
+        who=$(((who + 1) % 4))
+        HALAY_STOP_PATIENCE=3 run timeout 60 "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop-$when $who 0
+        expect 4 "stopped before they have met, $transport"
+        told $who 3 15
+        one_voice "rank $who of 4 on .* is stopped (SIG"
+    done
     run "$HALAYRUN" -np 4 "$JOB_PATIENCE" nap 2 3
     expect 0 "it computes, $transport"
     one_voice "rank 2 of 4 on .* it is not in Halay, and sleeps"

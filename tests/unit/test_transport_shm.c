@@ -430,7 +430,8 @@ static void answers(void)
     job_draw();
     rank_open(&a, 1);
     CHECK(shm->query(a.transport, &attr) == 0, "query");
-    CHECK(attr.capabilities == (HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND) &&
+    CHECK(attr.capabilities ==
+                  (HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_WATCH) &&
               attr.message_bytes == 32768 + 2048 - 64,
           "%zu", attr.message_bytes);
     CHECK(attr.eager_bytes <= attr.message_bytes && attr.piece_bytes <= attr.message_bytes, "attr");

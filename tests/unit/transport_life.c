@@ -30,7 +30,7 @@ static void check_table(struct end *end)
     EXPECT(end, end->attr.message_bytes >= 1024, "message_bytes %zu", end->attr.message_bytes);
     EXPECT(end, end->attr.eager_bytes > 0, "eager_bytes %zu", end->attr.eager_bytes);
     EXPECT(end, end->attr.piece_bytes > 0, "piece_bytes %zu", end->attr.piece_bytes);
-    EXPECT(end, !(end->attr.capabilities & ~127u), "capabilities %#x", end->attr.capabilities);
+    EXPECT(end, !(end->attr.capabilities & ~255u), "capabilities %#x", end->attr.capabilities);
 }
 
 /* What is not offered says so. */

@@ -186,8 +186,7 @@ int hly_shm_open(const halay_transport_params_t *params, halay_transport_t **out
     t->deadline_ns = params->deadline_ns ? params->deadline_ns : HLY_SHM_DEADLINE_NS;
     if (t->deadline_ns > INT64_MAX / 2)
         t->deadline_ns = INT64_MAX / 2; /* it is added to the time */
-    /* Where nobody listens, that is said before the calls that wait for it reach their deadline. */
-    t->patience_ns = t->deadline_ns - t->deadline_ns / 8;
+    t->soon_ns = t->patience_ns = t->deadline_ns - t->deadline_ns / 8;
     if (params->link_patience_ns && params->link_patience_ns < t->patience_ns)
         t->patience_ns = params->link_patience_ns;
     t->log = params->log;

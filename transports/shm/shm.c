@@ -20,7 +20,7 @@ static int shm_query(const halay_transport_t *t, halay_transport_attr_t *attr)
     if (!attr || attr->size < sizeof(*attr))
         return HALAY_EINVAL;
     size_t message = hly_shm_ring_message(t->least_bytes - 1);
-    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND;
+    attr->capabilities = HALAY_CAN_SLEEP | HALAY_CAN_CACHE | HALAY_CAN_LEND | HALAY_CAN_WATCH;
     attr->message_bytes = message;
     message -= HLY_SHM_LINE;
     attr->eager_bytes = message < t->eager_bytes ? message : t->eager_bytes;

@@ -191,8 +191,9 @@ struct halay_transport {
     halay_peer_id_t self;
     uint8_t job[16], secret[16];
     uint64_t deadline_ns;
-    uint64_t patience_ns; /* with a peer that does not listen: it is not there yet, or has died */
-    size_t ring_bytes;    /* of each, or half of it and so on, where memory is short; at least: */
+    uint64_t soon_ns,
+        patience_ns;   /* with a peer that does not listen: it lives; or may have died */
+    size_t ring_bytes; /* of each, or half of it and so on, where memory is short; at least: */
     size_t least_bytes;
     size_t eager_bytes; /* at most */
     unsigned warned;
@@ -272,6 +273,8 @@ void hly_shm_peer_free(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_meet(halay_transport_t *t, hly_shm_peer_t *peer, int process_fd, int wake_fd,
                        pid_t pid);
 void hly_shm_peer_guess(halay_transport_t *t, hly_shm_peer_t *peer, pid_t pid);
+/* Who it is, before it has said anything. */
+void hly_shm_peer_known(halay_transport_t *t, hly_shm_peer_t *peer, const void *process);
 void hly_shm_peer_ended(halay_transport_t *t, hly_shm_peer_t *peer);
 void hly_shm_peer_fail(halay_transport_t *t, hly_shm_peer_t *peer, int status, const char *format,
                        ...) __attribute__((format(printf, 4, 5)));

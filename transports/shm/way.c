@@ -139,15 +139,16 @@ static void give_up(halay_transport_t *t, const halay_ep_t *ep, uint64_t now)
 
 /*
  * A peer that is there and lives may be busy for longer than any connection takes: it is not failed
- * for that, its pidfd tells when it ends. ~0: no end of waiting.
+ * for that, its pidfd tells when it ends. ~0: no end of waiting. One that lives and does not listen
+ * may never begin this epoch, which is said before the calls that wait for it reach their deadline.
  */
 uint64_t hly_shm_way_deadline_ns(const halay_transport_t *t, const halay_ep_t *ep)
 {
     if (ep->state == WAY_HUNG_UP)
         return ep->again_ns;
-    if (ep->state == WAY_GREETED && ep->peer->process_fd >= 0)
-        return UINT64_MAX;
-    return ep->begun_ns + (ep->state == WAY_CALLING ? t->patience_ns : t->deadline_ns);
+    if (ep->state == WAY_GREETED)
+        return ep->peer->process_fd >= 0 ? UINT64_MAX : ep->begun_ns + t->deadline_ns;
+    return ep->begun_ns + (ep->peer->process_fd >= 0 ? t->soon_ns : t->patience_ns);
 }
 
 void hly_shm_way_tend(halay_transport_t *t, halay_ep_t *ep, uint64_t now)
@@ -168,8 +169,6 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
                     halay_ep_t **out)
 {
     const char *why;
-    (void)address; /* it follows from the peer's id */
-    (void)bytes;
     halay_ep_t *ep = calloc(1, sizeof(*ep));
     if (!ep)
         return HALAY_ENOMEM;
@@ -192,6 +191,8 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
         free(ep);
         return HALAY_ENOMEM;
     }
+    if (bytes == sizeof(halay_process_t))
+        hly_shm_peer_known(t, ep->peer, address);
     ep->watch = WATCH_WAY;
     ep->state = WAY_CALLING;
     ep->socket = -1;
