@@ -25,6 +25,7 @@
 
 #define HEAR_NS   500000000ull
 #define NOTICE_NS 1000000000ull
+#define DEPUTY_NS 2900000000ull
 
 /* The last error that was logged, since the node's other ranks are told as well. */
 struct heard {
@@ -162,6 +163,15 @@ static int local_ranks(struct joining *j, struct hly_pmix_identity *id)
     return HALAY_OK;
 }
 
+/* Who speaks of the other nodes: rank 0; and where it may not have come itself, the first rank of
+ * the next node or of the next ones, as ranks are dealt out. */
+static bool speaks(const struct joining *j, uint64_t waited_ns)
+{
+    const struct hly_node *node = &j->node;
+    return j->me.rank == 0 || (node->role == HLY_ROLE_FIRST && waited_ns >= DEPUTY_NS &&
+                               node->rank <= (uint32_t)node->nlocal);
+}
+
 /* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
 static int fence_wait(struct joining *j, pmix_status_t *status)
 {
@@ -169,11 +179,11 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
     uint64_t notice_ns = NOTICE_NS, at_ns = hly_node_now_ns() + notice_ns;
     for (;;) {
         uint64_t now = hly_node_now_ns();
-        if (now >= at_ns && j->me.rank == 0)
+        if (now >= at_ns && speaks(j, now - node->begin_ns))
             hly_boot_say(j->log, 1,
-                         "halay_init has waited for %.1f s for ranks of other nodes, or for some "
-                         "that came late: the launcher does not say which",
-                         (double)(now - node->begin_ns) / 1e9);
+                         "halay_init has waited for %.1f s for ranks of other nodes than %s: the "
+                         "launcher does not say which",
+                         (double)(now - node->begin_ns) / 1e9, node->host);
         if (now >= at_ns) {
             at_ns = now + notice_ns;
             notice_ns *= 2;
@@ -231,11 +241,13 @@ static int fence(struct joining *j, int nranks)
     if (status != PMIX_ERR_TIMEOUT && (rc = hear_why(&j->node)))
         return rc;
     if (status == PMIX_ERR_TIMEOUT)
-        hly_boot_say(
-            j->log, 0,
-            "not all of the %d ranks joined within %.1f s: a rank has not called halay_init, "
-            "has died, or is slow to start (see HALAY_START_DEADLINE)",
-            nranks, (double)j->deadline_ns / 1e9);
+        hly_boot_say(j->log, 0,
+                     "not all of the %d ranks joined within %.1f s: those on %s did; which of "
+                     "other nodes did "
+                     "not, the launcher does not say: look at the output of the ranks there. If "
+                     "they are only "
+                     "slow to start, set HALAY_START_DEADLINE to more seconds",
+                     nranks, (double)j->deadline_ns / 1e9, j->node.host);
     else
         hly_boot_say(j->log, 0, "the ranks' exchange through the launcher failed: PMIx says %s",
                      PMIx_Error_string(status));
@@ -301,6 +313,7 @@ static int exchange(struct joining *j, struct hly_pmix_identity *id)
     host_name(j, j->me.rank, node->host);
     if (!node->host[0] && gethostname(node->host, HLY_NODE_HOST - 1))
         snprintf(node->host, HLY_NODE_HOST, "unknown");
+    node->nranks = id->nranks;
     rc = hly_node_meet(node);
     if (rc == HALAY_OK && node->role != HLY_ROLE_MEMBER)
         rc = hly_pmix_record_put(j->log, node);
@@ -318,6 +331,7 @@ static void prepare(struct joining *j, struct hly_pmix_identity *id)
     id->rank = (int)j->me.rank;
     j->node.log = j->log;
     j->node.nspace = id->nspace;
+    j->node.server = hly_pmix_server();
     j->node.rank = j->me.rank;
     hly_share_probe(j->node.apart);
     _Static_assert(sizeof HLY_BUILD <= sizeof j->node.library, "with its end");

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "node.h"
+#include "absent.h"
 
 #define MS 1000000ull
 
@@ -111,20 +111,35 @@ static int knock(const struct hly_node *node, int k)
     return fd;
 }
 
-static bool find(struct hly_node *node)
+static int no_job(const struct hly_node *node, const char *text)
 {
-    uint64_t pause = PAUSE_MIN_MS * MS;
-    while (hly_node_now_ns() < node->half_ns) {
+    hly_boot_say(node->log, 0, "%s", text);
+    return HALAY_EBOOT;
+}
+
+/* For half of the time, or all of it if the first rank is seen to be on its way. */
+static int find(struct hly_node *node)
+{
+    uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
+    char text[HLY_NODE_TEXT];
+    for (;;) {
+        if (hly_node_now_ns() >= end && (end == node->end_ns || !hly_node_may_come(node)))
+            break;
+        if (hly_node_now_ns() >= end)
+            end = node->end_ns;
+        hly_node_remind(node);
+        if (hly_absent_ended(node, text, sizeof text) >= 0)
+            return no_job(node, text);
         for (int k = 0; k < HLY_NODE_DOORS; k++) {
             int fd = knock(node, k);
             uint64_t until =
                 hly_node_now_ns() + GREETING_MS * MS; /* for each, whatever the last took */
             if (fd < 0)
                 continue;
-            if (await_word(fd, until < node->half_ns ? until : node->half_ns, &node->first) > 0 &&
+            if (await_word(fd, until < end ? until : end, &node->first) > 0 &&
                 node->first.type == HLY_NODE_GREETING) {
                 node->fd = fd;
-                return true;
+                return HALAY_OK;
             }
             close(fd);
         }
@@ -132,7 +147,10 @@ static bool find(struct hly_node *node)
         nanosleep(&t, NULL);
         pause = pause * 2 < PAUSE_MAX_MS * MS ? pause * 2 : PAUSE_MAX_MS * MS;
     }
-    return false;
+    if (end == node->half_ns)
+        return HALAY_OK;
+    hly_node_missing(node, text);
+    return no_job(node, text);
 }
 
 /* The ranks of a node have one ip: that of the first rank, unless the user named an interface. */
@@ -223,7 +241,8 @@ static int hello(struct hly_node *node)
     char why[200], mine[HLY_LISTEN_NAME], its[HLY_LISTEN_NAME];
     hly_node_word_init(node, same ? HLY_NODE_HELLO : HLY_NODE_ALONE, &word);
     bool said = hly_node_send(node->fd, &word, -1);
-    int got = said ? await_word(node->fd, node->half_ns, &word) : -1;
+    const uint64_t until = hly_node_now_ns() < node->half_ns ? node->half_ns : node->end_ns;
+    int got = said ? await_word(node->fd, until, &word) : -1;
     if (got == 0) {
         shutdown(node->fd, SHUT_RD); /* from now on the first rank cannot list this one */
         got = await_word(node->fd, 0, &word);
@@ -257,11 +276,12 @@ static int hello(struct hly_node *node)
 
 int hly_node_member_meet(struct hly_node *node)
 {
-    if (!find(node))
-        return unreached(node);
+    int rc = find(node);
+    if (rc || node->fd < 0)
+        return rc ? rc : unreached(node);
     if (node->first.version != HLY_NODE_VERSION)
         return other_version(node);
-    int rc = listen_somewhere(node, true);
+    rc = listen_somewhere(node, true);
     return rc ? rc : hello(node);
 }
 

@@ -23,12 +23,14 @@
 #include <unistd.h>
 
 #include "../boot/common/process.h"
-#include "node.h"
+#include "absent.h"
 
-enum { STRANGERS_MAX = 16, AT_ONCE = 64 };
+enum { STRANGERS_MAX = 16, AT_ONCE = 64, TICK_MS = 100 };
 /* After a failure in the meeting, for ranks that are on their way to hear of it. */
 #define LINGER_NS 2000000000ull
 #define NOTICE_NS 1000000000ull
+#define SPARE_NS  1000000000ull
+#define SEEN_NS   1000000000ull /* between two looks at who is on the way */
 
 /* ---------------------------------------------------------------- shared */
 
@@ -80,6 +82,56 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
     word->address = node->address;
     word->apart = node->apart[0] != 0;
     memcpy(word->host, node->host, sizeof word->host);
+    const uint64_t now = hly_node_now_ns();
+    word->left_ns = now < node->end_ns ? node->end_ns - now : 0;
+}
+
+void hly_node_remind(struct hly_node *node)
+{
+    const uint64_t now = hly_node_now_ns();
+    char missing[HLY_NODE_TEXT - 160];
+    int n = 0;
+    if (!node->notice_ns) {
+        node->notice_ns = NOTICE_NS;
+        node->notice_at_ns = node->begin_ns + NOTICE_NS;
+    }
+    if (now < node->notice_at_ns)
+        return;
+    node->notice_at_ns = now + node->notice_ns;
+    node->notice_ns *= 2;
+    hly_absent_note(node);
+    struct hly_absent *all = hly_absent_speaks(node) ? hly_absent_look(node) : NULL;
+    if (!all)
+        return;
+    for (int i = 0; i < node->nlocal; i++)
+        n += all[i].missing;
+    hly_absent_text(node, all, missing, sizeof missing);
+    free(all);
+    hly_boot_say(node->log, 1,
+                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s",
+                 (double)(now - node->begin_ns) / 1e9, n, node->nlocal, node->host, missing);
+}
+
+void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
+{
+    char missing[HLY_NODE_TEXT - 240] = "(out of memory)";
+    struct hly_absent *all = hly_absent_look(node);
+    if (all)
+        hly_absent_text(node, all, missing, sizeof missing);
+    free(all);
+    snprintf(
+        text, HLY_NODE_TEXT,
+        "not all of the %d ranks joined within %.1f s: on %s %s. Look at their output; if they "
+        "are only slow to start, set HALAY_START_DEADLINE to more seconds",
+        node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->host, missing);
+}
+
+bool hly_node_may_come(const struct hly_node *node)
+{
+    struct hly_absent *all = hly_absent_look(node);
+    const bool may = all && hly_absent_may_come(node, all);
+    free(all);
+    return may;
 }
 
 bool hly_node_send(int fd, const struct hly_node_word *word, int pass_fd)
@@ -134,6 +186,7 @@ void hly_node_leave(struct hly_node *node)
     for (int i = 0; i < node->nguests; i++)
         if (node->guests[i].fd >= 0)
             close(node->guests[i].fd);
+    hly_absent_finish(node);
     free(node->guests);
     free(node->seats);
     node->door_fd = node->watch_fd = node->fd = node->table_fd = -1;
@@ -184,6 +237,12 @@ void hly_node_share(struct hly_node *node, int table_fd)
         if (g->fd >= 0 && g->seat >= 0 && node->seats[g->seat].state == HLY_SEAT_LISTED)
             hly_node_send(g->fd, &word, table_fd); /* who is dead by now needs none */
     }
+}
+
+/* So long before a deadline others are told, so that they hear it before theirs is over. */
+static uint64_t spare(uint64_t left_ns)
+{
+    return left_ns / 10 < SPARE_NS ? left_ns / 10 : SPARE_NS;
 }
 
 /* -1: no rank of this node, or the first. */
@@ -245,6 +304,10 @@ static void hear(struct hly_node *node, struct hly_node_guest *g, struct hly_nod
         drop(g);
         return;
     }
+    const uint64_t left_ns = hello->left_ns < UINT64_MAX / 2 ? hello->left_ns : UINT64_MAX / 2;
+    const uint64_t told_ns = hly_node_now_ns() + left_ns - spare(left_ns);
+    if (told_ns < node->decide_ns)
+        node->decide_ns = told_ns;
     g->seat = seat;
     node->nheard++;
     if (strcmp(hello->library, node->library) != 0)
@@ -378,40 +441,48 @@ static int open_door(struct hly_node *node)
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 
-/* Which ranks of the node have not come yet. */
-static void remind(const struct hly_node *node, uint64_t now)
+/* When the list is to be closed, or there is no job: half of the time, or for those who are seen to
+ * be on their way all but what it takes to say so. */
+static bool wait_over(struct hly_node *node, uint64_t now)
 {
-    char missing[200] = "";
-    size_t used = 0;
-    for (int i = 1; i < node->nlocal && used + 16 < sizeof missing; i++)
-        if (node->seats[i].state == HLY_SEAT_EMPTY)
-            used += (size_t)snprintf(missing + used, sizeof missing - used, "%s%u",
-                                     used ? ", " : "", node->local[i]);
-    hly_boot_say(node->log, 1,
-                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: rank %s%s",
-                 (double)(now - node->begin_ns) / 1e9, node->nlocal - 1 - node->nheard,
-                 node->nlocal, node->host, missing, used + 16 < sizeof missing ? "" : ", ...");
+    char text[HLY_NODE_TEXT];
+    if (node->failure[0])
+        return now >= node->linger_ns || now >= node->half_ns;
+    if (now < (node->half_ns < node->decide_ns ? node->half_ns : node->decide_ns) ||
+        now < node->seen_ns)
+        return false;
+    node->seen_ns = now + SEEN_NS < node->decide_ns ? now + SEEN_NS : node->decide_ns;
+    if (!hly_node_may_come(node))
+        return true;
+    if (now < node->decide_ns)
+        return false;
+    hly_node_missing(node, text);
+    fail(node, "%s", text);
+    return true;
 }
 
 static void gather(struct hly_node *node)
 {
-    uint64_t until = node->half_ns, notice_ns = NOTICE_NS, at_ns = node->begin_ns + notice_ns;
-    bool failed = false;
+    char text[HLY_NODE_TEXT];
+    node->decide_ns = node->end_ns - spare(node->end_ns - node->begin_ns);
     while (node->nheard < node->nlocal - 1) {
-        uint64_t now = hly_node_now_ns();
-        if (node->failure[0] && !failed) {
-            failed = true;
-            until = now + LINGER_NS < until ? now + LINGER_NS : until;
-        }
-        if (now >= until)
+        const uint64_t now = hly_node_now_ns();
+        if (node->failure[0] && !node->linger_ns)
+            node->linger_ns = now + LINGER_NS;
+        if (wait_over(node, now))
             break;
-        if (now >= at_ns) {
-            remind(node, now);
-            at_ns = now + notice_ns;
-            notice_ns *= 2;
+        if (!node->failure[0]) {
+            hly_node_remind(node);
+            const int ended = hly_absent_ended(node, text, sizeof text);
+            if (ended >= 0) {
+                node->seats[ended].state = HLY_SEAT_ALONE;
+                node->nheard++;
+                fail(node, "%s", text);
+            }
         }
-        uint64_t ms = (until < at_ns ? until - now : at_ns - now) / 1000000 + 1;
-        serve(node, ms < 1000 ? (int)ms : 1000);
+        serve(node, now < node->half_ns && node->half_ns - now < TICK_MS * 1000000ull
+                        ? (int)((node->half_ns - now) / 1000000) + 1
+                        : TICK_MS);
     }
     node->closed = true;
 }

@@ -4,8 +4,9 @@
  *
  * A node's first rank (the lowest that the launcher put there) opens a door, an abstract Unix
  * socket; the others, its members, tell it where they listen. Over the same connections it hands
- * them the table of nodes after the fence. A rank that cannot get there in half of its time, has
- * another address, or can share no memory is a node of its own: alone.
+ * them the table of nodes after the fence. A rank that is seen to be on its way is waited for until
+ * the deadline. One that is not seen, and does not get there in half of its time, has another
+ * address, or can share no memory is a node of its own: alone.
  */
 #ifndef HALAY_PMIX_NODE_H
 #define HALAY_PMIX_NODE_H
@@ -47,6 +48,7 @@ struct hly_node_word {
     char host[HLY_NODE_HOST];
     char text[HLY_NODE_TEXT];
     halay_process_t process;
+    uint64_t left_ns; /* until this rank's deadline */
 };
 
 enum hly_node_role { HLY_ROLE_NONE = 0, HLY_ROLE_FIRST, HLY_ROLE_MEMBER, HLY_ROLE_ALONE };
@@ -67,9 +69,9 @@ struct hly_node_seat {
 struct hly_node {
     /* set by the caller */
     const struct hly_boot_log *log;
-    const char *nspace;
+    const char *nspace, *server; /* NULL: ranks cannot see whether others are in halay_init */
     uint32_t rank;
-    int nlocal;
+    int nranks, nlocal;
     const uint32_t *local; /* rising; local[0] is the first rank */
     int processors;        /* 0: not known */
     char host[HLY_NODE_HOST], library[HLY_NODE_LIBRARY];
@@ -80,9 +82,13 @@ struct hly_node {
     halay_address_t address; /* where this rank listens, */
     int listen_fd;           /* which is the caller's to close */
     int watch_fd;            /* readable: hly_node_step has something to do; or -1 */
+    int *records;            /* absent.c: of ranks that are missing, or -1; and who was ever in */
+    bool *came;              /* halay_init */
+    uint64_t look_ns, find_ns, notice_at_ns, notice_ns;
     /* of the first rank */
     int door_fd, nheard, nguests;
     bool closed; /* the list */
+    uint64_t decide_ns, seen_ns, linger_ns;
     struct hly_node_guest *guests;
     struct hly_node_seat *seats;
     char failure[HLY_NODE_TEXT]; /* empty: none */
@@ -97,7 +103,8 @@ void hly_node_init(struct hly_node *node);
 
 /*
  * Meets the others: fills role, address, listen_fd, and the first rank's seats. At most until
- * half_ns, and 2 s for a resolver. Logged. After it, hly_node_leave is due.
+ * half_ns, or end_ns for ranks that are on their way, and 2 s for a resolver. Logged. After it,
+ * hly_node_leave is due.
  */
 int hly_node_meet(struct hly_node *node);
 
@@ -119,6 +126,12 @@ int hly_node_take(struct hly_node *node, int *fd);
 void hly_node_leave(struct hly_node *node);
 
 /* Shared by the two sides. */
+/* Says, when it is time, who is missing. */
+void hly_node_remind(struct hly_node *node);
+/* The deadline is over: "not all ... joined"; with who is missing. */
+void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT]);
+/* Is one that is missing on its way? */
+bool hly_node_may_come(const struct hly_node *node);
 uint64_t hly_node_now_ns(void);
 /* An unbound socket and the name of door k; -1. */
 struct sockaddr_un;

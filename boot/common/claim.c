@@ -150,18 +150,38 @@ static int taken(const struct hly_boot_log *log, const char *rank, const struct 
     return HALAY_ESTATE;
 }
 
+static socklen_t claim_name(const char *const names[], int n_names, struct sockaddr_un *name)
+{
+    uint8_t hash[16];
+    hly_boot_name(names, n_names, hash);
+    *name = (struct sockaddr_un){.sun_family = AF_UNIX};
+    char *to = name->sun_path + 1; /* abstract: the first byte is 0 */
+    const size_t room = sizeof name->sun_path - 1;
+    int n = snprintf(to, room, "halay-rank-");
+    for (int i = 0; i < 16; i++)
+        n += snprintf(to + n, room - (size_t)n, "%02x", hash[i]);
+    assert((size_t)n < room);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* A full queue is one of somebody's who listens. */
+bool hly_boot_claimed(const char *const names[], int n)
+{
+    struct sockaddr_un name;
+    const socklen_t bytes = claim_name(names, n, &name);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const bool is =
+        fd >= 0 && (!connect(fd, (const struct sockaddr *)&name, bytes) || errno == EAGAIN);
+    if (fd >= 0)
+        close(fd);
+    return is;
+}
+
 int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], int n_names,
                    const char *rank, int *fd)
 {
-    struct sockaddr_un name = {.sun_family = AF_UNIX};
-    uint8_t hash[16];
-    hly_boot_name(names, n_names, hash);
-    int n = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "halay-rank-");
-    for (int i = 0; i < 16; i++)
-        n += snprintf(name.sun_path + 1 + n, sizeof name.sun_path - 1 - (size_t)n, "%02x", hash[i]);
-    assert((size_t)n < sizeof name.sun_path - 1);
-    socklen_t bytes = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
-
+    struct sockaddr_un name;
+    const socklen_t bytes = claim_name(names, n_names, &name);
     int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s >= 0 && bind(s, (const struct sockaddr *)&name, bytes) == 0 && listen(s, 4) == 0) {
         *fd = s;

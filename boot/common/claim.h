@@ -42,4 +42,7 @@ const char *hly_boot_holder(const struct sockaddr_un *name, size_t bytes, char w
 int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], int n,
                    const char *rank, int *fd);
 
+/* Whether a living process of this node has claimed that. */
+bool hly_boot_claimed(const char *const names[], int n);
+
 #endif

@@ -27,7 +27,7 @@ char hly_boot_process_look(int64_t pid, uint64_t *born)
     for (int field = STATE; field < BORN && at; field++)
         at = strchr(at + 1, ' ');
     *born = at ? strtoull(at, NULL, 10) : 0;
-    return *born ? state : 0;
+    return (char)(*born ? state : 0);
 }
 
 void hly_boot_process_self(halay_process_t *self)

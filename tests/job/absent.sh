@@ -1,9 +1,47 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# A rank that never joins: the others are told by their deadline, not by patience.
+# Ranks that do not come to halay_init: one of the others says after a second who and what is known of them; their
+# deadline ends it, not patience, and names them. One that is only late is waited for, and is of the same node. One
+# that has ended is told at once, if halayrun knows. Nobody else is named.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086,SC2217
 . "$(dirname "$0")/lib.sh"
+host=$(hostname)
 run "$HALAYRUN" -np 3 "$JOB_CLIENT" absent
 expect 0
-says err "not all of the 3 ranks joined within 1.5 s"
+says err "not all of the 3 ranks joined within 1.5 s: on $host rank 0 (pid [0-9]*: sleeps; not in halay_init)\. "
+
+# Rank $1 does what $2 says before it is a rank at all.
+first() { run timeout 60 "$HALAYRUN" "${@:3}" -np 3 bash -c "[ \$PMIX_RANK != $1 ] || $2; exec \"\$0\"" "$JOB_RANK"; }
+only() { # RANK: is named
+    ! grep -E 'halay (warning|error)' err | grep -v 'was waited for' | grep -oE 'rank [0-9] \((pid|no process|on)[^)]*' |
+        grep -v "^rank $1 (" | grep -v "^rank 0 (pid [0-9]* on" || fail "others than rank $1 are named"
+}
+
+for who in 0 2; do
+    HALAY_START_DEADLINE=5 first $who 'kill -STOP $$'
+    expect 1 "rank $who is stopped"
+    within 20000
+    [ "$(grep -c "for 1 of the 3 ranks of node $host: rank $who (pid [0-9]*: stopped; not in halay_init)$" err)" -ge 1 ] ||
+        fail "no notice"
+    [ "$(grep -c 'halay_init has waited for 1\.' err)" -le 1 ] || fail "not one voice"
+    [ "$(grep -c "not all of the 3 ranks .* on $host rank $who (pid [0-9]*: stopped; not in halay_init)\. .*HALAY_START_D" err)" = 2 ] ||
+        fail "not both were told of it"
+    only $who
+
+    # By more than half of the deadline.
+    HALAY_START_DEADLINE=8 first $who 'sleep 5'
+    expect 0 "rank $who is late"
+    [ "$(grep -c 'of 3, pmix (halayrun), shm$' out)" = 3 ] || fail "rank $who is late: not one node"
+    ! grep -q "node of its own" err || fail "rank $who is late"
+    only $who
+
+    for how in 'kill -KILL $$' 'exit 3' 'exit 0'; do
+        first $who "$how" --keep-going
+        within 20000
+        case $how in kill*) how='was killed by signal 9' ;; *) how="exited with status ${how#* }" ;; esac
+        [ "$(grep -c "rank $who (on $host) has ended before all ranks had joined the job: it $how" err)" = 2 ] ||
+            fail "rank $who $how: not both were told"
+        only $who
+    done
+done
 nothing_left

@@ -6,7 +6,7 @@
 
 run "$HALAYRUN" -np 3 bash -c '[ "$PMIX_RANK" != 1 ] || sleep 2.5; exec "$1"' sh "$JOB_RANK"
 expect 0 "a late rank under halayrun"
-[ "$(grep -c 'halay_init has waited for 1\.[0-9] s for 1 of the 3 ranks of node .*: rank 1$' err)" = 1 ] ||
+[ "$(grep -c 'halay_init has waited for 1\.[0-9] s for 1 of the 3 ranks of node .*: rank 1 (pid [0-9]*: .*; not in halay_init)$' err)" = 1 ] ||
     fail "halayrun: not one notice"
 
 begin 0 0 4 "$JOB_RANK"

@@ -207,10 +207,13 @@ static int collect_ranks(struct hly_job *job)
     for (int rank = 0; rank < n; rank++) {
         if (!fresh[rank] || WIFSIGNALED(job->ranks[rank].status))
             continue;
-        if (failed(job, rank))
+        if (failed(job, rank)) {
             fail(job, rank);
-        else if (job->options->verbose)
-            tell_end(job, rank);
+        } else {
+            hly_records_ended(job->records, rank, 0);
+            if (job->options->verbose)
+                tell_end(job, rank);
+        }
         job->ended_well |= !failed(job, rank);
     }
     return job->nended > first;

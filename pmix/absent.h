@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * absent.h - what is known of ranks of this node that have not come to its meeting. Inside pmix/
+ * only.
+ *
+ * The processes of a rank have its name in their environment, also before they call Halay and
+ * whoever has started them; halayrun's flight records say which ranks have ended.
+ */
+#ifndef HALAY_PMIX_ABSENT_H
+#define HALAY_PMIX_ABSENT_H
+
+#include "node.h"
+
+struct hly_absent {
+    bool missing; /* it has not come, as far as this rank can know */
+    bool entered; /* it is in halay_init */
+    bool here;    /* all its processes are in this network namespace; false: none is seen */
+    char state;   /* proc(5), of */
+    int64_t pid;  /* its oldest process; 0: none is seen */
+    uint64_t born;
+};
+
+/* Which ranks of the node are in halay_init. Who has been there is not missing, even if it has
+ * given up since. */
+void hly_absent_note(struct hly_node *node);
+/* Looks at the node's ranks, in the order of node->local; to be freed. NULL: no memory. */
+struct hly_absent *hly_absent_look(const struct hly_node *node);
+/* "rank 0 (pid 7: stopped; not in halay_init), rank 3 (no process of it is seen)" */
+void hly_absent_text(const struct hly_node *node, const struct hly_absent *all, char *text,
+                     size_t bytes);
+/* Is there one that may still come to this meeting, so that it is worth to wait? */
+bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *all);
+/* Is this the lowest of the node's ranks that are in halay_init? */
+bool hly_absent_speaks(const struct hly_node *node);
+
+/* A rank that is waited for and has ended, says halayrun: where it is in node->local, and a text;
+ * else -1. At most ten looks a second. */
+int hly_absent_ended(struct hly_node *node, char *text, size_t bytes);
+void hly_absent_finish(struct hly_node *node);
+
+#endif
