@@ -172,6 +172,17 @@ static bool speaks(const struct joining *j, uint64_t waited_ns)
                                node->rank <= (uint32_t)node->nlocal);
 }
 
+/* Ranks of this node have not come. */
+static int give_up(struct hly_node *node)
+{
+    char text[HLY_NODE_TEXT];
+    hly_node_missing(node, text);
+    hly_boot_say(node->log, 0, "%s", text);
+    if (node->role == HLY_ROLE_FIRST)
+        hly_node_fail(node, text);
+    return HALAY_EBOOT;
+}
+
 /* The fence is over, or a rank of this node has left, or the deadline is: PMIX_ERR_TIMEOUT. */
 static int fence_wait(struct joining *j, pmix_status_t *status)
 {
@@ -179,7 +190,12 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
     uint64_t notice_ns = NOTICE_NS, at_ns = hly_node_now_ns() + notice_ns;
     for (;;) {
         uint64_t now = hly_node_now_ns();
-        if (now >= at_ns && speaks(j, now - node->begin_ns))
+        const bool lacks = hly_node_lacks(node);
+        if (lacks && now >= (node->decide_ns ? node->decide_ns : node->end_ns))
+            return give_up(node);
+        if (lacks)
+            hly_node_remind(node);
+        else if (now >= at_ns && speaks(j, now - node->begin_ns))
             hly_boot_say(j->log, 1,
                          "halay_init has waited for %.1f s for ranks of other nodes than %s: the "
                          "launcher does not say which",
@@ -198,7 +214,8 @@ static int fence_wait(struct joining *j, pmix_status_t *status)
         if ((at_ns - now) / 1000000 < (uint64_t)patience)
             patience = (int)((at_ns - now) / 1000000) + 1;
         if (poll(p, 2, ms < (uint64_t)patience ? (int)ms : patience) < 0 && errno != EINTR) {
-            hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s", strerror(errno));
+            hly_boot_say(j->log, 0, "cannot wait for the other ranks: %s%s", strerror(errno),
+                         hly_boot_remedy(errno));
             return HALAY_EBOOT;
         }
         if (p[0].revents) {
@@ -400,7 +417,7 @@ int hly_pmix_join(const struct hly_boot_log *log, uint64_t deadline_ns, int proc
     j.node.end_ns = j.node.begin_ns + deadline_ns;
     hly_node_init(&j.node);
     if (hly_pmix_call_init(&j.call)) {
-        hly_boot_say(log, 0, "cannot join the job: %s", strerror(errno));
+        hly_boot_say(log, 0, "cannot join the job: %s%s", strerror(errno), hly_boot_remedy(errno));
         return HALAY_ENOMEM;
     }
     int rc = HALAY_EBOOT;

@@ -229,8 +229,8 @@ static int watch(struct hly_node *node)
     node->watch_fd = epoll_create1(EPOLL_CLOEXEC);
     if (node->watch_fd >= 0 && !epoll_ctl(node->watch_fd, EPOLL_CTL_ADD, node->fd, &event))
         return HALAY_OK;
-    hly_boot_say(node->log, 0, "rank %u cannot watch the first rank of its node: %s", node->rank,
-                 strerror(errno));
+    hly_boot_say(node->log, 0, "rank %u cannot watch the first rank of its node: %s%s", node->rank,
+                 strerror(errno), hly_boot_remedy(errno));
     return HALAY_ENOMEM;
 }
 

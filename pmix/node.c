@@ -126,6 +126,14 @@ void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT])
         node->nranks, (double)(node->end_ns - node->begin_ns) / 1e9, node->host, missing);
 }
 
+bool hly_node_lacks(const struct hly_node *node)
+{
+    for (int i = 0; node->role == HLY_ROLE_FIRST && i < node->nlocal; i++)
+        if (node->seats[i].state == HLY_SEAT_EMPTY)
+            return true;
+    return node->role == HLY_ROLE_ALONE && !node->told;
+}
+
 bool hly_node_may_come(const struct hly_node *node)
 {
     struct hly_absent *all = hly_absent_look(node);
@@ -242,7 +250,7 @@ void hly_node_share(struct hly_node *node, int table_fd)
 /* So long before a deadline others are told, so that they hear it before theirs is over. */
 static uint64_t spare(uint64_t left_ns)
 {
-    return left_ns / 10 < SPARE_NS ? left_ns / 10 : SPARE_NS;
+    return left_ns / 40 < SPARE_NS ? left_ns / 40 : SPARE_NS;
 }
 
 /* -1: no rank of this node, or the first. */
@@ -436,8 +444,9 @@ static int open_door(struct hly_node *node)
     }
     hly_boot_say(node->log, 0,
                  "rank %u cannot meet the other ranks of its node (%s) on an abstract Unix "
-                 "socket: %s%s%s",
-                 node->rank, node->host, strerror(errno), who[0] ? ", by " : "", who);
+                 "socket: %s%s%s%s",
+                 node->rank, node->host, strerror(errno), hly_boot_remedy(errno),
+                 who[0] ? ", by " : "", who);
     return errno == EMFILE || errno == ENFILE || errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }
 

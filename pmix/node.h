@@ -125,11 +125,14 @@ int hly_node_take(struct hly_node *node, int *fd);
 
 void hly_node_leave(struct hly_node *node);
 
-/* Shared by the two sides. */
+/* After the meeting: are there ranks of this node that have not come to it? */
+bool hly_node_lacks(const struct hly_node *node);
 /* Says, when it is time, who is missing. */
 void hly_node_remind(struct hly_node *node);
 /* The deadline is over: "not all ... joined"; with who is missing. */
 void hly_node_missing(const struct hly_node *node, char text[HLY_NODE_TEXT]);
+
+/* Shared by the two sides. */
 /* Is one that is missing on its way? */
 bool hly_node_may_come(const struct hly_node *node);
 uint64_t hly_node_now_ns(void);

@@ -81,8 +81,8 @@ int hly_pmix_table_make(const struct hly_boot_log *log, const struct hly_pmix_re
         }
     }
     error = error ? error : errno;
-    hly_boot_say(log, 0, "cannot make the table of nodes (%zu bytes of shared memory): %s", bytes,
-                 strerror(error));
+    hly_boot_say(log, 0, "cannot make the table of nodes (%zu bytes of shared memory): %s%s", bytes,
+                 strerror(error), hly_boot_remedy(error));
     if (made >= 0)
         close(made);
     return error == ENOMEM || error == ENOSPC || error == EMFILE || error == ENFILE ? HALAY_ENOMEM
@@ -153,8 +153,8 @@ int hly_pmix_table_map(const struct hly_boot_log *log, int fd, int nranks,
     table->bytes = (size_t)file.st_size;
     void *at = mmap(NULL, table->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (at == MAP_FAILED) {
-        hly_boot_say(log, 0, "cannot map the table of nodes (%zu bytes): %s", table->bytes,
-                     strerror(errno));
+        hly_boot_say(log, 0, "cannot map the table of nodes (%zu bytes): %s%s", table->bytes,
+                     strerror(errno), hly_boot_remedy(errno));
         return errno == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
     }
     table->at = at;

@@ -37,6 +37,20 @@ void hly_boot_say(const struct hly_boot_log *log, int level, const char *format,
     log->fn(log->arg, level, text);
 }
 
+const char *hly_boot_remedy(int error)
+{
+    switch (error) {
+    case EMFILE:
+        return "; raise the limit on open files (ulimit -n)";
+    case ENFILE:
+        return "; raise the machine's limit on open files (sysctl fs.file-max)";
+    case ENOMEM:
+        return "; free memory, or raise its limit (ulimit -v, or that of the cgroup)";
+    default:
+        return "";
+    }
+}
+
 static uint64_t mix(uint64_t x)
 {
     x ^= x >> 32;
@@ -193,7 +207,7 @@ int hly_boot_claim(const struct hly_boot_log *log, const char *const names[], in
     *fd = -1;
     if (error == EADDRINUSE)
         return taken(log, rank, &name, bytes);
-    hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s", rank,
-                 strerror(error));
+    hly_boot_say(log, 0, "cannot claim rank %s on this node (abstract Unix socket): %s%s", rank,
+                 strerror(error), hly_boot_remedy(error));
     return error == EMFILE || error == ENFILE || error == ENOMEM ? HALAY_ENOMEM : HALAY_EBOOT;
 }

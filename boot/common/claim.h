@@ -18,6 +18,9 @@ struct hly_boot_log {
 void hly_boot_say(const struct hly_boot_log *log, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+/* What to do about this errno, to be put behind its text; else "". */
+const char *hly_boot_remedy(int error);
+
 /* Two independent 64-bit hashes of n strings, each with its end. Not cryptographic. */
 void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16]);
 

@@ -122,7 +122,8 @@ int hly_tcp_knock(const struct hly_tcp *tcp, const struct addrinfo *at, int port
     getnameinfo(at->ai_addr, at->ai_addrlen, host, sizeof host, NULL, 0, NI_NUMERICHOST);
     int fd = call(at, port, until_ns, &error);
     if (fd < 0) {
-        snprintf(why, WHY_BYTES, "%.64s port %d: %s", host, port, strerror(error));
+        snprintf(why, WHY_BYTES, "%.64s port %d: %s%s", host, port, strerror(error),
+                 hly_boot_remedy(error));
         return -1;
     }
     memset(greeting, 0, sizeof *greeting);

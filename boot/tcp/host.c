@@ -498,11 +498,12 @@ static int open_door(struct host *h, struct hly_tcp_identity *id)
     }
     if (h->listen_fd >= 0)
         return HALAY_OK;
-    hly_boot_say(h->tcp->log, 0,
-                 "rank 0 (pid %u on %s) can listen on none of the ports %d to %d (last: %s): free "
-                 "one, choose another MASTER_PORT, or set HALAY_RENDEZVOUS=host:port on all ranks",
-                 h->tcp->self.pid, h->tcp->self.host, v->ports[0], v->ports[v->nports - 1],
-                 strerror(error));
+    hly_boot_say(
+        h->tcp->log, 0,
+        "rank 0 (pid %u on %s) can listen on none of the ports %d to %d (last: %s%s): free "
+        "one, choose another MASTER_PORT, or set HALAY_RENDEZVOUS=host:port on all ranks",
+        h->tcp->self.pid, h->tcp->self.host, v->ports[0], v->ports[v->nports - 1], strerror(error),
+        hly_boot_remedy(error));
     return HALAY_EBOOT;
 }
 
@@ -526,7 +527,8 @@ static int hold(struct host *h, struct hly_tcp_identity *id)
         return rc;
     h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (h->epoll_fd < 0 || epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, h->listen_fd, &event)) {
-        hly_boot_say(h->tcp->log, 0, "rank 0 cannot hold the rendezvous: %s", strerror(errno));
+        hly_boot_say(h->tcp->log, 0, "rank 0 cannot hold the rendezvous: %s%s", strerror(errno),
+                     hly_boot_remedy(errno));
         return HALAY_EBOOT;
     }
     hly_boot_say(h->tcp->log, 2, "rank 0 awaits %d ranks at port %d", h->tcp->v->nranks - 1,

@@ -13,6 +13,7 @@ limited() { # LIMIT... ; the ranks are in pids
     ms=$(($(date +%s%3N) - begun))
     within 40000 # under load; alone 7 s at most
     for name in "${!was[@]}"; do
+        ! grep 'Too many open files' "err.$name" | grep -v 'ulimit -n' || fail "ulimit $*: rank $name gives no remedy"
         case ${was[$name]} in
         0) ;;
         1 | 127) [ -s "err.$name" ] || fail "ulimit $*: rank $name says nothing" ;; # 127: the loader

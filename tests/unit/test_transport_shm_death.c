@@ -272,6 +272,62 @@ static void absent(void)
     }
 }
 
+static void idle(void *arg)
+{
+    (void)arg;
+    for (;;)
+        pause();
+}
+
+static uint64_t born(pid_t pid)
+{
+    char path[64], text[1024] = "";
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    FILE *file = fopen(path, "re");
+    CHECK(file && fread(text, 1, sizeof(text) - 1, file) > 0, "%s", path);
+    fclose(file);
+    const char *at = strrchr(text, ')');
+    for (int field = 2; field < 22 && at; field++)
+        at = strchr(at + 1, ' ');
+    CHECK(at, "%s", text);
+    return strtoull(at, NULL, 10);
+}
+
+/* Its process is told with the way, and it never opens this transport: it dies after that, or
+ * before it (zombie: its parent has not waited for it yet), or another one has its pid. */
+static void before_contact(void)
+{
+    char text[64];
+    for (int which = 0; which < 8; which++) {
+        const int asleep = which % 2, early = which / 2 == 1, late = which / 2 == 2;
+        rank_t a = {.asleep = asleep, .deadline_ns = 60000 * MS};
+        halay_ep_t *ep;
+        job_draw();
+        rank_open(&a, 1);
+        const pid_t pid = process_start(idle, NULL);
+        halay_process_t process = {.space = 1, .pid = pid, .born = born(pid)};
+        process.born += which / 2 == 3;
+        if (early)
+            kill(pid, SIGKILL);
+        if (late)
+            process_kill(pid);
+        CHECK(!shm->connect(a.transport, (halay_peer_id_t){7, 2}, &process, sizeof(process), &ep),
+              "%s", a.log);
+        if (!early && !late)
+            rank_quiet(&a, 50);
+        if (!early && !late)
+            kill(pid, SIGKILL);
+        snprintf(text, sizeof(text), "process %d on this node ended", (int)pid);
+        if (which / 2 == 3)
+            rank_quiet(&a, 100); /* as before: it may come yet */
+        else
+            rank_expect_failed(&a, 20000 * MS, 2, text);
+        if (!late)
+            process_kill(pid);
+        rank_close(&a);
+    }
+}
+
 static void other_secret(void)
 {
     rank_t a = {.secret = "mine", .deadline_ns = 100 * MS}, b = {.secret = "yours"};
@@ -344,6 +400,7 @@ const shm_case_t shm_death_cases[] = {{"killed_awake", killed_awake},
                                       {"goodbyes", goodbyes},
                                       {"goodbye_wakes", goodbye_wakes},
                                       {"absent", absent},
+                                      {"before_contact", before_contact},
                                       {"other_secret", other_secret},
                                       {"forked", forked},
                                       {0}};
