@@ -7,6 +7,7 @@
  */
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -59,9 +60,12 @@ int hly_plugin_load(halay_context_t *context, const char *kind, const char *name
     if (!handle) {
         char names[128];
         const char *reason = dlerror();
+        const bool full = reason && strstr(reason, strerror(EMFILE)); /* the loader has no code */
         list_plugins(path, kind, names, sizeof(names));
-        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s; there are:%s",
-                 kind, name, reason, *names ? names : " none");
+        snprintf(error, error_bytes, "the plug-in for %s '%s' cannot be loaded: %s; %s%s", kind,
+                 name, reason,
+                 full ? "raise the limit on open files (ulimit -n); there are:" : "there are:",
+                 *names ? names : " none");
         return HALAY_EUNSUPPORTED;
     }
     snprintf(symbol, sizeof(symbol), "%s%s", symbol_prefix, name);

@@ -182,11 +182,11 @@ int hly_shm_connect(halay_transport_t *t, halay_peer_id_t peer, const void *addr
            ring_bytes > t->least_bytes)
         ring_bytes /= 2;
     if (rc) {
-        hly_shm_log(
-            t, 0,
-            "shm: no ring of %zu bytes for a peer: %s: %s; raise the limit on memory, files "
-            "or file size, or take smaller rings (transport option ring=BYTES)",
-            ring_bytes, why, strerror(-rc));
+        hly_shm_log(t, 0,
+                    "shm: no ring of %zu bytes for a peer: %s: %s; raise the limit (ulimit -n, -v, "
+                    "-f) on files, memory "
+                    "or file size, or take smaller rings (transport option ring=BYTES)",
+                    ring_bytes, why, strerror(-rc));
         hly_shm_peer_drop(t, ep->peer);
         free(ep);
         return HALAY_ENOMEM;
