@@ -29,10 +29,10 @@ extern "C" {
 #define HALAY_RECORD_COMMS    128
 #define HALAY_RECORD_VERDICTS 8
 #define HALAY_RECORD_WAITS    16
-#define HALAY_RECORD_CALLS    512            /* a power of two */
-#define HALAY_RECORD_STACKS   3              /* of threads */
-#define HALAY_RECORD_EDGES    8              /* that one wait names */
-#define HALAY_RECORD_STEPS    3136           /* whose states one wait has room for */
+#define HALAY_RECORD_CALLS    512  /* a power of two */
+#define HALAY_RECORD_STACKS   3    /* of threads */
+#define HALAY_RECORD_EDGES    8    /* that one wait names */
+#define HALAY_RECORD_STEPS    3136 /* whose states one wait has room for */
 #define HALAY_RECORD_ACCORDS  4
 #define HALAY_RECORD_AWAITED  8              /* ranks that one agreement names */
 #define HALAY_RECORD_NAME     "halay-record" /* of the memfd, and how names of files begin */
