@@ -317,7 +317,7 @@ static void before_contact(void)
             rank_quiet(&a, 50);
         if (!early && !late)
             kill(pid, SIGKILL);
-        snprintf(text, sizeof(text), "process %d on this node ended", (int)pid);
+        snprintf(text, sizeof(text), "its process %d ended", (int)pid);
         if (which / 2 == 3)
             rank_quiet(&a, 100); /* as before: it may come yet */
         else
