@@ -6,9 +6,9 @@ import subprocess
 
 WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pthread_cond_wait",
          "pthread_cond_timedwait", "pthread_cond_clockwait", "pthread_barrier_wait",
-         "sem_wait", "sem_timedwait", "sem_clockwait", "accept", "waitpid", "waitid", "wait", "wait4",
-         "sigwait", "sigwaitinfo", "sigtimedwait", "pause", "pthread_join", "getaddrinfo", "flock",
-         "lockf", "nanosleep", "clock_nanosleep", "usleep", "sleep",
+         "sem_wait", "sem_timedwait", "sem_clockwait", "accept", "waitpid", "waitid", "wait",
+         "wait4", "sigwait", "sigwaitinfo", "sigtimedwait", "pause", "pthread_join", "getaddrinfo",
+         "flock", "lockf", "nanosleep", "clock_nanosleep", "usleep", "sleep",
          "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
          "syscall"}  # a futex is one
 OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp"], "tools/halayrun": ["halayrun"],
