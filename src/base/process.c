@@ -2,6 +2,8 @@
 /* process.c - reads /proc/PID/stat: see proc(5). */
 #include "base/process.h"
 
+#include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,6 +49,17 @@ void hly_process_self(halay_process_t *process)
     process->pid = getpid();
     if (read_stat(process->pid, &process->born))
         process->space = space_here();
+}
+
+bool hly_process_is_gone(const halay_process_t *process)
+{
+    uint64_t born;
+    if (!process->space || process->pid <= 0 || process->space != space_here())
+        return false;
+    const char state = read_stat(process->pid, &born);
+    if (!state)
+        return kill((pid_t)process->pid, 0) && errno == ESRCH;
+    return born != process->born || state == 'Z' || state == 'X';
 }
 
 enum hly_doing hly_process_look(const halay_process_t *process)

@@ -3,6 +3,8 @@
 #ifndef HLY_PROCESS_H
 #define HLY_PROCESS_H
 
+#include <stdbool.h>
+
 #include <halay/boot.h>
 
 enum hly_doing {
@@ -14,6 +16,8 @@ enum hly_doing {
 };
 
 void hly_process_self(halay_process_t *process);
+/* Surely: a process that /proc does not show, or of another namespace, is not. */
+bool hly_process_is_gone(const halay_process_t *process);
 /* UNKNOWN too: it is in another namespace, it has ended, or /proc does not show it. */
 enum hly_doing hly_process_look(const halay_process_t *process);
 

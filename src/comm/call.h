@@ -106,7 +106,8 @@ enum hly_cause {
     HLY_CAUSE_STOPPED, /* a process is stopped; from here on nobody has failed, but does not answer
                         */
     HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
-    HLY_CAUSE_LATE,    /* a rank made it after the deadline of others */
+    HLY_CAUSE_ELSEWHERE, /* a rank has not made the call: it waits in another one */
+    HLY_CAUSE_LATE,      /* a rank made it after the deadline of others */
     HLY_CAUSE_DEADLINE
 };
 

@@ -123,6 +123,7 @@ static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum 
     if (f->slow && f->deadline_ns < now + grace)
         return;
     f->slow = true;
+    hly_patience_hurry(comm);
     f->deadline_ns = now + grace;
     f->absent_ns = now + grace / 4;
 }
@@ -703,28 +704,36 @@ static void name_the_missing(halay_request_t *r, struct hly_verdict_wire *v)
     v->call = r->call.desc;
 }
 
-/* Names the first neighbour that has been silent. Where ranks have failed in a call before this
- * one, they are not in its agreement. */
+/*
+ * Names the first neighbour that has been silent, or else the first that waits in another call: who
+ * keeps that one is to blame, and somebody may name it. Where ranks have failed in a call before
+ * this one, they are not in its agreement.
+ */
 static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
+    struct hly_verdict_wire v = {.cause = 0};
     if (f->verdict.of && f->verdict.of != (uint64_t)slot->sequence + 1)
         return;
-    for (uint32_t k = 0; k < hly_agree_rounds(comm); k++) {
+    for (uint32_t k = 0; k < hly_agree_rounds(comm) && v.cause != HLY_CAUSE_ABSENT; k++) {
         const int from = hly_agree_from(comm, k);
+        const bool waits = hly_patience_is_elsewhere(comm, slot->sequence, from);
         if (f->alarmed >> k & 1 || hly_agree_is_present(f, from) ||
-            hly_agree_is_gone(comm, f, from))
+            hly_agree_is_gone(comm, f, from) || (v.cause && waits))
             continue;
-        struct hly_verdict_wire v;
-        hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, from);
-        v.call = slot->request->call.desc;
-        snprintf(v.detail, sizeof(v.detail), "has not made this call, or does not answer");
-        hly_agree_share_call(slot, &v, &f->verdict);
-        if (hly_verdict_better(&v, &f->verdict)) {
-            hly_agree_hold(f, &v);
-            alarm_all(comm, slot);
-        }
+        hly_verdict_init(&v, comm, waits ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
+                         from);
+        snprintf(v.detail, sizeof(v.detail), "%s",
+                 waits ? "has not made this call: it waits in another one"
+                       : "has not made this call, or does not answer");
+    }
+    if (!v.cause)
         return;
+    v.call = slot->request->call.desc;
+    hly_agree_share_call(slot, &v, &f->verdict);
+    if (hly_verdict_better(&v, &f->verdict)) {
+        hly_agree_hold(f, &v);
+        alarm_all(comm, slot);
     }
 }
 

@@ -14,7 +14,7 @@
 
 bool hly_agree_is_claim(const struct hly_verdict_wire *v)
 {
-    return v->cause == HLY_CAUSE_ABSENT || v->cause == HLY_CAUSE_STOPPED;
+    return v->cause >= HLY_CAUSE_STOPPED && v->cause <= HLY_CAUSE_ELSEWHERE;
 }
 
 bool hly_agree_is_present(const struct hly_fault *f, int rank)

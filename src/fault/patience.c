@@ -133,8 +133,8 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     }
     const struct hly_fault *f = r->slot->fault;
     const bool fails = r->state == HLY_FAILING;
-    if (fails && f->started && f->round < hly_agree_rounds(comm))
-        await(p, comm, hly_agree_from(comm, f->round));
+    for (uint32_t k = fails && f->started ? f->round : UINT32_MAX; k < hly_agree_rounds(comm); k++)
+        await(p, comm, hly_agree_from(comm, k));
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
     for (uint32_t i = 0; i < r->plan->nsteps; i++)
@@ -300,13 +300,13 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
     hly_log(comm->context, HLY_WARN, "%s", text);
 }
 
-/* The lowest rank that answers, or is not known not to: it speaks for all. */
+/* The lowest rank that is not known to be missing: it speaks for all. */
 static int speaker(struct hly_patience *p, const struct waiting *w)
 {
     const halay_comm_t *comm = w->comm;
     for (int s = 0; s < comm->rank; s++) {
         const struct hly_awaited *a = find(p, s);
-        if (!hly_peer_is_dead(comm, s) && !(a && is_silent(a, w->now)) &&
+        if (!hly_peer_is_dead(comm, s) && !(a && is_missing(a, w->now)) &&
             !(w->accord && hly_accord_has(w->accord->failed, s)))
             return s;
     }
@@ -410,7 +410,52 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
     hly_fault_raise(comm, r->sequence, &v);
 }
 
+/* ---------------------------------------------------------------- dead processes */
+
+/*
+ * A transport tells of the death of peers only, and those that await the dead one may be in the
+ * program's code. So who waits for long looks at all processes of its node now and then.
+ */
+static void look_for_dead(const struct waiting *w, struct hly_patience *p)
+{
+    halay_context_t *ctx = w->comm->context;
+    if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
+        return;
+    p->dead_ns = w->now + AGAIN_NS;
+    for (int rank = 0; rank < w->comm->nranks; rank++) {
+        halay_place_t place = {.size = sizeof(place)};
+        struct hly_verdict_wire v;
+        if (rank == w->comm->rank || hly_peer_is_dead(w->comm, rank) ||
+            ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(w->comm, rank), &place) ||
+            place.node != ctx->info.node || !hly_process_is_gone(&place.process))
+            continue;
+        if (!w->call) {
+            hly_accord_lost(w->comm, rank);
+            continue;
+        }
+        hly_verdict_init(&v, w->comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
+        v.call = w->call->call.desc;
+        snprintf(v.detail, sizeof(v.detail), "its process %lld ended",
+                 (long long)place.process.pid);
+        hly_fault_raise(w->comm, w->call->sequence, &v);
+        return;
+    }
+}
+
 /* ---------------------------------------------------------------- from outside */
+
+void hly_patience_hurry(const halay_comm_t *comm)
+{
+    if (comm->patience[HLY_OF_CALLS])
+        comm->patience[HLY_OF_CALLS]->look_ns = 0;
+}
+
+bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank)
+{
+    struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    const struct hly_awaited *a = p && p->sequence == sequence ? find(p, rank) : NULL;
+    return a && is_behind(a, hly_now_ns());
+}
 
 /* Without memory there are no notices, and the deadline ends it. */
 static struct hly_patience *patience_of(halay_comm_t *comm, uint32_t of)
@@ -462,6 +507,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (p->awaited[i].awaited)
             examine(w->comm, p, &p->awaited[i], now);
+    look_for_dead(w, p);
     if (!w->call || w->call->state == HLY_RUNNING)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)

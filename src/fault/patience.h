@@ -46,10 +46,10 @@ struct hly_awaited {
 struct hly_patience {
     uint32_t of; /* HLY_OF_* */
     uint32_t sequence;
-    uint64_t started_ns;         /* of the call: what follows is of that one */
-    uint64_t moved_ns, moved;    /* its last progress, and a measure of it */
-    uint64_t look_ns, report_ns; /* next times */
-    uint32_t notices;            /* given so far; each after twice the time */
+    uint64_t started_ns;                  /* of the call: what follows is of that one */
+    uint64_t moved_ns, moved;             /* its last progress, and a measure of it */
+    uint64_t look_ns, report_ns, dead_ns; /* next times */
+    uint32_t notices;                     /* given so far; each after twice the time */
     struct hly_awaited awaited[HLY_AWAITED_MOST];
 };
 
@@ -57,6 +57,10 @@ struct hly_patience {
 void hly_patience_look(halay_request_t *request, uint64_t now_ns);
 /* The same of an agreement that is not decided. */
 void hly_patience_look_accord(halay_comm_t *comm, struct hly_accord *accord, uint64_t now_ns);
+/* Its next look is due now: whom the agreement on a verdict awaits is asked at once. */
+void hly_patience_hurry(const halay_comm_t *comm);
+/* Has this rank said that it waits in another call than this one? */
+bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank);
 /* An ASK, TELL or MISSING message. */
 void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header);
 
