@@ -75,7 +75,10 @@ static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot,
 static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *peer)
 {
     struct hly_verdict_wire v;
-    hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
+    if (peer->refused) /* the other rank is well, and calls this one lost */
+        hly_verdict_init(&v, comm, HLY_CAUSE_LOCAL, HALAY_ENOMEM, comm->rank);
+    else
+        hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
     snprintf(v.detail, sizeof(v.detail), "%s", peer->evidence);
     if (!comm->broken) {
         comm->broken = true;
@@ -93,6 +96,7 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
         if (!r)
             continue;
         const bool fails = r->state == HLY_FAILING;
+        v.call = peer->refused ? r->call.desc : v.call;
         if (fails ? is_silent_one(comm, slot, rank, peer)
                   : r->state == HLY_RUNNING && needs(r, slot, peer))
             hly_fault_raise(comm, s, &v);

@@ -534,7 +534,7 @@ void hly_wire_take(halay_context_t *context, const struct hly_transport *transpo
         hly_target_landed(context, e->cookie, e->status, e->bytes);
         return;
     case HALAY_EVENT_FAILED:
-        hly_peer_failed(context, e->peer, e->text);
+        hly_peer_failed(context, e->peer, e->status, e->text);
         return;
     default:
         hly_log(context, HLY_ERROR, "the transport reported an unknown event %d", e->kind);

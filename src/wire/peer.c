@@ -165,7 +165,7 @@ void hly_peer_nonsense(halay_context_t *context, struct hly_peer *peer, const ch
     hly_peer_sever(context, peer, text);
 }
 
-void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *text)
+void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, int status, const char *text)
 {
     struct hly_peer *peer = hly_peer_find(context, id);
     for (int r = 0; !peer && r < context->info.nranks;
@@ -174,6 +174,8 @@ void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, const char *t
         if (of_rank.lo == id.lo && of_rank.hi == id.hi && r != context->info.rank)
             hly_peer_get(context, r, &peer);
     }
-    if (peer)
-        lose(context, peer, text);
+    if (!peer)
+        return;
+    peer->refused = peer->refused || (!peer->dead && status == HALAY_ENOMEM);
+    lose(context, peer, text);
 }

@@ -3,7 +3,8 @@
  * test_nomem.c - out of everything: the n-th allocation, descriptor or thread of one rank fails, in
  * init, in the first call of a collective, in finalize; ours alone are counted (by --wrap). Each
  * call ends on all ranks, with the right result or with the same error, within the deadline; and
- * nothing leaks, as the address sanitizer sees. test_ranks_nomem shm|inproc [all [FIRST] | SEED]
+ * nothing leaks, as the address sanitizer sees. Or, refuse: it never has memory for what others
+ * share with it. test_ranks_nomem shm|inproc [all [FIRST] | refuse | SEED]
  */
 #include <errno.h>
 #include <execinfo.h>
@@ -17,11 +18,13 @@
 extern const halay_transport_ops_t halay_transport_v7_shm;
 
 enum { RANKS = 3, VICTIM = 1, CALLS = 7, COUNT = 20000 };
-#define DEADLINE_NS UINT64_C(2000000000)
-#define LATE_NS     UINT64_C(40000000000) /* under a load of 20 */
+#define DEADLINE_NS UINT64_C(6000000000)
+#define LATE_NS     UINT64_C(60000000000) /* under a load of 20 */
 
 static _Thread_local int counting;
 static uint32_t counted, fails_at; /* of the victim's thread alone; fails_at 0: none */
+static bool refuses;               /* the victim maps no memory of others */
+static int own[64];                /* its memory that is shared */
 
 enum { WHERE = 12 };
 static void *where[WHERE]; /* what failed was called from */
@@ -57,9 +60,6 @@ FAILS(void *, calloc, NULL, (size_t n, size_t bytes), n, bytes)
 FAILS(void *, realloc, NULL, (void *old, size_t bytes), old, bytes)
 FAILS(void *, aligned_alloc, NULL, (size_t unit, size_t bytes), unit, bytes)
 FAILS(char *, strdup, NULL, (const char *text), text)
-FAILS(void *, mmap, (void *)-1, (void *at, size_t bytes, int prot, int flags, int fd, off_t offset),
-      at, bytes, prot, flags, fd, offset)
-FAILS(int, memfd_create, -1, (const char *name, unsigned flags), name, flags)
 FAILS(int, socket, -1, (int family, int type, int protocol), family, type, protocol)
 FAILS(int, epoll_create1, -1, (int flags), flags)
 FAILS(int, eventfd, -1, (unsigned value, int flags), value, flags)
@@ -67,6 +67,30 @@ FAILS(int, timerfd_create, -1, (int clock, int flags), clock, flags)
 FAILS(int, pthread_create, EAGAIN,
       (pthread_t * thread, const pthread_attr_t *attr, void *(*run)(void *), void *arg), thread,
       attr, run, arg)
+
+int __real_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags);
+int __wrap_memfd_create(const char *name, unsigned flags)
+{
+    static int n;
+    const int fd = fails() ? -1 : __real_memfd_create(name, flags);
+    if (refuses && counting)
+        own[n++ % 64] = fd;
+    return fd;
+}
+
+void *__real_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset);
+void *__wrap_mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+    bool mine = !refuses || !counting || fd < 0;
+    for (int i = 0; i < 64 && !mine; i++)
+        mine = own[i] == fd;
+    if (mine && !fails())
+        return __real_mmap(at, bytes, prot, flags, fd, offset);
+    errno = ENOMEM;
+    return (void *)-1;
+}
 
 /* ---------------------------------------------------------------- ranks */
 
@@ -187,6 +211,16 @@ static void judge(const struct one all[RANKS], uint32_t n)
     }
 }
 
+/* The others find it deaf, and call it lost. It must not call one of them so, since it lives. */
+static void judge_refusal(const struct one all[RANKS])
+{
+    CHECK(first(&all[VICTIM]) == 0 && all[VICTIM].code[0] == HALAY_ENOMEM, "%d: '%s'",
+          all[VICTIM].code[0], all[VICTIM].text);
+    CHECK(!strcmp(all[0].text, all[2].text), "'%s' and '%s'", all[0].text, all[2].text);
+    for (int r = 0; r < RANKS; r++)
+        CHECK(!strncmp(all[r].text, "rank 1 of 3", 11), "rank %d: '%s'", r, all[r].text);
+}
+
 /* Returns how many were counted; *in_init: of them, in init. */
 static uint32_t once(const halay_transport_ops_t *transport, uint32_t n, uint32_t *in_init)
 {
@@ -205,7 +239,10 @@ static uint32_t once(const halay_transport_ops_t *transport, uint32_t n, uint32_
         pthread_join(all[r].thread, NULL);
     halay_inproc_hub_destroy(hub);
     CHECK(ranks_now_ns() - begun_ns < LATE_NS, "n %u: it took too long", n);
-    judge(all, n);
+    if (refuses)
+        judge_refusal(all);
+    else
+        judge(all, n);
     *in_init = all[VICTIM].in_init;
     return counted;
 }
@@ -221,9 +258,12 @@ int main(int argc, char **argv)
     const uint64_t drawn = seed;
     setenv("HALAY_DEBUG", "error", 0);
     signal(SIGABRT, say_where);
+    refuses = argc > 2 && !strcmp(argv[2], "refuse");
     const uint32_t n = once(transport, 0, &in_init);
     printf("%u in all, %u in init; seed %llu\n", n, in_init, (unsigned long long)drawn);
     fflush(stdout);
+    if (refuses)
+        return 0;
     if (whole)
         for (uint32_t i = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 1; i <= n; i++)
             once(transport, i, &ignored);

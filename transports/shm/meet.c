@@ -155,6 +155,20 @@ static void fds_close(int fds[HLY_SHM_FDS])
             close(fds[i]);
 }
 
+/* For want of memory or descriptors: it will call this rank lost, so this rank says why. */
+static void refuse(halay_transport_t *t, halay_peer_id_t id, pid_t pid, int error)
+{
+    hly_shm_peer_t *peer;
+    if ((error != -ENOMEM && error != -EMFILE && error != -ENFILE) ||
+        hly_shm_peer_hold(t, id, &peer))
+        return;
+    hly_shm_peer_fail(t, peer, HALAY_ENOMEM,
+                      "the connection of process %d could not be taken: %s; raise the limits on "
+                      "memory and descriptors (ulimit -a)",
+                      (int)pid, strerror(-error));
+    hly_shm_peer_drop(t, peer);
+}
+
 /* An incoming ring. 0: there is no memory for it now, and nothing has been taken; but the last try
  * is final. Else takes socket and fds over, whatever comes of it. */
 static int welcome(halay_transport_t *t, int fd, pid_t pid, const hly_shm_hello_t *hello,
@@ -195,6 +209,7 @@ no:
             "this rank as unreachable; check the limits on memory and descriptors (ulimit -a)",
             (int)pid, why, rc ? strerror(-rc) : "dropped");
     t->warned |= WARNED_RING;
+    refuse(t, hello->from, pid, rc);
     hang_up(fd);
     return 1;
 }
