@@ -55,6 +55,9 @@ ps_says() { "$INFO" ps "$job" >seen 2>&1 && grep -qE -- "$1" seen; }
 job=$!
 until_true ps_says 'rank 0 .*: in halay_comm_agree for [0-9.]* s; waits for rank 2$'
 until_true ps_says 'rank 3 .*: in halay_comm_agree for [0-9.]* s; waits for rank 0$'
+until_true ps_says '^ *agreement 1 of communicator [0-9a-f]* [(]4 ranks[)]:$'
+[ "$(sed -n '/agreement 1/,$p' seen | grep -c '^ *rank')" = 1 ] && ps_says '^ *rank 2 has not called it: ' ||
+    fail "who keeps the agreement from its end: $(cat seen)"
 wait "$job"
 status=$?
 expect 0 "while halay-info looked"
