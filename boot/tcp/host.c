@@ -37,7 +37,7 @@ struct guest {
     bool rank, answering;
     size_t got, sent;
     uint64_t since_ns;
-    const char *payload;
+    struct hly_piece body[2]; /* the table, and its part; or a text */
     struct hly_tcp_greeting greeting;
     struct hly_tcp_hello hello;
     struct hly_tcp_answer answer;
@@ -59,18 +59,11 @@ struct host {
     uint64_t notice_at_ns;
     bool missing; /* the verdict is that ranks are missing: no more will come */
     struct hly_tcp_answer answer;
-    char *payload, text[HLY_TCP_TEXT_BYTES], note[320];
+    struct hly_tcp_table table;
+    char text[HLY_TCP_TEXT_BYTES], note[320];
     const char *refusal, *late;
-    uint8_t digest[32];
+    struct hly_sha sha; /* of what all ranks are told */
 };
-
-static void digest_of(const void *payload, size_t bytes, uint8_t digest[32])
-{
-    struct hly_sha sha;
-    hly_sha_init(&sha);
-    hly_sha_add(&sha, payload, bytes);
-    hly_sha_end(&sha, digest);
-}
 
 /* ---------------------------------------------------------------- guests */
 
@@ -91,12 +84,14 @@ static void leave(struct host *h, struct guest *g)
 
 static void flush(struct host *h, struct guest *g)
 {
-    size_t head = sizeof g->answer, all = head + g->answer.bytes;
+    const struct hly_piece pieces[3] = {{&g->answer, sizeof g->answer}, g->body[0], g->body[1]};
+    const size_t all = sizeof g->answer + g->answer.bytes;
     while (g->sent < all) {
-        const char *from =
-            g->sent < head ? (const char *)&g->answer + g->sent : g->payload + (g->sent - head);
-        size_t bytes = g->sent < head ? head - g->sent : all - g->sent;
-        ssize_t n = send(g->fd, from, bytes, MSG_NOSIGNAL);
+        size_t at = g->sent;
+        const struct hly_piece *p = pieces;
+        for (; p < &pieces[2] && at >= p->bytes; p++)
+            at -= p->bytes;
+        ssize_t n = send(g->fd, (const char *)p->data + at, p->bytes - at, MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN) {
@@ -112,12 +107,19 @@ static void flush(struct host *h, struct guest *g)
 }
 
 static void answer(struct host *h, struct guest *g, const struct hly_tcp_answer *a,
-                   const char *payload, const uint8_t digest[32])
+                   const char *payload, const struct hly_sha *payload_sha)
 {
+    struct hly_sha sha = *payload_sha;
+    uint8_t digest[32];
     assert(!g->answering);
     g->answering = true;
     g->answer = *a;
-    g->payload = payload;
+    g->body[0] = (struct hly_piece){payload, a->bytes};
+    if (a->joined) {
+        g->body[1] = hly_tcp_table_part(&h->table, g->hello.rank, &g->answer);
+        hly_sha_add(&sha, g->body[1].data, g->body[1].bytes);
+    }
+    hly_sha_end(&sha, digest);
     g->since_ns = hly_tcp_now_ns();
     hly_tcp_answer_mac(h->tcp->v, &g->greeting, &g->hello, &g->answer, digest, g->answer.mac);
     count_told(h, g);
@@ -127,20 +129,24 @@ static void answer(struct host *h, struct guest *g, const struct hly_tcp_answer 
 static void answer_text(struct host *h, struct guest *g, const char *text)
 {
     struct hly_tcp_answer a = {.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION};
-    uint8_t digest[32];
+    struct hly_sha sha;
     a.bytes = (uint32_t)strlen(text);
-    digest_of(text, a.bytes, digest);
-    answer(h, g, &a, text, digest);
+    hly_sha_init(&sha);
+    hly_sha_add(&sha, text, a.bytes);
+    answer(h, g, &a, text, &sha);
 }
 
 /* The verdict stands: all ranks that are here are told. */
 static void announce(struct host *h)
 {
+    const char *payload = h->verdict == JOINED ? h->table.bytes : h->text;
     h->verdict_ns = hly_tcp_now_ns();
+    hly_sha_init(&h->sha);
+    hly_sha_add(&h->sha, payload, h->answer.bytes);
     for (int i = 0; i < h->nslots; i++) {
         struct guest *g = &h->guests[i];
         if (g->fd >= 0 && g->rank && !g->answering)
-            answer(h, g, &h->answer, h->verdict == JOINED ? h->payload : h->text, h->digest);
+            answer(h, g, &h->answer, payload, &h->sha);
     }
 }
 
@@ -156,7 +162,6 @@ static void __attribute__((format(printf, 2, 3))) fail(struct host *h, const cha
     h->verdict = FAILED;
     h->answer = (struct hly_tcp_answer){.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION};
     h->answer.bytes = (uint32_t)strlen(h->text);
-    digest_of(h->text, h->answer.bytes, h->digest);
     announce(h);
 }
 
@@ -166,11 +171,10 @@ static void join_all(struct host *h)
     *a = (struct hly_tcp_answer){.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION, .joined = 1};
     if (hly_tcp_random(h->tcp->log, a->job, sizeof a->job) ||
         (!h->tcp->v->has_secret && hly_tcp_random(h->tcp->log, a->secret, sizeof a->secret)) ||
-        hly_tcp_table_write(h->hellos, h->tcp->v->nranks, a, &h->payload)) {
+        hly_tcp_table_write(h->hellos, h->tcp->v->nranks, a, &h->table)) {
         fail(h, "rank 0 is out of memory or of random bytes");
         return;
     }
-    digest_of(h->payload, a->bytes, h->digest);
     h->verdict = JOINED;
     announce(h);
 }
@@ -573,8 +577,10 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     if (n == 1)
         join_all(&h);
     rc = n == 1 ? (h.verdict == JOINED ? HALAY_OK : HALAY_EBOOT) : hold(&h, id);
-    if (!rc)
-        rc = hly_tcp_table_read(tcp->v, &h.answer, h.payload, id);
+    if (!rc) {
+        hly_tcp_table_part(&h.table, 0, &h.answer);
+        rc = hly_tcp_table_read(tcp->v, &h.answer, h.table.bytes, id);
+    }
     if (lifted)
         setrlimit(RLIMIT_NOFILE, &old);
     if (h.epoll_fd >= 0)
@@ -582,7 +588,7 @@ int hly_tcp_host(struct hly_tcp *tcp, struct hly_tcp_identity *id)
     if (h.listen_fd >= 0)
         close(h.listen_fd);
 out:
-    free(h.payload);
+    hly_tcp_table_finish(&h.table);
     free(h.told_to);
     free(h.hellos);
     free(h.guests);

@@ -3,7 +3,8 @@
  * table.c - which rank is on which node, as rank 0 finds it and all ranks read it. Nodes are
  * numbered in the order of their lowest ranks, which also say how many processors a node has. On
  * the wire: the runs, the ports of all ranks, the ranks whose ip is not that of their node's lowest
- * rank, and the nodes, each a family, its ip (4 or 16 bytes) and its name with its end.
+ * rank, and the nodes, each a family, its ip (4 or 16 bytes) and its name with its end. Then, for
+ * each rank others, the processes of its node.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -94,10 +95,8 @@ static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int3
 
 /* Who shares processors is told so with every address: whose ip is another one, too. */
 static void mark_oversubscribed(struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                                const struct hly_tcp_hello **firsts, uint32_t *count)
+                                const struct hly_tcp_hello **firsts, const uint32_t *count)
 {
-    for (int r = 0; r < nranks; r++)
-        count[node_of[r]]++;
     for (int r = 0; r < nranks; r++) {
         uint32_t processors = firsts[node_of[r]]->processors;
         if (processors && count[node_of[r]] > processors)
@@ -106,20 +105,31 @@ static void mark_oversubscribed(struct hly_tcp_hello *hellos, int nranks, const 
     }
 }
 
-int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
-                        char **table)
+/* The processes, node by node, to where they go; count[node] becomes where the next node's begin.
+ */
+static void write_processes(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
+                            uint32_t *count, char *to, struct hly_tcp_part *parts)
 {
-    int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
-    const struct hly_tcp_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
-    uint32_t *count = calloc((size_t)nranks, sizeof count[0]);
-    char *to = NULL;
-    if (!node_of || !firsts || !count || number_nodes(hellos, nranks, node_of) < 0)
-        goto out;
-    size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
-    mark_oversubscribed(hellos, nranks, node_of, firsts, count);
-    *table = to = malloc(bytes);
-    if (!to)
-        goto out;
+    uint32_t first = 0;
+    for (int r = 0; r < nranks; r++)
+        parts[r].count = count[node_of[r]];
+    for (int n = 0; n < nranks; n++) {
+        const uint32_t here = count[n];
+        count[n] = first;
+        first += here;
+    }
+    for (int r = 0; r < nranks; r++)
+        parts[r].first = count[node_of[r]];
+    for (int r = 0; r < nranks; r++) {
+        const struct hly_boot_process it = {r, 0, hellos[r].process};
+        put(to + sizeof it * count[node_of[r]]++, &it, sizeof it);
+    }
+}
+
+/* The table alone; where it ends. */
+static char *write_table(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
+                         const struct hly_tcp_hello **firsts, uint32_t nnodes, char *to)
+{
     for (int r = 0; r < nranks; r++)
         if (r == 0 || node_of[r] != node_of[r - 1])
             to = put(to, &(struct hly_boot_run){r, node_of[r]}, sizeof(struct hly_boot_run));
@@ -131,19 +141,61 @@ int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp
         if (!hly_address_same_ip(&other.address, &firsts[node_of[r]]->address))
             to = put(to, &other, sizeof other);
     }
-    for (uint32_t n = 0; n < answer->nnodes; n++) {
+    for (uint32_t n = 0; n < nnodes; n++) {
         const halay_address_t *a = &firsts[n]->address;
         to = put(to, &a->family, 1);
         to = put(to, &a->fabrics, 1);
         to = put(to, a->ip, (size_t)ip_bytes(a->family));
         to = put(to, firsts[n]->host, strlen(firsts[n]->host) + 1);
     }
-    assert(to == *table + bytes);
+    return to;
+}
+
+int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
+                        struct hly_tcp_table *table)
+{
+    int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
+    const struct hly_tcp_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
+    uint32_t *count = calloc((size_t)nranks, sizeof count[0]);
+    char *end = NULL;
+    memset(table, 0, sizeof *table);
+    if (!node_of || !firsts || !count || number_nodes(hellos, nranks, node_of) < 0)
+        goto out;
+    size_t bytes = measure(hellos, nranks, node_of, firsts, answer);
+    for (int r = 0; r < nranks; r++)
+        count[node_of[r]]++;
+    mark_oversubscribed(hellos, nranks, node_of, firsts, count);
+    table->bytes = malloc(bytes + (size_t)nranks * sizeof(struct hly_boot_process));
+    table->parts = malloc((size_t)nranks * sizeof table->parts[0]);
+    if (!table->bytes || !table->parts)
+        goto out;
+    end = write_table(hellos, nranks, node_of, firsts, answer->nnodes, table->bytes);
+    assert(end == table->bytes + bytes);
+    write_processes(hellos, nranks, node_of, count, end, table->parts);
 out:
     free(count);
     free(firsts);
     free(node_of);
-    return to ? HALAY_OK : HALAY_ENOMEM;
+    return end ? HALAY_OK : HALAY_ENOMEM;
+}
+
+struct hly_piece hly_tcp_table_part(const struct hly_tcp_table *table, uint32_t rank,
+                                    struct hly_tcp_answer *answer)
+{
+    const struct hly_tcp_part *part = &table->parts[rank];
+    const size_t one = sizeof(struct hly_boot_process);
+    const struct hly_piece piece = {table->bytes + answer->bytes + one * part->first,
+                                    one * part->count};
+    answer->nprocesses = part->count;
+    answer->bytes += (uint32_t)piece.bytes;
+    return piece;
+}
+
+void hly_tcp_table_finish(struct hly_tcp_table *table)
+{
+    free(table->bytes);
+    free(table->parts);
+    memset(table, 0, sizeof *table);
 }
 
 static bool read_nodes(const char *from, const char *end, int nnodes, struct hly_boot_node *nodes)
@@ -173,29 +225,35 @@ static int read_all(const struct hly_tcp_answer *answer, const char *from,
 {
     size_t n = (size_t)id->nranks, ports = n * sizeof id->ports[0];
     size_t runs = answer->nruns * sizeof id->runs[0],
-           others = answer->nothers * sizeof id->others[0];
+           others = answer->nothers * sizeof id->others[0],
+           processes = answer->nprocesses * sizeof id->processes[0];
     if (answer->nnodes < 1 || answer->nnodes > answer->nruns || answer->nruns > n ||
-        answer->nothers > n || answer->bytes < runs + ports + others)
+        answer->nothers > n || answer->nprocesses > n ||
+        answer->bytes < runs + ports + others + processes)
         return HALAY_EBOOT;
     id->runs = malloc(runs);
     id->ports = malloc(ports);
     id->others = malloc(others + 1);
+    id->processes = malloc(processes + 1);
     id->nodes = calloc(answer->nnodes, sizeof id->nodes[0]);
-    if (!id->runs || !id->ports || !id->others || !id->nodes)
+    if (!id->runs || !id->ports || !id->others || !id->processes || !id->nodes)
         return HALAY_ENOMEM;
     memcpy(id->runs, from, runs);
     memcpy(id->ports, from + runs, ports);
     memcpy(id->others, from + runs + ports, others);
+    const char *nodes_end = from + answer->bytes - processes;
+    memcpy(id->processes, nodes_end, processes);
     id->places = (struct hly_boot_places){.nranks = id->nranks,
                                           .nnodes = (int)answer->nnodes,
                                           .nruns = (int)answer->nruns,
                                           .nothers = (int)answer->nothers,
+                                          .nprocesses = (int)answer->nprocesses,
                                           .runs = id->runs,
                                           .nodes = id->nodes,
                                           .ports = id->ports,
-                                          .others = id->others};
-    return read_nodes(from + runs + ports + others, from + answer->bytes, id->places.nnodes,
-                      id->nodes) &&
+                                          .others = id->others,
+                                          .processes = id->processes};
+    return read_nodes(from + runs + ports + others, nodes_end, id->places.nnodes, id->nodes) &&
                    hly_boot_places_valid(&id->places)
                ? HALAY_OK
                : HALAY_EBOOT;
@@ -225,10 +283,12 @@ void hly_tcp_identity_finish(struct hly_tcp_identity *id)
     free(id->runs);
     free(id->ports);
     free(id->others);
+    free(id->processes);
     free(id->nodes);
     id->runs = NULL;
     id->ports = NULL;
     id->others = NULL;
+    id->processes = NULL;
     id->nodes = NULL;
     memset(&id->places, 0, sizeof id->places);
 }

@@ -6,8 +6,8 @@
  * Rank 0 listens and speaks first, so that no stranger on a probed port is sent anything:
  *   rank 0 -> rank r   greeting
  *   rank r -> rank 0   hello, proving the secret against the greeting's challenge
- *   rank 0 -> rank r   answer, proving it against the hello's, and a payload: the table, or a text
- *                      that says why there is no job
+ *   rank 0 -> rank r   answer, proving it against the hello's, and a payload: the table and the
+ *                      processes of r's node, or a text that says why there is no job
  */
 #ifndef HALAY_BOOT_TCP_H
 #define HALAY_BOOT_TCP_H
@@ -26,7 +26,7 @@
 #define HLY_TCP_MAGIC 0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 
 enum {
-    HLY_TCP_VERSION = 3,
+    HLY_TCP_VERSION = 4,
     HLY_TCP_RANKS_MAX = 65536,
     HLY_TCP_PORT_OFFSET = 101, /* the first port tried is MASTER_PORT + this */
     HLY_TCP_PORTS = 16,
@@ -63,6 +63,7 @@ struct hly_tcp_hello {
     char host[HLY_BOOT_HOST_BYTES];
     char library[20];
     uint32_t processors; /* that the ranks of its node have; 0: not known */
+    halay_process_t process;
     uint8_t mac[32];
 };
 
@@ -70,13 +71,13 @@ struct hly_tcp_answer {
     uint64_t magic;
     uint32_t version, joined; /* joined: the payload is the table; else a text */
     uint32_t bytes;           /* of the payload */
-    uint32_t nnodes, nruns, nothers;
+    uint32_t nnodes, nruns, nothers, nprocesses, unused;
     uint8_t job[16];
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_tcp_greeting) == 48 && sizeof(struct hly_tcp_hello) == 256 &&
-                   sizeof(struct hly_tcp_answer) == 96,
+_Static_assert(sizeof(struct hly_tcp_greeting) == 48 && sizeof(struct hly_tcp_hello) == 280 &&
+                   sizeof(struct hly_tcp_answer) == 104,
                "no padding on the wire");
 
 struct hly_tcp_identity {
@@ -86,6 +87,7 @@ struct hly_tcp_identity {
     struct hly_boot_run *runs;
     struct hly_boot_node *nodes;
     struct hly_boot_other *others;
+    struct hly_boot_process *processes;
     uint16_t *ports;
 };
 
@@ -114,13 +116,27 @@ void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_
                         const struct hly_tcp_hello *hello, const struct hly_tcp_answer *answer,
                         const uint8_t digest[32], uint8_t mac[32]);
 
-/* The most that a rank adds to the table: a run, a port, an address of its own, a node. */
-enum { HLY_TCP_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES };
+/* The most that a rank adds to the table: a run, a port, an address of its own, a node, a
+ * process. */
+enum { HLY_TCP_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
 
-/* All ranks' hellos -> the table, allocated; answer's nnodes, nruns, nothers and bytes; in their
- * addresses, which nodes are oversubscribed. HALAY_ENOMEM. */
+/* What rank 0 hands out: the table, which all get, and behind it the processes, node by node, of
+ * which each rank gets those of its node. */
+struct hly_tcp_table {
+    char *bytes;
+    struct hly_tcp_part {
+        uint32_t first, count;
+    } * parts; /* by rank */
+};
+/* All ranks' hellos -> the table; answer's nnodes, nruns, nothers and bytes; in their addresses,
+ * which nodes are oversubscribed. HALAY_ENOMEM. hly_tcp_table_finish is due in any case. */
 int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
-                        char **table);
+                        struct hly_tcp_table *table);
+/* The rank's part, which comes after the table; *answer is made the rank's. Rank 0's part is right
+ * behind the table in memory, too. */
+struct hly_piece hly_tcp_table_part(const struct hly_tcp_table *table, uint32_t rank,
+                                    struct hly_tcp_answer *answer);
+void hly_tcp_table_finish(struct hly_tcp_table *table);
 /* The table -> *id, all but rank and nranks, which are read. HALAY_ENOMEM, HALAY_EBOOT (no table).
  */
 int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,

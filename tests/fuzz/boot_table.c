@@ -10,6 +10,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     struct hly_tcp_identity id = {.nranks = v.nranks, .listen_fd = -1};
     struct hly_tcp_answer answer = {.nnodes = fuzz_word(&f), .nruns = fuzz_word(&f)};
     answer.nothers = fuzz_word(&f);
+    answer.nprocesses = fuzz_word(&f);
     answer.bytes = (uint32_t)f.left;
     char *table = fuzz_text(&f);
     if (hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK) {

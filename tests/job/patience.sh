@@ -24,6 +24,27 @@ one_voice() { # TEXT: notices, of one rank, and the first after about 1 s
     [ "$(sed 's/.*\[\(rank [0-9]*\) .*/\1/' notices | sort -u | wc -l)" = 1 ] || fail "notices of several ranks"
 }
 
+# The same job by variables, of which rank $2 stays stopped or dies: as run does, for the others.
+by_variables() {
+    local port=$((20000 + $$ % 60 * 200)) begin r pids=()
+    begin=$(date +%s%3N)
+    for r in 0 1 2 3; do
+        HALAY_DEADLINE=40 RANK=$r WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "$JOB_PATIENCE" "$@" 2>"err.$r" &
+        pids+=($!)
+    done
+    for r in 0 1 2 3; do [ "$r" = "$2" ] || wait "${pids[r]}"; done
+    ms=$(($(date +%s%3N) - begin))
+    kill -KILL "${pids[$2]}" 2>/dev/null
+    wait
+    cat err.? >err
+}
+HALAY_TRANSPORT=shm HALAY_LINK_PATIENCE=60 by_variables die 2 0
+[ "$(grep -c '^rank [013] was told .* rank 2 of 4 .* is lost' err)" = 3 ] || fail "by variables: a death before they have met"
+within 15000
+HALAY_TRANSPORT=shm HALAY_STOP_PATIENCE=3 by_variables stop-early 1 0
+told 1 3 15
+one_voice "rank 1 of 4 on .* is stopped (SIG"
+
 who=0
 for transport in shm tcp; do
     export HALAY_TRANSPORT=$transport

@@ -99,6 +99,11 @@ static uint32_t processors_of(int host)
     return (uint32_t)host % 5;
 }
 
+static halay_process_t process_of(int host, int r)
+{
+    return (halay_process_t){7u + (unsigned)host, 1000u + (unsigned)r, 3 * (int64_t)r + 1};
+}
+
 /* The lowest rank of each host, and how many it has; by host, of which there are at most n. */
 static void count_ranks(int shape, int n, int *lowest, uint32_t *ranks)
 {
@@ -123,6 +128,7 @@ static struct hly_tcp_hello *hellos_of(int shape, int n)
         hellos[r].netns = 4026531840u + (unsigned)host % 2;
         snprintf(hellos[r].host, sizeof hellos[r].host, "host-%d", host);
         hellos[r].address = address_of(host, r);
+        hellos[r].process = process_of(host, r);
     }
     free(lowest);
     free(ranks);
@@ -153,7 +159,9 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
         MUST(!strcmp(at.host, name));
         MUST(!memcmp(&at.address, &address, sizeof address));
         bool mine = host == host_of(shape, id->rank, id->nranks);
+        const halay_process_t process = mine ? process_of(host, r) : (halay_process_t){0};
         MUST(mine == (at.node == info.node));
+        MUST(!memcmp(&at.process, &process, sizeof process));
         local += mine;
         before += mine && r < id->rank;
         if (r == id->rank)
@@ -167,22 +175,38 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
     free(ranks);
 }
 
+/* What rank r gets, as one piece; *answer becomes its answer. */
+static char *table_of(const struct hly_tcp_table *table, int r, struct hly_tcp_answer *answer)
+{
+    const uint32_t bytes = answer->bytes;
+    const struct hly_piece part = hly_tcp_table_part(table, (uint32_t)r, answer);
+    char *all = malloc(answer->bytes);
+    MUST(all && answer->bytes == bytes + part.bytes);
+    MUST(r > 0 || part.data == table->bytes + bytes);
+    memcpy(all, table->bytes, bytes);
+    memcpy(all + bytes, part.data, part.bytes);
+    return all;
+}
+
 static void tables(int n)
 {
     struct hly_tcp_variables v = {.nranks = n};
     for (int shape = 0; shape < 6; shape++) {
         struct hly_tcp_hello *hellos = hellos_of(shape, n);
         struct hly_tcp_answer answer = {.joined = 1};
-        char *table = NULL;
+        struct hly_tcp_table table;
         MUST(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
-        MUST(answer.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
         for (int r = 0; r < n; r += 1 + n / 5) {
             struct hly_tcp_identity id = {.rank = r, .nranks = n};
-            MUST(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK);
+            struct hly_tcp_answer own = answer;
+            char *bytes = table_of(&table, r, &own);
+            MUST(own.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
+            MUST(hly_tcp_table_read(&v, &own, bytes, &id) == HALAY_OK);
             check_identity(&id, shape);
             hly_tcp_identity_finish(&id);
+            free(bytes);
         }
-        free(table);
+        hly_tcp_table_finish(&table);
         free(hellos);
     }
 }
@@ -194,9 +218,10 @@ static void bad_tables(void)
     struct hly_tcp_variables v = {.nranks = N};
     struct hly_tcp_hello *hellos = hellos_of(2, N);
     struct hly_tcp_answer good = {.joined = 1}, answer;
-    char *table = NULL;
+    struct hly_tcp_table all;
     int refused = 0;
-    MUST(hly_tcp_table_write(hellos, N, &good, &table) == HALAY_OK);
+    MUST(hly_tcp_table_write(hellos, N, &good, &all) == HALAY_OK);
+    char *table = table_of(&all, 3, &good);
     for (uint32_t bytes = 0; bytes < good.bytes; bytes++) {
         struct hly_tcp_identity id = {.rank = 3, .nranks = N};
         char *cut = malloc(bytes ? bytes : 1);
@@ -221,13 +246,15 @@ static void bad_tables(void)
         table[at / 8] ^= (char)(1 << at % 8);
     }
     MUST(refused > 100);
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 8; i++) {
         struct hly_tcp_identity id = {.rank = 3, .nranks = N};
         answer = good;
-        uint32_t *const counts[3] = {&answer.nruns, &answer.nnodes, &answer.nothers};
-        *counts[i % 3] = i / 3 ? 0xffffffffu : 0;
+        uint32_t *const counts[4] = {&answer.nruns, &answer.nnodes, &answer.nothers,
+                                     &answer.nprocesses};
+        *counts[i % 4] = i / 4 ? 0xffffffffu : 0;
         MUST(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
     }
+    hly_tcp_table_finish(&all);
     free(table);
     free(hellos);
 }

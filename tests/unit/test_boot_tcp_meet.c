@@ -69,7 +69,8 @@ static void prepare(struct rank *rank, int r, int n, int port, double seconds)
                                             .bytes = sizeof rank->tcp.self,
                                             .rank = (uint32_t)r,
                                             .nranks = (uint32_t)n,
-                                            .netns = 1};
+                                            .netns = 1,
+                                            .process = {9, (unsigned)r, r + 1}};
     strcpy(rank->tcp.self.library, "1");
     snprintf(rank->tcp.self.machine, sizeof rank->tcp.self.machine, "m%d", r / PER_NODE);
     snprintf(rank->tcp.self.host, sizeof rank->tcp.self.host, "h%d", r / PER_NODE);
@@ -116,6 +117,9 @@ static double meeting(int n)
         halay_place_t one = {.size = sizeof one}, other = {.size = sizeof other};
         MUST(!hly_boot_places_get(&ranks[0].id.places, r, &one));
         MUST(!hly_boot_places_get(&ranks[n - 1].id.places, r, &other));
+        MUST(one.process.pid == (r < PER_NODE ? r + 1 : 0)); /* of the own node's ranks only */
+        MUST(other.process.pid == (r / PER_NODE == (n - 1) / PER_NODE ? r + 1 : 0));
+        one.process = other.process = (halay_process_t){0};
         MUST(!memcmp(&one, &other, sizeof one) && one.address.family == AF_INET);
         MUST(!getsockname(ranks[r].tcp.listen_fd, (struct sockaddr *)&at, &bytes));
         MUST(at.sin_port == one.address.port && !memcmp(&at.sin_addr, one.address.ip, 4));
