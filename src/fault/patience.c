@@ -501,7 +501,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         p->moved_ns = now;
         p->notices = 0;
     }
-    if (now < p->moved_ns + ASK_NS)
+    if (now < p->moved_ns + ASK_NS && !(w->call && w->call->state == HLY_FAILING))
         return;
     await_all(p, w);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
