@@ -164,17 +164,36 @@ static int search(struct hly_tcp *tcp, uint64_t patience_ns, struct hly_tcp_gree
     return fd;
 }
 
+/* Without rank 0 nobody can choose one voice: rank 1 says it after 1 s, 2 s, 4 s, ..., and rank 2
+ * after 4 s, ..., if that one is not there either. */
+static void remind(const struct hly_tcp *tcp, const char *why, uint64_t *next_ns)
+{
+    const struct hly_tcp_variables *v = tcp->v;
+    const uint64_t now = hly_tcp_now_ns();
+    if (v->rank > 2 || now < tcp->begin_ns + *next_ns)
+        return;
+    hly_boot_say(tcp->log, 1,
+                 "halay_init has waited for %.1f s: rank %d looks for rank 0 at '%.100s', ports %d "
+                 "to %d (last: %s). If that stays so it ends with an error in %.0f s",
+                 (double)(now - tcp->begin_ns) / 1e9, v->rank, v->address, v->ports[0],
+                 v->ports[v->nports - 1], why, (double)(tcp->end_ns - now) / 1e9);
+    *next_ns *= 2;
+}
+
 static int find(struct hly_tcp *tcp, struct hly_tcp_greeting *greeting, int *port)
 {
     const struct hly_tcp_variables *v = tcp->v;
     char why[WHY_BYTES] = "there was no time to look";
     uint64_t pause = PAUSE_MIN_MS * MS, patience = KNOCK_MIN_MS * MS;
+    uint64_t notice = (v->rank == 1 ? 1000 : 4000) * MS;
     while (hly_tcp_now_ns() < tcp->end_ns) {
         int fd = search(tcp, patience, greeting, port, why);
         if (fd >= 0)
             return fd;
         uint64_t now = hly_tcp_now_ns();
         uint64_t nap = now < tcp->end_ns ? sooner(pause, tcp->end_ns - now) : 0;
+        if (nap)
+            remind(tcp, why, &notice);
         struct timespec t = {(time_t)(nap / 1000000000u), (long)(nap % 1000000000u)};
         nanosleep(&t, NULL);
         pause = sooner(pause * 2, PAUSE_MAX_MS * MS);

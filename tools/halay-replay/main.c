@@ -105,8 +105,8 @@ static void judge(const hly_replay_t *replay, const hly_blame_t *blames, uint32_
             "  even if all ranks go on, %u of %u do not end: the records do not tell the cause\n",
             replay->nranks - with, replay->nranks);
     else if (nblames && without < with)
-        printf("  when %s goes on too, all %u ranks end with the right result: %s was the cause\n",
-               nblames == 1 ? who : "each of them", with, nblames == 1 ? "it" : "they");
+        printf("  when %s goes on too, all %u ranks end with the right result: %s the cause\n",
+               nblames == 1 ? who : "each of them", with, nblames == 1 ? "it was" : "they were");
     else
         printf("  if all go on, all %u ranks end with the right result: no rank keeps the others, "
                "so what keeps them is under way: messages, or a device\n",

@@ -25,6 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../common/flight.h"
 #include "note.h"
 #include "output.h"
 #include "words.h"
@@ -214,7 +215,7 @@ static int collect_ranks(struct hly_job *job)
             if (job->options->verbose)
                 tell_end(job, rank);
         }
-        job->ended_well |= !failed(job, rank);
+        job->ended_well |= !failed(job, rank) && job->exit_status;
     }
     return job->nended > first;
 }
@@ -383,6 +384,29 @@ static void start_ranks(struct hly_job *job)
     close(ends[1]);
 }
 
+/* Ranks have ended, and all that are left are stopped: nobody waits for them. */
+static void end_stopped(struct hly_job *job)
+{
+    int left = 0;
+    job->stopped_ms = hly_now_ms() + GRACE_MS;
+    for (int rank = 0; rank < job->options->nranks; rank++) {
+        const struct hly_rank *r = &job->ranks[rank];
+        if (r->pid <= 0 || r->ended)
+            continue;
+        if (hly_flight_process((int)r->pid) != 'T')
+            return;
+        left++;
+    }
+    job->ended_well |= left && !job->exit_status;
+    for (int rank = 0; rank < job->options->nranks && left; rank++)
+        if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended) {
+            hly_note("rank %d (pid %d on %s) is stopped, and the others have gone on without it "
+                     "and ended: it is killed",
+                     rank, (int)job->ranks[rank].pid, job->host);
+            signal_rank(job, rank, SIGKILL);
+        }
+}
+
 /* Does what is due; returns in how many milliseconds the next thing is. */
 static int due(struct hly_job *job)
 {
@@ -403,8 +427,10 @@ static int due(struct hly_job *job)
         job->orphans_ms = 0;
         visit_orphans(job, 0);
     }
+    if (job->options->keep_going && job->nended && !job->ending && now >= job->stopped_ms)
+        end_stopped(job);
     const int64_t times[] = {job->term_ms, job->kill_ms, job->orphans_ms,
-                             job->ending ? 0 : job->timeout_ms};
+                             job->ending ? 0 : job->stopped_ms, job->ending ? 0 : job->timeout_ms};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (times[i] && times[i] < next)
             next = times[i];

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import datetime
+import socket
 from typing import Any
 
 from torch._C._distributed_c10d import Store, TCPStore
@@ -14,6 +15,7 @@ from ._job import job, join, leave
 
 ADDRESS_BYTES = 256
 STORE_TIMEOUT = datetime.timedelta(minutes=5)
+CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # rank 0 may die before all have connected
 
 
 def make(options: Any) -> HalayProcessGroup:
@@ -42,24 +44,45 @@ def _agree(options: Any, rank: int, size: int) -> None:
     )
 
 
+def _unresolved(host: str) -> str:
+    """Why torch's store could not be reached by this name, or nothing."""
+    try:
+        socket.getaddrinfo(host, None)
+    except OSError as error:
+        return (
+            f"halay: torch's store is reached by its host's name, and {host!r} does not resolve "
+            f"({error}): put it into /etc/hosts or DNS, on all nodes"
+        )
+    return ""
+
+
+def _store(host: str, port: int, size: int, serves: bool) -> TCPStore:
+    store = TCPStore(host, port, size, serves, timeout=CONNECT_TIMEOUT, wait_for_workers=False)
+    store.set_timeout(STORE_TIMEOUT)
+    return store
+
+
 def rendezvous() -> tuple[Store, int, int]:
     """Store, rank and size: the store's address is broadcast from rank 0."""
     found = job()
     text = ffi.new("char[]", ADDRESS_BYTES)
     store = None
     if found.rank == 0:
-        store = TCPStore(
-            found.host, 0, found.size, True, timeout=STORE_TIMEOUT, wait_for_workers=False
-        )
-        text[0 : len(found.host) + 6] = f"{found.host}:{store.port:05d}".encode()
+        reason = _unresolved(found.host)
+        if not reason:
+            store = _store(found.host, 0, found.size, True)
+        told = f"{found.host}:{store.port:05d}" if store else f"!{reason}"
+        ffi.memmove(text, told.encode()[: ADDRESS_BYTES - 1], min(len(told), ADDRESS_BYTES - 1))
     request = ffi.new("halay_request_t **")
     code = lib.halay_ibroadcast(text, ADDRESS_BYTES, lib.HALAY_UINT8, 0, found.parent, request)
     if code == 0:
         code = lib.halay_request_wait(request[0])
     found.must(code, found.parent)
     if store is None:
-        host, port = ffi.string(text).decode().rsplit(":", 1)
-        store = TCPStore(
-            host, int(port), found.size, False, timeout=STORE_TIMEOUT, wait_for_workers=False
-        )
+        told = ffi.string(text).decode(errors="replace")
+        host, port = told.rsplit(":", 1)
+        reason = told[1:] if told[0] == "!" else _unresolved(host)
+        if reason:
+            raise RuntimeError(reason)
+        store = _store(host, int(port), found.size, False)
     return store, found.rank, found.size
