@@ -30,7 +30,13 @@
 #include "output.h"
 #include "words.h"
 
-enum { GRACE_MS = 1000, QUIET_MS = 250, GIVE_UP_MS = 5000, TOGETHER_NS = 50000000 };
+enum {
+    GRACE_MS = 1000,
+    QUIET_MS = 250,
+    GIVE_UP_MS = 5000,
+    TOGETHER_NS = 50000000,
+    STOPPED_LOOKS = 10
+};
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -188,6 +194,16 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
     return failing && !killed;
 }
 
+/* With status 0, and the others wait for it: it is no survivor, and may be the reason of all else.
+ */
+static void note_early(struct hly_job *job, int rank)
+{
+    if (!job->ended_early && !job->ending && job->nended < job->options->nranks)
+        hly_note("rank %d (pid %d on %s) exited with status 0 without halay_finalize", rank,
+                 (int)job->ranks[rank].pid, job->host);
+    job->ended_early = 1;
+}
+
 /*
  * 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
  * The others may see the end of its sockets, and leave, before its parent can see it end: so who
@@ -215,7 +231,10 @@ static int collect_ranks(struct hly_job *job)
             if (job->options->verbose)
                 tell_end(job, rank);
         }
-        job->ended_well |= !failed(job, rank) && job->exit_status;
+        if (!failed(job, rank) && hly_records_left_early(job->records, rank))
+            note_early(job, rank);
+        else
+            job->ended_well |= !failed(job, rank);
     }
     return job->nended > first;
 }
@@ -393,12 +412,15 @@ static void end_stopped(struct hly_job *job)
         const struct hly_rank *r = &job->ranks[rank];
         if (r->pid <= 0 || r->ended)
             continue;
-        if (hly_flight_process((int)r->pid) != 'T')
+        if (hly_flight_process((int)r->pid) != 'T') {
+            job->stopped_looks = 0;
             return;
+        }
         left++;
     }
-    job->ended_well |= left && !job->exit_status;
-    for (int rank = 0; rank < job->options->nranks && left; rank++)
+    if (!left || ++job->stopped_looks < STOPPED_LOOKS)
+        return;
+    for (int rank = 0; rank < job->options->nranks; rank++)
         if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended) {
             hly_note("rank %d (pid %d on %s) is stopped, and the others have gone on without it "
                      "and ended: it is killed",

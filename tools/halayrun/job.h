@@ -35,9 +35,11 @@ struct hly_job {
     int report_fd; /* ranks that cannot become the program say so here; -1 once all have */
     int nstarted, nended;
 
-    int ended_well;  /* some rank has, after the first failure: a survivor */
-    int ending;      /* the job is being ended before its ranks end by themselves */
-    int interrupted; /* ... because of a signal to halayrun */
+    int ended_well;    /* some rank has */
+    int ended_early;   /* some rank has left Halay by an exit with status 0 */
+    int ending;        /* the job is being ended before its ranks end by themselves */
+    int stopped_looks; /* seconds for which all ranks that are left have been stopped */
+    int interrupted;   /* ... because of a signal to halayrun */
     int exit_status;
     int64_t term_ms, kill_ms, timeout_ms, orphans_ms, stopped_ms; /* when to do what; 0: never */
 };

@@ -93,6 +93,12 @@ void hly_records_ended(struct hly_records *records, int rank, int status)
         records->ranks[rank].head->ended = 1 + (uint32_t)status;
 }
 
+int hly_records_left_early(const struct hly_records *records, int rank)
+{
+    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
+    return head && (head->state == HALAY_RECORD_INIT || head->state == HALAY_RECORD_RUNS);
+}
+
 void hly_records_trouble(struct hly_records *records)
 {
     for (int i = 0; records && i < records->nranks; i++)

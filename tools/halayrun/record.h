@@ -17,6 +17,8 @@ int hly_records_give(struct hly_records *records, int rank, char ***env);
 void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 /* It is the first that ended so, as waitpid() has it. */
 void hly_records_ended(struct hly_records *records, int rank, int status);
+/* It is or was in Halay, and has not finalized. */
+int hly_records_left_early(const struct hly_records *records, int rank);
 /* The job's trouble begins: notes which ranks are stopped. */
 void hly_records_trouble(struct hly_records *records);
 /* Says where the ranks were. */
