@@ -5,7 +5,9 @@
  * S": it sleeps in its program. "die RANK 0": it is killed before it has met any other rank, and
  * "stop-early RANK S": stopped. "die-between RANK 0", "stop-between RANK S": when it has met only
  * its neighbour, in a communicator of the two. "loop RANK S": nobody is away; all call for S
- * seconds. The others call, and say what they were told, and after how long.
+ * seconds. "halves RANK S": it sleeps; the others of its half (odd or even ranks) wait for it in
+ * their communicator, and the rest in the world. "apart RANK S": it is killed, and rank 0 sleeps.
+ * The others call, and say what they were told, and after how long.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -55,9 +57,14 @@ static void stop(int seconds)
 }
 
 /* What there is before the call that is told of; rounds of the world, or of its halves. */
-static void before(const char *what, halay_comm_t *world, int rank, int nranks)
+static void before(const char *what, halay_comm_t *world, int rank, int nranks, halay_comm_t **half)
 {
     halay_comm_t *pair;
+    *half = world;
+    if (!strcmp(what, "halves")) {
+        MUST(!halay_comm_split(world, rank % 2, rank, half));
+        MUST(!call(*half, rank / 2, nranks / 2, 0));
+    }
     if (!strcmp(what, "die") || !strcmp(what, "stop-early"))
         return;
     if (strcmp(what, "die-between") && strcmp(what, "stop-between")) {
@@ -72,24 +79,27 @@ static void before(const char *what, halay_comm_t *world, int rank, int nranks)
 int main(int argc, char **argv)
 {
     halay_context_t *context;
-    halay_comm_t *world;
+    halay_comm_t *world, *on;
     int rank, nranks, rc = 0;
     halay_verdict_t verdict = {.size = sizeof(verdict)};
     MUST(argc == 4 && !halay_init(NULL, &context) && !halay_comm_world(context, &world));
     MUST(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks));
     const int who = (int)strtol(argv[2], NULL, 10), seconds = (int)strtol(argv[3], NULL, 10);
     signal(SIGTERM, SIG_IGN); /* a second more to say it */
-    before(argv[1], world, rank, nranks);
-    if (rank == who && !strncmp(argv[1], "die", 3))
+    before(argv[1], world, rank, nranks, &on);
+    if (rank % 2 != who % 2)
+        on = world;
+    if (rank == who && (!strncmp(argv[1], "die", 3) || !strcmp(argv[1], "apart")))
         raise(SIGKILL);
     count = !strcmp(argv[1], "stop-long") ? LONG : 1;
     if (rank == who && !strncmp(argv[1], "stop", 4))
         stop(seconds);
-    if (rank == who && !strcmp(argv[1], "nap"))
+    if ((rank == who && (!strcmp(argv[1], "nap") || !strcmp(argv[1], "halves"))) ||
+        (rank == 0 && !strcmp(argv[1], "apart")))
         sleep((unsigned)seconds);
     double begin = now();
     if (strcmp(argv[1], "loop"))
-        rc = call(world, rank, nranks, 3);
+        rc = on == world ? call(world, rank, nranks, 3) : call(on, rank / 2, nranks / 2, 3);
     int more = 1; /* rank 0 says when it is over */
     for (int round = 0; !strcmp(argv[1], "loop") && more && !rc; round++) {
         double last = now();
@@ -104,7 +114,7 @@ int main(int argc, char **argv)
         usleep(10000);
     }
     if (rc)
-        MUST(!halay_comm_verdict(world, &verdict));
+        MUST(!halay_comm_verdict(on, &verdict));
     fprintf(stderr, "rank %d was told after %d ms: %s\n", rank, (int)((now() - begin) * 1e3),
             rc ? verdict.text : "all is well");
     if (rc) {

@@ -90,6 +90,13 @@ for transport in shm tcp; do
     HALAY_STALL=0 run "$HALAYRUN" -np 2 "$JOB_PATIENCE" nap 1 2
     ! grep -q "has waited" err || fail "a notice, and HALAY_STALL is 0"
 done
+# A rank that waits in another call for the culprit is not called one; a death counts though the neighbour is away.
+HALAY_DEADLINE=3 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" halves 2 6
+[ "$(grep -c '^rank [13] was told .* rank 2 of 4 .* has not made' err)" = 2 ] || fail "ranks 1 and 3 blame another than rank 2"
+grep -q 'has waited .* rank 0 of 4 on .* it is in another one' err || fail "no notice says where rank 0 is"
+! grep -q 'rank 0 of 4 .* not in Halay' err || fail "rank 0 is in Halay"
+run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" apart 1 5
+grep '^rank [23] was told after [1-4]\?[0-9]\{1,3\} ms: rank 1 of 4 .* is lost' err | wc -l | grep -qx 2 || fail "a death beside who is away"
 if [ "${1:-}" = long ]; then
     run "$HALAYRUN" -np 4 "$JOB_PATIENCE" nap 1 40
     expect 0 "a checkpoint of 40 s"
