@@ -131,7 +131,7 @@ says "^  in device memory: on the device; there are no messages$"
 expect 0 env HALAY_GPUDIRECT=1 "$INFO"
 says "^  HALAY_GPUDIRECT +set: 1 "
 expect 1 env HALAY_GPUDIRECT=x "$INFO"
-says "REFUSED: .*HALAY_GPUDIRECT is 'x'; it takes 1 or 0 \(the default\)"
+says "REFUSED: .*HALAY_GPUDIRECT is 'x'; it takes 1 or 0; the default is 0"
 expect 2 env HALAY_GPUDIRECT=x "$INFO" "${gpu[@]}" --nodes 4
 expect 2 "$INFO" explain alltoall 8 --ranks 4 # no block for each
 expect 2 "$INFO" explain alltoall 15 --ranks 4
