@@ -107,7 +107,7 @@ enum hly_cause {
                         */
     HLY_CAUSE_ABSENT,  /* a rank has not made the call, or hangs */
     HLY_CAUSE_ELSEWHERE, /* a rank has not made the call: it waits in another one */
-    HLY_CAUSE_LATE,      /* a rank made it after the deadline of others */
+    HLY_CAUSE_LATE,      /* a rank made it when others had given it up */
     HLY_CAUSE_DEADLINE
 };
 

@@ -426,7 +426,8 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         alarm_all(comm, slot);
 }
 
-/* The deadline of others has passed, and this call has hardly begun: then it was waited for. */
+/* Others have given it up, by their deadline or their patience, and this call has hardly begun:
+ * then it was waited for. */
 static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
 {
     const halay_request_t *r = slot->request;
@@ -435,8 +436,7 @@ static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
         v.call = r->call.desc;
-        snprintf(v.detail, sizeof(v.detail),
-                 "made this call only when the deadline of others had passed");
+        snprintf(v.detail, sizeof(v.detail), "made this call only when others had given it up");
         hly_agree_adopt(comm, slot, &v);
     }
     enter(comm, slot);

@@ -176,6 +176,19 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                      : " with other counts, factors or operations");
 }
 
+/* Of a rank that was waited for by patience, or came too late. */
+static void patience_text(const struct hly_failure *f, const char *call, const char *number,
+                          char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    snprintf(text, bytes,
+             "%s (%s) waited in vain: rank %d of %d on %s %s%s HALAY_STOP_PATIENCE sets more "
+             "seconds",
+             call, number, hly_failure_rank(f, v->rank), f->nranks, v->host, v->detail,
+             v->cause == HLY_CAUSE_LATE ? ": HALAY_DEADLINE, or if it was stopped"
+                                        : " (SIGSTOP, SIGTSTP or a debugger).");
+}
+
 void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
@@ -227,10 +240,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
                  number, v->detail);
         return;
     case HLY_CAUSE_STOPPED:
-        snprintf(text, bytes,
-                 "%s (%s) waited in vain: rank %d of %d on %s %s (SIGSTOP, SIGTSTP or a debugger). "
-                 "HALAY_STOP_PATIENCE sets more seconds",
-                 call, number, rank, f->nranks, v->host, v->detail);
+    case HLY_CAUSE_LATE:
+        patience_text(f, call, number, text, bytes);
         return;
     default:
         if (rank < 0)
