@@ -2,19 +2,27 @@
 /* process.c - reads /proc/PID/stat: see proc(5). */
 #include "base/process.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#define BORN 22 /* the field of that number; the first is 1 */
+#define BORN   22 /* the field of that number; the first is 1 */
+#define STATUS 52 /* as wait(2) has it, of a process that has ended and is not reaped */
 
-/* The process's state letter, and when it was born; 0: it is not there. What is in brackets, its
- * name, may hold anything. */
-static char read_stat(int64_t pid, uint64_t *born)
+/* From the space before field `from` to that before field `to`; NULL: there is none. */
+static const char *skip(const char *at, int from, int to)
+{
+    for (int field = from; field < to && at; field++)
+        at = strchr(at + 1, ' ');
+    return at;
+}
+
+/* The process's state letter, when it was born, and how it has ended; 0: it is not there. What is
+ * in brackets, its name, may hold anything. */
+static char read_stat(int64_t pid, uint64_t *born, int *status)
 {
     char path[64], text[1024];
     snprintf(path, sizeof(path), "/proc/%lld/stat", (long long)pid);
@@ -28,12 +36,12 @@ static char read_stat(int64_t pid, uint64_t *born)
     if (!at || at[1] != ' ' || !at[2])
         return 0;
     const char state = at[2];
-    at++;
-    for (int field = 3; field < BORN && at; field++)
-        at = strchr(at + 1, ' ');
+    at = skip(at + 1, 3, BORN);
     if (!at)
         return 0;
     *born = strtoull(at, NULL, 10);
+    at = skip(at, BORN, STATUS);
+    *status = at ? (int)strtol(at, NULL, 10) : 0;
     return state;
 }
 
@@ -47,27 +55,28 @@ void hly_process_self(halay_process_t *process)
 {
     memset(process, 0, sizeof(*process));
     process->pid = getpid();
-    if (read_stat(process->pid, &process->born))
+    int status;
+    if (read_stat(process->pid, &process->born, &status))
         process->space = space_here();
 }
 
-bool hly_process_is_gone(const halay_process_t *process)
+bool hly_process_was_killed(const halay_process_t *process)
 {
     uint64_t born;
+    int status;
     if (!process->space || process->pid <= 0 || process->space != space_here())
         return false;
-    const char state = read_stat(process->pid, &born);
-    if (!state)
-        return kill((pid_t)process->pid, 0) && errno == ESRCH;
-    return born != process->born || state == 'Z' || state == 'X';
+    const char state = read_stat(process->pid, &born, &status);
+    return (state == 'Z' || state == 'X') && born == process->born && WIFSIGNALED(status);
 }
 
 enum hly_doing hly_process_look(const halay_process_t *process)
 {
     uint64_t born;
+    int status;
     if (!process->space || process->pid <= 0 || process->space != space_here())
         return HLY_DOING_UNKNOWN;
-    const char state = read_stat(process->pid, &born);
+    const char state = read_stat(process->pid, &born, &status);
     if (!state || born != process->born)
         return HLY_DOING_UNKNOWN;
     switch (state) {

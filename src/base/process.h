@@ -16,8 +16,9 @@ enum hly_doing {
 };
 
 void hly_process_self(halay_process_t *process);
-/* Surely: a process that /proc does not show, or of another namespace, is not. */
-bool hly_process_is_gone(const halay_process_t *process);
+/* By a signal, as its parent will hear that has not waited for it yet. A process that is reaped,
+ * hidden or of another namespace is not known to have been. */
+bool hly_process_was_killed(const halay_process_t *process);
 /* UNKNOWN too: it is in another namespace, it has ended, or /proc does not show it. */
 enum hly_doing hly_process_look(const halay_process_t *process);
 

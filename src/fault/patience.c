@@ -414,7 +414,8 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
 
 /*
  * A transport tells of the death of peers only, and those that await the dead one may be in the
- * program's code. So who waits for long looks at all processes of its node now and then.
+ * program's code. So who waits for long looks at all processes of its node now and then. Who has
+ * exited may have done its part, and finalized: only a signal counts.
  */
 static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 {
@@ -427,7 +428,7 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
         struct hly_verdict_wire v;
         if (rank == w->comm->rank || hly_peer_is_dead(w->comm, rank) ||
             ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(w->comm, rank), &place) ||
-            place.node != ctx->info.node || !hly_process_is_gone(&place.process))
+            place.node != ctx->info.node || !hly_process_was_killed(&place.process))
             continue;
         if (!w->call) {
             hly_accord_lost(w->comm, rank);
