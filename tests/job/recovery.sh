@@ -29,8 +29,8 @@ says err "keep-going"
 export HALAY_DEADLINE=2
 "$HALAYRUN" --keep-going -np 4 "$RECOVERY" 2 stop >out 2>err &
 pid=$!
-until_true grep -q 'of 3: 70$' out
-until_true [ "$(grep -c 'of 3: 70$' out)" = 3 ]
+three_go_on() { [ "$(grep -c 'of 3: 70$' out)" = 3 ]; }
+until_true three_go_on
 pkill -CONT -P $pid recovery
 wait $pid
 status=$?
