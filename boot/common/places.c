@@ -7,6 +7,7 @@
  */
 #include <assert.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -50,34 +51,12 @@ bool hly_boot_places_valid(const struct hly_boot_places *p)
     return seen == p->nnodes;
 }
 
-static const halay_address_t *other(const struct hly_boot_places *p, int rank)
+/* What a table has of a rank, NULL if it has nothing: the rank is the first member of its elements,
+ * and they are sorted by it. */
+static int by_rank(const void *rank, const void *element)
 {
-    int low = 0, high = p->nothers;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (p->others[middle].rank == rank)
-            return &p->others[middle].address;
-        if (p->others[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return NULL;
-}
-
-static halay_process_t process_of(const struct hly_boot_places *p, int rank)
-{
-    int low = 0, high = p->nprocesses;
-    while (low < high) {
-        int middle = low + (high - low) / 2;
-        if (p->processes[middle].rank == rank)
-            return p->processes[middle].process;
-        if (p->processes[middle].rank < rank)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return (halay_process_t){0};
+    const int32_t a = *(const int32_t *)rank, b = *(const int32_t *)element;
+    return (a > b) - (a < b);
 }
 
 int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t *place)
@@ -94,11 +73,15 @@ int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t
     }
     int n = p->runs[low].node;
     assert(n >= 0 && n < p->nnodes);
-    const halay_address_t *own = other(p, rank);
+    const int32_t key = rank;
+    const struct hly_boot_other *other =
+        bsearch(&key, p->others, (size_t)p->nothers, sizeof p->others[0], by_rank);
+    const struct hly_boot_process *process =
+        bsearch(&key, p->processes, (size_t)p->nprocesses, sizeof p->processes[0], by_rank);
     *place = (halay_place_t){.size = sizeof *place, .node = n};
     memcpy(place->host, p->nodes[n].host, sizeof place->host);
-    place->process = process_of(p, rank);
-    place->address = own ? *own : p->nodes[n].address;
+    place->process = process ? process->process : (halay_process_t){0};
+    place->address = other ? other->address : p->nodes[n].address;
     place->address.port = p->ports[rank];
     if (!place->address.family || !place->address.port)
         memset(&place->address, 0, sizeof place->address);

@@ -60,26 +60,27 @@ void hly_process_self(halay_process_t *process)
         process->space = space_here();
 }
 
+/* As read_stat, of this very process: not of another one that has got its pid. */
+static char look(const halay_process_t *process, int *status)
+{
+    uint64_t born = 0;
+    if (!process->space || process->pid <= 0 || process->space != space_here())
+        return 0;
+    const char state = read_stat(process->pid, &born, status);
+    return (char)(born == process->born ? state : 0);
+}
+
 bool hly_process_was_killed(const halay_process_t *process)
 {
-    uint64_t born;
     int status;
-    if (!process->space || process->pid <= 0 || process->space != space_here())
-        return false;
-    const char state = read_stat(process->pid, &born, &status);
-    return (state == 'Z' || state == 'X') && born == process->born && WIFSIGNALED(status);
+    const char state = look(process, &status);
+    return (state == 'Z' || state == 'X') && WIFSIGNALED(status);
 }
 
 enum hly_doing hly_process_look(const halay_process_t *process)
 {
-    uint64_t born;
     int status;
-    if (!process->space || process->pid <= 0 || process->space != space_here())
-        return HLY_DOING_UNKNOWN;
-    const char state = read_stat(process->pid, &born, &status);
-    if (!state || born != process->born)
-        return HLY_DOING_UNKNOWN;
-    switch (state) {
+    switch (look(process, &status)) {
     case 'R':
         return HLY_DOING_RUNS;
     case 'S':

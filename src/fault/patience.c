@@ -153,11 +153,17 @@ static void ask(halay_comm_t *comm, const struct hly_patience *p, int whom, int 
                      NULL, 0);
 }
 
-static int node_of(const halay_comm_t *comm, int rank)
+static bool place_of(const halay_comm_t *comm, int rank, halay_place_t *place)
 {
     halay_context_t *ctx = comm->context;
-    halay_place_t place = {.size = sizeof(place)};
-    return ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(comm, rank), &place) ? -1 : place.node;
+    *place = (halay_place_t){.size = sizeof(*place)};
+    return !ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(comm, rank), place);
+}
+
+static int node_of(const halay_comm_t *comm, int rank)
+{
+    halay_place_t place;
+    return place_of(comm, rank, &place) ? place.node : -1;
 }
 
 /* Looks at a process of this node. */
@@ -166,8 +172,8 @@ static enum hly_doing look_near(const halay_comm_t *comm, int rank, int64_t *pid
     halay_context_t *ctx = comm->context;
     const int world_rank = hly_comm_world_rank(comm, rank);
     const struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, world_rank));
-    halay_place_t place = {.size = sizeof(place)};
-    if (ctx->boot_ops->get(ctx->boot, world_rank, &place) || place.node != ctx->info.node)
+    halay_place_t place;
+    if (!place_of(comm, rank, &place) || place.node != ctx->info.node)
         return HLY_DOING_UNKNOWN;
     const halay_process_t *process = peer ? &peer->process : &place.process;
     const enum hly_doing doing = hly_process_look(process);
@@ -234,8 +240,7 @@ __attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes
     return at + (n > 0 ? (size_t)n : 0);
 }
 
-/* far: what is asked and answered goes over a network, and may be lost there. */
-static const char *state_text(const struct hly_awaited *a, bool far, uint64_t now)
+static const char *state_text(const struct hly_awaited *a, uint64_t now)
 {
     if (is_behind(a, now))
         return "has not made this call: it is in another one";
@@ -243,16 +248,11 @@ static const char *state_text(const struct hly_awaited *a, bool far, uint64_t no
     case HLY_DOING_STOPPED:
         return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
     case HLY_DOING_RUNS:
-        return far ? "does not answer: it is not in Halay, and computes, or it is cut off"
-                   : "does not answer: it is not in Halay, and computes";
+        return "does not answer: it is not in Halay, and computes";
     case HLY_DOING_SLEEPS:
-        return far ? "does not answer: it is not in Halay, and sleeps, or it is cut off"
-                   : "does not answer: it is not in Halay, and sleeps";
+        return "does not answer: it is not in Halay, and sleeps";
     case HLY_DOING_DISK:
-        return far ? "does not answer: it is not in Halay, and waits for a disk or device, or it "
-                     "is cut "
-                     "off"
-                   : "does not answer: it is not in Halay, and waits for a disk or device";
+        return "does not answer: it is not in Halay, and waits for a disk or device";
     default:
         return "does not answer: it is not in Halay, or stopped, or cut off";
     }
@@ -264,8 +264,12 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     struct hly_verdict_wire v;
     const int rank = (int)a->rank - 1;
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
-    *at = add(text, bytes, *at, "rank %d of %d on %s %s", hly_comm_shown_rank(comm, rank),
-              hly_comm_known(comm)->nranks, v.host, state_text(a, comm->nnodes > 1, now));
+    /* Over a network, what is asked and answered may be lost. */
+    const bool lost = comm->nnodes > 1 && !is_behind(a, now) && a->doing != HLY_DOING_STOPPED &&
+                      a->doing != HLY_DOING_UNKNOWN;
+    *at = add(text, bytes, *at, "rank %d of %d on %s %s%s", hly_comm_shown_rank(comm, rank),
+              hly_comm_known(comm)->nranks, v.host, state_text(a, now),
+              lost ? ", or it is cut off" : "");
     if (a->pid)
         *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
     if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)
@@ -419,26 +423,25 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
  */
 static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 {
-    halay_context_t *ctx = w->comm->context;
+    halay_comm_t *comm = w->comm;
     if (w->now < p->dead_ns || (w->call && w->call->state != HLY_RUNNING))
         return;
     p->dead_ns = w->now + AGAIN_NS;
-    for (int rank = 0; rank < w->comm->nranks; rank++) {
-        halay_place_t place = {.size = sizeof(place)};
+    for (int rank = 0; rank < comm->nranks; rank++) {
+        halay_place_t place;
         struct hly_verdict_wire v;
-        if (rank == w->comm->rank || hly_peer_is_dead(w->comm, rank) ||
-            ctx->boot_ops->get(ctx->boot, hly_comm_world_rank(w->comm, rank), &place) ||
-            place.node != ctx->info.node || !hly_process_was_killed(&place.process))
+        if (rank == comm->rank || hly_peer_is_dead(comm, rank) || !place_of(comm, rank, &place) ||
+            place.node != comm->context->info.node || !hly_process_was_killed(&place.process))
             continue;
         if (!w->call) {
-            hly_accord_lost(w->comm, rank);
+            hly_accord_lost(comm, rank);
             continue;
         }
-        hly_verdict_init(&v, w->comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
+        hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
         v.call = w->call->call.desc;
         snprintf(v.detail, sizeof(v.detail), "its process %lld ended",
                  (long long)place.process.pid);
-        hly_fault_raise(w->comm, w->call->sequence, &v);
+        hly_fault_raise(comm, w->call->sequence, &v);
         return;
     }
 }
@@ -509,7 +512,7 @@ static void look(const struct waiting *w, uint32_t sequence, uint64_t started_ns
         if (p->awaited[i].awaited)
             examine(w->comm, p, &p->awaited[i], now);
     look_for_dead(w, p);
-    if (!w->call || w->call->state == HLY_RUNNING)
+    if (w->call ? w->call->state == HLY_RUNNING : !w->accord->decided)
         speak(w, p);
     for (int i = 0; i < HLY_AWAITED_MOST; i++)
         if (w->call ? w->call->state != HLY_COMPLETE : !w->accord->decided)

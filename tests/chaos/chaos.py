@@ -41,41 +41,16 @@ AFTER_S = 2.5
 TOLD = re.compile(r"^chaos: rank (-?\d+): told (-?\d+) after (\d+) ms: (.*)$", re.M)
 WELL = re.compile(r"^chaos: rank (\d+): well, (\d+) calls$", re.M)
 
-# What happens in which place.
+# What happens in which place: to a rank, to a link.
+RANK = ("stop", "pause", "fill")
+LINK = ("cut", "blip", "loss", "slow", "delay")
 FAULTS = {
-    "local": ("none", "kill", "kill_two", "stop", "pause", "fill"),
-    "tcp": ("none", "kill", "kill_two", "stop", "pause", "fill"),
-    "nodes": (
-        "none",
-        "kill",
-        "stop",
-        "pause",
-        "fill",
-        "cut",
-        "blip",
-        "loss",
-        "slow",
-        "delay",
-        "crash",
-    ),
-    "srun": (
-        *(
-            "none",
-            "kill",
-            "kill_two",
-            "stop",
-            "pause",
-            "fill",
-            "cut",
-            "blip",
-            "loss",
-            "slow",
-            "delay",
-        ),
-        *("crash", "slurmd", "stepd"),
-    ),
-    "sbatch": ("none", "kill", "stop", "pause", "fill", "slurmd"),
-    "rdma": ("none", "kill", "stop", "pause", "fill", "cut", "blip", "loss", "delay"),
+    "local": ("none", "kill", "kill_two", *RANK),
+    "tcp": ("none", "kill", "kill_two", *RANK),
+    "nodes": ("none", "kill", *RANK, *LINK, "crash"),
+    "srun": ("none", "kill", "kill_two", *RANK, *LINK, "crash", "slurmd", "stepd"),
+    "sbatch": ("none", "kill", *RANK, "slurmd"),
+    "rdma": ("none", "kill", *RANK, "cut", "blip", "loss", "delay"),
 }
 
 

@@ -84,6 +84,15 @@ def marked(mark: str) -> dict[int, tuple[list[bytes], list[bytes]]]:
     return found
 
 
+def signal_all(job: Job, number: int) -> None:
+    """To all processes of a job."""
+    for pid in marked(job.mark):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
 def variables_of(
     rank: int, ranks: list[int], nnodes: int, address: str, port: int
 ) -> dict[str, str]:
@@ -181,11 +190,7 @@ class Bed:
 
     def go_on(self, job: Job) -> None:
         """All of the job's processes: what entered a node's name spaces stops with its child."""
-        for pid in marked(job.mark):
-            try:
-                os.kill(pid, signal.SIGCONT)
-            except ProcessLookupError:
-                continue
+        signal_all(job, signal.SIGCONT)
 
     def disturb(self, node: int, what: str, value: str = "") -> None:
         """A node: cut, drop (cut, and the link looks fine), join, loss, delay, slow, crash, boot,
@@ -204,11 +209,7 @@ class Bed:
 
     def end(self, job: Job) -> None:
         """Whatever is left of it."""
-        for pid in marked(job.mark):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        signal_all(job, signal.SIGKILL)
 
     def left(self, job: Job) -> list[str]:
         end = time.monotonic() + 3

@@ -9,15 +9,9 @@
 unset HALAY_DEADLINE
 wire 10.79.0 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
 
-# begin_all ARGUMENTS...: ranks 0 and 1 on node 1, 2 and 3 on node 2
-begin_all() {
-    for r in 0 1 2 3; do
-        begin $r $r 4 MASTER_ADDR=10.79.0.11 ip netns exec "$net-$((r / 2 + 1))" "$JOB_PATIENCE" "$@"
-    done
-}
 all() { cat err.? >err; }
 
-HALAY_STOP_PATIENCE=4 begin_all stop 3 0
+HALAY_STOP_PATIENCE=4 begin_all "$JOB_PATIENCE" stop 3 0
 for r in 0 1 2; do wait "${pids[$r]}" || was[$r]=$?; done
 kill -KILL "${pids[3]}"
 wait "${pids[3]}" 2>/dev/null
@@ -29,7 +23,7 @@ says err "has waited for .*rank 3 of 4 on .* is stopped (SIG"
 # away S VARIABLE=VALUE...: the wire is cut for so long, and ranks call for S + 12 s.
 away() {
     new_port
-    begin_all loop 0 $(($1 + 12))
+    begin_all "$JOB_PATIENCE" loop 0 $(($1 + 12))
     until_true grep -q "is in round 100$" err.0
     ip -n "$net-1" link set eth0 down
     sleep "$1"

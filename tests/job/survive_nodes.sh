@@ -9,31 +9,26 @@
 unset HALAY_DEADLINE
 wire 10.83.0 2>why || { echo "skipped: no network namespaces here: $(tail -1 why)" && exit 77; }
 
-# begin_all ARGUMENTS...: ranks 0 and 1 on node 1, 2 and 3 on node 2
-begin_all() {
-    for r in 0 1 2 3; do
-        begin $r $r 4 MASTER_ADDR=10.83.0.11 timeout -k 5 90 ip netns exec "$net-$((r / 2 + 1))" "$JOB_SURVIVE" "$@"
-    done
-}
+survive() { begin_all timeout -k 5 90 "$JOB_SURVIVE" "$@"; }
 go_on() { for r in $1; do ended "$r" 0 "^rank $r agreed after .* goes on with $2; failed:$3[.]"; done; }
 
-begin_all die 12
+survive die 12
 await
 go_on "0 1" 2 " 2 3"
-begin_all die 3
+survive die 3
 await
 go_on "2 3" 2 " 0 1"
-begin_all die 9
+survive die 9
 await
 go_on "1 2" 2 " 0 3"
 
-HALAY_STOP_PATIENCE=3 begin_all stop 8 12
+HALAY_STOP_PATIENCE=3 survive stop 8 12
 await
 go_on "0 1 2" 3 " 3"
 ended 3 5 "the others have gone on without this rank"
 says err.0 "halay_comm_agree .* has waited for .*rank 3 of 4 on .* is stopped (SIG"
 
-HALAY_LINK_PATIENCE=4 begin_all cut 0
+HALAY_LINK_PATIENCE=4 survive cut 0
 for r in 0 1 2 3; do until_true grep -q "rank $r is ready" err.$r; done
 ip -n "$net-1" link set eth0 down
 await
