@@ -8,110 +8,34 @@
  *   test_deaths all [P]              each two ranks at each two steps, for p = 3, 4, 5 and each
  * planner
  */
-#include <halay/plan.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "mortal.h"
 
-#include "ranks.h"
-
-#define COUNT    24
-#define WORKERS  8
-#define MOST     8 /* ranks */
+#define RANKS    8 /* at most */
 #define DEADLINE 20000000000ull
 #define IN_TIME  10000000000ull
-
-struct death {
-    int rank;
-    uint32_t at; /* before it sends this message, the first one being 1 */
-};
 
 struct job {
     int nranks;
     uint32_t planner;
     struct death deaths[2];
     uint64_t seed;
-    atomic_bool dead[MOST], reached[2];
-    char text[MOST][512];
-    unsigned sequence[MOST];
-    uint64_t took_ns[MOST];
+    atomic_bool dead[RANKS], reached[2];
+    char text[RANKS][512];
+    unsigned sequence[RANKS];
+    uint64_t took_ns[RANKS];
     pthread_barrier_t begin, over;
 };
-
-/* Of this thread's rank: how many more messages it sends before it dies. */
-static _Thread_local struct {
-    uint32_t left;
-    struct rank *rank;
-    atomic_bool *reached;
-} doom;
-
-static void strike(void)
-{
-    struct job *job = doom.rank ? doom.rank->arg : NULL;
-    if (!job || !doom.left || --doom.left)
-        return;
-    atomic_store(doom.reached, true);
-    atomic_store(&job->dead[doom.rank->rank], true);
-    halay_inproc_kill(doom.rank->hub, doom.rank->rank);
-}
-
-static int mortal_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
-                       size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie)
-{
-    strike();
-    return halay_transport_v7_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
-}
-
-static int mortal_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
-                      const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
-                      uint64_t cookie)
-{
-    strike();
-    return halay_transport_v7_inproc.put(t, ep, payload, bytes, key, key_bytes, offset, immediate,
-                                         cookie);
-}
 
 static bool is_dead(const struct rank *r)
 {
     return atomic_load(&((struct job *)r->arg)->dead[r->rank]);
 }
 
-static int call_planned(const struct job *job, halay_comm_t *comm)
-{
-    static _Thread_local int32_t in[COUNT * MOST], out[COUNT * MOST];
-    const int root = (int)(job->seed % (unsigned)job->nranks);
-    switch ((halay_collective_t)halay_planner_get(job->planner)->collective) {
-    case HALAY_ALLREDUCE:
-        return halay_allreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_BROADCAST:
-        return halay_broadcast(out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_ALLGATHER:
-        return halay_allgather(in, out, COUNT, HALAY_INT32, comm);
-    case HALAY_REDUCE_SCATTER:
-        return halay_reduce_scatter(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_REDUCE:
-        return halay_reduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, root, comm);
-    case HALAY_GATHER:
-        return halay_gather(in, out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_SCATTER:
-        return halay_scatter(in, out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_ALLTOALL:
-        return halay_alltoall(in, out, COUNT, HALAY_INT32, comm);
-    case HALAY_SCAN:
-        return halay_scan(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_EXSCAN:
-        return halay_exscan(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    default:
-        return halay_barrier(comm);
-    }
-}
-
 static void doom_self(struct rank *r)
 {
     struct job *job = r->arg;
     doom.rank = r;
+    doom.dead = &job->dead[r->rank];
     for (int i = 0; i < 2; i++)
         if (job->deaths[i].rank == r->rank) {
             doom.left = job->deaths[i].at;
@@ -142,7 +66,7 @@ static void body(struct rank *r)
     CHECK(!rc, "too early: %s", halay_strerror(rc));
     doom_self(r);
     const uint64_t begin = ranks_now_ns();
-    rc = call_planned(job, r->world);
+    rc = call_planned(job->planner, (int)(job->seed % (unsigned)job->nranks), r->world);
     if (doom.left) { /* it has sent less: it dies now */
         atomic_bool *const reached = doom.reached;
         doom.left = 1;
@@ -155,15 +79,6 @@ static void body(struct rank *r)
     doom.rank = NULL;
     pthread_barrier_wait(&job->over);
     halay_finalize(r->context);
-}
-
-static char described[200]; /* the case that this process runs */
-
-static void describe(int signal_number)
-{
-    const ssize_t n = write(STDERR_FILENO, described, strlen(described));
-    (void)n;
-    signal(signal_number, SIG_DFL);
 }
 
 static uint64_t slowest_ns;
@@ -189,14 +104,9 @@ static void compare(const struct job *job)
 static bool run_one(const struct job *given)
 {
     static halay_transport_ops_t mortal;
-    static const uint32_t delays[] = {0, 4, 40, 40}; /* what is under way may be lost at a death */
     static struct job job;
     char algorithm[64];
-    const halay_planner_info_t *planner = halay_planner_get(given->planner);
-    halay_inproc_faults_t faults = {.seed = given->seed + 1,
-                                    .delay_polls_max = delays[given->seed / 2 % 4],
-                                    .reorder = (uint32_t)(given->seed / 8 % 2),
-                                    .eager_bytes = given->seed / 16 % 2 ? 64 : 1024};
+    halay_inproc_faults_t faults = mortal_faults(given->seed);
     struct ranks_options o = {.nranks = given->nranks,
                               .transport = &mortal,
                               .faults = &faults,
@@ -204,11 +114,8 @@ static bool run_one(const struct job *given)
                               .deadline_ns = DEADLINE,
                               .keep = true};
     job = *given;
-    mortal = halay_transport_v7_inproc;
-    mortal.send = mortal_send;
-    mortal.put = mortal_put;
-    snprintf(algorithm, sizeof(algorithm), "%s=%s",
-             halay_collective_name((halay_collective_t)planner->collective), planner->name);
+    mortal = mortal_ops();
+    algorithm_of(job.planner, algorithm);
     snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %llu, which is %s\n",
              job.nranks, job.planner, job.deaths[0].rank, job.deaths[0].at, job.deaths[1].rank,
              job.deaths[1].at, (unsigned long long)job.seed, algorithm);
@@ -221,13 +128,6 @@ static bool run_one(const struct job *given)
     return atomic_load(&job.reached[0]) && atomic_load(&job.reached[1]);
 }
 
-static bool serves(uint32_t planner, int nranks)
-{
-    const halay_planner_call_t call = {
-        .nranks = (uint32_t)nranks, .count = COUNT, .commutative = 1, .nodes = 1};
-    return halay_planner_serves(planner, &call, NULL);
-}
-
 /* ---------------------------------------------------------------- which cases */
 
 static void sampled(int worker, uint64_t seed, uint64_t cases)
@@ -235,7 +135,7 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
     unsigned both = 0;
     for (uint64_t i = (uint64_t)worker; i < cases; i += WORKERS) {
         uint64_t s = seed * 1000003 + i;
-        struct job job = {.nranks = 3 + (int)(ranks_random(&s) % (MOST - 2))};
+        struct job job = {.nranks = 3 + (int)(ranks_random(&s) % (RANKS - 2))};
         do
             job.planner = (uint32_t)(ranks_random(&s) % halay_planner_count());
         while (!serves(job.planner, job.nranks));
@@ -291,6 +191,16 @@ static void one(char **argv)
         run_one(&job);
 }
 
+static void part_of(int worker, char **argv)
+{
+    if (!strcmp(argv[1], "all")) {
+        const int p = argv[2] ? atoi(argv[2]) : 0;
+        all(worker, p ? p : 3, p ? p : 5);
+        return;
+    }
+    sampled(worker, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
+}
+
 int main(int argc, char **argv)
 {
     const bool every = argc > 1 && !strcmp(argv[1], "all");
@@ -302,22 +212,6 @@ int main(int argc, char **argv)
     }
     CHECK(every || (argc == 4 && !strcmp(argv[1], "sampled")),
           "usage: test_deaths sampled SEED CASES | all [P]");
-    const int p = every && argc > 2 ? atoi(argv[2]) : 0;
-    pid_t pids[WORKERS];
-    for (int w = 0; w < WORKERS; w++) {
-        pids[w] = fork();
-        CHECK(pids[w] >= 0, "fork");
-        if (pids[w])
-            continue;
-        if (every)
-            all(w, p ? p : 3, p ? p : 5);
-        else
-            sampled(w, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
-        exit(0);
-    }
-    int failed = 0, status;
-    for (int w = 0; w < WORKERS; w++)
-        failed += waitpid(pids[w], &status, 0) != pids[w] || status != 0;
-    CHECK(!failed, "%d of %d workers failed", failed, WORKERS);
+    work_in_processes(part_of, argv);
     return 0;
 }

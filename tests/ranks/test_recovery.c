@@ -13,31 +13,16 @@
  *   test_recovery all [P [PART PARTS]]  each rank of each planner at each step, for p = 2 to 8;
  * then a second death at each message of the recovery. PART, from 0 on, of so many parts
  */
-#include <halay/plan.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
+#include "mortal.h"
 
-#include "ranks.h"
-
-#define COUNT   24
 #define CALLS   100
-#define WORKERS 8
 #define ROUNDS  6
-#define MOST    16 /* ranks */
 #define IN_TIME 30000000000ull
 #define SHORT   2000000000ull /* deadline, if a rank stalls, */
 #define STALL_S 5             /* for so long */
 #define NAP_S   6
 #define NAPPED  12 /* so many messages */
 #define NOBODY  (-1)
-
-struct death {
-    int rank;
-    uint32_t at; /* before it sends this message, the first one being 1; 0: never */
-};
 
 struct agreed { /* what a rank was told by one halay_comm_agree */
     bool is;
@@ -57,50 +42,14 @@ struct job {
     pthread_barrier_t over;
 };
 
-/* Of this thread's rank: how many more messages it sends before it dies. */
-static _Thread_local struct {
-    uint32_t left;
-    bool stalls;
-    struct rank *rank;
-    atomic_bool *reached;
-} doom;
-
-static void strike(void)
-{
-    struct job *job = doom.rank ? doom.rank->arg : NULL;
-    if (!job || !doom.left || --doom.left)
-        return;
-    atomic_store(doom.reached, true);
-    if (doom.stalls) {
-        sleep(STALL_S);
-        return;
-    }
-    atomic_store(&job->dead[doom.rank->rank], true);
-    halay_inproc_kill(doom.rank->hub, doom.rank->rank);
-}
-
-static int mortal_send(halay_transport_t *t, halay_ep_t *ep, uint64_t tag, const void *header,
-                       size_t header_bytes, const void *payload, size_t bytes, uint64_t cookie)
-{
-    strike();
-    return halay_transport_v7_inproc.send(t, ep, tag, header, header_bytes, payload, bytes, cookie);
-}
-
-static int mortal_put(halay_transport_t *t, halay_ep_t *ep, const void *payload, size_t bytes,
-                      const void *key, size_t key_bytes, uint64_t offset, uint32_t immediate,
-                      uint64_t cookie)
-{
-    strike();
-    return halay_transport_v7_inproc.put(t, ep, payload, bytes, key, key_bytes, offset, immediate,
-                                         cookie);
-}
-
 static void doom_to(struct rank *r, const struct death *death, bool stalls, atomic_bool *reached)
 {
+    struct job *job = r->arg;
     doom.rank = r;
     doom.left = death->rank == r->rank ? death->at : 0;
-    doom.stalls = stalls;
+    doom.stall_s = stalls ? STALL_S : 0;
     doom.reached = reached;
+    doom.dead = &job->dead[r->rank];
 }
 
 static bool may_be_left_out(const struct rank *r)
@@ -112,36 +61,6 @@ static bool may_be_left_out(const struct rank *r)
 static bool is_dead(const struct rank *r)
 {
     return atomic_load(&((struct job *)r->arg)->dead[r->rank]);
-}
-
-static int call_planned(const struct job *job, halay_comm_t *comm)
-{
-    static _Thread_local int32_t in[COUNT * MOST], out[COUNT * MOST];
-    const int root = (int)(job->seed % (unsigned)job->nranks);
-    switch ((halay_collective_t)halay_planner_get(job->planner)->collective) {
-    case HALAY_ALLREDUCE:
-        return halay_allreduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_BROADCAST:
-        return halay_broadcast(out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_ALLGATHER:
-        return halay_allgather(in, out, COUNT, HALAY_INT32, comm);
-    case HALAY_REDUCE_SCATTER:
-        return halay_reduce_scatter(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_REDUCE:
-        return halay_reduce(in, out, COUNT, HALAY_INT32, HALAY_SUM, root, comm);
-    case HALAY_GATHER:
-        return halay_gather(in, out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_SCATTER:
-        return halay_scatter(in, out, COUNT, HALAY_INT32, root, comm);
-    case HALAY_ALLTOALL:
-        return halay_alltoall(in, out, COUNT, HALAY_INT32, comm);
-    case HALAY_SCAN:
-        return halay_scan(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    case HALAY_EXSCAN:
-        return halay_exscan(in, out, COUNT, HALAY_INT32, HALAY_SUM, comm);
-    default:
-        return halay_barrier(comm);
-    }
 }
 
 /* Is it about a communicator whose ranks are not the world's? */
@@ -255,7 +174,7 @@ static void body(struct rank *r)
         pthread_barrier_wait(&job->over); /* who dies takes with it what was under way */
     }
     doom_to(r, &job->first, false, &job->reached[0]);
-    rc = rc ? rc : call_planned(job, comm);
+    rc = rc ? rc : call_planned(job->planner, (int)(job->seed % (unsigned)job->nranks), comm);
     if (r->rank == job->first.rank) { /* if it has sent less, it dies now */
         doom.left = 1;
         strike();
@@ -285,36 +204,19 @@ static void body(struct rank *r)
     halay_finalize(r->context);
 }
 
-static char described[200]; /* the case that this process runs */
-
-static void describe(int signal_number)
-{
-    const ssize_t n = write(STDERR_FILENO, described, strlen(described));
-    (void)n;
-    signal(signal_number, SIG_DFL);
-}
-
 static void run_one(struct job *job)
 {
     static halay_transport_ops_t mortal;
     char algorithm[64];
-    const halay_planner_info_t *planner = halay_planner_get(job->planner);
-    static const uint32_t delays[] = {0, 4, 40, 40}; /* what is under way may be lost at a death */
-    halay_inproc_faults_t faults = {.seed = job->seed + 1,
-                                    .delay_polls_max = delays[job->seed / 2 % 4],
-                                    .reorder = (uint32_t)(job->seed / 8 % 2),
-                                    .eager_bytes = job->seed / 16 % 2 ? 64 : 1024};
+    halay_inproc_faults_t faults = mortal_faults(job->seed);
     struct ranks_options o = {.nranks = job->nranks,
                               .transport = &mortal,
                               .faults = &faults,
                               .algorithm = algorithm,
                               .deadline_ns = job->stalls ? SHORT : IN_TIME,
                               .keep = true};
-    mortal = halay_transport_v7_inproc;
-    mortal.send = mortal_send;
-    mortal.put = mortal_put;
-    snprintf(algorithm, sizeof(algorithm), "%s=%s",
-             halay_collective_name((halay_collective_t)planner->collective), planner->name);
+    mortal = mortal_ops();
+    algorithm_of(job->planner, algorithm);
     snprintf(described, sizeof(described),
              "in: one %d %u %d %u %d %u %d %u %d %d %d %llu, which is %s\n", job->nranks,
              job->planner, job->first.rank, job->first.at, job->second.rank, job->second.at,
@@ -323,13 +225,6 @@ static void run_one(struct job *job)
     pthread_barrier_init(&job->over, NULL, (unsigned)job->nranks);
     ranks_run(&o, body, job);
     pthread_barrier_destroy(&job->over);
-}
-
-static bool serves(uint32_t planner, int nranks)
-{
-    const halay_planner_call_t call = {
-        .nranks = (uint32_t)nranks, .count = COUNT, .commutative = 1, .nodes = 1};
-    return halay_planner_serves(planner, &call, NULL);
 }
 
 /* ---------------------------------------------------------------- which cases */
@@ -478,6 +373,21 @@ static void one(char **argv)
     mine(0, &number, job, reached);
 }
 
+static void part_of(int worker, char **argv)
+{
+    const char *what = argv[1];
+    if (!strcmp(what, "all")) {
+        const int p = argv[2] ? atoi(argv[2]) : 0;
+        const int part = argv[2] && argv[3] && argv[4] ? atoi(argv[3]) : 0;
+        all(part * WORKERS + worker, p ? p : 2, p ? p : 8);
+    } else if (!strcmp(what, "napped")) {
+        napped(worker);
+    } else {
+        sampled(worker, !strcmp(what, "stalled"), strtoull(argv[2], NULL, 10),
+                strtoull(argv[3], NULL, 10));
+    }
+}
+
 int main(int argc, char **argv)
 {
     const bool every = argc > 1 && !strcmp(argv[1], "all");
@@ -491,26 +401,7 @@ int main(int argc, char **argv)
     }
     CHECK(every || naps || (argc == 4 && (stalled || !strcmp(argv[1], "sampled"))),
           "usage: test_recovery sampled|stalled SEED CASES | napped | all [P [PART PARTS]]");
-    const int p = every && argc > 2 ? atoi(argv[2]) : 0;
-    const int part = every && argc > 4 ? atoi(argv[3]) : 0;
     nworkers = every && argc > 4 ? WORKERS * atoi(argv[4]) : WORKERS;
-    pid_t pids[WORKERS];
-    for (int w = 0; w < WORKERS; w++) {
-        pids[w] = fork();
-        CHECK(pids[w] >= 0, "fork");
-        if (pids[w])
-            continue;
-        if (every)
-            all(part * WORKERS + w, p ? p : 2, p ? p : 8);
-        else if (naps)
-            napped(w);
-        else
-            sampled(w, stalled, strtoull(argv[2], NULL, 10), strtoull(argv[3], NULL, 10));
-        exit(0);
-    }
-    int failed = 0, status;
-    for (int w = 0; w < WORKERS; w++)
-        failed += waitpid(pids[w], &status, 0) != pids[w] || status != 0;
-    CHECK(!failed, "%d of %d workers failed", failed, WORKERS);
+    work_in_processes(part_of, argv);
     return 0;
 }
