@@ -15,7 +15,7 @@
 
 #include <halay/record.h>
 
-#include "../boot/common/process.h"
+#include "../proc/proc.h"
 #include "absent.h"
 
 enum { ENVIRON_BYTES = 256 << 10, NAMED_MOST = 5 };
@@ -64,18 +64,17 @@ static bool same_network(const char *pid)
 
 static void see(struct hly_absent *a, const char *pid)
 {
-    uint64_t born = 0;
+    struct hly_proc_stat seen;
     const int64_t number = strtoll(pid, NULL, 10);
-    const char state = hly_boot_process_look(number, &born);
-    if (!state)
+    if (!hly_proc_stat(number, &seen))
         return;
     const bool here = same_network(pid);
     a->here = a->pid ? a->here && here : here;
-    if (a->pid && (born > a->born || (born == a->born && number > a->pid)))
+    if (a->pid && (seen.born > a->born || (seen.born == a->born && number > a->pid)))
         return;
     a->pid = number;
-    a->born = born;
-    a->state = state;
+    a->born = seen.born;
+    a->state = seen.state;
 }
 
 static bool is_missing(const struct hly_node *node, int i, bool entered)

@@ -22,7 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "../boot/common/process.h"
+#include "../proc/proc.h"
 #include "absent.h"
 
 enum { STRANGERS_MAX = 16, AT_ONCE = 64, TICK_MS = 100 };
@@ -78,7 +78,7 @@ void hly_node_word_init(const struct hly_node *node, enum hly_node_type type,
     memcpy(word->library, node->library, sizeof word->library);
     word->rank = node->rank;
     word->pid = (uint32_t)getpid();
-    hly_boot_process_self(&word->process);
+    hly_proc_self(&word->process);
     word->address = node->address;
     word->apart = node->apart[0] != 0;
     memcpy(word->host, node->host, sizeof word->host);
@@ -516,7 +516,7 @@ int hly_node_first_meet(struct hly_node *node)
     if (rc)
         return rc;
     node->seats[0] = (struct hly_node_seat){HLY_SEAT_LISTED, node->address.port, {0}};
-    hly_boot_process_self(&node->seats[0].process);
+    hly_proc_self(&node->seats[0].process);
     gather(node);
     if (node->apart[0] && node->nlocal > 1)
         hly_boot_say(node->log, 1,

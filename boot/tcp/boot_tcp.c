@@ -19,8 +19,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../../proc/proc.h"
 #include "../common/life.h"
-#include "../common/process.h"
 #include "tcp.h"
 #include <hly_build.h>
 
@@ -92,7 +92,7 @@ static void describe(struct hly_tcp *tcp, int processors)
     me->nranks = (uint32_t)tcp->v->nranks;
     me->pid = (uint32_t)getpid();
     me->processors = (uint32_t)processors;
-    hly_boot_process_self(&me->process);
+    hly_proc_self(&me->process);
     if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
         strcpy(me->host, "unknown");
     /* Which machine, and which network namespace of it: nothing on a node goes across either. */

@@ -15,7 +15,6 @@ enum hly_doing {
     HLY_DOING_STOPPED
 };
 
-void hly_process_self(halay_process_t *process);
 /* By a signal, as its parent will hear that has not waited for it yet. A process that is reaped,
  * hidden or of another namespace is not known to have been. */
 bool hly_process_was_killed(const halay_process_t *process);

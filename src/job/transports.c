@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../../proc/proc.h"
 #include "api/api.h"
 #include "job/job.h"
 #include "select/between.h"
@@ -24,7 +25,7 @@ static void hello_make(const halay_context_t *ctx, struct hly_transport *transpo
     for (int i = 0; i < ctx->ndevices; i++)
         group = ctx->devices[i].library.ops ? ctx->devices[i].library.name : group;
     static_assert(sizeof(HLY_BUILD) <= sizeof(hello->build), "with its end");
-    hly_process_self(&hello->process);
+    hly_proc_self(&hello->process);
     strcpy(hello->build, hly_build());
     snprintf(hello->settings, sizeof(hello->settings),
              "algorithm %.60s, selection %s, model %s, rules %08x, version %s, %s eager %zu%s%s%s",

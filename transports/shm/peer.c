@@ -13,6 +13,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../../proc/proc.h"
 #include "shm.h"
 
 #ifndef SYS_pidfd_open
@@ -142,33 +143,17 @@ void hly_shm_peer_guess(halay_transport_t *t, hly_shm_peer_t *peer, pid_t pid)
         hly_shm_peer_ended(t, peer);
 }
 
-/* 0: there is none such. The name, in brackets, may hold anything. */
-static uint64_t born(pid_t pid)
-{
-    enum { BORN = 22 }; /* the field of that number in proc(5) */
-    char path[64], text[1024];
-    snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (fd >= 0)
-        close(fd);
-    text[n > 0 ? n : 0] = 0;
-    const char *at = strrchr(text, ')');
-    for (int field = 2; field < BORN && at; field++)
-        at = strchr(at + 1, ' ');
-    return at ? strtoull(at, NULL, 10) : 0;
-}
-
 /* Its pid is not another process's by now, if who has it was born at the same time. If it was not,
  * nobody is watched: it may also be that clocks differ (time namespaces). */
 void hly_shm_peer_known(halay_transport_t *t, hly_shm_peer_t *peer, const void *process)
 {
     halay_process_t known;
+    struct hly_proc_stat seen;
     memcpy(&known, process, sizeof(known));
     if (peer->sure || peer->process_fd >= 0 || peer->state != PEER_WELL)
         return;
     hly_shm_peer_guess(t, peer, (pid_t)known.pid);
-    if (peer->process_fd >= 0 && born(peer->pid) != known.born)
+    if (peer->process_fd >= 0 && (!hly_proc_stat(peer->pid, &seen) || seen.born != known.born))
         process_fd_close(t, peer);
 }
 
