@@ -9,12 +9,12 @@
  */
 #include "fault/patience.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fault/agree.h"
+#include "plan/text.h"
 
 #define ASK_NS       500000000ull  /* a call without progress asks after so long */
 #define SILENT_NS    400000000ull  /* who has not answered for so long is silent */
@@ -230,16 +230,6 @@ static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly
 
 /* ---------------------------------------------------------------- notices */
 
-__attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes, size_t at,
-                                                        const char *format, ...)
-{
-    va_list ap;
-    va_start(ap, format);
-    int n = at < bytes ? vsnprintf(text + at, bytes - at, format, ap) : 0;
-    va_end(ap);
-    return at + (n > 0 ? (size_t)n : 0);
-}
-
 static const char *state_text(const struct hly_awaited *a, uint64_t now)
 {
     if (is_behind(a, now))
@@ -259,7 +249,7 @@ static const char *state_text(const struct hly_awaited *a, uint64_t now)
 }
 
 static void name(halay_comm_t *comm, const struct hly_patience *p, const struct hly_awaited *a,
-                 uint64_t now, char *text, size_t bytes, size_t *at)
+                 uint64_t now, struct hly_text *text)
 {
     struct hly_verdict_wire v;
     const int rank = (int)a->rank - 1;
@@ -267,24 +257,23 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     /* Over a network, what is asked and answered may be lost. */
     const bool lost = comm->nnodes > 1 && !is_behind(a, now) && a->doing != HLY_DOING_STOPPED &&
                       a->doing != HLY_DOING_UNKNOWN;
-    *at = add(text, bytes, *at, "rank %d of %d on %s %s%s", hly_comm_shown_rank(comm, rank),
-              hly_comm_known(comm)->nranks, v.host, state_text(a, now),
-              lost ? ", or it is cut off" : "");
+    hly_text_put(text, "rank %d of %d on %s %s%s", hly_comm_shown_rank(comm, rank),
+                 hly_comm_known(comm)->nranks, v.host, state_text(a, now),
+                 lost ? ", or it is cut off" : "");
     if (a->pid)
-        *at = add(text, bytes, *at, ", pid %lld", (long long)a->pid);
+        hly_text_put(text, ", pid %lld", (long long)a->pid);
     if (is_behind(a, now) && a->calls && p->of == HLY_OF_CALLS)
-        *at = add(text, bytes, *at, " (its last here: call %u)", a->calls - 1);
+        hly_text_put(text, " (its last here: call %u)", a->calls - 1);
 }
 
 /* call: the call or agreement, and which one it is, as text. */
 static void say(halay_comm_t *comm, const struct hly_patience *p, const char *call, uint64_t end,
                 uint64_t now)
 {
-    char text[900];
-    size_t at = 0;
+    char room[900];
+    struct hly_text text = {room, sizeof(room), 0};
     int named = 0, more = 0;
-    at = add(text, sizeof(text), at, "%s has waited for %.1f s: ", call,
-             (double)(now - p->moved_ns) * 1e-9);
+    hly_text_put(&text, "%s has waited for %.1f s: ", call, (double)(now - p->moved_ns) * 1e-9);
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         if (!is_missing(&p->awaited[i], now))
             continue;
@@ -292,16 +281,17 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
             more++;
             continue;
         }
-        at = add(text, sizeof(text), at, "%s", named++ ? "; " : "");
-        name(comm, p, &p->awaited[i], now, text, sizeof(text), &at);
+        hly_text_put(&text, "%s", named++ ? "; " : "");
+        name(comm, p, &p->awaited[i], now, &text);
     }
     if (more)
-        at = add(text, sizeof(text), at, "; and %d more", more);
+        hly_text_put(&text, "; and %d more", more);
     if (end > now)
-        add(text, sizeof(text), at, ". If that stays so %s in %.0f s at the latest",
-            p->of == HLY_OF_ACCORDS ? "the others go on without it" : "it ends with an error",
-            (double)(end - now) * 1e-9);
-    hly_log(comm->context, HLY_WARN, "%s", text);
+        hly_text_put(&text, ". If that stays so %s in %.0f s at the latest",
+                     p->of == HLY_OF_ACCORDS ? "the others go on without it"
+                                             : "it ends with an error",
+                     (double)(end - now) * 1e-9);
+    hly_log(comm->context, HLY_WARN, "%s", room);
 }
 
 /* The lowest rank that is not known to be missing: it speaks for all. */
