@@ -51,12 +51,17 @@ bool hly_boot_places_valid(const struct hly_boot_places *p)
     return seen == p->nnodes;
 }
 
-/* What a table has of a rank, NULL if it has nothing: the rank is the first member of its elements,
- * and they are sorted by it. */
+/* Ranks are the first members of the elements. */
 static int by_rank(const void *rank, const void *element)
 {
     const int32_t a = *(const int32_t *)rank, b = *(const int32_t *)element;
     return (a > b) - (a < b);
+}
+
+/* What a table sorted by rank has of a rank, NULL if it has nothing. */
+static const void *find(int32_t rank, const void *table, int n, size_t bytes)
+{
+    return n ? bsearch(&rank, table, (size_t)n, bytes, by_rank) : NULL;
 }
 
 int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t *place)
@@ -73,11 +78,9 @@ int hly_boot_places_get(const struct hly_boot_places *p, int rank, halay_place_t
     }
     int n = p->runs[low].node;
     assert(n >= 0 && n < p->nnodes);
-    const int32_t key = rank;
-    const struct hly_boot_other *other =
-        bsearch(&key, p->others, (size_t)p->nothers, sizeof p->others[0], by_rank);
+    const struct hly_boot_other *other = find(rank, p->others, p->nothers, sizeof *other);
     const struct hly_boot_process *process =
-        bsearch(&key, p->processes, (size_t)p->nprocesses, sizeof p->processes[0], by_rank);
+        find(rank, p->processes, p->nprocesses, sizeof *process);
     *place = (halay_place_t){.size = sizeof *place, .node = n};
     memcpy(place->host, p->nodes[n].host, sizeof place->host);
     place->process = process ? process->process : (halay_process_t){0};
