@@ -2,7 +2,9 @@
 /*
  * ring.c - the memory of a ring, or of a region: a memfd without a name, all of it allocated before
  * it is mapped (a shortage is an error here, never SIGBUS later), sealed so that nobody can cut it,
- * absent from forked children.
+ * absent from forked children. A large ring's pages are mapped with it. A node of many ranks has
+ * small rings, of which most carry a few messages only: theirs are mapped as they are touched
+ * (docs/decisions/0093).
  */
 #define _GNU_SOURCE
 #include "ring.h"
@@ -18,12 +20,14 @@
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
+/* Rings up to this size are mapped as they are touched. */
+#define TOUCHED_BYTES (256u << 10)
 
 static int ring_attach(int fd, size_t bytes, hly_shm_ring_t *ring, const char **why)
 {
+    const int flags = MAP_SHARED | (bytes > TOUCHED_BYTES ? MAP_POPULATE : 0);
     *why = "mmap";
-    void *at =
-        mmap(NULL, HLY_SHM_HEAD + bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+    void *at = mmap(NULL, HLY_SHM_HEAD + bytes, PROT_READ | PROT_WRITE, flags, fd, 0);
     if (at == MAP_FAILED)
         return -errno;
     *why = "madvise(MADV_DONTFORK)";
