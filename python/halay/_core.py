@@ -105,12 +105,16 @@ _CLASSES: dict[int, type[HalayError]] = {
 
 
 def error(
-    code: int, verdict: str = "", rank: int | None = None, host: str | None = None
+    code: int,
+    verdict: str = "",
+    rank: int | None = None,
+    host: str | None = None,
+    of_job: int | None = None,
 ) -> HalayError:
     """The exception for a code. The verdict is the library's text for this case, if it has one."""
     general = _string(lib.halay_strerror(code))
     name = general.split(":", 1)[0]
-    return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host)
+    return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host, of_job)
 
 
 def make_context() -> Any:

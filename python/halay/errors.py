@@ -12,7 +12,8 @@ class HalayError(HorovodInternalError):
     """A call into the C library failed.
 
     code: the HALAY_E* number. name: its name. rank, host: of the process that raises it, None
-    before init. verdict: the library's own text: who is at fault, where, and what to do.
+    before init. verdict: the library's own text: who is at fault, where, and what to do. of_job:
+    where ranks were renumbered, the number that launcher and log know.
     """
 
     def __init__(
@@ -22,13 +23,15 @@ class HalayError(HorovodInternalError):
         verdict: str,
         rank: int | None = None,
         host: str | None = None,
+        of_job: int | None = None,
     ) -> None:
         self.code = code
         self.name = name
         self.verdict = verdict
         self.rank = rank
         self.host = host
-        where = "" if rank is None else f" [seen by rank {rank} on {host}]"
+        old = "" if of_job in (None, rank) else f" (rank {of_job} of the job)"
+        where = "" if rank is None else f" [seen by rank {rank}{old} on {host}]"
         super().__init__(verdict + where)
 
 

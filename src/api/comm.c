@@ -200,8 +200,13 @@ int halay_comm_verdict(const halay_comm_t *handle, halay_verdict_t *verdict)
     int rc = hly_context_enter(comm->context);
     if (rc)
         return rc;
-    if (comm->failed) {
-        const struct hly_failure *f = &comm->last;
+    struct hly_failure revoked;
+    const struct hly_failure *f = comm->failed ? &comm->last : NULL;
+    if (!f && comm->agreed && comm->broken_by.cause == HLY_CAUSE_REVOKED) {
+        hly_failure_init(&revoked, comm, 0, &comm->broken_by);
+        f = &revoked; /* a program that makes no call on it asks so whether it has to leave */
+    }
+    if (f) {
         v.code = f->verdict.code;
         v.rank = hly_failure_rank(f, f->verdict.rank);
         v.other = hly_failure_rank(f, f->verdict.other);

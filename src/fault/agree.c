@@ -183,13 +183,8 @@ static void enter(halay_comm_t *comm, struct hly_slot *slot)
 void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verdict_wire *v,
                     enum hly_voice voice, struct hly_failure *f)
 {
-    halay_comm_t *known = hly_comm_known(comm);
-    char text[512];
-    *f = (struct hly_failure){.verdict = *v,
-                              .sequence = v->of ? (uint32_t)(v->of - 1) : sequence,
-                              .nranks = known->nranks,
-                              .paired = comm->parent != NULL,
-                              .pair = {comm->pair[0], comm->pair[1]}};
+    char text[640];
+    hly_failure_init(f, comm, sequence, v);
     hly_failure_text(f, text, sizeof(text));
     hly_log(comm->context, voice == HLY_VOICE_LOUD ? HLY_WARN : HLY_INFO, "%s", text);
     if (voice == HLY_VOICE_KNOWN)
@@ -220,10 +215,11 @@ void hly_fault_read(halay_request_t *r)
 
 int hly_fault_alone(halay_comm_t *comm, int code, const char *text)
 {
-    struct hly_failure f = {.sequence = comm->next_sequence, .nranks = comm->nranks, .alone = true};
-    hly_verdict_init(&f.verdict, comm, HLY_CAUSE_LOCAL, code, comm->rank);
-    snprintf(f.verdict.detail, sizeof(f.verdict.detail), "%s", text);
-    comm->last = f;
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_LOCAL, code, comm->rank);
+    snprintf(v.detail, sizeof(v.detail), "%s", text);
+    hly_failure_init(&comm->last, comm, comm->next_sequence, &v);
+    comm->last.alone = true;
     comm->failed = true;
     return code;
 }

@@ -5,6 +5,7 @@
 
 #include "wire/endpoint.h"
 
+#define HLY_RANK_TEXT 64
 #define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
 #define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
 #define HLY_GRACE_MAX_NS 2000000000ull
@@ -117,6 +118,11 @@ void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_c
                       int code, int rank);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills v->other_host */
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
+/* "rank 1 of 2", with " (rank 3 of the job)" where the job numbers it otherwise; nranks 0: without
+ * how many they are. */
+void hly_rank_text(int rank, int nranks, int world, char text[HLY_RANK_TEXT]);
+void hly_failure_init(struct hly_failure *failure, const halay_comm_t *comm, uint32_t sequence,
+                      const struct hly_verdict_wire *verdict);
 void hly_failure_text(const struct hly_failure *failure, char *text, size_t bytes);
 int hly_failure_rank(const struct hly_failure *failure, int rank);
 /* The call as this rank has made it, and which one it is. */

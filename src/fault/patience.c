@@ -252,13 +252,15 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
                  uint64_t now, struct hly_text *text)
 {
     struct hly_verdict_wire v;
+    char who[HLY_RANK_TEXT];
     const int rank = (int)a->rank - 1;
+    hly_rank_text(hly_comm_shown_rank(comm, rank), hly_comm_known(comm)->nranks,
+                  hly_comm_world_rank(comm, rank), who);
     hly_verdict_init(&v, comm, HLY_CAUSE_ABSENT, HALAY_ETIMEOUT, rank);
     /* Over a network, what is asked and answered may be lost. */
     const bool lost = comm->nnodes > 1 && !is_behind(a, now) && a->doing != HLY_DOING_STOPPED &&
                       a->doing != HLY_DOING_UNKNOWN;
-    hly_text_put(text, "rank %d of %d on %s %s%s", hly_comm_shown_rank(comm, rank),
-                 hly_comm_known(comm)->nranks, v.host, state_text(a, now),
+    hly_text_put(text, "%s on %s %s%s", who, v.host, state_text(a, now),
                  lost ? ", or it is cut off" : "");
     if (a->pid)
         hly_text_put(text, ", pid %lld", (long long)a->pid);

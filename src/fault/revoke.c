@@ -39,11 +39,36 @@ void hly_fault_revoked(halay_comm_t *comm)
                          HLY_CONCLUDED, NULL, v, sizeof(*v));
 }
 
+/* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator
+ * knows best: older ones may tell of a failure that the program has mended. */
+static void reason(const halay_comm_t *comm, char *text, size_t bytes)
+{
+    const halay_context_t *ctx = comm->context;
+    text[0] = 0;
+    for (const struct hly_link *l = ctx->comms.prev; l != &ctx->comms; l = l->prev) {
+        const halay_comm_t *c = HLY_OF(l, halay_comm_t, link);
+        const struct hly_verdict_wire *v = &c->broken_by;
+        if (!c->broken || v->rank < 0 ||
+            (v->cause != HLY_CAUSE_PEER && v->cause < HLY_CAUSE_STOPPED))
+            continue;
+        char who[HLY_RANK_TEXT];
+        const int world = hly_comm_world_rank(c, v->rank), rank = hly_comm_rank_of(comm, world);
+        if (rank < 0)
+            continue;
+        hly_rank_text(rank, 0, world, who);
+        snprintf(text, bytes, ", which has seen %s on %.24s fail (%.64s)", who, v->host, v->detail);
+        return;
+    }
+}
+
 void hly_fault_revoke(halay_comm_t *comm)
 {
     struct hly_verdict_wire v;
+    char who[HLY_RANK_TEXT], why[HLY_RANK_TEXT + 128];
     hly_verdict_init(&v, comm, HLY_CAUSE_REVOKED, HALAY_EREVOKED, comm->rank);
-    snprintf(v.detail, sizeof(v.detail), "rank %d of %d on %s", comm->rank, comm->nranks, v.host);
+    hly_rank_text(comm->rank, comm->nranks, comm->context->info.rank, who);
+    reason(comm, why, sizeof(why));
+    snprintf(v.detail, sizeof(v.detail), "%s on %.24s%s", who, v.host, why);
     v.of = (uint64_t)comm->oldest + 1;
     hly_fault_concluded(comm, &v);
 }

@@ -105,6 +105,29 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
              memory_text(c, memory), op, root, place);
 }
 
+void hly_rank_text(int rank, int nranks, int world, char text[HLY_RANK_TEXT])
+{
+    char of[16] = "", job[32] = "";
+    if (nranks)
+        snprintf(of, sizeof(of), " of %d", nranks);
+    if (world != rank)
+        snprintf(job, sizeof(job), " (rank %d of the job)", world);
+    snprintf(text, HLY_RANK_TEXT, "rank %d%s%s", rank, of, job);
+}
+
+void hly_failure_init(struct hly_failure *f, const halay_comm_t *comm, uint32_t sequence,
+                      const struct hly_verdict_wire *v)
+{
+    *f = (struct hly_failure){.verdict = *v,
+                              .sequence = v->of ? (uint32_t)(v->of - 1) : sequence,
+                              .nranks = (comm->parent ? comm->parent : comm)->nranks,
+                              .paired = comm->parent != NULL,
+                              .pair = {comm->pair[0], comm->pair[1]}};
+    const int ranks[2] = {v->rank, v->other};
+    for (int i = 0; i < 2; i++)
+        f->world[i] = ranks[i] < 0 ? -1 : hly_comm_world_rank(comm, ranks[i]);
+}
+
 int hly_failure_rank(const struct hly_failure *f, int rank)
 {
     return f->paired && rank >= 0 ? f->pair[rank & 1] : rank;
@@ -151,21 +174,22 @@ void hly_call_text(const halay_comm_t *comm, const struct hly_call_desc *desc, u
 static void mismatch_text(const struct hly_failure *f, const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
-    char one[128], two[128];
+    char one[128], two[128], first[HLY_RANK_TEXT], second[HLY_RANK_TEXT];
+    hly_rank_text(hly_failure_rank(f, v->rank), 0, f->world[0], first);
+    hly_rank_text(hly_failure_rank(f, v->other), 0, f->world[1], second);
     call_text(f, &v->call, v->rank, one, sizeof(one));
     call_text(f, &v->other_call, v->other, two, sizeof(two));
     if (v->detail[0] && v->detail[0] != ',')
         snprintf(
             text, bytes,
-            "the counts of %s do not fit (%s): %s (rank %d is on %s, rank %d on %s). Each rank "
+            "the counts of %s do not fit (%s): %s (%s is on %s, %s on %s). Each rank "
             "must expect from another what that one sends",
-            one, number, v->detail, v->rank, v->host, v->other, v->other_host);
+            one, number, v->detail, first, v->host, second, v->other_host);
     else
         snprintf(text, bytes,
-                 "the ranks' calls differ (%s): rank %d on %s called %s; rank %d on %s called "
+                 "the ranks' calls differ (%s): %s on %s called %s; %s on %s called "
                  "%s%s. All ranks must make the same calls in the same order",
-                 number, hly_failure_rank(f, v->rank), v->host, one, hly_failure_rank(f, v->other),
-                 v->other_host, two,
+                 number, first, v->host, one, second, v->other_host, two,
                  v->detail[0]       ? v->detail
                  : strcmp(one, two) ? ""
                  : (v->call.flags ^ v->other_call.flags) & HLY_CALL_RELAXED
@@ -177,14 +201,14 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
 }
 
 /* Of a rank that was waited for by patience, or came too late. */
-static void patience_text(const struct hly_failure *f, const char *call, const char *number,
-                          char *text, size_t bytes)
+static void patience_text(const struct hly_failure *f, const char *who, const char *call,
+                          const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
     snprintf(text, bytes,
-             "%s (%s) waited in vain: rank %d of %d on %s %s%s HALAY_STOP_PATIENCE sets more "
+             "%s (%s) waited in vain: %s on %s %s%s HALAY_STOP_PATIENCE sets more "
              "seconds",
-             call, number, hly_failure_rank(f, v->rank), f->nranks, v->host, v->detail,
+             call, number, who, v->host, v->detail,
              v->cause == HLY_CAUSE_LATE ? ": HALAY_DEADLINE, or if it was stopped"
                                         : " (SIGSTOP, SIGTSTP or a debugger).");
 }
@@ -193,22 +217,22 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
     bool waited = v->cause >= HLY_CAUSE_STOPPED; /* the call is that of who waited */
-    char call[128], number[96];
-    int rank = hly_failure_rank(f, v->rank);
+    char call[128], number[96], who[HLY_RANK_TEXT];
+    hly_rank_text(hly_failure_rank(f, v->rank), f->nranks, f->world[0], who);
     call_text(f, &v->call, waited ? v->rank == 0 : v->rank, call, sizeof(call));
     number_text(f, number, sizeof(number));
     if (f->alone) {
-        snprintf(text, bytes, "rank %d of %d on %s: %s", rank, f->nranks, v->host, v->detail);
+        snprintf(text, bytes, "%s on %s: %s", who, v->host, v->detail);
         return;
     }
     switch (v->cause) {
     case HLY_CAUSE_PEER:
         snprintf(text, bytes,
-                 "rank %d of %d on %s is lost: %s. Look at that rank's own output for the first "
+                 "%s on %s is lost: %s. Look at that rank's own output for the first "
                  "error, or why it has ended early, and at the network if it still runs; start the "
                  "job again, or go on without it "
                  "(halay_comm_shrink)",
-                 rank, f->nranks, v->host, v->detail);
+                 who, v->host, v->detail);
         return;
     case HLY_CAUSE_BUILD:
         snprintf(text, bytes,
@@ -228,23 +252,23 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_REVOKED:
         snprintf(
             text, bytes,
-            "the communicator was revoked by %s. halay_comm_shrink makes a new one of the ranks "
-            "that are left",
+            "the communicator was revoked by %s. All ranks that are left leave it: call "
+            "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())",
             v->detail);
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:
     case HLY_CAUSE_DEVICE:
     case HLY_CAUSE_LOCAL:
-        snprintf(text, bytes, "rank %d of %d on %s, %s (%s): %s", rank, f->nranks, v->host, call,
-                 number, v->detail);
+        snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number,
+                 v->detail);
         return;
     case HLY_CAUSE_STOPPED:
     case HLY_CAUSE_LATE:
-        patience_text(f, call, number, text, bytes);
+        patience_text(f, who, call, number, text, bytes);
         return;
     default:
-        if (rank < 0)
+        if (v->rank < 0)
             snprintf(text, bytes,
                      "the deadline passed in %s (%s), in which all ranks answer. HALAY_DEADLINE "
                      "sets more seconds",
@@ -252,8 +276,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         else
             snprintf(
                 text, bytes,
-                "the deadline passed in %s (%s): rank %d of %d on %s %s. See where that rank is (a "
+                "the deadline passed in %s (%s): %s on %s %s. See where that rank is (a "
                 "debugger, py-spy); HALAY_DEADLINE sets more seconds",
-                call, number, rank, f->nranks, v->host, v->detail);
+                call, number, who, v->host, v->detail);
     }
 }

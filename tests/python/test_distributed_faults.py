@@ -14,7 +14,13 @@ from distributed_job import distributed, well
 from torch.nn.parallel import DistributedDataParallel
 
 import halay.distributed
-from halay.errors import HalayForked, HalayMismatch, HalayPeerLost, HalayTimeout
+from halay.errors import (
+    HalayForked,
+    HalayMismatch,
+    HalayPeerLost,
+    HalayRevoked,
+    HalayTimeout,
+)
 
 DEVIATIONS = {
     "count": (lambda odd: dist.all_reduce(torch.ones((17, 19)[odd])), ["17", "19"]),
@@ -212,3 +218,81 @@ def test_shrink(tmp_path, victims):
     left = [r for r in range(2 + len(victims)) if r not in victims]
     for place, old in enumerate(left):
         assert results[old] == [[victims[-1]], place, sum(left)]
+
+
+def rank_groups_apart():
+    """The others train on in a group of which the one that shrinks is not; one of them waits."""
+    old = dist.get_rank()
+    groups = [dist.new_group([0, 1]), dist.new_group([2, 3])]
+    dist.all_reduce(torch.ones(4))
+    if old == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    with pytest.raises(HalayPeerLost if old == 3 else HalayRevoked) as caught:
+        while time.monotonic() - begin < 60:
+            if old == 1:
+                time.sleep(0.5)
+            dist.all_reduce(torch.ones(4), group=groups[old // 2])
+    assert old == 3 or time.monotonic() - begin < 20
+    failed = halay.distributed.shrink()
+    assert failed == [2] and dist.get_world_size() == 3
+    dist.barrier()
+    rest = dist.new_group([1, 2])
+    last = ""
+    if old:
+        with pytest.raises(HalayMismatch) as numbered:
+            dist.all_reduce(torch.ones(old), group=rest)
+        last = str(numbered.value)
+    return [str(caught.value), last]
+
+
+def test_shrink_calls_other_groups(tmp_path):
+    results = well(tmp_path, 4, rank_groups_apart, options=["--keep-going"], timeout=120)
+    where = socket.gethostname()
+    assert f"rank 0 of 2 (rank 2 of the job) on {where} is lost" in results[3][0], results
+    for old in (0, 1):
+        text = results[old][0]
+        assert "revoked by rank 3 of 4 on " in text, text
+        assert f"which has seen rank 2 on {where} fail (" in text, text
+        assert "halay.distributed.shrink()" in text, text
+    for old in (1, 3):
+        text = results[old][1]
+        assert "rank 0 (rank 1 of the job)" in text and "rank 1 (rank 3 of the job)" in text, text
+    assert f"[seen by rank 2 (rank 3 of the job) on {where}]" in results[3][1], results
+
+
+def rank_store_is_gone():
+    """The new rank 0 dies when it has told the others where its store is."""
+    from halay.distributed import _recover, _start
+
+    old, meet, store = dist.get_rank(), _recover.rendezvous, _start._store
+
+    def meet_and_die():
+        meet()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def store_late(*args):
+        time.sleep(1)
+        return store(*args)
+
+    if old == 0:
+        _recover.rendezvous = meet_and_die
+    else:
+        _start._store = store_late
+    if old == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(HalayPeerLost):
+        dist.all_reduce(torch.ones(4))
+    begin = time.monotonic()
+    failed = halay.distributed.shrink()
+    took = time.monotonic() - begin
+    dist.barrier()
+    return [failed, dist.get_rank(), took]
+
+
+def test_shrink_without_its_store(tmp_path):
+    results = well(tmp_path, 4, rank_store_is_gone, options=["--keep-going"], timeout=120)
+    for place, old in enumerate([1, 2]):
+        failed, rank, took = results[old]
+        assert failed == [0, 3] and rank == place
+        assert took < 25, "it waited for torch's time-out"

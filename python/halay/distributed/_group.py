@@ -194,6 +194,9 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._job.usable()
         if self._left:
             raise self._job.error(lib.HALAY_ESTATE)
+        if self._comm != self._job.world and self._job.shrinks():
+            self._job.revoke(self._comm)
+            raise self._job.error(lib.HALAY_EREVOKED, self._comm)
 
     # ---------------------------------------------------------------- several calls as one
 

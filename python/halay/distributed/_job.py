@@ -45,6 +45,9 @@ class Job:
             # Sub-groups are made of this one, so that their making and the program's calls on the
             # default group do not meet.
             self.parent = self.dup(self.world)
+            # Nobody makes calls on this one. shrink() revokes it, so that ranks come which are in
+            # none of its caller's groups.
+            self.leaves = self.dup(self.world)
         except BaseException:
             lib.halay_finalize(self.context)
             raise
@@ -57,6 +60,8 @@ class Job:
         self.must(lib.halay_context_topology(self.context, topology))
         self.rank, self.size = int(topology.rank), int(topology.nranks)
         self.host = text_of(topology.host)
+        self.of_job = self.rank
+        self._verdict = ffi.new("halay_verdict_t *")
 
     def _world(self) -> Any:
         comm = ffi.new("halay_comm_t **")
@@ -70,12 +75,30 @@ class Job:
     def error(self, code: int, comm: Any = None) -> HalayError:
         """The exception for a code, with the communicator's verdict where it has one."""
         text = ""
-        if comm is not None and not self.closed:
+        # What revokes a group is shrink(): who called it first has said why.
+        of = [comm] if code != lib.HALAY_EREVOKED else [getattr(self, "leaves", None), comm]
+        for one in of:
+            if one is None or self.closed or text:
+                continue
             verdict = ffi.new("halay_verdict_t *")
             verdict.size = ffi.sizeof("halay_verdict_t")
-            if lib.halay_comm_verdict(comm, verdict) == 0 and verdict.code == code:
+            if lib.halay_comm_verdict(one, verdict) == 0 and verdict.code == code:
                 text = text_of(verdict.text)
-        return error(code, text, getattr(self, "rank", None), getattr(self, "host", None))
+        who = [getattr(self, name, None) for name in ("rank", "host", "of_job")]
+        return error(code, text, *who)
+
+    def shrinks(self) -> bool:
+        """Whether some rank has called shrink(). Each call on a sub-group asks: its ranks may not
+        be in a group with that one. Who waits in such a call waits for ranks that ask."""
+        return self.revoked(self.leaves)
+
+    def revoked(self, comm: Any) -> bool:
+        """Whether this rank has heard that a communicator, on which no call fails, was revoked."""
+        if self.closed:
+            return False
+        self._verdict.size = ffi.sizeof("halay_verdict_t")
+        code = lib.halay_comm_verdict(comm, self._verdict)
+        return code == 0 and self._verdict.code == lib.HALAY_EREVOKED
 
     def usable(self) -> None:
         """Raises if this process may not use the job: it ended, or is a forked child's."""
@@ -129,6 +152,7 @@ class Job:
         self.must(lib.halay_comm_size(self.world, number))
         self.size = int(number[0])
         self.parent = self.dup(self.world)
+        self.leaves = self.dup(self.world)
 
     def gather(self, number: int) -> list[int]:
         """The numbers of all ranks, in order."""

@@ -34,6 +34,7 @@ def shrink(timeout: datetime.timedelta | None) -> list[int]:
 
 def _leave_groups(job: Job) -> None:
     """What is under way on them ends, so that everybody comes here."""
+    job.revoke(job.leaves)  # first: it tells why
     for group in list(distributed_c10d._world.pg_map):
         if isinstance(group, HalayProcessGroup):
             job.revoke(group._comm)

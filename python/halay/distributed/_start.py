@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import datetime
 import socket
+import time
 from typing import Any
 
 from torch._C._distributed_c10d import Store, TCPStore
 
 from ._cdef import ffi, lib
 from ._group import HalayProcessGroup
-from ._job import job, join, leave
+from ._job import Job, job, join, leave
 
 ADDRESS_BYTES = 256
 STORE_TIMEOUT = datetime.timedelta(minutes=5)
-CONNECT_TIMEOUT = datetime.timedelta(seconds=30)  # rank 0 may die before all have connected
+CONNECT_TIMEOUT = datetime.timedelta(seconds=30)
+CONNECT_SLICE = datetime.timedelta(seconds=2)  # rank 0 may die before all have connected
 
 
 def make(options: Any) -> HalayProcessGroup:
@@ -56,10 +58,28 @@ def _unresolved(host: str) -> str:
     return ""
 
 
-def _store(host: str, port: int, size: int, serves: bool) -> TCPStore:
-    store = TCPStore(host, port, size, serves, timeout=CONNECT_TIMEOUT, wait_for_workers=False)
+def _store(
+    host: str, port: int, size: int, serves: bool, timeout: datetime.timedelta = CONNECT_TIMEOUT
+) -> TCPStore:
+    store = TCPStore(host, port, size, serves, timeout=timeout, wait_for_workers=False)
     store.set_timeout(STORE_TIMEOUT)
     return store
+
+
+def _reach(found: Job, host: str, port: int) -> TCPStore:
+    """Rank 0's store; between tries this rank looks whether rank 0 lives. Who sees first that it
+    does not revokes the communicator (_recover.py), which the others hear here."""
+    end = time.monotonic() + CONNECT_TIMEOUT.total_seconds()
+    while True:
+        try:
+            return _store(host, port, found.size, False, CONNECT_SLICE)
+        except RuntimeError:
+            if 0 in found.failed():
+                raise found.error(lib.HALAY_EPEER) from None
+            if found.revoked(found.parent):
+                raise found.error(lib.HALAY_EREVOKED, found.parent) from None
+            if time.monotonic() > end:
+                raise
 
 
 def rendezvous() -> tuple[Store, int, int]:
@@ -84,5 +104,5 @@ def rendezvous() -> tuple[Store, int, int]:
         reason = told[1:] if told[0] == "!" else _unresolved(host)
         if reason:
             raise RuntimeError(reason)
-        store = _store(host, int(port), found.size, False)
+        store = _reach(found, host, int(port))
     return store, found.rank, found.size
