@@ -451,8 +451,9 @@ HALAY_API int halay_comm_called(halay_comm_t *comm, int *called);
 /*
  * Why the call failed whose error the program read last on this communicator: from a blocking call,
  * from wait or test, or from a function that found an error of this rank alone. Of a collective it
- * is the same on every rank. It belongs to the request: of several that have failed each shows its
- * own, in the order in which the program reads the results.
+ * is the same on every rank. Where none has failed, and the communicator was revoked, it is that.
+ * It belongs to the request: of several that have failed each shows its own, in the order in which
+ * the program reads the results.
  */
 typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */

@@ -137,7 +137,7 @@ struct hly_verdict_wire {
 struct hly_failure { /* how one call has failed, for the program */
     struct hly_verdict_wire verdict;
     uint32_t sequence;
-    int nranks; /* of the communicator that the program has named */
+    int nranks;   /* of the communicator that the program has named */
     int world[2]; /* the verdict's rank and other, as the job numbers them; -1: nobody */
     /* Send and receive: the verdict's ranks 0 and 1 are pair[0] and pair[1] of that communicator.
      */

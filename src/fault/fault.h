@@ -5,7 +5,7 @@
 
 #include "wire/endpoint.h"
 
-#define HLY_RANK_TEXT 64
+#define HLY_RANK_TEXT    64
 #define HLY_CONTROL_MAX  32 /* neighbours in the control graph, at most: log2 of the ranks */
 #define HLY_GRACE_NS     400000000ull /* for all to learn of a dead or absent rank */
 #define HLY_GRACE_MAX_NS 2000000000ull

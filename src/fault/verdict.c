@@ -180,11 +180,10 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
     call_text(f, &v->call, v->rank, one, sizeof(one));
     call_text(f, &v->other_call, v->other, two, sizeof(two));
     if (v->detail[0] && v->detail[0] != ',')
-        snprintf(
-            text, bytes,
-            "the counts of %s do not fit (%s): %s (%s is on %s, %s on %s). Each rank "
-            "must expect from another what that one sends",
-            one, number, v->detail, first, v->host, second, v->other_host);
+        snprintf(text, bytes,
+                 "the counts of %s do not fit (%s): %s (%s is on %s, %s on %s). Each rank "
+                 "must expect from another what that one sends",
+                 one, number, v->detail, first, v->host, second, v->other_host);
     else
         snprintf(text, bytes,
                  "the ranks' calls differ (%s): %s on %s called %s; %s on %s called "
@@ -250,18 +249,16 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         mismatch_text(f, number, text, bytes);
         return;
     case HLY_CAUSE_REVOKED:
-        snprintf(
-            text, bytes,
-            "the communicator was revoked by %s. All ranks that are left leave it: call "
-            "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())",
-            v->detail);
+        snprintf(text, bytes,
+                 "the communicator was revoked by %s. All ranks that are left leave it: call "
+                 "halay_comm_shrink, too (under torch.distributed halay.distributed.shrink())",
+                 v->detail);
         return;
     case HLY_CAUSE_ARGUMENT:
     case HLY_CAUSE_STATE:
     case HLY_CAUSE_DEVICE:
     case HLY_CAUSE_LOCAL:
-        snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number,
-                 v->detail);
+        snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number, v->detail);
         return;
     case HLY_CAUSE_STOPPED:
     case HLY_CAUSE_LATE:
@@ -274,10 +271,9 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
                      "sets more seconds",
                      call, number);
         else
-            snprintf(
-                text, bytes,
-                "the deadline passed in %s (%s): %s on %s %s. See where that rank is (a "
-                "debugger, py-spy); HALAY_DEADLINE sets more seconds",
-                call, number, who, v->host, v->detail);
+            snprintf(text, bytes,
+                     "the deadline passed in %s (%s): %s on %s %s. See where that rank is (a "
+                     "debugger, py-spy); HALAY_DEADLINE sets more seconds",
+                     call, number, who, v->host, v->detail);
     }
 }

@@ -176,6 +176,7 @@ void hlt_record_complete(halay_trainer_t *trainer, struct hlt_record *record)
         return;
     }
     trainer->agreed_ns = hlt_trainer_now_ns();
+    trainer->missed[0] = 0; /* all go on */
     if (all && tensor->series)
         hlt_series_done(trainer, tensor->series, tensor->number);
     if (tensor)
@@ -309,6 +310,10 @@ static void withdrawn(halay_trainer_t *trainer, int rank, const struct hlt_annou
 {
     struct hlt_record *record =
         (struct hlt_record *)hlt_tensor_map_find(&trainer->records, says->name);
+    char name[sizeof(says->shape) + 1] = "";
+    memcpy(name, says->shape, sizeof(says->shape));
+    if (record && !hlt_rank_in(record->announced, trainer->rank))
+        hlt_text_timeout(trainer->missed, trainer, record, rank, name);
     if (says->group && !group_agreed(trainer, says->group))
         group_end(trainer, rank, NULL, says->group, 0);
     else if (!says->group && record)
@@ -426,6 +431,9 @@ static void block_write(halay_trainer_t *trainer)
         block->entries[block->count++].what = HLT_KIND_UNJOIN;
     for (tensor = expired(trainer, trainer->waiting.head, now);
          tensor && block->count < HLT_ROUND_ENTRIES; tensor = expired(trainer, tensor->next, now)) {
+        const size_t n = strlen(tensor->name), most = sizeof(block->entries[0].shape);
+        const size_t cut = n > most ? n - most : 0; /* a rank that lacks it is told its end */
+        memcpy(block->entries[block->count].shape, tensor->name + cut, n - cut);
         block->entries[block->count].name = tensor->node.hash;
         block->entries[block->count].group = tensor->says.group;
         block->entries[block->count++].what = HLT_KIND_WITHDRAW;
@@ -477,8 +485,13 @@ void hlt_trainer_leave_all(halay_trainer_t *trainer, int code, const char *text)
 
 static void round_fail(halay_trainer_t *trainer, int code)
 {
-    char text[HLT_TEXT_BYTES];
+    char text[HLT_TEXT_BYTES], both[2 * HLT_TEXT_BYTES + 32];
     hlt_trainer_verdict(trainer->control, code, text, sizeof(text));
+    if (code == HALAY_EPEER && trainer->missed[0]) { /* that is why they have gone */
+        snprintf(both, sizeof(both), "%s. Since then %s", trainer->missed, text);
+        hlt_trainer_break(trainer, HALAY_ETIMEOUT, both);
+        return;
+    }
     hlt_trainer_break(trainer, code, text);
 }
 

@@ -448,6 +448,7 @@ struct halay_trainer {
     int data_broken;   /* the code of a call that could not be made, so the order is lost */
     int broken;        /* the code for which no round is started any more */
     char broken_text[HLT_TEXT_BYTES];
+    char missed[HLT_TEXT_BYTES]; /* others have waited in vain for this rank, and then left */
 
     struct hlt_script tape; /* what was agreed on since the last boundary */
     struct hlt_programme *programmes[HLT_PROGRAMMES];

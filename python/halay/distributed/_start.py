@@ -17,6 +17,7 @@ from ._job import Job, job, join, leave
 ADDRESS_BYTES = 256
 STORE_TIMEOUT = datetime.timedelta(minutes=5)
 CONNECT_TIMEOUT = datetime.timedelta(seconds=30)
+LOOK_NS = 50_000_000
 CONNECT_SLICE = datetime.timedelta(seconds=2)  # rank 0 may die before all have connected
 
 
@@ -74,6 +75,7 @@ def _reach(found: Job, host: str, port: int) -> TCPStore:
         try:
             return _store(host, port, found.size, False, CONNECT_SLICE)
         except RuntimeError:
+            lib.halay_context_progress(found.context, LOOK_NS)
             if 0 in found.failed():
                 raise found.error(lib.HALAY_EPEER) from None
             if found.revoked(found.parent):
