@@ -485,10 +485,10 @@ void hlt_trainer_leave_all(halay_trainer_t *trainer, int code, const char *text)
 
 static void round_fail(halay_trainer_t *trainer, int code)
 {
-    char text[HLT_TEXT_BYTES], both[2 * HLT_TEXT_BYTES + 32];
+    char text[HLT_TEXT_BYTES], both[HLT_TEXT_BYTES];
     hlt_trainer_verdict(trainer->control, code, text, sizeof(text));
     if (code == HALAY_EPEER && trainer->missed[0]) { /* that is why they have gone */
-        snprintf(both, sizeof(both), "%s. Since then %s", trainer->missed, text);
+        snprintf(both, sizeof(both), "%.640s. Since then %.360s", trainer->missed, text);
         hlt_trainer_break(trainer, HALAY_ETIMEOUT, both);
         return;
     }

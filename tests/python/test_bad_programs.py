@@ -133,6 +133,30 @@ def test_the_cause_is_shown_last(tmp_path, when, last):
     assert last in shown.splitlines()[-1]
 
 
+def rank_lacks_layer():
+    """The others have two gradients that rank 1 has not, and end by the deadline; it waits on."""
+    layers = [torch.nn.Linear(4, 4) for _ in range(1 if hvd.rank() == ODD else 2)]
+    model = torch.nn.Sequential(*layers)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1), model.named_parameters()
+    )
+    hvd.barrier()
+    if hvd.rank() == ODD:
+        time.sleep(2)
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+
+
+def test_who_lacks_a_layer_blames_nobody(tmp_path):
+    command = [sys.executable, str(HERE / "rank_main.py"), __name__, "rank_lacks_layer"]
+    env = {"HALAY_DEADLINE": "4", "HALAY_STALL": "0"}
+    status, text = halayrun(RANKS, [*command, "[]", str(tmp_path)], env=env)
+    assert status == 1 and "HalayPeerLost" not in text, text
+    (own,) = (t for t in text.splitlines() if f"[seen by rank {ODD} on" in t and "Halay" in t)
+    assert "HalayTimeout" in own and f"not submitted by rank {ODD}" in own, own
+    assert "tensor 'allreduce.1." in own, own
+
+
 def rank_sees_mismatch():
     hvd.allreduce(torch.ones(3 + hvd.rank()), name="x")
 

@@ -98,7 +98,7 @@ class Job:
             return False
         self._verdict.size = ffi.sizeof("halay_verdict_t")
         code = lib.halay_comm_verdict(comm, self._verdict)
-        return code == 0 and self._verdict.code == lib.HALAY_EREVOKED
+        return bool(code == 0 and self._verdict.code == lib.HALAY_EREVOKED)
 
     def usable(self) -> None:
         """Raises if this process may not use the job: it ended, or is a forked child's."""
