@@ -290,9 +290,10 @@ def rank_store_is_gone():
     return [failed, dist.get_rank(), took]
 
 
+@pytest.mark.long
 def test_shrink_without_its_store(tmp_path):
     results = well(tmp_path, 4, rank_store_is_gone, options=["--keep-going"], timeout=120)
     for place, old in enumerate([1, 2]):
         failed, rank, took = results[old]
         assert failed == [0, 3] and rank == place
-        assert took < 25, "it waited for torch's time-out"
+        assert took < 30, "it waited for torch's time-out"
