@@ -72,6 +72,8 @@ int fuzz_free_fd(void);
  */
 #define FUZZ_FD 1000000
 void fuzz_net_feed(struct fuzz *f);
+extern int fuzz_net_full;    /* nothing can be written now */
+extern long fuzz_net_closed; /* how often it was closed: it may stand for many */
 /* fopen() of this path gives these bytes. */
 #define FUZZ_PATH "/fuzz"
 void fuzz_file_feed(const void *data, size_t bytes);
