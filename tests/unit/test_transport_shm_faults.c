@@ -124,6 +124,40 @@ static void silent(void)
     rank_close(&b);
 }
 
+/* They come, say rubbish and go, as fast as a process can: a rank that polls lets few of them in,
+ * wakes up for few, and hears a peer that comes among them. */
+static void flooded(void)
+{
+    enum { MANY = 1000 };
+    for (int asleep = 0; asleep < 2; asleep++) {
+        rank_t b = {.asleep = asleep};
+        halay_event_t event;
+        job_draw();
+        rank_open(&b, 2);
+        int before = descriptors();
+        uint64_t open_ns = 0;
+        for (int i = 0; i < MANY; i++) {
+            int fd = call_raw(&b, 2);
+            CHECK(send(fd, "GET /", 5, MSG_NOSIGNAL) == 5, "send");
+            close(fd);
+        }
+        uint64_t begun = clock_ns();
+        works_still(&b);
+        uint64_t took = clock_ns() - begun;
+        const uint64_t least = (MANY - HLY_MEET_STRANGERS - HLY_SHM_ROUNDS) * HLY_MEET_STRANGER_NS;
+        CHECK(took > least * 9 / 10, "a thousand strangers were let in within %llu ms",
+              (unsigned long long)(took / MS));
+        CHECK(took < 10000 * MS, "a peer came in after %llu ms", (unsigned long long)(took / MS));
+        while (b.transport->gate.open_ns > open_ns) { /* it opens again */
+            open_ns = b.transport->gate.open_ns;
+            CHECK(rank_wait(&b, 100 * MS, &event) == 0, "%s", b.text);
+        }
+        works_still(&b);
+        CHECK(descriptors() == before, "%d descriptors, then %d", before, descriptors());
+        rank_close(&b);
+    }
+}
+
 enum {
     RIGHT,
     SECRET,
@@ -589,6 +623,7 @@ static void answer_without_room(void)
 const shm_case_t shm_fault_cases[] = {{"siphash", siphash},
                                       {"garbage", garbage},
                                       {"silent", silent},
+                                      {"flooded", flooded},
                                       {"hellos", hellos},
                                       {"scribbles", scribbles},
                                       {"heads", heads},

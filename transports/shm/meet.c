@@ -111,6 +111,7 @@ static void turn_away(halay_transport_t *t, int fd, pid_t pid, const char *why)
                     "said once",
                     (int)pid, why);
     t->warned |= WARNED_STRANGER;
+    hly_meet_gate_charge(&t->gate, t->attended_ns);
     hang_up(fd);
 }
 
@@ -225,6 +226,7 @@ static int greet(halay_transport_t *t, int fd, pid_t pid, hly_shm_hello_t *hello
     if (rc == 0)
         return GREET_LATER;
     if (rc == -1) {
+        hly_meet_gate_charge(&t->gate, t->attended_ns);
         hang_up(fd);
     } else if (rc == -2) {
         turn_away(t, fd, pid,

@@ -19,6 +19,7 @@
 #include <sys/types.h>
 
 #include "../common/address.h"
+#include "../common/gate.h"
 #include "halay/transport.h"
 #include "ring.h"
 
@@ -186,6 +187,7 @@ struct halay_transport {
     uint64_t timer_ns;
     hly_shm_guest_t guests[HLY_SHM_GUESTS];
     int nguests;
+    hly_meet_gate_t gate; /* while it is shut, who calls waits in the socket's queue */
 
     pid_t pid; /* who opened it; anyone else is a forked child */
     halay_peer_id_t self;

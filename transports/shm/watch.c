@@ -25,12 +25,19 @@ void hly_shm_watch_drop(halay_transport_t *t, int fd)
         epoll_ctl(t->epoll_fd, EPOLL_CTL_DEL, fd, NULL);
 }
 
+/* Not watched while strangers have cost too much. */
+static void gate_set(halay_transport_t *t)
+{
+    hly_meet_gate_set(&t->gate, t->attended_ns, t->epoll_fd, t->listen_fd, &t->listen_watch);
+}
+
 static void event_handle(halay_transport_t *t, hly_shm_watch_t *watch, uint64_t now)
 {
     uint64_t count;
     switch (*watch) {
     case WATCH_LISTEN:
         hly_shm_guests_accept(t);
+        gate_set(t);
         break;
     case WATCH_WAKE:
         if (read(t->wake_fd, &count, sizeof(count)) < 0)
@@ -187,6 +194,7 @@ int hly_shm_attend(halay_transport_t *t, halay_event_t events[], int max)
     t->attention = 0;
     t->full = 0;
     told_peers_free(t);
+    gate_set(t);
     int happens = descriptors_look(t, now);
     guests_look(t, now);
     for (halay_ep_t *ep = t->unsettled ? t->ways : NULL; ep; ep = next) {
@@ -219,6 +227,8 @@ int hly_shm_timer_set(halay_transport_t *t)
             when = earlier(when, t->guests[i].lacks ? t->attended_ns + HLY_SHM_LACKS_NS
                                                     : t->guests[i].since_ns + HLY_SHM_GUEST_NS);
     }
+    if (t->gate.shut)
+        when = earlier(when, t->gate.open_ns);
     if (when == UINT64_MAX || when == t->timer_ns)
         return HALAY_OK;
     struct itimerspec spec = {
