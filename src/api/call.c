@@ -115,6 +115,14 @@ void hly_go(halay_request_t *r)
     go(r);
 }
 
+/* There is no memory for it; only this rank knows. */
+static void not_begun(halay_comm_t *comm, int rc)
+{
+    static const char text[] = "a call could not be begun";
+    hly_log(comm->context, HLY_ERROR, "%s: %s", text, halay_strerror(rc));
+    hly_fault_alone(comm, rc, text);
+}
+
 /* Posts a call that the call cache lacks. *request NULL: it was wrong, and its group will fail. */
 static int post_new(halay_comm_t *comm, struct hly_call *call, struct hly_check *c,
                     enum hly_post how, halay_request_t **request)
@@ -189,8 +197,10 @@ int hly_post(halay_comm_t *comm, struct hly_call *call, struct hly_check *c, enu
         *request = r ? hly_request_handle(r) : NULL;
     else if (!rc && r)
         rc = returns ? hly_returned_add(r) : wait_for(r);
+    else if (rc && c->text[0])
+        hly_fault_alone(named, rc, c->text);
     else if (rc)
-        hly_fault_alone(named, rc, c->text[0] ? c->text : "the call could not be begun");
+        not_begun(named, rc);
     if (!rc && call->captured)
         hly_returned_watch(ctx);
     hly_unlock(ctx);
@@ -221,7 +231,7 @@ static int turn_of(halay_comm_t *comm, halay_request_t **r)
     struct hly_call call = (*r)->call;
     const int rc = hly_exec_prepare(comm, &call, HALAY_OK, "", r);
     if (rc)
-        hly_fault_alone(comm, rc, "the call could not be begun");
+        not_begun(comm, rc);
     return rc;
 }
 

@@ -263,7 +263,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
         comm->over = slot->sequence;
         v = comm->broken_by;
     }
-    bool known = comm->asks_for || (r->foreseen && (comm->said || v.cause < HLY_CAUSE_STOPPED));
+    bool known = comm->asks_for || (r->foreseen && comm->said);
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
