@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Address space and descriptors run out, for one rank alone and for two, over shm and tcp: it works, or every rank
-# ends with an error that says something, by the start deadline and the calls' own; and nothing is left.
+# ends with an error that says something, by the start deadline and the calls' own; and nothing is left. The same on a
+# full disk, with a full /dev/shm: what is to be written there is missed aloud, and jobs that need neither are well.
 # shellcheck source-path=SCRIPTDIR source=tcp_lib.sh
 . "$(dirname "$0")/tcp_lib.sh"
 export HALAY_START_DEADLINE=3 HALAY_DEADLINE=3
@@ -31,4 +32,32 @@ for limit in "-v 60000" "-n 6" "-n 12" "-n 16" "-n 20"; do
     done
 done
 [ "${was[0]} ${was[1]}" = "0 0" ] || fail "20 descriptors are too few"
+
+# shellcheck disable=SC2016
+full() { # COMMAND..., with its output in disk/out where OUT is set
+    mkdir -p disk
+    run unshare -rm bash -c 'mount -t tmpfs -o size=64k none disk && mount -t tmpfs -o size=4k none /dev/shm || exit 99
+        head -c 65536 /dev/zero >disk/filler
+        head -c 4096 /dev/zero >/dev/shm/filler
+        if [ "${OUT:-}" ]; then "$@" >disk/out; else "$@"; fi
+        status=$?
+        for at in disk /dev/shm; do find $at -type f ! -name filler -size +0 -exec echo left {} +; done
+        exit $status' - "$@"
+    ! grep -E '^left|signal|SIGBUS' out err || fail "on a full disk, $*"
+}
+if unshare -rm true 2>/dev/null; then
+    for transport in shm tcp; do
+        export HALAY_TRANSPORT=$transport
+        full env TMPDIR="$PWD/disk" "$HALAYRUN" -np 2 "$JOB_RANK" briefly
+        expect 0 "$transport, on a full disk"
+        full "$HALAYRUN" -np 2 "$BENCH" allreduce --max 4 --csv disk/table
+        [ "$status" = 1 ] || fail "$transport: the table is lost, and the status is $status"
+        says err "halay-bench: cannot write disk/table: No space left on device"
+        OUT=disk full "$HALAYRUN" -np 2 "$BENCH" allreduce --max 4
+        [ "$status" = 1 ] || fail "$transport: the output is lost, and the status is $status"
+        says err "halay-bench: cannot write the table: No space left on device"
+    done
+    full bash -c '"$HALAYRUN" -np 2 "$JOB_RANK" kill 2>disk/err' # nobody reads the log: it is not waited for
+    [ "$status" = 137 ] || fail "without a log the status is $status"
+fi
 nothing_left

@@ -72,6 +72,15 @@ static int run(const struct hly_bench *b, const halay_topology_t *t, halay_comm_
     return rc || !valid;
 }
 
+/* All of it is on its way, or it is said why not. */
+static int is_written(FILE *file, const char *name)
+{
+    const int well = !fflush(file) && !ferror(file);
+    if (!well)
+        fprintf(stderr, "halay-bench: cannot write %s: %s\n", name, strerror(errno ? errno : EIO));
+    return well;
+}
+
 int main(int argc, char **argv)
 {
     struct hly_bench bench;
@@ -98,9 +107,11 @@ int main(int argc, char **argv)
         status = halay_comm_set_hint(comm, HALAY_HINT_RELAXED_BROADCAST, 1);
     if (!status)
         status = run(&bench, &topology, comm, csv);
-    if (csv && fclose(csv)) {
-        fprintf(stderr, "halay-bench: cannot write %s: %s\n", bench.csv, strerror(errno));
+    if (topology.rank == 0 && !is_written(stdout, "the table"))
         status = 1;
+    if (csv) {
+        status = is_written(csv, bench.csv) ? status : 1;
+        fclose(csv);
     }
     return halay_finalize(context) || status;
 }
