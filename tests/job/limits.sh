@@ -57,7 +57,8 @@ if unshare -rm true 2>/dev/null; then
         [ "$status" = 1 ] || fail "$transport: the output is lost, and the status is $status"
         says err "halay-bench: cannot write the table: No space left on device"
     done
-    full bash -c '"$HALAYRUN" -np 2 "$JOB_RANK" kill 2>disk/err' # nobody reads the log: it is not waited for
+    # shellcheck disable=SC2016
+    full bash -c '"$HALAYRUN" -np 2 "$JOB_RANK" kill 2>disk/err' # the log is lost, and not waited for
     [ "$status" = 137 ] || fail "without a log the status is $status"
 fi
 nothing_left
