@@ -375,7 +375,7 @@ bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
     const struct hly_verdict_wire *v = &comm->broken_by;
     const bool named = comm->broken && v->rank == rank &&
                        (v->cause == HLY_CAUSE_PEER ||
-                        (comm->agreed && hly_agree_is_claim(v) && v->cause != HLY_CAUSE_ELSEWHERE));
+                        (comm->agreed && hly_agree_is_claim(v) && v->cause < HLY_CAUSE_CIRCLE));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
 }

@@ -32,6 +32,7 @@
 #include "exec/relaxed.h"
 #include "exec/work.h"
 #include "fault/agree.h"
+#include "fault/elsewhere.h"
 #include "fault/patience.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
@@ -506,6 +507,8 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         return;
     note_message(comm, f, h);
     bool better = hly_agree_adopt(comm, slot, v);
+    if (f->entered && h->cookie == HLY_BY_TIME)
+        by_time(comm, slot, HLY_CAUSE_STOPPED);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);
         if (f->slow)
@@ -723,6 +726,8 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
                  waits ? "has not made this call: it waits in another one"
                        : "has not made this call, or does not answer");
     }
+    if (v.cause != HLY_CAUSE_ABSENT)
+        hly_elsewhere_explain(comm, slot, &v);
     if (!v.cause)
         return;
     v.call = slot->request->call.desc;
@@ -750,9 +755,12 @@ static void look_at(halay_request_t *r, uint64_t now)
     if (hly_comm_is_over(r->comm, r->sequence) && !(f && f->final)) {
         end_too(r);
     } else if (r->state == HLY_FAILING) {
+        if (now >= r->deadline_ns && !f->slow && !f->final)
+            by_time(r->comm, slot, HLY_CAUSE_STOPPED); /* a mismatch, and some are absent */
         if (f->slow && !f->final && f->round < hly_agree_rounds(r->comm) && now >= f->absent_ns) {
             f->absent_ns = UINT64_MAX;
             name_the_absent(r->comm, slot);
+            hly_elsewhere_tell_all(r->comm, slot);
         }
         f->looks += now >= f->deadline_ns;
         if (now >= r->deadline_ns)

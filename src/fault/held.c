@@ -70,6 +70,8 @@ static bool note_present(struct hly_fault *f, int rank)
 
 bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank)
 {
+    if (rank < 0)
+        return false;
     if (rank == comm->rank)
         return slot->request != NULL || slot->fault->entered;
     return slot->fault->alarmed & hly_agree_bits_of(comm, rank) ||

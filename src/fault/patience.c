@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "fault/agree.h"
+#include "fault/elsewhere.h"
 #include "plan/text.h"
 
 #define ASK_NS       500000000ull  /* a call without progress asks after so long */
@@ -532,14 +533,18 @@ static void answer(halay_comm_t *comm, const struct hly_header *h, int about)
     const uint32_t accord = h->edge & HLY_EDGE_ACCORD;
     const bool made = accord ? hly_accord_is_made(comm, h->sequence)
                              : (int32_t)(comm->next_sequence - h->sequence) > 0;
+    struct hly_hop hops[HLY_HOPS_MOST];
+    uint32_t nhops = 0;
     int64_t pid = 0;
     uint32_t seen = made ? HLY_SEEN_HERE : HLY_SEEN_BEHIND, calls = comm->next_sequence;
     if (about != comm->rank) {
         seen = look_near(comm, about, &pid);
         calls = (uint32_t)pid;
+    } else if (!accord) {
+        nhops = hly_elsewhere_hops(comm, h->sequence, made, hops);
     }
     hly_control_send(comm, (int)h->from, HLY_TELL, h->sequence, seen | accord,
-                     hly_cookie_about(about, calls), NULL, NULL, 0);
+                     hly_cookie_about(about, calls), NULL, hops, nhops * sizeof(hops[0]));
 }
 
 static uint32_t of(const struct hly_header *h)
@@ -547,7 +552,8 @@ static uint32_t of(const struct hly_header *h)
     return h->edge & HLY_EDGE_ACCORD ? HLY_OF_ACCORDS : HLY_OF_CALLS;
 }
 
-static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint64_t now)
+static void told(halay_comm_t *comm, const struct hly_header *h, int about,
+                 const struct hly_hop *hops, uint32_t nhops, uint64_t now)
 {
     struct hly_patience *p = comm->patience[of(h)];
     struct hly_awaited *a = p ? find(p, about) : NULL;
@@ -562,6 +568,8 @@ static void told(halay_comm_t *comm, const struct hly_header *h, int about, uint
         a->here = seen == HLY_SEEN_HERE;
         a->behind = false;
         a->calls = (uint32_t)(h->cookie >> 32);
+        a->nhops = hly_elsewhere_check(comm, hops, nhops);
+        memcpy(a->hops, hops, a->nhops * sizeof(hops[0]));
         see(a, HLY_DOING_UNKNOWN, now);
     } else if (h->from + 1 == a->helper && seen <= HLY_DOING_STOPPED) {
         a->helper_asked = false;
@@ -601,7 +609,8 @@ static void reported(halay_comm_t *comm, const struct hly_header *h, int about, 
         p->notices++;
 }
 
-void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h)
+void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h, const struct hly_hop *hops,
+                        uint32_t nhops)
 {
     const int about = (int)(h->cookie & 0xffffffff);
     const uint64_t now = hly_now_ns();
@@ -610,7 +619,7 @@ void hly_patience_asked(halay_comm_t *comm, const struct hly_header *h)
     if (h->kind == HLY_ASK) {
         answer(comm, h, about);
     } else if (h->kind == HLY_TELL) {
-        told(comm, h, about, now);
+        told(comm, h, about, hops, nhops, now);
     } else if (about != comm->rank) {
         reported(comm, h, about, now);
         answer(comm, h, comm->rank);

@@ -38,6 +38,8 @@ struct hly_awaited {
     uint64_t reported_ns; /* when another rank said last that it is missing; 0: never */
     uint64_t seen_ns;     /* when `doing` was seen */
     uint64_t stopped_ns;  /* for so long, without an end, as far as looks tell */
+    uint32_t nhops;       /* where it waits, and what it had been told: fault/elsewhere.c */
+    struct hly_hop hops[HLY_HOPS_MOST];
 };
 
 /* Of the oldest call of a communicator, or of its agreement: made when one waits for the first
@@ -62,6 +64,7 @@ void hly_patience_hurry(const halay_comm_t *comm);
 /* Has this rank said that it waits in another call than this one? */
 bool hly_patience_is_elsewhere(const halay_comm_t *comm, uint32_t sequence, int rank);
 /* An ASK, TELL or MISSING message. */
-void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header);
+void hly_patience_asked(halay_comm_t *comm, const struct hly_header *header,
+                        const struct hly_hop *hops, uint32_t nhops);
 
 #endif

@@ -260,6 +260,13 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_LOCAL:
         snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number, v->detail);
         return;
+    case HLY_CAUSE_CIRCLE:
+        snprintf(text, bytes,
+                 "%s (%s) waited in vain, for ranks wait for each other in a circle. Of the job, "
+                 "%s. All ranks must make their calls in the same order, also those on different "
+                 "communicators",
+                 call, number, v->detail);
+        return;
     case HLY_CAUSE_STOPPED:
     case HLY_CAUSE_LATE:
         patience_text(f, who, call, number, text, bytes);

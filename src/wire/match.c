@@ -264,13 +264,18 @@ static void match_accord(halay_comm_t *comm, const struct hly_header *h, const v
     memcpy(&n->accord, data, bytes);
 }
 
-static void match_question(halay_comm_t *comm, const struct hly_header *h)
+static void match_question(halay_comm_t *comm, const struct hly_header *h, const void *data,
+                           size_t bytes)
 {
-    struct hly_news *n = hly_news_leave(comm->context, HLY_NEWS_ASKED, NULL);
+    const bool fits = bytes <= sizeof(((struct hly_news *)0)->hops);
+    struct hly_news *n = fits ? hly_news_leave(comm->context, HLY_NEWS_ASKED, NULL) : NULL;
     if (!n)
         return;
     n->comm = comm;
     n->header = *h;
+    n->value = (int64_t)(bytes / sizeof(struct hly_hop));
+    if (n->value)
+        memcpy(n->hops, data, (size_t)n->value * sizeof(struct hly_hop));
 }
 
 /* The peer that the header names as its sender; NULL: the message came from another one. */
@@ -309,7 +314,7 @@ static void match_comm(halay_comm_t *comm, const struct hly_header *h, const voi
     if (from->left_out)
         return;
     if (h->kind >= HLY_ASK) { /* of a call that its sender may not have made */
-        match_question(comm, h);
+        match_question(comm, h, data, bytes);
         return;
     }
     if (hly_comm_heard(comm, h->sequence))

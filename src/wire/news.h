@@ -27,7 +27,7 @@ enum hly_news_kind {
     HLY_NEWS_VERDICT,        /* an ALARM, ROUND or REVOKE message: header, verdict */
     HLY_NEWS_ACCORD,         /* an ACCORD message: header, accord */
     HLY_NEWS_HELLO,          /* value: settings differ; 0: builds do: header, hello */
-    HLY_NEWS_ASKED,          /* an ASK, TELL or MISSING message: header */
+    HLY_NEWS_ASKED,          /* an ASK, TELL or MISSING message: header; value: hops */
     HLY_NEWS_LOST,           /* a peer is lost: peer */
     HLY_NEWS_TRANSPORT_LOST, /* a transport has failed: text is its name */
     /* for api/ */
@@ -50,6 +50,7 @@ struct hly_news {
         struct hly_hello hello;
         struct hly_accord_wire accord;
         struct hly_invitation invitation;
+        struct hly_hop hops[HLY_HOPS_MOST];
         char text[256];
     };
 };

@@ -50,6 +50,8 @@ enum hly_kind {
 /* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
 #define HLY_WORD  2
 #define HLY_JUDGE 3
+/* Of one to all: the clock ends this agreement. fault/elsewhere.h */
+#define HLY_BY_TIME 4
 
 /* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)
@@ -99,6 +101,18 @@ struct hly_invitation {
     uint64_t members; /* hash of their ranks */
     uint64_t memory;  /* HALAY_MEMORY_* */
     unsigned char id[HALAY_CIRCLE_ID_BYTES];
+};
+
+/* Behind a TELL: calls in which ranks wait, each for the next one to make it, or as members of it.
+ * The first is that of who tells, if it has not made the call that it is asked for. */
+#define HLY_HOPS_MOST 8
+struct hly_hop {
+    uint64_t comm; /* its id */
+    uint32_t sequence;
+    int32_t rank;    /* who waits, in the world */
+    uint32_t nranks; /* of the communicator */
+    uint32_t unused;
+    struct hly_call_desc call;
 };
 
 #define HLY_ACCORD_WORDS 24

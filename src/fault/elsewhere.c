@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* elsewhere.c - when ranks wait in different calls (elsewhere.h). */
+#include "fault/elsewhere.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fault/patience.h"
+#include "plan/text.h"
+
+#define FRESH_NS 3000000000ull /* what was told longer ago counts no more */
+
+/* ---------------------------------------------------------------- gaps */
+
+/*
+ * Ranks that have not made the call pass nothing on, so of many that are absent those that are
+ * there may hear from nobody over the graph. So each tells each, once. Whoever can be told of a
+ * verdict in this way has the time until the clock ends to tell a better one.
+ */
+void hly_elsewhere_tell_all(halay_comm_t *comm, const struct hly_slot *slot)
+{
+    const struct hly_verdict_wire *v = &slot->fault->verdict;
+    for (int rank = 0; comm->nranks <= HLY_TOLD_MOST && rank < comm->nranks; rank++)
+        if (rank != comm->rank && !hly_peer_is_dead(comm, rank) &&
+            !(v->cause == HLY_CAUSE_PEER && v->rank == rank))
+            hly_control_send(comm, rank, HLY_ALARM, slot->sequence, 0, HLY_BY_TIME,
+                             &slot->request->call, v, sizeof(*v));
+}
+
+/* ---------------------------------------------------------------- who waits where */
+
+static struct hly_hop hop_of(const halay_request_t *r)
+{
+    return (struct hly_hop){.comm = r->comm->id,
+                            .sequence = r->sequence,
+                            .rank = r->context->info.rank,
+                            .nranks = (uint32_t)r->comm->nranks,
+                            .call = r->call.desc};
+}
+
+/* The oldest call in which this rank waits, but for that one; NULL: there is none. */
+static const halay_request_t *waiting(const halay_context_t *ctx, const halay_comm_t *comm,
+                                      uint32_t sequence)
+{
+    for (const struct hly_link *l = ctx->requests.next; l != &ctx->requests; l = l->next) {
+        const halay_request_t *r = HLY_OF(l, halay_request_t, link);
+        const bool same = r->comm == comm && r->sequence == sequence;
+        if (!same && !r->comm->asks_for && (r->state == HLY_RUNNING || r->state == HLY_FAILING))
+            return r;
+    }
+    return NULL;
+}
+
+/* Whom the oldest call of this communicator waits for, and who has told of calls; NULL: nobody. */
+static const struct hly_awaited *told(const halay_comm_t *comm, uint32_t sequence)
+{
+    const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    for (int i = 0; p && p->sequence == sequence && i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->awaited[i];
+        if (a->rank && a->nhops && a->heard_ns && hly_now_ns() < a->heard_ns + FRESH_NS)
+            return a;
+    }
+    return NULL;
+}
+
+uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,
+                            struct hly_hop hops[HLY_HOPS_MOST])
+{
+    const halay_comm_t *of = comm;
+    uint32_t n = 0;
+    if (!made) {
+        const halay_request_t *r = waiting(comm->context, comm, sequence);
+        if (!r)
+            return 0;
+        hops[n++] = hop_of(r);
+        of = r->comm;
+        sequence = r->sequence;
+    }
+    const struct hly_awaited *a = told(of, sequence);
+    for (uint32_t i = 0; a && i < a->nhops && n < HLY_HOPS_MOST; i++)
+        hops[n++] = a->hops[i];
+    return n;
+}
+
+uint32_t hly_elsewhere_check(const halay_comm_t *comm, const struct hly_hop *hops, uint32_t nhops)
+{
+    const int world = comm->context->info.nranks;
+    uint32_t n = 0;
+    while (n < nhops && n < HLY_HOPS_MOST && hops[n].rank >= 0 && hops[n].rank < world &&
+           hops[n].nranks <= (uint32_t)world)
+        n++;
+    return n;
+}
+
+/* ---------------------------------------------------------------- circles */
+
+struct circle {
+    uint32_t n;
+    struct hly_hop hops[HLY_HOPS_MOST + 1];
+};
+
+/* Does this rank belong to that call, and has not made it? */
+static bool lacks(const halay_context_t *ctx, const struct hly_hop *hop)
+{
+    const halay_comm_t *comm = hly_comm_find(ctx, hop->comm);
+    return comm && (int32_t)(comm->next_sequence - hop->sequence) <= 0;
+}
+
+/* The circle in which these calls and this rank's own one are: each waits for the next one's rank,
+ * and the last for the first. */
+static bool close_circle(const halay_request_t *r, const struct hly_awaited *a, struct circle *c)
+{
+    c->hops[0] = hop_of(r);
+    for (uint32_t i = 0; i < a->nhops; i++) {
+        c->hops[i + 1] = a->hops[i];
+        c->n = i + 2;
+        if (lacks(r->context, &a->hops[i]))
+            return true;
+        for (uint32_t k = 0; k < i; k++)
+            if (a->hops[k].rank == a->hops[i].rank) { /* one that this rank is not in */
+                c->n = i - k;
+                memmove(c->hops, &a->hops[k], c->n * sizeof(c->hops[0]));
+                return true;
+            }
+    }
+    return false;
+}
+
+static void hop_text(const struct hly_hop *hop, char *text, size_t bytes)
+{
+    char call[128] = "send or receive";
+    if (!(hop->call.flags & HLY_CALL_PAIR))
+        hly_desc_text(&hop->call, call, sizeof(call));
+    snprintf(text, bytes, "%s (call %u on a communicator of %u rank%s)", call, hop->sequence,
+             hop->nranks, hop->nranks == 1 ? "" : "s");
+}
+
+/* From its lowest rank on, so that all in it tell the same. What has no room is counted. */
+static void circle_text(const struct circle *c, char *text, size_t bytes)
+{
+    struct hly_text out = {text, bytes, 0};
+    uint32_t first = 0;
+    for (uint32_t i = 1; i < c->n; i++)
+        first = c->hops[i].rank < c->hops[first].rank ? i : first;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const struct hly_hop *hop = &c->hops[(first + i) % c->n];
+        char at[224];
+        hop_text(hop, at, sizeof(at));
+        if (i && out.used + strlen(at) + 64 > bytes) {
+            hly_text_put(&out, ", and %u more", c->n - i);
+            return;
+        }
+        hly_text_put(&out, "%srank %d is in %s", i ? ", " : "", hop->rank, at);
+    }
+}
+
+void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
+                           struct hly_verdict_wire *v)
+{
+    const struct hly_patience *p = comm->patience[HLY_OF_CALLS];
+    const uint64_t now = hly_now_ns();
+    for (int i = 0; p && p->sequence == slot->sequence && i < HLY_AWAITED_MOST; i++) {
+        const struct hly_awaited *a = &p->awaited[i];
+        struct circle c;
+        if (!a->rank || !a->nhops || !a->heard_ns || now >= a->heard_ns + FRESH_NS)
+            continue;
+        if (close_circle(slot->request, a, &c)) {
+            hly_verdict_init(v, comm, HLY_CAUSE_CIRCLE, HALAY_ETIMEOUT, -1);
+            circle_text(&c, v->detail, sizeof(v->detail));
+            return;
+        }
+        if (v->cause == HLY_CAUSE_ELSEWHERE && a->rank == (uint32_t)v->rank + 1 && !a->here) {
+            char at[160];
+            hop_text(&a->hops[0], at, sizeof(at));
+            snprintf(v->detail, sizeof(v->detail), "has not made this call: it waits in %s", at);
+        }
+    }
+}

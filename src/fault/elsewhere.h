@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * elsewhere.h - ranks that wait in another call than others do: docs/decisions/0094.
+ *
+ * Then a failing call has gaps in its control graph, and who waits for whom may be a circle. A rank
+ * that is asked where it is tells in which call it waits, and what it was told itself: so who asks
+ * sees a chain of calls, and whether it ends in one that this rank has not made.
+ */
+#ifndef HLY_ELSEWHERE_H
+#define HLY_ELSEWHERE_H
+
+#include "fault/fault.h"
+
+#define HLY_TOLD_MOST 64 /* ranks of a communicator in which each tells each */
+
+/* The clock ends this agreement, and this rank has named who is absent: tells all what it holds. */
+void hly_elsewhere_tell_all(halay_comm_t *comm, const struct hly_slot *slot);
+
+/* What a rank that is asked about this call tells of its waiting. made: it has made the call.
+ * Returns how many. */
+uint32_t hly_elsewhere_hops(halay_comm_t *comm, uint32_t sequence, bool made,
+                            struct hly_hop hops[HLY_HOPS_MOST]);
+/* How many of them make sense? A peer has sent them. */
+uint32_t hly_elsewhere_check(const halay_comm_t *comm, const struct hly_hop *hops, uint32_t nhops);
+/* The verdict calls nobody absent. Puts the circle in it if there is one, or where the rank waits
+ * that it names. */
+void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
+                           struct hly_verdict_wire *verdict);
+
+#endif
