@@ -176,3 +176,40 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
         }
     }
 }
+
+/* ---------------------------------------------------------------- leaving */
+
+/* Told to those that it has a link to, which see it end: its next call will not come. */
+static void tell_reason(halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    for (int rank = 0; comm->nranks <= HLY_TOLD_MOST && rank < comm->nranks; rank++) {
+        const halay_context_t *ctx = comm->context;
+        const struct hly_peer *peer =
+            hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+        if (peer && peer->greeted && !peer->dead && !peer->left_out)
+            hly_control_send(comm, rank, HLY_ALARM, comm->next_sequence, 0, 0, NULL, v, sizeof(*v));
+    }
+}
+
+void hly_elsewhere_leave(halay_context_t *context)
+{
+    const halay_comm_t *failed = NULL;
+    char text[512];
+    for (struct hly_link *l = context->comms.next; l != &context->comms && !failed; l = l->next) {
+        const halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        failed = comm->failed && !comm->last.alone ? comm : NULL;
+    }
+    if (!failed)
+        return;
+    hly_failure_text(&failed->last, text, sizeof(text));
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        struct hly_verdict_wire v;
+        if (comm->agreed || comm->freed)
+            continue;
+        hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, comm->rank);
+        snprintf(v.detail, sizeof(v.detail), "it has left after a call of it%s failed: %.190s",
+                 comm == failed ? "" : " on another communicator", text);
+        tell_reason(comm, &v);
+    }
+}

@@ -6,6 +6,7 @@
 #include "exec/circle.h"
 #include "fault/accord.h"
 #include "fault/agree.h"
+#include "fault/patience.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -67,6 +68,8 @@ static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot,
         return true; /* this may be the better verdict, and one rank judges */
     if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_agree_is_heard(comm, slot, rank))
         return false;
+    if (hly_patience_is_elsewhere(comm, slot->sequence, rank))
+        return false; /* it has left because its own call has failed */
     if (!peer->ep)
         return false; /* this end has severed it, for the same reason */
     return hly_agree_bits_of(comm, rank) != 0;

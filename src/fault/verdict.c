@@ -262,9 +262,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
         return;
     case HLY_CAUSE_CIRCLE:
         snprintf(text, bytes,
-                 "%s (%s) waited in vain, for ranks wait for each other in a circle. Of the job, "
-                 "%s. All ranks must make their calls in the same order, also those on different "
-                 "communicators",
+                 "%s (%s) waited in a circle. Of the job, %s. All ranks must make their calls in "
+                 "one order, also across communicators",
                  call, number, v->detail);
         return;
     case HLY_CAUSE_STOPPED:

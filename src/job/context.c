@@ -21,7 +21,7 @@
 #include "device/device_builtin.h"
 #include "exec/exec.h"
 #include "exec/relaxed.h"
-#include "fault/fault.h"
+#include "fault/elsewhere.h"
 #include "job/job.h"
 #include "wire/match.h"
 #include "wire/news.h"
@@ -475,6 +475,7 @@ int halay_finalize(halay_context_t *context)
     hly_returned_land(context, NULL);
     bool any = abandon_requests(context);
     const int owed = hly_returned_end(context);
+    hly_elsewhere_leave(context);
     hly_progress(context);
     int late = relaxed_end(context);
     flush(context);

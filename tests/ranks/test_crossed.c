@@ -17,7 +17,7 @@
 #include "crossed.h"
 #include "ranks.h"
 
-#define WORKERS  12 /* they wait most of the time */
+#define WORKERS  24 /* they wait most of the time */
 #define GRACE_NS 12000000000ull /* on a busy machine */
 
 struct said { /* by one rank of one failing call */
@@ -198,6 +198,7 @@ static bool blames_innocent(const struct job *job)
         for (int i = 0; i < p->n[r]; i++) {
             const struct said *s = &job->said[r][i];
             if (s->code && s->code != HALAY_EMISMATCH && s->blamed >= 0 &&
+                !(p->leaves && strstr(s->text, "it has left after a call of it")) &&
                 !crossed_may_blame(p, r, i, s->blamed))
                 return true;
         }
@@ -252,7 +253,7 @@ static void part_of(int worker, char **argv)
 {
     const uint64_t first = strtoull(argv[1], NULL, 10), n = strtoull(argv[2], NULL, 10);
     const bool shm = argv[3] && !strcmp(argv[3], "shm");
-    const uint64_t ms = argv[3] && argv[4] ? strtoull(argv[4], NULL, 10) : 1500;
+    const uint64_t ms = argv[3] && argv[4] ? strtoull(argv[4], NULL, 10) : 2400;
     for (uint64_t i = (uint64_t)worker; i < n; i += WORKERS)
         run_one(first + i, shm, ms * 1000000);
     if (nwrong)
