@@ -248,7 +248,7 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     halay_request_t *r = slot->request;
-    bool whole = f->round == hly_agree_rounds(comm); /* all rounds came: nobody was absent */
+    const bool whole = hly_agree_is_whole(comm, f);
     if (!f->final && whole && hly_agree_is_claim(&f->verdict))
         hly_agree_hold_firm(comm, f);
     struct hly_verdict_wire v = f->verdict;
@@ -340,8 +340,11 @@ static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
     if (!f->started && rounds)
         send_verdict(comm, slot, HLY_ROUND, 0);
     f->started = true;
-    while (f->round < rounds && ((f->heard >> f->round & 1) ||
-                                 hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round)))) {
+    /* Who was absent may have left meanwhile: that ends no agreement that the clock ends. */
+    const bool clock = f->slow && f->verdict.cause > HLY_CAUSE_BUILD;
+    while (f->round < rounds &&
+           ((f->heard >> f->round & 1) ||
+            (!clock && hly_agree_is_gone(comm, f, hly_agree_from(comm, f->round))))) {
         f->round++;
         if (f->round < rounds)
             send_verdict(comm, slot, HLY_ROUND, f->round);
@@ -363,7 +366,6 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
         return;
     if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
         by_time(comm, slot, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
-    const uint32_t rounds = hly_agree_rounds(comm);
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
     bool late = f->looks >= LATE_LOOKS || comm->context->lost;
     if (late && !quiet) {
@@ -385,7 +387,7 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     go_round(comm, slot, late);
     if (older_fails(comm, slot))
         return;
-    if (f->round == rounds && !late && has_to_listen(comm->context)) {
+    if (f->round == hly_agree_rounds(comm) && !late && has_to_listen(comm->context)) {
         hly_exec_listen(comm->context); /* others may have concluded without this rank */
         comm->context->timer_ns = 0;    /* so that this is called again soon */
     } else if (late || (is_decided(comm, slot) && may_conclude(comm, slot, false))) {
@@ -507,7 +509,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         return;
     note_message(comm, f, h);
     bool better = hly_agree_adopt(comm, slot, v);
-    if (f->entered && h->cookie == HLY_BY_TIME)
+    if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
         by_time(comm, slot, HLY_CAUSE_STOPPED);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);

@@ -33,6 +33,12 @@ static inline uint32_t hly_agree_bits_of(const halay_comm_t *comm, int rank)
     return bits;
 }
 
+/* Have all rounds come? Then nobody was absent. */
+static inline bool hly_agree_is_whole(const halay_comm_t *comm, const struct hly_fault *fault)
+{
+    return fault->heard == (UINT64_C(1) << hly_agree_rounds(comm)) - 1;
+}
+
 /* Is the rank dead, or does this call's verdict say so? */
 bool hly_agree_is_gone(const halay_comm_t *comm, const struct hly_fault *fault, int rank);
 /* All that this rank knows to be dead. True: it is news. */

@@ -106,6 +106,11 @@ static bool lacks(const halay_context_t *ctx, const struct hly_hop *hop)
     return comm && (int32_t)(comm->next_sequence - hop->sequence) <= 0;
 }
 
+static bool is_same(const struct hly_hop *a, const struct hly_hop *b)
+{
+    return a->comm == b->comm && a->sequence == b->sequence;
+}
+
 /* The circle in which these calls and this rank's own one are: each waits for the next one's rank,
  * and the last for the first. */
 static bool close_circle(const halay_request_t *r, const struct hly_awaited *a, struct circle *c)
@@ -117,9 +122,9 @@ static bool close_circle(const halay_request_t *r, const struct hly_awaited *a, 
         if (lacks(r->context, &a->hops[i]))
             return true;
         for (uint32_t k = 0; k < i; k++)
-            if (a->hops[k].rank == a->hops[i].rank) { /* one that this rank is not in */
+            if (is_same(&a->hops[k], &a->hops[i])) { /* a circle that this rank is not in */
                 c->n = i - k;
-                memmove(c->hops, &a->hops[k], c->n * sizeof(c->hops[0]));
+                memmove(c->hops, &a->hops[k + 1], c->n * sizeof(c->hops[0]));
                 return true;
             }
     }
@@ -182,12 +187,13 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
 /* Told to those that it has a link to, which see it end: its next call will not come. */
 static void tell_reason(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
-    for (int rank = 0; comm->nranks <= HLY_TOLD_MOST && rank < comm->nranks; rank++) {
+    for (int rank = 0; rank < comm->nranks; rank++) {
         const halay_context_t *ctx = comm->context;
         const struct hly_peer *peer =
             hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
         if (peer && peer->greeted && !peer->dead && !peer->left_out)
-            hly_control_send(comm, rank, HLY_ALARM, comm->next_sequence, 0, 0, NULL, v, sizeof(*v));
+            hly_control_send(comm, rank, HLY_ALARM, comm->next_sequence, 0, HLY_LEAVES, NULL, v,
+                             sizeof(*v));
     }
 }
 
@@ -212,4 +218,15 @@ void hly_elsewhere_leave(halay_context_t *context)
                  comm == failed ? "" : " on another communicator", text);
         tell_reason(comm, &v);
     }
+}
+
+bool hly_elsewhere_left(const halay_comm_t *comm, const struct hly_slot *slot,
+                        const struct hly_header *h)
+{
+    const halay_context_t *ctx = comm->context;
+    struct hly_peer *peer =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, (int)h->from)));
+    if (peer)
+        peer->explained = true;
+    return slot && slot->fault && slot->fault->entered;
 }

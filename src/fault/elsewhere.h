@@ -29,5 +29,8 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
 /* This rank finalizes. If a call of it has failed, those who wait for it elsewhere are told why it
  * leaves. */
 void hly_elsewhere_leave(halay_context_t *context);
+/* Such a word has come. True: the call's ranks agree already, so it is no news. */
+bool hly_elsewhere_left(const halay_comm_t *comm, const struct hly_slot *slot,
+                        const struct hly_header *header);
 
 #endif

@@ -6,7 +6,7 @@
 #include "exec/circle.h"
 #include "fault/accord.h"
 #include "fault/agree.h"
-#include "fault/patience.h"
+#include "fault/elsewhere.h"
 #include "wire/match.h"
 #include "wire/rendezvous.h"
 
@@ -64,12 +64,12 @@ static bool is_silent_one(const halay_comm_t *comm, const struct hly_slot *slot,
                           const struct hly_peer *peer)
 {
     const struct hly_fault *f = slot->fault;
+    if (peer->explained)
+        return false;
     if (!f->final && hly_judge_rules(comm, &f->verdict))
         return true; /* this may be the better verdict, and one rank judges */
     if (f->final || f->verdict.cause < HLY_CAUSE_STOPPED || hly_agree_is_heard(comm, slot, rank))
         return false;
-    if (hly_patience_is_elsewhere(comm, slot->sequence, rank))
-        return false; /* it has left because its own call has failed */
     if (!peer->ep)
         return false; /* this end has severed it, for the same reason */
     return hly_agree_bits_of(comm, rank) != 0;
@@ -340,6 +340,9 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED) {
         if (!hly_judge_is_past(comm, h))
             hly_fault_concluded(comm, v);
+    } else if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES &&
+               hly_elsewhere_left(comm, slot, h)) {
+        return;
     } else if (hly_comm_is_over(comm, h->sequence)) {
         hly_fault_answer(comm, h);
     } else if (slot && !slot->complete) {

@@ -52,6 +52,8 @@ enum hly_kind {
 #define HLY_JUDGE 3
 /* Of one to all: the clock ends this agreement. fault/elsewhere.h */
 #define HLY_BY_TIME 4
+/* Of who leaves because its own call has failed. It is no news where the ranks agree already. */
+#define HLY_LEAVES 5
 
 /* Cookie of ASK, TELL and MISSING: a rank of the communicator, and how many calls it has made. */
 static inline uint64_t hly_cookie_about(int rank, uint32_t calls)

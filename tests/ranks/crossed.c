@@ -4,7 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "ranks.h"
+static uint64_t random_next(uint64_t *state) /* splitmix64 (S. Vigna) */
+{
+    uint64_t z = (*state += 0x9e3779b97f4a7c15ull);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    return z ^ (z >> 31);
+}
 
 /* ---------------------------------------------------------------- groups */
 
@@ -61,8 +67,8 @@ static bool is_equal(const struct crossed *p, int me, const struct crossed_call 
 
 enum how { NOTHING, SKIP, EXTRA, SWAP, ROOT, NUMBER, TYPE, OP, COMM, EARLY, HOWS };
 
-static const char *const hows[HOWS] = {"nothing", "skip",   "extra", "swap", "root", "count",
-                                       "type",    "op",     "comm",  "early end"};
+static const char *const hows[HOWS] = {"nothing", "skip", "extra", "swap", "root",
+                                       "count",   "type", "op",    "comm", "early end"};
 
 static void insert(struct crossed_call *list, int *n, int at)
 {
@@ -111,12 +117,12 @@ static void deviate(struct crossed_call *list, int *n, enum how how, int at)
 
 static uint64_t below(uint64_t *s, int n)
 {
-    return ranks_random(s) % (uint64_t)n;
+    return random_next(s) % (uint64_t)n;
 }
 
 static void model(struct crossed *p);
 
-void crossed_draw(struct crossed *p, uint64_t seed)
+void crossed_draw(struct crossed *p, uint64_t seed, int nranks)
 {
     uint64_t s = seed * 1000003 + 17;
     struct crossed_call base[CROSSED_CALLS - 2];
@@ -124,6 +130,7 @@ void crossed_draw(struct crossed *p, uint64_t seed)
     memset(p, 0, sizeof(*p));
     p->seed = seed;
     p->nranks = 3 + (int)below(&s, CROSSED_RANKS - 2);
+    p->nranks = nranks ? nranks : p->nranks;
     p->posted = below(&s, 4) == 0;
     p->leaves = below(&s, 2);
     for (int i = 0; i < n; i++)
@@ -172,8 +179,9 @@ static bool step_group(struct crossed *p, int comm, int me, int at[CROSSED_RANKS
             continue;
         const bool here = at[r] < p->n[r] && p->list[r][at[r]].comm == comm;
         all = all && here;
-        equal = equal && (!here || (is_equal(p, me, mine, &p->list[r][at[r]]) &&
-                                    p->end[r] == CROSSED_WAITS));
+        equal =
+            equal &&
+            (!here || (is_equal(p, me, mine, &p->list[r][at[r]]) && p->end[r] == CROSSED_WAITS));
     }
     if (!all && equal)
         return false;
@@ -249,10 +257,9 @@ static bool waits(const struct crossed *p, int r)
     return p->end[r] == CROSSED_WAITS;
 }
 
-/* Does rank a wait for rank b, which is not in a's last call? */
-static bool waits_for(const struct crossed *p, int a, int b)
+bool crossed_waits_for(const struct crossed *p, int a, int b)
 {
-    if (!waits(p, a) || a == b)
+    if (p->end[a] == CROSSED_DONE || a == b)
         return false;
     const int comm = p->list[a][p->end_at[a]].comm;
     const bool here = p->end[b] != CROSSED_DONE && p->list[b][p->end_at[b]].comm == comm;
@@ -267,23 +274,41 @@ static bool leads_to_end(const struct crossed *p, int from)
     for (int i = 0; i < p->nranks; i++)
         for (int a = 0; a < p->nranks; a++)
             for (int b = 0; seen[a] && b < p->nranks; b++)
-                seen[b] = seen[b] || waits_for(p, a, b);
+                seen[b] = seen[b] || crossed_waits_for(p, a, b);
     for (int r = 0; r < p->nranks; r++)
         if (seen[r] && !waits(p, r))
             return true;
     return false;
 }
 
-bool crossed_may_blame(const struct crossed *p, int me, int i, int blamed)
+static bool may_blame(const struct crossed *p, int me, int i, int blamed)
 {
     if (p->posted || i != p->end_at[me] || !waits(p, me))
         return true;
     bool end_here = false;
     for (int r = 0; r < p->nranks; r++)
-        end_here = end_here || (waits_for(p, me, r) && !waits(p, r));
+        end_here = end_here || (crossed_waits_for(p, me, r) && !waits(p, r));
     if (end_here)
         return !waits(p, blamed);
     return leads_to_end(p, blamed);
+}
+
+/* Does this rank wait for one that is in the last call of `me`? */
+static bool closes(const struct crossed *p, int me, int blamed)
+{
+    for (int r = 0; r < p->nranks; r++)
+        if ((r == me || (waits(p, r) && !crossed_waits_for(p, me, r) &&
+                         crossed_has(p, p->list[me][p->end_at[me]].comm, me, r))) &&
+            crossed_waits_for(p, blamed, r))
+            return true;
+    return false;
+}
+
+bool crossed_is_just(const struct crossed *p, int me, int i, int blamed, const char *text)
+{
+    if (blamed < 0 || strstr(text, "it has left after a call of it") || may_blame(p, me, i, blamed))
+        return true;
+    return strstr(text, "it waits in ") && waits(p, blamed) && !closes(p, me, blamed);
 }
 
 const char *crossed_end_name(enum crossed_end end)

@@ -48,7 +48,8 @@ struct crossed {
     bool wrong;
 };
 
-void crossed_draw(struct crossed *program, uint64_t seed);
+/* nranks 0: drawn, too. */
+void crossed_draw(struct crossed *program, uint64_t seed, int nranks);
 /* In which order this rank waits for posted calls. */
 void crossed_order(const struct crossed *program, int me, int order[CROSSED_CALLS]);
 bool crossed_is_wrong(const struct crossed *program);
@@ -58,8 +59,13 @@ bool crossed_has(const struct crossed *program, int comm, int me, int other);
 int crossed_group(const struct crossed *program, int comm, int me);
 int crossed_member(const struct crossed *program, int comm, int me, int rank);
 int crossed_root(const struct crossed *program, int me, const struct crossed_call *call);
-/* May a verdict on the i-th call of rank `me` name this world rank? */
-bool crossed_may_blame(const struct crossed *program, int me, int i, int blamed);
+/*
+ * May a verdict on the i-th call of rank `me` name this world rank (-1: none)? Not one that waits,
+ * unless for one that is to blame; or it is said where it waits, and no circle of two can be seen.
+ */
+bool crossed_is_just(const struct crossed *program, int me, int i, int blamed, const char *text);
+/* Does rank a wait for rank b, which is not in a's last call? Of blocking programs. */
+bool crossed_waits_for(const struct crossed *program, int a, int b);
 const char *crossed_end_name(enum crossed_end end);
 const char *crossed_text(const struct crossed_call *call);
 
