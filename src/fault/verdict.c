@@ -199,11 +199,18 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                      : " with other counts, factors or operations");
 }
 
-/* Of a rank that was waited for by patience, or came too late. */
+/* Of a rank that was waited for by patience, or came too late; of a circle of ranks. */
 static void patience_text(const struct hly_failure *f, const char *who, const char *call,
                           const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
+    if (v->cause == HLY_CAUSE_CIRCLE) {
+        snprintf(text, bytes,
+                 "%s (%s) waited in a circle. Of the job, %s. All ranks must make their calls in "
+                 "one order, also across communicators",
+                 call, number, v->detail);
+        return;
+    }
     snprintf(text, bytes,
              "%s (%s) waited in vain: %s on %s %s%s HALAY_STOP_PATIENCE sets more "
              "seconds",
@@ -260,13 +267,8 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     case HLY_CAUSE_LOCAL:
         snprintf(text, bytes, "%s on %s, %s (%s): %s", who, v->host, call, number, v->detail);
         return;
-    case HLY_CAUSE_CIRCLE:
-        snprintf(text, bytes,
-                 "%s (%s) waited in a circle. Of the job, %s. All ranks must make their calls in "
-                 "one order, also across communicators",
-                 call, number, v->detail);
-        return;
     case HLY_CAUSE_STOPPED:
+    case HLY_CAUSE_CIRCLE:
     case HLY_CAUSE_LATE:
         patience_text(f, who, call, number, text, bytes);
         return;

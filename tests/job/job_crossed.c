@@ -22,7 +22,7 @@ int main(int argc, char **argv)
     CHECK(!halay_comm_rank(world, &rank) && !halay_comm_size(world, &nranks), "world");
     CHECK(nranks <= CROSSED_RANKS, "%d ranks", nranks);
     crossed_draw(&program, strtoull(argv[1], NULL, 10), nranks);
-    crossed_play(&program, rank, world, said);
+    crossed_play(&program, rank, world, 3000000000, said);
     for (int i = 0; i < program.n[rank]; i++) {
         const struct said *s = &said[i];
         const bool innocent =

@@ -72,8 +72,8 @@ static void crossed_check_sum(const struct crossed *p, int me, int i, const int3
         CHECK(out[k] == (c->other_op ? most : sum), "rank %d, call %d: %d", me, i, out[k]);
 }
 
-/* A blocking program stops at its first error. */
-static void crossed_play(const struct crossed *p, int me, halay_comm_t *world,
+/* A blocking program stops at its first error. The deadline is that of the calls. */
+static void crossed_play(const struct crossed *p, int me, halay_comm_t *world, uint64_t deadline_ns,
                          struct said said[CROSSED_CALLS])
 {
     static _Thread_local int32_t in[CROSSED_CALLS][CROSSED_COUNT],
@@ -82,10 +82,13 @@ static void crossed_play(const struct crossed *p, int me, halay_comm_t *world,
     const int n = p->n[me];
     int rc = 0, order[CROSSED_CALLS];
     halay_comm_t *comms[CROSSED_COMMS] = {world};
+    halay_verdict_t why = {.size = sizeof(why)};
     CHECK(!halay_comm_dup(world, &comms[1]) && !halay_comm_split(world, me % 2, me, &comms[2]) &&
               !halay_comm_split(world, me < (p->nranks + 1) / 2, -me, &comms[3]) &&
               !halay_barrier(world),
-          "no communicators");
+          "no communicators: %s", halay_comm_verdict(world, &why) ? "" : why.text);
+    for (int c = 0; c < CROSSED_COMMS; c++)
+        CHECK(!halay_comm_set_deadline(comms[c], deadline_ns), "deadline");
     crossed_order(p, me, order);
     for (int i = 0; i < n && !rc; i++) {
         const struct crossed_call *c = &p->list[me][i];
