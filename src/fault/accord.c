@@ -317,6 +317,11 @@ static void note_call(struct hly_accord *a, int call)
     a->call = call;
 }
 
+static bool is_silent(const struct hly_verdict_wire *v, int rank)
+{
+    return (v->cause == HLY_CAUSE_STOPPED || v->cause == HLY_CAUSE_ABSENT) && v->rank == rank;
+}
+
 int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag)
 {
     struct hly_accords *x = accords_of(comm);
@@ -333,7 +338,7 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         if (!hly_accord_has_failed(comm, r))
             continue;
         add(a->failed, r);
-        if (hly_agree_is_claim(&comm->broken_by) && comm->broken_by.rank == r)
+        if (is_silent(&comm->broken_by, r))
             add(a->absent, r);
     }
     if (!a->decided)
@@ -373,9 +378,8 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
 bool hly_accord_has_failed(const halay_comm_t *comm, int rank)
 {
     const struct hly_verdict_wire *v = &comm->broken_by;
-    const bool named = comm->broken && v->rank == rank &&
-                       (v->cause == HLY_CAUSE_PEER ||
-                        (comm->agreed && hly_agree_is_claim(v) && v->cause < HLY_CAUSE_CIRCLE));
+    const bool named = comm->broken && ((v->rank == rank && v->cause == HLY_CAUSE_PEER) ||
+                                        (comm->agreed && is_silent(v, rank)));
     return rank != comm->rank && (named || hly_peer_is_dead(comm, rank) ||
                                   (comm->accords && hly_accord_has(comm->accords->gone, rank)));
 }

@@ -51,18 +51,13 @@ static int to_of(const halay_comm_t *comm, uint32_t k)
     return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
 }
 
-static bool says_dead(const struct hly_verdict_wire *v, int rank)
-{
-    return v->cause == HLY_CAUSE_PEER && v->rank == rank;
-}
-
-/* Nothing is sent to who is called dead and has no link to this rank: it would wait for one, and
+/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for one, and
  * the call's end for that. One that has a link may live: others only cannot reach it. */
 static bool is_beyond(const halay_comm_t *comm, const struct hly_verdict_wire *v, int rank)
 {
     const halay_context_t *ctx = comm->context;
     const struct hly_peer *peer;
-    if (!says_dead(v, rank))
+    if (!hly_agree_counts_out(v, rank))
         return false;
     peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
     return !peer || !peer->greeted;
@@ -106,8 +101,8 @@ static void alarm_expectant(halay_comm_t *comm, const struct hly_slot *slot)
 }
 
 /*
- * Lets the clock end the agreement, where the rounds may never be complete. After a death all ranks
- * find the same verdict by themselves. Who is absent has to be passed on, so that takes longer. The
+ * Lets the clock end the agreement, where the rounds may never be complete. After a death, or a
+ * stop, one rank judges. Who is absent has to be passed on, so that takes longer. The
  * same holds where ranks have gone on (`of`), or may have after a relaxed call. Ranks of another
  * build may send verdicts that make no sense here.
  */
@@ -116,10 +111,11 @@ static void by_time(const halay_comm_t *comm, const struct hly_slot *slot, enum 
     struct hly_fault *f = slot->fault;
     bool slow = cause <= HLY_CAUSE_BUILD || cause >= HLY_CAUSE_STOPPED || f->verdict.of ||
                 hly_relaxed_follows(comm, slot->sequence);
-    if (!slow || (f->slow && cause > HLY_CAUSE_BUILD))
+    const bool known = cause <= HLY_CAUSE_BUILD || cause == HLY_CAUSE_STOPPED;
+    if (!slow || (f->slow && !known))
         return;
     uint64_t now = hly_now_ns(), grace = HLY_GRACE_NS, share = comm->deadline_ns / 4;
-    if (cause > HLY_CAUSE_BUILD && share > grace)
+    if (!known && share > grace)
         grace = share < HLY_GRACE_MAX_NS ? share : HLY_GRACE_MAX_NS;
     if (f->slow && f->deadline_ns < now + grace)
         return;
@@ -134,7 +130,7 @@ void hly_fault_hurry(halay_comm_t *comm, struct hly_slot *slot)
     struct hly_fault *f = slot->fault;
     const uint64_t end_ns = hly_now_ns() + HLY_GRACE_MAX_NS;
     if (!f->final)
-        by_time(comm, slot, HLY_CAUSE_STOPPED);
+        by_time(comm, slot, HLY_CAUSE_ABSENT);
     if (f->deadline_ns > end_ns)
         f->deadline_ns = end_ns;
 }
@@ -354,8 +350,9 @@ static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
 static bool is_decided(halay_comm_t *comm, struct hly_slot *slot)
 {
     const bool over = slot->fault->round == hly_agree_rounds(comm);
-    return hly_judge_rules(comm, &slot->fault->verdict) ? hly_judge_decides(comm, slot, over)
-                                                        : over;
+    return hly_judge_rules(comm, &slot->fault->verdict)
+               ? hly_judge_decides(comm, slot, over, false)
+               : over;
 }
 
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
@@ -367,8 +364,9 @@ void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
     if (!f->final && comm->broken && comm->broken_by.cause == HLY_CAUSE_PEER)
         by_time(comm, slot, HLY_CAUSE_PEER); /* lost, or left after it had ended this call */
     bool quiet = hly_link_empty(&r->flying) && !r->targets;
-    bool late = f->looks >= LATE_LOOKS || comm->context->lost;
-    if (late && !quiet) {
+    const bool clock = f->looks >= LATE_LOOKS;
+    bool late = comm->context->lost || (clock && (f->final || hly_judge_ends(comm, slot)));
+    if ((late || clock) && !quiet) {
         hly_work_stop(r);
         hly_group_steps_force(r);
         hly_rendezvous_force(r);
@@ -572,19 +570,20 @@ static void help(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
     const uint32_t rounds = hly_agree_rounds(comm);
-    const bool late = hly_now_ns() >= f->deadline_ns;
+    const bool judged = !comm->agreed && hly_judge_rules(comm, &f->verdict);
+    const bool late = hly_now_ns() >= f->deadline_ns && hly_judge_ends(comm, slot);
     go_round(comm, slot, late);
     if (late || (comm->oldest == comm->started && comm->nranks <= 3))
         while (f->round < rounds)
             if (++f->round < rounds)
                 send_verdict(comm, slot, HLY_ROUND, f->round);
-    if (!late && !comm->agreed && hly_judge_rules(comm, &f->verdict)) {
+    if (judged && hly_judge_decides(comm, slot, f->round == rounds, late)) {
         struct hly_verdict_wire v = f->verdict;
-        if (!hly_judge_decides(comm, slot, f->round == rounds))
-            return;
         memset(v.present, 0, sizeof(v.present));
         memset(v.gone, 0, sizeof(v.gone));
         agree(comm, &v);
+    } else if (judged && !late) {
+        return;
     }
     f->final = f->round == rounds || comm->agreed;
 }

@@ -39,7 +39,14 @@ static inline bool hly_agree_is_whole(const halay_comm_t *comm, const struct hly
     return fault->heard == (UINT64_C(1) << hly_agree_rounds(comm)) - 1;
 }
 
-/* Is the rank dead, or does this call's verdict say so? */
+/* Does the verdict say that the rank is dead, or stopped? Then nobody waits for it. */
+static inline bool hly_agree_counts_out(const struct hly_verdict_wire *verdict, int rank)
+{
+    return (verdict->cause == HLY_CAUSE_PEER || verdict->cause == HLY_CAUSE_STOPPED) &&
+           verdict->rank == rank;
+}
+
+/* Is the rank dead, or does this call's verdict count it out? */
 bool hly_agree_is_gone(const halay_comm_t *comm, const struct hly_fault *fault, int rank);
 /* All that this rank knows to be dead. True: it is news. */
 bool hly_agree_note_dead(const halay_comm_t *comm, struct hly_fault *fault);
@@ -60,13 +67,15 @@ bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
 /* A rank is lost while this call is agreed on: others may not know. */
 void hly_agree_lost(halay_comm_t *comm, struct hly_slot *slot);
 
-/* ---------------------------------------------------------------- judge.c: after a death */
+/* ---------------------------------------------------------------- judge.c: a death, or a stop */
 
 /* Does one rank judge for all which one the verdict names? */
 bool hly_judge_rules(const halay_comm_t *comm, const struct hly_verdict_wire *verdict);
 /* Goes on with that. over: the rounds are. True: this rank judges, and has the words of all others
- * that live. */
-bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over);
+ * that live; or it is late, and nobody else has a word. */
+bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, bool late);
+/* The clock has passed: does this rank end it by itself? Else it has more time now. */
+bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot);
 void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h);
 /* Has a judge decided this that is dead, and did not hear it when this rank gave its word to the
  * next one? */

@@ -14,7 +14,7 @@
 
 bool hly_agree_is_claim(const struct hly_verdict_wire *v)
 {
-    return v->cause >= HLY_CAUSE_STOPPED && v->cause <= HLY_CAUSE_ELSEWHERE;
+    return v->cause == HLY_CAUSE_ABSENT || v->cause == HLY_CAUSE_ELSEWHERE;
 }
 
 bool hly_agree_is_present(const struct hly_fault *f, int rank)
@@ -30,8 +30,7 @@ bool hly_agree_is_gone(const halay_comm_t *comm, const struct hly_fault *f, int 
     for (int i = 0; i < HLY_GONE_MAX; i++)
         if (f->verdict.gone[i] == (uint32_t)rank + 1)
             return true;
-    return hly_peer_is_dead(comm, rank) ||
-           (f->verdict.cause == HLY_CAUSE_PEER && f->verdict.rank == rank);
+    return hly_peer_is_dead(comm, rank) || hly_agree_counts_out(&f->verdict, rank);
 }
 
 bool hly_agree_note_gone(const halay_comm_t *comm, struct hly_fault *f, int rank)

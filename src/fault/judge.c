@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * judge.c - after a death one rank says for all whom the verdict names (docs/decisions/0085).
+ * judge.c - of a death or a stop one rank says for all whom the verdict names (docs/decisions/0085,
+ * 0090).
  *
  * Where several die at once, survivors know of different ones, and the dead are gaps in the control
  * graph. So a rank whose rounds are over gives its word, the verdict that it holds, to the judge:
@@ -9,8 +10,10 @@
  *
  * What a dead judge had concluded counts only if somebody who lives has heard it. Who has heard it
  * tells the next judge at once, before anything else, and that one tells all; so none of the two
- * judges can decide otherwise than a survivor has ended. A rank that is in no call gives no word:
- * the clock ends that, as it ends the rounds.
+ * judges can decide otherwise than a survivor has ended.
+ *
+ * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
+ * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
  */
 #include "fault/accord.h"
 #include "fault/agree.h"
@@ -28,25 +31,39 @@ static bool is_linked(const halay_comm_t *comm, int rank)
     return peer && peer->greeted && !peer->dead && !peer->left_out;
 }
 
-/* Is it dead, as far as this rank knows? While its link is whole, others only cannot reach it. f
- * may be NULL. */
-static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+static bool is_stopped(const struct hly_fault *f, int rank)
 {
-    return f ? hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank)
-             : hly_peer_is_dead(comm, rank);
+    return f->verdict.cause == HLY_CAUSE_STOPPED && f->verdict.rank == rank;
 }
 
-/* The lowest rank that is not, from this one on. */
+/* Is it dead, or stopped, as far as this rank knows? While the link to one that is called dead is
+ * whole, others only cannot reach it. f may be NULL. */
+static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank)
+{
+    return !f ? hly_peer_is_dead(comm, rank)
+              : is_stopped(f, rank) ||
+                    (hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank));
+}
+
+/* The lowest rank that is not, from this one on; and that is not passed over. */
 static int living(const halay_comm_t *comm, const struct hly_fault *f, int from)
 {
-    while (from < comm->nranks && from != comm->rank && is_out(comm, f, from))
+    while (from < comm->nranks && from != comm->rank &&
+           (is_out(comm, f, from) || (f && f->passed && !hly_accord_has(f->spoke, from))))
         from++;
     return from;
 }
 
+static int judge_of(const halay_comm_t *comm, const struct hly_fault *f)
+{
+    const int mine = living(comm, f, 0);
+    return f->judge - 1 > mine && !is_linked(comm, mine) ? f->judge - 1 : mine;
+}
+
 bool hly_judge_rules(const halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
-    return v->cause == HLY_CAUSE_PEER && comm->nranks > 2 && comm->nranks <= HLY_ACCORD_RANKS;
+    return (v->cause == HLY_CAUSE_PEER || v->cause == HLY_CAUSE_STOPPED) && comm->nranks > 2 &&
+           comm->nranks <= HLY_ACCORD_RANKS;
 }
 
 /* The agreement on this call, if this rank knows of it. */
@@ -68,13 +85,21 @@ static void say(halay_comm_t *comm, const struct hly_slot *slot, int to, uint64_
 static bool is_awaited(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
     const bool waits = f->absent_ns != UINT64_MAX && hly_now_ns() < f->absent_ns;
-    if (rank == comm->rank || hly_accord_has(f->given, rank) || hly_peer_is_dead(comm, rank))
+    if (rank == comm->rank || hly_accord_has(f->given, rank) || hly_peer_is_dead(comm, rank) ||
+        is_stopped(f, rank))
         return false;
     return waits || !is_out(comm, f, rank);
 }
 
+static void more_time(struct hly_fault *f)
+{
+    f->looks = 0;
+    f->deadline_ns = hly_now_ns() + HLY_GRACE_NS;
+}
+
 /* Where two have died, ranks may not have heard of the failure, or take another one for the judge.
- * If only one is known, and not all are heard of, another one may be. */
+ * If only one is known, and not all are heard of, another one may be. Who has given its word is to
+ * hear that this rank judges, too. */
 static void ask(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
@@ -85,8 +110,11 @@ static void ask(halay_comm_t *comm, struct hly_slot *slot)
     f->probed = true;
     f->asked = all;
     for (int r = 0; r < comm->nranks; r++)
-        if (is_awaited(comm, f, r) && (all || is_out(comm, f, r)))
+        if (all ? is_awaited(comm, f, r) || hly_accord_has(f->given, r)
+                : is_awaited(comm, f, r) && is_out(comm, f, r))
             say(comm, slot, r, HLY_JUDGE);
+    if (all)
+        more_time(f);
 }
 
 /* To the judge: as soon as this rank knows of a death, and when its rounds are over. */
@@ -98,11 +126,10 @@ static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over
     *told = judge + 1;
 }
 
-bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over)
+bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, bool late)
 {
     struct hly_fault *f = slot->fault;
-    const int mine = living(comm, f, 0);
-    const int judge = f->judge - 1 > mine && !is_linked(comm, mine) ? f->judge - 1 : mine;
+    const int judge = judge_of(comm, f);
     if (judge != comm->rank) {
         give(comm, slot, judge, over);
         return false;
@@ -110,13 +137,28 @@ bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over)
     ask(comm, slot);
     for (int r = 0; r < comm->nranks && over; r++)
         if (is_awaited(comm, f, r))
-            return false;
-    return over;
+            return late;
+    return over || late;
+}
+
+/* Others wait for the judge twice as long: it began later, and may have been passed over to. */
+bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    if (!hly_judge_rules(comm, &f->verdict) || f->passed == 2 ||
+        (f->asked && judge_of(comm, f) == comm->rank))
+        return true;
+    f->passed++;
+    more_time(f);
+    return false;
 }
 
 void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
 {
-    if (h->kind != HLY_ALARM || comm->nranks > HLY_ACCORD_RANKS)
+    if (comm->nranks > HLY_ACCORD_RANKS)
+        return;
+    f->spoke[h->from / 64] |= bit_of((int)h->from);
+    if (h->kind != HLY_ALARM)
         return;
     if (h->cookie == HLY_WORD)
         f->given[h->from / 64] |= bit_of((int)h->from);

@@ -135,7 +135,8 @@ static void await_all(struct hly_patience *p, const struct waiting *w)
     const struct hly_fault *f = r->slot->fault;
     const bool fails = r->state == HLY_FAILING;
     for (uint32_t k = fails && f->started ? f->round : UINT32_MAX; k < hly_agree_rounds(comm); k++)
-        await(p, comm, hly_agree_from(comm, k));
+        if (!hly_agree_is_gone(comm, f, hly_agree_from(comm, k)))
+            await(p, comm, hly_agree_from(comm, k));
     if (!r->run.ran || (fails && hly_link_empty(&r->flying) && !r->targets))
         return;
     for (uint32_t i = 0; i < r->plan->nsteps; i++)
@@ -402,8 +403,9 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
     struct hly_verdict_wire v;
     hly_verdict_init(&v, comm, HLY_CAUSE_STOPPED, HALAY_ETIMEOUT, (int)a->rank - 1);
     v.call = r->call.desc;
+    /* The same words from whoever has seen it. */
     snprintf(v.detail, sizeof(v.detail), "is stopped, for %.1f s as far as was seen",
-             (double)a->stopped_ns * 1e-9);
+             (double)patience_ns * 1e-9);
     hly_fault_raise(comm, r->sequence, &v);
 }
 
