@@ -51,8 +51,8 @@ static int to_of(const halay_comm_t *comm, uint32_t k)
     return (int)(((uint64_t)comm->rank + (1ull << k)) % (uint64_t)comm->nranks);
 }
 
-/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for one, and
- * the call's end for that. One that has a link may live: others only cannot reach it. */
+/* Nothing is sent to who is called dead or stopped and has no link to this rank: it would wait for
+ * one, and the call's end for that. One that has a link may live: others only cannot reach it. */
 static bool is_beyond(const halay_comm_t *comm, const struct hly_verdict_wire *v, int rank)
 {
     const halay_context_t *ctx = comm->context;
@@ -350,9 +350,10 @@ static void go_round(halay_comm_t *comm, struct hly_slot *slot, bool late)
 static bool is_decided(halay_comm_t *comm, struct hly_slot *slot)
 {
     const bool over = slot->fault->round == hly_agree_rounds(comm);
-    return hly_judge_rules(comm, &slot->fault->verdict)
-               ? hly_judge_decides(comm, slot, over, false)
-               : over;
+    if (hly_comm_is_over(comm, slot->sequence))
+        return false; /* who was told has no word for the next judge: hly_fault_timers() ends it */
+    return hly_judge_rules(comm, &slot->fault->verdict) ? hly_judge_decides(comm, slot, over, false)
+                                                        : over;
 }
 
 void hly_fault_progress(halay_comm_t *comm, struct hly_slot *slot)
@@ -724,8 +725,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
         hly_verdict_init(&v, comm, waits ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
                          from);
         snprintf(v.detail, sizeof(v.detail), "%s",
-                 waits ? "has not made this call: it waits in another one"
-                       : "has not made this call, or does not answer");
+                 waits ? "has not made this call: it waits in another one" : HLY_ABSENT_TEXT);
     }
     if (v.cause != HLY_CAUSE_ABSENT)
         hly_elsewhere_explain(comm, slot, &v);
@@ -736,6 +736,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
     if (hly_verdict_better(&v, &f->verdict)) {
         hly_agree_hold(f, &v);
         alarm_all(comm, slot);
+        hly_patience_hurry(comm); /* what does it do? */
     }
 }
 

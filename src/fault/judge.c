@@ -41,8 +41,7 @@ static bool is_stopped(const struct hly_fault *f, int rank)
 static bool is_out(const halay_comm_t *comm, const struct hly_fault *f, int rank)
 {
     return !f ? hly_peer_is_dead(comm, rank)
-              : is_stopped(f, rank) ||
-                    (hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank));
+              : is_stopped(f, rank) || (hly_agree_is_gone(comm, f, rank) && !is_linked(comm, rank));
 }
 
 /* The lowest rank that is not, from this one on; and that is not passed over. */
@@ -57,7 +56,7 @@ static int living(const halay_comm_t *comm, const struct hly_fault *f, int from)
 static int judge_of(const halay_comm_t *comm, const struct hly_fault *f)
 {
     const int mine = living(comm, f, 0);
-    return f->judge - 1 > mine && !is_linked(comm, mine) ? f->judge - 1 : mine;
+    return f->judge - 1 > mine && !f->passed && !is_linked(comm, mine) ? f->judge - 1 : mine;
 }
 
 bool hly_judge_rules(const halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -76,8 +75,8 @@ static const struct hly_fault *fault_of(const halay_comm_t *comm, uint32_t seque
 static void say(halay_comm_t *comm, const struct hly_slot *slot, int to, uint64_t cookie)
 {
     const struct hly_call *call = slot->request ? &slot->request->call : NULL;
-    hly_control_send(comm, to, HLY_ALARM, slot->sequence, 0, cookie, call, &slot->fault->verdict,
-                     sizeof(slot->fault->verdict));
+    hly_control_send(comm, to, HLY_ALARM, slot->sequence, slot->fault->passed > 0, cookie, call,
+                     &slot->fault->verdict, sizeof(slot->fault->verdict));
 }
 
 /* Whom another one calls dead may live, and have a word to say: it is asked. To a dead process no
@@ -164,6 +163,8 @@ void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct
         f->given[h->from / 64] |= bit_of((int)h->from);
     else if (h->cookie == HLY_JUDGE && (int)h->from + 1 > f->judge)
         f->judge = (int)h->from + 1;
+    if (h->cookie == HLY_JUDGE && h->edge && !f->passed)
+        f->passed = 1; /* for long enough nobody below it has spoken */
 }
 
 bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h)
@@ -187,7 +188,11 @@ void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *v)
     if (!hly_judge_rules(comm, v))
         return;
     const int judge = living(comm, f, 0), next = living(comm, f, judge + 1);
+    int last = next; /* the next ones, up to one that nobody calls dead */
+    while (f && last < comm->nranks && last != comm->rank && hly_agree_is_gone(comm, f, last))
+        last++;
+    const bool all = comm->rank == judge || (comm->rank >= next && comm->rank <= last);
     for (int r = 0; r < comm->nranks; r++)
-        if (comm->rank == judge || comm->rank == next || r == next)
+        if (all || (r >= next && r <= last))
             tell(comm, f, r, v);
 }

@@ -232,21 +232,19 @@ static void examine(halay_comm_t *comm, const struct hly_patience *p, struct hly
 
 /* ---------------------------------------------------------------- notices */
 
-static const char *state_text(const struct hly_awaited *a, uint64_t now)
+static const char *doing_text(uint8_t doing)
 {
-    if (is_behind(a, now))
-        return "has not made this call: it is in another one";
-    switch (a->doing) {
+    switch (doing) {
     case HLY_DOING_STOPPED:
         return "is stopped (SIGSTOP, SIGTSTP or a debugger)";
     case HLY_DOING_RUNS:
-        return "does not answer: it is not in Halay, and computes";
+        return "is not in Halay, and computes";
     case HLY_DOING_SLEEPS:
-        return "does not answer: it is not in Halay, and sleeps";
+        return "is not in Halay, and sleeps";
     case HLY_DOING_DISK:
-        return "does not answer: it is not in Halay, and waits for a disk or device";
+        return "is not in Halay, and waits for a disk or device";
     default:
-        return "does not answer: it is not in Halay, or stopped, or cut off";
+        return "is not in Halay, or stopped, or cut off";
     }
 }
 
@@ -262,7 +260,10 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
     /* Over a network, what is asked and answered may be lost. */
     const bool lost = comm->nnodes > 1 && !is_behind(a, now) && a->doing != HLY_DOING_STOPPED &&
                       a->doing != HLY_DOING_UNKNOWN;
-    hly_text_put(text, "%s on %s %s%s", who, v.host, state_text(a, now),
+    hly_text_put(text, "%s on %s %s%s%s", who, v.host,
+                 is_behind(a, now) || a->doing == HLY_DOING_STOPPED ? "" : "does not answer: it ",
+                 is_behind(a, now) ? "has not made this call: it is in another one"
+                                   : doing_text(a->doing),
                  lost ? ", or it is cut off" : "");
     if (a->pid)
         hly_text_put(text, ", pid %lld", (long long)a->pid);
@@ -385,11 +386,27 @@ static void speak(const struct waiting *w, struct hly_patience *p)
 
 /* ---------------------------------------------------------------- a stopped process */
 
+/* The verdict names an absent rank, of which this one has seen what it does: that goes to all. Not
+ * late in the agreement, where not all might hear of it. */
+static void tell_seen(const struct waiting *w, const struct hly_awaited *a)
+{
+    const struct hly_fault *f = w->call->slot->fault;
+    struct hly_verdict_wire v = f->verdict;
+    if (f->final || w->now + SILENT_NS / 2 > f->deadline_ns || v.cause != HLY_CAUSE_ABSENT ||
+        v.rank != (int)a->rank - 1 || a->doing == HLY_DOING_UNKNOWN || is_behind(a, w->now))
+        return;
+    snprintf(v.detail, sizeof(v.detail), "%s: it %s", HLY_ABSENT_TEXT, doing_text(a->doing));
+    if (hly_verdict_better(&v, &f->verdict))
+        hly_fault_raise(w->comm, w->call->sequence, &v);
+}
+
 static void judge(const struct waiting *w, const struct hly_awaited *a)
 {
     halay_comm_t *comm = w->comm;
     halay_request_t *r = w->call;
     const uint64_t patience_ns = comm->context->settings.stop_patience_ns;
+    if (a->rank && r && r->state == HLY_FAILING)
+        tell_seen(w, a);
     if (!a->awaited || a->doing != HLY_DOING_STOPPED || a->stopped_ns < patience_ns)
         return;
     if (!r) {

@@ -17,6 +17,9 @@
 #define HLY_AWAITED_MOST     8            /* ranks: no wait connects to very many */
 #define HLY_EDGE_ACCORD      0x100        /* in the edge of a message: it is of an agreement */
 
+/* Of a rank that a verdict calls absent; patience.c adds what it was seen to do. */
+#define HLY_ABSENT_TEXT "has not made this call, or does not answer"
+
 enum hly_seen {                       /* beyond enum hly_doing, what the rank itself says */
                 HLY_SEEN_BEHIND = 16, /* it is in Halay, and has not made this call */
                 HLY_SEEN_HERE         /* it has */

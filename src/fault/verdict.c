@@ -47,7 +47,8 @@ bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdi
         return (uint32_t)a->rank < (uint32_t)b->rank; /* -1, nobody, is last */
     if (a->other != b->other)
         return (uint32_t)a->other < (uint32_t)b->other;
-    return memcmp(a, b, offsetof(struct hly_verdict_wire, present)) < 0;
+    const int order = memcmp(a, b, offsetof(struct hly_verdict_wire, detail));
+    return order ? order < 0 : strcmp(a->detail, b->detail) > 0; /* it may say more */
 }
 
 static void op_text(const struct hly_call_desc *c, char *text, size_t bytes)

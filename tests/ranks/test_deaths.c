@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Two ranks die in one call, each before a message of its own: of the call, or of the agreement
- * after it. All survivors end with the same words, in the call or in the next one.
+ * after it. All survivors end with the same words, in the call or in the next one. Or one dies, and
+ * others are in the program's code: who is in the call is told meanwhile.
  *
  *   test_deaths one P PLANNER RANK STEP RANK STEP SEED
  *   test_deaths sampled SEED CASES   some cases, by chance
@@ -13,13 +14,15 @@
 #define RANKS    8 /* at most */
 #define DEADLINE 20000000000ull
 #define IN_TIME  10000000000ull
+#define AWAY_S   3
 
 struct job {
     int nranks;
     uint32_t planner;
     struct death deaths[2];
     uint64_t seed;
-    atomic_bool dead[RANKS], reached[2];
+    unsigned away; /* bit r: rank r comes after AWAY_S */
+    atomic_bool back, dead[RANKS], reached[2];
     char text[RANKS][512];
     unsigned sequence[RANKS];
     uint64_t took_ns[RANKS];
@@ -51,8 +54,8 @@ static void survive(struct rank *r, int rc)
         rc = halay_barrier(r->world);
     CHECK(rc == HALAY_EPEER, "rank %d: %s", r->rank, halay_strerror(rc));
     CHECK(!halay_comm_verdict(r->world, &v) && v.code == rc, "verdict %d", v.code);
-    CHECK(v.rank == job->deaths[0].rank || v.rank == job->deaths[1].rank, "rank %d: %s", r->rank,
-          v.text);
+    CHECK(v.rank == job->deaths[0].rank || (!job->away && v.rank == job->deaths[1].rank),
+          "rank %d: %s", r->rank, v.text);
     snprintf(job->text[r->rank], sizeof(job->text[0]), "%s", v.text);
     job->sequence[r->rank] = v.sequence;
 }
@@ -65,6 +68,10 @@ static void body(struct rank *r)
     pthread_barrier_wait(&job->begin);                           /* nobody dies in that one */
     CHECK(!rc, "too early: %s", halay_strerror(rc));
     doom_self(r);
+    if (job->away >> r->rank & 1) {
+        sleep(AWAY_S);
+        atomic_store(&job->back, true);
+    }
     const uint64_t begin = ranks_now_ns();
     rc = call_planned(job->planner, (int)(job->seed % (unsigned)job->nranks), r->world);
     if (doom.left) { /* it has sent less: it dies now */
@@ -73,8 +80,12 @@ static void body(struct rank *r)
         strike();
         atomic_store(reached, false);
     }
-    if (!is_dead(r))
+    if (!is_dead(r)) {
+        CHECK(!job->away || atomic_load(&job->back) || rc, "rank %d was not told", r->rank);
+        CHECK(!job->away || job->away >> r->rank & 1 || !atomic_load(&job->back),
+              "rank %d was told only when others were back", r->rank);
         survive(r, rc);
+    }
     job->took_ns[r->rank] = ranks_now_ns() - begin;
     doom.rank = NULL;
     pthread_barrier_wait(&job->over);
@@ -130,9 +141,22 @@ static bool run_one(const struct job *given)
 
 /* ---------------------------------------------------------------- which cases */
 
+/* Rank 6 of 8 dies. Of those that are in the call rank 3 hears from nobody (agree.c); nor does the
+ * lowest one judge. */
+static void others_away(void)
+{
+    struct job job = {.nranks = 8, .deaths = {{6, 1}, {0, 0}}, .seed = 1, .away = 0x87};
+    while (halay_planner_get(job.planner)->collective != HALAY_ALLGATHER ||
+           !strstr(halay_planner_get(job.planner)->name, "ring") || !serves(job.planner, 8))
+        job.planner++;
+    run_one(&job);
+}
+
 static void sampled(int worker, uint64_t seed, uint64_t cases)
 {
     unsigned both = 0;
+    if (!worker)
+        others_away();
     for (uint64_t i = (uint64_t)worker; i < cases; i += WORKERS) {
         uint64_t s = seed * 1000003 + i;
         struct job job = {.nranks = 3 + (int)(ranks_random(&s) % (RANKS - 2))};
