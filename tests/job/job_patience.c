@@ -6,7 +6,8 @@
  * "stop-early RANK S": stopped. "die-between RANK 0", "stop-between RANK S": when it has met only
  * its neighbour, in a communicator of the two. "loop RANK S": nobody is away; all call for S
  * seconds. "halves RANK S": it sleeps; the others of its half (odd or even ranks) wait for it in
- * their communicator, and the rest in the world. "apart RANK S": it is killed, and rank 0 sleeps.
+ * their communicator, and the rest in the world. "apart RANK S": it is killed, and rank 0 sleeps;
+ * "stop-apart RANK S": it is stopped for good.
  * The others call, and say what they were told, and after how long.
  */
 #define _GNU_SOURCE
@@ -93,9 +94,9 @@ int main(int argc, char **argv)
         raise(SIGKILL);
     count = !strcmp(argv[1], "stop-long") ? LONG : 1;
     if (rank == who && !strncmp(argv[1], "stop", 4))
-        stop(seconds);
+        stop(strcmp(argv[1], "stop-apart") ? seconds : 0);
     if ((rank == who && (!strcmp(argv[1], "nap") || !strcmp(argv[1], "halves"))) ||
-        (rank == 0 && !strcmp(argv[1], "apart")))
+        (rank == 0 && strstr(argv[1], "apart")))
         sleep((unsigned)seconds);
     double begin = now();
     if (strcmp(argv[1], "loop"))

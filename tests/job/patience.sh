@@ -96,12 +96,16 @@ for transport in shm tcp; do
 done
 # A rank that waits in another call for the culprit is not called one; a death counts though the neighbour is away.
 HALAY_DEADLINE=3 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" halves 2 6
-[ "$(grep -c '^rank [13] was told .* rank 2 of 4 .* has not made' err)" = 2 ] || fail "ranks 1 and 3 blame another than rank 2"
+[ "$(grep '^rank [13] was told .* rank 2 of 4 .* has not made .*: it is not in Halay, and sleeps' err | sed 's/.* ms: //' | uniq -c | awk '{print $1}')" = 2 ] ||
+    fail "ranks 1 and 3 blame another than rank 2, or say not what it does"
 grep -q 'has waited .* rank 0 of 4 on .* it is in another one' err || fail "no notice says where rank 0 is"
 ! grep -q 'rank 0 of 4 .* not in Halay' err || fail "rank 0 is in Halay"
 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" apart 1 5
 grep '^rank [23] was told after [1-4]\?[0-9]\{1,3\} ms: rank 1 of 4 .* is lost' err | wc -l | grep -qx 2 || fail "a death beside who is away"
 if [ "${1:-}" = long ]; then
+    HALAY_STOP_PATIENCE=3 run timeout 60 "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop-apart 1 20
+    grep '^rank [23] was told after [3-9][0-9]\{3\} ms: .* rank 1 of 4 .* is stopped' err | wc -l | grep -qx 2 || fail "a stop beside who is away"
+    [ "$(sed -n 's/^rank [23] was told.* ms: //p' err | sort -u | wc -l)" = 1 ] || fail "a stop beside who is away: two texts"
     run "$HALAYRUN" -np 4 "$JOB_PATIENCE" nap 1 40
     expect 0 "a checkpoint of 40 s"
 fi
