@@ -33,9 +33,16 @@ bool hly_absent_may_come(const struct hly_node *node, const struct hly_absent *a
 /* Is this the lowest of the node's ranks that are in halay_init? */
 bool hly_absent_speaks(const struct hly_node *node);
 
-/* A rank that is waited for and has ended, says halayrun: where it is in node->local, and a text;
- * else -1. At most ten looks a second. */
-int hly_absent_ended(struct hly_node *node, char *text, size_t bytes);
+/* The level at which it says what other ranks of the node find, too: one of them says it. */
+static inline int hly_absent_level(const struct hly_node *node)
+{
+    return hly_absent_speaks(node) ? 0 : HALAY_LOG_TOLD;
+}
+
+/* A rank that is waited for and has ended, says halayrun: where it is in node->local; else -1. The
+ * text is of the rank of the node that has failed first; *level, as above. At most ten looks a
+ * second. */
+int hly_absent_ended(struct hly_node *node, int *level, char *text, size_t bytes);
 void hly_absent_finish(struct hly_node *node);
 
 #endif

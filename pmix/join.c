@@ -20,6 +20,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "absent.h"
 #include "records.h"
 #include <hly_build.h>
 
@@ -257,8 +258,9 @@ static int fence(struct joining *j, int nranks)
         return rc;
     if (status != PMIX_ERR_TIMEOUT && (rc = hear_why(&j->node)))
         return rc;
+    const int level = hly_absent_level(&j->node);
     if (status == PMIX_ERR_TIMEOUT)
-        hly_boot_say(j->log, 0,
+        hly_boot_say(j->log, level,
                      "not all of the %d ranks joined within %.1f s: those on %s did; which of "
                      "other nodes did "
                      "not, the launcher does not say: look at the output of the ranks there. If "
@@ -266,7 +268,7 @@ static int fence(struct joining *j, int nranks)
                      "slow to start, set HALAY_START_DEADLINE to more seconds",
                      nranks, (double)j->deadline_ns / 1e9, j->node.host);
     else
-        hly_boot_say(j->log, 0, "the ranks' exchange through the launcher failed: PMIx says %s",
+        hly_boot_say(j->log, level, "the ranks' exchange through the launcher failed: PMIx says %s",
                      PMIx_Error_string(status));
     return HALAY_EBOOT;
 }

@@ -111,9 +111,9 @@ static int knock(const struct hly_node *node, int k)
     return fd;
 }
 
-static int no_job(const struct hly_node *node, const char *text)
+static int no_job(const struct hly_node *node, int level, const char *text)
 {
-    hly_boot_say(node->log, 0, "%s", text);
+    hly_boot_say(node->log, level, "%s", text);
     return HALAY_EBOOT;
 }
 
@@ -122,14 +122,15 @@ static int find(struct hly_node *node)
 {
     uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
     char text[HLY_NODE_TEXT];
+    int level;
     for (;;) {
         if (hly_node_now_ns() >= end && (end == node->end_ns || !hly_node_may_come(node)))
             break;
         if (hly_node_now_ns() >= end)
             end = node->end_ns;
         hly_node_remind(node);
-        if (hly_absent_ended(node, text, sizeof text) >= 0)
-            return no_job(node, text);
+        if (hly_absent_ended(node, &level, text, sizeof text) >= 0)
+            return no_job(node, level, text);
         for (int k = 0; k < HLY_NODE_DOORS; k++) {
             int fd = knock(node, k);
             uint64_t until =
@@ -150,7 +151,7 @@ static int find(struct hly_node *node)
     if (end == node->half_ns)
         return HALAY_OK;
     hly_node_missing(node, text);
-    return no_job(node, text);
+    return no_job(node, hly_absent_level(node), text);
 }
 
 /* The ranks of a node have one ip: that of the first rank, unless the user named an interface. */
@@ -195,7 +196,7 @@ static int unreached(struct hly_node *node)
 
 static int first_died(const struct hly_node *node)
 {
-    hly_boot_say(node->log, 0,
+    hly_boot_say(node->log, hly_absent_level(node),
                  "rank %u (pid %u on %s), the first rank of this node, has died while the ranks "
                  "were joining the job",
                  node->local[0], node->first.pid, node->first.host);
@@ -204,8 +205,9 @@ static int first_died(const struct hly_node *node)
 
 static int refused(const struct hly_node *node, const struct hly_node_word *word)
 {
-    hly_boot_say(node->log, 0, "rank %u (pid %u on %s), the first rank of this node, says: %s",
-                 node->local[0], node->first.pid, node->first.host, word->text);
+    hly_boot_say(node->log, HALAY_LOG_TOLD,
+                 "rank %u (pid %u on %s), the first rank of this node, says: %s", node->local[0],
+                 node->first.pid, node->first.host, word->text);
     return HALAY_EBOOT;
 }
 

@@ -472,6 +472,7 @@ static bool wait_over(struct hly_node *node, uint64_t now)
 
 static void gather(struct hly_node *node)
 {
+    int level; /* the first rank says it in any case */
     char text[HLY_NODE_TEXT];
     node->decide_ns = node->end_ns - spare(node->end_ns - node->begin_ns);
     while (node->nheard < node->nlocal - 1) {
@@ -482,7 +483,7 @@ static void gather(struct hly_node *node)
             break;
         if (!node->failure[0]) {
             hly_node_remind(node);
-            const int ended = hly_absent_ended(node, text, sizeof text);
+            const int ended = hly_absent_ended(node, &level, text, sizeof text);
             if (ended >= 0) {
                 node->seats[ended].state = HLY_SEAT_ALONE;
                 node->nheard++;

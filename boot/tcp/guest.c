@@ -288,8 +288,8 @@ int hly_tcp_meet(struct hly_tcp *tcp, int fd, int port, const struct hly_tcp_gre
         rc = take_answer(tcp, fd, port, greeting, &hello, &answer, &payload);
     close(fd);
     if (!rc && !answer.joined) {
-        hly_boot_say(tcp->log, 0, "rank 0 at '%.100s' port %d refuses: %.600s", v->address, port,
-                     payload);
+        hly_boot_say(tcp->log, answer.said ? HALAY_LOG_TOLD : 0,
+                     "rank 0 at '%.100s' port %d refuses: %.600s", v->address, port, payload);
         rc = HALAY_EBOOT;
     } else if (!rc) {
         rc = hly_tcp_table_read(v, &answer, payload, id);

@@ -129,6 +129,7 @@ static void answer(struct host *h, struct guest *g, const struct hly_tcp_answer 
 static void answer_text(struct host *h, struct guest *g, const char *text)
 {
     struct hly_tcp_answer a = {.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION};
+    a.said = text == h->text;
     struct hly_sha sha;
     a.bytes = (uint32_t)strlen(text);
     hly_sha_init(&sha);
@@ -160,7 +161,8 @@ static void __attribute__((format(printf, 2, 3))) fail(struct host *h, const cha
     va_end(args);
     hly_boot_say(h->tcp->log, 0, "%s", h->text);
     h->verdict = FAILED;
-    h->answer = (struct hly_tcp_answer){.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION};
+    h->answer =
+        (struct hly_tcp_answer){.magic = HLY_TCP_MAGIC, .version = HLY_TCP_VERSION, .said = 1};
     h->answer.bytes = (uint32_t)strlen(h->text);
     announce(h);
 }

@@ -71,7 +71,8 @@ struct hly_tcp_answer {
     uint64_t magic;
     uint32_t version, joined; /* joined: the payload is the table; else a text */
     uint32_t bytes;           /* of the payload */
-    uint32_t nnodes, nruns, nothers, nprocesses, unused;
+    uint32_t nnodes, nruns, nothers, nprocesses;
+    uint32_t said; /* 1: the text is in rank 0's log */
     uint8_t job[16];
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];

@@ -23,9 +23,11 @@ extern "C" {
  * table. */
 #define HALAY_BOOT_ABI 3
 
-/* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace. text has no
+/* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace; or HALAY_LOG_TOLD, an
+ * error that another rank says, too: the program is told, and the log has it once. text has no
  * newline. */
 typedef void (*halay_log_fn)(void *arg, int level, const char *text);
+enum { HALAY_LOG_TOLD = 4 };
 
 enum {
     HALAY_FABRIC_RDMA = 1,         /* an RDMA device with an active port */

@@ -41,7 +41,8 @@ enum {                         /* head.state */
        HALAY_RECORD_GIVEN = 0, /* by the launcher; no rank has taken it */
        HALAY_RECORD_INIT,      /* in halay_init() */
        HALAY_RECORD_RUNS,
-       HALAY_RECORD_FINALIZED
+       HALAY_RECORD_FINALIZED,
+       HALAY_RECORD_NO_INIT /* halay_init() has: its verdict says why */
 };
 
 /* Where a thread waits, in a call that it has waited in for long: taken before it sleeps, and when
@@ -80,7 +81,8 @@ typedef struct halay_record_head {
     char job[64], host[64];
     uint32_t nstacks, stack_bytes;
     halay_record_accord_t accords[HALAY_RECORD_ACCORDS];
-    char rest[1024 - 240 - HALAY_RECORD_ACCORDS * sizeof(halay_record_accord_t)];
+    int32_t started; /* by the launcher: the process that is the rank, or becomes it; or 0 */
+    char rest[1024 - 244 - HALAY_RECORD_ACCORDS * sizeof(halay_record_accord_t)];
     halay_record_stack_t stacks[HALAY_RECORD_STACKS];
 } halay_record_head_t;
 

@@ -265,7 +265,9 @@ static void take(halay_comm_t *comm)
         return;
     const int rc = r->result;
     ask->late = rc == HALAY_ETIMEOUT;
-    ask->awaited = ask->late && r->failure ? r->failure->verdict.rank : -1;
+    ask->awaited = ask->late && r->failure && r->failure->verdict.rank >= 0
+                       ? r->failure->verdict.rank + 1
+                       : -1;
     hly_release(ask->request);
     ask->request = NULL;
     judge(comm, rc);
@@ -336,7 +338,7 @@ void hly_nccl_turn(halay_comm_t *comm, struct hly_call *call, struct hly_check *
         await(comm);
         if (ask->late) {
             c->code = HALAY_ETIMEOUT;
-            call->awaited = ask->awaited < 0 ? -1 : ask->awaited + 1;
+            call->awaited = ask->awaited;
             snprintf(c->text, sizeof(c->text),
                      "has not made a call in a GPU's memory on this communicator yet, or does not "
                      "answer");

@@ -28,6 +28,7 @@
 #define HLY_GONE_IDS      64
 #define HLY_DEVICES       2
 #define HLY_LOST_IDS      64
+#define HLY_DEATHS_TOLD   16
 
 struct hly_settings {
     uint64_t deadline_ns;
@@ -97,6 +98,11 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     char why[288];
 };
 
+struct hly_death_told { /* a verdict that this rank was told: fault/verdict.c */
+    int rank;           /* of the job */
+    uint32_t cause;     /* enum hly_cause: dead, or stopped */
+};
+
 struct halay_context {
     uint32_t magic;
     struct hly_mutex mutex;
@@ -150,6 +156,8 @@ struct halay_context {
     bool scratch_refused;               /* registrations ran out of memory: scratch gets none */
     const struct hly_transport *lender; /* holds the LENT event being taken in, or NULL */
     bool lost;                          /* a transport has failed: every call ends at once */
+    struct hly_death_told deaths_told[HLY_DEATHS_TOLD]; /* the last ones */
+    uint32_t ndeaths_told;
     uint32_t accords;  /* agreements of survivors that are under way: fault/accord.h */
     uint32_t outlived; /* agreements on calls that are complete here: fault/ */
     uint64_t alarms;   /* failed calls so far; marks who was told (peer->alarm) */

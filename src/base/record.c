@@ -41,7 +41,7 @@ static bool claim(halay_record_t *record)
     halay_record_head_t *h = &record->head;
     int32_t other = __atomic_load_n(&h->pid, __ATOMIC_RELAXED);
     return h->magic == HALAY_RECORD_MAGIC && h->version == HALAY_RECORD_VERSION &&
-           (!other || h->state == HALAY_RECORD_FINALIZED || kill(other, 0)) &&
+           (!other || h->state >= HALAY_RECORD_FINALIZED || kill(other, 0)) &&
            __atomic_compare_exchange_n(&h->pid, &other, (int32_t)getpid(), false, __ATOMIC_ACQ_REL,
                                        __ATOMIC_RELAXED);
 }
@@ -140,12 +140,24 @@ void hly_record_found(halay_context_t *context)
     check_folder(context);
 }
 
+void hly_record_failed(halay_context_t *context, int code, const char *text)
+{
+    halay_record_verdict_t said = {.code = code, .rank = -1, .other = -1};
+    struct hly_record *record = &context->record;
+    if (!record->map)
+        return;
+    snprintf(said.text, sizeof(said.text), "%s", text);
+    hly_record_verdict(context, &said);
+    __atomic_store_n(&record->map->head.state, HALAY_RECORD_NO_INIT, __ATOMIC_RELEASE);
+}
+
 void hly_record_close(halay_context_t *context)
 {
     struct hly_record *record = &context->record;
     if (!record->map)
         return;
-    __atomic_store_n(&record->map->head.state, HALAY_RECORD_FINALIZED, __ATOMIC_RELEASE);
+    if (record->map->head.state != HALAY_RECORD_NO_INIT)
+        __atomic_store_n(&record->map->head.state, HALAY_RECORD_FINALIZED, __ATOMIC_RELEASE);
     munmap(record->map, HALAY_RECORD_BYTES);
     record->map = NULL;
     if (record->fd >= 0)

@@ -21,6 +21,8 @@ struct hly_record {
 int hly_record_open(halay_context_t *context);
 /* It knows who it is, and runs. */
 void hly_record_found(halay_context_t *context);
+/* halay_init() fails: why. */
+void hly_record_failed(halay_context_t *context, int code, const char *text);
 void hly_record_close(halay_context_t *context);
 void hly_record_comm(halay_context_t *context, const halay_record_comm_t *comm);
 /* number: of the agreement in the record, from 1 on; to be written again when more is known. */

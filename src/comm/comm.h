@@ -81,7 +81,7 @@ struct hly_nccl_ask {
     uint8_t state;             /* HLY_NCCL_* */
     bool on;                   /* calls have come to `from` */
     bool late;                 /* a rank did not come before the deadline of those that waited: */
-    int awaited;               /* this one; or -1 */
+    int awaited;               /* this one, as in a call */
     uint32_t from;
     halay_comm_t *hidden;
     halay_request_t *request;

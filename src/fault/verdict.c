@@ -34,6 +34,20 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
     host_of(comm, v->other, v->other_host);
 }
 
+bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v)
+{
+    halay_context_t *ctx = comm->context;
+    if (v->rank < 0 || (v->cause != HLY_CAUSE_PEER && v->cause != HLY_CAUSE_STOPPED))
+        return true;
+    const int world = hly_comm_world_rank(comm, v->rank);
+    for (uint32_t i = 0; i < HLY_DEATHS_TOLD && i < ctx->ndeaths_told; i++)
+        if (ctx->deaths_told[i].rank == world && ctx->deaths_told[i].cause == v->cause)
+            return false;
+    ctx->deaths_told[ctx->ndeaths_told++ % HLY_DEATHS_TOLD] =
+        (struct hly_death_told){world, v->cause};
+    return true;
+}
+
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
 {
     const bool runs_on = a->cause == HLY_CAUSE_DEVICE, other = b->cause == HLY_CAUSE_DEVICE;

@@ -28,7 +28,8 @@
 #include "wire/register.h"
 
 struct failure { /* where halay_init's reason goes */
-    char text[512];
+    char text[768];
+    bool said; /* in the log, by this rank or by another one */
 };
 
 /* ---------------------------------------------------------------- finding the others */
@@ -42,15 +43,30 @@ static void alone(halay_context_t *ctx)
     strcpy(i->launcher, "alone");
 }
 
+struct heard { /* from the bootstrap */
+    halay_context_t *context;
+    char error[sizeof(((struct failure *)NULL)->text) - 64];
+};
+
+static void hear(void *arg, int level, const char *text)
+{
+    struct heard *heard = arg;
+    if ((level == HLY_ERROR || level == HALAY_LOG_TOLD) && !heard->error[0])
+        snprintf(heard->error, sizeof(heard->error), "%s", text);
+    hly_log_text(heard->context, level == HALAY_LOG_TOLD ? HLY_INFO : level, text);
+}
+
 static int open_boot(halay_context_t *ctx, void *arg, struct failure *why)
 {
+    struct heard heard = {.context = ctx};
     ctx->info.size = sizeof(ctx->info);
     ctx->info.processors = ctx->ncpus;
-    int rc = ctx->boot_ops->open(arg, hly_log_text, ctx, ctx->settings.start_deadline_ns,
-                                 &ctx->info, &ctx->boot);
+    int rc = ctx->boot_ops->open(arg, hear, &heard, ctx->settings.start_deadline_ns, &ctx->info,
+                                 &ctx->boot);
+    why->said = rc && heard.error[0];
     if (rc)
         snprintf(why->text, sizeof(why->text), "the job could not be joined through %s: %s",
-                 ctx->boot_ops->name, halay_strerror(rc));
+                 ctx->boot_ops->name, why->said ? heard.error : halay_strerror(rc));
     return rc;
 }
 
@@ -345,7 +361,7 @@ static int take_config(halay_config_t *config, const halay_config_t *given, stru
 int halay_init(const halay_config_t *given, halay_context_t **context)
 {
     halay_config_t known = HALAY_CONFIG_INIT, *config = &known;
-    struct failure why = {""};
+    struct failure why = {.said = false};
     halay_context_t *ctx = NULL;
     if (!context)
         return HALAY_EINVAL;
@@ -354,9 +370,9 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     if (!rc)
         rc = no_memory;
     if (!rc)
-        rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
-    if (!rc)
         rc = hly_record_open(ctx);
+    if (!rc)
+        rc = hly_settings_read(&ctx->settings, config, why.text, sizeof(why.text));
     if (!rc)
         rc = find_job(ctx, config, &why);
     if (!rc)
@@ -379,7 +395,8 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
     if (config->error)
         snprintf(config->error, config->error_bytes, "%s", why.text);
     if (ctx) {
-        hly_log(ctx, HLY_ERROR, "halay_init failed: %s", why.text);
+        hly_log(ctx, why.said ? HLY_INFO : HLY_ERROR, "halay_init failed: %s", why.text);
+        hly_record_failed(ctx, rc, why.text);
         destroy(ctx);
     }
     return rc;

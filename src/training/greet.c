@@ -16,23 +16,11 @@
 #define CLOCK_BARRIERS 8
 #define WORDS          (sizeof(struct hlt_greeting) / sizeof(uint64_t))
 
-/*
- * HALAY_FUSION in bytes; 0: nothing is fused. A value that is no number is told of, and not used.
- */
-static uint64_t fusion_bytes(int rank)
+/* HALAY_FUSION in bytes; 0: nothing is fused. halay_init has checked it. */
+static uint64_t fusion_bytes(void)
 {
     const char *text = getenv("HALAY_FUSION");
-    char *end = NULL;
-    if (!text)
-        return FUSION_BYTES;
-    unsigned long long bytes = strtoull(text, &end, 10);
-    if (text[0] >= '0' && text[0] <= '9' && !*end && bytes <= FUSION_MAX)
-        return bytes;
-    if (rank == 0)
-        fprintf(stderr,
-                "halay: HALAY_FUSION=%s is not a number of bytes up to 2^40; %llu is used\n", text,
-                (unsigned long long)FUSION_BYTES);
-    return FUSION_BYTES;
+    return text && *text ? strtoull(text, NULL, 10) : FUSION_BYTES;
 }
 
 /*
@@ -73,7 +61,7 @@ int hlt_trainer_greet(halay_trainer_t *trainer)
 {
     halay_topology_t topology = {.size = sizeof(topology)};
     struct hlt_greeting *own = &trainer->greetings[trainer->rank];
-    own->fusion_bytes = fusion_bytes(trainer->rank);
+    own->fusion_bytes = fusion_bytes();
     if (!halay_context_topology(trainer->context, &topology))
         snprintf(own->host, sizeof(own->host), "%.55s", topology.host);
     int rc =

@@ -4,7 +4,6 @@
  * and scales itself, or in a device's, which only that device touches; docs/decisions/0060.
  */
 #include <assert.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,13 +11,11 @@
 
 enum { MOVES = 2 * HALAY_LIST_PARTS }; /* at once */
 
-/* HALAY_BATCH_COPIES: 0 or 1. Another value is told of, and not used. */
+/* HALAY_BATCH_COPIES: 0 or 1. halay_init has checked it. */
 void hlt_memory_init(halay_trainer_t *trainer)
 {
     const char *text = getenv("HALAY_BATCH_COPIES");
     trainer->copies_alone = text && !strcmp(text, "0");
-    if (text && *text && strcmp(text, "0") && strcmp(text, "1") && trainer->rank == 0)
-        fprintf(stderr, "halay: HALAY_BATCH_COPIES=%s is not 0 or 1; 1 is used\n", text);
 }
 
 uint32_t hlt_announcement_memory(const struct hlt_announcement *says)

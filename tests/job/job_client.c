@@ -35,7 +35,7 @@ static const char *die_after; /* 0.6 s after a message with this text */
 static void keep_log(void *arg, int level, const char *text)
 {
     MUST(arg == last_log && text);
-    if (level == 0)
+    if (level == 0 || level == HALAY_LOG_TOLD)
         snprintf(last_log, sizeof last_log, "%s", text);
     if (level > 0 && getenv("JOB_LOG"))
         fprintf(stderr, "[%d] %s\n", level, text);

@@ -42,7 +42,12 @@ static int add(halay_comm_t *comm, int rank, int nranks, size_t count)
 
 static void start(halay_context_t **context, halay_comm_t **comm, int *rank, int *nranks)
 {
-    MUST(halay_init(NULL, context) == HALAY_OK);
+    char why[768] = "";
+    halay_config_t config = HALAY_CONFIG_INIT;
+    config.error = why;
+    config.error_bytes = sizeof(why);
+    CHECK(halay_init(&config, context) == HALAY_OK, "rank %s was told: %s", getenv("PMIX_RANK"),
+          why);
     MUST(halay_comm_world(*context, comm) == HALAY_OK);
     MUST(halay_comm_rank(*comm, rank) == HALAY_OK && halay_comm_size(*comm, nranks) == HALAY_OK);
     MUST(add(*comm, *rank, *nranks, 1) == HALAY_OK);

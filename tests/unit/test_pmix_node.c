@@ -31,6 +31,7 @@ struct rank {
     struct hly_boot_log log;
     int rc;
     double delay, seconds; /* before it begins; that it took */
+    bool told;             /* its error is said by another rank */
     char said[4][1024];    /* by level */
 };
 
@@ -42,7 +43,8 @@ static struct hly_node stranger; /* knows what a rank knows, and is none */
 static void keep(void *arg, int level, const char *text)
 {
     struct rank *rank = arg;
-    snprintf(rank->said[level], sizeof rank->said[level], "%s", text);
+    rank->told |= level == HALAY_LOG_TOLD;
+    snprintf(rank->said[level % 4], sizeof rank->said[0], "%s", text);
 }
 
 static void nap(double seconds)
@@ -538,6 +540,7 @@ static void deaths(void)
     MUST(await_error(&ranks[2].node) == HALAY_EBOOT);
     MUST(strstr(ranks[0].said[0], "rank 5 of this node (here) has left"));
     MUST(strstr(ranks[2].said[0], "says: rank 5 of this node"));
+    MUST(!ranks[0].told && ranks[2].told);
     leave(3);
 }
 

@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "flight.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -13,6 +12,8 @@
 #include <unistd.h>
 
 #include <halay/plan.h>
+
+#include "../../proc/proc.h"
 
 #define RANKS_MAX (1 << 24)
 
@@ -33,8 +34,8 @@ static const char *wrong_head(const halay_record_head_t *h)
         h->stack_bytes != sizeof(halay_record_stack_t))
         return "its sizes are not those of its version";
     if (h->rank < -1 || h->nranks < 0 || h->nranks > RANKS_MAX ||
-        (h->nranks ? h->rank >= h->nranks : h->rank != -1) || h->pid < 0 ||
-        h->state > HALAY_RECORD_FINALIZED)
+        (h->nranks ? h->rank >= h->nranks : h->rank != -1) || h->pid < 0 || h->started < 0 ||
+        h->state > HALAY_RECORD_NO_INIT)
         return "its head makes no sense";
     return NULL;
 }
@@ -148,6 +149,8 @@ int hly_flight_read(const void *memory, size_t bytes, hly_flight_t *flight, cons
     *why = wrong_head(&flight->head);
     if (*why)
         return -1;
+    if (!flight->head.pid)
+        flight->head.pid = flight->head.started;
     make_printable(flight->head.job, sizeof flight->head.job);
     make_printable(flight->head.host, sizeof flight->head.host);
     for (uint32_t i = 0; i < HALAY_RECORD_ACCORDS; i++) {
@@ -224,15 +227,6 @@ void hly_flights_free(hly_flights_t *flights)
 
 int hly_flight_process(int pid)
 {
-    char path[64], text[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 'X';
-    text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* the name may have any character in it */
-    return after && after[1] == ' ' && isalpha((unsigned char)after[2]) ? after[2] : 'X';
+    struct hly_proc_stat seen;
+    return hly_proc_stat(pid, &seen) ? seen.state : 'X';
 }

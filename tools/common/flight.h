@@ -48,6 +48,7 @@ int hly_flights_find(const char *job, hly_flights_t *flights);
 typedef enum hly_where {
     HLY_BEFORE_INIT,
     HLY_IN_INIT,
+    HLY_NO_INIT, /* halay_init() has failed */
     HLY_IN_CALL,
     HLY_IN_FAILED, /* its last call, which has failed */
     HLY_IN_ACCORD, /* in halay_comm_agree() or halay_comm_shrink() */
@@ -83,8 +84,7 @@ void hly_flight_process_text(const hly_flight_t *flight, char *text, size_t byte
 /* ---------------------------------------------------------------- who is to blame */
 
 typedef struct hly_blame {
-    int rank;                   /* of the job; -1: nobody in particular */
-    const hly_flight_t *flight; /* NULL: it has left no record */
+    int rank; /* of the job */
     char text[256];
 } hly_blame_t;
 
@@ -97,10 +97,12 @@ typedef struct hly_question { /* the call that does not end: the first of its co
 /* "call 17 of communicator 89ab... (all 4 ranks)" */
 void hly_flights_question_text(const hly_flights_t *flights, const hly_question_t *question,
                                char *text, size_t bytes);
+/* "1, 3-5": the ranks of which there is no record; returns how many. Nothing is known of them. */
+uint32_t hly_flights_lacking(const hly_flights_t *flights, char *text, size_t bytes);
 /* Which calls do not end; returns how many, at most `most`. */
 uint32_t hly_flights_questions(const hly_flights_t *flights, hly_question_t *questions,
                                uint32_t most);
-/* Who keeps it from its end; returns how many. */
+/* Who keeps it from its end, of those that have left a record; returns how many. */
 uint32_t hly_flights_blame(const hly_flights_t *flights, const hly_question_t *question,
                            hly_blame_t *blames, uint32_t most);
 /* Prints each rank's story, then who is to blame, a line each with `head` before it; of many ranks

@@ -61,18 +61,18 @@ static const hly_flight_t *flight_of(const hly_flights_t *flights, int rank)
     return NULL;
 }
 
-static void blame(struct search *s, int rank, const hly_flight_t *flight, const char *what)
+static void blame(struct search *s, const hly_flight_t *flight, const char *what)
 {
-    char story[512] = "it has left no record here";
+    const int rank = flight->head.rank;
+    char story[512];
     for (uint32_t i = 0; i < s->n; i++)
         if (s->blames[i].rank == rank)
             return;
     if (s->n == s->most)
         return;
-    if (flight)
-        hly_flight_text(flight, s->now_ns, story, sizeof story);
+    hly_flight_text(flight, s->now_ns, story, sizeof story);
     hly_blame_t *b = &s->blames[s->n++];
-    *b = (hly_blame_t){.rank = rank, .flight = flight};
+    *b = (hly_blame_t){.rank = rank};
     snprintf(b->text, sizeof b->text, "rank %d %s: %.180s", rank, what, story);
 }
 
@@ -93,7 +93,6 @@ static int is_member(const hly_question_t *q, const hly_flight_t *f)
  * others are: they keep that one. */
 static void look_for_absent(struct search *s)
 {
-    const halay_record_comm_t *m = s->question->members;
     for (int calls = 0; calls < 2 && !s->n; calls++) {
         for (uint32_t i = 0; i < s->flights->n; i++) {
             const hly_flight_t *f = s->flights->list[i];
@@ -102,14 +101,8 @@ static void look_for_absent(struct search *s)
             if (is_member(s->question, f) &&
                 !hly_flight_made(f, s->question->comm, s->question->sequence) &&
                 (calls || !is_in_call(&stands)))
-                blame(s, f->head.rank, f, "has not made the call");
+                blame(s, f, "has not made the call");
         }
-    }
-    for (int64_t r = 0; m && m->stride && r < m->nranks && s->n < s->most; r++) {
-        const int64_t rank = m->first + r * m->stride;
-        if (s->flights->n > 1 && rank >= 0 && rank < s->flights->list[0]->head.nranks &&
-            !s->flights->list[0]->here && !flight_of(s->flights, (int)rank))
-            blame(s, (int)rank, NULL, "cannot be looked at");
     }
 }
 
@@ -123,7 +116,7 @@ static void look_for_still(struct search *s)
             const int still = killed || f->head.stopped ||
                               (f->process && strchr("TtZX", f->process) && !f->head.ended);
             if (is_member(s->question, f) && (weak ? f->head.ended != 0 : still))
-                blame(s, f->head.rank, f, weak ? "ended" : "does not go on");
+                blame(s, f, weak ? "ended" : "does not go on");
         }
     }
 }
@@ -141,8 +134,8 @@ static void look_at_edges(struct search *s)
             const hly_flight_t *f = edge->peer >= 0 ? flight_of(s->flights, edge->peer) : NULL;
             if (f)
                 hly_flight_stand(f, &peers);
-            if (edge->peer >= 0 && (!f || !is_in_call(&peers) || !peers.wait))
-                blame(s, edge->peer, f, "is waited for");
+            if (f && (!is_in_call(&peers) || !peers.wait))
+                blame(s, f, "is waited for");
         }
     }
 }
@@ -208,13 +201,15 @@ static void look_at_accord(struct search *s)
         for (uint32_t k = 0; k < a->nawaited && k < HALAY_RECORD_AWAITED; k++) {
             const hly_flight_t *f = flight_of(s->flights, a->awaited[k]);
             int ended = 0;
-            const int made = f && is_in_accord(f, s->question, &ended);
-            const int still = f && (f->head.stopped || f->head.ended ||
-                                    (f->process && strchr("TtZX", f->process)));
+            if (!f)
+                continue;
+            const int made = is_in_accord(f, s->question, &ended);
+            const int still =
+                f->head.stopped || f->head.ended || (f->process && strchr("TtZX", f->process));
             if (!made)
-                blame(s, a->awaited[k], f, f ? "has not called it" : "cannot be looked at");
+                blame(s, f, "has not called it");
             else if (ended || still)
-                blame(s, a->awaited[k], f, still ? "does not go on" : "is waited for");
+                blame(s, f, still ? "does not go on" : "is waited for");
         }
     }
 }
@@ -242,6 +237,43 @@ static void accords_tell(const hly_flights_t *flights, uint64_t now_ns,
 }
 
 /* ---------------------------------------------------------------- the story of a job */
+
+uint32_t hly_flights_lacking(const hly_flights_t *flights, char *text, size_t bytes)
+{
+    const int nranks = flights->n ? flights->list[0]->head.nranks : 0;
+    uint32_t lacking = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (int rank = 0; rank < nranks; rank++) {
+        int last = rank;
+        if (flight_of(flights, rank))
+            continue;
+        while (last + 1 < nranks && !flight_of(flights, last + 1))
+            last++;
+        lacking += (uint32_t)(last - rank) + 1;
+        if (used + 40 < bytes) {
+            used += (size_t)snprintf(text + used, bytes - used, last > rank ? "%s%d-%d" : "%s%d",
+                                     used ? ", " : "", rank, last);
+        } else if (used < bytes) {
+            snprintf(text + used, bytes - used, ", ...");
+            used = bytes;
+        }
+        rank = last;
+    }
+    return lacking;
+}
+
+static void lacking_tell(const hly_flights_t *flights, void (*line)(void *arg, const char *text),
+                         void *arg)
+{
+    char ranks[200], text[320];
+    const uint32_t n = hly_flights_lacking(flights, ranks, sizeof ranks);
+    if (!n)
+        return;
+    snprintf(text, sizeof text, "no record of rank%s %s is here: nothing is known of %s",
+             n == 1 ? "" : "s", ranks, n == 1 ? "it" : "them");
+    line(arg, text);
+}
 
 /* Any of its ranks that has made it knows what it is. */
 static int is_message(const hly_flights_t *flights, const hly_question_t *q)
@@ -276,8 +308,10 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
     for (uint32_t i = 0; i < flights->n && i < most; i++) {
         const halay_record_head_t *h = &flights->list[i]->head;
         hly_flight_text(flights->list[i], now, story, sizeof story);
-        snprintf(text, sizeof text, "rank %d (pid %d on %.63s): %s", h->rank, h->pid, h->host,
-                 story);
+        char pid[24] = "";
+        if (h->pid)
+            snprintf(pid, sizeof pid, "pid %d ", h->pid);
+        snprintf(text, sizeof text, "rank %d (%son %.63s): %s", h->rank, pid, h->host, story);
         line(arg, text);
         for (uint32_t s = 0; s < flights->list[i]->nstacks; s++) {
             hly_flight_stack_text(flights->list[i], s, now, stack, sizeof stack);
@@ -289,6 +323,7 @@ void hly_flights_tell(const hly_flights_t *flights, uint32_t most,
         snprintf(text, sizeof text, "and %u ranks more", flights->n - most);
         line(arg, text);
     }
+    lacking_tell(flights, line, arg);
     accords_tell(flights, now, line, arg);
     const uint32_t n = hly_flights_questions(flights, questions, 8);
     for (uint32_t q = 0; q < n; q++) {

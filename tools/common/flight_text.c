@@ -53,10 +53,11 @@ void hly_flight_stand(const hly_flight_t *f, hly_standing_t *s)
         if (f->calls[i].state == HALAY_RECORD_POSTED)
             call = &f->calls[i];
     const int runs = f->head.state == HALAY_RECORD_RUNS;
-    *s = (hly_standing_t){.where = f->head.state == HALAY_RECORD_GIVEN  ? HLY_BEFORE_INIT
-                                   : f->head.state == HALAY_RECORD_INIT ? HLY_IN_INIT
-                                   : runs                               ? HLY_OUTSIDE
-                                                                        : HLY_LEFT,
+    *s = (hly_standing_t){.where = f->head.state == HALAY_RECORD_GIVEN     ? HLY_BEFORE_INIT
+                                   : f->head.state == HALAY_RECORD_INIT    ? HLY_IN_INIT
+                                   : f->head.state == HALAY_RECORD_NO_INIT ? HLY_NO_INIT
+                                   : runs                                  ? HLY_OUTSIDE
+                                                                           : HLY_LEFT,
                           .call = f->ncalls ? &f->calls[f->ncalls - 1] : NULL};
     if (runs && accord_of(f)) {
         s->where = HLY_IN_ACCORD;
@@ -234,6 +235,34 @@ static void put_accord(const hly_flight_t *f, const halay_record_accord_t *a, ui
         put(text, bytes, ", ...");
 }
 
+/* Is it in several communicators that the program has made? Those of two ranks that messages make
+ * are none. */
+static int has_several(const hly_flight_t *f)
+{
+    uint64_t first = 0;
+    for (uint32_t i = 0; i < f->ncomms; i++) {
+        uint32_t k = 0;
+        while (k < f->ncalls &&
+               (f->calls[k].comm != f->comms[i].id || !(f->calls[k].flags & HALAY_RECORD_PAIR)))
+            k++;
+        if (k < f->ncalls)
+            continue;
+        if (first && f->comms[i].id != first)
+            return 1;
+        first = f->comms[i].id;
+    }
+    return 0;
+}
+
+/* "call 5"; of which communicator, where there are several. */
+static void put_number(const hly_flight_t *f, const halay_record_call_t *call, char *text,
+                       size_t bytes)
+{
+    put(text, bytes, "call %u", call->sequence);
+    if (!(call->flags & HALAY_RECORD_PAIR) && has_several(f))
+        put(text, bytes, " of communicator %016llx", (unsigned long long)call->comm);
+}
+
 static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t now_ns, char *text,
                       size_t bytes)
 {
@@ -246,15 +275,20 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
         return;
     case HLY_IN_INIT:
         put(text, bytes, "in halay_init()");
-        put_since(f, f->head.began_ns, now_ns, text, bytes);
+        if (f->here && !f->head.ended) /* else it is not known till when */
+            put_since(f, f->head.began_ns, now_ns, text, bytes);
+        return;
+    case HLY_NO_INIT:
+        put(text, bytes, "its halay_init() has failed");
         return;
     case HLY_IN_ACCORD:
         put_accord(f, s->accord, now_ns, text, bytes);
         return;
     case HLY_IN_CALL:
     case HLY_IN_FAILED:
-        put(text, bytes, "in call %u, %s%s", s->call->sequence, call,
-            s->where == HLY_IN_FAILED ? ", which failed" : "");
+        put(text, bytes, "in ");
+        put_number(f, s->call, text, bytes);
+        put(text, bytes, ", %s%s", call, s->where == HLY_IN_FAILED ? ", which failed" : "");
         if (s->where == HLY_IN_CALL)
             put_since(f, s->call->started_ns, now_ns, text, bytes);
         if (s->wait)
@@ -267,10 +301,11 @@ static void put_place(const hly_flight_t *f, const hly_standing_t *s, uint64_t n
         put(text, bytes, s->where == HLY_LEFT ? "has finalized" : "in the program's code");
         if (s->call && s->where != HLY_LEFT)
             put_since(f, s->call->ended_ns, now_ns, text, bytes);
-        if (s->call)
-            put(text, bytes, ", after call %u, %s", s->call->sequence, call);
-        else
-            put(text, bytes, "; it has made no call");
+        put(text, bytes, s->call ? ", after " : "; it has made no call");
+        if (s->call) {
+            put_number(f, s->call, text, bytes);
+            put(text, bytes, ", %s", call);
+        }
     }
 }
 

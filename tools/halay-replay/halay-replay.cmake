@@ -3,5 +3,5 @@
 add_executable(halay-replay halay-replay/main.c halay-replay/run.c halay-replay/picture.c common/flight.c
   common/flight_find.c common/flight_text.c common/flight_blame.c common/machine.c common/program.c
   common/terms.c)
-target_link_libraries(halay-replay PRIVATE halay)
+target_link_libraries(halay-replay PRIVATE halay halay_proc)
 install(TARGETS halay-replay RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})

@@ -92,10 +92,10 @@ static void name_blamed(const hly_blame_t *blames, uint32_t n, char *text, size_
         snprintf(text, bytes, "those %u ranks", n);
 }
 
-static void judge(const hly_replay_t *replay, const hly_blame_t *blames, uint32_t nblames,
-                  uint32_t without, uint32_t with)
+static void judge(const hly_flights_t *flights, const hly_replay_t *replay,
+                  const hly_blame_t *blames, uint32_t nblames, uint32_t without, uint32_t with)
 {
-    char who[64];
+    char who[64], lacking[64];
     name_blamed(blames, nblames, who, sizeof who);
     if (replay->machine.verdict != HLY_RIGHT)
         printf("  the simulator stops: %s. These plans are wrong, or the records are.\n",
@@ -107,6 +107,10 @@ static void judge(const hly_replay_t *replay, const hly_blame_t *blames, uint32_
     else if (nblames && without < with)
         printf("  when %s goes on too, all %u ranks end with the right result: %s the cause\n",
                nblames == 1 ? who : "each of them", with, nblames == 1 ? "it was" : "they were");
+    else if (hly_flights_lacking(flights, lacking, sizeof lacking))
+        printf("  if all go on, all %u ranks end with the right result: what keeps them is a rank "
+               "of which no record is here, or under way\n",
+               with);
     else
         printf("  if all go on, all %u ranks end with the right result: no rank keeps the others, "
                "so what keeps them is under way: messages, or a device\n",
@@ -137,7 +141,7 @@ static int run_on(const hly_flights_t *flights, const hly_question_t *q, const h
         list_ranks(&replay, stuck, 0);
     }
     memset(replay.frozen, 0, replay.nranks);
-    judge(&replay, blames, nblames, without, hly_replay_run(&replay, stuck));
+    judge(flights, &replay, blames, nblames, without, hly_replay_run(&replay, stuck));
     free(stuck);
     hly_replay_finish(&replay);
     return rc;

@@ -83,8 +83,11 @@ int hly_records_give(struct hly_records *records, int rank, char ***env)
 
 void hly_records_started(struct hly_records *records, int rank, pid_t pid)
 {
-    if (records)
-        records->ranks[rank].pid = pid;
+    if (!records)
+        return;
+    records->ranks[rank].pid = pid;
+    if (records->ranks[rank].head)
+        records->ranks[rank].head->started = (int32_t)pid;
 }
 
 void hly_records_ended(struct hly_records *records, int rank, int status)
@@ -137,8 +140,6 @@ void hly_records_tell(const struct hly_records *records)
         hly_flight_t *flight = read_one(&records->ranks[i]);
         if (!flight)
             continue;
-        if (!flight->head.pid)
-            flight->head.pid = (int32_t)records->ranks[i].pid;
         used |= flight->head.state != HALAY_RECORD_GIVEN;
         hly_flights_add(&all, flight);
     }
