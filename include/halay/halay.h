@@ -459,7 +459,7 @@ typedef struct halay_verdict {
     size_t size;       /* of this struct, set by the caller */
     int code;          /* HALAY_E*, 0 if no call has failed */
     int rank;          /* at fault, in this communicator; -1 if no single one is */
-    int other;         /* the other side of a mismatch; -1 if there is none */
+    int other;         /* the other side of a mismatch, or of a link that is cut; or -1 */
     uint32_t sequence; /* number of the call on this communicator */
     char host[64];     /* of the rank at fault */
     char text[512];    /* the whole message: call, rank, host, evidence, remedy */

@@ -111,7 +111,7 @@ enum halay_event_kind {
 
 typedef struct halay_event {
     int kind;
-    int status; /* 0, or why it failed (SENT, PUT, LANDED, FAILED) */
+    int status; /* 0, or why it failed (SENT, PUT, LANDED, FAILED: HALAY_ETIMEOUT, a cut link) */
     halay_peer_id_t peer;
     uint64_t cookie;
     uint32_t immediate;

@@ -83,6 +83,10 @@ static void lost_for_comm(halay_comm_t *comm, int rank, const struct hly_peer *p
     else
         hly_verdict_init(&v, comm, HLY_CAUSE_PEER, HALAY_EPEER, rank);
     snprintf(v.detail, sizeof(v.detail), "%s", peer->evidence);
+    if (peer->cut && !peer->refused) { /* either end may be at fault */
+        v.other = comm->rank;
+        hly_verdict_other(&v, comm);
+    }
     if (!comm->broken) {
         comm->broken = true;
         comm->broken_by = v;

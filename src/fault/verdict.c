@@ -234,6 +234,24 @@ static void patience_text(const struct hly_failure *f, const char *who, const ch
                                         : " (SIGSTOP, SIGTSTP or a debugger).");
 }
 
+static void lost_text(const struct hly_failure *f, const char *who, char *text, size_t bytes)
+{
+    const struct hly_verdict_wire *v = &f->verdict;
+    char link[200] = "", other[HLY_RANK_TEXT];
+    hly_rank_text(hly_failure_rank(f, v->other), 0, f->world[1], other);
+    if (v->other >= 0)
+        snprintf(link, sizeof(link),
+                 "the link between it and %s on %.63s is cut, or its host is down: ", other,
+                 v->other_host);
+    snprintf(text, bytes,
+             "%s on %s is lost: %s%s. %s; start the job again, or go on without it "
+             "(halay_comm_shrink)",
+             who, v->host, link, v->detail,
+             v->other >= 0 ? "Look at the network between them, and at that host"
+                           : "Look at that rank's own output for the first error, or why it has "
+                             "ended early, and at the network if it still runs");
+}
+
 void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
@@ -248,12 +266,7 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
     }
     switch (v->cause) {
     case HLY_CAUSE_PEER:
-        snprintf(text, bytes,
-                 "%s on %s is lost: %s. Look at that rank's own output for the first "
-                 "error, or why it has ended early, and at the network if it still runs; start the "
-                 "job again, or go on without it "
-                 "(halay_comm_shrink)",
-                 who, v->host, v->detail);
+        lost_text(f, who, text, bytes);
         return;
     case HLY_CAUSE_BUILD:
         snprintf(text, bytes,

@@ -176,6 +176,7 @@ void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, int status, c
     }
     if (!peer)
         return;
+    peer->cut = peer->cut || (!peer->dead && status == HALAY_ETIMEOUT);
     peer->refused = peer->refused || (!peer->dead && status == HALAY_ENOMEM);
     lose(context, peer, text);
 }

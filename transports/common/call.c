@@ -38,6 +38,12 @@ void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer)
     m->over -= hly_meet_peer_over(peer);
 }
 
+int hly_meet_lost_status(int error)
+{
+    const int cut = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+    return cut ? HALAY_ETIMEOUT : HALAY_EPEER;
+}
+
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
 {
     va_list list;
@@ -161,7 +167,7 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
         hly_meet_peer_fail(m, peer, HALAY_EPEER,
                            "its address is not known, and it did not call within %llu ms", ms);
     else
-        hly_meet_peer_fail(m, peer, HALAY_EPEER,
+        hly_meet_peer_fail(m, peer, hly_meet_lost_status(peer->error),
                            "%s could not be reached within %llu ms: %s; does the network let this "
                            "port through? (HALAY_INTERFACE chooses one)",
                            peer->name, ms, strerror(peer->error));

@@ -220,6 +220,9 @@ void hly_meet_sever(halay_transport_t *t, halay_ep_t *ep);
 hly_meet_peer_t *hly_meet_peer_hold(hly_meet_t *m, halay_peer_id_t id);
 /* It goes out of the list; its memory is the transport's. */
 void hly_meet_peer_forget(hly_meet_t *m, hly_meet_peer_t *peer);
+/* How a peer is lost whose connection has ended with this error: HALAY_ETIMEOUT where the link is
+ * cut. */
+int hly_meet_lost_status(int error);
 /* Returns status. */
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));

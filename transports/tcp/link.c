@@ -191,8 +191,8 @@ static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
             "data",
             peer->name);
     else if (link->ended && !link->over)
-        hly_meet_peer_fail(&t->meet, peer, HALAY_EPEER, "the connection to %s ended%s%s",
-                           peer->name, link->error ? ": " : "",
+        hly_meet_peer_fail(&t->meet, peer, hly_meet_lost_status(link->error),
+                           "the connection to %s ended%s%s", peer->name, link->error ? ": " : "",
                            link->error ? strerror(link->error) : "");
 }
 
