@@ -18,6 +18,10 @@
  * been heard of by the deadline counts as failed: a rank that has not called, to the coordinator;
  * the coordinator, to the others. So does a process that is seen to be stopped for too long
  * (patience.c). It is told so (LEFT_OUT), if it ever hears again.
+ *
+ * A rank that is cut off from the others gives up one coordinator after the other. So that it need
+ * not wait HALAY_LINK_PATIENCE for each, a link that is cut stands for those to the other ranks of
+ * its node that there are none to yet, and the first rank of each other node is asked then.
  */
 #include "fault/accord.h"
 
@@ -310,6 +314,38 @@ static void go_on(halay_comm_t *comm, struct hly_accord *a)
     }
 }
 
+static int node_of(const halay_comm_t *comm, int rank)
+{
+    halay_place_t place;
+    hly_transport_of(comm->context, hly_comm_world_rank(comm, rank), &place);
+    return place.node;
+}
+
+/* This rank has failed: is it that its link is cut? */
+static void note_cut(halay_comm_t *comm, struct hly_accord *a, int rank)
+{
+    const halay_context_t *ctx = comm->context;
+    const struct hly_peer *p =
+        hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));
+    if (!p || !p->cut)
+        return;
+    const int node = node_of(comm, rank);
+    int last = ctx->info.node;
+    for (int r = 0; r < comm->nranks; r++) {
+        const int other = node_of(comm, r);
+        if (other == ctx->info.node || hly_accord_has(a->failed, r) ||
+            hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, r))))
+            continue;
+        if (other == node) {
+            add(a->failed, r);
+            add(a->absent, r);
+        } else if (other != last) {
+            tell(comm, a, r, HLY_ACCORD_ASK);
+            last = other;
+        }
+    }
+}
+
 static void note_call(struct hly_accord *a, int call)
 {
     if (a->call && a->call != call)
@@ -341,6 +377,9 @@ int hly_accord_begin(halay_comm_t *comm, enum hly_accord_call call, int32_t flag
         if (is_silent(&comm->broken_by, r))
             add(a->absent, r);
     }
+    for (int r = 0; r < comm->nranks && !x->left_out; r++)
+        if (hly_accord_has_failed(comm, r))
+            note_cut(comm, a, r);
     if (!a->decided)
         record(comm, a);
     if (x->left_out)
@@ -496,6 +535,7 @@ void hly_accord_lost(halay_comm_t *comm, int rank)
         if (!a->entered || a->decided || hly_accord_has(a->failed, rank))
             continue;
         add(a->failed, rank);
+        note_cut(comm, a, rank);
         go_on(comm, a);
     }
 }

@@ -271,6 +271,13 @@ static void name(halay_comm_t *comm, const struct hly_patience *p, const struct 
         hly_text_put(text, " (its last here: call %u)", a->calls - 1);
 }
 
+/* It is of another node, and nobody there says what it does. */
+static bool may_be_cut_off(const halay_comm_t *comm, const struct hly_awaited *a, uint64_t now)
+{
+    return !is_behind(a, now) && a->doing == HLY_DOING_UNKNOWN &&
+           node_of(comm, (int)a->rank - 1) != comm->context->info.node;
+}
+
 /* call: the call or agreement, and which one it is, as text. */
 static void say(halay_comm_t *comm, const struct hly_patience *p, const char *call, uint64_t end,
                 uint64_t now)
@@ -278,6 +285,7 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
     char room[900];
     struct hly_text text = {room, sizeof(room), 0};
     int named = 0, more = 0;
+    bool far = false;
     hly_text_put(&text, "%s has waited for %.1f s: ", call, (double)(now - p->moved_ns) * 1e-9);
     for (int i = 0; i < HLY_AWAITED_MOST; i++) {
         if (!is_missing(&p->awaited[i], now))
@@ -288,6 +296,7 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
         }
         hly_text_put(&text, "%s", named++ ? "; " : "");
         name(comm, p, &p->awaited[i], now, &text);
+        far = far || may_be_cut_off(comm, &p->awaited[i], now);
     }
     if (more)
         hly_text_put(&text, "; and %d more", more);
@@ -296,6 +305,9 @@ static void say(halay_comm_t *comm, const struct hly_patience *p, const char *ca
                      p->of == HLY_OF_ACCORDS ? "the others go on without it"
                                              : "it ends with an error",
                      (double)(end - now) * 1e-9);
+    if (end > now && far)
+        hly_text_put(&text, "; %.3g s after its link was cut, if it is (HALAY_LINK_PATIENCE)",
+                     (double)comm->context->settings.link_patience_ns * 1e-9);
     hly_log(comm->context, HLY_WARN, "%s", room);
 }
 

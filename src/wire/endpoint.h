@@ -98,7 +98,8 @@ struct hly_peer *hly_peer_find(const halay_context_t *context, halay_peer_id_t i
 /* The peer of this rank; connects to it at first. */
 int hly_peer_get(halay_context_t *context, int world_rank, struct hly_peer **peer);
 /* The transport has lost a peer, which may have called without being known here. Leaves LOST, once
- * a peer. HALAY_ENOMEM: it was this end that had no memory for it; HALAY_ETIMEOUT: the link is cut. */
+ * a peer. HALAY_ENOMEM: it was this end that had no memory for it; HALAY_ETIMEOUT: the link is cut.
+ */
 void hly_peer_failed(halay_context_t *context, halay_peer_id_t id, int status, const char *text);
 /* Gives the peer up: all messages to and from it end with the next polls. Leaves LOST. */
 void hly_peer_sever(halay_context_t *context, struct hly_peer *peer, const char *text);

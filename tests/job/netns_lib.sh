@@ -18,10 +18,11 @@ wire() {
     done
 }
 
-# begin_all COMMAND...: with tcp_lib.sh's begin, ranks 0 and 1 on node 1, 2 and 3 on node 2.
+# begin_all COMMAND...: with tcp_lib.sh's begin, ranks 0 and 1 on node 1, 2 and 3 on node 2; $first of $ranks on node 1.
+ranks=4 first=2
 begin_all() {
     local r
-    for r in 0 1 2 3; do
-        begin $r $r 4 MASTER_ADDR="$network.11" ip netns exec "$net-$((r / 2 + 1))" "$@"
+    for ((r = 0; r < ranks; r++)); do
+        begin $r $r $ranks MASTER_ADDR="$network.11" ip netns exec "$net-$((r < first ? 1 : 2))" "$@"
     done
 }
