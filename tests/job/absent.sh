@@ -19,7 +19,7 @@ only() { # RANK: is named
 
 # RANKS TEXT: so many were told this by halay_init, and the log has it.
 told() {
-    [ "$(grep -c "^[^ ]*: .*: rank [0-9] was told: the job could not be joined through pmix: .*$2" err)" = "$1" ] ||
+    [ "$(grep -c "^rank [0-9] was told: the job could not be joined through pmix: .*$2" err)" = "$1" ] ||
         fail "not $1 were told: $2"
     says err "halay error: $2"
 }
