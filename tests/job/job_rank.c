@@ -142,13 +142,15 @@ static void die_during(halay_comm_t *comm, const char *name, int rank, int nrank
     struct itimerval soon = {.it_value = {0, KILL_US}};
     halay_verdict_t verdict = {.size = sizeof verdict};
     halay_comm_t *others[2];
+    halay_request_t *waits[2]; /* for rank 1, on two more communicators */
     char host[64] = "";
     int rc = 0, calls = 0;
     double begin = now(), end = begin + AGAIN_S, took;
     signal(SIGTERM, SIG_IGN); /* a second more to say it, on a busy machine */
     MUST(from && to && signal(SIGALRM, die) != SIG_ERR && !gethostname(host, sizeof host - 1));
     for (int i = 0; i < 2; i++)
-        MUST(!halay_comm_split(comm, 0, rank, &others[i]));
+        MUST(!halay_comm_split(comm, 0, rank, &others[i]) &&
+             (rank == 1 || !halay_ibarrier(others[i], &waits[i])));
     MUST(!call_long(comm, name, nranks, from, to));
     MUST(rank != 1 || !setitimer(ITIMER_REAL, &soon, NULL));
     while (!rc && begin < end) {
@@ -161,7 +163,8 @@ static void die_during(halay_comm_t *comm, const char *name, int rank, int nrank
     MUST(!halay_comm_verdict(comm, &verdict) && verdict.rank == 1);
     MUST(strstr(verdict.text, "rank 1 of ") && strstr(verdict.text, host));
     MUST(call_long(comm, name, nranks, from, to) == HALAY_EPEER);
-    MUST(halay_barrier(others[0]) == HALAY_EPEER && halay_barrier(others[1]) == HALAY_EPEER);
+    for (int i = 0; i < 2; i++)
+        MUST(halay_request_wait(waits[i]) == HALAY_EPEER);
     fprintf(stderr, "rank %d was told in call %d, after %.2f s\n", rank, calls, took);
     free(from);
     free(to);

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A rank is killed in the middle of long calls, which are in segments: the others' calls end with an error that names
-# it, and nothing is left. Each collective, and series of short broadcasts. The log has it once, though calls on two other
-# communicators of the same ranks end by it, too.
+# it, and nothing is left. Each collective, and series of short broadcasts. The log has it once, though calls on two more
+# communicators of the same ranks are under way and end by it, too.
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 host=$(hostname)

@@ -28,15 +28,15 @@ go_on "0 1 2" 3 " 3"
 ended 3 5 "the others have gone on without this rank"
 says err.0 "halay_comm_agree .* has waited for .*rank 3 of 4 on .* is stopped (SIG"
 
-# Who is cut off waits HALAY_LINK_PATIENCE once or twice, not for each of the four that would coordinate.
-ranks=6 first=4
+# Who is cut off waits HALAY_LINK_PATIENCE once or twice, not for each of the six that would coordinate.
+ranks=8 first=6
 HALAY_LINK_PATIENCE=4 survive cut 0
-for r in 0 1 2 3 4 5; do until_true grep -q "rank $r is ready" err.$r; done
+for r in 0 1 2 3 4 5 6 7; do until_true grep -q "rank $r is ready" err.$r; done
 ip -n "$net-1" link set eth0 down
 await
-go_on "0 1 2 3" 4 " 4 5"
-go_on "4 5" 2 " 0 1 2 3"
-for r in 4 5; do
-    [ "$(sed -n 's/^rank [45] agreed after \([0-9]*\) ms.*/\1/p' err.$r)" -lt 10000 ] || fail "$(cat err.$r)"
+go_on "0 1 2 3 4 5" 6 " 6 7"
+go_on "6 7" 2 " 0 1 2 3 4 5"
+for r in 6 7; do
+    [ "$(sed -n 's/^rank [67] agreed after \([0-9]*\) ms.*/\1/p' err.$r)" -lt 10000 ] || fail "$(cat err.$r)"
 done
 nothing_left
