@@ -98,7 +98,7 @@ struct hly_nccl_here { /* NCCL, and ours, which the context opens by itself: api
     char why[288];
 };
 
-struct hly_death_told { /* a verdict that this rank was told: fault/verdict.c */
+struct hly_death_told { /* a verdict that this rank has said for others: fault/verdict.c */
     int rank;           /* of the job */
     uint32_t cause;     /* enum hly_cause: dead, or stopped */
 };

@@ -183,8 +183,8 @@ void hly_fault_tell(halay_comm_t *comm, uint32_t sequence, const struct hly_verd
     char text[640];
     hly_failure_init(f, comm, sequence, v);
     hly_failure_text(f, text, sizeof(text));
-    const bool news = voice != HLY_VOICE_KNOWN && hly_verdict_is_news(comm, v);
-    hly_log(comm->context, news && voice == HLY_VOICE_LOUD ? HLY_WARN : HLY_INFO, "%s", text);
+    const bool loud = voice == HLY_VOICE_LOUD && hly_verdict_is_news(comm, v);
+    hly_log(comm->context, loud ? HLY_WARN : HLY_INFO, "%s", text);
     if (voice == HLY_VOICE_KNOWN)
         return;
     halay_record_verdict_t said = {.comm = comm->id,

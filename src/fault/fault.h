@@ -119,8 +119,8 @@ void hly_fault_left_out(halay_comm_t *comm);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills v->other_host */
-/* Not of a death that this rank knows from a call on another communicator: whoever speaks for all
- * has said it then. Asked once a verdict. */
+/* Before this rank says it: has it not said this death already, for another communicator? What
+ * others say does not count: they may leave it to this rank. Asked once a verdict. */
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v);
 bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b);
 /* "rank 1 of 2", with " (rank 3 of the job)" where the job numbers it otherwise; nranks 0: without

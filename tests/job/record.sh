@@ -31,13 +31,28 @@ after() {
     says replay "it was the cause"
     says err "halayrun: where the ranks were:"
     says err "$1"
+    [ "${2:-}" != lacking ] || lacking
     rm -f records/*
+}
+
+# Whose record is missing is named for that, and not to blame.
+lacking() {
+    rm -f records/halay-record.*.3
+    "$REPLAY" records/halay-record.* >replay 2>&1 || fail "replay of three files"
+    says replay "no record of rank 3 is here: nothing is known of it"
+    says replay "  rank 2 has not made the call: "
+    ! grep -qE "^ *rank 3 (has|is|does|cannot)" replay || { cat replay >&2; fail "rank 3 is blamed"; }
+    rm -f records/halay-record.*.2
+    "$REPLAY" records/halay-record.* >replay 2>&1 || fail "replay of two files"
+    says replay "no record of ranks 2-3 is here: nothing is known of them"
+    says replay "(all 4 ranks): no rank is seen that would keep it from its end"
+    says replay "what keeps them is a rank of which no record is here, or under way"
 }
 
 hang late '^    rank 2 has not made the call: in the program'
 says live "it was the cause"
 says err '^halayrun:   from job_record'
-after "rank 2 has not made the call: in the program's code"
+after "rank 2 has not made the call: in the program's code" lacking
 hang stopped '^    rank 2 has not made the call: stopped, in the program'
 after "rank 2 has not made the call: was stopped, in the program's code"
 
@@ -72,7 +87,7 @@ expect 0
 # Nobody is in a call.
 "$HALAYRUN" -np 4 --record records --timeout 6 "$JOB_RECORD" init >out 2>err &
 job=$!
-until_true ps_says 'rank 2 .*: has not called halay_init\(\)'
+until_true ps_says 'rank 2 \(pid [1-9][0-9]* on .*: has not called halay_init\(\)'
 until_true ps_says 'rank 0 .*: in halay_init\(\)'
 wait "$job"
 status=$?
