@@ -101,7 +101,8 @@ enum halay_event_kind {
     HALAY_EVENT_LANDED,    /* a posted recv is complete: cookie, bytes */
     /* The peer died or cannot be reached: peer, status, text. HALAY_ENOMEM: this end has no memory
      * or descriptors for it. Once a peer; what is under way to it still completes, before or after.
-     * No put of that peer changes memory here any more. */
+     * Of a peer that has closed: behind all that it had sent, and SENT of what it had received. No
+     * put of that peer changes memory here any more. */
     HALAY_EVENT_FAILED,
     /* A MESSAGE whose payload lies in its sender's memory. It is given back (give_back) as soon as
      * it was read, since the sender waits for that. The last event of its poll. data: the header;

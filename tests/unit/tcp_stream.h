@@ -11,6 +11,7 @@ void patient(void);
 void refused_wakes(void);
 void cut(void);
 void too_large(void);
+void leaves(void);
 void nonsense(void);
 
 /* test_transport_tcp_seal.c */

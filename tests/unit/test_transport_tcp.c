@@ -34,11 +34,11 @@ static void contract_many(void)
 }
 
 static const struct net_case cases[] = {
-    {"killed", killed},     {"contract_many", contract_many},
-    {"mixed", mixed},       {"both_call", both_call},
-    {"patient", patient},   {"refused_wakes", refused_wakes},
-    {"cut", cut},           {"too_large", too_large},
-    {"nonsense", nonsense},
+    {"killed", killed},   {"contract_many", contract_many},
+    {"mixed", mixed},     {"both_call", both_call},
+    {"patient", patient}, {"refused_wakes", refused_wakes},
+    {"cut", cut},         {"too_large", too_large},
+    {"leaves", leaves},   {"nonsense", nonsense},
 };
 
 int main(int argc, char **argv)

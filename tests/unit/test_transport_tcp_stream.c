@@ -431,6 +431,44 @@ void too_large(void)
     pair_close(&a, &b);
 }
 
+/* ------------------------------------------------------------------ who leaves when it has all */
+
+/*
+ * All that was sent has landed, and its receiver leaves. SENT of each comes before FAILED, though
+ * this end takes one event a poll, and looks for ends long before the last.
+ */
+void leaves(void)
+{
+    enum { MANY = HLY_TCP_TICK + 10, FIRST = 16 << 20 };
+    rank_t a = {0}, b = {0};
+    halay_ep_t *to_a, *to_b;
+    halay_event_t event;
+    uint8_t *from = calloc(1, FIRST), *to = malloc(FIRST);
+    uint64_t until = clock_ns() + 20000 * MS;
+    pair_open(&a, &b, &to_b, &to_a);
+    for (uint64_t i = 0; i < MANY; i++) { /* the first fills the socket; the others wait behind */
+        const size_t bytes = i ? 16 : FIRST;
+        CHECK(net->recv(b.transport, 5 + i, to, bytes, i) == 0, "recv");
+        int rc = net->send(a.transport, to_b, 5 + i, NULL, 0, from, bytes, i);
+        CHECK(rc == HALAY_INPROGRESS, "send %llu: %d", (unsigned long long)i, rc);
+    }
+    while (b.landed < MANY && clock_ns() < until) {
+        while (rank_wait(&b, 0, &event))
+            ;
+        if (b.landed < MANY)
+            rank_wait(&a, 0, &event);
+    }
+    CHECK(a.sent + HLY_TCP_TICK < MANY, "too easy: %llu are told", (unsigned long long)a.sent);
+    net->close(b.transport);
+    while (a.failed == 0 && clock_ns() < until)
+        rank_wait(&a, MS, &event);
+    CHECK(a.failed == 1 && a.sent == MANY, "lost behind %llu of %d that were sent: %s",
+          (unsigned long long)a.sent, MANY, a.text);
+    net->close(a.transport);
+    free(from);
+    free(to);
+}
+
 /* ------------------------------------------------------------------ who talks nonsense */
 
 /* Of frames whose seal is right. mark: another than frames have; 0: theirs. */

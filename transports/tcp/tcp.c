@@ -179,9 +179,16 @@ static void links_flush(halay_transport_t *t)
     }
 }
 
+/* Behind what was done with the peer, or a call that is done would seem to need it still. */
+static int failures_give(halay_transport_t *t, halay_event_t events[], int max)
+{
+    const int n = done_give(t, events, max);
+    return n + (n < max ? hly_tcp_failures_give(t, events + n, max - n) : 0);
+}
+
 static int look(halay_transport_t *t, halay_event_t events[], int max)
 {
-    int n = t->meet.failing ? hly_tcp_failures_give(t, events, max) : 0;
+    int n = t->meet.failing ? failures_give(t, events, max) : 0;
     if (t->waiting > 0)
         links_flush(t);
     if (n < max)
