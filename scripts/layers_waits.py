@@ -15,7 +15,7 @@ OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp"], "tools/halayrun": 
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
                                           ("inproc", "shm", "tcp", "ucx", "verbs"))]}
-LISTEN = {"getaddrinfo", "pthread_cond_timedwait"}  # in a thread of its own; 2 s for it
+LOOKUP = {"getaddrinfo", "pthread_cond_timedwait"}  # in a thread of its own; until a given time
 ALLOWED = {
     "halay_core/api/progress.c": {"ppoll"},  # a second; then deadlines are looked at
     "halay_core/api/returned.c": {"sem_wait",  # an idle thread; no call waits for it
@@ -39,12 +39,11 @@ ALLOWED = {
                                   "getaddrinfo"},  # of localhost
     "halay_boot_tcp/tcp/guest.c": {"poll", "nanosleep",  # until a given time
                                    "recv",  # does not block
-                                   "getaddrinfo"},  # as long as the resolver takes
-    "halay_boot_tcp/tcp/door.c": {"getaddrinfo"},  # as long as the resolver takes
-    "halay_boot_tcp/common/listen.c": LISTEN,
+                                   "getaddrinfo"},  # of an address
+    "halay_boot_tcp/common/lookup.c": LOOKUP,
     "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
-    "halay_boot_pmix/__/boot/common/listen.c": LISTEN,
+    "halay_boot_pmix/__/boot/common/lookup.c": LOOKUP,
     "halay_boot_pmix/__/boot/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_pmix/__/boot/common/share.c": {"syscall"},  # no futex
     "halay_boot_pmix/call.c": {"poll"},  # until a given time

@@ -15,8 +15,6 @@
 #include <net/if.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +22,7 @@
 #include <unistd.h>
 
 #include "listen.h"
+#include "lookup.h"
 
 enum { RESOLVER_S = 2 };
 
@@ -187,97 +186,21 @@ const char *hly_listen_interface(void)
     return name && *name ? name : NULL;
 }
 
-/* A resolver that does not answer takes its own time, so it is asked in a thread that is left to
- * itself if need be. The last one to leave frees it. */
-struct lookup {
-    pthread_mutex_t lock;
-    pthread_cond_t over_cond;
-    bool over, given_up;
-    char name[256];
-    struct addrinfo *found;
-};
-
-static void lookup_free(struct lookup *l)
-{
-    if (l->found)
-        freeaddrinfo(l->found);
-    pthread_cond_destroy(&l->over_cond);
-    pthread_mutex_destroy(&l->lock);
-    free(l);
-}
-
-static void *look_up(void *arg)
-{
-    struct lookup *l = arg;
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
-    if (getaddrinfo(l->name, NULL, &hints, &found))
-        found = NULL;
-    pthread_mutex_lock(&l->lock);
-    l->found = found;
-    l->over = true;
-    bool given_up = l->given_up;
-    pthread_cond_signal(&l->over_cond);
-    pthread_mutex_unlock(&l->lock);
-    if (given_up)
-        lookup_free(l);
-    return NULL;
-}
-
-/* The thread takes no signals, which are the program's. */
-static bool lookup_start(struct lookup *l)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attr, look_up, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error == 0;
-}
-
-/* What this host's own name resolves to within RESOLVER_S; to be freed by lookup_free. NULL: it
- * does not. */
-static struct lookup *look_up_self(void)
-{
-    struct lookup *l = calloc(1, sizeof *l);
-    pthread_condattr_t attr;
-    struct timespec end;
-    if (!l)
-        return NULL;
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->over_cond, &attr);
-    pthread_condattr_destroy(&attr);
-    if (gethostname(l->name, sizeof l->name - 1) || !l->name[0] || !lookup_start(l)) {
-        lookup_free(l);
-        return NULL;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    end.tv_sec += RESOLVER_S;
-    pthread_mutex_lock(&l->lock);
-    while (!l->over && !l->given_up)
-        l->given_up =
-            pthread_cond_timedwait(&l->over_cond, &l->lock, &end) == ETIMEDOUT && !l->over;
-    bool over = l->over;
-    pthread_mutex_unlock(&l->lock);
-    if (over && l->found)
-        return l;
-    if (over)
-        lookup_free(l);
-    return NULL;
-}
-
+/* What this host's own name resolves to, within RESOLVER_S. */
 static bool by_name(const struct ifaddrs *all, halay_address_t *address)
 {
-    struct lookup *l = look_up_self();
+    char name[256] = "";
+    struct timespec now;
     bool ok = false;
     halay_address_t it;
-    for (const struct addrinfo *f = l ? l->found : NULL; f; f = f->ai_next) {
+    const struct addrinfo *f = NULL;
+    struct hly_lookup *l = NULL;
+    if (!gethostname(name, sizeof name - 1) && name[0])
+        l = hly_lookup_start(name);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (l && hly_lookup_wait(l, ((uint64_t)now.tv_sec + RESOLVER_S) * 1000000000u))
+        hly_lookup_found(l, &f);
+    for (; f; f = f->ai_next) {
         if (!hly_address_from(f->ai_addr, &it) || hly_address_loopback(&it) || !has(all, &it) ||
             (ok && it.family != AF_INET))
             continue;
@@ -286,8 +209,7 @@ static bool by_name(const struct ifaddrs *all, halay_address_t *address)
         if (it.family == AF_INET)
             break;
     }
-    if (l)
-        lookup_free(l);
+    hly_lookup_end(l);
     return ok;
 }
 

@@ -18,9 +18,12 @@ enum { BACKLOG = 4096 };
 
 void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found = NULL;
+    const struct addrinfo *found = NULL;
     struct sockaddr_in6 any6 = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
-    int rc = getaddrinfo(tcp->v->address, NULL, &hints, &found);
+    struct hly_lookup *name = hly_lookup_start(tcp->v->address);
+    const uint64_t half_ns = tcp->begin_ns + (tcp->end_ns - tcp->begin_ns) / 2;
+    const bool over = name && hly_lookup_wait(name, half_ns); /* others have yet to come */
+    int rc = over ? hly_lookup_found(name, &found) : EAI_AGAIN;
     memset(door, 0, sizeof *door);
     memcpy(&door->at, &any6, door->bytes = sizeof any6);
     if (rc)
@@ -28,7 +31,7 @@ void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door)
                      "rank 0 is to be found at '%.100s', which does not resolve on its own host "
                      "(%s): it listens on all addresses",
                      tcp->v->address, gai_strerror(rc));
-    for (struct addrinfo *f = found; f; f = f->ai_next) {
+    for (const struct addrinfo *f = found; f; f = f->ai_next) {
         halay_address_t it;
         if (!hly_address_from(f->ai_addr, &it))
             continue;
@@ -44,8 +47,7 @@ void hly_tcp_door_place(const struct hly_tcp *tcp, struct hly_tcp_door *door)
             door->near = it; /* this is where the others find rank 0 */
         }
     }
-    if (found)
-        freeaddrinfo(found);
+    hly_lookup_end(name);
 }
 
 int hly_tcp_door_open(struct hly_tcp_door *door, int port)

@@ -138,20 +138,27 @@ int hly_tcp_knock(const struct hly_tcp *tcp, const struct addrinfo *at, int port
     return -1;
 }
 
-/* What there is at the address, at any of the ports. */
-static int search(struct hly_tcp *tcp, uint64_t patience_ns, struct hly_tcp_greeting *greeting,
-                  int *port, char *why)
+/* What there is where the name leads to, at any of the ports. A lookup that takes longer goes on.
+ */
+static int search(struct hly_tcp *tcp, struct hly_lookup *name, uint64_t patience_ns,
+                  struct hly_tcp_greeting *greeting, int *port, char *why)
 {
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    const struct addrinfo *found;
     const struct hly_tcp_variables *v = tcp->v;
-    int rc = getaddrinfo(v->address, NULL, &hints, &found), fd = -1;
-    if (rc) {
-        snprintf(why, WHY_BYTES, "the name does not resolve: %s", gai_strerror(rc));
+    int fd = -1;
+    if (!name ||
+        !hly_lookup_wait(name, sooner(hly_tcp_now_ns() + PAUSE_MAX_MS * MS, tcp->end_ns))) {
+        snprintf(why, WHY_BYTES,
+                 name ? "the name does not resolve: no resolver has answered yet"
+                      : "out of memory to look the name up");
         return -1;
     }
-    for (int k = 0; k < v->nports && fd < 0; k++) {
+    int rc = hly_lookup_found(name, &found);
+    if (rc)
+        snprintf(why, WHY_BYTES, "the name does not resolve: %s", gai_strerror(rc));
+    for (int k = 0; !rc && k < v->nports && fd < 0; k++) {
         int tries = 8;
-        for (struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next) {
+        for (const struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next) {
             uint64_t now = hly_tcp_now_ns();
             if (now >= tcp->end_ns)
                 break;
@@ -160,7 +167,6 @@ static int search(struct hly_tcp *tcp, uint64_t patience_ns, struct hly_tcp_gree
                                why);
         }
     }
-    freeaddrinfo(found);
     return fd;
 }
 
@@ -186,10 +192,17 @@ static int find(struct hly_tcp *tcp, struct hly_tcp_greeting *greeting, int *por
     char why[WHY_BYTES] = "there was no time to look";
     uint64_t pause = PAUSE_MIN_MS * MS, patience = KNOCK_MIN_MS * MS;
     uint64_t notice = (v->rank == 1 ? 1000 : 4000) * MS;
+    struct hly_lookup *name = NULL;
+    int fd = -1;
     while (hly_tcp_now_ns() < tcp->end_ns) {
-        int fd = search(tcp, patience, greeting, port, why);
+        name = name ? name : hly_lookup_start(v->address);
+        fd = search(tcp, name, patience, greeting, port, why);
         if (fd >= 0)
-            return fd;
+            break;
+        if (name && hly_lookup_wait(name, 0)) { /* the next search looks anew */
+            hly_lookup_end(name);
+            name = NULL;
+        }
         uint64_t now = hly_tcp_now_ns();
         uint64_t nap = now < tcp->end_ns ? sooner(pause, tcp->end_ns - now) : 0;
         if (nap)
@@ -199,6 +212,9 @@ static int find(struct hly_tcp *tcp, struct hly_tcp_greeting *greeting, int *por
         pause = sooner(pause * 2, PAUSE_MAX_MS * MS);
         patience = sooner(patience * 2, KNOCK_MAX_MS * MS);
     }
+    hly_lookup_end(name);
+    if (fd >= 0)
+        return fd;
     hly_boot_say(tcp->log, 0,
                  "rank %d found no rendezvous of rank 0 at '%.100s', ports %d to %d, within %.1f s "
                  "(last: %s): is rank 0 running and has it called halay_init, is the address that "

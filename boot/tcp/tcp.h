@@ -20,6 +20,7 @@
 
 #include "../../keys/keys.h"
 #include "../common/listen.h"
+#include "../common/lookup.h"
 #include "../common/places.h"
 #include "../common/share.h"
 

@@ -3,7 +3,9 @@
  * Many ranks meet over TCP, as threads of one process that say they are on many nodes. With an
  * argument: that many ranks, and how long it took.
  */
+#define _GNU_SOURCE
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,14 +92,16 @@ static void run(struct rank *ranks, int n)
     pthread_attr_destroy(&attr);
 }
 
-static double meeting(int n)
+static double meeting(int n, const char *address)
 {
     struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
     int port = free_port();
     static const uint8_t none[16];
     MUST(ranks);
-    for (int r = 0; r < n; r++)
+    for (int r = 0; r < n; r++) {
         prepare(&ranks[r], r, n, port, 30);
+        strcpy(ranks[r].v.address, address);
+    }
     uint64_t begin = hly_tcp_now_ns();
     run(ranks, n);
     double seconds = (double)(hly_tcp_now_ns() - begin) / 1e9;
@@ -112,7 +116,7 @@ static double meeting(int n)
         MUST(info.node == r / PER_NODE && info.local_rank == r % PER_NODE);
     }
     for (int r = 0; r < n; r++) { /* the tables are the same, and true */
-        struct sockaddr_in at;
+        struct sockaddr_in at = {0};
         socklen_t bytes = sizeof at;
         halay_place_t one = {.size = sizeof one}, other = {.size = sizeof other};
         MUST(!hly_boot_places_get(&ranks[0].id.places, r, &one));
@@ -169,6 +173,87 @@ static void other_rank(struct rank *rank)
     rank->tcp.self.rank--;
 }
 
+/* ---------------------------------------------------------------- a resolver that takes its time
+ */
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    bool open;           /* it answers: that the name is this host's */
+    int asked, answered; /* for that name */
+} resolver = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+static const char slow[] = "slow.invalid";
+
+/* The C library's stands behind it. */
+int getaddrinfo(const char *name, const char *service, const struct addrinfo *hints,
+                struct addrinfo **found)
+{
+    int (*const real)(const char *, const char *, const struct addrinfo *, struct addrinfo **) =
+        (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))dlsym(
+            RTLD_NEXT, "getaddrinfo");
+    if (!name || strcmp(name, slow) != 0 || (hints && hints->ai_flags & AI_NUMERICHOST))
+        return real(name, service, hints, found);
+    pthread_mutex_lock(&resolver.lock);
+    resolver.asked++;
+    pthread_cond_broadcast(&resolver.changed);
+    while (!resolver.open)
+        pthread_cond_wait(&resolver.changed, &resolver.lock);
+    resolver.answered++;
+    pthread_cond_broadcast(&resolver.changed);
+    pthread_mutex_unlock(&resolver.lock);
+    return real("127.0.0.1", service, hints, found);
+}
+
+/* Lets it answer when so many have asked. */
+static void *open_later(void *arg)
+{
+    const int *asked = arg;
+    pthread_mutex_lock(&resolver.lock);
+    while (resolver.asked < *asked)
+        pthread_cond_wait(&resolver.changed, &resolver.lock);
+    resolver.open = true;
+    pthread_cond_broadcast(&resolver.changed);
+    pthread_mutex_unlock(&resolver.lock);
+    return NULL;
+}
+
+/* The start ends by its deadline, and asks no more than once at a time; what it has left behind
+ * ends with the answers. */
+static void no_answer(int n)
+{
+    struct rank *ranks = calloc((size_t)n, sizeof ranks[0]);
+    int port = free_port();
+    MUST(ranks);
+    for (int r = 0; r < n; r++) {
+        prepare(&ranks[r], r, n, port, 0.7);
+        ranks[r].tcp.log = &silent;
+        strcpy(ranks[r].v.address, slow);
+    }
+    run(ranks, n); /* hangs if anybody waits for the resolver */
+    for (int r = 0; r < n; r++) {
+        MUST(ranks[r].rc == HALAY_EBOOT);
+        close(ranks[r].tcp.listen_fd);
+    }
+    free(ranks);
+    pthread_mutex_lock(&resolver.lock);
+    MUST(resolver.asked == n && resolver.answered == 0);
+    resolver.open = true;
+    pthread_cond_broadcast(&resolver.changed);
+    while (resolver.answered < n)
+        pthread_cond_wait(&resolver.changed, &resolver.lock);
+    resolver.open = false;
+    resolver.asked = resolver.answered = 0;
+    pthread_mutex_unlock(&resolver.lock);
+}
+
+static void late_answer(int n)
+{
+    pthread_t thread;
+    MUST(!pthread_create(&thread, NULL, open_later, &n));
+    meeting(n, slow);
+    MUST(!pthread_join(thread, NULL));
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1) {
@@ -176,14 +261,16 @@ int main(int argc, char **argv)
         MUST(!getrlimit(RLIMIT_NOFILE, &limit));
         limit.rlim_cur = limit.rlim_max;
         MUST(!setrlimit(RLIMIT_NOFILE, &limit));
-        printf("%.3f s\n", meeting(atoi(argv[1])));
+        printf("%.3f s\n", meeting(atoi(argv[1]), "127.0.0.1"));
         return 0;
     }
     for (int n = 1; n <= 9; n++)
-        meeting(n);
-    meeting(200);
+        meeting(n, "127.0.0.1");
+    meeting(200, "127.0.0.1");
     disagreement(5, other_size);
     disagreement(5, other_library);
     disagreement(6, other_rank);
+    no_answer(3);
+    late_answer(3);
     return 0;
 }
