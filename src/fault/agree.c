@@ -41,7 +41,7 @@
  * the end takes so many looks at the clock, and it polls between them. */
 #define LATE_LOOKS 8
 /* A rank came late if it has been in the call for less than this share of the deadline when that
- * passes for others. */
+ * passes for others; or than half of the patience, where they give up a stopped rank. */
 #define LATE_SHARE 8
 
 /* ---------------------------------------------------------------- the agreement */
@@ -425,13 +425,16 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         alarm_all(comm, slot);
 }
 
-/* Others have given it up, by their deadline or their patience, and this call has hardly begun:
- * then it was waited for. */
-static void enter_late(halay_comm_t *comm, struct hly_slot *slot)
+/* Others have given it up, by their deadline or their patience, and this call has hardly begun, or
+ * they say that it was stopped: then it was waited for. */
+static void enter_late(halay_comm_t *comm, struct hly_slot *slot, bool stopped)
 {
     const halay_request_t *r = slot->request;
-    uint64_t since = hly_about_now_ns() - r->started_ns;
-    if (slot->fault->verdict.cause >= HLY_CAUSE_STOPPED && since < comm->deadline_ns / LATE_SHARE) {
+    const uint64_t since = hly_about_now_ns() - r->started_ns,
+                   share = comm->deadline_ns / LATE_SHARE,
+                   patience = comm->context->settings.stop_patience_ns / 2;
+    stopped |= since < (share < patience ? share : patience);
+    if (slot->fault->verdict.cause >= HLY_CAUSE_STOPPED && stopped) {
         struct hly_verdict_wire v;
         hly_verdict_init(&v, comm, HLY_CAUSE_LATE, HALAY_ETIMEOUT, comm->rank);
         v.call = r->call.desc;
@@ -484,7 +487,7 @@ void hly_fault_begin(halay_request_t *r)
     } else if (hly_comm_is_over(r->comm, r->sequence)) {
         end_too(r);
     } else {
-        enter_late(r->comm, r->slot);
+        enter_late(r->comm, r->slot, false);
     }
 }
 
@@ -517,7 +520,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
             alarm_all(comm, slot);
     }
     if (!f->entered && slot->request)
-        enter_late(comm, slot);
+        enter_late(comm, slot, v->cause == HLY_CAUSE_STOPPED && v->rank == comm->rank);
     else
         hly_fault_progress(comm, slot);
 }
