@@ -13,7 +13,8 @@ static void end_here(halay_comm_t *comm, const struct hly_verdict_wire *v)
     comm->broken_by = *v;
     comm->broken_by.of = (uint64_t)comm->oldest + 1;
     comm->over = comm->oldest;
-    comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
+    comm->context->timer_ns = 0;    /* hly_fault_timers() ends the calls in flight, */
+    comm->context->listened_ns = 0; /* and none ends well before: exec/listen.h */
 }
 
 void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
