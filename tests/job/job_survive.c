@@ -2,10 +2,11 @@
 /*
  * job_survive HOW RANKS [SECONDS] - after three sums over all, the ranks in RANKS (a mask of bits)
  * are away: "stop", stopped; "nap", in the program; "die", killed; "cut": nobody, but somebody cuts
- * a wire when rank 0 says so. The others call halay_comm_agree, then halay_comm_shrink, and make 50
- * sums among those that are left. Each says how many these are and who has failed. Who was away for
- * SECONDS calls then, too. "part ...": the same on communicators of the even and the odd ranks, of
- * which each is in reverse order; HOW follows.
+ * a wire when rank 0 says so; "call": as "stop", and all make a call first, which has to fail. The
+ * others call halay_comm_agree, then halay_comm_shrink, and make 50 sums among those that are left.
+ * Each says how many these are and who has failed. Who was away for SECONDS calls then, too. "part
+ * ...": the same on communicators of the even and the odd ranks, of which each is in reverse order;
+ * HOW follows.
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -34,7 +35,7 @@ static void be_away(const char *how, int seconds)
         raise(SIGKILL);
     if (!strcmp(how, "nap"))
         sleep((unsigned)seconds);
-    if (strcmp(how, "stop"))
+    if (strcmp(how, "stop") && strcmp(how, "call"))
         return;
     if (!fork()) {
         sleep((unsigned)seconds);
@@ -90,6 +91,9 @@ int main(int argc, char **argv)
         sleep(2); /* meanwhile somebody cuts it */
     if (away >> rank & 1)
         be_away(how, argc > 3 ? atoi(argv[3]) : 0);
+    int64_t one = 1, all;
+    if (!strcmp(how, "call") && !halay_allreduce(&one, &all, 1, HALAY_INT64, HALAY_SUM, comm))
+        CHECK(0, "rank %d: the call that was given up ended well", rank);
     const double begin = now();
     if (halay_comm_agree(comm, &flag))
         return fail_alone(comm, rank, begin, "agree");
