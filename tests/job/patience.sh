@@ -72,8 +72,10 @@ for transport in shm tcp; do
     expect 4 "stopped in a long call, $transport"
     told 1 3 15
     # It goes on about when the others have agreed, or just before: whatever they are told, it is about that one.
-    [ $transport = shm ] || HALAY_STOP_PATIENCE=1 run timeout 60 "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop 3 3
-    ! grep 'was told after .* rank [012] of 4' err || fail "an innocent rank is named"
+    if [ $transport = tcp ]; then
+        HALAY_STOP_PATIENCE=1 run timeout 60 "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop 3 3
+        ! grep 'was told after .* rank [012] of 4' err || fail "an innocent rank is named"
+    fi
     unset HALAY_STOP_PATIENCE
     # A rank that has met nobody, or one other only, dies: no link of it can end. Or it is stopped.
     for when in die die-between; do
