@@ -513,7 +513,7 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     note_message(comm, f, h);
     bool better = hly_agree_adopt(comm, slot, v);
     if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
-        by_time(comm, slot, HLY_CAUSE_STOPPED);
+        by_time(comm, slot, HLY_CAUSE_ABSENT);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);
         if (f->slow)
@@ -762,7 +762,7 @@ static void look_at(halay_request_t *r, uint64_t now)
         end_too(r);
     } else if (r->state == HLY_FAILING) {
         if (now >= r->deadline_ns && !f->slow && !f->final)
-            by_time(r->comm, slot, HLY_CAUSE_STOPPED); /* a mismatch, and some are absent */
+            by_time(r->comm, slot, HLY_CAUSE_ABSENT); /* a mismatch, and some are absent */
         if (f->slow && !f->final && f->round < hly_agree_rounds(r->comm) && now >= f->absent_ns) {
             f->absent_ns = UINT64_MAX;
             name_the_absent(r->comm, slot);
