@@ -439,6 +439,7 @@ void hly_exec_go(halay_request_t *r)
         r->header.segment = 0;
     }
     r->run.ran = r->foreseen = r->doubts = r->listens = false;
+    r->overdue = 0;
     const uint64_t now = hly_about_now_ns();
     r->started_ns = ctx->now_ns = now;
     hly_record_post(r, comm, &ctx->record, now);

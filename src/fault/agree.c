@@ -211,17 +211,6 @@ void hly_fault_read(halay_request_t *r)
     r->failure = NULL;
 }
 
-int hly_fault_alone(halay_comm_t *comm, int code, const char *text)
-{
-    struct hly_verdict_wire v;
-    hly_verdict_init(&v, comm, HLY_CAUSE_LOCAL, code, comm->rank);
-    snprintf(v.detail, sizeof(v.detail), "%s", text);
-    hly_failure_init(&comm->last, comm, comm->next_sequence, &v);
-    comm->last.alone = true;
-    comm->failed = true;
-    return code;
-}
-
 /* All calls on the communicator end with this verdict from now on. Tells the neighbours, for some
  * ranks were not in the agreement. */
 static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
@@ -776,6 +765,10 @@ static void look_at(halay_request_t *r, uint64_t now)
         hly_fault_raise(r->comm, r->sequence, &r->comm->broken_by);
     } else if (now >= r->deadline_ns && !r->listens) {
         struct hly_verdict_wire v;
+        if (r->overdue++ < LATE_LOOKS) {
+            r->comm->context->timer_ns = 0; /* first it polls what may have come long ago */
+            return;
+        }
         if (device_is_to_blame(r))
             return;
         name_the_missing(r, &v);

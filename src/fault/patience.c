@@ -442,8 +442,9 @@ static void judge(const struct waiting *w, const struct hly_awaited *a)
 
 /*
  * A transport tells of the death of peers only, and those that await the dead one may be in the
- * program's code. So who waits for long looks at all processes of its node now and then. Who has
- * exited may have done its part, and finalized: only a signal counts.
+ * program's code. So who waits for long looks at all processes of its node now and then, also at
+ * those that it knows to be gone, and has no step with. Who has exited may have done its part, and
+ * finalized: only a signal counts.
  */
 static void look_for_dead(const struct waiting *w, struct hly_patience *p)
 {
@@ -454,7 +455,7 @@ static void look_for_dead(const struct waiting *w, struct hly_patience *p)
     for (int rank = 0; rank < comm->nranks; rank++) {
         halay_place_t place;
         struct hly_verdict_wire v;
-        if (rank == comm->rank || hly_peer_is_dead(comm, rank) || !place_of(comm, rank, &place) ||
+        if (rank == comm->rank || !place_of(comm, rank, &place) ||
             place.node != comm->context->info.node || !hly_process_was_killed(&place.process))
             continue;
         if (!w->call) {

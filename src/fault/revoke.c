@@ -57,7 +57,8 @@ static void reason(const halay_comm_t *comm, char *text, size_t bytes)
         if (rank < 0)
             continue;
         hly_rank_text(rank, 0, world, who);
-        snprintf(text, bytes, ", which has seen %s on %.24s fail (%.64s)", who, v->host, v->detail);
+        snprintf(text, bytes, ", which has seen %s on %.24s fail (%.100s)", who, v->host,
+                 v->detail);
         return;
     }
 }
@@ -65,7 +66,7 @@ static void reason(const halay_comm_t *comm, char *text, size_t bytes)
 void hly_fault_revoke(halay_comm_t *comm)
 {
     struct hly_verdict_wire v;
-    char who[HLY_RANK_TEXT], why[HLY_RANK_TEXT + 128];
+    char who[HLY_RANK_TEXT], why[HLY_RANK_TEXT + 160];
     hly_verdict_init(&v, comm, HLY_CAUSE_REVOKED, HALAY_EREVOKED, comm->rank);
     hly_rank_text(comm->rank, comm->nranks, comm->context->info.rank, who);
     reason(comm, why, sizeof(why));

@@ -313,3 +313,14 @@ void hly_failure_text(const struct hly_failure *f, char *text, size_t bytes)
                      call, number, who, v->host, v->detail);
     }
 }
+
+int hly_fault_alone(halay_comm_t *comm, int code, const char *text)
+{
+    struct hly_verdict_wire v;
+    hly_verdict_init(&v, comm, HLY_CAUSE_LOCAL, code, comm->rank);
+    snprintf(v.detail, sizeof(v.detail), "%s", text);
+    hly_failure_init(&comm->last, comm, comm->next_sequence, &v);
+    comm->last.alone = true;
+    comm->failed = true;
+    return code;
+}

@@ -7,7 +7,9 @@
  * its neighbour, in a communicator of the two. "loop RANK S": nobody is away; all call for S
  * seconds. "halves RANK S": it sleeps; the others of its half (odd or even ranks) wait for it in
  * their communicator, and the rest in the world. "apart RANK S": it is killed, and rank 0 sleeps;
- * "stop-apart RANK S": it is stopped for good.
+ * "stop-apart RANK S": it is stopped for good. "gone 3 S": of 8 ranks it is killed in the call, and
+ * its neighbours in the call's plan sleep. "overslept RANK S": it is stopped in the call until the
+ * deadline has passed, and rank 0, which it waits for, comes in time.
  * The others call, and say what they were told, and after how long.
  */
 #define _GNU_SOURCE
@@ -57,6 +59,20 @@ static void stop(int seconds)
     raise(SIGSTOP);
 }
 
+/* In the call, after a tenth of a second. */
+static void interrupt(int number, int seconds)
+{
+    const pid_t self = getpid();
+    if (fork())
+        return;
+    usleep(100000);
+    kill(self, number);
+    sleep((unsigned)seconds);
+    if (number == SIGSTOP)
+        kill(self, SIGCONT);
+    _exit(0);
+}
+
 /* What there is before the call that is told of; rounds of the world, or of its halves. */
 static void before(const char *what, halay_comm_t *world, int rank, int nranks, halay_comm_t **half)
 {
@@ -65,6 +81,10 @@ static void before(const char *what, halay_comm_t *world, int rank, int nranks, 
     if (!strcmp(what, "halves")) {
         MUST(!halay_comm_split(world, rank % 2, rank, half));
         MUST(!call(*half, rank / 2, nranks / 2, 0));
+    }
+    if (!strcmp(what, "gone")) { /* all meet all */
+        int32_t in[8] = {0}, out[8];
+        MUST(nranks == 8 && !halay_alltoall(in, out, 1, HALAY_INT32, world));
     }
     if (!strcmp(what, "die") || !strcmp(what, "stop-early"))
         return;
@@ -98,7 +118,13 @@ int main(int argc, char **argv)
     if ((rank == who && (!strcmp(argv[1], "nap") || !strcmp(argv[1], "halves"))) ||
         (rank == 0 && strstr(argv[1], "apart")))
         sleep((unsigned)seconds);
+    if (!strcmp(argv[1], "gone") && strchr("1247", '0' + rank))
+        sleep((unsigned)seconds);
+    if (!strcmp(argv[1], "overslept") && rank == 0)
+        sleep(1);
     double begin = now();
+    if (rank == who && (!strcmp(argv[1], "gone") || !strcmp(argv[1], "overslept")))
+        interrupt(argv[1][0] == 'g' ? SIGKILL : SIGSTOP, seconds);
     if (strcmp(argv[1], "loop"))
         rc = on == world ? call(world, rank, nranks, 3) : call(on, rank / 2, nranks / 2, 3);
     int more = 1; /* rank 0 says when it is over */

@@ -107,6 +107,11 @@ grep -q 'has waited .* rank 0 of 4 on .* it is in another one' err || fail "no n
 ! grep -q 'rank 0 of 4 .* not in Halay' err || fail "rank 0 is in Halay"
 run timeout 60 "$HALAYRUN" --keep-going -np 4 "$JOB_PATIENCE" apart 1 5
 grep '^rank [23] was told after [1-4]\?[0-9]\{1,3\} ms: rank 1 of 4 .* is lost' err | wc -l | grep -qx 2 || fail "a death beside who is away"
+HALAY_DEADLINE=8 run timeout 60 "$HALAYRUN" --keep-going -np 8 "$JOB_PATIENCE" gone 3 5
+grep '^rank [056] was told after [1-4]\?[0-9]\{1,3\} ms: rank 3 of 8 .* is lost' err | wc -l | grep -qx 3 || fail "a death that is known, and no neighbour's"
+# Who was stopped finds first what has come meanwhile.
+HALAY_DEADLINE=2 run timeout 60 "$HALAYRUN" -np 2 "$JOB_PATIENCE" overslept 1 3
+expect 0 "stopped until the deadline had passed"
 if [ "${1:-}" = long ]; then
     HALAY_STOP_PATIENCE=3 run timeout 60 "$HALAYRUN" -np 4 "$JOB_PATIENCE" stop-apart 1 20
     grep '^rank [23] was told after [3-9][0-9]\{3\} ms: .* rank 1 of 4 .* is stopped' err | wc -l | grep -qx 2 || fail "a stop beside who is away"

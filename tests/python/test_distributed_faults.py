@@ -297,3 +297,21 @@ def test_shrink_without_its_store(tmp_path):
         failed, rank, took = results[old]
         assert failed == [0, 3] and rank == place
         assert took < 30, "it waited for torch's time-out"
+
+
+def rank_name_is_unknown():
+    from halay.distributed import _start
+
+    _start._unresolved = lambda host: "halay: no such name"
+    if dist.get_rank() == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(HalayPeerLost):
+        dist.all_reduce(torch.ones(4))
+    with pytest.raises(RuntimeError, match="no such name"):
+        halay.distributed.shrink()
+    return True
+
+
+def test_shrink_where_names_are_unknown(tmp_path):
+    results = well(tmp_path, 3, rank_name_is_unknown, options=["--keep-going"], timeout=60)
+    assert results[:2] == [True, True]

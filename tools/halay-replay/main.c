@@ -217,7 +217,9 @@ int main(int argc, char **argv)
     int status = argc == 1 && stat(argv[0], &is) ? hly_flights_find(argv[0], &all)
                                                  : read_files(argc, argv, &all);
     if (!all.n) {
-        fprintf(stderr, "halay-replay: there is nothing to tell of\n");
+        fprintf(stderr,
+                "halay-replay: '%s' is no flight record, and no job or process that has one\n",
+                argv[0]);
         status = 1;
     }
     for (uint32_t i = 0, n; i < all.n; i += n) {

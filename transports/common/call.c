@@ -44,6 +44,11 @@ int hly_meet_lost_status(int error)
     return cut ? HALAY_ETIMEOUT : HALAY_EPEER;
 }
 
+const char *hly_meet_lost_text(int error)
+{
+    return error && error != ECONNRESET && error != EPIPE ? strerror(error) : "";
+}
+
 int hly_meet_peer_fail(hly_meet_t *m, hly_meet_peer_t *peer, int status, const char *format, ...)
 {
     va_list list;

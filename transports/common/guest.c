@@ -223,7 +223,8 @@ static void link_ended(hly_meet_t *m, hly_meet_link_t *link, int error)
         hly_meet_call_ended(peer, link, error);
     } else if (link->state == LINK_OPEN && !peer->goodbye) {
         hly_meet_peer_fail(m, peer, hly_meet_lost_status(error), "the connection to %s ended%s%s",
-                           peer->name, error ? ": " : "", error ? strerror(error) : "");
+                           peer->name, hly_meet_lost_text(error)[0] ? ": " : "",
+                           hly_meet_lost_text(error));
     }
     peer = peer && m->closing ? peer : NULL;
     if (peer)

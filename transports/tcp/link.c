@@ -192,8 +192,9 @@ static void end_look(halay_transport_t *t, hly_tcp_link_t *link)
             peer->name);
     else if (link->ended && !link->over)
         hly_meet_peer_fail(&t->meet, peer, hly_meet_lost_status(link->error),
-                           "the connection to %s ended%s%s", peer->name, link->error ? ": " : "",
-                           link->error ? strerror(link->error) : "");
+                           "the connection to %s ended%s%s", peer->name,
+                           hly_meet_lost_text(link->error)[0] ? ": " : "",
+                           hly_meet_lost_text(link->error));
 }
 
 void hly_tcp_links_look(halay_transport_t *t)

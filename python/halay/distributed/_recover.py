@@ -19,11 +19,17 @@ def shrink(timeout: datetime.timedelta | None) -> list[int]:
     try:
         old, before = job.rank, job.size
         _leave_groups(job)
+        tried, reason = 0, ""
         while True:
             job.shrink()
-            made = _meet(job, old)
+            if job.size == tried:  # all see this: nobody has failed since, so it is no death
+                raise RuntimeError(
+                    reason or "halay: another rank could not make torch's store: see its error"
+                )
+            made, reason = _meet(job, old)
             if job.agree(made is not None):
                 break  # else one more has failed meanwhile
+            tried = job.size
         store, rank, size, left = made
         limit: dict[str, Any] = {} if timeout is None else {"timeout": timeout}
         dist.init_process_group("halay", store=store, rank=rank, world_size=size, **limit)
@@ -43,10 +49,10 @@ def _leave_groups(job: Job) -> None:
         dist.destroy_process_group()
 
 
-def _meet(job: Job, old: int) -> Any:
-    """A store, rank, size, and the old ranks of all; None: it has failed."""
+def _meet(job: Job, old: int) -> tuple[Any, str]:
+    """A store, rank, size, and the old ranks of all; or None, and why it has failed."""
     try:
-        return (*rendezvous(), job.gather(old))
-    except RuntimeError:  # HalayError is one, and so is the store's
+        return (*rendezvous(), job.gather(old)), ""
+    except RuntimeError as error:  # HalayError is one, and so is the store's
         job.revoke(job.parent)
-        return None
+        return None, str(error)
