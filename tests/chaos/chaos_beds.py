@@ -301,6 +301,9 @@ class Nodes(Bed):
             "boot": ["up", *self.size, *self.shares()],
         }
         self.tell(*words.get(what, [what, str(node), *([value] if value else [])]))
+        if what == "boot":  # with another hardware address, which the others' tables lack
+            for each in self.nodes:
+                self.on(each, "ip neigh flush all")
 
     def left(self, job: Job) -> list[str]:
         found = super().left(job)
