@@ -62,7 +62,10 @@ bool hly_verdict_better(const struct hly_verdict_wire *a, const struct hly_verdi
     if (a->other != b->other)
         return (uint32_t)a->other < (uint32_t)b->other;
     const int order = memcmp(a, b, offsetof(struct hly_verdict_wire, detail));
-    return order ? order < 0 : strcmp(a->detail, b->detail) > 0; /* it may say more */
+    if (order)
+        return order < 0;
+    const size_t mine = strlen(a->detail), theirs = strlen(b->detail);
+    return mine != theirs ? mine > theirs : strcmp(a->detail, b->detail) > 0; /* who says more */
 }
 
 static void op_text(const struct hly_call_desc *c, char *text, size_t bytes)
