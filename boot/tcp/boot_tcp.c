@@ -27,7 +27,7 @@
 struct halay_boot {
     struct hly_boot_life life;
     bool joined, heeds_fork;
-    struct hly_tcp_identity id;
+    struct hly_boot_identity id;
 };
 
 static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
@@ -37,91 +37,17 @@ static void forked(void)
     hly_boot_life_forked(&self.life, &self.id.listen_fd);
 }
 
-uint64_t hly_tcp_now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-int hly_tcp_random(const struct hly_boot_log *log, void *bytes, size_t n)
-{
-    if (getrandom(bytes, n, 0) == (ssize_t)n)
-        return HALAY_OK;
-    hly_boot_say(log, 0, "no random bytes for the rendezvous: %s", strerror(errno));
-    return HALAY_EBOOT;
-}
-
-const char *hly_tcp_who(const struct hly_tcp_hello *hello, char text[128])
-{
-    snprintf(text, 128, "rank %u (pid %u on %s)", hello->rank, hello->pid, hello->host);
-    return text;
-}
-
-void hly_tcp_hello_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
-                       const struct hly_tcp_hello *hello, uint8_t mac[32])
-{
-    struct hly_piece pieces[3] = {
-        {"hello", 5}, {greeting, sizeof *greeting}, {hello, offsetof(struct hly_tcp_hello, mac)}};
-    hly_mac(v->secret_key, pieces, 3, mac);
-}
-
-void hly_tcp_answer_mac(const struct hly_tcp_variables *v, const struct hly_tcp_greeting *greeting,
-                        const struct hly_tcp_hello *hello, const struct hly_tcp_answer *answer,
-                        const uint8_t digest[32], uint8_t mac[32])
-{
-    struct hly_piece pieces[5] = {{"answer", 6},
-                                  {greeting, sizeof *greeting},
-                                  {hello, sizeof *hello},
-                                  {answer, offsetof(struct hly_tcp_answer, mac)},
-                                  {digest, 32}};
-    hly_mac(v->secret_key, pieces, 5, mac);
-}
-
-static void describe(struct hly_tcp *tcp, int processors)
-{
-    struct hly_tcp_hello *me = &tcp->self;
-    struct stat net;
-    char why[HLY_SHARE_WHY];
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    me->magic = HLY_TCP_MAGIC;
-    me->version = HLY_TCP_VERSION;
-    me->bytes = sizeof *me;
-    memcpy(me->key, tcp->v->key, sizeof me->key);
-    me->rank = (uint32_t)tcp->v->rank;
-    me->nranks = (uint32_t)tcp->v->nranks;
-    me->pid = (uint32_t)getpid();
-    me->processors = (uint32_t)processors;
-    hly_proc_self(&me->process);
-    if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
-        strcpy(me->host, "unknown");
-    /* Which machine, and which network namespace of it: nothing on a node goes across either. */
-    if (!file || fscanf(file, "%39s", me->machine) != 1)
-        snprintf(me->machine, sizeof me->machine, "%.39s", me->host);
-    if (file)
-        fclose(file);
-    if (stat("/proc/self/ns/net", &net) == 0)
-        me->netns = net.st_ino;
-    if (!hly_share_probe(why)) {
-        snprintf(me->machine, sizeof me->machine, "rank %d", tcp->v->rank); /* nobody else's */
-        hly_boot_say(tcp->log, 1,
-                     "rank %d (pid %u on %s) is a node of its own: it can share no "
-                     "memory: %s",
-                     tcp->v->rank, me->pid, me->host, why);
-    }
-    _Static_assert(sizeof HLY_BUILD <= sizeof me->library, "with its end");
-    strcpy(me->library, hly_build());
-}
-
 static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *v,
-                uint64_t deadline_ns, int processors, struct hly_tcp_identity *id)
+                uint64_t deadline_ns, int processors, struct hly_boot_identity *id)
 {
-    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_tcp_now_ns(), .listen_fd = -1};
+    char name[24];
+    struct hly_tcp tcp = {.log = log, .v = v, .begin_ns = hly_boot_now_ns(), .listen_fd = -1};
     memset(id, 0, sizeof *id);
     tcp.end_ns = tcp.begin_ns + deadline_ns;
-    id->rank = v->rank;
-    id->nranks = v->nranks;
-    describe(&tcp, processors);
+    tcp.self.rank = (uint32_t)v->rank;
+    tcp.self.nranks = (uint32_t)v->nranks;
+    snprintf(name, sizeof name, "rank %d", v->rank);
+    hly_boot_describe(log, name, processors, &tcp.self);
     int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
     if (rc && tcp.listen_fd >= 0)
         close(tcp.listen_fd);
@@ -163,7 +89,7 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
 
 static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 {
-    const struct hly_tcp_identity *id = &boot->id;
+    const struct hly_boot_identity *id = &boot->id;
     info->rank = id->rank;
     info->epoch = boot->life.epoch;
     memcpy(info->job, id->job, sizeof info->job);

@@ -91,7 +91,7 @@ int hly_tcp_listen(struct hly_tcp *tcp, const halay_address_t *near)
     return rc ? rc : hly_listen_open(tcp->log, &tcp->self.address, &tcp->listen_fd);
 }
 
-int hly_tcp_listen_beside(struct hly_tcp *tcp, int fd, const struct hly_tcp_greeting *greeting)
+int hly_tcp_listen_beside(struct hly_tcp *tcp, int fd, const struct hly_boot_greeting *greeting)
 {
     struct sockaddr_storage at = {0};
     socklen_t bytes = sizeof at;

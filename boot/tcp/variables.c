@@ -33,7 +33,7 @@ static int number(const char *text, int max)
 int hly_tcp_announced(int *announced)
 {
     const char *none = getenv("HALAY_LAUNCHER");
-    int n = number(value_of("WORLD_SIZE"), HLY_TCP_RANKS_MAX);
+    int n = number(value_of("WORLD_SIZE"), HLY_BOOT_RANKS_MAX);
     *announced = 1;
     if (none && !strcmp(none, "none"))
         return 0;
@@ -53,11 +53,11 @@ static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
                      rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
         return HALAY_EBOOT;
     }
-    v->nranks = number(size, HLY_TCP_RANKS_MAX);
-    v->rank = number(rank, HLY_TCP_RANKS_MAX);
+    v->nranks = number(size, HLY_BOOT_RANKS_MAX);
+    v->rank = number(rank, HLY_BOOT_RANKS_MAX);
     if (v->nranks < 1) {
         hly_boot_say(log, 0, "WORLD_SIZE is '%.40s': it takes a number from 1 to %d" ALONE, size,
-                     HLY_TCP_RANKS_MAX);
+                     HLY_BOOT_RANKS_MAX);
         return HALAY_EBOOT;
     }
     if (v->rank < 0 || v->rank >= v->nranks) {
@@ -153,9 +153,9 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
     /* Not the address, which may differ (a service's name here, localhost there), nor the size,
      * which rank 0 compares. */
     const char *key[4] = {"halay tcp", v->port_text, run ? run : "", restart ? restart : ""};
-    hly_boot_hash(key, 4, v->key);
+    hly_boot_hash(key, 4, v->key.job);
     snprintf(v->claim, sizeof v->claim, "%s %d %d %.200s %.20s", v->address, v->port, v->nranks,
              run ? run : "", restart ? restart : "");
-    v->has_secret = hly_boot_secret(v->secret_key);
+    v->key.has_secret = hly_boot_secret(v->key.secret);
     return HALAY_OK;
 }

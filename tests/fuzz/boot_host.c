@@ -2,7 +2,8 @@
 /* What rank 0 hears of those who come to the rendezvous over TCP, in any order, and when they
  * leave.
  */
-#include "boot/tcp/host.c" /* NOLINT(bugprone-suspicious-include) */
+#include "boot/common/reception.c" /* NOLINT(bugprone-suspicious-include) */
+#include "boot/tcp/host.c"         /* NOLINT(bugprone-suspicious-include) */
 #include "fuzz.h"
 
 int __wrap_hly_mac_equal(const uint8_t a[32], const uint8_t b[32]);
@@ -18,11 +19,11 @@ static void nowhere(void *arg, int level, const char *text)
     *(size_t *)arg += strlen(text);
 }
 
-static void come(struct guest *g)
+static void come(struct hly_boot_guest *g)
 {
     memset(g, 0, sizeof(*g));
     g->fd = FUZZ_FD;
-    g->greeting.magic = HLY_TCP_MAGIC;
+    g->greeting.magic = HLY_BOOT_MAGIC;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
@@ -33,34 +34,44 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     const struct hly_boot_log log = {nowhere, &said};
     struct hly_tcp_variables v = {.address = "host", .nranks = RANKS};
     struct hly_tcp tcp = {.log = &log, .v = &v, .end_ns = UINT64_MAX / 2, .listen_fd = -1};
-    struct guest guests[GUESTS];
-    struct hly_tcp_hello hellos[RANKS] = {{.magic = HLY_TCP_MAGIC}};
+    struct hly_boot_guest guests[GUESTS];
+    struct hly_boot_hello hellos[RANKS] = {{.magic = HLY_BOOT_MAGIC}};
     bool told_to[RANKS] = {true};
-    struct host h = {.tcp = &tcp, .listen_fd = -1, .epoll_fd = FUZZ_FD, .nslots = GUESTS};
-    tcp.self = (struct hly_tcp_hello){.magic = HLY_TCP_MAGIC, .nranks = RANKS, .host = "host"};
-    h.guests = guests;
+    struct host h = {.tcp = &tcp};
+    h.reception = (struct hly_boot_reception){.log = &log,
+                                              .key = &v.key,
+                                              .holder = "rank 0",
+                                              .refusal = "no",
+                                              .listen_fd = -1,
+                                              .epoll_fd = FUZZ_FD,
+                                              .nslots = GUESTS,
+                                              .guests = guests,
+                                              .arg = &h,
+                                              .heard = hear_rank,
+                                              .left = lose_rank,
+                                              .full = run_out};
+    tcp.self = (struct hly_boot_hello){.magic = HLY_BOOT_MAGIC, .nranks = RANKS, .host = "host"};
     h.hellos = hellos;
     h.told_to = told_to;
     h.came = 1;
     h.decide_ns = tcp.end_ns;
-    h.refusal = h.late = "no";
     for (int i = 0; i < GUESTS; i++)
         guests[i].fd = -1;
     fuzz_net_feed(&f);
     while (f.left) {
         const uint8_t what = fuzz_byte(&f);
-        struct guest *g = &guests[what % GUESTS];
+        struct hly_boot_guest *g = &guests[what % GUESTS];
         if (g->fd < 0)
             come(g);
-        guest_event(&h, g, what & 0x80 ? EPOLLOUT | EPOLLIN : EPOLLIN);
+        guest_event(&h.reception, g, what & 0x80 ? EPOLLOUT | EPOLLIN : EPOLLIN);
         if (what == 0x7f)
             give_up(&h);
         finished(&h, 1);
     }
     for (int i = 0; i < GUESTS; i++)
         if (guests[i].fd >= 0)
-            leave(&h, &guests[i]);
-    FUZZ_WANT(h.nranks_here == 0 && h.came <= RANKS && h.told < RANKS);
-    hly_tcp_table_finish(&h.table);
+            hly_boot_reception_dismiss(&h.reception, &guests[i]);
+    FUZZ_WANT(h.reception.nknown == 0 && h.came <= RANKS && h.told < RANKS);
+    hly_boot_table_finish(&h.table);
     return 0;
 }

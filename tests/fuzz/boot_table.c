@@ -6,14 +6,16 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     struct fuzz f = {data, bytes};
-    struct hly_tcp_variables v = {.nranks = 1 + fuzz_byte(&f)};
-    struct hly_tcp_identity id = {.nranks = v.nranks, .listen_fd = -1};
-    struct hly_tcp_answer answer = {.nnodes = fuzz_word(&f), .nruns = fuzz_word(&f)};
+    const struct hly_boot_key key = {0};
+    struct hly_boot_identity id = {.listen_fd = -1};
+    struct hly_boot_answer answer = {.nranks = 1 + fuzz_byte(&f)};
+    answer.nnodes = fuzz_word(&f);
+    answer.nruns = fuzz_word(&f);
     answer.nothers = fuzz_word(&f);
     answer.nprocesses = fuzz_word(&f);
     answer.bytes = (uint32_t)f.left;
     char *table = fuzz_text(&f);
-    if (hly_tcp_table_read(&v, &answer, table, &id) == HALAY_OK) {
+    if (hly_boot_table_read(&key, &answer, table, &id) == HALAY_OK) {
         for (int r = 0; r < id.nranks; r++) {
             halay_place_t place = {.size = sizeof(place)};
             halay_boot_info_t info = {.size = sizeof(info), .rank = r};
@@ -22,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             FUZZ_WANT(info.local_rank < info.local_nranks && info.node < info.nnodes);
         }
     }
-    hly_tcp_identity_finish(&id);
+    hly_boot_identity_finish(&id);
     free(table);
     return 0;
 }

@@ -114,9 +114,9 @@ static void count_ranks(int shape, int n, int *lowest, uint32_t *ranks)
 }
 
 /* Hosts 2k and 2k+1 are one machine with two network namespaces. */
-static struct hly_tcp_hello *hellos_of(int shape, int n)
+static struct hly_boot_hello *hellos_of(int shape, int n)
 {
-    struct hly_tcp_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
+    struct hly_boot_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
     int *lowest = calloc((size_t)n + 16, sizeof lowest[0]);
     uint32_t *ranks = calloc((size_t)n + 16, sizeof ranks[0]);
     MUST(hellos && lowest && ranks);
@@ -135,7 +135,7 @@ static struct hly_tcp_hello *hellos_of(int shape, int n)
     return hellos;
 }
 
-static void check_identity(const struct hly_tcp_identity *id, int shape)
+static void check_identity(const struct hly_boot_identity *id, int shape)
 {
     int local = 0, before = 0, seen = 0,
         *lowest = calloc((size_t)id->nranks + 16, sizeof lowest[0]);
@@ -176,10 +176,10 @@ static void check_identity(const struct hly_tcp_identity *id, int shape)
 }
 
 /* What rank r gets, as one piece; *answer becomes its answer. */
-static char *table_of(const struct hly_tcp_table *table, int r, struct hly_tcp_answer *answer)
+static char *table_of(const struct hly_boot_table *table, int r, struct hly_boot_answer *answer)
 {
     const uint32_t bytes = answer->bytes;
-    const struct hly_piece part = hly_tcp_table_part(table, (uint32_t)r, answer);
+    const struct hly_piece part = hly_boot_table_part(table, (uint32_t)r, answer);
     char *all = malloc(answer->bytes);
     MUST(all && answer->bytes == bytes + part.bytes);
     MUST(r > 0 || part.data == table->bytes + bytes);
@@ -190,23 +190,24 @@ static char *table_of(const struct hly_tcp_table *table, int r, struct hly_tcp_a
 
 static void tables(int n)
 {
-    struct hly_tcp_variables v = {.nranks = n};
+    const struct hly_boot_key key = {0};
     for (int shape = 0; shape < 6; shape++) {
-        struct hly_tcp_hello *hellos = hellos_of(shape, n);
-        struct hly_tcp_answer answer = {.joined = 1};
-        struct hly_tcp_table table;
-        MUST(hly_tcp_table_write(hellos, n, &answer, &table) == HALAY_OK);
+        struct hly_boot_hello *hellos = hellos_of(shape, n);
+        struct hly_boot_answer answer = {.joined = 1};
+        struct hly_boot_table table;
+        MUST(hly_boot_table_write(hellos, n, &answer, &table) == HALAY_OK);
         for (int r = 0; r < n; r += 1 + n / 5) {
-            struct hly_tcp_identity id = {.rank = r, .nranks = n};
-            struct hly_tcp_answer own = answer;
+            struct hly_boot_identity id = {0};
+            struct hly_boot_answer own = answer;
             char *bytes = table_of(&table, r, &own);
-            MUST(own.bytes <= (uint32_t)n * HLY_TCP_RANK_BYTES);
-            MUST(hly_tcp_table_read(&v, &own, bytes, &id) == HALAY_OK);
+            MUST(own.bytes <= (uint32_t)n * HLY_BOOT_RANK_BYTES);
+            MUST(hly_boot_table_read(&key, &own, bytes, &id) == HALAY_OK);
+            MUST(id.rank == r && id.nranks == n);
             check_identity(&id, shape);
-            hly_tcp_identity_finish(&id);
+            hly_boot_identity_finish(&id);
             free(bytes);
         }
-        hly_tcp_table_finish(&table);
+        hly_boot_table_finish(&table);
         free(hellos);
     }
 }
@@ -215,46 +216,46 @@ static void tables(int n)
 static void bad_tables(void)
 {
     enum { N = 20 };
-    struct hly_tcp_variables v = {.nranks = N};
-    struct hly_tcp_hello *hellos = hellos_of(2, N);
-    struct hly_tcp_answer good = {.joined = 1}, answer;
-    struct hly_tcp_table all;
+    const struct hly_boot_key key = {0};
+    struct hly_boot_hello *hellos = hellos_of(2, N);
+    struct hly_boot_answer good = {.joined = 1}, answer;
+    struct hly_boot_table all;
     int refused = 0;
-    MUST(hly_tcp_table_write(hellos, N, &good, &all) == HALAY_OK);
+    MUST(hly_boot_table_write(hellos, N, &good, &all) == HALAY_OK);
     char *table = table_of(&all, 3, &good);
     for (uint32_t bytes = 0; bytes < good.bytes; bytes++) {
-        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+        struct hly_boot_identity id = {0};
         char *cut = malloc(bytes ? bytes : 1);
         MUST(cut);
         memcpy(cut, table, bytes);
         answer = good;
         answer.bytes = bytes;
-        MUST(hly_tcp_table_read(&v, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
+        MUST(hly_boot_table_read(&key, &answer, cut, &id) == HALAY_EBOOT && !id.runs && !id.nodes);
         free(cut);
     }
     for (uint32_t at = 0; at < good.bytes * 8; at++) {
-        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+        struct hly_boot_identity id = {0};
         table[at / 8] ^= (char)(1 << at % 8);
-        if (hly_tcp_table_read(&v, &good, table, &id)) {
+        if (hly_boot_table_read(&key, &good, table, &id)) {
             refused++;
         } else {
             halay_boot_info_t info = {.rank = 3};
             hly_boot_places_info(&id.places, &info);
             MUST(info.node >= 0 && info.node < info.nnodes && info.local_rank < info.local_nranks);
-            hly_tcp_identity_finish(&id);
+            hly_boot_identity_finish(&id);
         }
         table[at / 8] ^= (char)(1 << at % 8);
     }
     MUST(refused > 100);
-    for (int i = 0; i < 8; i++) {
-        struct hly_tcp_identity id = {.rank = 3, .nranks = N};
+    for (int i = 0; i < 11; i++) {
+        struct hly_boot_identity id = {0};
         answer = good;
-        uint32_t *const counts[4] = {&answer.nruns, &answer.nnodes, &answer.nothers,
-                                     &answer.nprocesses};
-        *counts[i % 4] = i / 4 ? 0xffffffffu : 0;
-        MUST(hly_tcp_table_read(&v, &answer, table, &id) == HALAY_EBOOT);
+        uint32_t *const counts[6] = {&answer.nruns,      &answer.nnodes, &answer.nothers,
+                                     &answer.nprocesses, &answer.nranks, &answer.rank};
+        *counts[i % 6] = i / 6 ? 0 : 0xffffffffu; /* rank 0 is one */
+        MUST(hly_boot_table_read(&key, &answer, table, &id) == HALAY_EBOOT);
     }
-    hly_tcp_table_finish(&all);
+    hly_boot_table_finish(&all);
     free(table);
     free(hellos);
 }
@@ -265,7 +266,7 @@ int main(void)
     for (int n = 1; n <= 33; n++)
         tables(n);
     tables(1000);
-    tables(HLY_TCP_RANKS_MAX);
+    tables(HLY_BOOT_RANKS_MAX);
     bad_tables();
     return 0;
 }

@@ -24,7 +24,7 @@ struct rank {
     pthread_t thread;
     struct hly_tcp tcp;
     struct hly_tcp_variables v;
-    struct hly_tcp_identity id;
+    struct hly_boot_identity id;
     int rc;
 };
 
@@ -64,20 +64,18 @@ static void prepare(struct rank *rank, int r, int n, int port, double seconds)
     rank->tcp.log = &noisy;
     rank->tcp.listen_fd = -1;
     rank->tcp.v = &rank->v;
-    rank->tcp.begin_ns = hly_tcp_now_ns();
+    rank->tcp.begin_ns = hly_boot_now_ns();
     rank->tcp.end_ns = rank->tcp.begin_ns + (uint64_t)(seconds * 1e9);
-    rank->tcp.self = (struct hly_tcp_hello){.magic = HLY_TCP_MAGIC,
-                                            .version = HLY_TCP_VERSION,
-                                            .bytes = sizeof rank->tcp.self,
-                                            .rank = (uint32_t)r,
-                                            .nranks = (uint32_t)n,
-                                            .netns = 1,
-                                            .process = {9, (unsigned)r, r + 1}};
+    rank->tcp.self = (struct hly_boot_hello){.magic = HLY_BOOT_MAGIC,
+                                             .version = HLY_BOOT_VERSION,
+                                             .bytes = sizeof rank->tcp.self,
+                                             .rank = (uint32_t)r,
+                                             .nranks = (uint32_t)n,
+                                             .netns = 1,
+                                             .process = {9, (unsigned)r, r + 1}};
     strcpy(rank->tcp.self.library, "1");
     snprintf(rank->tcp.self.machine, sizeof rank->tcp.self.machine, "m%d", r / PER_NODE);
     snprintf(rank->tcp.self.host, sizeof rank->tcp.self.host, "h%d", r / PER_NODE);
-    rank->id.rank = r;
-    rank->id.nranks = n;
 }
 
 static void run(struct rank *ranks, int n)
@@ -102,11 +100,11 @@ static double meeting(int n, const char *address)
         prepare(&ranks[r], r, n, port, 30);
         strcpy(ranks[r].v.address, address);
     }
-    uint64_t begin = hly_tcp_now_ns();
+    uint64_t begin = hly_boot_now_ns();
     run(ranks, n);
-    double seconds = (double)(hly_tcp_now_ns() - begin) / 1e9;
+    double seconds = (double)(hly_boot_now_ns() - begin) / 1e9;
     for (int r = 0; r < n; r++) {
-        struct hly_tcp_identity *id = &ranks[r].id;
+        struct hly_boot_identity *id = &ranks[r].id;
         MUST(ranks[r].rc == HALAY_OK);
         MUST(!memcmp(id->job, ranks[0].id.job, 16) && memcmp(id->job, none, 16));
         MUST(!memcmp(id->secret, ranks[0].id.secret, 16) && memcmp(id->secret, none, 16));
@@ -131,7 +129,7 @@ static double meeting(int n, const char *address)
     }
     for (int r = 0; r < n; r++) {
         close(ranks[r].tcp.listen_fd);
-        hly_tcp_identity_finish(&ranks[r].id);
+        hly_boot_identity_finish(&ranks[r].id);
     }
     free(ranks);
     return seconds;
@@ -148,9 +146,9 @@ static void disagreement(int n, void (*spoil)(struct rank *))
         ranks[r].tcp.log = &silent;
     }
     spoil(&ranks[n - 1]);
-    uint64_t begin = hly_tcp_now_ns();
+    uint64_t begin = hly_boot_now_ns();
     run(ranks, n);
-    MUST(hly_tcp_now_ns() - begin < 10000000000ull); /* not by the deadline */
+    MUST(hly_boot_now_ns() - begin < 10000000000ull); /* not by the deadline */
     for (int r = 0; r < n; r++)
         MUST(ranks[r].rc == HALAY_EBOOT && !ranks[r].id.runs && !ranks[r].id.nodes);
     for (int r = 0; r < n; r++)

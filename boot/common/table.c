@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * table.c - which rank is on which node, as rank 0 finds it and all ranks read it. Nodes are
+ * table.c - which rank is on which node, as the holder finds it and all ranks read it. Nodes are
  * numbered in the order of their lowest ranks, which also say how many processors a node has. On
  * the wire: the runs, the ports of all ranks, the ranks whose ip is not that of their node's lowest
  * rank, and the nodes, each a family, its ip (4 or 16 bytes) and its name with its end. Then, for
@@ -10,14 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tcp.h"
+#include "listen.h"
+#include "meet.h"
 
 struct place {
-    const struct hly_tcp_hello *hello;
+    const struct hly_boot_hello *hello;
     int rank;
 };
 
-static int by_node(const struct hly_tcp_hello *a, const struct hly_tcp_hello *b)
+static int by_node(const struct hly_boot_hello *a, const struct hly_boot_hello *b)
 {
     if (a->netns != b->netns)
         return a->netns < b->netns ? -1 : 1;
@@ -32,7 +33,7 @@ static int by_place(const void *a, const void *b)
 }
 
 /* node_of[rank] for all; the number of nodes, or -1 without memory. */
-static int number_nodes(const struct hly_tcp_hello *hellos, int nranks, int32_t *node_of)
+static int number_nodes(const struct hly_boot_hello *hellos, int nranks, int32_t *node_of)
 {
     struct place *places = malloc((size_t)nranks * sizeof places[0]);
     int nnodes = 0, first = 0;
@@ -59,7 +60,7 @@ static int ip_bytes(int family)
     return family == AF_INET ? 4 : family == AF_INET6 ? 16 : 0;
 }
 
-static size_t node_bytes(const struct hly_tcp_hello *hello)
+static size_t node_bytes(const struct hly_boot_hello *hello)
 {
     return 2 + (size_t)ip_bytes(hello->address.family) + strlen(hello->host) + 1;
 }
@@ -71,8 +72,8 @@ static char *put(char *to, const void *from, size_t bytes)
 }
 
 /* Who speaks for each node, and how many bytes the table has. */
-static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                      const struct hly_tcp_hello **firsts, struct hly_tcp_answer *answer)
+static size_t measure(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
+                      const struct hly_boot_hello **firsts, struct hly_boot_answer *answer)
 {
     uint32_t nruns = 0, nothers = 0, nnodes = 0;
     size_t bytes = 0;
@@ -90,12 +91,13 @@ static size_t measure(const struct hly_tcp_hello *hellos, int nranks, const int3
     answer->nruns = nruns;
     answer->nothers = nothers;
     answer->bytes = (uint32_t)bytes;
+    answer->nranks = (uint32_t)nranks;
     return bytes;
 }
 
 /* Who shares processors is told so with every address: whose ip is another one, too. */
-static void mark_oversubscribed(struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                                const struct hly_tcp_hello **firsts, const uint32_t *count)
+static void mark_oversubscribed(struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
+                                const struct hly_boot_hello **firsts, const uint32_t *count)
 {
     for (int r = 0; r < nranks; r++) {
         uint32_t processors = firsts[node_of[r]]->processors;
@@ -107,8 +109,8 @@ static void mark_oversubscribed(struct hly_tcp_hello *hellos, int nranks, const 
 
 /* The processes, node by node, to where they go; count[node] becomes where the next node's begin.
  */
-static void write_processes(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                            uint32_t *count, char *to, struct hly_tcp_part *parts)
+static void write_processes(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
+                            uint32_t *count, char *to, struct hly_boot_part *parts)
 {
     uint32_t first = 0;
     for (int r = 0; r < nranks; r++)
@@ -127,8 +129,8 @@ static void write_processes(const struct hly_tcp_hello *hellos, int nranks, cons
 }
 
 /* The table alone; where it ends. */
-static char *write_table(const struct hly_tcp_hello *hellos, int nranks, const int32_t *node_of,
-                         const struct hly_tcp_hello **firsts, uint32_t nnodes, char *to)
+static char *write_table(const struct hly_boot_hello *hellos, int nranks, const int32_t *node_of,
+                         const struct hly_boot_hello **firsts, uint32_t nnodes, char *to)
 {
     for (int r = 0; r < nranks; r++)
         if (r == 0 || node_of[r] != node_of[r - 1])
@@ -151,11 +153,11 @@ static char *write_table(const struct hly_tcp_hello *hellos, int nranks, const i
     return to;
 }
 
-int hly_tcp_table_write(struct hly_tcp_hello *hellos, int nranks, struct hly_tcp_answer *answer,
-                        struct hly_tcp_table *table)
+int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_boot_answer *answer,
+                         struct hly_boot_table *table)
 {
     int32_t *node_of = malloc((size_t)nranks * sizeof node_of[0]);
-    const struct hly_tcp_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
+    const struct hly_boot_hello **firsts = malloc((size_t)nranks * sizeof firsts[0]);
     uint32_t *count = calloc((size_t)nranks, sizeof count[0]);
     char *end = NULL;
     memset(table, 0, sizeof *table);
@@ -179,19 +181,20 @@ out:
     return end ? HALAY_OK : HALAY_ENOMEM;
 }
 
-struct hly_piece hly_tcp_table_part(const struct hly_tcp_table *table, uint32_t rank,
-                                    struct hly_tcp_answer *answer)
+struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_t rank,
+                                     struct hly_boot_answer *answer)
 {
-    const struct hly_tcp_part *part = &table->parts[rank];
+    const struct hly_boot_part *part = &table->parts[rank];
     const size_t one = sizeof(struct hly_boot_process);
     const struct hly_piece piece = {table->bytes + answer->bytes + one * part->first,
                                     one * part->count};
+    answer->rank = rank;
     answer->nprocesses = part->count;
     answer->bytes += (uint32_t)piece.bytes;
     return piece;
 }
 
-void hly_tcp_table_finish(struct hly_tcp_table *table)
+void hly_boot_table_finish(struct hly_boot_table *table)
 {
     free(table->bytes);
     free(table->parts);
@@ -220,16 +223,16 @@ static bool read_nodes(const char *from, const char *end, int nnodes, struct hly
     return from == end;
 }
 
-static int read_all(const struct hly_tcp_answer *answer, const char *from,
-                    struct hly_tcp_identity *id)
+static int read_all(const struct hly_boot_answer *answer, const char *from,
+                    struct hly_boot_identity *id)
 {
-    size_t n = (size_t)id->nranks, ports = n * sizeof id->ports[0];
+    size_t n = answer->nranks, ports = n * sizeof id->ports[0];
     size_t runs = answer->nruns * sizeof id->runs[0],
            others = answer->nothers * sizeof id->others[0],
            processes = answer->nprocesses * sizeof id->processes[0];
-    if (answer->nnodes < 1 || answer->nnodes > answer->nruns || answer->nruns > n ||
-        answer->nothers > n || answer->nprocesses > n ||
-        answer->bytes < runs + ports + others + processes)
+    if (n < 1 || n > HLY_BOOT_RANKS_MAX || answer->rank >= n || answer->nnodes < 1 ||
+        answer->nnodes > answer->nruns || answer->nruns > n || answer->nothers > n ||
+        answer->nprocesses > n || answer->bytes < runs + ports + others + processes)
         return HALAY_EBOOT;
     id->runs = malloc(runs);
     id->ports = malloc(ports);
@@ -243,6 +246,9 @@ static int read_all(const struct hly_tcp_answer *answer, const char *from,
     memcpy(id->others, from + runs + ports, others);
     const char *nodes_end = from + answer->bytes - processes;
     memcpy(id->processes, nodes_end, processes);
+    id->rank = (int)answer->rank;
+    id->nranks = (int)n;
+    id->epoch = answer->epoch;
     id->places = (struct hly_boot_places){.nranks = id->nranks,
                                           .nnodes = (int)answer->nnodes,
                                           .nruns = (int)answer->nruns,
@@ -259,26 +265,26 @@ static int read_all(const struct hly_tcp_answer *answer, const char *from,
                : HALAY_EBOOT;
 }
 
-int hly_tcp_table_read(const struct hly_tcp_variables *v, const struct hly_tcp_answer *answer,
-                       const char *table, struct hly_tcp_identity *id)
+int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_answer *answer,
+                        const char *table, struct hly_boot_identity *id)
 {
     int rc = read_all(answer, table, id);
     if (rc) {
-        hly_tcp_identity_finish(id);
+        hly_boot_identity_finish(id);
         return rc;
     }
     memcpy(id->job, answer->job, sizeof id->job);
     memcpy(id->secret, answer->secret, sizeof id->secret);
-    if (v->has_secret) {
+    if (key->has_secret) {
         uint8_t mac[32];
         struct hly_piece pieces[2] = {{"job", 3}, {answer->job, sizeof answer->job}};
-        hly_mac(v->secret_key, pieces, 2, mac);
+        hly_mac(key->secret, pieces, 2, mac);
         memcpy(id->secret, mac, sizeof id->secret);
     }
     return HALAY_OK;
 }
 
-void hly_tcp_identity_finish(struct hly_tcp_identity *id)
+void hly_boot_identity_finish(struct hly_boot_identity *id)
 {
     free(id->runs);
     free(id->ports);

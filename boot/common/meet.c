@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet.c - what both sides of a meeting say, and how they prove it (meet.h). */
+#define _GNU_SOURCE
+#include "meet.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../proc/proc.h"
+#include "share.h"
+#include <hly_build.h>
+
+uint64_t hly_boot_now_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n)
+{
+    if (getrandom(bytes, n, 0) == (ssize_t)n)
+        return HALAY_OK;
+    hly_boot_say(log, 0, "no random bytes for the rendezvous: %s", strerror(errno));
+    return HALAY_EBOOT;
+}
+
+const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128])
+{
+    if (hello->rank == HLY_BOOT_NOBODY)
+        snprintf(text, 128, "process %u (pid %u on %s)", hello->slot, hello->pid, hello->host);
+    else
+        snprintf(text, 128, "rank %u (pid %u on %s)", hello->rank, hello->pid, hello->host);
+    return text;
+}
+
+void hly_boot_hello_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
+                        const struct hly_boot_hello *hello, uint8_t mac[32])
+{
+    struct hly_piece pieces[3] = {
+        {"hello", 5}, {greeting, sizeof *greeting}, {hello, offsetof(struct hly_boot_hello, mac)}};
+    hly_mac(key->secret, pieces, 3, mac);
+}
+
+void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
+                         const struct hly_boot_hello *hello, const struct hly_boot_answer *answer,
+                         const uint8_t digest[32], uint8_t mac[32])
+{
+    struct hly_piece pieces[5] = {{"answer", 6},
+                                  {greeting, sizeof *greeting},
+                                  {hello, sizeof *hello},
+                                  {answer, offsetof(struct hly_boot_answer, mac)},
+                                  {digest, 32}};
+    hly_mac(key->secret, pieces, 5, mac);
+}
+
+void hly_boot_describe(const struct hly_boot_log *log, const char *name, int processors,
+                       struct hly_boot_hello *me)
+{
+    struct stat net;
+    char why[HLY_SHARE_WHY];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    me->magic = HLY_BOOT_MAGIC;
+    me->version = HLY_BOOT_VERSION;
+    me->bytes = sizeof *me;
+    me->pid = (uint32_t)getpid();
+    me->processors = (uint32_t)processors;
+    hly_proc_self(&me->process);
+    if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
+        strcpy(me->host, "unknown");
+    /* Which machine, and which network namespace of it: nothing on a node goes across either. */
+    if (!file || fscanf(file, "%39s", me->machine) != 1)
+        snprintf(me->machine, sizeof me->machine, "%.39s", me->host);
+    if (file)
+        fclose(file);
+    if (stat("/proc/self/ns/net", &net) == 0)
+        me->netns = net.st_ino;
+    if (!hly_share_probe(why)) {
+        snprintf(me->machine, sizeof me->machine, "%.39s", name); /* nobody else's */
+        hly_boot_say(log, 1, "%s (pid %u on %s) is a node of its own: it can share no memory: %s",
+                     name, me->pid, me->host, why);
+    }
+    _Static_assert(sizeof HLY_BUILD <= sizeof me->library, "with its end");
+    strcpy(me->library, hly_build());
+}

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meet.h - how processes meet: one of them (rank 0, or a launcher's driver) holds the meeting,
+ * hears all others, its guests, and answers all at once. Inside boot/ only. docs/decisions/0008,
+ * 0096.
+ *
+ * The holder speaks first, so that no stranger on a probed port is sent anything:
+ *   holder -> guest    greeting
+ *   guest  -> holder   hello, proving the secret against the greeting's challenge
+ *   holder -> guest    answer, proving it against the hello's, and a payload: the table and the
+ *                      processes of the guest's node, or a text that says why there is no job
+ */
+#ifndef HALAY_BOOT_MEET_H
+#define HALAY_BOOT_MEET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <halay/boot.h>
+
+#include "../../keys/keys.h"
+#include "places.h"
+
+#define HLY_BOOT_MAGIC  0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
+#define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
+
+enum {
+    HLY_BOOT_VERSION = 5,
+    HLY_BOOT_RANKS_MAX = 65536,
+    HLY_BOOT_TEXT_BYTES = 1024,
+    HLY_BOOT_LOST_RUNS = 16
+};
+
+/* What holder and guests know before they meet. */
+struct hly_boot_key {
+    bool has_secret;
+    uint8_t secret[32]; /* made of HALAY_SECRET, or of nothing */
+    uint8_t job[16];    /* tells this job's meeting from another's */
+};
+
+struct hly_boot_greeting {
+    uint64_t magic;
+    uint32_t version;
+    uint16_t has_secret, local; /* local: the holder listens on this machine only */
+    uint8_t key[16], challenge[16];
+};
+
+struct hly_boot_lost { /* ranks of the last epoch */
+    uint32_t first, last;
+};
+
+struct hly_boot_hello {
+    uint64_t magic;
+    uint32_t version, bytes;
+    uint8_t key[16], challenge[16];
+    uint32_t rank, nranks, pid; /* rank, nranks: HLY_BOOT_NOBODY where the holder gives them */
+    halay_address_t address;    /* where it listens */
+    uint64_t left_ns;           /* until this rank's deadline */
+    uint64_t netns;             /* with machine: two ranks share a node if they have the same */
+    char machine[40];
+    char host[HLY_BOOT_HOST_BYTES];
+    char library[20];
+    uint32_t processors; /* that the ranks of its node have; 0: not known */
+    halay_process_t process;
+    uint8_t id[16];     /* of the process, random; zeros where the holder does not ask */
+    uint64_t epoch;     /* that it was in last; 0: none */
+    uint32_t slot, was; /* which of the launcher's processes; its rank in that epoch */
+    struct hly_boot_lost lost[HLY_BOOT_LOST_RUNS]; /* first > last: none */
+    uint8_t mac[32];
+};
+
+struct hly_boot_answer {
+    uint64_t magic;
+    uint32_t version, joined; /* joined: the payload is the table; else a text */
+    uint32_t bytes;           /* of the payload */
+    uint32_t nnodes, nruns, nothers, nprocesses;
+    uint32_t rank, nranks;
+    uint32_t said; /* 1: the text is in the holder's log */
+    uint64_t epoch;
+    uint8_t job[16];
+    uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
+    uint8_t mac[32];
+};
+_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 440 &&
+                   sizeof(struct hly_boot_answer) == 120,
+               "no padding on the wire");
+
+struct hly_boot_identity {
+    int rank, nranks, listen_fd;
+    uint64_t epoch;
+    uint8_t job[16], secret[16];
+    struct hly_boot_places places; /* points to what follows */
+    struct hly_boot_run *runs;
+    struct hly_boot_node *nodes;
+    struct hly_boot_other *others;
+    struct hly_boot_process *processes;
+    uint16_t *ports;
+};
+
+uint64_t hly_boot_now_ns(void);
+/* HALAY_EBOOT, logged. */
+int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
+/* Fills what a hello says of this process: its machine, host, pid, library; `name` where it can
+ * share no memory, and is a node of its own (logged). */
+void hly_boot_describe(const struct hly_boot_log *log, const char *name, int processors,
+                       struct hly_boot_hello *hello);
+/* "rank 3 (pid 7 on host)" */
+const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128]);
+
+void hly_boot_hello_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
+                        const struct hly_boot_hello *hello, uint8_t mac[32]);
+/* digest: of the payload */
+void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_greeting *greeting,
+                         const struct hly_boot_hello *hello, const struct hly_boot_answer *answer,
+                         const uint8_t digest[32], uint8_t mac[32]);
+
+/* ---------------------------------------------------------------- the table */
+
+/* The most that a rank adds to the table: a run, a port, an address of its own, a node, a
+ * process. */
+enum { HLY_BOOT_RANK_BYTES = 8 + 2 + 24 + 17 + HLY_BOOT_HOST_BYTES + 32 };
+
+/* What the holder hands out: the table, which all get, and behind it the processes, node by node,
+ * of which each rank gets those of its node. */
+struct hly_boot_table {
+    char *bytes;
+    struct hly_boot_part {
+        uint32_t first, count;
+    } * parts; /* by rank */
+};
+/* All ranks' hellos -> the table; answer's nnodes, nruns, nothers and bytes; in their addresses,
+ * which nodes are oversubscribed. HALAY_ENOMEM. hly_boot_table_finish is due in any case. */
+int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_boot_answer *answer,
+                         struct hly_boot_table *table);
+/* The rank's part, which comes after the table; *answer is made the rank's. Rank 0's part is right
+ * behind the table in memory, too. */
+struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_t rank,
+                                     struct hly_boot_answer *answer);
+void hly_boot_table_finish(struct hly_boot_table *table);
+/* The table -> *id, all but its listen_fd. HALAY_ENOMEM, HALAY_EBOOT (no table). */
+int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_answer *answer,
+                        const char *table, struct hly_boot_identity *id);
+void hly_boot_identity_finish(struct hly_boot_identity *id);
+
+/* ---------------------------------------------------------------- the holder */
+
+enum { HLY_BOOT_STRANGERS = 64 };
+
+/* Anyone connected; it is known with a hello that proves the secret. */
+struct hly_boot_guest {
+    int fd; /* -1: the slot is free */
+    bool known, answering;
+    size_t got, sent;
+    uint64_t since_ns;
+    struct hly_piece body[2]; /* the table, and its part; or a text */
+    struct hly_boot_greeting greeting;
+    struct hly_boot_hello hello;
+    struct hly_boot_answer answer;
+};
+
+/* Lets guests in, hears and answers them. Who they are to be, its owner knows. */
+struct hly_boot_reception {
+    const struct hly_boot_log *log;
+    const struct hly_boot_key *key;
+    const char *holder, *refusal; /* "rank 0"; what a guest that proves nothing is told */
+    int listen_fd, epoll_fd;      /* the owner's; made by _open */
+    bool local;
+    int nslots, cursor; /* cursor: where to look for a free slot first */
+    int nknown;         /* guests that are known and still connected */
+    struct hly_boot_guest *guests;
+    uint64_t expire_ns; /* when strangers are looked at next */
+    char note[320];     /* of the last guest that was refused */
+    void *arg;
+    void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
+    /* A known guest has left, or sends more than one hello; its descriptor is closed. */
+    void (*left)(void *arg, struct hly_boot_guest *guest);
+    void (*full)(void *arg); /* there are no descriptors left */
+};
+
+/* Takes the members of the first three lines and the callbacks as they are. HALAY_ENOMEM,
+ * HALAY_EBOOT (errno says why); _close is due in any case. */
+int hly_boot_reception_open(struct hly_boot_reception *r, int nguests);
+/* One look at what has come, for at most timeout_ms. */
+void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
+/* payload and body stay the caller's, and stay until the guest has left. sha: of the payload's
+ * first a->bytes; part: what comes behind it, or NULL. */
+void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
+                               const struct hly_boot_answer *a, const char *payload,
+                               const struct hly_sha *sha, const struct hly_piece *part);
+/* said: it is in the holder's log. */
+void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *guest,
+                             const char *text, bool said);
+/* Whether all that are known have got their answers, or have left. */
+bool hly_boot_reception_sent(const struct hly_boot_reception *r);
+void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *guest);
+void hly_boot_reception_close(struct hly_boot_reception *r);
+
+/* ---------------------------------------------------------------- a guest */
+
+struct hly_boot_visit {
+    const struct hly_boot_log *log;
+    const struct hly_boot_key *key;
+    const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
+    uint64_t end_ns;
+};
+
+/* Waits until *end_ns for a descriptor to be ready. */
+bool hly_boot_wait(int fd, short events, uint64_t until_ns);
+/* The holder's greeting. false: something else answers, `why` says what. */
+bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
+                            struct hly_boot_greeting *greeting, const char **why);
+/* Says hello over a greeted, non-blocking connection, and fills *id from the answer. The
+ * connection stays the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
+int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
+                   const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                   struct hly_boot_identity *id);
+
+#endif

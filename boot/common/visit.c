@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* visit.c - a guest at a meeting: hears who holds it, says hello, takes the answer (meet.h). */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "meet.h"
+
+#define MS 1000000ull
+
+bool hly_boot_wait(int fd, short events, uint64_t until_ns)
+{
+    for (;;) {
+        uint64_t now = hly_boot_now_ns();
+        struct pollfd p = {.fd = fd, .events = events};
+        if (now >= until_ns)
+            return false;
+        uint64_t ms = (until_ns - now) / MS + 1;
+        int n = poll(&p, 1, ms < 60000 ? (int)ms : 60000);
+        if (n > 0)
+            return true;
+        if (n < 0 && errno != EINTR)
+            return false;
+    }
+}
+
+/* All the bytes, or false: errno is 0 at the end of the stream, ETIMEDOUT, or what recv says. */
+static bool take(int fd, void *to, size_t bytes, uint64_t until_ns)
+{
+    size_t got = 0;
+    while (got < bytes) {
+        ssize_t n = recv(fd, (char *)to + got, bytes - got, 0);
+        if (n > 0) {
+            got += (size_t)n;
+        } else if (n == 0) {
+            errno = 0;
+            return false;
+        } else if (errno == EAGAIN) {
+            if (!hly_boot_wait(fd, POLLIN, until_ns)) {
+                errno = ETIMEDOUT;
+                return false;
+            }
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
+                            struct hly_boot_greeting *greeting, const char **why)
+{
+    memset(greeting, 0, sizeof *greeting);
+    bool whole = take(fd, greeting, sizeof *greeting, until_ns);
+    *why = greeting->magic == HLY_BOOT_MAGIC ? "the rendezvous of another job"
+                                             : "something that is not Halay";
+    return greeting->magic == HLY_BOOT_MAGIC && whole &&
+           !memcmp(greeting->key, key->job, sizeof greeting->key);
+}
+
+static int say_hello(const struct hly_boot_visit *visit, int fd,
+                     const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello)
+{
+    uint64_t now = hly_boot_now_ns();
+    hello->left_ns = now < visit->end_ns ? visit->end_ns - now : 0;
+    memcpy(hello->key, visit->key->job, sizeof hello->key);
+    int rc = hly_boot_random(visit->log, hello->challenge, sizeof hello->challenge);
+    if (rc)
+        return rc;
+    hly_boot_hello_mac(visit->key, greeting, hello, hello->mac);
+    /* An empty send buffer takes it at once. What is wrong with the connection is seen by recv. */
+    (void)!send(fd, hello, sizeof *hello, MSG_NOSIGNAL);
+    return HALAY_OK;
+}
+
+/* A text, or a table of no more than the ranks can have; and the rank that was asked for, if it
+ * was. */
+static bool answer_fits(const struct hly_boot_answer *a, const struct hly_boot_hello *hello)
+{
+    const bool given = hello->rank != HLY_BOOT_NOBODY;
+    if (a->magic != HLY_BOOT_MAGIC)
+        return false;
+    if (!a->joined)
+        return a->bytes <= HLY_BOOT_TEXT_BYTES;
+    return a->nranks >= 1 && a->nranks <= HLY_BOOT_RANKS_MAX && a->rank < a->nranks &&
+           (!given || (a->rank == hello->rank && a->nranks == hello->nranks)) &&
+           a->bytes <= a->nranks * HLY_BOOT_RANK_BYTES;
+}
+
+/* The answer and its payload, proved to come from one who knows the secret. */
+static int take_answer(const struct hly_boot_visit *visit, int fd,
+                       const struct hly_boot_greeting *greeting, const struct hly_boot_hello *hello,
+                       struct hly_boot_answer *answer, char **payload)
+{
+    struct hly_sha sha;
+    uint8_t digest[32], mac[32];
+    bool whole = take(fd, answer, sizeof *answer, visit->end_ns);
+    if (whole && !answer_fits(answer, hello)) {
+        whole = false;
+        errno = EPROTO;
+    }
+    if (whole) {
+        *payload = calloc(1, (size_t)answer->bytes + 1);
+        if (!*payload)
+            return HALAY_ENOMEM;
+        whole = take(fd, *payload, answer->bytes, visit->end_ns);
+    }
+    if (!whole) {
+        hly_boot_say(
+            visit->log, 0,
+            "%s said hello to %s, but got no answer (%s): see what that one says; it may have "
+            "died, or waited for other ranks",
+            visit->guest, visit->holder, errno ? strerror(errno) : "the connection was ended");
+        return HALAY_EBOOT;
+    }
+    hly_sha_init(&sha);
+    hly_sha_add(&sha, *payload, answer->bytes);
+    hly_sha_end(&sha, digest);
+    hly_boot_answer_mac(visit->key, greeting, hello, answer, digest, mac);
+    if (hly_mac_equal(mac, answer->mac))
+        return HALAY_OK;
+    hly_boot_say(visit->log, 0,
+                 "%s and %s do not have the same secret: HALAY_SECRET is %s here and %s there; "
+                 "give all ranks the same, or none",
+                 visit->guest, visit->holder, visit->key->has_secret ? "set" : "not set",
+                 !greeting->has_secret    ? "not set"
+                 : visit->key->has_secret ? "another"
+                                          : "set");
+    return HALAY_EBOOT;
+}
+
+int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
+                   const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                   struct hly_boot_identity *id)
+{
+    struct hly_boot_answer answer;
+    char *payload = NULL;
+    if (greeting->version != HLY_BOOT_VERSION) {
+        hly_boot_say(visit->log, 0,
+                     "%s speaks version %u of the rendezvous, %s version %d: run the same version "
+                     "of Halay on all nodes",
+                     visit->holder, greeting->version, visit->guest, HLY_BOOT_VERSION);
+        return HALAY_EBOOT;
+    }
+    int rc = say_hello(visit, fd, greeting, hello);
+    if (!rc)
+        rc = take_answer(visit, fd, greeting, hello, &answer, &payload);
+    if (!rc && !answer.joined) {
+        hly_boot_say(visit->log, answer.said ? HALAY_LOG_TOLD : 0, "%s refuses: %.600s",
+                     visit->holder, payload);
+        rc = HALAY_EBOOT;
+    } else if (!rc) {
+        rc = hly_boot_table_read(visit->key, &answer, payload, id);
+        if (rc)
+            hly_boot_say(visit->log, 0, "the table of nodes from %s cannot be taken: %s",
+                         visit->holder,
+                         rc == HALAY_ENOMEM ? "out of memory" : "it is not consistent");
+    }
+    free(payload);
+    return rc;
+}
