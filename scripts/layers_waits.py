@@ -34,12 +34,13 @@ ALLOWED = {
     "halay_core/training/timeline.c": {"pthread_cond_timedwait",  # 0.1 s
                                        "pthread_join",  # for writes to a file
                                        "syscall"},  # no futex
-    "halay_boot_tcp/tcp/host.c": {"epoll_wait",  # 100 ms; the start deadline
-                                  "recv",  # does not block
-                                  "getaddrinfo"},  # of localhost
-    "halay_boot_tcp/tcp/guest.c": {"poll", "nanosleep",  # until a given time
-                                   "recv",  # does not block
+    "halay_boot_tcp/tcp/host.c": {"getaddrinfo"},  # of localhost
+    "halay_boot_tcp/tcp/guest.c": {"nanosleep",  # until a given time
                                    "getaddrinfo"},  # of an address
+    "halay_boot_tcp/common/reception.c": {"epoll_wait",  # 100 ms; its owner's deadline
+                                          "recv"},  # does not block
+    "halay_boot_tcp/common/visit.c": {"poll",  # until a given time
+                                      "recv"},  # does not block
     "halay_boot_tcp/common/lookup.c": LOOKUP,
     "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_tcp/common/share.c": {"syscall"},  # no futex

@@ -17,16 +17,18 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v1_<name>`,
+/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v2_<name>`,
  * this table. */
-#define HALAY_LAUNCH_ABI 1
+#define HALAY_LAUNCH_ABI 2
 
 typedef struct halay_launch_params {
     size_t size;             /* of this struct */
-    int nranks;              /* all on this node */
+    int nranks;              /* processes, all on this node */
+    int least;               /* a job that changes goes on with so many ranks; 0: always nranks */
     const char *job;         /* name of the job: unique on this node, at most 200 bytes */
     const char *host;        /* of this node */
     const char *session_dir; /* private, short, exists; the launcher removes it after stop */
+    const char *secret;      /* HALAY_SECRET of the processes; may be empty */
     halay_log_fn log;
     void *log_arg;
 } halay_launch_params_t;
@@ -65,12 +67,22 @@ typedef struct halay_launch_ops {
      */
     int (*env)(halay_launch_t *server, int rank, char ***env);
 
+    /* The rank's process has started; it has ended, status being wait(2)'s. A rank may be started
+     * again. Either may be NULL. */
+    void (*started)(halay_launch_t *server, int rank, int64_t pid);
+    void (*ended)(halay_launch_t *server, int rank, int status);
+
     /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not
      * block. */
     int (*state)(const halay_launch_t *server, int rank);
 
-    /* A descriptor that is readable while aborted() has something to tell. Owned by the server. */
+    /* A descriptor that is readable while progress() has something to do, or aborted() something to
+     * tell. Owned by the server. */
     int (*descriptor)(const halay_launch_t *server);
+
+    /* Does what is due, a bounded piece of it. Does not block. In how many milliseconds it is to be
+     * called at the latest; -1: when the descriptor is readable. May be NULL. */
+    int (*progress)(halay_launch_t *server);
 
     /* 1 and the first abort that was asked for, once; 0 if there is none. Does not block. */
     int (*aborted)(halay_launch_t *server, halay_launch_abort_t *abort);

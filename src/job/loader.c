@@ -109,6 +109,15 @@ static bool ranks_by_variables(void)
     return !pmix || (given("TORCHELASTIC_RUN_ID") && given("RANK") && given("WORLD_SIZE"));
 }
 
+/* halayrun's driver; a launcher that a rank starts has variables of its own. */
+static bool ranks_by_driver(void)
+{
+    const char *space = getenv("PMIX_NAMESPACE"), *job = getenv("HALAY_MEET_JOB");
+    if (!given("HALAY_MEET") || (given("TORCHELASTIC_RUN_ID") && given("WORLD_SIZE")))
+        return false;
+    return !space || !job || !strcmp(space, job);
+}
+
 /*
  * The shell of a batch script has SLURM_NTASKS but no step of several tasks: it is nobody's task.
  * PMIX_RANK alone promises nothing about the number of ranks: 0 means "ask PMIx".
@@ -133,6 +142,13 @@ int hly_launcher_announced(const char **plugin, const char **launcher, const cha
     if (none && !strcmp(none, "none"))
         return 1;
     *plugin = "pmix";
+    if (ranks_by_driver()) {
+        *plugin = "meet";
+        *launcher = "halayrun";
+        *remedy = "check that all of Halay is installed, or set HALAY_LAUNCHER=none to run alone";
+        int n = number_in("HALAY_NRANKS");
+        return n > 1 ? n : 0;
+    }
     if (ranks_by_variables()) {
         *plugin = "tcp";
         *launcher = "the environment (RANK, WORLD_SIZE)";

@@ -2,7 +2,7 @@
 /*
  * job.c - the ranks from the first fork to the last wait.
  *
- * One loop: signals (as a descriptor), the PMIx server's news, output, and four times at which
+ * One loop: signals (as a descriptor), the servers' news, output, and four times at which
  * something is due. Once the job is ending nothing but a new signal changes its course:
  *   a rank failed     the others have GRACE_MS to tell what they saw, then SIGTERM
  *   a signal          it is passed on at once
@@ -112,7 +112,7 @@ static int read_signals(struct hly_job *job)
 static int failed(const struct hly_job *job, int rank)
 {
     const struct hly_rank *r = &job->ranks[rank];
-    return r->status != 0 || job->ops->state(job->server, rank) == HALAY_LAUNCH_CONNECTED;
+    return r->status != 0 || hly_servers_connected(&job->servers, rank);
 }
 
 /* How many processes of this machine the kernel has killed for want of memory, theirs or all. */
@@ -188,6 +188,7 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
                         ? info.si_status << 8
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
         job->nended++;
+        hly_servers_ended(&job->servers, rank, r->status);
         killed |= WIFSIGNALED(r->status);
         failing |= failed(job, rank);
     }
@@ -260,7 +261,7 @@ static void read_reports(struct hly_job *job)
 static void read_server(struct hly_job *job)
 {
     halay_launch_abort_t abort = {.size = sizeof abort};
-    if (!job->ops->aborted(job->server, &abort) || job->ending)
+    if (!hly_servers_aborted(&job->servers, &abort) || job->ending)
         return;
     hly_note("rank %d (pid %d on %s) ended the job with status %d (PMIx_Abort)%s%s", abort.rank,
              (int)job->ranks[abort.rank].pid, job->host, abort.status, abort.text[0] ? ": " : "",
@@ -356,7 +357,7 @@ static int start_rank(struct hly_job *job, int rank)
     pid_t pid = -1;
     char **env = hly_env_copy(job->spawner->base);
     if (env && (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
-        if (job->ops->env(job->server, rank, &env) == HALAY_OK) {
+        if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK) {
             hly_records_give(job->records, rank, &env); /* without it the rank makes its own */
             pid = hly_spawn(job->spawner, rank, env, out, err);
             error = errno;
@@ -375,6 +376,7 @@ static int start_rank(struct hly_job *job, int rank)
     }
     job->ranks[rank].pid = pid;
     hly_records_started(job->records, rank, pid);
+    hly_servers_started(&job->servers, rank, pid);
     job->nstarted++;
     if (hly_rank_has_group(job->spawner, rank))
         hly_guard_tell(job->guard, pid);
@@ -471,12 +473,15 @@ static void copy_output(struct hly_job *job)
 static void loop(struct hly_job *job)
 {
     while (job->nended < job->nstarted) {
-        int timeout = due(job), n = 3;
+        int timeout = due(job), n = 2 + HLY_SERVERS;
+        const int meet_ms = hly_servers_progress(&job->servers);
+        if (meet_ms >= 0 && meet_ms < timeout)
+            timeout = meet_ms;
         job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
-        job->fds[1] = (struct pollfd){.fd = job->ops->descriptor(job->server), .events = POLLIN};
-        job->fds[2] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
+        job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
+        hly_servers_poll(&job->servers, job->fds + 2);
         if (job->output)
-            n += hly_output_poll(job->output, job->fds + 3);
+            n += hly_output_poll(job->output, job->fds + n);
         if (poll(job->fds, (nfds_t)n, timeout) < 0 && errno != EINTR) {
             hly_note("poll: %s", strerror(errno));
             end_job(job, HLY_EXIT_SELF, 0);
@@ -526,7 +531,7 @@ int hly_job_run(struct hly_job *job)
     int n = job->options->nranks, status = HLY_EXIT_SELF;
     job->report_fd = -1;
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
-    job->fds = calloc(2 * (size_t)n + 5, sizeof job->fds[0]);
+    job->fds = calloc(2 * (size_t)n + 3 + HLY_SERVERS, sizeof job->fds[0]);
     job->output = job->options->prefix ? hly_output_create(n) : NULL;
     job->records = hly_records_create(n, job->name, job->host, job->options->record);
     if (!job->ranks || !job->fds || (job->options->prefix && !job->output)) {

@@ -3,11 +3,10 @@
 #ifndef HALAYRUN_JOB_H
 #define HALAYRUN_JOB_H
 
-#include <halay/launch.h>
-
 #include "guard.h"
 #include "options.h"
 #include "record.h"
+#include "servers.h"
 #include "spawn.h"
 
 struct hly_rank {
@@ -19,8 +18,7 @@ struct hly_rank {
 
 struct hly_job {
     const struct hly_options *options;
-    const halay_launch_ops_t *ops;
-    halay_launch_t *server;
+    struct hly_servers servers;
     struct hly_guard *guard;
     struct hly_spawner *spawner;
     char host[64];

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * halayrun - starts the ranks of a job: on this machine itself, on others by becoming the launcher
- * that can reach them. The ranks find each other through PMIx, as under any other launcher; for
- * those on this machine the server that they ask runs in here, from a plug-in.
+ * that can reach them. Those on this machine find each other through a driver in here, from a
+ * plug-in (servers.h).
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -15,8 +14,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
-
-#include <halay/launch.h>
 
 #include "guard.h"
 #include "handover.h"
@@ -32,33 +29,6 @@ static void log_server(void *arg, int level, const char *text)
     (void)arg;
     if (level <= 1)
         hly_note("%s", text);
-}
-
-static const halay_launch_ops_t *load_server(void)
-{
-    const char *named = getenv("HALAY_PLUGIN_DIR");
-    char self[HLY_PATH_BYTES], path[3][HLY_PATH_BYTES + 64], why[512] = "";
-    ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
-    self[bytes > 0 ? bytes : 0] = '\0';
-    char *slash = strrchr(self, '/');
-    if (slash)
-        *slash = '\0';
-    snprintf(path[0], sizeof path[0], "%s/halay-launch-pmix.so", named ? named : "");
-    snprintf(path[1], sizeof path[1], "%s/../lib/halay/halay-launch-pmix.so", self);
-    snprintf(path[2], sizeof path[2], "%s/../" HALAY_LIBDIR "/halay/halay-launch-pmix.so", self);
-    for (int i = named ? 0 : 1; i < (named ? 1 : 3); i++) {
-        void *plugin = dlopen(path[i], RTLD_NOW | RTLD_LOCAL);
-        const halay_launch_ops_t *ops = plugin ? dlsym(plugin, "halay_launch_v1_pmix") : NULL;
-        if (ops && ops->size >= sizeof *ops)
-            return ops;
-        const char *error = dlerror();
-        if (!why[0] || access(path[i], F_OK) == 0)
-            snprintf(why, sizeof why, "%s", error ? error : "it is of another version of Halay");
-    }
-    hly_note("no PMIx server: %s (was Halay built with PMIx? Debian: libpmix-dev; is "
-             "HALAY_PLUGIN_DIR right?)",
-             why);
-    return NULL;
 }
 
 /* A standard descriptor that is closed would become one of our own, and be handed to the ranks. */
@@ -120,15 +90,15 @@ static int run(struct hly_job *job, const struct hly_session *session)
                                           .job = job->name,
                                           .host = job->host,
                                           .session_dir = session->path,
+                                          .secret = hly_env_secret(job->spawner->base),
                                           .log = log_server};
-    job->ops = load_server();
-    if (!job->ops || job->ops->start(&params, &job->server))
+    if (hly_servers_start(&job->servers, &params, job->options->verbose))
         return HLY_EXIT_SELF;
     int status = hly_job_run(job);
     /* libpmix 4.2 may crash, or wait for ever, in its end after a rank has died in PMIx_Init. The
      * server ends with this process, and its folder goes with the session. */
     if (!status && !job->exit_status)
-        job->ops->stop(job->server);
+        hly_servers_stop(&job->servers);
     return status;
 }
 

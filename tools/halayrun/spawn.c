@@ -123,7 +123,8 @@ char **hly_env_copy(char **env)
 
 int hly_env_of_another_job(const char *assignment)
 {
-    return !strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9);
+    return (!strncmp(assignment, "PMIX_", 5) && strncmp(assignment, "PMIX_MCA_", 9) != 0) ||
+           !strncmp(assignment, "HALAY_MEET", 10);
 }
 
 /* What the ranks have in common, and nobody else: other users can read neither their environment
@@ -140,6 +141,14 @@ static int set_secret(char ***env)
     for (size_t i = 0; i < sizeof random; i++)
         snprintf(assignment + 13 + 2 * i, 3, "%02x", random[i]);
     return hly_env_set(env, assignment);
+}
+
+const char *hly_env_secret(char **env)
+{
+    for (; *env; env++)
+        if (!strncmp(*env, "HALAY_SECRET=", 13))
+            return *env + 13;
+    return "";
 }
 
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)

@@ -37,14 +37,16 @@ int hly_search_program(const char *name, char path[HLY_PATH_BYTES]);
 /* Finds the program. 0, or the status to exit with, said. */
 int hly_find_program(const char *name, char path[HLY_PATH_BYTES]);
 
-/* Set by the PMIx server of another launcher for halayrun itself; its settings (MCA) are the
- * user's. */
+/* Set for halayrun itself by the PMIx server of another launcher, whose settings (MCA) are the
+ * user's, or by another halayrun. */
 int hly_env_of_another_job(const char *assignment);
 
 /* A copy of the environment without what makes a process a task of some other job, plus options'
  * and, where ranks are bound, how many processors they share. */
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding);
 char **hly_env_copy(char **env);
+/* The value of HALAY_SECRET in it. */
+const char *hly_env_secret(char **env);
 /* Sets "NAME=VALUE" in it. 0 or -1. */
 int hly_env_set(char ***env, const char *assignment);
 void hly_env_destroy(char **env);

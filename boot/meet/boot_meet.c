@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * boot_meet.c - the bootstrap of a job whose launcher has a driver (HALAY_MEET): every open asks it
+ * who this process is now. docs/decisions/0096.
+ *
+ * Invariant: `id` is that of the last open; its socket is the process's, and stays. The life
+ * (life.h) guards everything in `self`.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../common/life.h"
+#include "../common/listen.h"
+#include "../common/meet.h"
+#include "meet_place.h"
+
+struct halay_boot {
+    struct hly_boot_life life;
+    bool known; /* id_bytes, the claim and the socket are there */
+    uint8_t id_bytes[16];
+    halay_address_t address; /* of the socket */
+    struct hly_boot_identity id;
+};
+
+static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
+
+static void forked(void)
+{
+    hly_boot_life_forked(&self.life, &self.id.listen_fd);
+}
+
+static int meet_probe(int *announced)
+{
+    const char *none = getenv("HALAY_LAUNCHER"), *where = getenv("HALAY_MEET");
+    *announced = 0;
+    return where && *where && !(none && !strcmp(none, "none"));
+}
+
+struct caller {
+    const struct hly_boot_log *log;
+    struct hly_meet_place place;
+    struct hly_boot_key key;
+    struct hly_boot_hello hello;
+    char guest[32], holder[160];
+    uint64_t end_ns;
+};
+
+/* A connection to the driver, greeted; -1, logged. */
+static int call_driver(const struct caller *c, struct hly_boot_greeting *greeting)
+{
+    char why[HLY_MEET_WHY] = "";
+    for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
+        const char *who = NULL;
+        const int fd = hly_meet_place_call(&c->place, c->end_ns, why);
+        if (fd >= 0 && hly_boot_visit_greeted(&c->key, fd, c->end_ns, greeting, &who))
+            return fd;
+        if (fd >= 0) {
+            close(fd);
+            snprintf(why, sizeof why, "%s answers there", who);
+        }
+        const uint64_t now = hly_boot_now_ns();
+        if (c->place.near.sun_family || now + pause_ns >= c->end_ns)
+            break; /* a launcher on this machine was there before its processes */
+        struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
+        nanosleep(&t, NULL);
+    }
+    hly_boot_say(
+        c->log, 0,
+        "%s found no driver at '%.120s' (HALAY_MEET; last: %s): is the launcher that started "
+        "this process alive, and does its address reach from here?",
+        c->guest, c->place.text, why);
+    return -1;
+}
+
+/* The socket at which the others find this process: made once, where it reaches the driver from. */
+static int listen_once(const struct caller *c, int fd)
+{
+    if (self.id.listen_fd >= 0)
+        return HALAY_OK;
+    halay_address_t near = {0};
+    struct sockaddr_storage at = {0};
+    socklen_t bytes = sizeof at;
+    const char *interface = hly_listen_interface();
+    if (!getsockname(fd, (struct sockaddr *)&at, &bytes) &&
+        hly_address_from((struct sockaddr *)&at, &near) && !hly_address_loopback(&near) &&
+        !interface) {
+        self.address = near;
+        self.address.port = 0;
+        self.id.listen_fd = hly_listen_at(&self.address);
+        if (self.id.listen_fd >= 0)
+            return HALAY_OK;
+        self.id.listen_fd = -1;
+    }
+    int rc = hly_listen_choose(c->log, interface, &self.address);
+    return rc ? rc : hly_listen_open(c->log, &self.address, &self.id.listen_fd);
+}
+
+static int ask(struct caller *c)
+{
+    struct hly_boot_greeting greeting;
+    struct hly_boot_identity id = {0};
+    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns};
+    int fd = call_driver(c, &greeting);
+    if (fd < 0)
+        return HALAY_EBOOT;
+    int rc = listen_once(c, fd);
+    if (!rc) {
+        c->hello.address = self.address;
+        rc = hly_boot_visit(&visit, fd, &greeting, &c->hello, &id);
+    }
+    close(fd);
+    if (rc)
+        return rc;
+    id.listen_fd = self.id.listen_fd;
+    hly_boot_identity_finish(&self.id);
+    self.id = id;
+    return HALAY_OK;
+}
+
+/* The first open of this process. */
+static int begin(const struct hly_boot_log *log, const char *slot)
+{
+    const char *names[3] = {"meet", getenv("HALAY_MEET"), slot};
+    if (self.known)
+        return HALAY_OK;
+    int rc = hly_boot_random(log, self.id_bytes, sizeof self.id_bytes);
+    if (!rc)
+        rc = hly_boot_claim(log, names, 3, slot, &self.life.claim_fd);
+    if (!rc && pthread_atfork(NULL, NULL, forked)) {
+        hly_boot_say(log, 0, "out of memory for the rendezvous");
+        hly_boot_life_unclaim(&self.life);
+        rc = HALAY_ENOMEM;
+    }
+    self.known = !rc;
+    return rc;
+}
+
+static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
+{
+    struct caller c = {.log = log, .end_ns = hly_boot_now_ns() + deadline_ns};
+    const char *slot;
+    int rc = hly_meet_place_read(log, &c.place, &slot, &c.hello.slot);
+    if (!rc)
+        rc = begin(log, slot);
+    if (rc)
+        return rc;
+    c.key.has_secret = hly_boot_secret(c.key.secret);
+    hly_meet_place_key(c.key.job);
+    snprintf(c.guest, sizeof c.guest, "process %u", c.hello.slot);
+    snprintf(c.holder, sizeof c.holder, "the driver at '%.120s'", c.place.text);
+    c.hello.rank = c.hello.nranks = HLY_BOOT_NOBODY;
+    c.hello.was = self.id.epoch ? (uint32_t)self.id.rank : HLY_BOOT_NOBODY;
+    c.hello.epoch = self.id.epoch;
+    memcpy(c.hello.id, self.id_bytes, sizeof c.hello.id);
+    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
+        c.hello.lost[i] = (struct hly_boot_lost){1, 0};
+    hly_boot_describe(log, c.guest, processors, &c.hello);
+    rc = ask(&c);
+    explicit_bzero(&c.key, sizeof c.key);
+    return rc;
+}
+
+static void fill(halay_boot_info_t *info)
+{
+    info->rank = self.id.rank;
+    info->epoch = self.id.epoch;
+    memcpy(info->job, self.id.job, sizeof info->job);
+    memcpy(info->secret, self.id.secret, sizeof info->secret);
+    hly_boot_places_info(&self.id.places, info);
+    info->listen_fd = self.id.listen_fd;
+    const char *launcher = getenv("HALAY_LAUNCHER");
+    snprintf(info->launcher, sizeof info->launcher, "%s",
+             launcher && *launcher ? launcher : "meet");
+}
+
+static int meet_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,
+                     halay_boot_info_t *info, halay_boot_t **boot)
+{
+    struct hly_boot_log log = {fn, log_arg};
+    (void)arg;
+    if (!deadline_ns)
+        return HALAY_EINVAL;
+    int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
+    if (rc)
+        return rc;
+    rc = open_again(&log, deadline_ns, info->processors);
+    if (rc) {
+        hly_boot_life_failed(&self.life);
+        return rc;
+    }
+    *boot = &self;
+    hly_boot_life_opened(&self.life);
+    fill(info);
+    return HALAY_OK;
+}
+
+static int meet_get(const halay_boot_t *boot, int rank, halay_place_t *place)
+{
+    return hly_boot_places_get(&boot->id.places, rank, place);
+}
+
+static void meet_close(halay_boot_t *boot)
+{
+    assert(!boot || boot == &self);
+    if (boot)
+        hly_boot_life_closed(&boot->life);
+}
+
+HALAY_API extern const halay_boot_ops_t halay_boot_v3_meet;
+const halay_boot_ops_t halay_boot_v3_meet = {
+    .size = sizeof(halay_boot_ops_t),
+    .name = "meet",
+    .probe = meet_probe,
+    .open = meet_open,
+    .get = meet_get,
+    .join = hly_boot_join_never,
+    .close = meet_close,
+};

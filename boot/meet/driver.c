@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver.c - the driver of a job, inside the launcher that starts its processes (launch.h): hears
+ * them, and what becomes of them. docs/decisions/0096.
+ *
+ * One thread, the launcher's: nothing here waits. The address is a Unix socket in the launcher's
+ * private folder.
+ */
+#define _GNU_SOURCE
+#include "driver.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "meet_place.h"
+
+enum { BACKLOG = 4096 };
+
+/* ---------------------------------------------------------------- what processes say */
+
+/* A second process says it is in the slot. The first one is alive: this one was started by it. */
+static bool is_twin(const struct hly_slot *slot, const struct hly_boot_guest *guest)
+{
+    return slot->state == HLY_SLOT_ASKING &&
+           memcmp(slot->hello.id, guest->hello.id, sizeof slot->hello.id) != 0;
+}
+
+static void heard(void *arg, struct hly_boot_guest *guest)
+{
+    halay_launch_t *d = arg;
+    const struct hly_boot_hello *it = &guest->hello;
+    const uint64_t now = hly_boot_now_ns();
+    struct hly_slot *slot = it->slot < (uint32_t)d->params.nranks ? &d->slots[it->slot] : NULL;
+    if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
+        hly_boot_reception_text(&d->reception, guest,
+                                "no process of this job has this HALAY_MEET_SLOT, or it has ended");
+        return;
+    }
+    if (is_twin(slot, guest)) {
+        hly_boot_reception_text(
+            &d->reception, guest,
+            "another process has this HALAY_MEET_SLOT: a program that a rank "
+            "starts inherits the rank's environment; to let it run alone, start "
+            "it with HALAY_LAUNCHER=none");
+        return;
+    }
+    /* A program of its own in the same slot comes as a newcomer does. */
+    slot->member =
+        slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+    slot->state = HLY_SLOT_ASKING;
+    slot->came = true;
+    slot->guest = guest;
+    slot->hello = *it;
+    slot->asked_ns = now;
+    const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
+    const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
+    if (!d->decide_ns) {
+        d->since_ns = now;
+        d->notice_ns = 1000000000;
+        d->notice_at_ns = now + d->notice_ns;
+    }
+    if (!d->decide_ns || end < d->decide_ns)
+        d->decide_ns = end;
+    hly_driver_consider(d);
+}
+
+/* It gave up, or died: then its launcher knows. */
+static void left(void *arg, struct hly_boot_guest *guest)
+{
+    halay_launch_t *d = arg;
+    struct hly_slot *slot =
+        guest->hello.slot < (uint32_t)d->params.nranks ? &d->slots[guest->hello.slot] : NULL;
+    if (!slot || slot->guest != guest)
+        return;
+    slot->guest = NULL;
+    if (slot->state == HLY_SLOT_ASKING)
+        slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
+}
+
+static void full(void *arg)
+{
+    halay_launch_t *d = arg;
+    hly_driver_refuse(d,
+                      "the launcher on %s has no file descriptors left for the rendezvous of %d "
+                      "processes, one for each: raise the limit there (ulimit -n)",
+                      d->host, d->params.nranks);
+}
+
+/* ---------------------------------------------------------------- the contract */
+
+static int listen_at(halay_launch_t *d)
+{
+    struct sockaddr_un at = {.sun_family = AF_UNIX};
+    const int n = snprintf(d->path, sizeof d->path, "%s/meet", d->params.session_dir);
+    if (n < 0 || (size_t)n >= sizeof at.sun_path) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(at.sun_path, d->path, (size_t)n + 1);
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, BACKLOG))
+        return fd;
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    errno = error;
+    return -1;
+}
+
+static void meet_stop(halay_launch_t *d)
+{
+    if (!d)
+        return;
+    hly_boot_reception_close(&d->reception);
+    if (d->reception.listen_fd >= 0) {
+        close(d->reception.listen_fd);
+        unlink(d->path);
+    }
+    hly_boot_table_finish(&d->table);
+    free(d->hellos);
+    free(d->order);
+    free(d->slots);
+    explicit_bzero(&d->key, sizeof d->key);
+    free(d);
+}
+
+/* The key is made of the HALAY_SECRET that the processes get. */
+static int prepare(halay_launch_t *d)
+{
+    const size_t n = (size_t)d->params.nranks;
+    const struct hly_piece secret[2] = {{"halay secret:", 13},
+                                        {d->params.secret, strlen(d->params.secret)}};
+    struct hly_sha sha;
+    hly_sha_init(&sha);
+    for (int i = 0; i < 2; i++)
+        hly_sha_add(&sha, secret[i].data, secret[i].bytes);
+    hly_sha_end(&sha, d->key.secret);
+    d->key.has_secret = d->params.secret[0] != '\0';
+    hly_meet_place_key(d->key.job);
+    d->slots = calloc(n, sizeof d->slots[0]);
+    d->order = calloc(n, sizeof d->order[0]);
+    d->hellos = calloc(n, sizeof d->hellos[0]);
+    if (!d->slots || !d->order || !d->hellos) {
+        hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
+        return HALAY_ENOMEM;
+    }
+    int rc = hly_boot_random(&d->log, d->job, sizeof d->job);
+    return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
+}
+
+static int meet_start(const halay_launch_params_t *params, halay_launch_t **server)
+{
+    halay_launch_t *d = calloc(1, sizeof *d);
+    if (!d)
+        return HALAY_ENOMEM;
+    d->params = *params;
+    d->log = (struct hly_boot_log){params->log, params->log_arg};
+    snprintf(d->host, sizeof d->host, "%s", params->host);
+    d->reception =
+        (struct hly_boot_reception){.log = &d->log,
+                                    .key = &d->key,
+                                    .holder = "the launcher",
+                                    .refusal = "this process is not one of this launcher's",
+                                    .local = true,
+                                    .listen_fd = -1,
+                                    .epoll_fd = -1,
+                                    .arg = d,
+                                    .heard = heard,
+                                    .left = left,
+                                    .full = full};
+    int rc = prepare(d);
+    if (rc)
+        goto undo;
+    d->reception.listen_fd = listen_at(d);
+    rc = d->reception.listen_fd < 0 ? HALAY_EBOOT
+                                    : hly_boot_reception_open(&d->reception, params->nranks);
+    if (rc) {
+        hly_boot_say(&d->log, 0, "no rendezvous at %s: %s%s", d->path, strerror(errno),
+                     hly_boot_remedy(errno));
+        goto undo;
+    }
+    *server = d;
+    return HALAY_OK;
+undo:
+    meet_stop(d);
+    return rc;
+}
+
+/* Replaces or adds "name=..." of the environment, whose array and strings are allocated. */
+static int put(char ***env, const char *name, const char *value)
+{
+    const size_t bytes = strlen(name);
+    char *text = NULL;
+    size_t n = 0;
+    if (asprintf(&text, "%s=%s", name, value) < 0)
+        return HALAY_ENOMEM;
+    for (; (*env)[n]; n++)
+        if (!strncmp((*env)[n], text, bytes + 1)) {
+            free((*env)[n]);
+            (*env)[n] = text;
+            return HALAY_OK;
+        }
+    char **grown = realloc(*env, (n + 2) * sizeof *grown);
+    if (!grown) {
+        free(text);
+        return HALAY_ENOMEM;
+    }
+    grown[n] = text;
+    grown[n + 1] = NULL;
+    *env = grown;
+    return HALAY_OK;
+}
+
+static int meet_env(halay_launch_t *d, int slot, char ***env)
+{
+    char where[sizeof d->path + 8], which[16];
+    snprintf(where, sizeof where, "unix:%s", d->path);
+    snprintf(which, sizeof which, "%d", slot);
+    int rc = put(env, "HALAY_MEET", where);
+    if (!rc)
+        rc = put(env, "HALAY_MEET_SLOT", which);
+    return rc ? rc : put(env, "HALAY_MEET_JOB", d->params.job);
+}
+
+static void meet_started(halay_launch_t *d, int slot, int64_t pid)
+{
+    d->slots[slot] = (struct hly_slot){.state = HLY_SLOT_STARTED, .rank = -1, .pid = pid};
+}
+
+static void meet_ended(halay_launch_t *d, int slot, int status)
+{
+    struct hly_slot *s = &d->slots[slot];
+    if (s->guest)
+        hly_boot_reception_dismiss(&d->reception, s->guest);
+    s->guest = NULL;
+    s->state = HLY_SLOT_ENDED;
+    s->status = status;
+    hly_driver_consider(d);
+}
+
+static int meet_state(const halay_launch_t *d, int slot)
+{
+    (void)d, (void)slot;
+    return HALAY_LAUNCH_UNKNOWN; /* who may leave when, its flight record says */
+}
+
+static int meet_descriptor(const halay_launch_t *d)
+{
+    return d->reception.epoll_fd;
+}
+
+static int meet_progress(halay_launch_t *d)
+{
+    hly_boot_reception_turn(&d->reception, 0);
+    hly_driver_look(d);
+    if (!d->decide_ns)
+        return -1;
+    const uint64_t now = hly_boot_now_ns();
+    const uint64_t next = d->notice_at_ns < d->decide_ns ? d->notice_at_ns : d->decide_ns;
+    return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
+                      : 0;
+}
+
+static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)
+{
+    (void)d, (void)abort;
+    return 0; /* a rank that aborts ends itself */
+}
+
+HALAY_API extern const halay_launch_ops_t halay_launch_v2_meet;
+const halay_launch_ops_t halay_launch_v2_meet = {
+    .size = sizeof(halay_launch_ops_t),
+    .name = "meet",
+    .start = meet_start,
+    .env = meet_env,
+    .started = meet_started,
+    .ended = meet_ended,
+    .state = meet_state,
+    .descriptor = meet_descriptor,
+    .progress = meet_progress,
+    .aborted = meet_aborted,
+    .stop = meet_stop,
+};

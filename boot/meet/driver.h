@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* driver.h - who is in the next world: a launcher's slots, and the processes in them. Inside
+ * boot/meet/ only. */
+#ifndef HALAY_BOOT_MEET_DRIVER_H
+#define HALAY_BOOT_MEET_DRIVER_H
+
+#include <halay/launch.h>
+
+#include "../common/meet.h"
+
+/*
+ * A slot is one process that the launcher has started, from its start to its end:
+ *   FREE -> STARTED -> ASKING <-> IN -> ENDED, from each of them to ENDED
+ * ASKING: its hello is here. IN: it has been answered, and is in the world of `epoch`.
+ */
+enum hly_slot_state {
+    HLY_SLOT_FREE = 0,
+    HLY_SLOT_STARTED,
+    HLY_SLOT_ASKING,
+    HLY_SLOT_IN,
+    HLY_SLOT_ENDED
+};
+
+struct hly_slot {
+    enum hly_slot_state state;
+    bool member; /* of the last world; false: a newcomer */
+    bool came;   /* it has asked at least once */
+    int rank;    /* in the last world */
+    int status;  /* as waitpid has it, if ended */
+    int64_t pid;
+    uint64_t asked_ns;
+    struct hly_boot_guest *guest; /* if asking */
+    struct hly_boot_hello hello;  /* the last one */
+};
+
+struct halay_launch {
+    halay_launch_params_t params;
+    char host[64], path[108];
+    struct hly_boot_log log;
+    struct hly_boot_key key;
+    struct hly_boot_reception reception;
+    struct hly_slot *slots; /* params.nranks */
+    uint64_t epoch;         /* of the last world; 0: there was none */
+    uint8_t job[16], secret[16];
+    int *order;                    /* by rank: its slot, in the last world */
+    struct hly_boot_hello *hellos; /* by rank */
+    struct hly_boot_answer answer;
+    struct hly_boot_table table; /* of the last world; guests may still be taking it */
+    struct hly_sha sha;
+    uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: nobody asks */
+    uint64_t since_ns, notice_ns, notice_at_ns;
+    char text[HLY_BOOT_TEXT_BYTES];
+};
+
+/* world.c: makes the next world if all that it waits for have asked; tells them, if it can never be
+ * made. */
+void hly_driver_consider(halay_launch_t *d);
+/* Who is missing: notices, and the verdict when the time of those that ask is over. */
+void hly_driver_look(halay_launch_t *d);
+/* Answers all that ask with a text. */
+void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+#endif

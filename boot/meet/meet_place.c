@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet_place.c - where the driver is, and a call to it. */
+#define _GNU_SOURCE
+#include "meet_place.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "../common/meet.h"
+
+void hly_meet_place_key(uint8_t key[16])
+{
+    const char *words[1] = {"halay meet"};
+    hly_boot_hash(words, 1, key);
+}
+
+/* -1: no number from 0 to max. */
+static long number(const char *text, long max)
+{
+    char *end;
+    long n = *text >= '0' && *text <= '9' && strlen(text) < 8 ? strtol(text, &end, 10) : -1;
+    return n >= 0 && !*end && n <= max ? n : -1;
+}
+
+/* "host:port" or "[::1]:port" */
+static bool split(const char *text, struct hly_meet_place *place)
+{
+    const char *colon = strrchr(text, ':');
+    size_t bytes = colon ? (size_t)(colon - text) : 0;
+    if (bytes > 2 && text[0] == '[' && colon[-1] == ']') {
+        text++;
+        bytes -= 2;
+    } else if (colon && memchr(text, ':', bytes)) {
+        return false;
+    }
+    if (!bytes || bytes >= sizeof place->host || number(colon + 1, 65535) < 1)
+        return false;
+    memcpy(place->host, text, bytes);
+    snprintf(place->port, sizeof place->port, "%.5s", colon + 1);
+    return true;
+}
+
+int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
+                        const char **slot_text, uint32_t *slot)
+{
+    const char *where = getenv("HALAY_MEET"), *which = getenv("HALAY_MEET_SLOT");
+    *place = (struct hly_meet_place){.text = where ? where : ""};
+    bool fits;
+    if (!strncmp(place->text, "unix:/", 6)) {
+        place->near.sun_family = AF_UNIX;
+        fits = (size_t)snprintf(place->near.sun_path, sizeof place->near.sun_path, "%s",
+                                place->text + 5) < sizeof place->near.sun_path;
+    } else {
+        fits = split(place->text, place);
+    }
+    if (!fits) {
+        hly_boot_say(log, 0,
+                     "HALAY_MEET is '%.80s': it takes the driver's address, unix:/path or "
+                     "host:port, as the launcher sets it",
+                     place->text);
+        return HALAY_EBOOT;
+    }
+    const long n = which ? number(which, HLY_MEET_SLOTS_MAX - 1) : -1;
+    if (n < 0) {
+        hly_boot_say(log, 0,
+                     "HALAY_MEET is set, but HALAY_MEET_SLOT is '%.20s': it takes a number from 0 "
+                     "to %d, which the launcher sets for each of its processes",
+                     which ? which : "", HLY_MEET_SLOTS_MAX - 1);
+        return HALAY_EBOOT;
+    }
+    *slot_text = which;
+    *slot = (uint32_t)n;
+    return HALAY_OK;
+}
+
+static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until_ns, int *error)
+{
+    socklen_t error_bytes = sizeof *error;
+    const int fd = socket(at->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    *error = fd < 0 || connect(fd, at, bytes) ? errno : 0;
+    if (fd >= 0 && *error == EINPROGRESS) {
+        if (!hly_boot_wait(fd, POLLOUT, until_ns))
+            *error = ETIMEDOUT;
+        else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, error, &error_bytes))
+            *error = errno;
+    }
+    if (!*error)
+        return fd;
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
+                        char why[HLY_MEET_WHY])
+{
+    int error = 0, fd = -1;
+    if (place->near.sun_family) {
+        fd =
+            connect_to((const struct sockaddr *)&place->near, sizeof place->near, until_ns, &error);
+        snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
+        return fd;
+    }
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
+    int rc = getaddrinfo(place->host, place->port, &hints, &found), tries = 8;
+    if (rc) {
+        snprintf(why, HLY_MEET_WHY, "the name does not resolve: %s", gai_strerror(rc));
+        return -1;
+    }
+    for (struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next)
+        fd = connect_to(at->ai_addr, at->ai_addrlen, until_ns, &error);
+    freeaddrinfo(found);
+    snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
+    return fd;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * world.c - makes the next world (driver.h), or says who is missing.
+ *
+ * Invariant: a world is made of processes that ask, all at once, and all are told the same. Members
+ * of the last one come first, in the order of their ranks, so rank 0 has lived in it; newcomers
+ * follow, by slot.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "../../proc/proc.h"
+#include "driver.h"
+
+#define S 1000000000ull
+
+enum { NAMED_MOST = 4 };
+
+struct census {
+    int asking, newcomers;
+    int waiting; /* slots that are waited for */
+    int ended;   /* the first slot that has ended; -1: none */
+};
+
+static bool is_static(const halay_launch_t *d)
+{
+    return d->params.least == 0;
+}
+
+/* Some process that asks, and was in the last world, says that this rank of it is lost. */
+static bool is_lost(const halay_launch_t *d, int rank)
+{
+    for (int s = 0; s < d->params.nranks; s++) {
+        const struct hly_slot *slot = &d->slots[s];
+        if (slot->state != HLY_SLOT_ASKING || !slot->member)
+            continue;
+        for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
+            if ((uint32_t)rank >= slot->hello.lost[i].first &&
+                (uint32_t)rank <= slot->hello.lost[i].last)
+                return true;
+    }
+    return false;
+}
+
+/* Static jobs and first worlds wait for all that were started; later ones for the members. */
+static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
+{
+    if (slot->state == HLY_SLOT_STARTED)
+        return is_static(d) || !d->epoch;
+    return slot->state == HLY_SLOT_IN && !(slot->member && is_lost(d, slot->rank));
+}
+
+static struct census take_census(const halay_launch_t *d)
+{
+    struct census c = {.ended = -1};
+    for (int s = 0; s < d->params.nranks; s++) {
+        const struct hly_slot *slot = &d->slots[s];
+        c.asking += slot->state == HLY_SLOT_ASKING;
+        c.newcomers += slot->state == HLY_SLOT_ASKING && !slot->member;
+        c.waiting += is_awaited(d, slot);
+        if (slot->state == HLY_SLOT_ENDED && c.ended < 0)
+            c.ended = s;
+    }
+    return c;
+}
+
+/* ---------------------------------------------------------------- answers */
+
+static void answered(halay_launch_t *d, struct hly_slot *slot, enum hly_slot_state state)
+{
+    (void)d;
+    slot->guest = NULL;
+    slot->state = state;
+}
+
+void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(d->text, sizeof d->text, format, args);
+    va_end(args);
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (slot->state != HLY_SLOT_ASKING)
+            continue;
+        hly_boot_reception_text(&d->reception, slot->guest, d->text);
+        answered(d, slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
+    }
+    d->decide_ns = 0;
+}
+
+/* Who is which rank: members by theirs, then newcomers by slot. Returns how many. */
+static int rank_all(halay_launch_t *d)
+{
+    int n = 0, most = 0;
+    for (int s = 0; s < d->params.nranks; s++)
+        if (d->slots[s].member && d->slots[s].rank >= most)
+            most = d->slots[s].rank + 1;
+    for (int rank = 0; rank < most; rank++) {
+        const int s = d->order[rank];
+        if (d->slots[s].state == HLY_SLOT_ASKING && d->slots[s].member)
+            d->order[n++] = s; /* n <= rank: not one that is still to be read */
+    }
+    for (int s = 0; s < d->params.nranks; s++)
+        if (d->slots[s].state == HLY_SLOT_ASKING && !d->slots[s].member)
+            d->order[n++] = s;
+    return n;
+}
+
+static void make_world(halay_launch_t *d)
+{
+    struct hly_boot_answer *a = &d->answer;
+    const int n = rank_all(d);
+    hly_boot_table_finish(&d->table);
+    for (int rank = 0; rank < n; rank++)
+        d->hellos[rank] = d->slots[d->order[rank]].hello;
+    *a = (struct hly_boot_answer){
+        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = 1, .epoch = d->epoch + 1};
+    memcpy(a->job, d->job, sizeof a->job);
+    memcpy(a->secret, d->secret, sizeof a->secret);
+    if (hly_boot_table_write(d->hellos, n, a, &d->table)) {
+        hly_driver_refuse(d, "the launcher on %s is out of memory for a job of %d ranks", d->host,
+                          n);
+        return;
+    }
+    d->epoch++;
+    d->decide_ns = 0;
+    hly_sha_init(&d->sha);
+    hly_sha_add(&d->sha, d->table.bytes, a->bytes);
+    for (int s = 0; s < d->params.nranks; s++)
+        d->slots[s].member = false;
+    for (int rank = 0; rank < n; rank++) {
+        struct hly_slot *slot = &d->slots[d->order[rank]];
+        struct hly_boot_answer own = *a;
+        const struct hly_piece part = hly_boot_table_part(&d->table, (uint32_t)rank, &own);
+        slot->rank = rank;
+        slot->member = true;
+        hly_boot_reception_answer(&d->reception, slot->guest, &own, d->table.bytes, &d->sha, &part);
+        answered(d, slot, HLY_SLOT_IN);
+    }
+}
+
+static void how_ended(const struct hly_slot *slot, char text[64])
+{
+    if (WIFSIGNALED(slot->status))
+        snprintf(text, 64, "was killed by signal %d (%s)", WTERMSIG(slot->status),
+                 strsignal(WTERMSIG(slot->status)));
+    else
+        snprintf(text, 64, "exited with status %d", WEXITSTATUS(slot->status));
+}
+
+void hly_driver_consider(halay_launch_t *d)
+{
+    const struct census c = take_census(d);
+    char how[64];
+    if (!c.asking) {
+        d->decide_ns = 0;
+        return;
+    }
+    if (is_static(d) && c.ended >= 0) {
+        const struct hly_slot *slot = &d->slots[c.ended];
+        how_ended(slot, how);
+        hly_driver_refuse(d,
+                          "rank %d (pid %lld on %s) %s %s, and this job cannot do without it. See "
+                          "what it has printed; start the job again",
+                          c.ended, (long long)slot->pid, d->host, how,
+                          slot->came ? "before all ranks had joined the job again"
+                                     : "before it had joined the job");
+        return;
+    }
+    if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))
+        return;
+    if (d->epoch && c.newcomers == c.asking && !is_static(d))
+        assert(c.waiting == 0); /* all of the last world have ended */
+    make_world(d);
+}
+
+/* ---------------------------------------------------------------- who is missing */
+
+static const char *doing(char state)
+{
+    switch (state) {
+    case 'T':
+    case 't':
+        return "it is stopped";
+    case 'D':
+        return "it waits for a disk or device";
+    case 'R':
+        return "it computes";
+    case 'Z':
+    case 'X':
+        return "it has ended";
+    default:
+        return "it sleeps";
+    }
+}
+
+/* "rank 0 (pid 7: it is stopped), and 3 more" */
+static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
+{
+    int n = 0;
+    size_t at = 0;
+    text[0] = '\0';
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_proc_stat stat;
+        const struct hly_slot *slot = &d->slots[s];
+        if (!is_awaited(d, slot) || ++n > NAMED_MOST)
+            continue;
+        const int more =
+            snprintf(text + at, bytes - at, "%s%s %d (pid %lld: %s)", n > 1 ? ", " : "",
+                     is_static(d) ? "rank" : "process", s, (long long)slot->pid,
+                     hly_proc_stat(slot->pid, &stat) ? doing(stat.state) : "it cannot be seen");
+        at += more > 0 && (size_t)more < bytes - at ? (size_t)more : 0;
+    }
+    if (n > NAMED_MOST)
+        snprintf(text + at, bytes - at, ", and %d more", n - NAMED_MOST);
+    if (!n)
+        snprintf(text, bytes, "%d of the %d that there must be", take_census(d).asking,
+                 d->params.least);
+}
+
+void hly_driver_look(halay_launch_t *d)
+{
+    const uint64_t now = hly_boot_now_ns();
+    char missing[400];
+    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns))
+        return;
+    name_missing(d, missing, sizeof missing);
+    if (now >= d->decide_ns) {
+        hly_driver_refuse(
+            d,
+            "not all ranks have come to halay_init within %.1f s: missing %s. Are they "
+            "running, and do they call halay_init? (HALAY_START_DEADLINE)%s",
+            (double)(now - d->since_ns) / 1e9, missing, d->reception.note);
+        return;
+    }
+    hly_boot_say(&d->log, 1, "halay_init has waited for %.1f s: missing %s",
+                 (double)(now - d->since_ns) / 1e9, missing);
+    d->notice_ns *= 2;
+    d->notice_at_ns = now + d->notice_ns;
+}
