@@ -11,7 +11,7 @@ WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pth
          "flock", "lockf", "nanosleep", "clock_nanosleep", "usleep", "sleep",
          "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
          "syscall"}  # a futex is one
-OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp"], "tools/halayrun": ["halayrun"],
+OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet"], "tools/halayrun": ["halayrun"],
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
                                           ("inproc", "shm", "tcp", "ucx", "verbs"))]}
@@ -44,6 +44,18 @@ ALLOWED = {
     "halay_boot_tcp/common/lookup.c": LOOKUP,
     "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
+    "halay_boot_meet/meet/boot_meet.c": {"nanosleep"},  # until a given time
+    "halay_boot_meet/meet/meet_place.c": {"getaddrinfo"},  # as long as the resolver takes
+    "halay_boot_meet/common/visit.c": {"poll",  # until a given time
+                                       "recv"},  # does not block
+    "halay_boot_meet/common/lookup.c": LOOKUP,
+    "halay_boot_meet/common/claim.c": {"nanosleep"},  # 10 ms, once
+    "halay_boot_meet/common/share.c": {"syscall"},  # no futex
+    "halay_launch_meet/common/reception.c": {"epoll_wait",  # 0
+                                             "recv"},  # does not block
+    "halay_launch_meet/common/lookup.c": LOOKUP,  # not called by the driver
+    "halay_launch_meet/common/claim.c": {"nanosleep"},  # not called by the driver
+    "halay_launch_meet/common/share.c": {"syscall"},  # no futex
     "halay_boot_pmix/__/boot/common/lookup.c": LOOKUP,
     "halay_boot_pmix/__/boot/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_pmix/__/boot/common/share.c": {"syscall"},  # no futex

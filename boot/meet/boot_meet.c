@@ -149,14 +149,14 @@ static int begin(const struct hly_boot_log *log, const char *slot)
 static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
 {
     struct caller c = {.log = log, .end_ns = hly_boot_now_ns() + deadline_ns};
-    const char *slot;
+    const char *slot, *key = HLY_MEET_KEY;
     int rc = hly_meet_place_read(log, &c.place, &slot, &c.hello.slot);
     if (!rc)
         rc = begin(log, slot);
     if (rc)
         return rc;
     c.key.has_secret = hly_boot_secret(c.key.secret);
-    hly_meet_place_key(c.key.job);
+    hly_boot_hash(&key, 1, c.key.job);
     snprintf(c.guest, sizeof c.guest, "process %u", c.hello.slot);
     snprintf(c.holder, sizeof c.holder, "the driver at '%.120s'", c.place.text);
     c.hello.rank = c.hello.nranks = HLY_BOOT_NOBODY;

@@ -133,6 +133,7 @@ static void meet_stop(halay_launch_t *d)
 /* The key is made of the HALAY_SECRET that the processes get. */
 static int prepare(halay_launch_t *d)
 {
+    const char *key = HLY_MEET_KEY;
     const size_t n = (size_t)d->params.nranks;
     const struct hly_piece secret[2] = {{"halay secret:", 13},
                                         {d->params.secret, strlen(d->params.secret)}};
@@ -142,7 +143,7 @@ static int prepare(halay_launch_t *d)
         hly_sha_add(&sha, secret[i].data, secret[i].bytes);
     hly_sha_end(&sha, d->key.secret);
     d->key.has_secret = d->params.secret[0] != '\0';
-    hly_meet_place_key(d->key.job);
+    hly_boot_hash(&key, 1, d->key.job);
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);

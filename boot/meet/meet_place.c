@@ -14,12 +14,6 @@
 
 #include "../common/meet.h"
 
-void hly_meet_place_key(uint8_t key[16])
-{
-    const char *words[1] = {"halay meet"};
-    hly_boot_hash(words, 1, key);
-}
-
 /* -1: no number from 0 to max. */
 static long number(const char *text, long max)
 {

@@ -8,6 +8,8 @@
 
 #include "../common/claim.h"
 
+#define HLY_MEET_KEY "halay meet" /* its hash is in the greeting of a driver */
+
 enum { HLY_MEET_WHY = 200, HLY_MEET_SLOTS_MAX = 65536 };
 
 struct hly_meet_place {
@@ -22,7 +24,4 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
 /* A non-blocking connection, or -1 and why. */
 int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
                         char why[HLY_MEET_WHY]);
-/* What the greeting of a driver carries. */
-void hly_meet_place_key(uint8_t key[16]);
-
 #endif

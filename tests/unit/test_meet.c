@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A driver and its processes meet, again and again: ranks, epochs and who is in, after ends,
+ * deaths and newcomers; and what those are told who cannot be served. The driver is in this
+ * process, as it is in a launcher; the others are its children, one open for each letter that they
+ * read.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <halay/boot.h>
+#include <halay/launch.h>
+
+#include "../check.h"
+
+enum { MOST = 6 };
+
+extern const halay_launch_ops_t halay_launch_v2_meet;
+extern const halay_boot_ops_t halay_boot_v3_meet;
+
+static const halay_launch_ops_t *const ops = &halay_launch_v2_meet;
+
+struct said { /* by a process, of an open */
+    int rc, rank, nranks, nnodes, local_rank;
+    uint64_t epoch;
+    halay_process_t first; /* of rank 0 */
+    char text[600];
+};
+
+struct process {
+    pid_t pid;
+    int to, from;
+};
+
+static halay_launch_t *driver;
+static struct process all[MOST];
+static char folder[64];
+static char told[4000]; /* by the driver's log */
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void driver_says(void *arg, int level, const char *text)
+{
+    (void)arg, (void)level;
+    const size_t used = strlen(told);
+    snprintf(told + used, sizeof told - used, "%s\n", text);
+}
+
+/* ---------------------------------------------------------------- a process */
+
+static void keep_text(void *arg, int level, const char *text)
+{
+    struct said *said = arg;
+    if (level == 0)
+        snprintf(said->text, sizeof said->text, "%s", text);
+}
+
+static _Noreturn void live(int in, int out)
+{
+    const halay_boot_ops_t *boot_ops = &halay_boot_v3_meet;
+    halay_boot_t *boot = NULL;
+    uint64_t deadline_ns = 20000000000;
+    char order;
+    while (read(in, &order, 1) == 1) {
+        struct said said = {0};
+        halay_boot_info_t info = {.size = sizeof info, .processors = 64};
+        halay_place_t first = {.size = sizeof first};
+        if (order == 's') { /* a short deadline */
+            deadline_ns = 1500000000;
+            continue;
+        }
+        if (order == 'x')
+            _exit(3);
+        boot_ops->close(boot);
+        boot = NULL;
+        said.rc = boot_ops->open(NULL, keep_text, &said, deadline_ns, &info, &boot);
+        if (!said.rc && !boot_ops->get(boot, 0, &first)) {
+            said.rank = info.rank;
+            said.nranks = info.nranks;
+            said.nnodes = info.nnodes;
+            said.local_rank = info.local_rank;
+            said.epoch = info.epoch;
+            said.first = first.process;
+        }
+        if (write(out, &said, sizeof said) != sizeof said)
+            _exit(4);
+    }
+    _exit(0);
+}
+
+static void start(int slot)
+{
+    int to[2], from[2];
+    char **env = calloc(1, sizeof *env);
+    MUST(env && !pipe(to) && !pipe(from) && !ops->env(driver, slot, &env));
+    const pid_t pid = fork();
+    MUST(pid >= 0);
+    if (!pid) {
+        for (char **e = env; *e; e++)
+            putenv(*e);
+        close(to[1]);
+        close(from[0]);
+        for (int i = 0; i < MOST; i++)
+            if (all[i].pid) {
+                close(all[i].to);
+                close(all[i].from);
+            }
+        live(to[0], from[1]);
+    }
+    for (char **e = env; *e; e++)
+        free(*e);
+    free(env);
+    close(to[0]);
+    close(from[1]);
+    all[slot] = (struct process){pid, to[1], from[0]};
+    ops->started(driver, slot, pid);
+}
+
+static void end(int slot, int number)
+{
+    int status;
+    if (number)
+        kill(all[slot].pid, number);
+    close(all[slot].to);
+    MUST(waitpid(all[slot].pid, &status, 0) == all[slot].pid);
+    close(all[slot].from);
+    all[slot].pid = 0;
+    ops->ended(driver, slot, status);
+}
+
+static void order(int slot, char what)
+{
+    MUST(write(all[slot].to, &what, 1) == 1);
+}
+
+/* Lets the driver work until the process says something, or for that long. */
+static bool hear(int slot, struct said *said, double patience_s)
+{
+    const double until = now_s() + patience_s;
+    for (;;) {
+        const int due = ops->progress(driver);
+        struct pollfd fds[2] = {{.fd = all[slot].from, .events = POLLIN},
+                                {.fd = ops->descriptor(driver), .events = POLLIN}};
+        const int left = (int)((until - now_s()) * 1e3) + 1;
+        if (left <= 1)
+            return false;
+        MUST(poll(fds, 2, due >= 0 && due < left ? due : left) >= 0 || errno == EINTR);
+        if (fds[0].revents) {
+            MUST(read(all[slot].from, said, sizeof *said) == sizeof *said);
+            return true;
+        }
+    }
+}
+
+/* The slots of `who` open; these must be their ranks in a world of so many. */
+static void world(const char *who, uint64_t epoch, const char *ranks)
+{
+    const int n = (int)strlen(ranks);
+    struct said said, first = {0};
+    for (const char *w = who; *w; w++)
+        order(*w - '0', 'o');
+    for (int i = 0; who[i]; i++) {
+        CHECK(hear(who[i] - '0', &said, 10), "process %c got no answer", who[i]);
+        CHECK(said.rc == 0, "process %c: %s", who[i], said.text);
+        CHECK(said.rank == ranks[i] - '0' && said.nranks == n && said.epoch == epoch,
+              "process %c is rank %d of %d in epoch %llu, not %c of %d in %llu", who[i], said.rank,
+              said.nranks, (unsigned long long)said.epoch, ranks[i], n, (unsigned long long)epoch);
+        MUST(said.nnodes == 1 && said.local_rank == said.rank);
+        if (i == 0)
+            first = said;
+        MUST(said.first.pid == first.first.pid && said.first.pid > 0);
+    }
+}
+
+static void refused(int slot, const char *part)
+{
+    struct said said;
+    CHECK(hear(slot, &said, 10), "process %d got no answer", slot);
+    CHECK(said.rc == HALAY_EBOOT && strstr(said.text, part), "process %d: %d, '%s' and not '%s'",
+          slot, said.rc, said.text, part);
+}
+
+static void begin(int n, int least, const char *secret)
+{
+    const halay_launch_params_t params = {.size = sizeof params,
+                                          .nranks = n,
+                                          .least = least,
+                                          .job = "test",
+                                          .host = "here",
+                                          .session_dir = folder,
+                                          .secret = secret,
+                                          .log = driver_says};
+    told[0] = '\0';
+    setenv("HALAY_SECRET", secret, 1);
+    MUST(ops->start(&params, &driver) == HALAY_OK);
+}
+
+static void finish(void)
+{
+    for (int i = 0; i < MOST; i++)
+        if (all[i].pid)
+            end(i, 0);
+    ops->stop(driver);
+}
+
+/* ---------------------------------------------------------------- cases */
+
+static void meets_again(void)
+{
+    begin(4, 0, "s");
+    for (int i = 0; i < 4; i++)
+        start(i);
+    world("3120", 1, "3120");
+    world("0123", 2, "0123");
+    world("2301", 3, "2301");
+    finish();
+}
+
+static void static_end(void)
+{
+    begin(3, 0, "");
+    for (int i = 0; i < 3; i++)
+        start(i);
+    order(0, 'o');
+    order(1, 'o');
+    struct said said;
+    MUST(!hear(0, &said, 0.1));
+    order(2, 'x');
+    end(2, 0);
+    refused(0, "rank 2 (pid ");
+    refused(1, "exited with status 3 before it had joined the job");
+    order(0, 'o'); /* at once */
+    refused(0, "rank 2 (pid ");
+    finish();
+}
+
+static void goes_on(void)
+{
+    begin(5, 2, "s");
+    for (int i = 0; i < 4; i++)
+        start(i);
+    world("0123", 1, "0123");
+    end(0, SIGKILL);
+    world("132", 2, "021"); /* rank 0 is a survivor */
+    start(4);               /* a newcomer waits for the members */
+    order(4, 'o');
+    struct said said;
+    MUST(!hear(4, &said, 0.2));
+    order(1, 'o');
+    MUST(!hear(1, &said, 0.2));
+    order(2, 'o');
+    order(3, 'o');
+    MUST(hear(4, &said, 10) && said.rank == 3 && said.nranks == 4 && said.epoch == 3);
+    for (int i = 1; i < 4; i++)
+        MUST(hear(i, &said, 10) && said.rank == i - 1);
+    end(2, SIGKILL);
+    start(2); /* in the slot of a dead one */
+    order(2, 'o');
+    MUST(!hear(2, &said, 0.2));
+    order(1, 'o');
+    order(3, 'o');
+    order(4, 'o');
+    MUST(hear(2, &said, 10) && said.rank == 3 && said.nranks == 4 && said.epoch == 4);
+    for (int i = 1; i < 5; i++)
+        if (i != 2)
+            MUST(hear(i, &said, 10) && said.nranks == 4);
+    end(1, SIGKILL);
+    end(3, SIGKILL);
+    end(4, SIGKILL);
+    order(2, 's');
+    order(2, 'o'); /* one is too few */
+    refused(2, "missing 1 of the 2 that there must be");
+    finish();
+}
+
+/* Who does not come is named, in a notice and at the end. */
+static void missing(void)
+{
+    begin(3, 0, "s");
+    for (int i = 0; i < 3; i++) {
+        start(i);
+        order(i, 's');
+    }
+    kill(all[1].pid, SIGSTOP);
+    order(0, 'o');
+    order(2, 'o');
+    char text[80];
+    snprintf(text, sizeof text, "missing rank 1 (pid %d: it is stopped)", (int)all[1].pid);
+    refused(0, text);
+    refused(2, text);
+    CHECK(strstr(told, text), "%s", told);
+    kill(all[1].pid, SIGCONT);
+    world("120", 1, "120"); /* and it may come later */
+    finish();
+}
+
+static void strangers(void)
+{
+    struct said said;
+    begin(2, 0, "right");
+    start(0);
+    setenv("HALAY_SECRET", "wrong", 1);
+    start(1);
+    order(1, 'o');
+    CHECK(hear(1, &said, 10), "no answer");
+    CHECK(said.rc == HALAY_EBOOT && strstr(said.text, "the same secret"), "%s", said.text);
+    MUST(strstr(told, "was refused"));
+    end(1, 0);
+    setenv("HALAY_SECRET", "right", 1);
+    start(1);
+    world("01", 1, "01");
+    const int bad =
+        dup(all[1].to); /* a program that rank 1 starts, and that inherits its variables */
+    struct process one = all[1];
+    char **env = calloc(1, sizeof *env);
+    MUST(env && !ops->env(driver, 1, &env));
+    close(bad);
+    const pid_t child = fork();
+    if (!child) {
+        halay_boot_info_t info = {.size = sizeof info};
+        halay_boot_t *boot;
+        for (char **e = env; *e; e++)
+            putenv(*e);
+        _exit(halay_boot_v3_meet.open(NULL, keep_text, &said, 1000000000, &info, &boot) ==
+                      HALAY_ESTATE
+                  ? 0
+                  : 1);
+    }
+    int status;
+    MUST(waitpid(child, &status, 0) == child && status == 0);
+    for (char **e = env; *e; e++)
+        free(*e);
+    free(env);
+    all[1] = one;
+    world("10", 2, "10");
+    finish();
+}
+
+int main(void)
+{
+    snprintf(folder, sizeof folder, "/tmp/halay-test-meet-XXXXXX");
+    MUST(mkdtemp(folder));
+    signal(SIGPIPE, SIG_IGN);
+    meets_again();
+    static_end();
+    goes_on();
+    missing();
+    strangers();
+    MUST(!rmdir(folder));
+    return 0;
+}
