@@ -180,8 +180,8 @@ static void fill(halay_boot_info_t *info)
     hly_boot_places_info(&self.id.places, info);
     info->listen_fd = self.id.listen_fd;
     const char *launcher = getenv("HALAY_LAUNCHER");
-    snprintf(info->launcher, sizeof info->launcher, "%s",
-             launcher && *launcher ? launcher : "meet");
+    snprintf(info->launcher, sizeof info->launcher, launcher && *launcher ? "meet (%.20s)" : "meet",
+             launcher);
 }
 
 static int meet_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline_ns,

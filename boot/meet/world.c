@@ -148,8 +148,7 @@ static void make_world(halay_launch_t *d)
 static void how_ended(const struct hly_slot *slot, char text[64])
 {
     if (WIFSIGNALED(slot->status))
-        snprintf(text, 64, "was killed by signal %d (%s)", WTERMSIG(slot->status),
-                 strsignal(WTERMSIG(slot->status)));
+        snprintf(text, 64, "was killed by signal %d", WTERMSIG(slot->status));
     else
         snprintf(text, 64, "exited with status %d", WEXITSTATUS(slot->status));
 }
@@ -165,12 +164,11 @@ void hly_driver_consider(halay_launch_t *d)
     if (is_static(d) && c.ended >= 0) {
         const struct hly_slot *slot = &d->slots[c.ended];
         how_ended(slot, how);
-        hly_driver_refuse(d,
-                          "rank %d (pid %lld on %s) %s %s, and this job cannot do without it. See "
-                          "what it has printed; start the job again",
-                          c.ended, (long long)slot->pid, d->host, how,
-                          slot->came ? "before all ranks had joined the job again"
-                                     : "before it had joined the job");
+        hly_driver_refuse(
+            d,
+            "rank %d (pid %lld on %s) has ended before all ranks had joined the job%s: it "
+            "%s. See what it has printed; start the job again",
+            c.ended, (long long)slot->pid, d->host, slot->came ? " again" : "", how);
         return;
     }
     if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))
@@ -187,20 +185,20 @@ static const char *doing(char state)
     switch (state) {
     case 'T':
     case 't':
-        return "it is stopped";
+        return "stopped";
     case 'D':
-        return "it waits for a disk or device";
+        return "waits for a disk or device";
     case 'R':
-        return "it computes";
+        return "computes";
     case 'Z':
     case 'X':
-        return "it has ended";
+        return "ended";
     default:
-        return "it sleeps";
+        return "sleeps";
     }
 }
 
-/* "rank 0 (pid 7: it is stopped), and 3 more" */
+/* "rank 0 (pid 7: stopped; not in halay_init), and 3 more" */
 static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
 {
     int n = 0;
@@ -212,15 +210,15 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
         if (!is_awaited(d, slot) || ++n > NAMED_MOST)
             continue;
         const int more =
-            snprintf(text + at, bytes - at, "%s%s %d (pid %lld: %s)", n > 1 ? ", " : "",
-                     is_static(d) ? "rank" : "process", s, (long long)slot->pid,
-                     hly_proc_stat(slot->pid, &stat) ? doing(stat.state) : "it cannot be seen");
+            snprintf(text + at, bytes - at, "%s%s %d (pid %lld: %s; not in halay_init)",
+                     n > 1 ? ", " : "", is_static(d) ? "rank" : "process", s, (long long)slot->pid,
+                     hly_proc_stat(slot->pid, &stat) ? doing(stat.state) : "not seen");
         at += more > 0 && (size_t)more < bytes - at ? (size_t)more : 0;
     }
     if (n > NAMED_MOST)
         snprintf(text + at, bytes - at, ", and %d more", n - NAMED_MOST);
     if (!n)
-        snprintf(text, bytes, "%d of the %d that there must be", take_census(d).asking,
+        snprintf(text, bytes, "only %d of the %d that there must be", take_census(d).asking,
                  d->params.least);
 }
 
@@ -230,17 +228,19 @@ void hly_driver_look(halay_launch_t *d)
     char missing[400];
     if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns))
         return;
+    const double waited_s = (double)(now - d->since_ns) / 1e9;
     name_missing(d, missing, sizeof missing);
     if (now >= d->decide_ns) {
         hly_driver_refuse(
             d,
-            "not all ranks have come to halay_init within %.1f s: missing %s. Are they "
-            "running, and do they call halay_init? (HALAY_START_DEADLINE)%s",
-            (double)(now - d->since_ns) / 1e9, missing, d->reception.note);
+            "not all of the %d ranks joined within %.1f s: on %s %s. Are they running, and "
+            "do they call halay_init? (see HALAY_START_DEADLINE)%s",
+            d->params.nranks, waited_s, d->host, missing, d->reception.note);
         return;
     }
-    hly_boot_say(&d->log, 1, "halay_init has waited for %.1f s: missing %s",
-                 (double)(now - d->since_ns) / 1e9, missing);
+    hly_boot_say(&d->log, 1,
+                 "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
+                 take_census(d).waiting, d->params.nranks, d->host, missing);
     d->notice_ns *= 2;
     d->notice_at_ns = now + d->notice_ns;
 }

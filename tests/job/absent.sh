@@ -11,7 +11,11 @@ expect 0
 says err "not all of the 3 ranks joined within 1.5 s: on $host rank 0 (pid [0-9]*: sleeps; not in halay_init)\. "
 
 # Rank $1 does what $2 says before it is a rank at all.
-first() { run timeout 60 "$HALAYRUN" "${@:3}" -np 3 bash -c "[ \$PMIX_RANK != $1 ] || $2; exec \"\$0\"" "$JOB_RANK"; }
+first() {
+    local without=
+    [ $boot = meet ] || without="unset HALAY_MEET;"
+    run timeout 60 "$HALAYRUN" "${@:3}" -np 3 bash -c "$without [ \$PMIX_RANK != $1 ] || $2; exec \"\$0\"" "$JOB_RANK"
+}
 only() { # RANK: is named
     ! grep -E 'halay (warning|error)' err | grep -v 'was waited for' | grep -oE 'rank [0-9] \((pid|no process|on)[^)]*' |
         grep -v "^rank $1 (" | grep -v "^rank 0 (pid [0-9]* on" || fail "others than rank $1 are named"
@@ -19,13 +23,14 @@ only() { # RANK: is named
 
 # RANKS TEXT: so many were told this by halay_init, and the log has it.
 told() {
-    [ "$(grep -c "^rank [0-9] was told: the job could not be joined through pmix: .*$2" err)" = "$1" ] ||
+    [ "$(grep -c "^rank [0-9] was told: the job could not be joined through $boot: .*$2" err)" = "$1" ] ||
         fail "not $1 were told: $2"
-    says err "halay error: $2"
+    says err "\(halay error\|halayrun\): $2"
 }
 
 voices=0
-for who in 0 2; do
+for case in meet:0 meet:2 pmix:0 pmix:2; do
+    boot=${case%:*} who=${case#*:}
     HALAY_START_DEADLINE=5 first $who 'kill -STOP $$'
     expect 1 "rank $who is stopped"
     within 20000
@@ -38,7 +43,7 @@ for who in 0 2; do
     # By more than half of the deadline.
     HALAY_START_DEADLINE=8 first $who 'sleep 5'
     expect 0 "rank $who is late"
-    [ "$(grep -c 'of 3, pmix (halayrun), shm$' out)" = 3 ] || fail "rank $who is late: not one node"
+    [ "$(grep -c "of 3, $boot (halayrun), shm$" out)" = 3 ] || fail "rank $who is late: not one node"
     ! grep -q "node of its own" err || fail "rank $who is late"
     only $who
 
@@ -47,23 +52,25 @@ for who in 0 2; do
         within 20000
         case $how in kill*) how='was killed by signal 9' ;; *) how="exited with status ${how#* }" ;; esac
         told 2 "rank $who (pid [0-9]* on $host) has ended before all ranks had joined the job: it $how"
-        voices=$((voices + $(grep -c 'halay error' err)))
+        voices=$((voices + $(grep -cE 'halay error|halayrun: .* has ended' err)))
         only $who
     done
 done
 # Rank 1 may end between what rank 2 sees of it and what it reads.
-[ $voices -ge 6 ] && [ $voices -le 8 ] || fail "$voices voices for six deaths"
+[ $voices -ge 12 ] && [ $voices -le 14 ] || fail "$voices voices for twelve deaths"
 
-# Who comes when others have given up is told who failed first, not who did then: rank 1 was killed, rank 0 was told of
-# it, rank 2 is late. Nobody says it twice.
-first 1 'kill -KILL $$; [ $PMIX_RANK != 2 ] || sleep 2.5' --keep-going
-told 2 "rank 1 (pid [0-9]* on $host) has ended .*killed by signal 9"
-[ "$(grep -c "halay error" err)" = 1 ] || fail "not one voice"
-says err "halayrun: rank 0 (pid [0-9]* on $host): exited with status 1, its halay_init() has failed"
-says err "halayrun: rank 1 (pid [0-9]* on $host): killed by signal 9, has not called halay_init()"
+for boot in meet pmix; do
+    # Who comes when others have given up is told who failed first, not who did then: rank 1 was killed, rank 0 was told of
+    # it, rank 2 is late. Nobody says it twice.
+    first 1 'kill -KILL $$; [ $PMIX_RANK != 2 ] || sleep 2.5' --keep-going
+    told 2 "rank 1 (pid [0-9]* on $host) has ended .*killed by signal 9"
+    [ "$(grep -cE "halay error|halayrun: .* has ended" err)" = 1 ] || fail "not one voice"
+    says err "halayrun: rank 0 (pid [0-9]* on $host): exited with status 1, its halay_init() has failed"
+    says err "halayrun: rank 1 (pid [0-9]* on $host): killed by signal 9, has not called halay_init()"
 
-# One whose halay_init has failed before it joined.
-first 1 'export HALAY_DEADLINE=no' --keep-going
-told 2 "halay_init has failed on rank 1 (pid [0-9]* on $host; it exited with status 1): HALAY_DEADLINE is 'no'"
-[ "$(grep -c "halay error" err)" = 2 ] || fail "not one voice beside its own"
+    # One whose halay_init has failed before it joined.
+    first 1 'export HALAY_DEADLINE=no' --keep-going
+    told 2 "halay_init has failed on rank 1 (pid [0-9]* on $host; it exited with status 1): HALAY_DEADLINE is 'no'"
+    [ "$(grep -cE "halay error|halayrun: halay_init has failed" err)" = 2 ] || fail "not one voice beside its own"
+done
 nothing_left

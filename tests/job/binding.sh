@@ -88,7 +88,7 @@ bound out 2 "$have" "$mine"
 # Ranks that are bound are not more than the processors, also behind a shell: they spin, and do not yield.
 run env HALAY_DEBUG=info "$HALAYRUN" -np 2 sh -c '"$JOB_RANK"; exit $?'
 expect 0 "behind a shell"
-says out "rank 0 of 2, pmix (halayrun), shm"
+says out "rank 0 of 2, meet (halayrun), shm"
 says err "rank 1 on .*: it may use processors [0-9,-]*; the ranks of its node share $have\$"
 run env HALAY_DEBUG=info "$HALAYRUN" -np $((2 * have)) "$JOB_RANK"
 expect 0 "two ranks on each processor"

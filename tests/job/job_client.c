@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * job_client - a rank for the job tests: opens a bootstrap (JOB_BOOT=tcp, else PMIx) as its first
- * argument says. Exits with 0 if all was as expected; what it prints is compared by the scripts.
+ * job_client - a rank for the job tests: opens a bootstrap (JOB_BOOT=tcp or meet, else PMIx) as its
+ * first argument says. Exits with 0 if all was as expected; what it prints is compared by the
+ * scripts.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,7 +23,7 @@
 
 #include "../check.h"
 
-extern const halay_boot_ops_t halay_boot_v3_pmix, halay_boot_v3_tcp;
+extern const halay_boot_ops_t halay_boot_v3_pmix, halay_boot_v3_tcp, halay_boot_v3_meet;
 extern int PMIx_Init(void *proc, void *info, size_t ninfo);
 extern int PMIx_Abort(int status, const char text[], void *procs, size_t nprocs);
 
@@ -311,6 +312,8 @@ int main(int argc, char **argv)
     const char *what = argc > 1 ? argv[1] : "info", *by = getenv("JOB_BOOT");
     if (by && !strcmp(by, "tcp"))
         ops = &halay_boot_v3_tcp;
+    if (by && !strcmp(by, "meet"))
+        ops = &halay_boot_v3_meet;
     if (!strcmp(what, "info"))
         return info();
     if (!strcmp(what, "children"))

@@ -6,7 +6,7 @@
 for n in 1 2 3 4 8; do
     run "$HALAYRUN" -np $n "$JOB_RANK"
     expect 0 "$n ranks"
-    for r in $(seq 0 $((n - 1))); do says out "^rank $r of $n, pmix (halayrun), "; done
+    for r in $(seq 0 $((n - 1))); do says out "^rank $r of $n, meet (halayrun), "; done
     nothing_left
 done
 run "$JOB_RANK"

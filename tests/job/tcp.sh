@@ -36,7 +36,7 @@ done
 # PMIx comes before variables that were left over, but not before torchrun as a task of its launcher.
 run "$HALAYRUN" -np 2 env RANK=0 WORLD_SIZE=7 "$JOB_RANK"
 expect 0 "halayrun with RANK set"
-says out "^rank 1 of 2, pmix (halayrun), "
+says out "^rank 1 of 2, meet (halayrun), "
 run "$HALAYRUN" -np 1 env RANK=2 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=mine "$JOB_RANK"
 says err "RANK is '2': with WORLD_SIZE=2"
 # Two jobs at once whose ports overlap: 101 to 116 above 1000 and above 1001.

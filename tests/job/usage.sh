@@ -28,7 +28,7 @@ bad 126 "cannot start '/tmp': Is a directory" -np 2 /tmp
 printf 'echo no first line\n' >script
 chmod +x script
 bad 126 "Exec format error (a script begins with" -np 2 ./script
-HALAY_PLUGIN_DIR=/nonexistent bad 125 "no PMIx server: /nonexistent/halay-launch-pmix.so" -np 2 true
+HALAY_PLUGIN_DIR=/nonexistent bad 125 "no plug-in for the ranks to meet at: /nonexistent/halay-launch-meet.so" -np 2 true
 TMPDIR=/nonexistent bad 125 "cannot make a folder in /nonexistent" -np 2 true
 
 run "$HALAYRUN" --help

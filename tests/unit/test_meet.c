@@ -240,7 +240,7 @@ static void static_end(void)
     order(2, 'x');
     end(2, 0);
     refused(0, "rank 2 (pid ");
-    refused(1, "exited with status 3 before it had joined the job");
+    refused(1, "has ended before all ranks had joined the job: it exited with status 3.");
     order(0, 'o'); /* at once */
     refused(0, "rank 2 (pid ");
     finish();
@@ -281,7 +281,7 @@ static void goes_on(void)
     end(4, SIGKILL);
     order(2, 's');
     order(2, 'o'); /* one is too few */
-    refused(2, "missing 1 of the 2 that there must be");
+    refused(2, "only 1 of the 2 that there must be");
     finish();
 }
 
@@ -297,7 +297,7 @@ static void missing(void)
     order(0, 'o');
     order(2, 'o');
     char text[80];
-    snprintf(text, sizeof text, "missing rank 1 (pid %d: it is stopped)", (int)all[1].pid);
+    snprintf(text, sizeof text, "rank 1 (pid %d: stopped; not in halay_init)", (int)all[1].pid);
     refused(0, text);
     refused(2, text);
     CHECK(strstr(told, text), "%s", told);
