@@ -161,6 +161,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
     if (!d)
         return HALAY_ENOMEM;
     d->params = *params;
+    d->first_ended = -1;
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =
@@ -241,6 +242,8 @@ static void meet_ended(halay_launch_t *d, int slot, int status)
         hly_boot_reception_dismiss(&d->reception, s->guest);
     s->guest = NULL;
     s->state = HLY_SLOT_ENDED;
+    if (d->first_ended < 0)
+        d->first_ended = slot;
     s->status = status;
     hly_driver_consider(d);
 }

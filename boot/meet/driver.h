@@ -40,6 +40,7 @@ struct halay_launch {
     struct hly_boot_key key;
     struct hly_boot_reception reception;
     struct hly_slot *slots; /* params.nranks */
+    int first_ended;        /* slot; -1: none yet */
     uint64_t epoch;         /* of the last world; 0: there was none */
     uint8_t job[16], secret[16];
     int *order;                    /* by rank: its slot, in the last world */

@@ -22,9 +22,8 @@
 enum { NAMED_MOST = 4 };
 
 struct census {
-    int asking, newcomers;
+    int asking;
     int waiting; /* slots that are waited for */
-    int ended;   /* the first slot that has ended; -1: none */
 };
 
 static bool is_static(const halay_launch_t *d)
@@ -57,14 +56,11 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
 
 static struct census take_census(const halay_launch_t *d)
 {
-    struct census c = {.ended = -1};
+    struct census c = {0};
     for (int s = 0; s < d->params.nranks; s++) {
         const struct hly_slot *slot = &d->slots[s];
         c.asking += slot->state == HLY_SLOT_ASKING;
-        c.newcomers += slot->state == HLY_SLOT_ASKING && !slot->member;
         c.waiting += is_awaited(d, slot);
-        if (slot->state == HLY_SLOT_ENDED && c.ended < 0)
-            c.ended = s;
     }
     return c;
 }
@@ -161,20 +157,18 @@ void hly_driver_consider(halay_launch_t *d)
         d->decide_ns = 0;
         return;
     }
-    if (is_static(d) && c.ended >= 0) {
-        const struct hly_slot *slot = &d->slots[c.ended];
+    if (is_static(d) && d->first_ended >= 0) {
+        const struct hly_slot *slot = &d->slots[d->first_ended];
         how_ended(slot, how);
         hly_driver_refuse(
             d,
             "rank %d (pid %lld on %s) has ended before all ranks had joined the job%s: it "
             "%s. See what it has printed; start the job again",
-            c.ended, (long long)slot->pid, d->host, slot->came ? " again" : "", how);
+            d->first_ended, (long long)slot->pid, d->host, slot->came ? " again" : "", how);
         return;
     }
     if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))
         return;
-    if (d->epoch && c.newcomers == c.asking && !is_static(d))
-        assert(c.waiting == 0); /* all of the last world have ended */
     make_world(d);
 }
 
