@@ -232,6 +232,8 @@ static int meet_env(halay_launch_t *d, int slot, char ***env)
 
 static void meet_started(halay_launch_t *d, int slot, int64_t pid)
 {
+    if (d->first_ended == slot)
+        d->first_ended = -1;
     d->slots[slot] = (struct hly_slot){.state = HLY_SLOT_STARTED, .rank = -1, .pid = pid};
 }
 
