@@ -59,11 +59,9 @@ void hly_boot_answer_mac(const struct hly_boot_key *key, const struct hly_boot_g
     hly_mac(key->secret, pieces, 5, mac);
 }
 
-void hly_boot_describe(const struct hly_boot_log *log, const char *name, int processors,
-                       struct hly_boot_hello *me)
+void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *me)
 {
     struct stat net;
-    char why[HLY_SHARE_WHY];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
     me->magic = HLY_BOOT_MAGIC;
     me->version = HLY_BOOT_VERSION;
@@ -80,11 +78,48 @@ void hly_boot_describe(const struct hly_boot_log *log, const char *name, int pro
         fclose(file);
     if (stat("/proc/self/ns/net", &net) == 0)
         me->netns = net.st_ino;
-    if (!hly_share_probe(why)) {
-        snprintf(me->machine, sizeof me->machine, "%.39s", name); /* nobody else's */
-        hly_boot_say(log, 1, "%s (pid %u on %s) is a node of its own: it can share no memory: %s",
-                     name, me->pid, me->host, why);
-    }
+    if (!hly_share_probe(me->alone))
+        snprintf(me->machine, sizeof me->machine, "%.39s", name);
     _Static_assert(sizeof HLY_BUILD <= sizeof me->library, "with its end");
     strcpy(me->library, hly_build());
+}
+
+/* Another network namespace than that of a lower rank of its machine. */
+static bool is_apart(const struct hly_boot_hello *hellos, int rank)
+{
+    for (int r = 0; r < rank; r++)
+        if (!strcmp(hellos[r].machine, hellos[rank].machine))
+            return hellos[r].netns != hellos[rank].netns;
+    return false;
+}
+
+void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_hello *hellos,
+                        int nranks)
+{
+    char who[128], more[48] = "";
+    int n = 0, first = -1;
+    for (int r = 0; r < nranks; r++)
+        if (hellos[r].alone[0] || (r < 1024 && is_apart(hellos, r))) {
+            first = first < 0 ? r : first;
+            n++;
+        }
+    if (!n)
+        return;
+    if (n > 1)
+        snprintf(more, sizeof more, ", and so are %d more", n - 1);
+    hly_boot_say(log, 1, "%s is a node of its own%s: %s%s", hly_boot_who(&hellos[first], who), more,
+                 hellos[first].alone[0] ? "it can share no memory: "
+                                        : "it is in a network namespace of its own",
+                 hellos[first].alone);
+}
+
+const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
+                                   char text[400])
+{
+    char one[128], other[128];
+    if (!strcmp(a->library, b->library))
+        return NULL;
+    snprintf(text, 400, "%s runs Halay %s, but %s runs Halay %s: run the same version on all nodes",
+             hly_boot_who(b, other), b->library, hly_boot_who(a, one), a->library);
+    return text;
 }

@@ -21,6 +21,7 @@
 
 #include "../../keys/keys.h"
 #include "places.h"
+#include "share.h"
 
 #define HLY_BOOT_MAGIC  0x315a564459414c48ull /* "HLAYDVZ1" on a little-endian machine */
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
@@ -61,7 +62,8 @@ struct hly_boot_hello {
     char machine[40];
     char host[HLY_BOOT_HOST_BYTES];
     char library[20];
-    uint32_t processors; /* that the ranks of its node have; 0: not known */
+    char alone[HLY_SHARE_WHY]; /* why it can share no memory; else empty */
+    uint32_t processors;       /* that the ranks of its node have; 0: not known */
     halay_process_t process;
     uint8_t id[16];     /* of the process, random; zeros where the holder does not ask */
     uint64_t epoch;     /* that it was in last; 0: none */
@@ -82,7 +84,7 @@ struct hly_boot_answer {
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 440 &&
+_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 600 &&
                    sizeof(struct hly_boot_answer) == 120,
                "no padding on the wire");
 
@@ -101,10 +103,9 @@ struct hly_boot_identity {
 uint64_t hly_boot_now_ns(void);
 /* HALAY_EBOOT, logged. */
 int hly_boot_random(const struct hly_boot_log *log, void *bytes, size_t n);
-/* Fills what a hello says of this process: its machine, host, pid, library; `name` where it can
- * share no memory, and is a node of its own (logged). */
-void hly_boot_describe(const struct hly_boot_log *log, const char *name, int processors,
-                       struct hly_boot_hello *hello);
+/* Fills what a hello says of this process: its machine, host, pid, library. Where it can share no
+ * memory its machine is `name`, and nobody else's. */
+void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *hello);
 /* "rank 3 (pid 7 on host)" */
 const char *hly_boot_who(const struct hly_boot_hello *hello, char text[128]);
 
@@ -138,6 +139,13 @@ int hly_boot_table_write(struct hly_boot_hello *hellos, int nranks, struct hly_b
 struct hly_piece hly_boot_table_part(const struct hly_boot_table *table, uint32_t rank,
                                      struct hly_boot_answer *answer);
 void hly_boot_table_finish(struct hly_boot_table *table);
+/* Says which rank is a node of its own although others are on its machine, and how many more are.
+ */
+void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_hello *hellos,
+                        int nranks);
+/* NULL if all run the same build; else which two do not, and what to do, in text. */
+const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,
+                                   char text[400]);
 /* The table -> *id, all but its listen_fd. HALAY_ENOMEM, HALAY_EBOOT (no table). */
 int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_answer *answer,
                         const char *table, struct hly_boot_identity *id);

@@ -130,7 +130,7 @@ static void hear(struct hly_boot_reception *r, struct hly_boot_guest *g)
     hly_boot_hello_mac(r->key, &g->greeting, it, mac);
     bool proved = hly_mac_equal(mac, it->mac);
     it->host[sizeof it->host - 1] = it->library[sizeof it->library - 1] = '\0';
-    it->machine[sizeof it->machine - 1] = '\0';
+    it->machine[sizeof it->machine - 1] = it->alone[sizeof it->alone - 1] = '\0';
     if (it->version != HLY_BOOT_VERSION || it->bytes != sizeof *it) {
         refuse(r, g, "it runs another version of Halay: run the same on all nodes");
         return;

@@ -165,7 +165,7 @@ static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int 
     memcpy(c.hello.id, self.id_bytes, sizeof c.hello.id);
     for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
         c.hello.lost[i] = (struct hly_boot_lost){1, 0};
-    hly_boot_describe(log, c.guest, processors, &c.hello);
+    hly_boot_describe(c.guest, processors, &c.hello);
     rc = ask(&c);
     explicit_bzero(&c.key, sizeof c.key);
     return rc;

@@ -31,11 +31,55 @@ static bool is_twin(const struct hly_slot *slot, const struct hly_boot_guest *gu
            memcmp(slot->hello.id, guest->hello.id, sizeof slot->hello.id) != 0;
 }
 
+/* The process in the slot asks from now on. */
+static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
+{
+    const struct hly_boot_hello *it = &guest->hello;
+    const uint64_t now = hly_boot_now_ns();
+    /* A program of its own in the same slot comes as a newcomer does. */
+    slot->member =
+        slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+    slot->state = HLY_SLOT_ASKING;
+    slot->came = true;
+    slot->guest = guest;
+    slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
+    if (!d->params.least)
+        slot->hello.rank = it->slot; /* which rank it will be is known */
+    slot->asked_ns = now;
+    const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
+    const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
+    if (!d->decide_ns) {
+        d->since_ns = now;
+        d->notice_ns = 1000000000;
+        d->notice_at_ns = now + d->notice_ns;
+    }
+    if (!d->decide_ns || end < d->decide_ns)
+        d->decide_ns = end;
+}
+
+/* A job of always as many ranks is broken by another build; a newcomer of another one is refused.
+ */
+static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
+{
+    for (int s = 0; s < d->params.nranks && !d->broken; s++) {
+        const struct hly_slot *other = &d->slots[s];
+        if (other == slot || other->state != HLY_SLOT_ASKING ||
+            !hly_boot_builds_differ(&other->hello, &slot->hello, d->text))
+            continue;
+        d->broken = !d->params.least;
+        if (!d->broken) {
+            hly_boot_reception_text(&d->reception, slot->guest, d->text);
+            slot->state = HLY_SLOT_STARTED;
+            slot->guest = NULL;
+            return;
+        }
+    }
+}
+
 static void heard(void *arg, struct hly_boot_guest *guest)
 {
     halay_launch_t *d = arg;
     const struct hly_boot_hello *it = &guest->hello;
-    const uint64_t now = hly_boot_now_ns();
     struct hly_slot *slot = it->slot < (uint32_t)d->params.nranks ? &d->slots[it->slot] : NULL;
     if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
         hly_boot_reception_text(&d->reception, guest,
@@ -50,23 +94,10 @@ static void heard(void *arg, struct hly_boot_guest *guest)
             "it with HALAY_LAUNCHER=none");
         return;
     }
-    /* A program of its own in the same slot comes as a newcomer does. */
-    slot->member =
-        slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
-    slot->state = HLY_SLOT_ASKING;
-    slot->came = true;
-    slot->guest = guest;
-    slot->hello = *it;
-    slot->asked_ns = now;
-    const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
-    const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
-    if (!d->decide_ns) {
-        d->since_ns = now;
-        d->notice_ns = 1000000000;
-        d->notice_at_ns = now + d->notice_ns;
-    }
-    if (!d->decide_ns || end < d->decide_ns)
-        d->decide_ns = end;
+    take(d, slot, guest);
+    compare_builds(d, slot);
+    if (d->broken)
+        hly_driver_refuse(d, NULL);
     hly_driver_consider(d);
 }
 

@@ -40,6 +40,7 @@ struct halay_launch {
     struct hly_boot_key key;
     struct hly_boot_reception reception;
     struct hly_slot *slots; /* params.nranks */
+    bool broken;            /* there will be no world; text says why */
     int first_ended;        /* slot; -1: none yet */
     uint64_t epoch;         /* of the last world; 0: there was none */
     uint8_t job[16], secret[16];
@@ -58,7 +59,7 @@ struct halay_launch {
 void hly_driver_consider(halay_launch_t *d);
 /* Who is missing: notices, and the verdict when the time of those that ask is over. */
 void hly_driver_look(halay_launch_t *d);
-/* Answers all that ask with a text. */
+/* Answers all that ask with a text; format NULL: with the one that is there. */
 void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

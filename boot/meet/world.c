@@ -78,7 +78,8 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(d->text, sizeof d->text, format, args);
+    if (format)
+        vsnprintf(d->text, sizeof d->text, format, args);
     va_end(args);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
@@ -124,7 +125,8 @@ static void make_world(halay_launch_t *d)
                           n);
         return;
     }
-    d->epoch++;
+    if (!d->epoch++)
+        hly_boot_say_alone(&d->log, d->hellos, n);
     d->decide_ns = 0;
     hly_sha_init(&d->sha);
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);

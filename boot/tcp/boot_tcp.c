@@ -47,7 +47,7 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
     tcp.self.rank = (uint32_t)v->rank;
     tcp.self.nranks = (uint32_t)v->nranks;
     snprintf(name, sizeof name, "rank %d", v->rank);
-    hly_boot_describe(log, name, processors, &tcp.self);
+    hly_boot_describe(name, processors, &tcp.self);
     int rc = v->rank == 0 ? hly_tcp_host(&tcp, id) : hly_tcp_guest(&tcp, id);
     if (rc && tcp.listen_fd >= 0)
         close(tcp.listen_fd);

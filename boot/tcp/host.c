@@ -114,6 +114,7 @@ static void join_all(struct host *h)
         return;
     }
     h->verdict = JOINED;
+    hly_boot_say_alone(h->tcp->log, h->hellos, h->tcp->v->nranks);
     announce(h);
 }
 
@@ -122,13 +123,12 @@ static void join_all(struct host *h)
 static void compare(struct host *h, const struct hly_boot_guest *g)
 {
     const struct hly_boot_hello *me = &h->tcp->self, *it = &g->hello;
-    char a[128], b[128], at[48];
+    char a[128], b[128], at[48], builds[400];
     snprintf(at, sizeof at, "the rendezvous of rank 0 is at port %d", h->port);
     hly_boot_who(me, a);
     hly_boot_who(it, b);
-    if (strcmp(it->library, me->library))
-        fail(h, "%s runs Halay %s, but %s runs Halay %s: run the same version on all nodes (%s)", b,
-             it->library, a, me->library, at);
+    if (hly_boot_builds_differ(me, it, builds))
+        fail(h, "%s (%s)", builds, at);
     else if (it->nranks != me->nranks)
         fail(h, "%s has WORLD_SIZE=%u, but %s has WORLD_SIZE=%u: give all ranks the same (%s)", b,
              it->nranks, a, me->nranks, at);

@@ -17,7 +17,7 @@ mixed() {
     nothing_left
 }
 command=("$JOB_RANK")
-mixed "rank [02] .* runs Halay $id, but rank [02] .* runs Halay $other\|rank [02] .* runs Halay $other, but rank [02] .* runs Halay $id"
+mixed "rank [012] .* runs Halay $id, but rank [012] .* runs Halay $other\|rank [012] .* runs Halay $other, but rank [012] .* runs Halay $id"
 [ "$(grep -c "runs Halay .*$other" err)" -ge 3 ] || fail "not every rank is told"
 command=(env "HALAY_PLUGIN_DIR=$BUILD/lib/halay" "$JOB_RANK")
 mixed "different builds of Halay: rank [01] has $id; rank 2 has $other. Give all ranks"
