@@ -11,7 +11,8 @@ WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pth
          "flock", "lockf", "nanosleep", "clock_nanosleep", "usleep", "sleep",
          "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
          "syscall"}  # a futex is one
-OBJECTS = {"src": ["halay_core"], "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet"],
+OBJECTS = {"src": ["halay_core"],
+           "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet"],
            "tools/halayrun": ["halayrun"],
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
