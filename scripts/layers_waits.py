@@ -47,7 +47,6 @@ ALLOWED = {
     "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
     "halay_boot_meet/meet/boot_meet.c": {"nanosleep"},  # until a given time
-    "halay_boot_meet/meet/meet_place.c": {"getaddrinfo"},  # as long as the resolver takes
     "halay_boot_meet/common/visit.c": {"poll",  # until a given time
                                        "recv"},  # does not block
     "halay_boot_meet/common/lookup.c": LOOKUP,

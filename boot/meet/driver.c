@@ -68,7 +68,7 @@ static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
             continue;
         d->broken = !d->params.least;
         if (!d->broken) {
-            hly_boot_reception_text(&d->reception, slot->guest, d->text);
+            hly_boot_reception_text(&d->reception, slot->guest, d->text, false);
             slot->state = HLY_SLOT_STARTED;
             slot->guest = NULL;
             return;
@@ -83,7 +83,8 @@ static void heard(void *arg, struct hly_boot_guest *guest)
     struct hly_slot *slot = it->slot < (uint32_t)d->params.nranks ? &d->slots[it->slot] : NULL;
     if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
         hly_boot_reception_text(&d->reception, guest,
-                                "no process of this job has this HALAY_MEET_SLOT, or it has ended");
+                                "no process of this job has this HALAY_MEET_SLOT, or it has ended",
+                                false);
         return;
     }
     if (is_twin(slot, guest)) {
@@ -91,7 +92,8 @@ static void heard(void *arg, struct hly_boot_guest *guest)
             &d->reception, guest,
             "another process has this HALAY_MEET_SLOT: a program that a rank "
             "starts inherits the rank's environment; to let it run alone, start "
-            "it with HALAY_LAUNCHER=none");
+            "it with HALAY_LAUNCHER=none",
+            false);
         return;
     }
     take(d, slot, guest);
@@ -268,7 +270,7 @@ static void meet_started(halay_launch_t *d, int slot, int64_t pid)
     d->slots[slot] = (struct hly_slot){.state = HLY_SLOT_STARTED, .rank = -1, .pid = pid};
 }
 
-static void meet_ended(halay_launch_t *d, int slot, int status)
+static void meet_ended(halay_launch_t *d, int slot, int status, const char *why)
 {
     struct hly_slot *s = &d->slots[slot];
     if (s->guest)
@@ -278,6 +280,7 @@ static void meet_ended(halay_launch_t *d, int slot, int status)
     if (d->first_ended < 0)
         d->first_ended = slot;
     s->status = status;
+    snprintf(s->why, sizeof s->why, "%s", why ? why : "");
     hly_driver_consider(d);
 }
 

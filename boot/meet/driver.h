@@ -23,10 +23,11 @@ enum hly_slot_state {
 
 struct hly_slot {
     enum hly_slot_state state;
-    bool member; /* of the last world; false: a newcomer */
-    bool came;   /* it has asked at least once */
-    int rank;    /* in the last world */
-    int status;  /* as waitpid has it, if ended */
+    bool member;   /* of the last world; false: a newcomer */
+    bool came;     /* it has asked at least once */
+    int rank;      /* in the last world */
+    int status;    /* as waitpid has it, if ended; */
+    char why[480]; /* what its halay_init has failed with; else empty */
     int64_t pid;
     uint64_t asked_ns;
     struct hly_boot_guest *guest; /* if asking */
@@ -51,7 +52,7 @@ struct halay_launch {
     struct hly_sha sha;
     uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: nobody asks */
     uint64_t since_ns, notice_ns, notice_at_ns;
-    char text[HLY_BOOT_TEXT_BYTES];
+    char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };
 
 /* world.c: makes the next world if all that it waits for have asked; tells them, if it can never be
@@ -59,7 +60,8 @@ struct halay_launch {
 void hly_driver_consider(halay_launch_t *d);
 /* Who is missing: notices, and the verdict when the time of those that ask is over. */
 void hly_driver_look(halay_launch_t *d);
-/* Answers all that ask with a text; format NULL: with the one that is there. */
+/* Answers all that ask with a text, and says it if it is news; format NULL: with the one that is
+ * there. */
 void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../common/lookup.h"
 #include "../common/meet.h"
 
 /* -1: no number from 0 to max. */
@@ -36,7 +38,7 @@ static bool split(const char *text, struct hly_meet_place *place)
     if (!bytes || bytes >= sizeof place->host || number(colon + 1, 65535) < 1)
         return false;
     memcpy(place->host, text, bytes);
-    snprintf(place->port, sizeof place->port, "%.5s", colon + 1);
+    place->port = (uint16_t)number(colon + 1, 65535);
     return true;
 }
 
@@ -91,6 +93,18 @@ static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until
     return -1;
 }
 
+/* The lookup has no port. */
+static int connect_at(const struct addrinfo *at, uint16_t port, uint64_t until_ns, int *error)
+{
+    struct sockaddr_storage to = {0};
+    memcpy(&to, at->ai_addr, at->ai_addrlen < sizeof to ? at->ai_addrlen : sizeof to);
+    if (to.ss_family == AF_INET6)
+        ((struct sockaddr_in6 *)&to)->sin6_port = htons(port);
+    else
+        ((struct sockaddr_in *)&to)->sin_port = htons(port);
+    return connect_to((const struct sockaddr *)&to, at->ai_addrlen, until_ns, error);
+}
+
 int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
                         char why[HLY_MEET_WHY])
 {
@@ -101,15 +115,17 @@ int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
         snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
         return fd;
     }
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    int rc = getaddrinfo(place->host, place->port, &hints, &found), tries = 8;
+    struct hly_lookup *name = hly_lookup_start(place->host);
+    const struct addrinfo *found = NULL;
+    const bool over = name && hly_lookup_wait(name, until_ns);
+    int rc = over ? hly_lookup_found(name, &found) : EAI_AGAIN, tries = 8;
+    for (const struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next)
+        fd = connect_at(at, place->port, until_ns, &error);
+    hly_lookup_end(name);
     if (rc) {
         snprintf(why, HLY_MEET_WHY, "the name does not resolve: %s", gai_strerror(rc));
         return -1;
     }
-    for (struct addrinfo *at = found; at && tries-- && fd < 0; at = at->ai_next)
-        fd = connect_to(at->ai_addr, at->ai_addrlen, until_ns, &error);
-    freeaddrinfo(found);
     snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
     return fd;
 }

@@ -81,11 +81,14 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
     if (format)
         vsnprintf(d->text, sizeof d->text, format, args);
     va_end(args);
+    if (strcmp(d->said, d->text) != 0)
+        hly_boot_say(&d->log, 0, "%s", d->text);
+    memcpy(d->said, d->text, sizeof d->said);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
         if (slot->state != HLY_SLOT_ASKING)
             continue;
-        hly_boot_reception_text(&d->reception, slot->guest, d->text);
+        hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
         answered(d, slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
     }
     d->decide_ns = 0;
@@ -162,11 +165,15 @@ void hly_driver_consider(halay_launch_t *d)
     if (is_static(d) && d->first_ended >= 0) {
         const struct hly_slot *slot = &d->slots[d->first_ended];
         how_ended(slot, how);
-        hly_driver_refuse(
-            d,
-            "rank %d (pid %lld on %s) has ended before all ranks had joined the job%s: it "
-            "%s. See what it has printed; start the job again",
-            d->first_ended, (long long)slot->pid, d->host, slot->came ? " again" : "", how);
+        if (slot->why[0])
+            hly_driver_refuse(d, "halay_init has failed on rank %d (pid %lld on %s; it %s): %s",
+                              d->first_ended, (long long)slot->pid, d->host, how, slot->why);
+        else
+            hly_driver_refuse(d,
+                              "rank %d (pid %lld on %s) has ended before all ranks had joined the "
+                              "job%s: it %s. See what it has printed; start the job again",
+                              d->first_ended, (long long)slot->pid, d->host,
+                              slot->came ? " again" : "", how);
         return;
     }
     if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))

@@ -67,10 +67,12 @@ typedef struct halay_launch_ops {
      */
     int (*env)(halay_launch_t *server, int rank, char ***env);
 
-    /* The rank's process has started; it has ended, status being wait(2)'s. A rank may be started
-     * again. Either may be NULL. */
+    /*
+     * The rank's process has started. It has ended: status is wait(2)'s, why is what its halay_init
+     * has failed with, or NULL. A rank may be started again. Either may be NULL.
+     */
     void (*started)(halay_launch_t *server, int rank, int64_t pid);
-    void (*ended)(halay_launch_t *server, int rank, int status);
+    void (*ended)(halay_launch_t *server, int rank, int status, const char *why);
 
     /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not
      * block. */

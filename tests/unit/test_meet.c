@@ -63,7 +63,7 @@ static void driver_says(void *arg, int level, const char *text)
 static void keep_text(void *arg, int level, const char *text)
 {
     struct said *said = arg;
-    if (level == 0)
+    if (level == 0 || level == HALAY_LOG_TOLD)
         snprintf(said->text, sizeof said->text, "%s", text);
 }
 
@@ -137,7 +137,7 @@ static void end(int slot, int number)
     MUST(waitpid(all[slot].pid, &status, 0) == all[slot].pid);
     close(all[slot].from);
     all[slot].pid = 0;
-    ops->ended(driver, slot, status);
+    ops->ended(driver, slot, status, NULL);
 }
 
 static void order(int slot, char what)

@@ -175,6 +175,7 @@ static void fail(struct hly_job *job, int rank)
 static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
 {
     int failing = 0, killed = 0;
+    char why[512];
     for (int rank = 0; rank < job->options->nranks; rank++) {
         struct hly_rank *r = &job->ranks[rank];
         siginfo_t info = {0};
@@ -188,7 +189,8 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
                         ? info.si_status << 8
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
         job->nended++;
-        hly_servers_ended(&job->servers, rank, r->status);
+        const int known = hly_records_why(job->records, rank, why, sizeof why);
+        hly_servers_ended(&job->servers, rank, r->status, known ? why : NULL);
         killed |= WIFSIGNALED(r->status);
         failing |= failed(job, rank);
     }

@@ -132,6 +132,18 @@ static void say(void *arg, const char *text)
     hly_note("%s", text);
 }
 
+int hly_records_why(const struct hly_records *records, int rank, char *text, size_t bytes)
+{
+    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
+    hly_flight_t *flight =
+        head && head->state == HALAY_RECORD_NO_INIT ? read_one(&records->ranks[rank]) : NULL;
+    const int known = flight && flight->nverdicts > 0;
+    if (known)
+        snprintf(text, bytes, "%s", flight->verdicts[0].text);
+    free(flight);
+    return known;
+}
+
 void hly_records_tell(const struct hly_records *records)
 {
     hly_flights_t all = {0};

@@ -19,6 +19,8 @@ void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 void hly_records_ended(struct hly_records *records, int rank, int status);
 /* It is or was in Halay, and has not finalized. */
 int hly_records_left_early(const struct hly_records *records, int rank);
+/* What its halay_init has failed with. 0: it has not, or nobody knows why. */
+int hly_records_why(const struct hly_records *records, int rank, char *text, size_t bytes);
 /* The job's trouble begins: notes which ranks are stopped. */
 void hly_records_trouble(struct hly_records *records);
 /* Says where the ranks were. */

@@ -73,11 +73,11 @@ void hly_servers_started(const struct hly_servers *servers, int rank, pid_t pid)
             servers->all[i].ops->started(servers->all[i].server, rank, pid);
 }
 
-void hly_servers_ended(const struct hly_servers *servers, int rank, int status)
+void hly_servers_ended(const struct hly_servers *servers, int rank, int status, const char *why)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
         if (servers->all[i].ops && servers->all[i].ops->ended)
-            servers->all[i].ops->ended(servers->all[i].server, rank, status);
+            servers->all[i].ops->ended(servers->all[i].server, rank, status, why);
 }
 
 int hly_servers_connected(const struct hly_servers *servers, int rank)

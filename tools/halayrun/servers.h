@@ -25,7 +25,7 @@ int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *
                       int verbose);
 int hly_servers_env(const struct hly_servers *servers, int rank, char ***env);
 void hly_servers_started(const struct hly_servers *servers, int rank, pid_t pid);
-void hly_servers_ended(const struct hly_servers *servers, int rank, int status);
+void hly_servers_ended(const struct hly_servers *servers, int rank, int status, const char *why);
 /* It called PMIx_Init and has not called PMIx_Finalize. */
 int hly_servers_connected(const struct hly_servers *servers, int rank);
 /* Fills HLY_SERVERS of them. */
