@@ -4,7 +4,7 @@
  * only.
  *
  * The processes of a rank have its name in their environment, also before they call Halay and
- * whoever has started them; halayrun's flight records say which ranks have ended.
+ * whoever has started them.
  */
 #ifndef HALAY_PMIX_ABSENT_H
 #define HALAY_PMIX_ABSENT_H
@@ -39,10 +39,6 @@ static inline int hly_absent_level(const struct hly_node *node)
     return hly_absent_speaks(node) ? 0 : HALAY_LOG_TOLD;
 }
 
-/* A rank that is waited for and has ended, says halayrun: where it is in node->local; else -1. The
- * text is of the rank of the node that has failed first; *level, as above. At most ten looks a
- * second. */
-int hly_absent_ended(struct hly_node *node, int *level, char *text, size_t bytes);
 void hly_absent_finish(struct hly_node *node);
 
 #endif

@@ -122,15 +122,12 @@ static int find(struct hly_node *node)
 {
     uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
     char text[HLY_NODE_TEXT];
-    int level;
     for (;;) {
         if (hly_node_now_ns() >= end && (end == node->end_ns || !hly_node_may_come(node)))
             break;
         if (hly_node_now_ns() >= end)
             end = node->end_ns;
         hly_node_remind(node);
-        if (hly_absent_ended(node, &level, text, sizeof text) >= 0)
-            return no_job(node, level, text);
         for (int k = 0; k < HLY_NODE_DOORS; k++) {
             int fd = knock(node, k);
             uint64_t until =

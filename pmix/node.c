@@ -472,8 +472,6 @@ static bool wait_over(struct hly_node *node, uint64_t now)
 
 static void gather(struct hly_node *node)
 {
-    int level; /* the first rank says it in any case */
-    char text[HLY_NODE_TEXT];
     node->decide_ns = node->end_ns - spare(node->end_ns - node->begin_ns);
     while (node->nheard < node->nlocal - 1) {
         const uint64_t now = hly_node_now_ns();
@@ -481,15 +479,8 @@ static void gather(struct hly_node *node)
             node->linger_ns = now + LINGER_NS;
         if (wait_over(node, now))
             break;
-        if (!node->failure[0]) {
+        if (!node->failure[0])
             hly_node_remind(node);
-            const int ended = hly_absent_ended(node, &level, text, sizeof text);
-            if (ended >= 0) {
-                node->seats[ended].state = HLY_SEAT_ALONE;
-                node->nheard++;
-                fail(node, "%s", text);
-            }
-        }
         serve(node, now < node->half_ns && node->half_ns - now < TICK_MS * 1000000ull
                         ? (int)((node->half_ns - now) / 1000000) + 1
                         : TICK_MS);

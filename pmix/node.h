@@ -82,9 +82,8 @@ struct hly_node {
     halay_address_t address; /* where this rank listens, */
     int listen_fd;           /* which is the caller's to close */
     int watch_fd;            /* readable: hly_node_step has something to do; or -1 */
-    int *records;            /* absent.c: of ranks that are missing, or -1; and who was ever in */
-    bool *came;              /* halay_init */
-    uint64_t look_ns, find_ns, notice_at_ns, notice_ns;
+    bool *came;              /* absent.c: who was ever in halay_init */
+    uint64_t notice_at_ns, notice_ns;
     /* of the first rank */
     int door_fd, nheard, nguests;
     bool closed; /* the list */
