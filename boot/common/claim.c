@@ -75,15 +75,19 @@ void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16])
     memcpy(hash + 8, &b, 8);
 }
 
-bool hly_boot_secret(uint8_t key[32])
+bool hly_boot_secret_of(const char *secret, uint8_t key[32])
 {
-    const char *secret = getenv("HALAY_SECRET");
     struct hly_sha sha;
     hly_sha_init(&sha);
     hly_sha_add(&sha, "halay secret:", 13);
     hly_sha_add(&sha, secret ? secret : "", secret ? strlen(secret) : 0);
     hly_sha_end(&sha, key);
     return secret && *secret;
+}
+
+bool hly_boot_secret(uint8_t key[32])
+{
+    return hly_boot_secret_of(getenv("HALAY_SECRET"), key);
 }
 
 void hly_boot_name(const char *const strings[], int n, uint8_t hash[16])

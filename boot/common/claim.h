@@ -27,6 +27,8 @@ void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16]);
 /* The key that HALAY_SECRET makes, which only this job's processes know; false: it is not set, and
  * everybody can make it. */
 bool hly_boot_secret(uint8_t key[32]);
+/* The same of another secret; NULL or "": there is none. */
+bool hly_boot_secret_of(const char *secret, uint8_t key[32]);
 /* As hly_boot_hash, for names that others see: without the secret they can neither be guessed, nor
  * tell anything of it. */
 void hly_boot_name(const char *const strings[], int n, uint8_t hash[16]);

@@ -168,14 +168,7 @@ static int prepare(halay_launch_t *d)
 {
     const char *key = HLY_MEET_KEY;
     const size_t n = (size_t)d->params.nranks;
-    const struct hly_piece secret[2] = {{"halay secret:", 13},
-                                        {d->params.secret, strlen(d->params.secret)}};
-    struct hly_sha sha;
-    hly_sha_init(&sha);
-    for (int i = 0; i < 2; i++)
-        hly_sha_add(&sha, secret[i].data, secret[i].bytes);
-    hly_sha_end(&sha, d->key.secret);
-    d->key.has_secret = d->params.secret[0] != '\0';
+    d->key.has_secret = hly_boot_secret_of(d->params.secret, d->key.secret);
     hly_boot_hash(&key, 1, d->key.job);
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);

@@ -2,9 +2,10 @@
 /*
  * boot_tcp.c - the bootstrap from variables and over TCP: the table, and its process-wide object.
  *
- * Invariant: who this process is does not change while it lives, so the others are met once, and
- * opens after the first are new epochs of the same identity and talk to no one. Its life
- * (life.h) guards everything else in `self`.
+ * Invariant: by variables, who this process is does not change while it lives, so the others are
+ * met once, and opens after the first are new epochs of the same identity and talk to no one. Where
+ * the program says who it is (halay_boot_rank_t), every open meets. Its life (life.h) guards
+ * everything else in `self`.
  */
 #define _GNU_SOURCE
 #include <assert.h>
@@ -87,6 +88,32 @@ static int first_open(const struct hly_boot_log *log, uint64_t deadline_ns, int 
     return rc;
 }
 
+/* The program says who it is, and this time only. */
+static int open_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
+                      uint64_t deadline_ns, int processors)
+{
+    struct hly_tcp_variables v;
+    struct hly_boot_identity id;
+    int rc = hly_tcp_given(log, given, &v);
+    if (rc)
+        return rc;
+    self.heeds_fork = self.heeds_fork || !pthread_atfork(NULL, NULL, forked);
+    if (!self.heeds_fork) {
+        hly_boot_say(log, 0, "out of memory for the rendezvous");
+        return HALAY_ENOMEM;
+    }
+    rc = meet(log, &v, deadline_ns, processors, &id);
+    explicit_bzero(&v, sizeof v);
+    if (rc)
+        return rc;
+    if (self.id.listen_fd >= 0)
+        close(self.id.listen_fd);
+    hly_boot_identity_finish(&self.id);
+    self.id = id;
+    self.joined = false; /* by variables */
+    return HALAY_OK;
+}
+
 static void fill(const struct halay_boot *boot, halay_boot_info_t *info)
 {
     const struct hly_boot_identity *id = &boot->id;
@@ -104,13 +131,15 @@ static int tcp_open(void *arg, halay_log_fn fn, void *log_arg, uint64_t deadline
                     halay_boot_info_t *info, halay_boot_t **boot)
 {
     struct hly_boot_log log = {fn, log_arg};
-    (void)arg;
     if (!deadline_ns)
         return HALAY_EINVAL;
     int rc = hly_boot_life_begin(&self.life, &log, self.id.rank, info, boot);
     if (rc)
         return rc;
-    rc = self.joined ? HALAY_OK : first_open(&log, deadline_ns, info->processors);
+    if (arg)
+        rc = open_given(&log, arg, deadline_ns, info->processors);
+    else if (!self.joined)
+        rc = first_open(&log, deadline_ns, info->processors);
     if (rc) {
         hly_boot_life_failed(&self.life);
         return rc;

@@ -40,6 +40,9 @@ struct hly_tcp {
 int hly_tcp_announced(int *announced);
 /* Reads and checks the variables. HALAY_EBOOT, logged with variable and remedy. */
 int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *v);
+/* The same of what a program says instead. */
+int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
+                  struct hly_tcp_variables *v);
 
 /* Where rank 0 listens for the rendezvous: on loopback if its address is that, else everywhere. */
 struct hly_tcp_door {

@@ -159,3 +159,30 @@ int hly_tcp_variables(const struct hly_boot_log *log, struct hly_tcp_variables *
     v->key.has_secret = hly_boot_secret(v->key.secret);
     return HALAY_OK;
 }
+
+int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given,
+                  struct hly_tcp_variables *v)
+{
+    memset(v, 0, sizeof *v);
+    if (given->size < sizeof *given || given->nranks < 1 || given->nranks > HLY_BOOT_RANKS_MAX ||
+        given->rank < 0 || given->rank >= given->nranks || !given->address ||
+        !split(given->address, v)) {
+        hly_boot_say(
+            log, 0,
+            "rank %d of %d at '%.80s' cannot be: the program gives halay_init a rank below "
+            "the number of ranks, which is at most %d, and rank 0's host:port",
+            given->rank, given->nranks, given->address ? given->address : "", HLY_BOOT_RANKS_MAX);
+        return HALAY_EINVAL;
+    }
+    v->rank = given->rank;
+    v->nranks = given->nranks;
+    v->ports[0] = v->port;
+    v->nports = 1;
+    snprintf(v->rank_text, sizeof v->rank_text, "%d", v->rank);
+    snprintf(v->port_text, sizeof v->port_text, "%d", v->port);
+    const char *key[2] = {"halay tcp, given", v->port_text};
+    hly_boot_hash(key, 2, v->key.job);
+    v->key.has_secret = given->secret ? hly_boot_secret_of(given->secret, v->key.secret)
+                                      : hly_boot_secret(v->key.secret);
+    return HALAY_OK;
+}

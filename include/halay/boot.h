@@ -81,6 +81,18 @@ typedef struct halay_boot_info {
     halay_address_t address;
 } halay_boot_info_t;
 
+/*
+ * Who this process is, where no launcher says so: `boot_arg` of a halay_config_t whose `boot` is
+ * NULL. All ranks meet at rank 0 in each halay_init(), so a process may be another rank the next
+ * time.
+ */
+typedef struct halay_boot_rank {
+    size_t size; /* of this struct */
+    int rank, nranks;
+    const char *address; /* of rank 0, "host:port"; nobody else listens there */
+    const char *secret;  /* which only the ranks know; NULL: HALAY_SECRET, where that is set */
+} halay_boot_rank_t;
+
 typedef struct halay_boot halay_boot_t; /* whatever the bootstrap makes of it */
 
 typedef struct halay_boot_ops {

@@ -189,9 +189,9 @@ struct halay_group_ops;
  * and sets what that does not know.
  */
 typedef struct halay_config {
-    size_t size;                                 /* of this struct, for growth */
-    const struct halay_boot_ops *boot;           /* how to find the peers (boot.h) */
-    void *boot_arg;                              /* handed to boot->open */
+    size_t size;                       /* of this struct, for growth */
+    const struct halay_boot_ops *boot; /* how to find the peers (boot.h) */
+    void *boot_arg; /* handed to boot->open; without boot: a halay_boot_rank_t (boot.h), or NULL */
     const struct halay_transport_ops *transport; /* the only transport to use (transport.h) */
     const char *transport_options;               /* of that transport */
     const struct halay_device_ops *device;       /* who reduces and copies (device.h) */

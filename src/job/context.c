@@ -75,18 +75,24 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
     const char *plugin, *launcher, *remedy;
     const void *table;
     char reason[256];
-    int announced, promised = 1;
+    int announced, promised = 1, rc;
     gethostname(ctx->info.host, sizeof(ctx->info.host) - 1);
     if (config->boot) {
         ctx->boot_ops = config->boot;
         return open_boot(ctx, config->boot_arg, why);
+    }
+    if (config->boot_arg) {
+        rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v3_", &table, why->text,
+                             sizeof(why->text));
+        ctx->boot_ops = rc ? NULL : table;
+        return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, why);
     }
     announced = hly_launcher_announced(&plugin, &launcher, &remedy);
     if (announced == 1) {
         alone(ctx);
         return HALAY_OK;
     }
-    int rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v3_", &table, reason, sizeof(reason));
+    rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v3_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))

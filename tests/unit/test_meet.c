@@ -6,11 +6,13 @@
  * read.
  */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,7 +25,7 @@
 enum { MOST = 6 };
 
 extern const halay_launch_ops_t halay_launch_v2_meet;
-extern const halay_boot_ops_t halay_boot_v3_meet;
+extern const halay_boot_ops_t halay_boot_v3_meet, halay_boot_v3_tcp;
 
 static const halay_launch_ops_t *const ops = &halay_launch_v2_meet;
 
@@ -41,7 +43,7 @@ struct process {
 
 static halay_launch_t *driver;
 static struct process all[MOST];
-static char folder[64];
+static char folder[64], at[32];
 static char told[4000]; /* by the driver's log */
 
 static double now_s(void)
@@ -70,6 +72,8 @@ static void keep_text(void *arg, int level, const char *text)
 static _Noreturn void live(int in, int out)
 {
     const halay_boot_ops_t *boot_ops = &halay_boot_v3_meet;
+    halay_boot_rank_t given = {
+        .size = sizeof given, .nranks = 3, .address = at, .secret = "of all"};
     halay_boot_t *boot = NULL;
     uint64_t deadline_ns = 20000000000;
     char order;
@@ -85,7 +89,10 @@ static _Noreturn void live(int in, int out)
             _exit(3);
         boot_ops->close(boot);
         boot = NULL;
-        said.rc = boot_ops->open(NULL, keep_text, &said, deadline_ns, &info, &boot);
+        boot_ops = order == 'o' ? &halay_boot_v3_meet : &halay_boot_v3_tcp;
+        given.rank = order - '0';
+        said.rc = boot_ops->open(order == 'o' ? NULL : &given, keep_text, &said, deadline_ns, &info,
+                                 &boot);
         if (!said.rc && !boot_ops->get(boot, 0, &first)) {
             said.rank = info.rank;
             said.nranks = info.nranks;
@@ -348,6 +355,36 @@ static void strangers(void)
     finish();
 }
 
+/* Without a launcher: each process says which rank it is, another one each time. */
+static void given(void)
+{
+    static const char *const rounds[] = {"012", "120", "201", "012"};
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof any;
+    struct said said;
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    MUST(!bind(fd, (struct sockaddr *)&any, bytes) &&
+         !getsockname(fd, (struct sockaddr *)&any, &bytes));
+    close(fd);
+    snprintf(at, sizeof at, "127.0.0.1:%d", ntohs(any.sin_port));
+    begin(3, 0, "of halayrun");
+    for (int i = 0; i < 3; i++)
+        start(i);
+    for (int round = 0; round < 4; round++) {
+        for (int i = 0; i < 3; i++)
+            order(i, rounds[round][i]);
+        for (int i = 0; i < 3; i++) {
+            CHECK(hear(i, &said, 10), "round %d: process %d got no answer", round, i);
+            CHECK(said.rc == 0, "round %d: process %d: %s", round, i, said.text);
+            MUST(said.rank == rounds[round][i] - '0' && said.nranks == 3 && said.nnodes == 1);
+            MUST(said.rank || said.first.pid == all[i].pid);
+        }
+    }
+    order(0, '3'); /* no such rank */
+    MUST(hear(0, &said, 10) && said.rc == HALAY_EINVAL && strstr(said.text, "rank 3 of 3"));
+    finish();
+}
+
 int main(void)
 {
     snprintf(folder, sizeof folder, "/tmp/halay-test-meet-XXXXXX");
@@ -358,6 +395,7 @@ int main(void)
     goes_on();
     missing();
     strangers();
+    given();
     MUST(!rmdir(folder));
     return 0;
 }
