@@ -97,6 +97,13 @@ typedef struct halay_config {
     void *group_arg;
 } halay_config_t;
 
+typedef struct halay_boot_rank {
+    size_t size;
+    int rank, nranks;
+    const char *address;
+    const char *secret;
+} halay_boot_rank_t;
+
 int halay_init(const halay_config_t *config, halay_context_t **context);
 int halay_finalize(halay_context_t *context);
 int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from cffi import FFI
 
@@ -117,12 +117,27 @@ def error(
     return _CLASSES.get(code, HalayError)(code, name, verdict or general, rank, host, of_job)
 
 
-def make_context() -> Any:
+class Place(NamedTuple):
+    """Who this process is, where no launcher says so: all ranks meet at rank 0's host:port."""
+
+    rank: int
+    size: int
+    address: str
+    secret: str
+
+
+def make_context(place: Place | None = None) -> Any:
     """A context of this process's job, as halay_context_t *; the caller finalizes it."""
     text = ffi.new("char[]", TEXT_BYTES)
     config = ffi.new("halay_config_t *")
     config.size = ffi.sizeof("halay_config_t")
     config.error, config.error_bytes = text, TEXT_BYTES
+    if place is not None:
+        given = ffi.new("halay_boot_rank_t *")
+        given.size, given.rank, given.nranks = ffi.sizeof(given[0]), place.rank, place.size
+        words = [ffi.new("char[]", word.encode()) for word in (place.address, place.secret)]
+        given.address, given.secret = words
+        config.boot_arg = given
     context = ffi.new("halay_context_t **")
     code = lib.halay_init(config, context)
     if code != 0:

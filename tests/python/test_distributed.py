@@ -2,13 +2,15 @@
 """torch.distributed's calls over the back end "halay", compared with values computed here."""
 
 import datetime
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import torch
 import torch.distributed as dist
-from conftest import ODD_RANKS
+from conftest import ODD_RANKS, environment, run
 from distributed_job import well
 from test_cdef import preprocessed, statements
 
@@ -361,3 +363,10 @@ def test_calls_under_torchrun(tmp_path):
 
 def test_second_init(tmp_path):
     well(tmp_path, 2, rank_again, 10)
+
+
+def test_spawned(tmp_path):
+    """torch's tutorial: mp.spawn, rank= and world_size=; then a store, and each is another rank."""
+    script = Path(__file__).with_name("spawned.py")
+    status, text = run([sys.executable, str(script), str(tmp_path), "3"], 100, environment({}))
+    assert status == 0 and "well" in text, text

@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from .. import _words
-from .._core import error, make_context, text_of
+from .._core import Place, error, make_context, text_of
 from ..errors import HalayError
 from ._cdef import ffi, lib
 
@@ -32,13 +32,13 @@ _current: Job | None = None
 class Job:
     """From the first process group to the end of the last."""
 
-    def __init__(self) -> None:
+    def __init__(self, place: Place | None = None) -> None:
         self.pid = os.getpid()
         self.users = 0
         self.closed = False
         self.lock = threading.Condition()
         self.pending: dict[int, HalayWork] = {}
-        self.context = make_context()
+        self.context = make_context(place)
         try:
             self._read_topology()
             self.world = self._world()
@@ -212,20 +212,25 @@ class Job:
             work.complete(lib.HALAY_ESTATE)
 
 
-def job() -> Job:
-    """The job of this process; finds it the first time."""
+def is_joined() -> bool:
+    """Whether this process has found its job."""
+    return _current is not None and not (_current.closed and _current.pid == os.getpid())
+
+
+def job(place: Place | None = None) -> Job:
+    """The job of this process; finds it the first time, as this rank where no launcher says so."""
     global _current
     with _lock:
         if _current is None or (_current.closed and _current.pid == os.getpid()):
-            _current = Job()
+            _current = Job(place)
             _words.listen(_current.rank, _current.host)
         _current.usable()
         return _current
 
 
-def join() -> Job:
+def join(place: Place | None = None) -> Job:
     """The job, with one more user; leave() ends its use."""
-    found = job()
+    found = job(place)
     with _lock:
         found.users += 1
     return found

@@ -12,7 +12,8 @@ from torch._C._distributed_c10d import Store, TCPStore
 
 from ._cdef import ffi, lib
 from ._group import HalayProcessGroup
-from ._job import Job, job, join, leave
+from ._job import Job, is_joined, job, join, leave
+from ._place import given
 
 ADDRESS_BYTES = 256
 STORE_TIMEOUT = datetime.timedelta(minutes=5)
@@ -23,7 +24,7 @@ CONNECT_SLICE = datetime.timedelta(seconds=2)  # rank 0 may die before all have 
 
 def make(options: Any) -> HalayProcessGroup:
     """Called by torch.distributed, on every rank of the group."""
-    found = join()
+    found = join(None if is_joined() else given(options))
     try:
         _agree(options, found.rank, found.size)
         return HalayProcessGroup(options.store, found, found.world, options.timeout)
