@@ -42,6 +42,9 @@ HALAY_LAST_WORDS|-||set by halayrun
 HALAY_RECORD|-||job/record
 HALAY_RECORD_AT|-||set by halayrun
 HALAY_LAUNCHER|-||set by halayrun; none
+HALAY_MEET|alone|abc unix:x :7 host:0|takes the driver
+HALAY_MEET_SLOT|alone HALAY_MEET=unix:/nowhere|abc -1 65536|takes a number from 0
+HALAY_MEET_JOB|-||set by halayrun
 HALAY_BIND|one|some|none
 HALAY_PROCESSORS|alone|abc 0 -1|takes a number from 1'
 
@@ -50,7 +53,7 @@ while IFS='|' read -r setting ranks values must; do
     for value in $values; do
         case $ranks in
         one) command=$one ;;
-        alone) command=$JOB_RANK ;;
+        alone*) command="${ranks#alone} $JOB_RANK" ;;
         *) command="${ranks#two} $two" ;;
         esac
         # shellcheck disable=SC2086
