@@ -104,8 +104,10 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
     }
     if (whole) {
         *payload = calloc(1, (size_t)answer->bytes + 1);
-        if (!*payload)
+        if (!*payload) {
+            hly_boot_say(visit->log, 0, "%s is out of memory for the table of ranks", visit->guest);
             return HALAY_ENOMEM;
+        }
         whole = take(fd, *payload, answer->bytes, visit->end_ns);
     }
     if (!whole) {

@@ -30,8 +30,8 @@ for transport in shm tcp; do
         once $transport "$n"
         [ "$status" != 124 ] || fail "$transport, $n of $total: it hangs"
         ! grep -qE "signal|Assertion|core dumped" err || fail "$transport, $n of $total: a crash"
-        [ "$status" = 0 ] || grep -qE 'halay (error|warning)[: ]' err || fail "$transport, $n of $total: it says nothing"
-        [ "$status" = 0 ] || echo "$transport $n: $ms ms: $(grep -m1 -o 'halay [ew].*' err | cut -c1-160)"
+        [ "$status" = 0 ] || grep -qE 'halay (error|warning)[: ]|halayrun: .* has ended before' err || fail "$transport, $n of $total: it says nothing"
+        [ "$status" = 0 ] || echo "$transport $n: $ms ms: $(grep -m1 -oE 'halay [ew].*|halayrun: .* has ended.*' err | cut -c1-160)"
     done
 done
 nothing_left
