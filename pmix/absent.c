@@ -146,24 +146,6 @@ __attribute__((format(printf, 4, 5))) static size_t add(char *text, size_t bytes
     return at + (n > 0 ? (size_t)n : 0);
 }
 
-static const char *doing(char state)
-{
-    switch (state) {
-    case 'T':
-    case 't':
-        return "stopped";
-    case 'D':
-        return "waits for a disk or device";
-    case 'R':
-        return "computes";
-    case 'Z':
-    case 'X':
-        return "ended";
-    default:
-        return "sleeps";
-    }
-}
-
 void hly_absent_text(const struct hly_node *node, const struct hly_absent *all, char *text,
                      size_t bytes)
 {
@@ -177,8 +159,8 @@ void hly_absent_text(const struct hly_node *node, const struct hly_absent *all, 
             continue;
         at = add(text, bytes, at, "%srank %u ", n > 1 ? ", " : "", node->local[i]);
         if (a->pid)
-            at = add(text, bytes, at, "(pid %lld: %s; %s)", (long long)a->pid, doing(a->state),
-                     where);
+            at = add(text, bytes, at, "(pid %lld: %s; %s)", (long long)a->pid,
+                     hly_proc_doing(a->state), where);
         else
             at = add(text, bytes, at, "(no process of it is seen; %s)", where);
     }

@@ -62,3 +62,21 @@ bool hly_proc_stat_of(const halay_process_t *process, struct hly_proc_stat *seen
     return process->space && process->pid > 0 && process->space == space_here() &&
            hly_proc_stat(process->pid, seen) && seen->born == process->born;
 }
+
+const char *hly_proc_doing(char state)
+{
+    switch (state) {
+    case 'T':
+    case 't':
+        return "stopped";
+    case 'D':
+        return "waits for a disk or device";
+    case 'R':
+        return "computes";
+    case 'Z':
+    case 'X':
+        return "ended";
+    default:
+        return "sleeps";
+    }
+}

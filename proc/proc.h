@@ -19,5 +19,7 @@ void hly_proc_self(halay_process_t *self);
 bool hly_proc_stat(int64_t pid, struct hly_proc_stat *stat);
 /* The same, of this very process: not of another one that has got its pid. */
 bool hly_proc_stat_of(const halay_process_t *process, struct hly_proc_stat *stat);
+/* What a process in that state does: "stopped", "computes", "sleeps", ... */
+const char *hly_proc_doing(char state);
 
 #endif

@@ -60,6 +60,35 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 32);
 }
 
+int hly_boot_number(const char *text, int max)
+{
+    long n = 0;
+    for (const char *c = text; c && *c; c++) {
+        if (*c < '0' || *c > '9' || c - text > 8)
+            return -1;
+        n = n * 10 + (*c - '0');
+    }
+    return text && *text && n <= max ? (int)n : -1;
+}
+
+bool hly_boot_split(const char *text, char host[HLY_BOOT_NAME], int *port)
+{
+    const char *colon = strrchr(text, ':');
+    size_t bytes = colon ? (size_t)(colon - text) : 0;
+    if (bytes > 2 && text[0] == '[' && colon[-1] == ']') {
+        text++;
+        bytes -= 2;
+    } else if (colon && memchr(text, ':', bytes)) {
+        return false;
+    }
+    if (!bytes || bytes >= HLY_BOOT_NAME)
+        return false;
+    memcpy(host, text, bytes);
+    host[bytes] = '\0';
+    *port = hly_boot_number(colon + 1, 65535);
+    return *port > 0;
+}
+
 void hly_boot_hash(const char *const strings[], int n, uint8_t hash[16])
 {
     uint64_t a = 0xcbf29ce484222325ull, b = 0x9e3779b97f4a7c15ull;

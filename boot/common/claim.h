@@ -18,6 +18,12 @@ struct hly_boot_log {
 void hly_boot_say(const struct hly_boot_log *log, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
+enum { HLY_BOOT_NAME = 256 };
+/* -1: it is no number from 0 to max; text may be NULL. */
+int hly_boot_number(const char *text, int max);
+/* "host:port" or "[::1]:port". */
+bool hly_boot_split(const char *text, char host[HLY_BOOT_NAME], int *port);
+
 /* What to do about this errno, to be put behind its text; else "". */
 const char *hly_boot_remedy(int error);
 

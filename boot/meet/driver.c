@@ -45,7 +45,6 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
     if (!d->params.least)
         slot->hello.rank = it->slot; /* which rank it will be is known */
-    slot->asked_ns = now;
     const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
     const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
     if (!d->decide_ns) {

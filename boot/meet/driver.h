@@ -29,7 +29,6 @@ struct hly_slot {
     int status;    /* as waitpid has it, if ended; */
     char why[480]; /* what its halay_init has failed with; else empty */
     int64_t pid;
-    uint64_t asked_ns;
     struct hly_boot_guest *guest; /* if asking */
     struct hly_boot_hello hello;  /* the last one */
 };

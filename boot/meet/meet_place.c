@@ -16,32 +16,6 @@
 #include "../common/lookup.h"
 #include "../common/meet.h"
 
-/* -1: no number from 0 to max. */
-static long number(const char *text, long max)
-{
-    char *end;
-    long n = *text >= '0' && *text <= '9' && strlen(text) < 8 ? strtol(text, &end, 10) : -1;
-    return n >= 0 && !*end && n <= max ? n : -1;
-}
-
-/* "host:port" or "[::1]:port" */
-static bool split(const char *text, struct hly_meet_place *place)
-{
-    const char *colon = strrchr(text, ':');
-    size_t bytes = colon ? (size_t)(colon - text) : 0;
-    if (bytes > 2 && text[0] == '[' && colon[-1] == ']') {
-        text++;
-        bytes -= 2;
-    } else if (colon && memchr(text, ':', bytes)) {
-        return false;
-    }
-    if (!bytes || bytes >= sizeof place->host || number(colon + 1, 65535) < 1)
-        return false;
-    memcpy(place->host, text, bytes);
-    place->port = (uint16_t)number(colon + 1, 65535);
-    return true;
-}
-
 int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
                         const char **slot_text, uint32_t *slot)
 {
@@ -53,7 +27,7 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
         fits = (size_t)snprintf(place->near.sun_path, sizeof place->near.sun_path, "%s",
                                 place->text + 5) < sizeof place->near.sun_path;
     } else {
-        fits = split(place->text, place);
+        fits = hly_boot_split(place->text, place->host, &place->port);
     }
     if (!fits) {
         hly_boot_say(log, 0,
@@ -62,7 +36,7 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
                      place->text);
         return HALAY_EBOOT;
     }
-    const long n = which ? number(which, HLY_MEET_SLOTS_MAX - 1) : -1;
+    const int n = hly_boot_number(which, HLY_MEET_SLOTS_MAX - 1);
     if (n < 0) {
         hly_boot_say(log, 0,
                      "HALAY_MEET is set, but HALAY_MEET_SLOT is '%.20s': it takes a number from 0 "
@@ -94,14 +68,14 @@ static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until
 }
 
 /* The lookup has no port. */
-static int connect_at(const struct addrinfo *at, uint16_t port, uint64_t until_ns, int *error)
+static int connect_at(const struct addrinfo *at, int port, uint64_t until_ns, int *error)
 {
     struct sockaddr_storage to = {0};
     memcpy(&to, at->ai_addr, at->ai_addrlen < sizeof to ? at->ai_addrlen : sizeof to);
     if (to.ss_family == AF_INET6)
-        ((struct sockaddr_in6 *)&to)->sin6_port = htons(port);
+        ((struct sockaddr_in6 *)&to)->sin6_port = htons((uint16_t)port);
     else
-        ((struct sockaddr_in *)&to)->sin_port = htons(port);
+        ((struct sockaddr_in *)&to)->sin_port = htons((uint16_t)port);
     return connect_to((const struct sockaddr *)&to, at->ai_addrlen, until_ns, error);
 }
 

@@ -15,8 +15,8 @@ enum { HLY_MEET_WHY = 200, HLY_MEET_SLOTS_MAX = 65536 };
 struct hly_meet_place {
     const char *text;        /* of HALAY_MEET */
     struct sockaddr_un near; /* a Unix socket; sun_family 0: host and port */
-    char host[256];
-    uint16_t port;
+    char host[HLY_BOOT_NAME];
+    int port;
 };
 
 /* Reads "unix:/path" or "host:port", and the slot. HALAY_EBOOT, logged with variable and remedy. */

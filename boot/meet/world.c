@@ -67,9 +67,8 @@ static struct census take_census(const halay_launch_t *d)
 
 /* ---------------------------------------------------------------- answers */
 
-static void answered(halay_launch_t *d, struct hly_slot *slot, enum hly_slot_state state)
+static void answered(struct hly_slot *slot, enum hly_slot_state state)
 {
-    (void)d;
     slot->guest = NULL;
     slot->state = state;
 }
@@ -89,7 +88,7 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
         if (slot->state != HLY_SLOT_ASKING)
             continue;
         hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
-        answered(d, slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
+        answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
     }
     d->decide_ns = 0;
 }
@@ -142,7 +141,7 @@ static void make_world(halay_launch_t *d)
         slot->rank = rank;
         slot->member = true;
         hly_boot_reception_answer(&d->reception, slot->guest, &own, d->table.bytes, &d->sha, &part);
-        answered(d, slot, HLY_SLOT_IN);
+        answered(slot, HLY_SLOT_IN);
     }
 }
 
@@ -183,24 +182,6 @@ void hly_driver_consider(halay_launch_t *d)
 
 /* ---------------------------------------------------------------- who is missing */
 
-static const char *doing(char state)
-{
-    switch (state) {
-    case 'T':
-    case 't':
-        return "stopped";
-    case 'D':
-        return "waits for a disk or device";
-    case 'R':
-        return "computes";
-    case 'Z':
-    case 'X':
-        return "ended";
-    default:
-        return "sleeps";
-    }
-}
-
 /* "rank 0 (pid 7: stopped; not in halay_init), and 3 more" */
 static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
 {
@@ -215,7 +196,7 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
         const int more =
             snprintf(text + at, bytes - at, "%s%s %d (pid %lld: %s; not in halay_init)",
                      n > 1 ? ", " : "", is_static(d) ? "rank" : "process", s, (long long)slot->pid,
-                     hly_proc_stat(slot->pid, &stat) ? doing(stat.state) : "not seen");
+                     hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state) : "not seen");
         at += more > 0 && (size_t)more < bytes - at ? (size_t)more : 0;
     }
     if (n > NAMED_MOST)

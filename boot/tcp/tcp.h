@@ -20,8 +20,8 @@ enum {
 };
 
 struct hly_tcp_variables {
-    char address[256]; /* of rank 0 */
-    char claim[768];   /* all that names the job, as this process has it */
+    char address[HLY_BOOT_NAME]; /* of rank 0 */
+    char claim[768];             /* all that names the job, as this process has it */
     char rank_text[16], port_text[8];
     int port, ports[HLY_TCP_PORTS], nports;
     int rank, nranks;

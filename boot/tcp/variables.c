@@ -18,22 +18,10 @@ static const char *value_of(const char *name)
     return text && *text ? text : NULL;
 }
 
-/* -1: no number from 0 to max. */
-static int number(const char *text, int max)
-{
-    long n = 0;
-    for (const char *c = text; c && *c; c++) {
-        if (*c < '0' || *c > '9' || c - text > 8)
-            return -1;
-        n = n * 10 + (*c - '0');
-    }
-    return text && *text && n <= max ? (int)n : -1;
-}
-
 int hly_tcp_announced(int *announced)
 {
     const char *none = getenv("HALAY_LAUNCHER");
-    int n = number(value_of("WORLD_SIZE"), HLY_BOOT_RANKS_MAX);
+    int n = hly_boot_number(value_of("WORLD_SIZE"), HLY_BOOT_RANKS_MAX);
     *announced = 1;
     if (none && !strcmp(none, "none"))
         return 0;
@@ -53,8 +41,8 @@ static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
                      rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
         return HALAY_EBOOT;
     }
-    v->nranks = number(size, HLY_BOOT_RANKS_MAX);
-    v->rank = number(rank, HLY_BOOT_RANKS_MAX);
+    v->nranks = hly_boot_number(size, HLY_BOOT_RANKS_MAX);
+    v->rank = hly_boot_number(rank, HLY_BOOT_RANKS_MAX);
     if (v->nranks < 1) {
         hly_boot_say(log, 0, "WORLD_SIZE is '%.40s': it takes a number from 1 to %d" ALONE, size,
                      HLY_BOOT_RANKS_MAX);
@@ -66,8 +54,8 @@ static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
                      rank, v->nranks, v->nranks - 1);
         return HALAY_EBOOT;
     }
-    int nlocal = local_size ? number(local_size, v->nranks) : v->nranks;
-    int mine = local ? number(local, v->nranks) : 0;
+    int nlocal = local_size ? hly_boot_number(local_size, v->nranks) : v->nranks;
+    int mine = local ? hly_boot_number(local, v->nranks) : 0;
     if (nlocal < 1 || mine < 0 || mine >= nlocal) {
         hly_boot_say(log, 0,
                      "LOCAL_RANK is '%.40s' and LOCAL_WORLD_SIZE '%.40s': with WORLD_SIZE=%d they "
@@ -79,31 +67,12 @@ static int who_am_i(const struct hly_boot_log *log, struct hly_tcp_variables *v)
     return HALAY_OK;
 }
 
-/* "host:port" or "[::1]:port" */
-static int split(const char *text, struct hly_tcp_variables *v)
-{
-    const char *colon = strrchr(text, ':');
-    size_t bytes = colon ? (size_t)(colon - text) : 0;
-    if (bytes > 2 && text[0] == '[' && colon[-1] == ']') {
-        text++;
-        bytes -= 2;
-    } else if (colon && memchr(text, ':', bytes)) {
-        return 0;
-    }
-    if (!bytes || bytes >= sizeof v->address)
-        return 0;
-    memcpy(v->address, text, bytes);
-    v->address[bytes] = '\0';
-    v->port = number(colon + 1, 65535);
-    return v->port > 0;
-}
-
 static int where_is_it(const struct hly_boot_log *log, struct hly_tcp_variables *v)
 {
     const char *place = value_of("HALAY_RENDEZVOUS");
     const char *address = value_of("MASTER_ADDR"), *port = value_of("MASTER_PORT");
     if (place) {
-        if (!split(place, v)) {
+        if (!hly_boot_split(place, v->address, &v->port)) {
             hly_boot_say(log, 0,
                          "HALAY_RENDEZVOUS is '%.80s': it takes host:port, the host being rank "
                          "0's (an IPv6 address in brackets)",
@@ -122,7 +91,7 @@ static int where_is_it(const struct hly_boot_log *log, struct hly_tcp_variables 
                      v->nranks, address ? "MASTER_PORT" : "MASTER_ADDR");
         return HALAY_EBOOT;
     }
-    v->port = number(port, 65535);
+    v->port = hly_boot_number(port, 65535);
     if (v->port < 1 || strlen(address) >= sizeof v->address) {
         hly_boot_say(log, 0,
                      "MASTER_ADDR is '%.80s' and MASTER_PORT '%.40s': they take the host of rank 0 "
@@ -166,7 +135,7 @@ int hly_tcp_given(const struct hly_boot_log *log, const halay_boot_rank_t *given
     memset(v, 0, sizeof *v);
     if (given->size < sizeof *given || given->nranks < 1 || given->nranks > HLY_BOOT_RANKS_MAX ||
         given->rank < 0 || given->rank >= given->nranks || !given->address ||
-        !split(given->address, v)) {
+        !hly_boot_split(given->address, v->address, &v->port)) {
         hly_boot_say(
             log, 0,
             "rank %d of %d at '%.80s' cannot be: the program gives halay_init a rank below "

@@ -221,7 +221,7 @@ def job(place: Place | None = None) -> Job:
     """The job of this process; finds it the first time, as this rank where no launcher says so."""
     global _current
     with _lock:
-        if _current is None or (_current.closed and _current.pid == os.getpid()):
+        if _current is None or not is_joined():
             _current = Job(place)
             _words.listen(_current.rank, _current.host)
         _current.usable()

@@ -49,12 +49,11 @@ def _address(store: Store) -> str:
 
 def _near(host: str, port: int) -> str:
     """This host's address towards the store's; without one, towards anywhere; else loopback."""
-    for to in [(host, port)] if host else [("192.0.2.1", 9)]:  # nothing is sent
-        try:
-            family, _, _, _, at = socket.getaddrinfo(*to, type=socket.SOCK_DGRAM)[0]
-            with socket.socket(family, socket.SOCK_DGRAM) as probe:
-                probe.connect(at)
-                return str(probe.getsockname()[0])
-        except OSError:
-            continue
-    return "127.0.0.1"
+    to = (host, port) if host else ("192.0.2.1", 9)  # nothing is sent
+    try:
+        family, _, _, _, at = socket.getaddrinfo(*to, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(at)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
