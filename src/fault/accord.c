@@ -258,6 +258,7 @@ static bool is_missing(const halay_comm_t *comm, const struct hly_accord *a, con
 
 static void propose(halay_comm_t *comm, struct hly_accord *a)
 {
+    a->deadline_ns = a->ballot ? soon(comm) : deadline_of(comm);
     if (!a->ballot) {
         a->value.flag = a->flag;
         a->value.code = a->code;
@@ -267,7 +268,6 @@ static void propose(halay_comm_t *comm, struct hly_accord *a)
     a->proposed = true;
     a->late = false;
     a->looks = 0;
-    a->deadline_ns = deadline_of(comm);
     for (int r = 0; r < comm->nranks; r++)
         if (hly_accord_has(a->heard, r) && !hly_accord_has(a->failed, r) && r != comm->rank)
             tell(comm, a, r, HLY_ACCORD_PROPOSE);

@@ -20,7 +20,7 @@
 #define IN_TIME 30000000000ull
 #define SHORT   2000000000ull /* deadline, if a rank stalls, */
 #define STALL_S 5             /* for so long */
-#define NAP_S   6
+#define NAP_S   4
 #define NAPPED  12 /* so many messages */
 #define NOBODY  (-1)
 
@@ -352,6 +352,14 @@ static void napped(int worker)
     CHECK(!halay_planner_find(HALAY_ALLREDUCE, "ring", &job.planner), "no ring");
     for (uint32_t i = 0; i < 2 * NAPPED; i++) { /* what comes of a message depends on time, too */
         job.second = (struct death){0, 1 + i % NAPPED};
+        mine(worker, &number, job, reached);
+    }
+    /* It dies while it says that all is decided, and that is long under way: some hear of its death
+     * first, give to the next one, and compute then. */
+    job.nranks = 8;
+    for (uint32_t i = 0; i < 16; i++) {
+        job.second = (struct death){0, 15 + i % 4};
+        job.seed = i < 8 ? 4 : 6;
         mine(worker, &number, job, reached);
     }
 }
