@@ -29,13 +29,14 @@ orders() {
             run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
         done
         # OpenPMIx 4.2 may lose an answer in a second life of a task (1 of 26 jobs under mpirun; two lives of a
-        # program that only calls PMIx show it): Halay then has to say so, and to end by its deadline.
-        if [ $order = after ] && [ "$status" != 0 ] && grep -q "call halay_init before MPI_Finalize" err; then
+        # program that only calls PMIx show it): then Halay has to end by its deadline, and another job is right.
+        for again in 1 2; do
+            if [ $order != after ] || [ "$status" = 0 ] || [ "$ms" -lt $((HALAY_DEADLINE * 800)) ]; then break; fi
             within $((HALAY_DEADLINE * 1000 + 10000))
             nothing_left "$nodes"
-            echo "$3: after, MPI over $OMPI_MCA_pml: refused, since the launcher has lost an answer"
-            continue
-        fi
+            echo "$3: after, MPI over $OMPI_MCA_pml: again ($again), the launcher has lost an answer"
+            run "${@:3}" "$python" "$folder/mpi4py_rank.py" "$order"
+        done
         expect 0 "${*:3} $order, $OMPI_MCA_pml, ${HALAY_TRANSPORT:-usual transports}"
         # mpirun mixes lines
         [ "$(grep -o "rank . of $n: $order was right" out | wc -l)" = "$n" ] || fail "$order: not $n ranks"
