@@ -201,6 +201,8 @@ void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest
                              const char *text, bool said);
 /* Whether all that are known have got their answers, or have left. */
 bool hly_boot_reception_sent(const struct hly_boot_reception *r);
+/* What answers point to will go: ends the guests that have not taken all of theirs. */
+void hly_boot_reception_forget(struct hly_boot_reception *r);
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *guest);
 void hly_boot_reception_close(struct hly_boot_reception *r);
 

@@ -97,6 +97,15 @@ bool hly_boot_reception_sent(const struct hly_boot_reception *r)
     return true;
 }
 
+void hly_boot_reception_forget(struct hly_boot_reception *r)
+{
+    for (int i = 0; i < r->nslots; i++) {
+        struct hly_boot_guest *g = &r->guests[i];
+        if (g->fd >= 0 && g->answering && g->sent != whole(g))
+            hly_boot_reception_dismiss(r, g);
+    }
+}
+
 /* ---------------------------------------------------------------- what a guest says */
 
 static void address_of(const struct hly_boot_guest *g, char *text, size_t bytes)

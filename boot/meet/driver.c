@@ -46,14 +46,12 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     if (!d->params.least)
         slot->hello.rank = it->slot; /* which rank it will be is known */
     const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
-    const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
+    slot->end_ns = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
     if (!d->decide_ns) {
         d->since_ns = now;
         d->notice_ns = 1000000000;
         d->notice_at_ns = now + d->notice_ns;
     }
-    if (!d->decide_ns || end < d->decide_ns)
-        d->decide_ns = end;
 }
 
 /* A job of always as many ranks is broken by another build; a newcomer of another one is refused.
@@ -113,6 +111,7 @@ static void left(void *arg, struct hly_boot_guest *guest)
     slot->guest = NULL;
     if (slot->state == HLY_SLOT_ASKING)
         slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
+    hly_driver_consider(d);
 }
 
 static void full(void *arg)
@@ -257,9 +256,13 @@ static int meet_env(halay_launch_t *d, int slot, char ***env)
 
 static void meet_started(halay_launch_t *d, int slot, int64_t pid)
 {
-    if (d->first_ended == slot)
-        d->first_ended = -1;
     d->slots[slot] = (struct hly_slot){.state = HLY_SLOT_STARTED, .rank = -1, .pid = pid};
+    if (d->first_ended != slot)
+        return;
+    d->first_ended = -1;
+    for (int s = 0; s < d->params.nranks && d->first_ended < 0; s++)
+        if (d->slots[s].state == HLY_SLOT_ENDED)
+            d->first_ended = s;
 }
 
 static void meet_ended(halay_launch_t *d, int slot, int status, const char *why)

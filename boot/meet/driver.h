@@ -30,6 +30,7 @@ struct hly_slot {
     char why[480]; /* what its halay_init has failed with; else empty */
     int64_t pid;
     struct hly_boot_guest *guest; /* if asking */
+    uint64_t end_ns;              /* when it is to hear who is missing, if asking */
     struct hly_boot_hello hello;  /* the last one */
 };
 
@@ -44,12 +45,12 @@ struct halay_launch {
     int first_ended;        /* slot; -1: none yet */
     uint64_t epoch;         /* of the last world; 0: there was none */
     uint8_t job[16], secret[16];
-    int *order;                    /* by rank: its slot, in the last world */
+    int *order;                    /* by rank: its slot, in the world that is made */
     struct hly_boot_hello *hellos; /* by rank */
     struct hly_boot_answer answer;
     struct hly_boot_table table; /* of the last world; guests may still be taking it */
     struct hly_sha sha;
-    uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: nobody asks */
+    uint64_t decide_ns; /* the soonest end_ns of those that ask; 0: nobody asks */
     uint64_t since_ns, notice_ns, notice_at_ns;
     char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };

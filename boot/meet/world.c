@@ -96,15 +96,15 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
 /* Who is which rank: members by theirs, then newcomers by slot. Returns how many. */
 static int rank_all(halay_launch_t *d)
 {
-    int n = 0, most = 0;
+    int n = 0;
+    for (int rank = 0; rank < d->params.nranks; rank++)
+        d->order[rank] = -1;
     for (int s = 0; s < d->params.nranks; s++)
-        if (d->slots[s].member && d->slots[s].rank >= most)
-            most = d->slots[s].rank + 1;
-    for (int rank = 0; rank < most; rank++) {
-        const int s = d->order[rank];
         if (d->slots[s].state == HLY_SLOT_ASKING && d->slots[s].member)
-            d->order[n++] = s; /* n <= rank: not one that is still to be read */
-    }
+            d->order[d->slots[s].rank] = s;
+    for (int rank = 0; rank < d->params.nranks; rank++)
+        if (d->order[rank] >= 0)
+            d->order[n++] = d->order[rank]; /* n <= rank: not one that is still to be read */
     for (int s = 0; s < d->params.nranks; s++)
         if (d->slots[s].state == HLY_SLOT_ASKING && !d->slots[s].member)
             d->order[n++] = s;
@@ -115,6 +115,7 @@ static void make_world(halay_launch_t *d)
 {
     struct hly_boot_answer *a = &d->answer;
     const int n = rank_all(d);
+    hly_boot_reception_forget(&d->reception);
     hly_boot_table_finish(&d->table);
     for (int rank = 0; rank < n; rank++)
         d->hellos[rank] = d->slots[d->order[rank]].hello;
@@ -153,14 +154,23 @@ static void how_ended(const struct hly_slot *slot, char text[64])
         snprintf(text, 64, "exited with status %d", WEXITSTATUS(slot->status));
 }
 
+/* 0: nobody asks */
+static uint64_t soonest_end(const halay_launch_t *d)
+{
+    uint64_t end = 0;
+    for (int s = 0; s < d->params.nranks; s++)
+        if (d->slots[s].state == HLY_SLOT_ASKING && (!end || d->slots[s].end_ns < end))
+            end = d->slots[s].end_ns;
+    return end;
+}
+
 void hly_driver_consider(halay_launch_t *d)
 {
-    const struct census c = take_census(d);
     char how[64];
-    if (!c.asking) {
-        d->decide_ns = 0;
+    d->decide_ns = soonest_end(d);
+    if (!d->decide_ns)
         return;
-    }
+    const struct census c = take_census(d);
     if (is_static(d) && d->first_ended >= 0) {
         const struct hly_slot *slot = &d->slots[d->first_ended];
         how_ended(slot, how);
