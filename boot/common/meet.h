@@ -177,8 +177,9 @@ struct hly_boot_reception {
     int nslots, cursor; /* cursor: where to look for a free slot first */
     int nknown;         /* guests that are known and still connected */
     struct hly_boot_guest *guests;
-    uint64_t expire_ns; /* when strangers are looked at next */
-    char note[320];     /* of the last guest that was refused */
+    uint64_t expire_ns;        /* when strangers are looked at next */
+    char note[320];            /* of the last guest that was refused */
+    uint64_t say_ns, quiet_ns; /* when the next one is said aloud */
     void *arg;
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
@@ -213,6 +214,7 @@ struct hly_boot_visit {
     const struct hly_boot_key *key;
     const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
     uint64_t end_ns;
+    bool *again; /* not NULL: true, and nothing logged, where the holder has hung up unheard */
 };
 
 /* Waits until *end_ns for a descriptor to be ready. */

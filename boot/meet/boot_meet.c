@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,22 +53,26 @@ struct caller {
     uint64_t end_ns;
 };
 
-/* A connection to the driver, greeted; -1, logged. */
+/* A connection to the driver, greeted; -1, logged. A launcher on this machine was there before its
+ * processes; but others may fill its queue, and push this process out. */
 static int call_driver(const struct caller *c, struct hly_boot_greeting *greeting)
 {
     char why[HLY_MEET_WHY] = "";
     for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
         const char *who = NULL;
         const int fd = hly_meet_place_call(&c->place, c->end_ns, why);
+        bool comes = !c->place.near.sun_family || (fd < 0 && errno == EAGAIN);
         if (fd >= 0 && hly_boot_visit_greeted(&c->key, fd, c->end_ns, greeting, &who))
             return fd;
         if (fd >= 0) {
             close(fd);
-            snprintf(why, sizeof why, "%s answers there", who);
+            snprintf(why, sizeof why, "%s answers there",
+                     greeting->magic ? who : "somebody who hangs up");
+            comes |= !greeting->magic;
         }
         const uint64_t now = hly_boot_now_ns();
-        if (c->place.near.sun_family || now + pause_ns >= c->end_ns)
-            break; /* a launcher on this machine was there before its processes */
+        if (!comes || now + pause_ns >= c->end_ns)
+            break;
         struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
         nanosleep(&t, NULL);
     }
@@ -102,11 +107,11 @@ static int listen_once(const struct caller *c, int fd)
     return rc ? rc : hly_listen_open(c->log, &self.address, &self.id.listen_fd);
 }
 
-static int ask(struct caller *c)
+static int ask_once(struct caller *c, bool *again)
 {
     struct hly_boot_greeting greeting;
     struct hly_boot_identity id = {0};
-    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns};
+    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns, again};
     int fd = call_driver(c, &greeting);
     if (fd < 0)
         return HALAY_EBOOT;
@@ -122,6 +127,19 @@ static int ask(struct caller *c)
     hly_boot_identity_finish(&self.id);
     self.id = id;
     return HALAY_OK;
+}
+
+/* Among many strangers the driver may have taken this process for one. */
+static int ask(struct caller *c)
+{
+    static const struct timespec a_little = {0, 20000000};
+    for (;;) {
+        bool again = false;
+        const int rc = ask_once(c, &again);
+        if (!again)
+            return rc;
+        nanosleep(&a_little, NULL); /* a driver that is gone is not found then */
+    }
 }
 
 /* The first open of this process. */

@@ -40,7 +40,6 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     slot->member =
         slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
     slot->state = HLY_SLOT_ASKING;
-    slot->came = true;
     slot->guest = guest;
     slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
     if (!d->params.least)
@@ -68,6 +67,7 @@ static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
             hly_boot_reception_text(&d->reception, slot->guest, d->text, false);
             slot->state = HLY_SLOT_STARTED;
             slot->guest = NULL;
+            slot->told = true;
             return;
         }
     }
@@ -117,6 +117,7 @@ static void left(void *arg, struct hly_boot_guest *guest)
 static void full(void *arg)
 {
     halay_launch_t *d = arg;
+    d->broken = !d->params.least;
     hly_driver_refuse(d,
                       "the launcher on %s has no file descriptors left for the rendezvous of %d "
                       "processes, one for each: raise the limit there (ulimit -n)",

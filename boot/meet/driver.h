@@ -24,7 +24,7 @@ enum hly_slot_state {
 struct hly_slot {
     enum hly_slot_state state;
     bool member;   /* of the last world; false: a newcomer */
-    bool came;     /* it has asked at least once */
+    bool told;     /* what it has heard last was a text */
     int rank;      /* in the last world */
     int status;    /* as waitpid has it, if ended; */
     char why[480]; /* what its halay_init has failed with; else empty */

@@ -87,6 +87,7 @@ int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
         fd =
             connect_to((const struct sockaddr *)&place->near, sizeof place->near, until_ns, &error);
         snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
+        errno = error;
         return fd;
     }
     struct hly_lookup *name = hly_lookup_start(place->host);

@@ -22,7 +22,7 @@ struct hly_meet_place {
 /* Reads "unix:/path" or "host:port", and the slot. HALAY_EBOOT, logged with variable and remedy. */
 int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
                         const char **slot_text, uint32_t *slot);
-/* A non-blocking connection, or -1 and why. */
+/* A non-blocking connection, or -1 and why; for a Unix socket errno has it, too. */
 int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
                         char why[HLY_MEET_WHY]);
 #endif

@@ -54,21 +54,24 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
     return slot->state == HLY_SLOT_IN && !(slot->member && is_lost(d, slot->rank));
 }
 
-static struct census take_census(const halay_launch_t *d)
+/* Counts no more of those that are waited for than it must. */
+static struct census take_census(const halay_launch_t *d, int most)
 {
     struct census c = {0};
     for (int s = 0; s < d->params.nranks; s++) {
         const struct hly_slot *slot = &d->slots[s];
         c.asking += slot->state == HLY_SLOT_ASKING;
-        c.waiting += is_awaited(d, slot);
+        if (c.waiting < most)
+            c.waiting += is_awaited(d, slot);
     }
     return c;
 }
 
 /* ---------------------------------------------------------------- answers */
 
-static void answered(struct hly_slot *slot, enum hly_slot_state state)
+static void answered(struct hly_slot *slot, enum hly_slot_state state, bool told)
 {
+    slot->told = told;
     slot->guest = NULL;
     slot->state = state;
 }
@@ -88,7 +91,7 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
         if (slot->state != HLY_SLOT_ASKING)
             continue;
         hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
-        answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
+        answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED, true);
     }
     d->decide_ns = 0;
 }
@@ -142,7 +145,7 @@ static void make_world(halay_launch_t *d)
         slot->rank = rank;
         slot->member = true;
         hly_boot_reception_answer(&d->reception, slot->guest, &own, d->table.bytes, &d->sha, &part);
-        answered(slot, HLY_SLOT_IN);
+        answered(slot, HLY_SLOT_IN, false);
     }
 }
 
@@ -170,7 +173,7 @@ void hly_driver_consider(halay_launch_t *d)
     d->decide_ns = soonest_end(d);
     if (!d->decide_ns)
         return;
-    const struct census c = take_census(d);
+    const struct census c = take_census(d, 1);
     if (is_static(d) && d->first_ended >= 0) {
         const struct hly_slot *slot = &d->slots[d->first_ended];
         how_ended(slot, how);
@@ -182,7 +185,7 @@ void hly_driver_consider(halay_launch_t *d)
                               "rank %d (pid %lld on %s) has ended before all ranks had joined the "
                               "job%s: it %s. See what it has printed; start the job again",
                               d->first_ended, (long long)slot->pid, d->host,
-                              slot->came ? " again" : "", how);
+                              d->epoch ? " again" : "", how);
         return;
     }
     if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))
@@ -212,15 +215,31 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
     if (n > NAMED_MOST)
         snprintf(text + at, bytes - at, ", and %d more", n - NAMED_MOST);
     if (!n)
-        snprintf(text, bytes, "only %d of the %d that there must be", take_census(d).asking,
-                 d->params.least);
+        snprintf(text, bytes, "only %d of the %d that there must be",
+                 take_census(d, d->params.nranks).asking, d->params.least);
+}
+
+/* A process that lives, and will not ask: its halay_init has failed before it could. */
+static bool has_failed(halay_launch_t *d)
+{
+    char why[480];
+    for (int s = 0; s < d->params.nranks && d->params.failed && is_static(d); s++) {
+        const struct hly_slot *slot = &d->slots[s];
+        if (slot->told || !is_awaited(d, slot) ||
+            !d->params.failed(d->params.failed_arg, s, why, sizeof why))
+            continue;
+        hly_driver_refuse(d, "halay_init has failed on rank %d (pid %lld on %s; it goes on): %s", s,
+                          (long long)slot->pid, d->host, why);
+        return true;
+    }
+    return false;
 }
 
 void hly_driver_look(halay_launch_t *d)
 {
     const uint64_t now = hly_boot_now_ns();
     char missing[400];
-    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns))
+    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns) || has_failed(d))
         return;
     const double waited_s = (double)(now - d->since_ns) / 1e9;
     name_missing(d, missing, sizeof missing);
@@ -234,7 +253,7 @@ void hly_driver_look(halay_launch_t *d)
     }
     hly_boot_say(&d->log, 1,
                  "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
-                 take_census(d).waiting, d->params.nranks, d->host, missing);
+                 take_census(d, d->params.nranks).waiting, d->params.nranks, d->host, missing);
     d->notice_ns *= 2;
     d->notice_at_ns = now + d->notice_ns;
 }

@@ -17,6 +17,7 @@ static struct fuzz *input;
 static halay_launch_t *driver;
 static uint64_t clock_ns;
 static long opened, nothing_said;
+static int failing; /* a rank whose halay_init has failed; -1: none */
 
 /* What the guests that have something say, one after the other. */
 static struct epoll_event pending[PENDING];
@@ -283,6 +284,7 @@ static void event(uint8_t what)
         break;
     case 4:
         fuzz_net_full = what / 16 % 3;
+        failing = what / 64 - 1;
         break;
     case 5:
         if (g)
@@ -307,6 +309,15 @@ static void event(uint8_t what)
     }
 }
 
+static int is_failing(void *arg, int rank, char *text, size_t bytes)
+{
+    (void)arg;
+    FUZZ_WANT(rank >= 0 && rank < driver->params.nranks);
+    memset(text, 'x', bytes - 1);
+    text[bytes - 1] = 0;
+    return rank == failing;
+}
+
 static void says(void *arg, int level, const char *text)
 {
     (void)arg, (void)level;
@@ -325,10 +336,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
                                           .host = "host",
                                           .session_dir = "/nowhere",
                                           .secret = few & 0x80 ? "s" : "",
-                                          .log = says};
+                                          .log = says,
+                                          .failed = is_failing};
     input = &f;
     clock_ns = 1000000000;
     opened = fuzz_net_closed = fuzz_net_full = npending = 0;
+    failing = -1;
     nstream = world_epoch = world_ranks = world_told = world_slots = 0;
     FUZZ_WANT(!OPS->start(&params, &driver));
     driver->reception.nslots = nranks + ROOM; /* room for the rest stays unused */
