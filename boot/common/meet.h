@@ -166,7 +166,7 @@ enum { HLY_BOOT_STRANGERS = 64 };
 struct hly_boot_guest {
     int fd; /* -1: the slot is free */
     bool known, answering;
-    bool talks; /* after its answer, too: an agent */
+    bool stays; /* behind its answer, too: an agent, rank 0 */
     size_t got, sent;
     uint64_t since_ns;
     struct hly_piece body[2]; /* the table, and its part; or a text */
@@ -185,13 +185,14 @@ struct hly_boot_reception {
     int nslots, cursor; /* cursor: where to look for a free slot first */
     int nknown;         /* guests that are known and still connected */
     struct hly_boot_guest *guests;
-    uint64_t expire_ns; /* when strangers are looked at next */
-    char note[320];     /* of the last guest that was refused */
+    uint64_t expire_ns;        /* when strangers are looked at next */
+    char note[320];            /* of the last guest that was refused */
+    uint64_t say_ns, quiet_ns; /* when the next one is said aloud */
     void *arg;
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
     void (*left)(void *arg, struct hly_boot_guest *guest);
-    /* One that talks has said this. false: it is to be lost. May be NULL. */
+    /* One that stays has said this. false: it is to be lost. May be NULL. */
     bool (*said)(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n);
     void (*full)(void *arg); /* there are no descriptors left */
 };
@@ -213,6 +214,8 @@ void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest
 bool hly_boot_reception_push(const struct hly_boot_guest *guest, const void *bytes, size_t n);
 /* Whether all that are known have got their answers, or have left. */
 bool hly_boot_reception_sent(const struct hly_boot_reception *r);
+/* What answers point to will go: ends the guests that have not taken all of theirs. */
+void hly_boot_reception_forget(struct hly_boot_reception *r);
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *guest);
 void hly_boot_reception_close(struct hly_boot_reception *r);
 
@@ -223,6 +226,7 @@ struct hly_boot_visit {
     const struct hly_boot_key *key;
     const char *guest, *holder; /* "rank 3"; "rank 0 at 'host' port 7" */
     uint64_t end_ns;
+    bool *again; /* not NULL: true, and nothing logged, where the holder has hung up unheard */
 };
 
 /* Waits until *end_ns for a descriptor to be ready. */

@@ -19,12 +19,30 @@
 #include "meet.h"
 
 #define STRANGER_NS 10000000000ull
+#define S           1000000000ull /* in which who is no stranger has said its hello */
 
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *g)
 {
     close(g->fd);
     g->fd = -1;
     r->nknown -= g->known;
+}
+
+/* It goes by itself. */
+static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
+{
+    hly_boot_reception_dismiss(r, g);
+    if (g->known)
+        r->left(r->arg, g);
+}
+
+/* It has no answer, or not all of it: who has asked knows that no more, but for one that stays. */
+static void drop(struct hly_boot_reception *r, struct hly_boot_guest *g)
+{
+    if (g->stays)
+        lose(r, g);
+    else
+        hly_boot_reception_dismiss(r, g);
 }
 
 static size_t whole(const struct hly_boot_guest *g)
@@ -44,7 +62,7 @@ static void flush(struct hly_boot_reception *r, struct hly_boot_guest *g)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno != EAGAIN) {
-            hly_boot_reception_dismiss(r, g);
+            drop(r, g);
             return;
         }
         if (n < 0)
@@ -104,6 +122,15 @@ bool hly_boot_reception_sent(const struct hly_boot_reception *r)
     return true;
 }
 
+void hly_boot_reception_forget(struct hly_boot_reception *r)
+{
+    for (int i = 0; i < r->nslots; i++) {
+        struct hly_boot_guest *g = &r->guests[i];
+        if (g->fd >= 0 && g->answering && g->sent != whole(g))
+            drop(r, g);
+    }
+}
+
 /* ---------------------------------------------------------------- what a guest says */
 
 static void address_of(const struct hly_boot_guest *g, char *text, size_t bytes)
@@ -130,7 +157,12 @@ static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const
              : g->hello.slot == HLY_BOOT_AGENT ? g->hello.nranks
                                                : g->hello.slot,
              g->hello.pid, why);
-    hly_boot_say(r->log, 1, "the rendezvous of %s goes on%s", r->holder, r->note);
+    const uint64_t now = hly_boot_now_ns();
+    if (now >= r->say_ns) { /* after 1 s, 2 s, 4 s, ... again: they may be many */
+        hly_boot_say(r->log, 1, "the rendezvous of %s goes on%s", r->holder, r->note);
+        r->quiet_ns = r->quiet_ns ? 2 * r->quiet_ns : S;
+        r->say_ns = now + r->quiet_ns;
+    }
     hly_boot_reception_text(r, g, r->refusal, false);
 }
 
@@ -161,13 +193,6 @@ static void hear(struct hly_boot_reception *r, struct hly_boot_guest *g)
     r->heard(r->arg, g);
 }
 
-static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
-{
-    hly_boot_reception_dismiss(r, g);
-    if (g->known)
-        r->left(r->arg, g);
-}
-
 static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, uint32_t events)
 {
     char extra[1024];
@@ -183,7 +208,7 @@ static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, 
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        if (n > 0 && !hello && g->talks && r->said(r->arg, g, extra, (size_t)n))
+        if (n > 0 && !hello && g->stays && r->said(r->arg, g, extra, (size_t)n))
             continue;
         if (n <= 0 || !hello) { /* a guest says one hello and no more */
             lose(r, g);
@@ -203,21 +228,42 @@ static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, 
 
 /* ---------------------------------------------------------------- the door */
 
+static struct hly_boot_guest *oldest_stranger(struct hly_boot_reception *r)
+{
+    struct hly_boot_guest *oldest = NULL;
+    for (int i = 0; i < r->nslots; i++) {
+        struct hly_boot_guest *g = &r->guests[i];
+        if (g->fd >= 0 && !g->known && (!oldest || g->since_ns < oldest->since_ns))
+            oldest = g;
+    }
+    return oldest;
+}
+
 /* A free slot; the oldest stranger makes room. NULL: all are known, some of them twice. */
 static struct hly_boot_guest *slot(struct hly_boot_reception *r)
 {
-    struct hly_boot_guest *oldest = NULL;
     for (int i = 0; i < r->nslots; i++) {
         struct hly_boot_guest *g = &r->guests[r->cursor];
         if (g->fd < 0)
             return g;
         r->cursor = (r->cursor + 1) % r->nslots;
-        if (!g->known && (!oldest || g->since_ns < oldest->since_ns))
-            oldest = g;
     }
+    struct hly_boot_guest *oldest = oldest_stranger(r);
     if (oldest)
         hly_boot_reception_dismiss(r, oldest);
     return oldest;
+}
+
+/* No descriptor is left: a stranger may have it. True: there is one now. */
+static bool spare(struct hly_boot_reception *r)
+{
+    struct hly_boot_guest *oldest = oldest_stranger(r);
+    if (!oldest)
+        r->full(r->arg);
+    const bool idle = oldest && hly_boot_now_ns() - oldest->since_ns > S;
+    if (idle)
+        hly_boot_reception_dismiss(r, oldest);
+    return idle;
 }
 
 /* At most some guests a call, so that the others are heard between. */
@@ -225,11 +271,10 @@ static void let_in(struct hly_boot_reception *r)
 {
     for (int i = 0; i < 64; i++) {
         int fd = accept4(r->listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0) {
-            if (errno == EMFILE || errno == ENFILE)
-                r->full(r->arg);
+        if (fd < 0 && (errno == EMFILE || errno == ENFILE) && spare(r))
+            continue;
+        if (fd < 0)
             return;
-        }
         struct hly_boot_guest *g = slot(r);
         if (!g) {
             close(fd);

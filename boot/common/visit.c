@@ -98,6 +98,10 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
     struct hly_sha sha;
     uint8_t digest[32], mac[32];
     bool whole = take(fd, answer, sizeof *answer, visit->end_ns);
+    if (visit->again && !whole && !answer->magic && (!errno || errno == ECONNRESET)) {
+        *visit->again = true;
+        return HALAY_EBOOT;
+    }
     if (whole && !answer_fits(answer, hello)) {
         whole = false;
         errno = EPROTO;
@@ -114,7 +118,7 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
         hly_boot_say(
             visit->log, 0,
             "%s said hello to %s, but got no answer (%s): see what that one says; it may have "
-            "died, or waited for other ranks",
+            "died, be stopped, or have waited for other ranks",
             visit->guest, visit->holder, errno ? strerror(errno) : "the connection was ended");
         return HALAY_EBOOT;
     }

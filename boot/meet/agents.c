@@ -31,7 +31,7 @@ static struct hly_agent *unused_agent(const halay_launch_t *d)
 }
 
 /* Its processes are as good as dead: their agent ends them. */
-static void lose(halay_launch_t *d, struct hly_agent *agent, const char *why)
+static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *why)
 {
     agent->guest = NULL;
     agent->lost = true;
@@ -86,15 +86,13 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
                                 .nranks = (uint32_t)d->params.nranks};
     struct hly_sha sha;
     hly_sha_init(&sha);
-    guest->talks = true;
+    guest->stays = true;
     hly_frames_init(&agent->frames, &d->key, HLY_FROM_HEAD, &guest->greeting, it);
     hly_frame_keep_alive(guest->fd);
     hly_boot_reception_answer(&d->reception, guest, &a, "", &sha, NULL);
-    if (guest->fd < 0)
-        lose(d, agent, "it was lost");
 }
 
-static bool take(halay_launch_t *d, const struct hly_agent *agent, const struct hly_frame *f)
+static bool take_frame(halay_launch_t *d, const struct hly_agent *agent, const struct hly_frame *f)
 {
     struct hly_slot *slot = f->rank >= agent->first && f->rank < agent->first + agent->count
                                 ? &d->slots[f->rank]
@@ -118,7 +116,7 @@ bool hly_agents_said(halay_launch_t *d, struct hly_boot_guest *guest, const char
     int whole;
     while (agent && n)
         if ((whole = hly_frames_take(&agent->frames, &bytes, &n)) < 0 ||
-            (whole && !take(d, agent, &agent->frames.next)))
+            (whole && !take_frame(d, agent, &agent->frames.next)))
             return false;
     return agent != NULL;
 }
@@ -127,7 +125,7 @@ void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest)
 {
     struct hly_agent *agent = agent_of(d, guest);
     if (agent)
-        lose(d, agent, "its connection ended");
+        lose_agent(d, agent, "its connection ended");
 }
 
 /* ---------------------------------------------------------------- for the launcher */
@@ -189,7 +187,7 @@ static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_laun
     if (hly_boot_reception_push(guest, &frame, sizeof frame))
         return;
     hly_boot_reception_dismiss(&d->reception, guest);
-    lose(d, agent, "it does not read what it is told");
+    lose_agent(d, agent, "it does not read what it is told");
 }
 
 void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)

@@ -88,11 +88,11 @@ static int listen_once(const struct caller *c, int fd)
     return rc ? rc : hly_listen_open(c->log, &self.address, &self.id.listen_fd);
 }
 
-static int ask(struct caller *c)
+static int ask_once(struct caller *c, bool *again)
 {
     struct hly_boot_greeting greeting;
     struct hly_boot_identity id = {0};
-    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns};
+    const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns, again};
     int fd = hly_meet_place_call(c->log, &c->place, &c->key, c->guest, c->end_ns, &greeting);
     if (fd < 0)
         return HALAY_EBOOT;
@@ -112,6 +112,19 @@ static int ask(struct caller *c)
     hly_boot_identity_finish(&self.id);
     self.id = id;
     return HALAY_OK;
+}
+
+/* Among many strangers the driver may have taken this process for one. */
+static int ask(struct caller *c)
+{
+    static const struct timespec a_little = {0, 20000000};
+    for (;;) {
+        bool again = false;
+        const int rc = ask_once(c, &again);
+        if (!again)
+            return rc;
+        nanosleep(&a_little, NULL); /* a driver that is gone is not found then */
+    }
 }
 
 /* The first open of this process. */

@@ -43,7 +43,6 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     slot->member =
         slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
     slot->state = HLY_SLOT_ASKING;
-    slot->came = true;
     slot->condemned = false;
     slot->guest = guest;
     slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
@@ -68,6 +67,7 @@ static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
             hly_boot_reception_text(&d->reception, slot->guest, d->text, false);
             slot->state = HLY_SLOT_STARTED;
             slot->guest = NULL;
+            slot->told = true;
             return;
         }
     }
@@ -119,7 +119,7 @@ static void left(void *arg, struct hly_boot_guest *guest)
     slot->guest = NULL;
     if (slot->state == HLY_SLOT_ASKING)
         slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
-    hly_driver_set_times(d);
+    hly_driver_consider(d);
     hly_driver_tell_news(d);
 }
 
@@ -131,6 +131,7 @@ static bool said(void *arg, struct hly_boot_guest *guest, const char *bytes, siz
 static void full(void *arg)
 {
     halay_launch_t *d = arg;
+    d->broken = !d->params.least;
     hly_driver_refuse(d,
                       "the launcher on %s has no file descriptors left for the rendezvous of %d "
                       "processes, one for each: raise the limit there (ulimit -n)",
@@ -278,10 +279,14 @@ static int meet_env(halay_launch_t *d, int slot, char ***env)
 
 void hly_driver_started(halay_launch_t *d, int slot, int64_t pid)
 {
-    if (d->first_ended == slot)
-        d->first_ended = -1;
     d->slots[slot] = (struct hly_slot){
         .state = HLY_SLOT_STARTED, .agent = d->slots[slot].agent, .rank = -1, .pid = pid};
+    if (d->first_ended != slot)
+        return;
+    d->first_ended = -1;
+    for (int s = 0; s < d->params.nranks && d->first_ended < 0; s++)
+        if (d->slots[s].state == HLY_SLOT_ENDED)
+            d->first_ended = s;
 }
 
 void hly_driver_ended(halay_launch_t *d, int slot, int status, const char *why)

@@ -36,13 +36,13 @@ struct hly_slot {
     struct hly_agent *agent; /* NULL: it is this launcher's, or nobody has brought it yet */
     bool tell_end;           /* its launcher is still to be told that it has ended */
     bool member;             /* of the last world; false: a newcomer */
-    bool came;               /* it has asked at least once */
+    bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended; */
     char why[480];           /* what its halay_init has failed with; else empty */
     int64_t pid;
     struct hly_boot_guest *guest; /* if asking, */
-    uint64_t end_ns;              /* until then */
+    uint64_t end_ns;              /* when it is to hear who is missing */
     struct hly_boot_hello hello;  /* the last one */
     bool condemned; /* the others have met without it, and it lives: the launcher kills it */
 };
@@ -63,7 +63,7 @@ struct halay_launch {
     uint32_t told;                /* so many newcomers it has been told */
     uint64_t epoch;               /* of the last world; 0: there was none */
     uint8_t job[16], secret[16];
-    int *order;                    /* by rank: its slot, in the last world */
+    int *order;                    /* by rank: its slot, in the world that is made */
     struct hly_boot_hello *hellos; /* by rank */
     struct hly_boot_answer answer;
     struct hly_boot_table table; /* of the last world; guests may still be taking it */

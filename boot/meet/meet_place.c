@@ -87,6 +87,7 @@ static int reach(const struct hly_meet_place *place, uint64_t until_ns, char why
         fd =
             connect_to((const struct sockaddr *)&place->near, sizeof place->near, until_ns, &error);
         snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
+        errno = error;
         return fd;
     }
     struct hly_lookup *name = hly_lookup_start(place->host);
@@ -112,15 +113,20 @@ int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_pl
     for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
         const char *who = NULL;
         const int fd = reach(place, end_ns, why);
+        /* A launcher on this machine was there before its processes; but others may fill its queue,
+         * and push this process out. */
+        bool comes = !place->near.sun_family || (fd < 0 && errno == EAGAIN);
         if (fd >= 0 && hly_boot_visit_greeted(key, fd, end_ns, greeting, &who))
             return fd;
         if (fd >= 0) {
             close(fd);
-            snprintf(why, sizeof why, "%s answers there", who);
+            snprintf(why, sizeof why, "%s answers there",
+                     greeting->magic ? who : "somebody who hangs up");
+            comes |= !greeting->magic;
         }
         const uint64_t now = hly_boot_now_ns();
-        if (place->near.sun_family || now + pause_ns >= end_ns)
-            break; /* a launcher on this machine was there before its processes */
+        if (!comes || now + pause_ns >= end_ns)
+            break;
         struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
         nanosleep(&t, NULL);
     }

@@ -54,13 +54,15 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
     return slot->state == HLY_SLOT_IN && slot->member && !is_lost(d, slot->rank);
 }
 
-static struct census take_census(const halay_launch_t *d)
+/* Counts no more of those that are waited for than it must. */
+static struct census take_census(const halay_launch_t *d, int most)
 {
     struct census c = {0};
     for (int s = 0; s < d->params.nranks; s++) {
         const struct hly_slot *slot = &d->slots[s];
         c.asking += slot->state == HLY_SLOT_ASKING;
-        c.waiting += is_awaited(d, slot);
+        if (c.waiting < most)
+            c.waiting += is_awaited(d, slot);
     }
     return c;
 }
@@ -89,8 +91,9 @@ void hly_driver_set_times(halay_launch_t *d)
 
 /* ---------------------------------------------------------------- answers */
 
-static void answered(struct hly_slot *slot, enum hly_slot_state state)
+static void answered(struct hly_slot *slot, enum hly_slot_state state, bool told)
 {
+    slot->told = told;
     slot->guest = NULL;
     slot->state = state;
 }
@@ -110,7 +113,7 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
         if (slot->state != HLY_SLOT_ASKING)
             continue;
         hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
-        answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
+        answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED, true);
     }
     hly_driver_set_times(d);
 }
@@ -123,7 +126,7 @@ static void refuse_newcomers(halay_launch_t *d, const uint64_t *expired, const c
         if (!hly_driver_is_newcomer(d, slot) || (expired && slot->end_ns > *expired))
             continue;
         hly_boot_reception_text(&d->reception, slot->guest, text, false);
-        answered(slot, HLY_SLOT_STARTED);
+        answered(slot, HLY_SLOT_STARTED, true);
     }
     hly_driver_set_times(d);
 }
@@ -140,15 +143,15 @@ void hly_driver_tell_news(halay_launch_t *d)
 /* Who is which rank: members by theirs, then newcomers by slot. Returns how many. */
 static int rank_all(halay_launch_t *d)
 {
-    int n = 0, most = 0;
+    int n = 0;
+    for (int rank = 0; rank < d->params.nranks; rank++)
+        d->order[rank] = -1;
     for (int s = 0; s < d->params.nranks; s++)
-        if (d->slots[s].member && d->slots[s].rank >= most)
-            most = d->slots[s].rank + 1;
-    for (int rank = 0; rank < most; rank++) {
-        const int s = d->order[rank];
         if (d->slots[s].state == HLY_SLOT_ASKING && d->slots[s].member)
-            d->order[n++] = s; /* n <= rank: not one that is still to be read */
-    }
+            d->order[d->slots[s].rank] = s;
+    for (int rank = 0; rank < d->params.nranks; rank++)
+        if (d->order[rank] >= 0)
+            d->order[n++] = d->order[rank]; /* n <= rank: not one that is still to be read */
     for (int s = 0; s < d->params.nranks; s++)
         if (d->slots[s].state == HLY_SLOT_ASKING && !d->slots[s].member)
             d->order[n++] = s;
@@ -159,6 +162,7 @@ static void make_world(halay_launch_t *d)
 {
     struct hly_boot_answer *a = &d->answer;
     const int n = rank_all(d);
+    hly_boot_reception_forget(&d->reception);
     hly_boot_table_finish(&d->table);
     for (int rank = 0; rank < n; rank++)
         d->hellos[rank] = d->slots[d->order[rank]].hello;
@@ -190,10 +194,13 @@ static void make_world(halay_launch_t *d)
         const struct hly_piece part = hly_boot_table_part(&d->table, (uint32_t)rank, &own);
         slot->rank = rank;
         slot->member = true;
-        hly_boot_reception_answer(&d->reception, slot->guest, &own, d->table.bytes, &d->sha, &part);
-        if (rank == 0 && slot->guest->fd >= 0)
-            d->first = slot->guest;
-        answered(slot, HLY_SLOT_IN);
+        struct hly_boot_guest *guest = slot->guest;
+        answered(slot, HLY_SLOT_IN, false);
+        if (rank == 0 && !is_static(d)) {
+            guest->stays = true;
+            d->first = guest;
+        }
+        hly_boot_reception_answer(&d->reception, guest, &own, d->table.bytes, &d->sha, &part);
     }
     hly_driver_set_times(d);
 }
@@ -216,7 +223,7 @@ void hly_driver_consider(halay_launch_t *d)
     char how[64];
     if (d->done)
         refuse_newcomers(d, NULL, "the job ends: a process of it has ended with status 0");
-    const struct census c = take_census(d);
+    const struct census c = take_census(d, 1);
     hly_driver_set_times(d);
     if (!c.asking)
         return;
@@ -232,7 +239,7 @@ void hly_driver_consider(halay_launch_t *d)
                               "rank %d (pid %lld on %s) has ended before all ranks had joined the "
                               "job%s: it %s. See what it has printed; start the job again",
                               d->first_ended, (long long)slot->pid, host_of(d, slot),
-                              slot->came ? " again" : "", how);
+                              d->epoch ? " again" : "", how);
         return;
     }
     const int least = is_static(d) ? d->params.nranks : d->done ? 1 : d->params.least;
@@ -264,8 +271,24 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
     if (n > NAMED_MOST)
         snprintf(text + at, bytes - at, ", and %d more", n - NAMED_MOST);
     if (!n)
-        snprintf(text, bytes, "only %d of the %d that there must be", take_census(d).asking,
-                 d->params.least);
+        snprintf(text, bytes, "only %d of the %d that there must be",
+                 take_census(d, d->params.nranks).asking, d->params.least);
+}
+
+/* A process that lives, and will not ask: its halay_init has failed before it could. */
+static bool has_failed(halay_launch_t *d)
+{
+    char why[480];
+    for (int s = 0; s < d->params.nranks && d->params.failed && is_static(d); s++) {
+        const struct hly_slot *slot = &d->slots[s];
+        if (slot->told || !is_awaited(d, slot) ||
+            !d->params.failed(d->params.failed_arg, s, why, sizeof why))
+            continue;
+        hly_driver_refuse(d, "halay_init has failed on rank %d (pid %lld on %s; it goes on): %s", s,
+                          (long long)slot->pid, d->host, why);
+        return true;
+    }
+    return false;
 }
 
 void hly_driver_look(halay_launch_t *d)
@@ -276,7 +299,7 @@ void hly_driver_look(halay_launch_t *d)
         refuse_newcomers(d, &now,
                          "the ranks of the job have not met again in time: they wait for newcomers "
                          "at a commit (see HALAY_START_DEADLINE)");
-    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns))
+    if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns) || has_failed(d))
         return;
     const double waited_s = (double)(now - d->since_ns) / 1e9;
     name_missing(d, missing, sizeof missing);
@@ -290,7 +313,7 @@ void hly_driver_look(halay_launch_t *d)
     }
     hly_boot_say(&d->log, 1,
                  "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
-                 take_census(d).waiting, d->params.nranks, d->host, missing);
+                 take_census(d, d->params.nranks).waiting, d->params.nranks, d->host, missing);
     d->notice_ns *= 2;
     d->notice_at_ns = now + d->notice_ns;
 }

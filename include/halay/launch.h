@@ -36,6 +36,9 @@ typedef struct halay_launch_params {
     const char *head; /* of an agent: the head's "host:port" */
     halay_log_fn log;
     void *log_arg;
+    /* 1 and why, if the last halay_init of a rank that has not ended has failed. May be NULL. */
+    int (*failed)(void *arg, int rank, char *text, size_t bytes);
+    void *failed_arg;
 } halay_launch_params_t;
 
 /* How far a rank has come with the server. */

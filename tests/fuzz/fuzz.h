@@ -72,7 +72,7 @@ int fuzz_free_fd(void);
  */
 #define FUZZ_FD 1000000
 void fuzz_net_feed(struct fuzz *f);
-extern int fuzz_net_full;    /* nothing can be written now */
+extern int fuzz_net_full;    /* 1: nothing can be written now; 2: half of it */
 extern long fuzz_net_closed; /* how often it was closed: it may stand for many */
 /* fopen() of this path gives these bytes. */
 #define FUZZ_PATH "/fuzz"

@@ -72,4 +72,9 @@ says err "halayrun: rank 1 (pid [0-9]* on $host): killed by signal 9, has not ca
 first 1 'export HALAY_DEADLINE=no' --keep-going
 told 2 "halay_init has failed on rank 1 (pid [0-9]* on $host; it exited with status 1): HALAY_DEADLINE is 'no'"
 [ "$(grep -cE "halay error|halayrun: halay_init has failed" err)" = 2 ] || fail "not one voice beside its own"
+# It lives on: the others need not wait for their deadline.
+HALAY_START_DEADLINE=30 first 1 '{ HALAY_DEADLINE=no "$0"; exec sleep 1000.'$mark'; }'
+expect 1
+within 20000
+told 2 "halay_init has failed on rank 1 (pid [0-9]* on $host; it goes on): HALAY_DEADLINE is 'no'"
 nothing_left

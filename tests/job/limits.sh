@@ -61,4 +61,14 @@ if unshare -rm true 2>/dev/null; then
     full bash -c '"$HALAYRUN" -np 2 "$JOB_RANK" kill 2>disk/err' # the log is lost, and not waited for
     [ "$status" = 137 ] || fail "without a log the status is $status"
 fi
+# Of the launcher itself: descriptors, and a TMPDIR that is too long for a socket.
+for limit in 10 24; do
+    run bash -c "ulimit -n $limit; exec \"\$@\"" - "$HALAYRUN" -np 4 "$JOB_RANK" briefly
+    [ "$status" != 0 ] || fail "$limit descriptors are enough"
+    says err "halayrun: .*ulimit -n"
+done
+long=$PWD/$(printf 'd%.0s' {1..90})
+mkdir "$long"
+run env TMPDIR="$long" "$HALAYRUN" -np 2 "$JOB_RANK" briefly
+expect 0 "a long TMPDIR"
 nothing_left

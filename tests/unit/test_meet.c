@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,6 +48,7 @@ static halay_launch_t *driver;
 static struct process all[MOST];
 static char folder[64], at[32];
 static char told[4000]; /* by the driver's log */
+static int failed = -1; /* a rank whose halay_init has failed */
 
 static double now_s(void)
 {
@@ -60,6 +62,13 @@ static void driver_says(void *arg, int level, const char *text)
     (void)arg, (void)level;
     const size_t used = strlen(told);
     snprintf(told + used, sizeof told - used, "%s\n", text);
+}
+
+static int has_failed(void *arg, int rank, char *text, size_t bytes)
+{
+    MUST(arg == told);
+    snprintf(text, bytes, "a setting is wrong");
+    return rank == failed;
 }
 
 /* ---------------------------------------------------------------- a process */
@@ -234,7 +243,9 @@ static void begin(int n, int least, const char *secret)
                                           .host = "here",
                                           .session_dir = folder,
                                           .secret = secret,
-                                          .log = driver_says};
+                                          .log = driver_says,
+                                          .failed = has_failed,
+                                          .failed_arg = told};
     told[0] = '\0';
     setenv("HALAY_SECRET", secret, 1);
     MUST(ops->start(&params, &driver) == HALAY_OK);
@@ -566,6 +577,110 @@ static void missing(void)
     finish();
 }
 
+/* Whose halay_init has failed, and who lives, is told of; but may ask again until then, and is
+ * waited for once the driver has refused it. */
+static void failed_and_lives(void)
+{
+    struct said said;
+    begin(2, 0, "s");
+    start(0);
+    start(1);
+    failed = 1;
+    order(0, 'o');
+    MUST(!hear(0, &said, 0.3));
+    order(1, 'o');
+    MUST(hear(0, &said, 10) && !said.rc && hear(1, &said, 10) && !said.rc);
+    order(0, 'o');
+    char text[100];
+    snprintf(text, sizeof text, "failed on rank 1 (pid %d on here; it goes on): a setting is wrong",
+             (int)all[1].pid);
+    refused(0, text);
+    CHECK(strstr(told, text), "%s", told);
+    failed = 0; /* by that refusal */
+    order(1, 'o');
+    MUST(!hear(1, &said, 1.3));
+    order(0, 'o');
+    MUST(hear(0, &said, 10) && !said.rc && hear(1, &said, 10) && !said.rc && said.epoch == 2);
+    failed = -1;
+    finish();
+}
+
+/* A driver that hangs up has taken this process for a stranger: it calls again. */
+static void hung_up(void)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    struct said said = {0};
+    char bytes[48], variable[128];
+    int status;
+    snprintf(where.sun_path, sizeof where.sun_path, "%s/fake", folder);
+    snprintf(variable, sizeof variable, "unix:%s", where.sun_path);
+    const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    MUST(fd >= 0 && !bind(fd, (struct sockaddr *)&where, sizeof where) && !listen(fd, 4));
+    begin(1, 0, "s");
+    const int guest = socket(AF_UNIX, SOCK_STREAM, 0); /* what a driver says first */
+    struct sockaddr_un real = {.sun_family = AF_UNIX};
+    snprintf(real.sun_path, sizeof real.sun_path, "%s/meet", folder);
+    MUST(!connect(guest, (struct sockaddr *)&real, sizeof real));
+    ops->progress(driver);
+    MUST(read(guest, bytes, sizeof bytes) == sizeof bytes);
+    close(guest);
+    finish();
+    const pid_t child = fork();
+    if (!child) {
+        halay_boot_info_t info = {.size = sizeof info};
+        halay_boot_t *boot;
+        setenv("HALAY_MEET", variable, 1);
+        setenv("HALAY_MEET_SLOT", "0", 1);
+        close(fd);
+        halay_boot_v4_meet.open(NULL, keep_text, &said, 10000000000, &info, &boot);
+        _exit(!strstr(said.text, "found no driver at 'unix:"));
+    }
+    for (int i = 0; i < 4; i++) { /* without a greeting, and with one */
+        const int in = accept(fd, NULL, NULL);
+        MUST(in >= 0 && (i < 2 || write(in, bytes, sizeof bytes) == sizeof bytes));
+        close(in);
+    }
+    close(fd);
+    MUST(!unlink(where.sun_path));
+    MUST(waitpid(child, &status, 0) == child);
+    CHECK(status == 0, "it has ended with %x", (unsigned)status);
+}
+
+/* Many that do not know the secret, each with a hello: a line of the log for a few of them. */
+static void crowd(void)
+{
+    struct sockaddr_un where = {.sun_family = AF_UNIX};
+    begin(2, 0, "s");
+    start(0);
+    start(1);
+    snprintf(where.sun_path, sizeof where.sun_path, "%s/meet", folder);
+    for (int i = 0; i < 300; i++) {
+        char bytes[600] = "HLAYDVZ1", greeting[48];
+        const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+        MUST(!connect(fd, (struct sockaddr *)&where, sizeof where));
+        ops->progress(driver);
+        MUST(read(fd, greeting, sizeof greeting) == sizeof greeting);
+        memcpy(bytes + 8, greeting + 8, 4);
+        bytes[12] = 600 & 0xff;
+        bytes[13] = 600 >> 8;
+        memcpy(bytes + 16, greeting + 16, 16);
+        MUST(write(fd, bytes, sizeof bytes) == sizeof bytes);
+        ops->progress(driver);
+        if (i % 2)
+            close(fd);
+        if (i == 150)
+            order(0, 'o');
+    }
+    int lines = 0;
+    for (const char *in = told; (in = strstr(in, "was refused")); in++)
+        lines++;
+    CHECK(lines >= 1 && lines <= 6, "%d lines", lines);
+    struct said said;
+    order(1, 'o');
+    MUST(hear(0, &said, 10) && !said.rc && hear(1, &said, 10) && !said.rc);
+    finish();
+}
+
 static void strangers(void)
 {
     struct said said;
@@ -650,6 +765,9 @@ int main(void)
     agents();
     torn();
     missing();
+    failed_and_lives();
+    hung_up();
+    crowd();
     strangers();
     given();
     MUST(!rmdir(folder));

@@ -353,6 +353,13 @@ static void end_orphans(struct hly_job *job)
 
 /* ------------------------------------------------------------------ the loop */
 
+static const char *remedy(int error)
+{
+    return error == EMFILE   ? ": each rank takes four; raise the limit on open files (ulimit -n)"
+           : error == EAGAIN ? ": raise the limit on processes (ulimit -u)"
+                             : "";
+}
+
 static int start_rank(struct hly_job *job, int rank)
 {
     int out = -1, err = -1, error = ENOMEM;
@@ -373,7 +380,7 @@ static int start_rank(struct hly_job *job, int rank)
     if (err >= 0)
         close(err);
     if (pid < 0) {
-        hly_note("cannot start rank %d: %s", rank, strerror(error));
+        hly_note("cannot start rank %d: %s%s", rank, strerror(error), remedy(error));
         return -1;
     }
     job->ranks[rank].pid = pid;
@@ -391,7 +398,7 @@ static void start_ranks(struct hly_job *job)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
-        hly_note("cannot make a pipe: %s", strerror(errno));
+        hly_note("cannot make a pipe: %s%s", strerror(errno), remedy(errno));
         end_job(job, HLY_EXIT_SELF, 0);
         return;
     }

@@ -24,6 +24,8 @@
 #include "session.h"
 #include "spawn.h"
 
+enum { FILES_LEAST = 24 };
+
 static void log_server(void *arg, int level, const char *text)
 {
     (void)arg;
@@ -73,12 +75,24 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
         hly_note("cannot prepare: %s", strerror(errno));
         return -1;
     }
+    if (spawner->files.rlim_max < FILES_LEAST) { /* libpmix would end this process */
+        hly_note(
+            "the limit on open files is %llu, and %d are needed at least: raise it (ulimit -n)",
+            (unsigned long long)spawner->files.rlim_max, FILES_LEAST);
+        return -1;
+    }
     files = spawner->files;
     files.rlim_cur = files.rlim_max; /* pipes and PMIx connections of up to 1,024 ranks */
     setrlimit(RLIMIT_NOFILE, &files);
     if (gethostname(job->host, sizeof job->host - 1))
         snprintf(job->host, sizeof job->host, "localhost");
     return 0;
+}
+
+static int has_failed(void *arg, int rank, char *text, size_t bytes)
+{
+    const struct hly_job *job = arg;
+    return hly_records_why(job->records, rank, text, bytes);
 }
 
 static int run(struct hly_job *job, const struct hly_session *session)
@@ -91,7 +105,9 @@ static int run(struct hly_job *job, const struct hly_session *session)
                                           .host = job->host,
                                           .session_dir = session->path,
                                           .secret = hly_env_secret(job->spawner->base),
-                                          .log = log_server};
+                                          .log = log_server,
+                                          .failed = has_failed,
+                                          .failed_arg = job};
     if (hly_servers_start(&job->servers, &params, job->options->verbose))
         return HLY_EXIT_SELF;
     int status = hly_job_run(job);

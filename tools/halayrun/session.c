@@ -44,10 +44,13 @@ static void remove_tree(int parent, const char *name, int depth)
     unlinkat(parent, name, AT_REMOVEDIR);
 }
 
+/* The path of a socket in the folder must fit struct sockaddr_un. */
 static const char *tmp_dir(void)
 {
     const char *dir = getenv("TMPDIR");
-    return dir && dir[0] == '/' && strlen(dir) < 128 ? dir : "/tmp";
+    const int added =
+        snprintf(NULL, 0, "/halayrun-%d-%d-XXXXXX/meet", (int)geteuid(), (int)getpid());
+    return dir && dir[0] == '/' && strlen(dir) + (size_t)added < 108 ? dir : "/tmp";
 }
 
 static int abandoned(int tmp, const char *name)
