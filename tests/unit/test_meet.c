@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -616,6 +617,8 @@ static void hung_up(void)
     snprintf(variable, sizeof variable, "unix:%s", where.sun_path);
     const int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     MUST(fd >= 0 && !bind(fd, (struct sockaddr *)&where, sizeof where) && !listen(fd, 4));
+    const struct timeval patience = {.tv_sec = 10}; /* of accept, too */
+    MUST(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience));
     begin(1, 0, "s");
     const int guest = socket(AF_UNIX, SOCK_STREAM, 0); /* what a driver says first */
     struct sockaddr_un real = {.sun_family = AF_UNIX};
