@@ -316,7 +316,7 @@ class Slurm(Nodes):
     """A Slurm cluster of three nodes: srun with PMIx, and halayrun in a script for sbatch."""
 
     places: tuple[str, ...] = ("srun", "sbatch")
-    names_signal = r"task \d+: Killed"
+    names_signal = r"tasks? [\d,-]+: Killed"
     script = SCRIPTS / "slurm-cluster"
     size = ("--nodes", "3", "--cpus", "4", "--slurmd-timeout", "60")
 
