@@ -238,9 +238,12 @@ class Referee:
         bed.disturb(node, self.random.choice(["cut", "drop"]))
         self.hear(bed, job, job.nranks, job.deadline_s + 40)
         result = self.sides(job, sides)
+        still = [n for n in bed.nodes if result and not bed.answers(n)]
         bed.disturb(node, "join")
         if not bed.wait(job, 30):
             return "hang"
+        if still:
+            return f"void: node {still[0]} did nothing at all; {result}"
         return result or self.in_time(bed, job, "cut", at)
 
     def crash(self, bed: Bed, job: Job) -> str:
@@ -268,11 +271,15 @@ class Referee:
         return self.over_well(bed, job)
 
     def blip(self, bed: Bed, job: Job) -> str:
-        node = self.random.choice(bed.nodes)
+        node, at = self.random.choice(bed.nodes), time.monotonic()
         bed.disturb(node, "drop")
         time.sleep(self.random.uniform(0.05, 0.8))
         bed.disturb(node, "join")
-        return self.over_well(bed, job)
+        away_s = time.monotonic() - at  # longer than meant where the bed is slow
+        result = self.over_well(bed, job)
+        if result == "right" or away_s < job.deadline_s / 2:
+            return result
+        return f"void: the link was away for {away_s:.1f} s; {result}"
 
     def hampered(self, bed: Bed, job: Job, what: str, values: list[str], none: str) -> str:
         """A node's link is worse than it was, until the job is over."""
@@ -367,8 +374,8 @@ class Referee:
 
 
 def in_shared_memory() -> set[str]:
-    """Files there that a job could have left; Open MPI's are of others who use this machine."""
-    return {n for n in os.listdir("/dev/shm") if not n.startswith("sm_segment.")}
+    """Files that a job could have left; Open MPI's and Python's are of others on this machine."""
+    return {n for n in os.listdir("/dev/shm") if not n.startswith(("sm_segment.", "sem.mp-"))}
 
 
 def leave(*_: object) -> None:

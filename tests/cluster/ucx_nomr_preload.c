@@ -2,7 +2,7 @@
 /*
  * ucx_nomr_preload.c - for LD_PRELOAD: of the registrations of memory that a process asks an RDMA
  * device for, those from the NOMR_AT-th on fail, NOMR_TIMES of them. At the end it says to standard
- * error how many there were.
+ * error how many there were, and have failed.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -13,7 +13,7 @@
 
 #include <infiniband/verbs.h>
 
-static atomic_long asked;
+static atomic_long asked, failed;
 
 static long number(const char *name)
 {
@@ -32,6 +32,7 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint6
     } real = {dlsym(verbs, "ibv_reg_mr_iova2")};
     const long first = number("NOMR_AT"), n = atomic_fetch_add(&asked, 1) + 1;
     if (n >= first && n < first + number("NOMR_TIMES")) {
+        atomic_fetch_add(&failed, 1);
         errno = ENOMEM;
         return NULL;
     }
@@ -40,5 +41,5 @@ struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *at, size_t bytes, uint6
 
 __attribute__((destructor)) static void tell(void)
 {
-    fprintf(stderr, "registrations: %ld\n", atomic_load(&asked));
+    fprintf(stderr, "registrations: %ld\nfailed: %ld\n", atomic_load(&asked), atomic_load(&failed));
 }
