@@ -29,11 +29,13 @@ else:
         hvd.allreduce(one, op=hvd.Sum, name="one")
 
 
-print(f"rank {rank} pid {os.getpid()} begins", flush=True)
+sys.stdout.write(f"rank {rank} pid {os.getpid()} begins\n")  # in one piece: others write there, too
+sys.stdout.flush()
 try:
     while True:
         call()
 except Exception as error:
     text = " ".join(str(error).split())
-    print(f"rank {rank} told at {time.monotonic():.6f}: {text}", flush=True)
+    sys.stdout.write(f"rank {rank} told at {time.monotonic():.6f}: {text}\n")
+    sys.stdout.flush()
     os._exit(4)

@@ -197,6 +197,10 @@ class Bed:
         slurmd, stepd, where the bed has it."""
         raise NotImplementedError(what)
 
+    def answers(self, node: int) -> bool:
+        """A node runs programs, as its ranks."""
+        return True
+
     def runs(self, job: Job) -> bool:
         return any(p.poll() is None for p in job.processes)
 
@@ -316,7 +320,7 @@ class Slurm(Nodes):
     """A Slurm cluster of three nodes: srun with PMIx, and halayrun in a script for sbatch."""
 
     places: tuple[str, ...] = ("srun", "sbatch")
-    names_signal = r"task \d+: Killed"
+    names_signal = r"tasks? [\d,-]+: Killed"
     script = SCRIPTS / "slurm-cluster"
     size = ("--nodes", "3", "--cpus", "4", "--slurmd-timeout", "60")
 
@@ -413,6 +417,14 @@ class Machines(Bed):
     def on(self, node: int, command: str) -> str:
         run = [str(self.control / "ctl" / "rsh"), f"node{node}", command]
         return subprocess.run(run, env=self.env, capture_output=True, check=False).stdout.decode()
+
+    def answers(self, node: int) -> bool:
+        """Not while Soft-RoCE tries at once and for ever to send by a card that is down."""
+        run = [str(self.control / "ctl" / "rsh"), f"node{node}", "true"]
+        try:
+            return subprocess.run(run, env=self.env, check=False, timeout=10).returncode == 0
+        except subprocess.TimeoutExpired:
+            return False
 
     def new_job(self, place: str, nranks: int, train: bool, deadline_s: float) -> Job:
         shared = self.control / "ctl" / "shared"

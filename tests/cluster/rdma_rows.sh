@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Which transport serves between two emulated machines with Soft-RoCE: verbs; ucx where one of them has
 # no plug-in verbs, over RDMA, with nothing set for it; tcp where it has neither. Both ranks say so alike,
-# and the device's counters tell whether the bytes moved by RDMA.
+# and the device's counters tell whether the bytes moved by RDMA. And ucx where memory cannot be
+# registered, or not be locked.
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
 bytes=65536
@@ -32,6 +33,35 @@ row() {
     "$NODE_BARRIER" "$transport"
 }
 
+ucx() { # NAME COMMAND...: the same over ucx, which was asked for, under a command on node 1
+    local log=$NODE_DIR/ucx.$1.$NODE_ID
+    [ "$NODE_ID" = 0 ] && set -- "$1" env
+    read_counters before
+    HALAY_TRANSPORT=ucx "${@:2}" "$bench" allreduce --min 8 --max $bytes --factor 8192 --iterations 4 --warmup 1 >"$log" 2>&1 ||
+        fail "ucx, $*: exit status $?: $(cat "$log")"
+    read_counters after
+    "$NODE_BARRIER" "ucx.$1"
+}
+# UCX tries again, and the job is well.
+registrations_fail() {
+    local n total nomr=(env LD_PRELOAD="$build/lib/libucx_nomr_preload.so")
+    ucx counted "${nomr[@]}"
+    total=$(sed -n 's/^registrations: //p' "$NODE_DIR/ucx.counted.1")
+    [ "${total:-0}" -ge 3 ] || fail "${total:-no} registrations were seen"
+    for n in 1 $((total - 1)); do
+        ucx "fails$n" "${nomr[@]}" NOMR_AT="$n" NOMR_TIMES=2
+        [ "$NODE_ID" = 0 ] || grep -qx "failed: 2" "$NODE_DIR/ucx.fails$n.1" || fail "none has failed"
+    done
+}
+# It would never come back from one of its calls.
+not_locked() {
+    ucx locks locks 65536
+    grep "locked" "$NODE_DIR/ucx.locks.1"
+    [ "$(grep -c "ucx: this rank uses TCP, not RDMA: .* is 64 KiB" "$NODE_DIR/ucx.locks.1")" = 1 ] ||
+        fail "the fall-back is not said: $(cat "$NODE_DIR/ucx.locks.1")"
+    moved sent_pkts 0 0
+}
+
 [ "${1:-}" = machine ] || on_machines rdma_rows.sh
 [ -e "$build/lib/halay/halay-transport-ucx.so" ] || skip "transports/ucx was left out of the build"
 ranks_are_nodes
@@ -40,3 +70,6 @@ export HALAY_DEBUG=info HALAY_EXPLAIN=1
 row verbs
 row ucx verbs
 row tcp verbs ucx
+unset HALAY_PLUGIN_DIR HALAY_EXPLAIN
+registrations_fail
+not_locked

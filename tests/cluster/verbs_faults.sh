@@ -27,11 +27,6 @@ opens_not() { # TEXT COMMAND...: opening is refused, with this and a remedy in t
     cat "$NODE_DIR/out.$NODE_ID"
     grep -q "log 0: verbs: .*$text.*HALAY_TRANSPORT=shm+tcp" "$NODE_DIR/out.$NODE_ID" || fail "$text"
 }
-locks() { # BYTES COMMAND...: that locks no more
-    local bytes=$1
-    shift
-    prlimit --memlock="$bytes" setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@"
-}
 third_gid() { # a second address of eth0, whose GID is the third
     local i
     ip addr add "10.8$1.0.$((NODE_ID + 1))/24" dev eth0

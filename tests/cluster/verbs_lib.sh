@@ -18,6 +18,11 @@ on_machines() { # TEST [OPTION...]: instead of this shell
     exec "$folder/rdma-nodes" run --nodes 2 --timeout 270 "${@:2}" --share "$folder" --share "$build" -- \
         env BUILD="$build" bash "$folder/$1" machine
 }
+locks() { # BYTES COMMAND...: that locks no more
+    local bytes=$1
+    shift
+    prlimit --memlock="$bytes" setpriv --bounding-set -ipc_lock --inh-caps -ipc_lock "$@"
+}
 # Where they come in: what is refused where it is sent, Soft-RoCE tries again at once and for ever, in
 # interrupts, and a slow machine does nothing else.
 drops_from() { # BYTES CARD: what is larger does not come in

@@ -191,6 +191,9 @@ void hly_meet_leave(hly_meet_t *m);
 /* Lets all go, also in a forked child, whose parent does not notice. Peers are the transport's. */
 void hly_meet_close(hly_meet_t *m);
 
+/* locked.c: bytes of memory that one may lock; UINT64_MAX: no limit. */
+uint64_t hly_locked_limit(void);
+
 /* link.c; 0 or a negative errno */
 int hly_meet_watch(int epoll_fd, int fd, uint32_t events, void *watch);
 int hly_meet_link_add(hly_meet_t *m, int fd, int state, hly_meet_peer_t *peer,

@@ -45,7 +45,7 @@ static ucs_status_t worker_open(halay_transport_t *t, const char **what)
     ucp_config_t *config;
     int rdma;
     *what = "ucp_config_read";
-    ucs_status_t status = hly_ucx_settings_read(&t->meet.where, &config, &rdma);
+    ucs_status_t status = hly_ucx_settings_read(&t->meet, &config, &rdma);
     if (status != UCS_OK)
         return status;
     t->short_bytes = rdma ? HLY_UCX_SHORT : HLY_UCX_SHORT_TCP;

@@ -110,6 +110,24 @@ static int rdma_here(int *gid)
     return n;
 }
 
+/*
+ * UCX 1.13 tries again for ever, inside one of its calls, to register its buffers: with a limit
+ * that they do not fit in it is kept from RDMA, unless the user says what it shall take.
+ */
+static int may_not_lock(const hly_meet_t *meet)
+{
+    const uint64_t limit = hly_locked_limit();
+    if (limit >= HLY_UCX_LOCKED || getenv("UCX_TLS") || getenv("UCX_NET_DEVICES") ||
+        access("/dev/infiniband", F_OK))
+        return 0;
+    hly_meet_log(meet, 1,
+                 "this rank uses TCP, not RDMA: the limit on locked memory (ulimit -l) is %llu "
+                 "KiB, and UCX may need %d KiB: raise it, also for the batch system's daemons "
+                 "(LimitMEMLOCK=infinity); UCX_TLS=all uses RDMA all the same",
+                 (unsigned long long)limit >> 10, HLY_UCX_LOCKED >> 10);
+    return 1;
+}
+
 /* The interface with this address, if UCX will find it; else name is empty. */
 static void interface_find(const halay_address_t *where, char name[IF_NAMESIZE])
 {
@@ -172,10 +190,11 @@ static int send_room(const char *interface)
  * Where TCP is all there is, UCX is kept to the interface that the bootstrap has found: it would
  * also try those that lead nowhere (bridges of containers with the same address on each host).
  */
-ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config, int *rdma)
+ucs_status_t hly_ucx_settings_read(const hly_meet_t *meet, ucp_config_t **config, int *rdma)
 {
     int gid;
-    *rdma = rdma_here(&gid);
+    const int has_rdma = rdma_here(&gid);
+    *rdma = has_rdma && !may_not_lock(meet);
     char interface[IF_NAMESIZE], number[16];
     ucs_status_t status = ucp_config_read(NULL, NULL, config);
     if (status != UCS_OK)
@@ -192,10 +211,12 @@ ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **
     }
     if (*rdma)
         return UCS_OK;
+    if (has_rdma)
+        wish(*config, "", "TLS", "tcp");
     wish(*config, "TCP_", "SENDV_THRESH", "8K");    /* a short message by send(2) */
     wish(*config, "", "KEEPALIVE_INTERVAL", "inf"); /* the link notices */
     wish(*config, "", "RNDV_THRESH", "600K");       /* below it one segment holds a landing */
-    interface_find(where, interface);
+    interface_find(&meet->where, interface);
     if (!interface[0])
         return UCS_OK;
     wish(*config, "", "NET_DEVICES", interface);

@@ -40,6 +40,7 @@ enum {
     HLY_UCX_PROGRESS = 8,       /* looks at UCX in one idle poll, at most */
     HLY_UCX_DROPS = 64,         /* messages nobody waits for that are thrown away in one go */
     HLY_UCX_TICK = 16,          /* polls between two looks at the clock */
+    HLY_UCX_LOCKED = 64 << 20,  /* memory that one may lock, at least, for UCX over RDMA */
 };
 #define HLY_UCX_SHORT_TAG (UINT64_C(1) << 63) /* never in the tag of a landing buffer */
 #define HLY_UCX_MAGIC     UINT64_C(0x3558435559414c48)
@@ -172,8 +173,8 @@ void hly_ucx_shorts_cancel(halay_transport_t *t);
 
 /* settings.c */
 void hly_ucx_signals_restore(void);
-/* where: this process listens. *rdma: not only TCP. */
-ucs_status_t hly_ucx_settings_read(const halay_address_t *where, ucp_config_t **config, int *rdma);
+/* *rdma: not only TCP. */
+ucs_status_t hly_ucx_settings_read(const hly_meet_t *meet, ucp_config_t **config, int *rdma);
 
 /* peer.c */
 /* What hly_meet_ops_t asks for. */

@@ -14,42 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include "verbs.h"
 
-/* ------------------------------------------------------------------ locked memory */
-
-/* CAP_IPC_LOCK: for who has it there is no limit. */
-static int may_lock_all(void)
-{
-    char line[128];
-    uint64_t effective = 0;
-    FILE *file = fopen("/proc/self/status", "re");
-    while (file && fgets(line, sizeof(line), file)) {
-        if (strncmp(line, "CapEff:", 7) == 0)
-            effective = strtoull(line + 7, NULL, 16);
-    }
-    if (file)
-        fclose(file);
-    return (effective >> 14 & 1) != 0;
-}
-
-/* What one may lock; UINT64_MAX: no limit. */
-static uint64_t lock_limit_bytes(void)
-{
-    struct rlimit limit;
-    if (may_lock_all() || getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
-        return UINT64_MAX;
-    return limit.rlim_cur;
-}
+/* ------------------------------------------------------------------ refusals */
 
 /* Why memory could not be registered, and what to do. */
 static void refused_say(halay_transport_t *t, unsigned once, const char *what, size_t bytes,
                         int error, const char *instead)
 {
-    const uint64_t limit = lock_limit_bytes(),
+    const uint64_t limit = hly_locked_limit(),
                    need = t->locked_bytes + (uint64_t)t->ndevices * bytes + 1023;
     char text[192] = "There is no limit on locked memory here (ulimit -l), so look at the control "
                      "group's (rdma.max) and the device's (ibv_devinfo -v: max_mr)";
@@ -148,7 +123,7 @@ free_slab:
 /* What every end needs, and the first peer's receive requests. */
 int hly_verbs_pools_open(halay_transport_t *t)
 {
-    const uint64_t limit = lock_limit_bytes(),
+    const uint64_t limit = hly_locked_limit(),
                    peer = (uint64_t)t->nrails * (hly_verbs_grant(0) + HLY_VERBS_KEPT) *
                           HLY_VERBS_MESSAGE,
                    need = peer + (uint64_t)t->ndevices *
