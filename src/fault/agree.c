@@ -480,14 +480,15 @@ void hly_fault_begin(halay_request_t *r)
     }
 }
 
-static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
+static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
+                         const struct hly_verdict_wire *v)
 {
     f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
     if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
         f->heard |= 1u << h->edge;
     if (h->signature && (!f->speaker || (int)h->from + 1 < f->speaker))
         f->speaker = (int)h->from + 1;
-    hly_judge_heard(comm, f, h);
+    hly_judge_heard(comm, f, h, v);
 }
 
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
@@ -499,13 +500,13 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     struct hly_fault *f = slot->fault;
     if (f->final)
         return;
-    note_message(comm, f, h);
+    note_message(comm, f, h, v);
     bool better = hly_agree_adopt(comm, slot, v);
     if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
         by_time(comm, slot, HLY_CAUSE_ABSENT);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);
-        if (f->slow)
+        if (f->slow && !(h->kind == HLY_ALARM && h->cookie == HLY_PROPOSED)) /* all have it */
             alarm_all(comm, slot);
     }
     if (!f->entered && slot->request)
@@ -647,7 +648,7 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
         enter_outlived(comm, slot, h, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
-    note_message(comm, slot->fault, h);
+    note_message(comm, slot->fault, h, v);
     if (hly_agree_adopt(comm, slot, v))
         outlived_news(comm, slot);
     help(comm, slot);

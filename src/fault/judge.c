@@ -15,6 +15,8 @@
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
  * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
  */
+#include <string.h>
+
 #include "fault/accord.h"
 #include "fault/agree.h"
 
@@ -125,34 +127,71 @@ static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over
     *told = judge + 1;
 }
 
+/* Proposes what this rank is about to decide to all that have given it their word. Do they hold it?
+ * `of` makes it better than what anybody finds out later. */
+static bool is_taken(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    const bool proposed = f->proposed;
+    bool taken = true;
+    if (!proposed) {
+        f->proposed = true;
+        memset(f->taken, 0, sizeof(f->taken));
+        if (!f->verdict.of)
+            f->verdict.of = (uint64_t)slot->sequence + 1;
+    }
+    for (int r = 0; r < comm->nranks; r++) {
+        if (!hly_accord_has(f->given, r) || hly_accord_has(f->taken, r) || is_out(comm, f, r))
+            continue;
+        if (!proposed)
+            say(comm, slot, r, HLY_PROPOSED);
+        taken = false;
+    }
+    return taken;
+}
+
 bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, bool late)
 {
     struct hly_fault *f = slot->fault;
     const int judge = judge_of(comm, f);
+    if (f->proposal && f->proposal >= f->word)
+        say(comm, slot, f->proposal - 1, HLY_TAKEN);
+    f->proposal = 0;
     if (judge != comm->rank) {
         give(comm, slot, judge, over);
         return false;
     }
     ask(comm, slot);
-    for (int r = 0; r < comm->nranks && over; r++)
-        if (is_awaited(comm, f, r))
-            return late;
-    return over || late;
+    bool all = over;
+    for (int r = 0; r < comm->nranks && all; r++)
+        all = !is_awaited(comm, f, r);
+    return late || ((all || f->proposed) && is_taken(comm, slot));
 }
 
 /* Others wait for the judge twice as long: it began later, and may have been passed over to. */
 bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
-    if (!hly_judge_rules(comm, &f->verdict) || f->passed == 2 ||
-        (f->asked && judge_of(comm, f) == comm->rank))
+    if (!hly_judge_rules(comm, &f->verdict) || f->passed == 2)
         return true;
-    f->passed++;
+    if (f->asked && judge_of(comm, f) == comm->rank) {
+        if (f->proposed || is_taken(comm, slot))
+            return true;
+    } else {
+        f->passed++;
+    }
     more_time(f);
     return false;
 }
 
-void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
+/* Does the sender hold this rank's verdict? */
+static bool is_same(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
+{
+    return !hly_verdict_better(a, b) && !hly_verdict_better(b, a);
+}
+
+void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
+                     const struct hly_verdict_wire *v)
 {
     if (comm->nranks > HLY_ACCORD_RANKS)
         return;
@@ -161,6 +200,10 @@ void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct
         return;
     if (h->cookie == HLY_WORD)
         f->given[h->from / 64] |= bit_of((int)h->from);
+    else if (h->cookie == HLY_TAKEN && f->proposed && is_same(v, &f->verdict))
+        f->taken[h->from / 64] |= bit_of((int)h->from);
+    else if (h->cookie == HLY_PROPOSED)
+        f->proposal = (int)h->from + 1;
     else if (h->cookie == HLY_JUDGE && (int)h->from + 1 > f->judge)
         f->judge = (int)h->from + 1;
     if (h->cookie == HLY_JUDGE && h->edge && !f->passed)

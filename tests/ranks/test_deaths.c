@@ -168,7 +168,7 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
         job.deaths[1].rank =
             (job.deaths[0].rank + 1 + (int)(ranks_random(&s) % (n - 1))) % job.nranks;
         for (int k = 0; k < 2; k++)
-            job.deaths[k].at = 1 + (uint32_t)(ranks_random(&s) % 12);
+            job.deaths[k].at = 1 + (uint32_t)(ranks_random(&s) % 18);
         job.seed = ranks_random(&s) % 1000000;
         both += run_one(&job);
     }
