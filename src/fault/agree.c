@@ -406,7 +406,9 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         return;
     struct hly_fault *f = slot->fault;
     if (f->entered && (f->final || (f->started && !f->slow)))
-        return; /* with rounds, a rank's verdict is fixed when it sends the first one */
+        return; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->word && hly_judge_rules(comm, &f->verdict) && v->cause != HLY_CAUSE_DEVICE)
+        return; /* with a judge, when it gives its word */
     bool better = hly_agree_adopt(comm, slot, v);
     if (!f->entered && slot->request)
         enter(comm, slot);
@@ -480,15 +482,14 @@ void hly_fault_begin(halay_request_t *r)
     }
 }
 
-static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
-                         const struct hly_verdict_wire *v)
+static void note_message(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
 {
     f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
     if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
         f->heard |= 1u << h->edge;
     if (h->signature && (!f->speaker || (int)h->from + 1 < f->speaker))
         f->speaker = (int)h->from + 1;
-    hly_judge_heard(comm, f, h, v);
+    hly_judge_heard(comm, f, h);
 }
 
 void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
@@ -500,8 +501,9 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
     struct hly_fault *f = slot->fault;
     if (f->final)
         return;
-    note_message(comm, f, h, v);
+    note_message(comm, f, h);
     bool better = hly_agree_adopt(comm, slot, v);
+    hly_judge_compare(comm, f, h, v);
     if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
         by_time(comm, slot, HLY_CAUSE_ABSENT);
     if (f->entered && better) {
@@ -648,9 +650,10 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
         enter_outlived(comm, slot, h, v);
     if (!outlives(slot)) /* it has failed in this call, too */
         return;
-    note_message(comm, slot->fault, h, v);
+    note_message(comm, slot->fault, h);
     if (hly_agree_adopt(comm, slot, v))
         outlived_news(comm, slot);
+    hly_judge_compare(comm, slot->fault, h, v);
     help(comm, slot);
 }
 

@@ -36,7 +36,7 @@ struct hly_fault {
     bool asked;           /* and all */
     uint32_t passed;      /* so often the clock went by: who has not spoken is passed over */
     uint64_t given[HLY_ACCORD_WORDS]; /* it has the words of these */
-    uint64_t taken[HLY_ACCORD_WORDS]; /* and these hold what it has proposed */
+    uint64_t taken[HLY_ACCORD_WORDS]; /* and these hold its verdict */
     uint64_t spoke[HLY_ACCORD_WORDS]; /* these have sent anything of this agreement */
     struct hly_verdict_wire verdict;
     struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */

@@ -85,6 +85,7 @@ void hly_agree_hold(struct hly_fault *f, const struct hly_verdict_wire *v)
     memcpy(f->verdict.gone, last.gone, sizeof(last.gone));
     f->raised = true;
     f->proposed = false;
+    memset(f->taken, 0, sizeof(f->taken));
 }
 
 /* Goes back to the best verdict that calls nobody absent. */

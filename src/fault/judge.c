@@ -15,8 +15,6 @@
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
  * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
  */
-#include <string.h>
-
 #include "fault/accord.h"
 #include "fault/agree.h"
 
@@ -127,26 +125,19 @@ static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over
     *told = judge + 1;
 }
 
-/* Proposes what this rank is about to decide to all that have given it their word. Do they hold it?
- * `of` makes it better than what anybody finds out later. */
+/* Do all that have given this rank their word hold its verdict? It is proposed to the others. */
 static bool is_taken(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
-    const bool proposed = f->proposed;
     bool taken = true;
-    if (!proposed) {
-        f->proposed = true;
-        memset(f->taken, 0, sizeof(f->taken));
-        if (!f->verdict.of)
-            f->verdict.of = (uint64_t)slot->sequence + 1;
-    }
     for (int r = 0; r < comm->nranks; r++) {
         if (!hly_accord_has(f->given, r) || hly_accord_has(f->taken, r) || is_out(comm, f, r))
             continue;
-        if (!proposed)
+        if (!f->proposed)
             say(comm, slot, r, HLY_PROPOSED);
         taken = false;
     }
+    f->proposed = true;
     return taken;
 }
 
@@ -155,7 +146,7 @@ bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, boo
     struct hly_fault *f = slot->fault;
     const int judge = judge_of(comm, f);
     if (f->proposal && f->proposal >= f->word)
-        say(comm, slot, f->proposal - 1, HLY_TAKEN);
+        say(comm, slot, f->proposal - 1, HLY_WORD);
     f->proposal = 0;
     if (judge != comm->rank) {
         give(comm, slot, judge, over);
@@ -184,14 +175,15 @@ bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot)
     return false;
 }
 
-/* Does the sender hold this rank's verdict? */
-static bool is_same(const struct hly_verdict_wire *a, const struct hly_verdict_wire *b)
+void hly_judge_compare(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
+                       const struct hly_verdict_wire *v)
 {
-    return !hly_verdict_better(a, b) && !hly_verdict_better(b, a);
+    if (comm->nranks <= HLY_ACCORD_RANKS && h->kind == HLY_ALARM && h->cookie == HLY_WORD &&
+        !hly_verdict_better(v, &f->verdict) && !hly_verdict_better(&f->verdict, v))
+        f->taken[h->from / 64] |= bit_of((int)h->from);
 }
 
-void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
-                     const struct hly_verdict_wire *v)
+void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
 {
     if (comm->nranks > HLY_ACCORD_RANKS)
         return;
@@ -200,8 +192,6 @@ void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct
         return;
     if (h->cookie == HLY_WORD)
         f->given[h->from / 64] |= bit_of((int)h->from);
-    else if (h->cookie == HLY_TAKEN && f->proposed && is_same(v, &f->verdict))
-        f->taken[h->from / 64] |= bit_of((int)h->from);
     else if (h->cookie == HLY_PROPOSED)
         f->proposal = (int)h->from + 1;
     else if (h->cookie == HLY_JUDGE && (int)h->from + 1 > f->judge)
