@@ -8,9 +8,10 @@
  * the lowest rank that is not known to be dead. The judge concludes when it has the word of every
  * rank that lives, and tells them. If it dies, the next one judges.
  *
- * What a dead judge had concluded counts only if somebody who lives has heard it. Who has heard it
- * tells the next judge at once, before anything else, and that one tells all; so none of the two
- * judges can decide otherwise than a survivor has ended.
+ * It tells nobody a verdict that not all of them hold: if their words differ, it proposes the best
+ * one, and they give that as their word. Who has given its word takes up no failure that it finds
+ * itself any more. So whoever judges after a judge that dies while it tells finds the same verdict,
+ * whoever of those that were told has left.
  *
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
  * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
