@@ -407,7 +407,9 @@ void hly_fault_raise(halay_comm_t *comm, uint32_t sequence, const struct hly_ver
         return;
     struct hly_fault *f = slot->fault;
     if (f->entered && (f->final || (f->started && !f->slow)))
-        return; /* with rounds, a rank's verdict is fixed when it sends the first one */
+        return; /* with rounds, a rank's verdict is fixed when it sends the first one; */
+    if (f->word && hly_judge_rules(comm, &f->verdict) && v->cause != HLY_CAUSE_DEVICE)
+        return; /* with a judge, when it gives its word */
     bool better = hly_agree_adopt(comm, slot, v);
     if (!f->entered && slot->request)
         enter(comm, slot);
@@ -502,11 +504,12 @@ void hly_fault_heard(halay_comm_t *comm, const struct hly_header *h,
         return;
     note_message(comm, f, h);
     bool better = hly_agree_adopt(comm, slot, v);
+    hly_judge_compare(comm, f, h, v);
     if (f->entered && h->kind == HLY_ALARM && h->cookie == HLY_BY_TIME)
         by_time(comm, slot, HLY_CAUSE_ABSENT);
     if (f->entered && better) {
         by_time(comm, slot, v->cause);
-        if (f->slow)
+        if (f->slow && !(h->kind == HLY_ALARM && h->cookie == HLY_PROPOSED)) /* all have it */
             alarm_all(comm, slot);
     }
     if (!f->entered && slot->request)
@@ -651,6 +654,7 @@ void hly_fault_outlived(halay_comm_t *comm, const struct hly_header *h,
     note_message(comm, slot->fault, h);
     if (hly_agree_adopt(comm, slot, v))
         outlived_news(comm, slot);
+    hly_judge_compare(comm, slot->fault, h, v);
     help(comm, slot);
 }
 

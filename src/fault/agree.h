@@ -77,6 +77,9 @@ bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, boo
 /* The clock has passed: does this rank end it by itself? Else it has more time now. */
 bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot);
 void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h);
+/* A message of it has come, and its verdict was adopted, or was not the better one. */
+void hly_judge_compare(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
+                       const struct hly_verdict_wire *verdict);
 /* Has a judge decided this that is dead, and did not hear it when this rank gave its word to the
  * next one? */
 bool hly_judge_is_past(const halay_comm_t *comm, const struct hly_header *h);

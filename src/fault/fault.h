@@ -30,10 +30,13 @@ struct hly_fault {
     int warned;           /* 1 + the judge that this rank has told of the death: judge.c; 0: none */
     int word;             /* 1 + the one that has its word */
     int judge;            /* 1 + the rank that has asked for it */
+    int proposal;         /* 1 + the one whose proposal is to be answered; 0: none */
+    bool proposed;        /* this rank judges, and has proposed this verdict */
     bool probed;          /* this rank judges, and has asked who is called dead by others */
     bool asked;           /* and all */
     uint32_t passed;      /* so often the clock went by: who has not spoken is passed over */
     uint64_t given[HLY_ACCORD_WORDS]; /* it has the words of these */
+    uint64_t taken[HLY_ACCORD_WORDS]; /* and these hold its verdict */
     uint64_t spoke[HLY_ACCORD_WORDS]; /* these have sent anything of this agreement */
     struct hly_verdict_wire verdict;
     struct hly_verdict_wire firm; /* the best one heard that calls nobody absent; cause 0: none */

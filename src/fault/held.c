@@ -84,6 +84,8 @@ void hly_agree_hold(struct hly_fault *f, const struct hly_verdict_wire *v)
     memcpy(f->verdict.present, last.present, sizeof(last.present));
     memcpy(f->verdict.gone, last.gone, sizeof(last.gone));
     f->raised = true;
+    f->proposed = false;
+    memset(f->taken, 0, sizeof(f->taken));
 }
 
 /* Goes back to the best verdict that calls nobody absent. */

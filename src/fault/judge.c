@@ -8,9 +8,10 @@
  * the lowest rank that is not known to be dead. The judge concludes when it has the word of every
  * rank that lives, and tells them. If it dies, the next one judges.
  *
- * What a dead judge had concluded counts only if somebody who lives has heard it. Who has heard it
- * tells the next judge at once, before anything else, and that one tells all; so none of the two
- * judges can decide otherwise than a survivor has ended.
+ * It tells nobody a verdict that not all of them hold: if their words differ, it proposes the best
+ * one, and they give that as their word. Who has given its word takes up no failure that it finds
+ * itself any more. So whoever judges after a judge that dies while it tells finds the same verdict,
+ * whoever of those that were told has left.
  *
  * A rank that is in no call gives no word. The judge asks, and ends it without those that do not
  * speak within the grace time. If the judge itself has not spoken by then, it is passed over.
@@ -125,31 +126,62 @@ static void give(halay_comm_t *comm, struct hly_slot *slot, int judge, bool over
     *told = judge + 1;
 }
 
+/* Do all that have given this rank their word hold its verdict? It is proposed to the others. */
+static bool is_taken(halay_comm_t *comm, struct hly_slot *slot)
+{
+    struct hly_fault *f = slot->fault;
+    bool taken = true;
+    for (int r = 0; r < comm->nranks; r++) {
+        if (!hly_accord_has(f->given, r) || hly_accord_has(f->taken, r) || is_out(comm, f, r))
+            continue;
+        if (!f->proposed)
+            say(comm, slot, r, HLY_PROPOSED);
+        taken = false;
+    }
+    f->proposed = true;
+    return taken;
+}
+
 bool hly_judge_decides(halay_comm_t *comm, struct hly_slot *slot, bool over, bool late)
 {
     struct hly_fault *f = slot->fault;
     const int judge = judge_of(comm, f);
+    if (f->proposal && f->proposal >= f->word)
+        say(comm, slot, f->proposal - 1, HLY_WORD);
+    f->proposal = 0;
     if (judge != comm->rank) {
         give(comm, slot, judge, over);
         return false;
     }
     ask(comm, slot);
-    for (int r = 0; r < comm->nranks && over; r++)
-        if (is_awaited(comm, f, r))
-            return late;
-    return over || late;
+    bool all = over;
+    for (int r = 0; r < comm->nranks && all; r++)
+        all = !is_awaited(comm, f, r);
+    return late || ((all || f->proposed) && is_taken(comm, slot));
 }
 
 /* Others wait for the judge twice as long: it began later, and may have been passed over to. */
 bool hly_judge_ends(halay_comm_t *comm, struct hly_slot *slot)
 {
     struct hly_fault *f = slot->fault;
-    if (!hly_judge_rules(comm, &f->verdict) || f->passed == 2 ||
-        (f->asked && judge_of(comm, f) == comm->rank))
+    if (!hly_judge_rules(comm, &f->verdict) || f->passed == 2)
         return true;
-    f->passed++;
+    if (f->asked && judge_of(comm, f) == comm->rank) {
+        if (f->proposed || is_taken(comm, slot))
+            return true;
+    } else {
+        f->passed++;
+    }
     more_time(f);
     return false;
+}
+
+void hly_judge_compare(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h,
+                       const struct hly_verdict_wire *v)
+{
+    if (comm->nranks <= HLY_ACCORD_RANKS && h->kind == HLY_ALARM && h->cookie == HLY_WORD &&
+        !hly_verdict_better(v, &f->verdict) && !hly_verdict_better(&f->verdict, v))
+        f->taken[h->from / 64] |= bit_of((int)h->from);
 }
 
 void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct hly_header *h)
@@ -161,6 +193,8 @@ void hly_judge_heard(const halay_comm_t *comm, struct hly_fault *f, const struct
         return;
     if (h->cookie == HLY_WORD)
         f->given[h->from / 64] |= bit_of((int)h->from);
+    else if (h->cookie == HLY_PROPOSED)
+        f->proposal = (int)h->from + 1;
     else if (h->cookie == HLY_JUDGE && (int)h->from + 1 > f->judge)
         f->judge = (int)h->from + 1;
     if (h->cookie == HLY_JUDGE && h->edge && !f->passed)

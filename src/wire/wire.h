@@ -50,6 +50,8 @@ enum hly_kind {
 /* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
 #define HLY_WORD  2
 #define HLY_JUDGE 3
+/* From the judge, where the words differ: hold this, and give it as your word. */
+#define HLY_PROPOSED 6
 /* Of one to all: the clock ends this agreement. fault/elsewhere.h */
 #define HLY_BY_TIME 4
 /* Of who leaves because its own call has failed. It is no news where the ranks agree already. */

@@ -152,11 +152,22 @@ static void others_away(void)
     run_one(&job);
 }
 
+/* Rank 1 of 4 dies, and rank 0, which judges, while it tells: of the others each may be told. The
+ * ranks come to the verdict with other orders of messages by each seed. */
+static void judge_dies(void)
+{
+    for (uint32_t at = 6; at <= 14; at++)
+        run_one(&(struct job){
+            .nranks = 4, .deaths = {{1, 2}, {0, at}}, .seed = 737043 + 16 * (at % 2)});
+}
+
 static void sampled(int worker, uint64_t seed, uint64_t cases)
 {
     unsigned both = 0;
     if (!worker)
         others_away();
+    if (worker == 1)
+        judge_dies();
     for (uint64_t i = (uint64_t)worker; i < cases; i += WORKERS) {
         uint64_t s = seed * 1000003 + i;
         struct job job = {.nranks = 3 + (int)(ranks_random(&s) % (RANKS - 2))};
@@ -168,7 +179,7 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
         job.deaths[1].rank =
             (job.deaths[0].rank + 1 + (int)(ranks_random(&s) % (n - 1))) % job.nranks;
         for (int k = 0; k < 2; k++)
-            job.deaths[k].at = 1 + (uint32_t)(ranks_random(&s) % 12);
+            job.deaths[k].at = 1 + (uint32_t)(ranks_random(&s) % 18);
         job.seed = ranks_random(&s) % 1000000;
         both += run_one(&job);
     }
