@@ -33,7 +33,14 @@ int hly_elastic_failed(const struct hly_job *job, int slot)
     const int status = job->ranks[slot].status;
     if (hly_slots_leaves(job->slots, slot) && by_sigterm(status))
         return 0;
-    return status != 0 || hly_records_left_early(job->records, slot);
+    return status != 0 || !hly_records_is_over(job->records, slot);
+}
+
+int hly_elastic_told(const struct hly_job *job, int slot)
+{
+    const int status = job->ranks[slot].status;
+    const int ends_job = !hly_slots_leaves(job->slots, slot) && !hly_elastic_failed(job, slot);
+    return status || ends_job ? status : SIGTERM;
 }
 
 void hly_elastic_fail(struct hly_job *job, int slot, char then[64])

@@ -8,6 +8,8 @@
 
 /* The process in the slot has ended. 1 if that was a failure. */
 int hly_elastic_failed(const struct hly_job *job, int slot);
+/* What the driver is told of it: status 0 would mean to it that the job ends. */
+int hly_elastic_told(const struct hly_job *job, int slot);
 /* It was one: its slot cools down. Says in `then` what follows. */
 void hly_elastic_fail(struct hly_job *job, int slot, char then[64]);
 /* It was none. */

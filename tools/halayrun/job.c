@@ -203,7 +203,9 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
         job->nended++;
         const int known = hly_records_why(job->records, rank, why, sizeof why);
-        hly_servers_ended(&job->servers, rank, r->status, known ? why : NULL);
+        hly_servers_ended(&job->servers, rank,
+                          job->options->least ? hly_elastic_told(job, rank) : r->status,
+                          known ? why : NULL);
         killed |= WIFSIGNALED(r->status);
         failing |= failed(job, rank);
     }

@@ -112,6 +112,12 @@ int hly_records_left_early(const struct hly_records *records, int rank)
     return head && (head->state == HALAY_RECORD_INIT || head->state == HALAY_RECORD_RUNS);
 }
 
+int hly_records_is_over(const struct hly_records *records, int rank)
+{
+    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
+    return !head || head->state == HALAY_RECORD_GIVEN || head->state == HALAY_RECORD_FINALIZED;
+}
+
 int hly_records_met(const struct hly_records *records, int rank)
 {
     const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;

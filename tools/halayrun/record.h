@@ -19,6 +19,8 @@ void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 void hly_records_ended(struct hly_records *records, int rank, int status);
 /* It is or was in Halay, and has not finalized. */
 int hly_records_left_early(const struct hly_records *records, int rank);
+/* It has finalized, or was never in Halay, or nobody knows. */
+int hly_records_is_over(const struct hly_records *records, int rank);
 /* It has been in a job with others, or nobody knows. */
 int hly_records_met(const struct hly_records *records, int rank);
 /* What its halay_init has failed with. 0: it has not, or nobody knows why. */

@@ -113,22 +113,12 @@ int hly_servers_progress(const struct hly_servers *servers)
 
 uint64_t hly_servers_epoch(const struct hly_servers *servers)
 {
-#if HALAY_LAUNCH_ABI >= 3
     return servers->all[0].ops->epoch(servers->all[0].server);
-#else
-    (void)servers;
-    return 0;
-#endif
 }
 
 int hly_servers_condemned(const struct hly_servers *servers, int *slot)
 {
-#if HALAY_LAUNCH_ABI >= 3
     return servers->all[0].ops->condemned(servers->all[0].server, slot);
-#else
-    (void)servers, (void)slot;
-    return 0;
-#endif
 }
 
 int hly_servers_aborted(const struct hly_servers *servers, halay_launch_abort_t *abort)
