@@ -81,6 +81,7 @@ static enum next work(halay_context_t *context, halay_comm_t *comm, int argc, ch
             return AGAIN;
         usleep(PACE_US);
     }
+    suffer(argc, argv, atoi(getenv("HALAY_MEET_SLOT")), state[0]);
     return OVER;
 }
 

@@ -139,10 +139,11 @@ static void judge(struct hly_job *job, int64_t now_ms)
         job->few_ms = now_ms;
     if (!job->few_ms || now_ms - job->few_ms < (int64_t)limit_s * 1000)
         return;
-    hly_note("the ranks have not met again for %d s (--elastic-timeout), %d process%s run, and "
-             "there must be %d (--min-np)%s",
-             limit_s, running, running == 1 ? "" : "es", least,
-             job->places >= least ? "" : ": the discovery script has fewer places");
+    hly_note(
+        "there have been too few ranks for %d s (--elastic-timeout): %d process%s run, and there "
+        "must be %d (--min-np)%s",
+        limit_s, running, running == 1 ? "" : "es", least,
+        job->places >= least ? "" : "; the discovery script has fewer places");
     hly_job_end(job, job->last_status ? job->last_status : 1, GRACE_MS);
 }
 
