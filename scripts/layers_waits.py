@@ -2,6 +2,7 @@
 """Part of check-layers: which files may wait in the kernel, by which call, and what ends each wait.
 accept4 and connect are made on descriptors that do not block."""
 
+import re
 import subprocess
 
 WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pthread_cond_wait",
@@ -12,7 +13,8 @@ WAITS = {"poll", "ppoll", "epoll_wait", "epoll_pwait", "select", "pselect", "pth
          "recv", "recvfrom", "recvmsg", "recvmmsg", "mq_receive", "msgrcv",
          "syscall"}  # a futex is one
 OBJECTS = {"src": ["halay_core"],
-           "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet"],
+           "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet",
+                    "halay_launch_agent"],
            "tools/halayrun": ["halayrun"],
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
@@ -39,28 +41,17 @@ ALLOWED = {
     "halay_boot_tcp/tcp/host.c": {"getaddrinfo"},  # of localhost
     "halay_boot_tcp/tcp/guest.c": {"nanosleep",  # until a given time
                                    "getaddrinfo"},  # of an address
-    "halay_boot_tcp/common/reception.c": {"epoll_wait",  # 100 ms; its owner's deadline
-                                          "recv"},  # does not block
-    "halay_boot_tcp/common/visit.c": {"poll",  # until a given time
-                                      "recv"},  # does not block
-    "halay_boot_tcp/common/lookup.c": LOOKUP,
-    "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
-    "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
-    "halay_boot_meet/meet/boot_meet.c": {"nanosleep",  # until a given time
-                                         "recv"},  # MSG_DONTWAIT
-    "halay_boot_meet/common/visit.c": {"poll",  # until a given time
-                                       "recv"},  # does not block
-    "halay_boot_meet/common/lookup.c": LOOKUP,
-    "halay_boot_meet/common/claim.c": {"nanosleep"},  # 10 ms, once
-    "halay_boot_meet/common/share.c": {"syscall"},  # no futex
-    "halay_launch_meet/common/reception.c": {"epoll_wait",  # 0
-                                             "recv"},  # does not block
-    "halay_launch_meet/common/lookup.c": LOOKUP,  # not called by the driver
-    "halay_launch_meet/common/claim.c": {"nanosleep"},  # not called by the driver
-    "halay_launch_meet/common/share.c": {"syscall"},  # no futex
-    "halay_boot_pmix/__/boot/common/lookup.c": LOOKUP,
-    "halay_boot_pmix/__/boot/common/claim.c": {"nanosleep"},  # 10 ms, once
-    "halay_boot_pmix/__/boot/common/share.c": {"syscall"},  # no futex
+    "boot/common/reception.c": {"epoll_wait",  # 100 ms, or 0; its owner's deadline
+                                "recv"},  # does not block
+    "boot/common/visit.c": {"poll",  # until a given time
+                            "recv"},  # does not block
+    "boot/common/lookup.c": LOOKUP,
+    "boot/common/claim.c": {"nanosleep"},  # 10 ms, once
+    "boot/common/share.c": {"syscall"},  # no futex
+    "halay_boot_meet/meet/boot_meet.c": {"recv"},  # MSG_DONTWAIT
+    "halay_boot_meet/meet/meet_place.c": {"nanosleep"},  # until a given time
+    "halay_launch_agent/meet/meet_place.c": {"nanosleep"},  # until a given time
+    "halay_launch_agent/meet/agent.c": {"recv"},  # MSG_DONTWAIT
     "halay_boot_pmix/call.c": {"poll"},  # until a given time
     "halay_boot_pmix/join.c": {"poll"},  # a second; the start deadline
     "halay_boot_pmix/node.c": {"epoll_wait",  # a second; half of the start deadline
@@ -96,6 +87,7 @@ def check_waits(build):
                 lines = subprocess.run(["nm", "-u", path], capture_output=True, text=True,
                                        check=True).stdout
                 name = f"{target}/{path.relative_to(top).as_posix()[:-2]}"
+                part = re.sub(r"^halay_(boot|launch)_\w+/(__/boot/)?common/", "boot/common/", name)
                 used = {line.split()[-1].split("@")[0] for line in lines.splitlines()}
-                for call in sorted((used & WAITS) - ALLOWED.get(name, set())):
+                for call in sorted((used & WAITS) - ALLOWED.get(part, set())):
                     yield f"{name} waits by {call}(): scripts/layers_waits.py says which may"

@@ -37,6 +37,7 @@ enum {
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
  * a uint32_t. */
 enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2 };
+#define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
 
 /* What holder and guests know before they meet. */
 struct hly_boot_key {
@@ -165,6 +166,7 @@ enum { HLY_BOOT_STRANGERS = 64 };
 struct hly_boot_guest {
     int fd; /* -1: the slot is free */
     bool known, answering;
+    bool talks; /* after its answer, too: an agent */
     size_t got, sent;
     uint64_t since_ns;
     struct hly_piece body[2]; /* the table, and its part; or a text */
@@ -189,6 +191,8 @@ struct hly_boot_reception {
     void (*heard)(void *arg, struct hly_boot_guest *guest); /* it is known by now */
     /* A known guest has left, or sends more than one hello; its descriptor is closed. */
     void (*left)(void *arg, struct hly_boot_guest *guest);
+    /* One that talks has said this. false: it is to be lost. May be NULL. */
+    bool (*said)(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n);
     void (*full)(void *arg); /* there are no descriptors left */
 };
 
@@ -226,7 +230,12 @@ bool hly_boot_wait(int fd, short events, uint64_t until_ns);
 /* The holder's greeting. false: something else answers, `why` says what. */
 bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t until_ns,
                             struct hly_boot_greeting *greeting, const char **why);
-/* Says hello over a greeted, non-blocking connection, and fills *id from the answer. The
+/* Says hello over a greeted, non-blocking connection, and takes the answer: it has JOINED, and
+ * *payload is the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
+int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
+                       const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                       struct hly_boot_answer *answer, char **payload);
+/* The same, and fills *id from the answer. The
  * connection stays the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
 int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
                    const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,

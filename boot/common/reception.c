@@ -123,8 +123,13 @@ static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const
     address_of(g, from, sizeof from);
     snprintf(r->note, sizeof r->note,
              "; a process at %.63s that says it is %s %u (pid %u) was refused: %s", from,
-             ranked ? "rank" : "process", ranked ? g->hello.rank : g->hello.slot, g->hello.pid,
-             why);
+             ranked                            ? "rank"
+             : g->hello.slot == HLY_BOOT_AGENT ? "an agent, of so many processes:"
+                                               : "process",
+             ranked                            ? g->hello.rank
+             : g->hello.slot == HLY_BOOT_AGENT ? g->hello.nranks
+                                               : g->hello.slot,
+             g->hello.pid, why);
     hly_boot_say(r->log, 1, "the rendezvous of %s goes on%s", r->holder, r->note);
     hly_boot_reception_text(r, g, r->refusal, false);
 }
@@ -165,7 +170,7 @@ static void lose(struct hly_boot_reception *r, struct hly_boot_guest *g)
 
 static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, uint32_t events)
 {
-    char extra[64];
+    char extra[1024];
     if (g->answering && events & EPOLLOUT) {
         flush(r, g);
         return;
@@ -178,6 +183,8 @@ static void guest_event(struct hly_boot_reception *r, struct hly_boot_guest *g, 
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
+        if (n > 0 && !hello && g->talks && r->said(r->arg, g, extra, (size_t)n))
+            continue;
         if (n <= 0 || !hello) { /* a guest says one hello and no more */
             lose(r, g);
             return;

@@ -134,12 +134,11 @@ static int take_answer(const struct hly_boot_visit *visit, int fd,
     return HALAY_EBOOT;
 }
 
-int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
-                   const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
-                   struct hly_boot_identity *id)
+int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
+                       const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                       struct hly_boot_answer *answer, char **payload)
 {
-    struct hly_boot_answer answer;
-    char *payload = NULL;
+    *payload = NULL;
     if (greeting->version != HLY_BOOT_VERSION) {
         hly_boot_say(visit->log, 0,
                      "%s speaks version %u of the rendezvous, %s version %d: run the same version "
@@ -149,18 +148,32 @@ int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
     }
     int rc = say_hello(visit, fd, greeting, hello);
     if (!rc)
-        rc = take_answer(visit, fd, greeting, hello, &answer, &payload);
-    if (!rc && !answer.joined) {
-        hly_boot_say(visit->log, answer.said ? HALAY_LOG_TOLD : 0, "%s refuses: %.600s",
-                     visit->holder, payload);
+        rc = take_answer(visit, fd, greeting, hello, answer, payload);
+    if (!rc && !answer->joined) {
+        hly_boot_say(visit->log, answer->said ? HALAY_LOG_TOLD : 0, "%s refuses: %.600s",
+                     visit->holder, *payload);
         rc = HALAY_EBOOT;
-    } else if (!rc) {
-        rc = hly_boot_table_read(visit->key, &answer, payload, id);
-        if (rc)
-            hly_boot_say(visit->log, 0, "the table of nodes from %s cannot be taken: %s",
-                         visit->holder,
-                         rc == HALAY_ENOMEM ? "out of memory" : "it is not consistent");
     }
+    if (rc) {
+        free(*payload);
+        *payload = NULL;
+    }
+    return rc;
+}
+
+int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
+                   const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
+                   struct hly_boot_identity *id)
+{
+    struct hly_boot_answer answer;
+    char *payload;
+    int rc = hly_boot_visit_ask(visit, fd, greeting, hello, &answer, &payload);
+    if (rc)
+        return rc;
+    rc = hly_boot_table_read(visit->key, &answer, payload, id);
+    if (rc)
+        hly_boot_say(visit->log, 0, "the table of nodes from %s cannot be taken: %s", visit->holder,
+                     rc == HALAY_ENOMEM ? "out of memory" : "it is not consistent");
     free(payload);
     return rc;
 }

@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../common/life.h"
@@ -66,33 +65,6 @@ struct caller {
     uint64_t end_ns;
 };
 
-/* A connection to the driver, greeted; -1, logged. */
-static int call_driver(const struct caller *c, struct hly_boot_greeting *greeting)
-{
-    char why[HLY_MEET_WHY] = "";
-    for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
-        const char *who = NULL;
-        const int fd = hly_meet_place_call(&c->place, c->end_ns, why);
-        if (fd >= 0 && hly_boot_visit_greeted(&c->key, fd, c->end_ns, greeting, &who))
-            return fd;
-        if (fd >= 0) {
-            close(fd);
-            snprintf(why, sizeof why, "%s answers there", who);
-        }
-        const uint64_t now = hly_boot_now_ns();
-        if (c->place.near.sun_family || now + pause_ns >= c->end_ns)
-            break; /* a launcher on this machine was there before its processes */
-        struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
-        nanosleep(&t, NULL);
-    }
-    hly_boot_say(
-        c->log, 0,
-        "%s found no driver at '%.120s' (HALAY_MEET; last: %s): is the launcher that started "
-        "this process alive, and does its address reach from here?",
-        c->guest, c->place.text, why);
-    return -1;
-}
-
 /* The socket at which the others find this process: made once, where it reaches the driver from. */
 static int listen_once(const struct caller *c, int fd)
 {
@@ -121,7 +93,7 @@ static int ask(struct caller *c)
     struct hly_boot_greeting greeting;
     struct hly_boot_identity id = {0};
     const struct hly_boot_visit visit = {c->log, &c->key, c->guest, c->holder, c->end_ns};
-    int fd = call_driver(c, &greeting);
+    int fd = hly_meet_place_call(c->log, &c->place, &c->key, c->guest, c->end_ns, &greeting);
     if (fd < 0)
         return HALAY_EBOOT;
     int rc = listen_once(c, fd);

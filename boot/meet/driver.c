@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "../common/listen.h"
+#include "env.h"
 #include "meet_place.h"
 
 enum { BACKLOG = 4096 };
@@ -75,6 +78,10 @@ static void heard(void *arg, struct hly_boot_guest *guest)
     halay_launch_t *d = arg;
     const struct hly_boot_hello *it = &guest->hello;
     struct hly_slot *slot = it->slot < (uint32_t)d->params.nranks ? &d->slots[it->slot] : NULL;
+    if (it->slot == HLY_BOOT_AGENT) {
+        hly_agents_heard(d, guest);
+        return;
+    }
     if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
         hly_boot_reception_text(&d->reception, guest,
                                 "no process of this job has this HALAY_MEET_SLOT, or it has ended",
@@ -103,6 +110,8 @@ static void left(void *arg, struct hly_boot_guest *guest)
     halay_launch_t *d = arg;
     struct hly_slot *slot =
         guest->hello.slot < (uint32_t)d->params.nranks ? &d->slots[guest->hello.slot] : NULL;
+    if (guest->hello.slot == HLY_BOOT_AGENT)
+        hly_agents_left(d, guest);
     if (d->first == guest)
         d->first = NULL;
     if (!slot || slot->guest != guest)
@@ -112,6 +121,11 @@ static void left(void *arg, struct hly_boot_guest *guest)
         slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
     hly_driver_set_times(d);
     hly_driver_tell_news(d);
+}
+
+static bool said(void *arg, struct hly_boot_guest *guest, const char *bytes, size_t n)
+{
+    return hly_agents_said(arg, guest, bytes, n);
 }
 
 static void full(void *arg)
@@ -125,7 +139,36 @@ static void full(void *arg)
 
 /* ---------------------------------------------------------------- the contract */
 
-static int listen_at(halay_launch_t *d)
+/* On all interfaces: agents know this host by any of its names. */
+static int listen_for_agents(halay_launch_t *d)
+{
+    const int off = 0, on = 1;
+    struct sockaddr_in6 at = {.sin6_family = AF_INET6,
+                              .sin6_port =
+                                  htons((uint16_t)(d->params.port > 0 ? d->params.port : 0))};
+    socklen_t bytes = sizeof at;
+    halay_address_t reached;
+    char name[HLY_LISTEN_NAME];
+    if (hly_listen_choose(&d->log, hly_listen_interface(), &reached))
+        return -1;
+    const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
+        !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, BACKLOG) &&
+        !getsockname(fd, (struct sockaddr *)&at, &bytes)) {
+        reached.port = at.sin6_port;
+        snprintf(d->address, sizeof d->address, "%s", hly_address_name(&reached, name));
+        return fd;
+    }
+    const int error = errno;
+    if (fd >= 0)
+        close(fd);
+    snprintf(d->path, sizeof d->path, "TCP port %d", d->params.port);
+    errno = error;
+    return -1;
+}
+
+static int listen_here(halay_launch_t *d)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     const int n = snprintf(d->path, sizeof d->path, "%s/meet", d->params.session_dir);
@@ -151,12 +194,14 @@ static void meet_stop(halay_launch_t *d)
     hly_boot_reception_close(&d->reception);
     if (d->reception.listen_fd >= 0) {
         close(d->reception.listen_fd);
-        unlink(d->path);
+        if (!d->params.port)
+            unlink(d->path);
     }
     hly_boot_table_finish(&d->table);
     free(d->hellos);
     free(d->order);
     free(d->slots);
+    free(d->agents);
     explicit_bzero(&d->key, sizeof d->key);
     free(d);
 }
@@ -171,7 +216,8 @@ static int prepare(halay_launch_t *d)
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);
-    if (!d->slots || !d->order || !d->hellos) {
+    d->agents = d->params.port ? calloc(n, sizeof d->agents[0]) : NULL;
+    if (!d->slots || !d->order || !d->hellos || (d->params.port && !d->agents)) {
         hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
         return HALAY_ENOMEM;
     }
@@ -193,19 +239,21 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
                                     .key = &d->key,
                                     .holder = "the launcher",
                                     .refusal = "this process is not one of this launcher's",
-                                    .local = true,
+                                    .local = !params->port,
                                     .listen_fd = -1,
                                     .epoll_fd = -1,
                                     .arg = d,
                                     .heard = heard,
                                     .left = left,
+                                    .said = said,
                                     .full = full};
     int rc = prepare(d);
     if (rc)
         goto undo;
-    d->reception.listen_fd = listen_at(d);
-    rc = d->reception.listen_fd < 0 ? HALAY_EBOOT
-                                    : hly_boot_reception_open(&d->reception, params->nranks);
+    d->reception.listen_fd = params->port ? listen_for_agents(d) : listen_here(d);
+    rc = d->reception.listen_fd < 0
+             ? HALAY_EBOOT
+             : hly_boot_reception_open(&d->reception, params->nranks * (params->port ? 2 : 1));
     if (rc) {
         hly_boot_say(&d->log, 0, "no rendezvous at %s: %s%s", d->path, strerror(errno),
                      hly_boot_remedy(errno));
@@ -218,50 +266,25 @@ undo:
     return rc;
 }
 
-/* Replaces or adds "name=..." of the environment, whose array and strings are allocated. */
-static int put(char ***env, const char *name, const char *value)
-{
-    const size_t bytes = strlen(name);
-    char *text = NULL;
-    size_t n = 0;
-    if (asprintf(&text, "%s=%s", name, value) < 0)
-        return HALAY_ENOMEM;
-    for (; (*env)[n]; n++)
-        if (!strncmp((*env)[n], text, bytes + 1)) {
-            free((*env)[n]);
-            (*env)[n] = text;
-            return HALAY_OK;
-        }
-    char **grown = realloc(*env, (n + 2) * sizeof *grown);
-    if (!grown) {
-        free(text);
-        return HALAY_ENOMEM;
-    }
-    grown[n] = text;
-    grown[n + 1] = NULL;
-    *env = grown;
-    return HALAY_OK;
-}
-
 static int meet_env(halay_launch_t *d, int slot, char ***env)
 {
-    char where[sizeof d->path + 8], which[16];
-    snprintf(where, sizeof where, "unix:%s", d->path);
-    snprintf(which, sizeof which, "%d", slot);
-    int rc = put(env, "HALAY_MEET", where);
-    if (!rc)
-        rc = put(env, "HALAY_MEET_SLOT", which);
-    return rc ? rc : put(env, "HALAY_MEET_JOB", d->params.job);
+    char where[sizeof d->address];
+    if (d->params.port)
+        snprintf(where, sizeof where, "%s", d->address);
+    else
+        snprintf(where, sizeof where, "unix:%s", d->path);
+    return hly_meet_env(where, slot, d->params.job, env);
 }
 
-static void meet_started(halay_launch_t *d, int slot, int64_t pid)
+void hly_driver_started(halay_launch_t *d, int slot, int64_t pid)
 {
     if (d->first_ended == slot)
         d->first_ended = -1;
-    d->slots[slot] = (struct hly_slot){.state = HLY_SLOT_STARTED, .rank = -1, .pid = pid};
+    d->slots[slot] = (struct hly_slot){
+        .state = HLY_SLOT_STARTED, .agent = d->slots[slot].agent, .rank = -1, .pid = pid};
 }
 
-static void meet_ended(halay_launch_t *d, int slot, int status, const char *why)
+void hly_driver_ended(halay_launch_t *d, int slot, int status, const char *why)
 {
     struct hly_slot *s = &d->slots[slot];
     if (s->guest)
@@ -320,6 +343,11 @@ static int meet_condemned(halay_launch_t *d, int *rank)
     return 0;
 }
 
+static const char *meet_address(const halay_launch_t *d)
+{
+    return d->address[0] ? d->address : NULL;
+}
+
 static uint64_t meet_epoch(const halay_launch_t *d)
 {
     return d->epoch;
@@ -337,13 +365,16 @@ const halay_launch_ops_t halay_launch_v3_meet = {
     .name = "meet",
     .start = meet_start,
     .env = meet_env,
-    .started = meet_started,
-    .ended = meet_ended,
+    .started = hly_driver_started,
+    .ended = hly_driver_ended,
     .state = meet_state,
     .descriptor = meet_descriptor,
     .progress = meet_progress,
     .condemned = meet_condemned,
     .epoch = meet_epoch,
+    .event = hly_agents_event,
+    .command = hly_agents_command,
+    .address = meet_address,
     .aborted = meet_aborted,
     .stop = meet_stop,
 };

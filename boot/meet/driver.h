@@ -7,6 +7,7 @@
 #include <halay/launch.h>
 
 #include "../common/meet.h"
+#include "frame.h"
 
 /*
  * A slot is one process that the launcher has started, from its start to its end:
@@ -21,13 +22,24 @@ enum hly_slot_state {
     HLY_SLOT_ENDED
 };
 
+struct hly_agent {                /* a launcher elsewhere that has brought places */
+    struct hly_boot_guest *guest; /* its connection; NULL: it is lost, or nobody is here */
+    bool came, lost;              /* its launcher is still to be told that */
+    const char *why;              /* it is lost */
+    int first, count;             /* slots */
+    char host[64];
+    struct hly_frames frames;
+};
+
 struct hly_slot {
     enum hly_slot_state state;
-    bool member;   /* of the last world; false: a newcomer */
-    bool came;     /* it has asked at least once */
-    int rank;      /* in the last world */
-    int status;    /* as waitpid has it, if ended; */
-    char why[480]; /* what its halay_init has failed with; else empty */
+    struct hly_agent *agent; /* NULL: it is this launcher's, or nobody has brought it yet */
+    bool tell_end;           /* its launcher is still to be told that it has ended */
+    bool member;             /* of the last world; false: a newcomer */
+    bool came;               /* it has asked at least once */
+    int rank;                /* in the last world */
+    int status;              /* as waitpid has it, if ended; */
+    char why[480];           /* what its halay_init has failed with; else empty */
     int64_t pid;
     struct hly_boot_guest *guest; /* if asking, */
     uint64_t end_ns;              /* until then */
@@ -41,10 +53,12 @@ struct halay_launch {
     struct hly_boot_log log;
     struct hly_boot_key key;
     struct hly_boot_reception reception;
-    struct hly_slot *slots; /* params.nranks */
-    bool broken;            /* there will be no world; text says why */
-    int first_ended;        /* slot; -1: none yet */
-    int done;               /* 1 + a slot that has left the last world with status 0; 0: none */
+    char address[320];        /* where others find it, "host:port"; "": nowhere */
+    struct hly_slot *slots;   /* params.nranks */
+    struct hly_agent *agents; /* as many, if there can be any */
+    bool broken;              /* there will be no world; text says why */
+    int first_ended;          /* slot; -1: none yet */
+    int done;                 /* 1 + a slot that has left the last world with status 0; 0: none */
     struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
     uint32_t told;                /* so many newcomers it has been told */
     uint64_t epoch;               /* of the last world; 0: there was none */
@@ -76,5 +90,19 @@ void hly_driver_look(halay_launch_t *d);
  * there. */
 void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+
+/* ---------------------------------------------------------------- agents.c */
+
+/* A launcher says hello. */
+void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest);
+bool hly_agents_said(halay_launch_t *d, struct hly_boot_guest *guest, const char *bytes, size_t n);
+void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest);
+int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event);
+void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *command);
+
+/* ---------------------------------------------------------------- driver.c */
+
+void hly_driver_started(halay_launch_t *d, int slot, int64_t pid);
+void hly_driver_ended(halay_launch_t *d, int slot, int status, const char *why);
 
 #endif

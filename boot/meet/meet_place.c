@@ -11,25 +11,26 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "../common/lookup.h"
-#include "../common/meet.h"
+
+bool hly_meet_place_of(const char *text, struct hly_meet_place *place)
+{
+    *place = (struct hly_meet_place){.text = text};
+    if (strncmp(text, "unix:/", 6) != 0)
+        return hly_boot_split(text, place->host, &place->port);
+    place->near.sun_family = AF_UNIX;
+    return (size_t)snprintf(place->near.sun_path, sizeof place->near.sun_path, "%s", text + 5) <
+           sizeof place->near.sun_path;
+}
 
 int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
                         const char **slot_text, uint32_t *slot)
 {
     const char *where = getenv("HALAY_MEET"), *which = getenv("HALAY_MEET_SLOT");
-    *place = (struct hly_meet_place){.text = where ? where : ""};
-    bool fits;
-    if (!strncmp(place->text, "unix:/", 6)) {
-        place->near.sun_family = AF_UNIX;
-        fits = (size_t)snprintf(place->near.sun_path, sizeof place->near.sun_path, "%s",
-                                place->text + 5) < sizeof place->near.sun_path;
-    } else {
-        fits = hly_boot_split(place->text, place->host, &place->port);
-    }
-    if (!fits) {
+    if (!hly_meet_place_of(where ? where : "", place)) {
         hly_boot_say(log, 0,
                      "HALAY_MEET is '%.80s': it takes the driver's address, unix:/path or "
                      "host:port, as the launcher sets it",
@@ -79,8 +80,7 @@ static int connect_at(const struct addrinfo *at, int port, uint64_t until_ns, in
     return connect_to((const struct sockaddr *)&to, at->ai_addrlen, until_ns, error);
 }
 
-int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
-                        char why[HLY_MEET_WHY])
+static int reach(const struct hly_meet_place *place, uint64_t until_ns, char why[HLY_MEET_WHY])
 {
     int error = 0, fd = -1;
     if (place->near.sun_family) {
@@ -102,4 +102,32 @@ int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
     }
     snprintf(why, HLY_MEET_WHY, "%s%s", strerror(error), hly_boot_remedy(error));
     return fd;
+}
+
+int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_place *place,
+                        const struct hly_boot_key *key, const char *caller, uint64_t end_ns,
+                        struct hly_boot_greeting *greeting)
+{
+    char why[HLY_MEET_WHY] = "";
+    for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
+        const char *who = NULL;
+        const int fd = reach(place, end_ns, why);
+        if (fd >= 0 && hly_boot_visit_greeted(key, fd, end_ns, greeting, &who))
+            return fd;
+        if (fd >= 0) {
+            close(fd);
+            snprintf(why, sizeof why, "%s answers there", who);
+        }
+        const uint64_t now = hly_boot_now_ns();
+        if (place->near.sun_family || now + pause_ns >= end_ns)
+            break; /* a launcher on this machine was there before its processes */
+        struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
+        nanosleep(&t, NULL);
+    }
+    hly_boot_say(
+        log, 0,
+        "%s found no driver at '%.120s' (HALAY_MEET; last: %s): is the launcher that started "
+        "this process alive, and does its address reach from here?",
+        caller, place->text, why);
+    return -1;
 }

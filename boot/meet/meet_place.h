@@ -6,7 +6,7 @@
 
 #include <sys/un.h>
 
-#include "../common/claim.h"
+#include "../common/meet.h"
 
 #define HLY_MEET_KEY "halay meet" /* its hash is in the greeting of a driver */
 
@@ -19,10 +19,13 @@ struct hly_meet_place {
     int port;
 };
 
-/* Reads "unix:/path" or "host:port", and the slot. HALAY_EBOOT, logged with variable and remedy. */
+/* Reads "unix:/path" or "host:port". */
+bool hly_meet_place_of(const char *text, struct hly_meet_place *place);
+/* Reads both variables. HALAY_EBOOT, logged with variable and remedy. */
 int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *place,
                         const char **slot_text, uint32_t *slot);
-/* A non-blocking connection, or -1 and why. */
-int hly_meet_place_call(const struct hly_meet_place *place, uint64_t until_ns,
-                        char why[HLY_MEET_WHY]);
+/* A connection to the driver, greeted and non-blocking; -1, logged. who: "process 3". */
+int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_place *place,
+                        const struct hly_boot_key *key, const char *who, uint64_t end_ns,
+                        struct hly_boot_greeting *greeting);
 #endif

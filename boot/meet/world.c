@@ -206,6 +206,11 @@ static void how_ended(const struct hly_slot *slot, char text[64])
         snprintf(text, 64, "exited with status %d", WEXITSTATUS(slot->status));
 }
 
+static const char *host_of(const halay_launch_t *d, const struct hly_slot *slot)
+{
+    return slot->agent ? slot->agent->host : d->host;
+}
+
 void hly_driver_consider(halay_launch_t *d)
 {
     char how[64];
@@ -220,12 +225,13 @@ void hly_driver_consider(halay_launch_t *d)
         how_ended(slot, how);
         if (slot->why[0])
             hly_driver_refuse(d, "halay_init has failed on rank %d (pid %lld on %s; it %s): %s",
-                              d->first_ended, (long long)slot->pid, d->host, how, slot->why);
+                              d->first_ended, (long long)slot->pid, host_of(d, slot), how,
+                              slot->why);
         else
             hly_driver_refuse(d,
                               "rank %d (pid %lld on %s) has ended before all ranks had joined the "
                               "job%s: it %s. See what it has printed; start the job again",
-                              d->first_ended, (long long)slot->pid, d->host,
+                              d->first_ended, (long long)slot->pid, host_of(d, slot),
                               slot->came ? " again" : "", how);
         return;
     }
@@ -247,10 +253,12 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
         const struct hly_slot *slot = &d->slots[s];
         if (!is_awaited(d, slot) || ++n > NAMED_MOST)
             continue;
-        const int more =
-            snprintf(text + at, bytes - at, "%s%s %d (pid %lld: %s; not in halay_init)",
-                     n > 1 ? ", " : "", is_static(d) ? "rank" : "process", s, (long long)slot->pid,
-                     hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state) : "not seen");
+        const char *doing = slot->agent                       ? slot->agent->host
+                            : hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state)
+                                                              : "not seen";
+        const int more = snprintf(
+            text + at, bytes - at, "%s%s %d (pid %lld: %s; not in halay_init)", n > 1 ? ", " : "",
+            is_static(d) ? "rank" : "process", s, (long long)slot->pid, doing);
         at += more > 0 && (size_t)more < bytes - at ? (size_t)more : 0;
     }
     if (n > NAMED_MOST)

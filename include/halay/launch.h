@@ -29,6 +29,11 @@ typedef struct halay_launch_params {
     const char *host;        /* of this node */
     const char *session_dir; /* private, short, exists; the launcher removes it after stop */
     const char *secret;      /* HALAY_SECRET of the processes; may be empty */
+    /* Of a job with agents, where they and all its processes come to, on each interface of this
+     * host: a TCP port, or -1 for a free one. 0: all processes are this launcher's. Else the first
+     * `nlocal` are, and agents bring places for the others. */
+    int port, nlocal;
+    const char *head; /* of an agent: the head's "host:port" */
     halay_log_fn log;
     void *log_arg;
 } halay_launch_params_t;
@@ -39,6 +44,29 @@ enum {
     HALAY_LAUNCH_CONNECTED = 1, /* connected and not finalized: leaving now is an error */
     HALAY_LAUNCH_FINALIZED = 2
 };
+
+/*
+ * What a launcher on another node, an agent, says to the launcher that has the driver, the head;
+ * and what that one asks of it. An agent brings places for processes. The head decides what is
+ * started there, and numbers them as its own.
+ */
+enum halay_launch_what {
+    HALAY_LAUNCH_AGENT = 1, /* to the head: an agent has come with `count` places, from `rank` on */
+    HALAY_LAUNCH_AGENT_LOST, /* it has gone, and so have they; their processes have ended before */
+    HALAY_LAUNCH_ENDED,      /* a process of an agent has; value: wait(2)'s status */
+    HALAY_LAUNCH_START,      /* to an agent: start a process */
+    HALAY_LAUNCH_SIGNAL,     /* send it the signal `value` */
+    HALAY_LAUNCH_END         /* the job is over, or its head is lost: text says so; value: the exit
+                                status */
+};
+
+typedef struct halay_launch_event {
+    size_t size; /* of this struct, set by the caller */
+    enum halay_launch_what what;
+    int rank, count, value;
+    char
+        text[256]; /* AGENT, AGENT_LOST: its host, and why it is lost; ENDED: as `why` of ended() */
+} halay_launch_event_t;
 
 /* A rank asked for the whole job to be ended. */
 typedef struct halay_launch_abort {
@@ -96,6 +124,17 @@ typedef struct halay_launch_ops {
 
     /* 1 and the first abort that was asked for, once; 0 if there is none. Does not block. */
     int (*aborted)(halay_launch_t *server, halay_launch_abort_t *abort);
+
+    /* 1 and the next thing that an agent or the head has said; 0: nothing. Does not block. May be
+     * NULL. */
+    int (*event)(halay_launch_t *server, halay_launch_event_t *event);
+
+    /* START, SIGNAL: to the agent that has the place; END: to all. An agent that cannot be told is
+     * lost. Does not block. May be NULL. */
+    void (*command)(halay_launch_t *server, const halay_launch_event_t *command);
+
+    /* Where others find the head, "host:port"; NULL: nowhere. May be NULL. */
+    const char *(*address)(const halay_launch_t *server);
 
     /* Ends the server and its threads. Takes NULL. */
     void (*stop)(halay_launch_t *server);

@@ -9,7 +9,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -24,7 +26,7 @@
 
 enum { MOST = 6 };
 
-extern const halay_launch_ops_t halay_launch_v3_meet;
+extern const halay_launch_ops_t halay_launch_v3_meet, halay_launch_v3_agent;
 extern const halay_boot_ops_t halay_boot_v4_meet, halay_boot_v4_tcp;
 
 static const halay_launch_ops_t *const ops = &halay_launch_v3_meet;
@@ -117,23 +119,20 @@ static _Noreturn void live(int in, int out)
     _exit(0);
 }
 
-static void start(int slot)
+/* The process of a slot, which is this rank of the server's. */
+static void start_at(int slot, const halay_launch_ops_t *its, halay_launch_t *server, int rank)
 {
     int to[2], from[2];
     char **env = calloc(1, sizeof *env);
-    MUST(env && !pipe(to) && !pipe(from) && !ops->env(driver, slot, &env));
+    MUST(env && !pipe(to) && !pipe(from) && !its->env(server, rank, &env));
     const pid_t pid = fork();
     MUST(pid >= 0);
     if (!pid) {
         for (char **e = env; *e; e++)
             putenv(*e);
-        close(to[1]);
-        close(from[0]);
-        for (int i = 0; i < MOST; i++)
-            if (all[i].pid) {
-                close(all[i].to);
-                close(all[i].from);
-            }
+        for (int fd = 3; fd < 256; fd++) /* as an exec would do */
+            if (fd != to[0] && fd != from[1])
+                close(fd);
         live(to[0], from[1]);
     }
     for (char **e = env; *e; e++)
@@ -142,10 +141,15 @@ static void start(int slot)
     close(to[0]);
     close(from[1]);
     all[slot] = (struct process){pid, to[1], from[0]};
-    ops->started(driver, slot, pid);
+    its->started(server, rank, pid);
 }
 
-static void end(int slot, int number)
+static void start(int slot)
+{
+    start_at(slot, ops, driver, slot);
+}
+
+static int end_quietly(int slot, int number)
 {
     int status;
     if (number)
@@ -154,7 +158,19 @@ static void end(int slot, int number)
     MUST(waitpid(all[slot].pid, &status, 0) == all[slot].pid);
     close(all[slot].from);
     all[slot].pid = 0;
-    ops->ended(driver, slot, status, NULL);
+    return status;
+}
+
+static void end_all_quietly(void)
+{
+    for (int s = 0; s < MOST; s++)
+        if (all[s].pid)
+            end_quietly(s, 0);
+}
+
+static void end(int slot, int number)
+{
+    ops->ended(driver, slot, end_quietly(slot, number), NULL);
 }
 
 static void order(int slot, char what)
@@ -222,6 +238,66 @@ static void begin(int n, int least, const char *secret)
     told[0] = '\0';
     setenv("HALAY_SECRET", secret, 1);
     MUST(ops->start(&params, &driver) == HALAY_OK);
+}
+
+/* ---------------------------------------------------------------- agents */
+
+struct agent {
+    halay_launch_params_t params;
+    halay_launch_t *server;
+    pthread_t thread;
+    atomic_int rc; /* of start; 1: not yet */
+};
+
+static void *agent_begin(void *arg)
+{
+    struct agent *a = arg;
+    atomic_store(&a->rc, halay_launch_v3_agent.start(&a->params, &a->server));
+    return NULL;
+}
+
+static void agent_open(struct agent *a, int places, const char *secret)
+{
+    *a = (struct agent){.params = {.size = sizeof a->params,
+                                   .nranks = places,
+                                   .job = "test",
+                                   .host = "there",
+                                   .secret = secret,
+                                   .head = ops->address(driver),
+                                   .log = driver_says},
+                        .rc = 1};
+    MUST(!pthread_create(&a->thread, NULL, agent_begin, a));
+    while (atomic_load(&a->rc) == 1) {
+        struct pollfd fd = {.fd = ops->descriptor(driver), .events = POLLIN};
+        poll(&fd, 1, 10);
+        ops->progress(driver);
+    }
+    pthread_join(a->thread, NULL);
+}
+
+/* The next event of a server, which must be this one. */
+static halay_launch_event_t event(const halay_launch_ops_t *its, halay_launch_t *server,
+                                  enum halay_launch_what what, int rank, int value)
+{
+    halay_launch_event_t e = {.size = sizeof e};
+    const double until = now_s() + 10;
+    while (!its->event(server, &e)) {
+        struct pollfd fd = {.fd = its->descriptor(server), .events = POLLIN};
+        CHECK(now_s() < until, "no event %d of %d", what, rank);
+        poll(&fd, 1, 10);
+        its->progress(server);
+    }
+    CHECK(e.what == what && (e.rank == rank || rank < 0) && (e.value == value || value < 0),
+          "event %d of %d with %d, '%s'; not %d of %d with %d", e.what, e.rank, e.value, e.text,
+          what, rank, value);
+    return e;
+}
+
+static void command(enum halay_launch_what what, int rank, int value)
+{
+    const halay_launch_event_t c = {
+        .size = sizeof c, .what = what, .rank = rank, .value = value, .text = "over"};
+    ops->command(driver, &c);
 }
 
 static void finish(void)
@@ -366,6 +442,109 @@ static void changes(void)
     finish();
 }
 
+/* Processes of this launcher and of two agents; one agent is lost, another takes its places. */
+static void agents(void)
+{
+    static struct agent a, b, c;
+    const halay_launch_ops_t *const there = &halay_launch_v3_agent;
+    struct said said;
+    const halay_launch_params_t params = {.size = sizeof params,
+                                          .nranks = 6,
+                                          .nlocal = 2,
+                                          .least = 2,
+                                          .port = -1,
+                                          .job = "test",
+                                          .host = "here",
+                                          .session_dir = folder,
+                                          .secret = "s",
+                                          .log = driver_says};
+    told[0] = '\0';
+    setenv("HALAY_SECRET", "s", 1);
+    MUST(ops->start(&params, &driver) == HALAY_OK && ops->address(driver));
+    agent_open(&a, 2, "another");
+    MUST(a.rc == HALAY_EBOOT && strstr(told, "HALAY_SECRET"));
+    agent_open(&a, 2, "s");
+    CHECK(!a.rc, "%s", told);
+    agent_open(&b, 3, "s"); /* there is room for two */
+    MUST(!b.rc && event(ops, driver, HALAY_LAUNCH_AGENT, 2, -1).count == 2);
+    MUST(event(ops, driver, HALAY_LAUNCH_AGENT, 4, -1).count == 2);
+    agent_open(&c, 1, "s");
+    MUST(c.rc == HALAY_EBOOT && strstr(told, "agents for all of its places"));
+    start(0);
+    for (int s = 2; s < 6; s++) {
+        const struct agent *its = s < 4 ? &a : &b;
+        command(HALAY_LAUNCH_START, s, 0);
+        event(there, its->server, HALAY_LAUNCH_START, s % 2, -1);
+        start_at(s, there, its->server, s % 2);
+    }
+    world("02345", 1, "01234");
+    command(HALAY_LAUNCH_SIGNAL, 5, SIGUSR1);
+    event(there, b.server, HALAY_LAUNCH_SIGNAL, 1, SIGUSR1);
+    there->ended(a.server, 1, end_quietly(3, SIGKILL), "why");
+    MUST(!strcmp(event(ops, driver, HALAY_LAUNCH_ENDED, 3, SIGKILL).text, "why"));
+    there->stop(b.server); /* its node is gone */
+    event(ops, driver, HALAY_LAUNCH_ENDED, 4, SIGKILL);
+    event(ops, driver, HALAY_LAUNCH_ENDED, 5, SIGKILL);
+    MUST(strstr(event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 4, -1).text, "connection ended"));
+    world("02", 2, "01");
+    agent_open(&c, 2, "s");
+    MUST(!c.rc && event(ops, driver, HALAY_LAUNCH_AGENT, 4, -1).count == 2);
+    end_quietly(4, SIGKILL); /* of the lost one: it ends them */
+    order(5, 'o');
+    refused(5, "no process of this job");
+    end_quietly(5, SIGKILL);
+    command(HALAY_LAUNCH_START, 5, 0);
+    event(there, c.server, HALAY_LAUNCH_START, 1, -1);
+    start_at(5, there, c.server, 1);
+    order(5, 'o');
+    MUST(!hear(5, &said, 0.2));
+    newcomers(0, 0, 1);
+    order(0, 'o');
+    order(2, 'o');
+    MUST(hear(5, &said, 10) && said.rank == 2 && said.nranks == 3 && said.epoch == 3);
+    MUST(hear(0, &said, 10) && hear(2, &said, 10));
+    command(HALAY_LAUNCH_END, 0, 7);
+    event(there, a.server, HALAY_LAUNCH_END, -1, 7);
+    there->stop(a.server);
+    ops->stop(driver);
+    MUST(strstr(event(there, c.server, HALAY_LAUNCH_END, -1, 7).text, "over"));
+    MUST(!there->event(c.server, &(halay_launch_event_t){.size = 0}));
+    there->stop(c.server);
+    end_all_quietly();
+}
+
+/* A stranger that has got an agent's connection says what no agent does; the head's end is told. */
+static void torn(void)
+{
+    static struct agent a;
+    const halay_launch_params_t params = {.size = sizeof params,
+                                          .nranks = 2,
+                                          .port = -1,
+                                          .job = "test",
+                                          .host = "here",
+                                          .session_dir = folder,
+                                          .secret = "s",
+                                          .log = driver_says};
+    MUST(ops->start(&params, &driver) == HALAY_OK);
+    agent_open(&a, 2, "s");
+    MUST(!a.rc);
+    event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
+    halay_launch_v3_agent.ended(a.server, 0, 0, NULL); /* of what was never started */
+    event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 0, -1);
+    MUST(strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 1).text, "is lost"));
+    halay_launch_v3_agent.stop(a.server);
+    agent_open(&a, 2, "s");
+    event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
+    char rubbish[312] = "x";
+    MUST(send(halay_launch_v3_agent.descriptor(a.server), rubbish, sizeof rubbish, 0) == 312);
+    event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 0, -1);
+    halay_launch_v3_agent.stop(a.server);
+    agent_open(&a, 2, "s");
+    ops->stop(driver);
+    MUST(strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 1).text, "is lost"));
+    halay_launch_v3_agent.stop(a.server);
+}
+
 /* Who does not come is named, in a notice and at the end. */
 static void missing(void)
 {
@@ -468,6 +647,8 @@ int main(void)
     static_end();
     goes_on();
     changes();
+    agents();
+    torn();
     missing();
     strangers();
     given();

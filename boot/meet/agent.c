@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * agent.c - an agent's side of the head (launch.h): brings the places of this launcher to the head
+ * of a job, starts what it is told to start, and says what becomes of it.
+ *
+ * Its launcher numbers its processes from 0; the head's number is `first` more. What the head says
+ * is kept as one mark a process and one for all, so there is no queue.
+ */
+#define _GNU_SOURCE
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "env.h"
+#include "frame.h"
+#include "meet_place.h"
+
+struct mark { /* what the head wants of a process */
+    bool start;
+    int signal; /* 0: none */
+};
+
+struct halay_launch {
+    halay_launch_params_t params;
+    struct hly_boot_log log;
+    struct hly_boot_key key;
+    char head[HLY_BOOT_NAME + 8];
+    int fd; /* -1: the head is lost */
+    int first, count;
+    struct mark *marks;
+    bool over, told; /* the job is over; its launcher knows */
+    int status;
+    char text[256];
+    struct hly_frames frames;
+};
+
+static void end(halay_launch_t *a, int status, const char *text)
+{
+    if (a->over)
+        return;
+    a->over = true;
+    a->status = status;
+    snprintf(a->text, sizeof a->text, "%s", text);
+}
+
+static void lose_head(halay_launch_t *a, const char *why)
+{
+    char text[256];
+    if (a->fd >= 0)
+        close(a->fd);
+    a->fd = -1;
+    snprintf(text, sizeof text, "the head of the job at %.120s is lost: %s", a->head, why);
+    end(a, 1, text);
+}
+
+static void send_frame(halay_launch_t *a, struct hly_frame *frame)
+{
+    if (a->fd < 0)
+        return;
+    hly_frame_seal(&a->frames, frame);
+    if (send(a->fd, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *frame)
+        lose_head(a, errno == EAGAIN ? "it does not read" : strerror(errno));
+}
+
+/* ---------------------------------------------------------------- the contract */
+
+static void agent_stop(halay_launch_t *a)
+{
+    if (!a)
+        return;
+    if (a->fd >= 0)
+        close(a->fd);
+    free(a->marks);
+    explicit_bzero(&a->key, sizeof a->key);
+    free(a);
+}
+
+static int say_hello(halay_launch_t *a, uint64_t end_ns)
+{
+    const char *key = HLY_MEET_KEY;
+    struct hly_meet_place place;
+    struct hly_boot_greeting greeting;
+    struct hly_boot_answer answer;
+    struct hly_boot_hello hello = {.slot = HLY_BOOT_AGENT};
+    char holder[HLY_BOOT_NAME + 40], *payload = NULL;
+    if (!hly_meet_place_of(a->head, &place)) {
+        hly_boot_say(&a->log, 0, "'%.80s' is no address of a head: host:port", a->head);
+        return HALAY_EINVAL;
+    }
+    a->key.has_secret = hly_boot_secret_of(a->params.secret, a->key.secret);
+    hly_boot_hash(&key, 1, a->key.job);
+    snprintf(holder, sizeof holder, "the head at '%.255s'", a->head);
+    const struct hly_boot_visit visit = {&a->log, &a->key, "this agent", holder, end_ns};
+    a->fd = hly_meet_place_call(&a->log, &place, &a->key, "this agent", end_ns, &greeting);
+    if (a->fd < 0)
+        return HALAY_EBOOT;
+    hly_boot_describe("agent", 0, &hello);
+    hello.rank = hello.was = HLY_BOOT_NOBODY;
+    hello.nranks = (uint32_t)a->params.nranks;
+    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
+        hello.lost[i] = (struct hly_boot_lost){1, 0};
+    int rc = hly_boot_visit_ask(&visit, a->fd, &greeting, &hello, &answer, &payload);
+    if (rc)
+        return rc;
+    free(payload);
+    hly_frames_init(&a->frames, &a->key, HLY_FROM_AGENT, &greeting, &hello);
+    hly_frame_keep_alive(a->fd);
+    a->first = (int)answer.rank;
+    a->count = answer.nprocesses < hello.nranks ? (int)answer.nprocesses : a->params.nranks;
+    return HALAY_OK;
+}
+
+static int agent_start(const halay_launch_params_t *params, halay_launch_t **server)
+{
+    halay_launch_t *a = calloc(1, sizeof *a);
+    if (!a)
+        return HALAY_ENOMEM;
+    a->params = *params;
+    a->log = (struct hly_boot_log){params->log, params->log_arg};
+    a->fd = -1;
+    snprintf(a->head, sizeof a->head, "%s", params->head);
+    a->marks = calloc((size_t)params->nranks, sizeof a->marks[0]);
+    const int patience_s = hly_boot_number(getenv("HALAY_START_DEADLINE"), 1000000);
+    int rc = !a->marks
+                 ? HALAY_ENOMEM
+                 : say_hello(a, hly_boot_now_ns() +
+                                    (uint64_t)(patience_s > 0 ? patience_s : 300) * 1000000000);
+    if (rc) {
+        agent_stop(a);
+        return rc;
+    }
+    *server = a;
+    return HALAY_OK;
+}
+
+static int agent_env(halay_launch_t *a, int rank, char ***env)
+{
+    return hly_meet_env(a->head, a->first + rank, a->params.job, env);
+}
+
+static void agent_started(halay_launch_t *a, int rank, int64_t pid)
+{
+    struct hly_frame frame = {
+        .what = HLY_FRAME_STARTED, .rank = a->first + rank, .value = (int32_t)pid};
+    send_frame(a, &frame);
+}
+
+static void agent_ended(halay_launch_t *a, int rank, int status, const char *why)
+{
+    struct hly_frame frame = {.what = HALAY_LAUNCH_ENDED, .rank = a->first + rank, .value = status};
+    snprintf(frame.text, sizeof frame.text, "%.255s", why ? why : "");
+    a->marks[rank] = (struct mark){0};
+    send_frame(a, &frame);
+}
+
+static int agent_state(const halay_launch_t *a, int rank)
+{
+    (void)a, (void)rank;
+    return HALAY_LAUNCH_UNKNOWN;
+}
+
+static int agent_descriptor(const halay_launch_t *a)
+{
+    return a->fd;
+}
+
+static void take(halay_launch_t *a, const struct hly_frame *f)
+{
+    const int rank = f->rank - a->first;
+    const bool ours = f->rank >= a->first && rank < a->count;
+    if (f->what == HALAY_LAUNCH_END)
+        end(a, f->value, f->text);
+    else if (ours && f->what == HALAY_LAUNCH_START)
+        a->marks[rank].start = true;
+    else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
+        a->marks[rank].signal = f->value;
+    else
+        lose_head(a, "it says what no head does");
+}
+
+static int agent_progress(halay_launch_t *a)
+{
+    char bytes[4096];
+    while (a->fd >= 0) {
+        ssize_t got = recv(a->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0 && errno == EAGAIN)
+            break;
+        if (got <= 0) {
+            lose_head(a, got ? strerror(errno) : "its connection ended");
+            break;
+        }
+        const char *from = bytes;
+        size_t n = (size_t)got;
+        for (int whole; n && a->fd >= 0;) {
+            whole = hly_frames_take(&a->frames, &from, &n);
+            if (whole < 0)
+                lose_head(a, "what came is not its own");
+            else if (whole)
+                take(a, &a->frames.next);
+        }
+    }
+    return -1;
+}
+
+static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
+{
+    *event = (halay_launch_event_t){.size = sizeof *event};
+    for (int r = 0; r < a->count && !a->over; r++) {
+        struct mark *m = &a->marks[r];
+        event->rank = r;
+        if (m->start) {
+            m->start = false;
+            event->what = HALAY_LAUNCH_START;
+            return 1;
+        }
+        if (m->signal) {
+            event->what = HALAY_LAUNCH_SIGNAL;
+            event->value = m->signal;
+            m->signal = 0;
+            return 1;
+        }
+    }
+    if (!a->over || a->told)
+        return 0;
+    a->told = true;
+    event->what = HALAY_LAUNCH_END;
+    event->value = a->status;
+    snprintf(event->text, sizeof event->text, "%s", a->text);
+    return 1;
+}
+
+static int agent_aborted(halay_launch_t *a, halay_launch_abort_t *abort)
+{
+    (void)a, (void)abort;
+    return 0;
+}
+
+HALAY_API extern const halay_launch_ops_t halay_launch_v3_agent;
+const halay_launch_ops_t halay_launch_v3_agent = {
+    .size = sizeof(halay_launch_ops_t),
+    .name = "agent",
+    .start = agent_start,
+    .env = agent_env,
+    .started = agent_started,
+    .ended = agent_ended,
+    .state = agent_state,
+    .descriptor = agent_descriptor,
+    .progress = agent_progress,
+    .event = agent_event,
+    .aborted = agent_aborted,
+    .stop = agent_stop,
+};
