@@ -5,16 +5,26 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh
 . "$(dirname "$0")/lib.sh"
 cool=(--blacklist-cooldown-range 0.1 60)
+hangs=
+trap 'kill $hangs ${job:-} 2>/dev/null; wait; rm -rf "$here"' EXIT
 died='killed by signal 9 (SIGKILL); started again in 0.1 s$'
 
 job() { # halayrun's options and job_elastic's arguments
     rm -f over done.*
     run timeout -k 5 60 "$HALAYRUN" "$@"
 }
-worlds() { # "3 2 3": so many ranks, one world after the other
+worlds() { # A B: of A ranks, without one of them of B, and of A again; a newcomer may be there when the others meet
     local seen
     seen=$(sed -n 's/.*a world of \([0-9]*\) from.*/\1/p' err | tr '\n' ' ')
-    [ "$seen" = "$1 " ] || fail "worlds of $seen, not $1"
+    [ "$seen" = "$1 $2 $1 " ] || [ "$seen" = "$1 $1 " ] || fail "worlds of $seen, not $1 $2 $1"
+}
+until_late() { # as until_true, at most 40 s
+    local tries=400
+    while [ $((tries--)) -gt 0 ]; do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    fail "never so: $*"
 }
 ended() { # COUNT STEPS: so many come to the end
     [ "$(grep -c "ended after $2 steps" out)" = "$1" ] || fail "not $1 ranks come to the end"
@@ -27,13 +37,13 @@ cat >hangs/hosts <<END
 touch asked
 echo localhost:2
 END
-(cd hangs && exec timeout -k 5 60 "$HALAYRUN" --min-np 2 --host-discovery-script 'sh ./hosts' "$JOB_ELASTIC" 100000 >out 2>err) &
+(cd hangs && exec timeout -k 5 100 "$HALAYRUN" --min-np 2 --host-discovery-script 'sh ./hosts' "$JOB_ELASTIC" 100000 >out 2>err) &
 hangs=$!
 
 job -np 3 --min-np 2 "${cool[@]}" -l "$JOB_ELASTIC" 40 kill:1:5
 expect 0 "a rank was killed"
 says err "^halayrun: process 1 (pid [0-9]* on .*) was $died"
-worlds "3 2 3"
+worlds 3 2
 ended 3 40
 says out '^\[1\] ended'
 
@@ -48,12 +58,12 @@ ended 4 60
 job -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 30 end:1:5
 expect 0 "a rank left without halay_finalize"
 says err "process 1 .* exited with status 0 without halay_finalize; started again in 0.1 s$"
-worlds "2 1 2"
+worlds 2 1
 
 HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
 expect 0 "rank 0 was stopped"
 says err "process 0 .* is stopped, and the others have gone on without it: it is killed$"
-worlds "3 2 3"
+worlds 3 2
 ended 3 30
 
 # A failure counts for the status unless the others have met without the process.
@@ -81,20 +91,21 @@ echo localhost >hosts
 "$HALAYRUN" --min-np 1 --max-np 3 --elastic-timeout 20 -v --host-discovery-script 'echo far:8; cat hosts' \
     "$JOB_ELASTIC" 100000 >out 2>err &
 job=$!
-until_true grep -q "world of 1 from" err
+until_late grep -q "world of 1 from" err
 printf '127.0.0.1\n\n  %s:5 \n' "$(hostname)" >hosts
-until_true grep -q "world of 3 from" err
+until_late grep -q "world of 3 from" err
 echo 'local host' >hosts
-until_true grep -q "it printed 'local host', which is no host name; its last answer stays" err
+until_late grep -q "it printed 'local host', which is no host name; its last answer stays" err
 echo 'localhost:0' >hosts
-until_true grep -q "it printed 'localhost:0', which does not say how many slots" err
+until_late grep -q "it printed 'localhost:0', which does not say how many slots" err
 rm hosts
-until_true grep -q "it exited with status 1 .*; its last answer stays" err
-mkfifo pipe && ln -s /dev/zero hosts
-until_true grep -q "it prints more than 65536 bytes" err
+until_late grep -q "it exited with status 1 .*; its last answer stays" err
+ln -s /dev/zero hosts
+until_late grep -q "it prints more than 65536 bytes" err
 rm hosts && echo localhost:1 >hosts
-until_true grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
-until_true test "$(grep -c '^left' out)" = 2
+until_late grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
+two_left() { [ "$(grep -c '^left' out)" = 2 ]; }
+until_late two_left
 touch over
 wait $job
 status=$?
@@ -104,28 +115,36 @@ ended 1 '[0-9]*'
 ! grep -E 'started again|was killed' err || fail "who was told to leave has failed"
 sed -n 's/.*a world of \([0-9]*\) from.*/\1/p' err | tail -1 | grep -qx 1 || fail "not 1 rank at the end"
 
-# Signals end it, as any job. So does the end of halayrun: the guard knows who has come since.
-rm -f over done.*
-MARK=1000.$mark timeout -k 5 60 "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 child:1:5 >out 2>err &
-until_true grep -q "world of 2 from step [1-9]" err
-kill -TERM $!
-wait $!
+# Signals end it, as any job. What the slot's last process had started ends when another is started there; that of a
+# process that has come since, when halayrun is killed.
+children() { [ "$(pgrep -fxc "sleep 1001[.]$mark")" = "$1" ]; }
+again() { [ "$(grep -c 'a world of 2' err)" -ge 2 ]; }
+begin() { # events
+    rm -f over done.*
+    MARK=1001.$mark "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 "$@" >out 2>err &
+    job=$!
+    until_late again
+}
+begin child:1:5 kill:1:5
+until_late children 0
+kill -TERM $job
+wait $job
 status=$?
 expect 143 "SIGTERM"
 says err "signal 15 (SIGTERM): ending the job"
-rm -f over done.*
-MARK=1000.$mark "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 kill:1:2 child:1:10 kill:1:20 >out 2>err &
-until_true [ -e done.4 ]
-kill -KILL $!
-wait $! 2>/dev/null
-alive() { pgrep -fx "$JOB_ELASTIC 100000 kill:1:2 .*"; }
-until_true eval '! alive'
+begin kill:1:2 child:1:3
+until_late children 1
+kill -KILL $job
+wait $job 2>/dev/null
+until_late children 0
+alive() { pgrep -fx "$JOB_ELASTIC 100000 kill:1:2 child:1:3"; }
+until_late eval '! alive'
 
-until_true grep -q "it has not ended within 10 s; its last answer stays" hangs/err # 20 * 0.02 more than the rest took
+said() { grep -q "it has not ended within 10 s; its last answer stays" hangs/err; }
+until_late said
 touch hangs/over
 wait $hangs
 status=$?
 expect 0 "the script hung"
-until_true sleeping 0
-rm -f hangs/*
+until_late sleeping 0
 nothing_left
