@@ -106,14 +106,16 @@ rm hosts && echo localhost:1 >hosts
 until_late grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
 two_left() { [ "$(grep -c '^left' out)" = 2 ]; }
 until_late two_left
+grep 'a world of' err | tail -1 | grep -q 'world of 1 ' || fail "not 1 rank is left"
+echo localhost:2 >hosts # who has left as it was told has not ended the job
+until_late grep -q "world of 2 from" err
 touch over
 wait $job
 status=$?
 expect 0 "after the script's words"
-ended 1 '[0-9]*'
+ended 2 '[0-9]*'
 [ "$(grep -c 'host far is not this machine' err)" = 1 ] || fail "the other host is not named once"
 ! grep -E 'started again|was killed' err || fail "who was told to leave has failed"
-sed -n 's/.*a world of \([0-9]*\) from.*/\1/p' err | tail -1 | grep -qx 1 || fail "not 1 rank at the end"
 
 # Signals end it, as any job. What the slot's last process had started ends when another is started there; that of a
 # process that has come since, when halayrun is killed.

@@ -175,11 +175,9 @@ static void fail(struct hly_job *job, int rank)
     if (job->ending)
         return;
     hly_records_ended(job->records, rank, job->ranks[rank].status);
-    if (job->options->least)
-        ; /* it is told, and another takes its place */
-    else if (!job->options->keep_going)
+    if (!job->options->least && !job->options->keep_going)
         hly_job_end(job, hly_exit_status(job->ranks[rank].status), GRACE_MS);
-    else if (!job->exit_status)
+    else if (!job->options->least && !job->exit_status)
         job->exit_status = hly_exit_status(job->ranks[rank].status);
     hly_job_signal(job, rank, SIGTERM); /* what it has started */
 }
