@@ -75,8 +75,7 @@ void hly_elastic_look(struct hly_job *job)
     const int limit = job->options->reset_limit;
     if (limit < 0 || epoch < (uint64_t)limit + 2)
         return;
-    hly_note("the ranks have had to meet again %d times, which is more than --reset-limit %d",
-             limit + 1, limit);
+    hly_note("the ranks have had to meet again, 1 time more than --reset-limit %d allows", limit);
     hly_job_end(job, job->last_status ? job->last_status : 1, 0);
 }
 

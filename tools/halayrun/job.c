@@ -148,10 +148,10 @@ static void tell_end(struct hly_job *job, int rank, const char *then)
                      : "",
                  then);
     else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
-        hly_note("%s %d (pid %d on %s) exited with status 0 without %s%s", what, rank, pid,
-                 job->host,
-                 job->options->least ? "halay_finalize"
-                                     : "leaving the job: it called PMIx_Init and not PMIx_Finalize",
+        hly_note("%s %d (pid %d on %s) exited %s%s", what, rank, pid, job->host,
+                 job->options->least
+                     ? "with status 0 without halay_finalize"
+                     : "without leaving the job: it called PMIx_Init and not PMIx_Finalize",
                  then);
     else
         hly_note("%s %d (pid %d on %s) exited with status %d%s", what, rank, pid, job->host,
