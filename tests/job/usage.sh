@@ -19,6 +19,21 @@ bad 2 "say what to run" -np 2
 bad 2 "no option --nonsense" --nonsense -np 2 echo ran
 bad 2 "needs a value" -np
 bad 2 "timeout must be" --timeout 0 -np 1 echo ran
+bad 2 "min-np must be a whole number from 1 to 1024, not '0'" --min-np 0 -np 1 echo ran
+bad 2 "max-np must be .* not 'many'" --max-np many echo ran
+bad 2 "say how many ranks" --min-np 2 echo ran
+bad 2 "contradict each other" --min-np 3 -np 2 echo ran
+bad 2 "contradict each other" -np 3 --max-np 2 echo ran
+bad 2 "contradict each other" --min-np 3 --max-np 2 --host-discovery-script true echo ran
+for o in "--reset-limit 1" "--elastic-timeout 1" "--slots-per-host 2" "--blacklist-cooldown-range 1 2"; do
+    bad 2 "${o%% *} is for a job whose ranks change: give --min-np" $o -np 1 echo ran
+done
+bad 2 "keep-going is for a job whose ranks are always the same" --keep-going --min-np 1 -np 1 echo ran
+bad 2 "slots-per-host is for hosts of --host-discovery-script" --slots-per-host 2 --min-np 1 -np 1 echo ran
+bad 2 "host-discovery-script says where, and so do -H" --host-discovery-script true -H localhost:2 echo ran
+bad 2 "cooldown-range 2 1: the first is the shorter one" --min-np 1 --blacklist-cooldown-range 2 1 -np 1 echo ran
+bad 2 "cooldown-range takes two numbers of seconds .* not '-np'" --min-np 1 --blacklist-cooldown-range 2 -np 1 echo ran
+bad 2 "cooldown-range takes two numbers of seconds .* not ''" --min-np 1 -np 1 --blacklist-cooldown-range 2
 bad 2 "NAME=VALUE" -x =1 -np 1 echo ran
 bad 127 "cannot start 'no-such-program': No such file or directory" -np 2 no-such-program
 bad 127 "cannot start './no/such': No such file or directory" -np 2 ./no/such

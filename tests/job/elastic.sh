@@ -1,0 +1,152 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# A job whose ranks change: processes that fail are started again and come in, the discovery script adds and takes
+# places, and what cannot go on ends with its reason.
+# shellcheck source-path=SCRIPTDIR source=lib.sh
+. "$(dirname "$0")/lib.sh"
+cool=(--blacklist-cooldown-range 0.1 60)
+hangs=
+trap 'kill $hangs ${job:-} 2>/dev/null; wait; rm -rf "$here"' EXIT
+died='killed by signal 9 (SIGKILL); started again in 0.1 s$'
+
+job() { # halayrun's options and job_elastic's arguments
+    rm -f over done.*
+    run timeout -k 5 60 "$HALAYRUN" "$@"
+}
+worlds() { # A B: of A ranks, without one of them of B, and of A again; a newcomer may be there when the others meet
+    local seen
+    seen=$(sed -n 's/.*a world of \([0-9]*\) from.*/\1/p' err | tr '\n' ' ')
+    [ "$seen" = "$1 $2 $1 " ] || [ "$seen" = "$1 $1 " ] || fail "worlds of $seen, not $1 $2 $1"
+}
+until_late() { # as until_true, at most 40 s
+    local tries=400
+    while [ $((tries--)) -gt 0 ]; do
+        "$@" >/dev/null 2>&1 && return 0
+        sleep 0.1
+    done
+    fail "never so: $*"
+}
+ended() { # COUNT STEPS: so many come to the end
+    [ "$(grep -c "ended after $2 steps" out)" = "$1" ] || fail "not $1 ranks come to the end"
+}
+
+# The script hangs, beside all else: it is killed with what it has started, and the last answer stays.
+mkdir hangs
+cat >hangs/hosts <<END
+[ -e asked ] && { sleep 1000.$mark & sleep 1000.$mark; }
+touch asked
+echo localhost:2
+END
+(cd hangs && exec timeout -k 5 100 "$HALAYRUN" --min-np 2 --host-discovery-script 'sh ./hosts' "$JOB_ELASTIC" 100000 >out 2>err) &
+hangs=$!
+
+job -np 3 --min-np 2 "${cool[@]}" -l "$JOB_ELASTIC" 40 kill:1:5
+expect 0 "a rank was killed"
+says err "^halayrun: process 1 (pid [0-9]* on .*) was $died"
+worlds 3 2
+ended 3 40
+says out '^\[1\] ended'
+
+# Two at once, rank 0 among them; the first in the slot comes back and fails again: twice as long.
+job -np 4 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 60 kill:0:5 exit:2:5 exit:2:5
+expect 0 "two at once"
+says err "process 0 .* was $died"
+says err "process 2 .* exited with status 3; started again in 0.1 s$"
+says err "process 2 .* exited with status 3; started again in 0.2 s$"
+ended 4 60
+
+job -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 30 end:1:5
+expect 0 "a rank left without halay_finalize"
+says err "process 1 .* exited with status 0 without halay_finalize; started again in 0.1 s$"
+worlds 2 1
+
+HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
+expect 0 "rank 0 was stopped"
+says err "process 0 .* is stopped, and the others have gone on without it: it is killed$"
+worlds 3 2
+ended 3 30
+
+# A failure counts for the status unless the others have met without the process.
+job -np 2 --min-np 1 --blacklist-cooldown-range 9 9 "$JOB_ELASTIC" 10 exit:1:10
+expect 3 "a rank failed behind the last step"
+within 5000
+
+job -np 3 --min-np 2 --reset-limit 0 "${cool[@]}" "$JOB_ELASTIC" 1000 exit:1:5
+expect 3 "the reset limit"
+says err "^halayrun: the ranks have had to meet again, 1 time more than --reset-limit 0 allows$"
+
+job -np 2 --min-np 2 --elastic-timeout 2 "$JOB_ELASTIC" 1000 kill:1:5 kill:1:0 kill:1:0 kill:1:0 kill:1:0
+[ "$status" != 0 ] || fail "too few ranks"
+says err "^halayrun: there have been too few ranks for 2 s (--elastic-timeout): [01] process.* there must be 2 (--min-np)$"
+says err "only 1 of the 2 that there must be"
+within 8000
+
+job -np 2 --min-np 1 "${cool[@]}" sh -c 'exit 4'
+expect 4 "no process comes to halay_init"
+says err "^halayrun: 2 of 2 processes have failed 3 times each, and no ranks have met: there must be 1 (--min-np)$"
+
+# The script's word: two more, nonsense of several kinds, two fewer.
+rm -f over done.*
+echo localhost >hosts
+"$HALAYRUN" --min-np 1 --max-np 3 --elastic-timeout 20 -v --host-discovery-script 'echo far:8; cat hosts' \
+    "$JOB_ELASTIC" 100000 >out 2>err &
+job=$!
+until_late grep -q "world of 1 from" err
+printf '127.0.0.1\n\n  %s:5 \n' "$(hostname)" >hosts
+until_late grep -q "world of 3 from" err
+echo 'local host' >hosts
+until_late grep -q "it printed 'local host', which is no host name; its last answer stays" err
+echo 'localhost:0' >hosts
+until_late grep -q "it printed 'localhost:0', which does not say how many slots" err
+rm hosts
+until_late grep -q "it exited with status 1 .*; its last answer stays" err
+ln -s /dev/zero hosts
+until_late grep -q "it prints more than 65536 bytes" err
+rm hosts && echo localhost:1 >hosts
+until_late grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
+two_left() { [ "$(grep -c '^left' out)" = 2 ]; }
+until_late two_left
+grep 'a world of' err | tail -1 | grep -q 'world of 1 ' || fail "not 1 rank is left"
+echo localhost:2 >hosts # who has left as it was told has not ended the job
+until_late grep -q "world of 2 from" err
+touch over
+wait $job
+status=$?
+expect 0 "after the script's words"
+ended 2 '[0-9]*'
+[ "$(grep -c 'host far is not this machine' err)" = 1 ] || fail "the other host is not named once"
+! grep -E 'started again|was killed' err || fail "who was told to leave has failed"
+
+# Signals end it, as any job. What the slot's last process had started ends when another is started there; that of a
+# process that has come since, when halayrun is killed.
+children() { [ "$(pgrep -fxc "sleep 1001[.]$mark")" = "$1" ]; }
+again() { [ "$(grep -c 'a world of 2' err)" -ge 2 ]; }
+begin() { # events
+    rm -f over done.*
+    MARK=1001.$mark "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 "$@" >out 2>err &
+    job=$!
+    until_late again
+}
+begin child:1:5 kill:1:5
+until_late children 0
+kill -TERM $job
+wait $job
+status=$?
+expect 143 "SIGTERM"
+says err "signal 15 (SIGTERM): ending the job"
+begin kill:1:2 child:1:3
+until_late children 1
+kill -KILL $job
+wait $job 2>/dev/null
+until_late children 0
+alive() { pgrep -fx "$JOB_ELASTIC 100000 kill:1:2 child:1:3"; }
+until_late eval '! alive'
+
+said() { grep -q "it has not ended within 10 s; its last answer stays" hangs/err; }
+until_late said
+touch hangs/over
+wait $hangs
+status=$?
+expect 0 "the script hung"
+until_late sleeping 0
+nothing_left
