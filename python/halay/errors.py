@@ -75,12 +75,12 @@ class InvalidArgument(HalayError, ValueError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Raised by a program in elastic.run(): begin again with the state that is there.
+    """The ranks of an elastic job are about to change: elastic.run() begins again.
 
-    skip_sync: do not broadcast it first. The ranks of a Halay job do not change, so that nothing
-    in Halay raises it.
+    Raised by State.commit() and check_host_updates(), on all ranks in the same call; a program in
+    elastic.run() may raise it, too. skip_sync: only ranks leave, so that all have the same state.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
         self.skip_sync = skip_sync
-        super().__init__("the program asked elastic.run() to begin again")
+        super().__init__("the ranks of the job change: elastic.run() begins again")
