@@ -190,13 +190,12 @@ static void pmix_close(halay_boot_t *boot)
         hly_boot_life_closed(&boot->life);
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v3_pmix;
-const halay_boot_ops_t halay_boot_v3_pmix = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v4_pmix;
+const halay_boot_ops_t halay_boot_v4_pmix = {
     .size = sizeof(halay_boot_ops_t),
     .name = "pmix",
     .probe = pmix_probe,
     .open = pmix_open,
     .get = pmix_get,
-    .join = hly_boot_join_never,
     .close = pmix_close,
 };

@@ -284,8 +284,9 @@ int hly_pmix_records_read(struct hly_pmix_reading *r, int nranks, struct hly_pmi
 /*
  * Where nodes ask each other's servers, a first rank stays until all have asked: nobody answers for
  * one that has left PMIx. The first ranks alone wait for each other, as long as is of use: an error
- * here is nobody's loss. Nor is it, if only this one had to ask (a second life of PMIx in a process,
- * OpenPMIx 4.2): then the others do not come, and ranks wait for this one in their first call.
+ * here is nobody's loss. Nor is it, if only this one had to ask (a second life of PMIx in a
+ * process, OpenPMIx 4.2): then the others do not come, and ranks wait for this one in their first
+ * call.
  */
 void hly_pmix_records_stay(struct hly_pmix_reading *r, const struct hly_pmix_records *records)
 {

@@ -351,8 +351,8 @@ static void launch_stop(halay_launch_t *server)
     atomic_store(&running, 0);
 }
 
-HALAY_API extern const halay_launch_ops_t halay_launch_v2_pmix;
-const halay_launch_ops_t halay_launch_v2_pmix = {
+HALAY_API extern const halay_launch_ops_t halay_launch_v3_pmix;
+const halay_launch_ops_t halay_launch_v3_pmix = {
     .size = sizeof(halay_launch_ops_t),
     .name = "pmix",
     .start = launch_start,

@@ -60,7 +60,7 @@ LIBRARIES = [
     (PLUGIN, "int halay_transport_v7_a, hly_more;", "hly_more"),
     (PLUGIN, "static int nothing;", "exports []"),
     (PLUGIN, "int halay_transport_a;", "halay_transport_v<ABI>_a may be"),
-    (PLUGIN, "int halay_transport_v7_a, halay_boot_v3_b;", "halay_boot_v3_b"),
+    (PLUGIN, "int halay_transport_v7_a, halay_boot_v4_b;", "halay_boot_v4_b"),
     ("libhalay.so", "int halay_init, hly_exec_start;", "exports hly_exec_start"),
 ]
 # Objects of the core that are right, and others in their place.

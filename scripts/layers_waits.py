@@ -46,7 +46,8 @@ ALLOWED = {
     "halay_boot_tcp/common/lookup.c": LOOKUP,
     "halay_boot_tcp/common/claim.c": {"nanosleep"},  # 10 ms, once
     "halay_boot_tcp/common/share.c": {"syscall"},  # no futex
-    "halay_boot_meet/meet/boot_meet.c": {"nanosleep"},  # until a given time
+    "halay_boot_meet/meet/boot_meet.c": {"nanosleep",  # until a given time
+                                         "recv"},  # MSG_DONTWAIT
     "halay_boot_meet/common/visit.c": {"poll",  # until a given time
                                        "recv"},  # does not block
     "halay_boot_meet/common/lookup.c": LOOKUP,

@@ -64,10 +64,3 @@ void hly_boot_life_forked(struct hly_boot_life *life, int *listen_fd)
         close(*listen_fd);
     *listen_fd = -1;
 }
-
-int hly_boot_join_never(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}

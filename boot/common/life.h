@@ -30,7 +30,4 @@ void hly_boot_life_forked(struct hly_boot_life *life, int *listen_fd);
 /* The claim was for nothing. */
 void hly_boot_life_unclaim(struct hly_boot_life *life);
 
-/* The member `join` of those that cannot. */
-int hly_boot_join_never(halay_boot_t *boot, const char *address);
-
 #endif

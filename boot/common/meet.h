@@ -33,6 +33,11 @@ enum {
     HLY_BOOT_LOST_RUNS = 16
 };
 
+/* Of an answer: the payload is the table; and ranks may change from one meeting to the next. Rank
+ * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
+ * a uint32_t. */
+enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2 };
+
 /* What holder and guests know before they meet. */
 struct hly_boot_key {
     bool has_secret;
@@ -74,7 +79,7 @@ struct hly_boot_hello {
 
 struct hly_boot_answer {
     uint64_t magic;
-    uint32_t version, joined; /* joined: the payload is the table; else a text */
+    uint32_t version, joined; /* HLY_BOOT_*; 0: the payload is a text */
     uint32_t bytes;           /* of the payload */
     uint32_t nnodes, nruns, nothers, nprocesses;
     uint32_t rank, nranks;
@@ -90,6 +95,7 @@ _Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_
 
 struct hly_boot_identity {
     int rank, nranks, listen_fd;
+    bool changes; /* HLY_BOOT_CHANGES */
     uint64_t epoch;
     uint8_t job[16], secret[16];
     struct hly_boot_places places; /* points to what follows */
@@ -199,6 +205,8 @@ void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_gue
 /* said: it is in the holder's log. */
 void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                              const char *text, bool said);
+/* Behind its answer. false: not now. */
+bool hly_boot_reception_push(const struct hly_boot_guest *guest, const void *bytes, size_t n);
 /* Whether all that are known have got their answers, or have left. */
 bool hly_boot_reception_sent(const struct hly_boot_reception *r);
 void hly_boot_reception_dismiss(struct hly_boot_reception *r, struct hly_boot_guest *guest);

@@ -87,6 +87,13 @@ void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest
     hly_boot_reception_answer(r, g, &a, text, &sha, NULL);
 }
 
+bool hly_boot_reception_push(const struct hly_boot_guest *g, const void *bytes, size_t n)
+{
+    /* Some bytes: a socket takes them all, or none. */
+    return g->fd >= 0 && g->answering && g->sent == whole(g) &&
+           send(g->fd, bytes, n, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)n;
+}
+
 bool hly_boot_reception_sent(const struct hly_boot_reception *r)
 {
     for (int i = 0; i < r->nslots; i++) {

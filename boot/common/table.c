@@ -273,6 +273,7 @@ int hly_boot_table_read(const struct hly_boot_key *key, const struct hly_boot_an
         hly_boot_identity_finish(id);
         return rc;
     }
+    id->changes = answer->joined & HLY_BOOT_CHANGES;
     memcpy(id->job, answer->job, sizeof id->job);
     memcpy(id->secret, answer->secret, sizeof id->secret);
     if (key->has_secret) {

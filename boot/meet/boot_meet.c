@@ -8,6 +8,7 @@
  */
 #define _GNU_SOURCE
 #include <assert.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,13 +28,26 @@ struct halay_boot {
     uint8_t id_bytes[16];
     halay_address_t address; /* of the socket */
     struct hly_boot_identity id;
+    int news_fd; /* of rank 0: the driver says how many newcomers wait; -1: there is none */
+    uint32_t newcomers;
+    int nlost;
+    struct hly_boot_lost lost[HLY_BOOT_LOST_RUNS]; /* ranks of the last epoch */
 };
 
-static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1};
+static struct halay_boot self = {.life.claim_fd = -1, .id.listen_fd = -1, .news_fd = -1};
+
+static void hear_no_more(void)
+{
+    if (self.news_fd >= 0)
+        close(self.news_fd);
+    self.news_fd = -1;
+    self.newcomers = 0;
+}
 
 static void forked(void)
 {
     hly_boot_life_forked(&self.life, &self.id.listen_fd);
+    hear_no_more();
 }
 
 static int meet_probe(int *announced)
@@ -115,9 +129,13 @@ static int ask(struct caller *c)
         c->hello.address = self.address;
         rc = hly_boot_visit(&visit, fd, &greeting, &c->hello, &id);
     }
-    close(fd);
+    const bool listens = !rc && id.changes && id.rank == 0;
+    if (!listens)
+        close(fd);
     if (rc)
         return rc;
+    self.news_fd = listens ? fd : -1;
+    self.nlost = 0;
     id.listen_fd = self.id.listen_fd;
     hly_boot_identity_finish(&self.id);
     self.id = id;
@@ -151,6 +169,7 @@ static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int 
         rc = begin(log, slot);
     if (rc)
         return rc;
+    hear_no_more();
     c.key.has_secret = hly_boot_secret(c.key.secret);
     hly_boot_hash(&key, 1, c.key.job);
     snprintf(c.guest, sizeof c.guest, "process %u", c.hello.slot);
@@ -160,7 +179,7 @@ static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int 
     c.hello.epoch = self.id.epoch;
     memcpy(c.hello.id, self.id_bytes, sizeof c.hello.id);
     for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
-        c.hello.lost[i] = (struct hly_boot_lost){1, 0};
+        c.hello.lost[i] = i < self.nlost ? self.lost[i] : (struct hly_boot_lost){1, 0};
     hly_boot_describe(c.guest, processors, &c.hello);
     rc = ask(&c);
     explicit_bzero(&c.key, sizeof c.key);
@@ -206,6 +225,40 @@ static int meet_get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return hly_boot_places_get(&boot->id.places, rank, place);
 }
 
+/* Of more runs than a hello has room for, the launcher knows those that have ended. */
+static void meet_lost(halay_boot_t *boot, int rank)
+{
+    const uint32_t r = (uint32_t)rank;
+    for (int i = 0; i < boot->nlost; i++) {
+        struct hly_boot_lost *run = &boot->lost[i];
+        if (r >= run->first && r <= run->last)
+            return;
+        if (r + 1 == run->first || r == run->last + 1) {
+            *(r < run->first ? &run->first : &run->last) = r;
+            return;
+        }
+    }
+    if (boot->nlost < HLY_BOOT_LOST_RUNS)
+        boot->lost[boot->nlost++] = (struct hly_boot_lost){r, r};
+}
+
+static int meet_newcomers(halay_boot_t *boot, int *count)
+{
+    uint32_t news;
+    ssize_t n = sizeof news;
+    if (!boot->id.changes)
+        return HALAY_EUNSUPPORTED;
+    while (boot->news_fd >= 0 && n == sizeof news) { /* it was sent as one */
+        n = recv(boot->news_fd, &news, sizeof news, MSG_DONTWAIT);
+        if (n == sizeof news)
+            boot->newcomers = news;
+    }
+    if (n >= 0) /* the driver has gone, and with it all that wait there */
+        hear_no_more();
+    *count = boot->newcomers < INT_MAX ? (int)boot->newcomers : INT_MAX;
+    return HALAY_OK;
+}
+
 static void meet_close(halay_boot_t *boot)
 {
     assert(!boot || boot == &self);
@@ -213,13 +266,14 @@ static void meet_close(halay_boot_t *boot)
         hly_boot_life_closed(&boot->life);
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v3_meet;
-const halay_boot_ops_t halay_boot_v3_meet = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v4_meet;
+const halay_boot_ops_t halay_boot_v4_meet = {
     .size = sizeof(halay_boot_ops_t),
     .name = "meet",
     .probe = meet_probe,
     .open = meet_open,
     .get = meet_get,
-    .join = hly_boot_join_never,
+    .lost = meet_lost,
+    .newcomers = meet_newcomers,
     .close = meet_close,
 };

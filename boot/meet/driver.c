@@ -41,19 +41,14 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
         slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
     slot->state = HLY_SLOT_ASKING;
     slot->came = true;
+    slot->condemned = false;
     slot->guest = guest;
     slot->hello = *it; /* the guest's own stays as it is: the answer proves it */
     if (!d->params.least)
         slot->hello.rank = it->slot; /* which rank it will be is known */
     const uint64_t left = it->left_ns, spare = left / 5 < 2000000000 ? left / 5 : 2000000000;
-    const uint64_t end = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
-    if (!d->decide_ns) {
-        d->since_ns = now;
-        d->notice_ns = 1000000000;
-        d->notice_at_ns = now + d->notice_ns;
-    }
-    if (!d->decide_ns || end < d->decide_ns)
-        d->decide_ns = end;
+    slot->end_ns = left < UINT64_MAX - now ? now + left - spare : UINT64_MAX;
+    hly_driver_set_times(d);
 }
 
 /* A job of always as many ranks is broken by another build; a newcomer of another one is refused.
@@ -108,11 +103,15 @@ static void left(void *arg, struct hly_boot_guest *guest)
     halay_launch_t *d = arg;
     struct hly_slot *slot =
         guest->hello.slot < (uint32_t)d->params.nranks ? &d->slots[guest->hello.slot] : NULL;
+    if (d->first == guest)
+        d->first = NULL;
     if (!slot || slot->guest != guest)
         return;
     slot->guest = NULL;
     if (slot->state == HLY_SLOT_ASKING)
         slot->state = slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED;
+    hly_driver_set_times(d);
+    hly_driver_tell_news(d);
 }
 
 static void full(void *arg)
@@ -268,6 +267,8 @@ static void meet_ended(halay_launch_t *d, int slot, int status, const char *why)
     if (s->guest)
         hly_boot_reception_dismiss(&d->reception, s->guest);
     s->guest = NULL;
+    if (s->state == HLY_SLOT_IN && s->member && !status && !d->done)
+        d->done = slot + 1;
     s->state = HLY_SLOT_ENDED;
     if (d->first_ended < 0)
         d->first_ended = slot;
@@ -291,12 +292,37 @@ static int meet_progress(halay_launch_t *d)
 {
     hly_boot_reception_turn(&d->reception, 0);
     hly_driver_look(d);
-    if (!d->decide_ns)
+    hly_driver_tell_news(d);
+    if (!d->decide_ns && !d->expire_ns)
         return -1;
     const uint64_t now = hly_boot_now_ns();
-    const uint64_t next = d->notice_at_ns < d->decide_ns ? d->notice_at_ns : d->decide_ns;
+    uint64_t next = d->expire_ns ? d->expire_ns : UINT64_MAX;
+    if (d->decide_ns && d->decide_ns < next)
+        next = d->decide_ns;
+    if (d->decide_ns && d->notice_at_ns < next)
+        next = d->notice_at_ns;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
                       : 0;
+}
+
+static int meet_condemned(halay_launch_t *d, int *rank)
+{
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (!slot->condemned)
+            continue;
+        slot->condemned = false;
+        if (slot->state == HLY_SLOT_IN) { /* else it has asked anew, or ended */
+            *rank = s;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static uint64_t meet_epoch(const halay_launch_t *d)
+{
+    return d->epoch;
 }
 
 static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)
@@ -305,8 +331,8 @@ static int meet_aborted(halay_launch_t *d, halay_launch_abort_t *abort)
     return 0; /* a rank that aborts ends itself */
 }
 
-HALAY_API extern const halay_launch_ops_t halay_launch_v2_meet;
-const halay_launch_ops_t halay_launch_v2_meet = {
+HALAY_API extern const halay_launch_ops_t halay_launch_v3_meet;
+const halay_launch_ops_t halay_launch_v3_meet = {
     .size = sizeof(halay_launch_ops_t),
     .name = "meet",
     .start = meet_start,
@@ -316,6 +342,8 @@ const halay_launch_ops_t halay_launch_v2_meet = {
     .state = meet_state,
     .descriptor = meet_descriptor,
     .progress = meet_progress,
+    .condemned = meet_condemned,
+    .epoch = meet_epoch,
     .aborted = meet_aborted,
     .stop = meet_stop,
 };

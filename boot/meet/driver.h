@@ -29,8 +29,10 @@ struct hly_slot {
     int status;    /* as waitpid has it, if ended; */
     char why[480]; /* what its halay_init has failed with; else empty */
     int64_t pid;
-    struct hly_boot_guest *guest; /* if asking */
+    struct hly_boot_guest *guest; /* if asking, */
+    uint64_t end_ns;              /* until then */
     struct hly_boot_hello hello;  /* the last one */
+    bool condemned; /* the others have met without it, and it lives: the launcher kills it */
 };
 
 struct halay_launch {
@@ -42,14 +44,19 @@ struct halay_launch {
     struct hly_slot *slots; /* params.nranks */
     bool broken;            /* there will be no world; text says why */
     int first_ended;        /* slot; -1: none yet */
-    uint64_t epoch;         /* of the last world; 0: there was none */
+    int done;               /* 1 + a slot that has left the last world with status 0; 0: none */
+    struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
+    uint32_t told;                /* so many newcomers it has been told */
+    uint64_t epoch;               /* of the last world; 0: there was none */
     uint8_t job[16], secret[16];
     int *order;                    /* by rank: its slot, in the last world */
     struct hly_boot_hello *hellos; /* by rank */
     struct hly_boot_answer answer;
     struct hly_boot_table table; /* of the last world; guests may still be taking it */
     struct hly_sha sha;
-    uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: nobody asks */
+    uint64_t decide_ns; /* when those that ask are to hear who is missing; 0: none asks but
+                           newcomers */
+    uint64_t expire_ns; /* when the first of these has waited long enough; 0: there are none */
     uint64_t since_ns, notice_ns, notice_at_ns;
     char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };
@@ -57,6 +64,12 @@ struct halay_launch {
 /* world.c: makes the next world if all that it waits for have asked; tells them, if it can never be
  * made. */
 void hly_driver_consider(halay_launch_t *d);
+/* It asks to be in the next world, and the last one goes on without it. */
+bool hly_driver_is_newcomer(const halay_launch_t *d, const struct hly_slot *slot);
+/* Someone has begun to ask, or asks no more. */
+void hly_driver_set_times(halay_launch_t *d);
+/* Tells rank 0 how many newcomers wait. */
+void hly_driver_tell_news(halay_launch_t *d);
 /* Who is missing: notices, and the verdict when the time of those that ask is over. */
 void hly_driver_look(halay_launch_t *d);
 /* Answers all that ask with a text, and says it if it is news; format NULL: with the one that is

@@ -51,7 +51,7 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
 {
     if (slot->state == HLY_SLOT_STARTED)
         return is_static(d) || !d->epoch;
-    return slot->state == HLY_SLOT_IN && !(slot->member && is_lost(d, slot->rank));
+    return slot->state == HLY_SLOT_IN && slot->member && !is_lost(d, slot->rank);
 }
 
 static struct census take_census(const halay_launch_t *d)
@@ -63,6 +63,28 @@ static struct census take_census(const halay_launch_t *d)
         c.waiting += is_awaited(d, slot);
     }
     return c;
+}
+
+bool hly_driver_is_newcomer(const halay_launch_t *d, const struct hly_slot *slot)
+{
+    return slot->state == HLY_SLOT_ASKING && !slot->member && d->epoch && !is_static(d);
+}
+
+void hly_driver_set_times(halay_launch_t *d)
+{
+    const uint64_t before = d->decide_ns, now = hly_boot_now_ns();
+    d->decide_ns = d->expire_ns = 0;
+    for (int s = 0; s < d->params.nranks; s++) {
+        const struct hly_slot *slot = &d->slots[s];
+        uint64_t *end = hly_driver_is_newcomer(d, slot) ? &d->expire_ns : &d->decide_ns;
+        if (slot->state == HLY_SLOT_ASKING && (!*end || slot->end_ns < *end))
+            *end = slot->end_ns;
+    }
+    if (d->decide_ns && !before) {
+        d->since_ns = now;
+        d->notice_ns = S;
+        d->notice_at_ns = now + d->notice_ns;
+    }
 }
 
 /* ---------------------------------------------------------------- answers */
@@ -90,7 +112,29 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
         hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
         answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED);
     }
-    d->decide_ns = 0;
+    hly_driver_set_times(d);
+}
+
+/* Those for whom `expired` is not null: whose time is over. */
+static void refuse_newcomers(halay_launch_t *d, const uint64_t *expired, const char *text)
+{
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (!hly_driver_is_newcomer(d, slot) || (expired && slot->end_ns > *expired))
+            continue;
+        hly_boot_reception_text(&d->reception, slot->guest, text, false);
+        answered(slot, HLY_SLOT_STARTED);
+    }
+    hly_driver_set_times(d);
+}
+
+void hly_driver_tell_news(halay_launch_t *d)
+{
+    uint32_t n = 0;
+    for (int s = 0; s < d->params.nranks; s++)
+        n += hly_driver_is_newcomer(d, &d->slots[s]);
+    if (d->first && n != d->told && hly_boot_reception_push(d->first, &n, sizeof n))
+        d->told = n;
 }
 
 /* Who is which rank: members by theirs, then newcomers by slot. Returns how many. */
@@ -118,8 +162,10 @@ static void make_world(halay_launch_t *d)
     hly_boot_table_finish(&d->table);
     for (int rank = 0; rank < n; rank++)
         d->hellos[rank] = d->slots[d->order[rank]].hello;
-    *a = (struct hly_boot_answer){
-        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = 1, .epoch = d->epoch + 1};
+    *a = (struct hly_boot_answer){.magic = HLY_BOOT_MAGIC,
+                                  .version = HLY_BOOT_VERSION,
+                                  .joined = HLY_BOOT_JOINED | (is_static(d) ? 0 : HLY_BOOT_CHANGES),
+                                  .epoch = d->epoch + 1};
     memcpy(a->job, d->job, sizeof a->job);
     memcpy(a->secret, d->secret, sizeof a->secret);
     if (hly_boot_table_write(d->hellos, n, a, &d->table)) {
@@ -129,11 +175,15 @@ static void make_world(halay_launch_t *d)
     }
     if (!d->epoch++)
         hly_boot_say_alone(&d->log, d->hellos, n);
-    d->decide_ns = 0;
     hly_sha_init(&d->sha);
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
-    for (int s = 0; s < d->params.nranks; s++)
-        d->slots[s].member = false;
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        slot->condemned = slot->member && slot->state == HLY_SLOT_IN;
+        slot->member = false;
+    }
+    d->first = NULL;
+    d->told = 0;
     for (int rank = 0; rank < n; rank++) {
         struct hly_slot *slot = &d->slots[d->order[rank]];
         struct hly_boot_answer own = *a;
@@ -141,8 +191,11 @@ static void make_world(halay_launch_t *d)
         slot->rank = rank;
         slot->member = true;
         hly_boot_reception_answer(&d->reception, slot->guest, &own, d->table.bytes, &d->sha, &part);
+        if (rank == 0 && slot->guest->fd >= 0)
+            d->first = slot->guest;
         answered(slot, HLY_SLOT_IN);
     }
+    hly_driver_set_times(d);
 }
 
 static void how_ended(const struct hly_slot *slot, char text[64])
@@ -155,12 +208,13 @@ static void how_ended(const struct hly_slot *slot, char text[64])
 
 void hly_driver_consider(halay_launch_t *d)
 {
-    const struct census c = take_census(d);
     char how[64];
-    if (!c.asking) {
-        d->decide_ns = 0;
+    if (d->done)
+        refuse_newcomers(d, NULL, "the job ends: a process of it has ended with status 0");
+    const struct census c = take_census(d);
+    hly_driver_set_times(d);
+    if (!c.asking)
         return;
-    }
     if (is_static(d) && d->first_ended >= 0) {
         const struct hly_slot *slot = &d->slots[d->first_ended];
         how_ended(slot, how);
@@ -175,9 +229,9 @@ void hly_driver_consider(halay_launch_t *d)
                               slot->came ? " again" : "", how);
         return;
     }
-    if (c.waiting || c.asking < (is_static(d) ? d->params.nranks : d->params.least))
-        return;
-    make_world(d);
+    const int least = is_static(d) ? d->params.nranks : d->done ? 1 : d->params.least;
+    if (!c.waiting && c.asking >= least)
+        make_world(d);
 }
 
 /* ---------------------------------------------------------------- who is missing */
@@ -210,6 +264,10 @@ void hly_driver_look(halay_launch_t *d)
 {
     const uint64_t now = hly_boot_now_ns();
     char missing[400];
+    if (d->expire_ns && now >= d->expire_ns)
+        refuse_newcomers(d, &now,
+                         "the ranks of the job have not met again in time: they wait for newcomers "
+                         "at a commit (see HALAY_START_DEADLINE)");
     if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns))
         return;
     const double waited_s = (double)(now - d->since_ns) / 1e9;

@@ -162,13 +162,12 @@ static void tcp_close(halay_boot_t *boot)
         hly_boot_life_closed(&boot->life);
 }
 
-HALAY_API extern const halay_boot_ops_t halay_boot_v3_tcp;
-const halay_boot_ops_t halay_boot_v3_tcp = {
+HALAY_API extern const halay_boot_ops_t halay_boot_v4_tcp;
+const halay_boot_ops_t halay_boot_v4_tcp = {
     .size = sizeof(halay_boot_ops_t),
     .name = "tcp",
     .probe = hly_tcp_announced,
     .open = tcp_open,
     .get = tcp_get,
-    .join = hly_boot_join_never,
     .close = tcp_close,
 };

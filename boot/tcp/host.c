@@ -105,8 +105,8 @@ static void __attribute__((format(printf, 2, 3))) fail(struct host *h, const cha
 static void join_all(struct host *h)
 {
     struct hly_boot_answer *a = &h->answer;
-    *a =
-        (struct hly_boot_answer){.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = 1};
+    *a = (struct hly_boot_answer){
+        .magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .joined = HLY_BOOT_JOINED};
     if (hly_boot_random(h->tcp->log, a->job, sizeof a->job) ||
         (!h->tcp->v->key.has_secret && hly_boot_random(h->tcp->log, a->secret, sizeof a->secret)) ||
         hly_boot_table_write(h->hellos, h->tcp->v->nranks, a, &h->table)) {

@@ -19,9 +19,9 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v3_<name>`, this
+/* Raised when a member changes its meaning. A plug-in exports `halay_boot_v4_<name>`, this
  * table. */
-#define HALAY_BOOT_ABI 3
+#define HALAY_BOOT_ABI 4
 
 /* Where messages of a plug-in go. level: 0 error, 1 warning, 2 info, 3 trace; or HALAY_LOG_TOLD, an
  * error that another rank says, too: the program is told, and the log has it once. text has no
@@ -118,9 +118,13 @@ typedef struct halay_boot_ops {
     /* Where this rank runs. Does not block. HALAY_EINVAL: there is no such rank. */
     int (*get)(const halay_boot_t *boot, int rank, halay_place_t *place);
 
-    /* Joins a running job at an address, as an additional rank. HALAY_EUNSUPPORTED where it
-     * cannot. */
-    int (*join)(halay_boot_t *boot, const char *address);
+    /* A verdict or halay_comm_shrink has said that this rank of the epoch is lost: the next open
+     * does not wait for it. Does not block. May be NULL. */
+    void (*lost)(halay_boot_t *boot, int rank);
+
+    /* How many processes wait to be ranks of the next epoch: rank 0 is told, others get 0. Does not
+     * block. HALAY_EUNSUPPORTED, or NULL: the job has always the same ranks. */
+    int (*newcomers)(halay_boot_t *boot, int *count);
 
     /* Ends this epoch. Takes NULL. Does not block. */
     void (*close)(halay_boot_t *boot);

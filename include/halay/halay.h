@@ -218,6 +218,12 @@ typedef struct halay_config {
  * config->error and to standard error.
  */
 HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context);
+/*
+ * How many processes wait to be ranks of this job: rank 0 is told, others get 0. They come in when
+ * all ranks have called halay_finalize() and halay_init(). Does not block.
+ * HALAY_EUNSUPPORTED: the launcher always starts the same number of ranks.
+ */
+HALAY_API int halay_newcomers(halay_context_t *context, int *count);
 
 /*
  * Ends the context and frees it with all its communicators and requests; takes NULL. Not

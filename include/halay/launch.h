@@ -17,9 +17,9 @@
 extern "C" {
 #endif
 
-/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v2_<name>`,
+/* Raised when a member changes its meaning. A plug-in exports `halay_launch_v3_<name>`,
  * this table. */
-#define HALAY_LAUNCH_ABI 2
+#define HALAY_LAUNCH_ABI 3
 
 typedef struct halay_launch_params {
     size_t size;             /* of this struct */
@@ -85,6 +85,14 @@ typedef struct halay_launch_ops {
     /* Does what is due, a bounded piece of it. Does not block. In how many milliseconds it is to be
      * called at the latest; -1: when the descriptor is readable. May be NULL. */
     int (*progress)(halay_launch_t *server);
+
+    /* 1 and a process that lives, and is lost by the word of those that have gone on without it:
+     * the launcher kills it, so that it never acts again. Each once; 0 if there is none. May be
+     * NULL. */
+    int (*condemned)(halay_launch_t *server, int *rank);
+
+    /* How often ranks have met: 0 before the first time. May be NULL. */
+    uint64_t (*epoch)(const halay_launch_t *server);
 
     /* 1 and the first abort that was asked for, once; 0 if there is none. Does not block. */
     int (*aborted)(halay_launch_t *server, halay_launch_abort_t *abort);

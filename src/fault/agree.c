@@ -217,6 +217,7 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
 {
     comm->broken = comm->agreed = true;
     comm->broken_by = *v;
+    hly_verdict_agreed(comm, v);
     comm->over = (uint32_t)(v->of - 1);
     comm->context->timer_ns = 0; /* hly_fault_timers() ends the calls in flight */
     if (v->cause == HLY_CAUSE_REVOKED)

@@ -82,7 +82,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         return open_boot(ctx, config->boot_arg, why);
     }
     if (config->boot_arg) {
-        rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v3_", &table, why->text,
+        rc = hly_plugin_load(ctx, "boot", "tcp", "halay_boot_v4_", &table, why->text,
                              sizeof(why->text));
         ctx->boot_ops = rc ? NULL : table;
         return rc ? HALAY_EBOOT : open_boot(ctx, config->boot_arg, why);
@@ -92,7 +92,7 @@ static int find_job(halay_context_t *ctx, const halay_config_t *config, struct f
         alone(ctx);
         return HALAY_OK;
     }
-    rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v3_", &table, reason, sizeof(reason));
+    rc = hly_plugin_load(ctx, "boot", plugin, "halay_boot_v4_", &table, reason, sizeof(reason));
     if (!rc) {
         ctx->boot_ops = table;
         if (ctx->boot_ops->probe(&promised))
@@ -549,6 +549,18 @@ int halay_context_counters(halay_context_t *context, halay_counters_t *counters)
     hly_unlock(context);
     const bool given = hly_struct_give(counters, &c, sizeof(*counters));
     return given ? HALAY_OK : HALAY_EINVAL;
+}
+
+int halay_newcomers(halay_context_t *context, int *count)
+{
+    if (!context || context->magic != HLY_CONTEXT_MAGIC || !count)
+        return HALAY_EINVAL;
+    if (!context->boot || !context->boot_ops->newcomers)
+        return HALAY_EUNSUPPORTED;
+    hly_lock(context);
+    const int rc = context->boot_ops->newcomers(context->boot, count);
+    hly_unlock(context);
+    return rc;
 }
 
 int halay_comm_world(halay_context_t *context, halay_comm_t **comm)

@@ -70,7 +70,7 @@ static void *rank_main(void *arg)
     const struct ranks_options *o = s->options;
     halay_config_t config = HALAY_CONFIG_INIT;
     char error[512] = "";
-    config.boot = &halay_boot_v3_inproc;
+    config.boot = &halay_boot_v4_inproc;
     config.boot_arg = &s->where;
     config.transport = o->transport ? o->transport
                        : o->shm     ? &halay_transport_v7_shm

@@ -159,7 +159,7 @@ static void *run(void *arg)
     struct one *s = arg;
     halay_config_t config = HALAY_CONFIG_INIT;
     halay_context_t *context;
-    config.boot = &halay_boot_v3_inproc;
+    config.boot = &halay_boot_v4_inproc;
     config.boot_arg = &s->where;
     config.transport = s->transport;
     config.deadline_ns = DEADLINE_NS;

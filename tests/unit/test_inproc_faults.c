@@ -404,7 +404,7 @@ static void test_kill(void)
     ops->close(world.transport[0]);
     CHECK(open_rank(&world, 0) == HALAY_ETRANSPORT, "the dead opens");
     world.transport[0] = again;
-    CHECK(halay_boot_v3_inproc.open(&world.rank[0], NULL, NULL, 0, &info, &boot) == HALAY_EBOOT,
+    CHECK(halay_boot_v4_inproc.open(&world.rank[0], NULL, NULL, 0, &info, &boot) == HALAY_EBOOT,
           "the dead boots");
     end(&world);
 }
@@ -520,7 +520,7 @@ static void test_kill_among_threads(void)
 
 static void test_boot(void)
 {
-    const halay_boot_ops_t *boot_ops = &halay_boot_v3_inproc;
+    const halay_boot_ops_t *boot_ops = &halay_boot_v4_inproc;
     const int nodes[3] = {1, 0, 1}, holes[3] = {0, 2, 2}, negative[3] = {0, -1, 0};
     const halay_inproc_faults_t faults = {.seed = 12};
     halay_boot_info_t info[3] = {{0}}, again;

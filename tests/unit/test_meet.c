@@ -24,10 +24,10 @@
 
 enum { MOST = 6 };
 
-extern const halay_launch_ops_t halay_launch_v2_meet;
-extern const halay_boot_ops_t halay_boot_v3_meet, halay_boot_v3_tcp;
+extern const halay_launch_ops_t halay_launch_v3_meet;
+extern const halay_boot_ops_t halay_boot_v4_meet, halay_boot_v4_tcp;
 
-static const halay_launch_ops_t *const ops = &halay_launch_v2_meet;
+static const halay_launch_ops_t *const ops = &halay_launch_v3_meet;
 
 struct said { /* by a process, of an open */
     int rc, rank, nranks, nnodes, local_rank;
@@ -71,7 +71,7 @@ static void keep_text(void *arg, int level, const char *text)
 
 static _Noreturn void live(int in, int out)
 {
-    const halay_boot_ops_t *boot_ops = &halay_boot_v3_meet;
+    const halay_boot_ops_t *boot_ops = &halay_boot_v4_meet;
     halay_boot_rank_t given = {
         .size = sizeof given, .nranks = 3, .address = at, .secret = "of all"};
     halay_boot_t *boot = NULL;
@@ -87,9 +87,19 @@ static _Noreturn void live(int in, int out)
         }
         if (order == 'x')
             _exit(3);
+        if (order == 'l') { /* the rank that follows is lost */
+            MUST(read(in, &order, 1) == 1);
+            boot_ops->lost(boot, order - '0');
+            continue;
+        }
+        if (order == 'n') {
+            said.rc = boot_ops->newcomers(boot, &said.rank);
+            MUST(write(out, &said, sizeof said) == sizeof said);
+            continue;
+        }
         boot_ops->close(boot);
         boot = NULL;
-        boot_ops = order == 'o' ? &halay_boot_v3_meet : &halay_boot_v3_tcp;
+        boot_ops = order == 'o' ? &halay_boot_v4_meet : &halay_boot_v4_tcp;
         given.rank = order - '0';
         said.rc = boot_ops->open(order == 'o' ? NULL : &given, keep_text, &said, deadline_ns, &info,
                                  &boot);
@@ -292,6 +302,70 @@ static void goes_on(void)
     finish();
 }
 
+/* How many newcomers this process is told. */
+static void newcomers(int slot, int rc, int count)
+{
+    struct said said;
+    order(slot, 'n');
+    MUST(hear(slot, &said, 10) && said.rc == rc && (rc || said.rank == count));
+}
+
+/* Rank 0 hears of newcomers; who is lost is not waited for, and condemned; who waits for too long,
+ * and who comes when the job ends, is told so. */
+static void changes(void)
+{
+    struct said said;
+    int condemned = -1;
+    begin(5, 2, "s");
+    MUST(ops->epoch(driver) == 0);
+    for (int i = 0; i < 4; i++)
+        start(i);
+    world("0123", 1, "0123");
+    newcomers(0, 0, 0);
+    start(4);
+    order(4, 'o');
+    MUST(!hear(4, &said, 0.2));
+    newcomers(0, 0, 1);
+    newcomers(1, 0, 0);
+    MUST(!ops->condemned(driver, &condemned));
+    kill(all[3].pid, SIGSTOP);
+    order(1, 'l');
+    order(1, '3');
+    for (int i = 0; i < 3; i++)
+        order(i, 'o');
+    for (int i = 0, rank = 0; i < 5; i++)
+        if (i != 3)
+            MUST(hear(i, &said, 10) && said.rank == rank++ && said.nranks == 4 && said.epoch == 2);
+    MUST(ops->condemned(driver, &condemned) == 1 && condemned == 3 && ops->epoch(driver) == 2);
+    MUST(!ops->condemned(driver, &condemned));
+    newcomers(0, 0, 0);
+    end(3, SIGKILL);
+    start(3);
+    order(3, 's');
+    order(3, 'o');
+    MUST(!hear(3, &said, 0.2));
+    newcomers(0, 0, 1);
+    refused(3, "have not met again in time");
+    newcomers(0, 0, 0);
+    end(2, 0);
+    order(3, 'o');
+    refused(3, "the job ends");
+    order(0, 'o');
+    order(1, 'o');
+    MUST(!hear(0, &said, 0.2)); /* process 4 has not ended */
+    end(4, 0);
+    MUST(hear(0, &said, 10) && said.nranks == 2 && said.epoch == 3 && hear(1, &said, 10));
+    end(1, 0);
+    order(0, 'o');
+    MUST(hear(0, &said, 10) && said.nranks == 1); /* fewer than two, but the job ends */
+    finish();
+    begin(1, 0, "s");
+    start(0);
+    world("0", 1, "0");
+    newcomers(0, HALAY_EUNSUPPORTED, 0);
+    finish();
+}
+
 /* Who does not come is named, in a notice and at the end. */
 static void missing(void)
 {
@@ -340,7 +414,7 @@ static void strangers(void)
         halay_boot_t *boot;
         for (char **e = env; *e; e++)
             putenv(*e);
-        _exit(halay_boot_v3_meet.open(NULL, keep_text, &said, 1000000000, &info, &boot) ==
+        _exit(halay_boot_v4_meet.open(NULL, keep_text, &said, 1000000000, &info, &boot) ==
                       HALAY_ESTATE
                   ? 0
                   : 1);
@@ -393,6 +467,7 @@ int main(void)
     meets_again();
     static_end();
     goes_on();
+    changes();
     missing();
     strangers();
     given();

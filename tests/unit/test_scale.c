@@ -106,12 +106,6 @@ static int get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return HALAY_OK;
 }
 
-static int join(halay_boot_t *boot, const char *address)
-{
-    (void)boot, (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void close_boot(halay_boot_t *boot)
 {
     (void)boot;
@@ -202,8 +196,12 @@ static void no_groups(halay_context_t *ctx)
 
 static void memory(void)
 {
-    static const halay_boot_ops_t ops = {sizeof(ops), "many", probe,     open_boot,
-                                         get,         join,   close_boot};
+    static const halay_boot_ops_t ops = {.size = sizeof(ops),
+                                         .name = "many",
+                                         .probe = probe,
+                                         .open = open_boot,
+                                         .get = get,
+                                         .close = close_boot};
     static int order[RANKS];
     static char boot; /* must not be NULL: then there is one node */
     uint64_t seed = 11, begin, ready;

@@ -109,7 +109,7 @@ static inline void *rank_main(void *arg)
 {
     struct rank *rank = arg;
     halay_config_t config = HALAY_CONFIG_INIT;
-    config.boot = &halay_boot_v3_inproc;
+    config.boot = &halay_boot_v4_inproc;
     config.boot_arg = &rank->ranks->hub_rank[rank->rank];
     config.transport = &halay_transport_v7_inproc;
     config.deadline_ns = hub_config_ns;

@@ -45,13 +45,6 @@ static int alone_get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return HALAY_EINVAL;
 }
 
-static int alone_join(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void alone_close(halay_boot_t *boot)
 {
     (void)boot;
@@ -59,9 +52,12 @@ static void alone_close(halay_boot_t *boot)
 
 static int try_init(const char *isa, char *error, size_t bytes)
 {
-    static const halay_boot_ops_t alone = {
-        sizeof alone, "halay-info", alone_probe, alone_open, alone_get, alone_join, alone_close,
-    };
+    static const halay_boot_ops_t alone = {.size = sizeof alone,
+                                           .name = "halay-info",
+                                           .probe = alone_probe,
+                                           .open = alone_open,
+                                           .get = alone_get,
+                                           .close = alone_close};
     halay_context_t *context;
     halay_config_t config = HALAY_CONFIG_INIT;
     config.boot = &alone;

@@ -26,7 +26,7 @@ static const halay_launch_ops_t *load(const char *name, char why[512])
     snprintf(path[1], sizeof path[1], "%s/../lib/halay/halay-launch-%s.so", self, name);
     snprintf(path[2], sizeof path[2], "%s/../" HALAY_LIBDIR "/halay/halay-launch-%s.so", self,
              name);
-    snprintf(symbol, sizeof symbol, "halay_launch_v2_%s", name);
+    snprintf(symbol, sizeof symbol, "halay_launch_v3_%s", name);
     why[0] = '\0';
     for (int i = named ? 0 : 1; i < (named ? 1 : 3); i++) {
         void *plugin = dlopen(path[i], RTLD_NOW | RTLD_LOCAL);

@@ -108,13 +108,6 @@ static int boot_get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return HALAY_OK;
 }
 
-static int boot_join(halay_boot_t *boot, const char *address)
-{
-    (void)boot;
-    (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void boot_close(halay_boot_t *boot)
 {
     if (boot) {
@@ -126,12 +119,11 @@ static void boot_close(halay_boot_t *boot)
     }
 }
 
-HALAY_API const halay_boot_ops_t halay_boot_v3_inproc = {
+HALAY_API const halay_boot_ops_t halay_boot_v4_inproc = {
     .size = sizeof(halay_boot_ops_t),
     .name = "inproc",
     .probe = boot_probe,
     .open = boot_open,
     .get = boot_get,
-    .join = boot_join,
     .close = boot_close,
 };

@@ -58,6 +58,6 @@ void halay_inproc_kill(halay_inproc_hub_t *hub, int rank);
 void halay_inproc_cut(halay_inproc_hub_t *hub, int a, int b);
 
 extern HALAY_API const halay_transport_ops_t halay_transport_v7_inproc;
-extern HALAY_API const halay_boot_ops_t halay_boot_v3_inproc;
+extern HALAY_API const halay_boot_ops_t halay_boot_v4_inproc;
 
 #endif
