@@ -18,6 +18,7 @@ from typing import Any, Callable, TypeVar
 
 from . import _session
 from .errors import (
+    LEFT,
     HalayBootError,
     HalayForked,
     HalayPeerLost,
@@ -186,9 +187,7 @@ class _Standing:
         return not wanted
 
 
-def _begin(
-    state: State, standing: _Standing, again: bool, skip_sync: bool, elastic: bool
-) -> None:
+def _begin(state: State, standing: _Standing, again: bool, skip_sync: bool, elastic: bool) -> None:
     """All that comes before the program's function."""
     if again:
         state.on_reset()
@@ -208,7 +207,7 @@ def run_fn(
     by reset(), and func is called again. In a job whose ranks stay the same, that is done once for
     each commit: a second error without one, or a lost rank, is raised. HostsUpdatedInterrupt calls
     func again with the state as it is; in an elastic job the ranks meet anew, and one that was told
-    to leave ends here, by SystemExit(0).
+    to leave ends here, by SystemExit.
     """
 
     @functools.wraps(func)
@@ -236,7 +235,7 @@ def run_fn(
                     skip_sync = request.skip_sync
                     if _notice.heard:
                         _session.shutdown_quietly()
-                        raise SystemExit(0) from None
+                        raise SystemExit(LEFT) from None
                     if elastic:
                         reset()
                 again = True

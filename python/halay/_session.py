@@ -587,14 +587,16 @@ def shutdown() -> None:
         raise error(code, rank=found.rank, host=found.host)
 
 
-def at_open(call: Callable[[Session], None]) -> None:
+def at_open(call: Callable[[Session], None]) -> Callable[[Session], None]:
     """Has call(session) called at the end of each init()."""
     _at_open.append(call)
+    return call
 
 
-def at_abandon(call: Callable[[], None]) -> None:
+def at_abandon(call: Callable[[], None]) -> Callable[[], None]:
     """Has call() called by abandon()."""
     _at_abandon.append(call)
+    return call
 
 
 def abandon() -> None:

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+# The exit status of a process that has left an elastic job, as it was told to: what a shell says
+# of SIGTERM. With 0 it would say that the training is done, and halayrun would start no other.
+LEFT = 143
+
 
 class HorovodInternalError(RuntimeError):
     """What elastic training recovers from, by the name that programs know."""

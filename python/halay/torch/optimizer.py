@@ -179,13 +179,11 @@ class _Gradient:
 _gradients: weakref.WeakValueDictionary[int, _Gradient] = weakref.WeakValueDictionary()
 
 
+@_session.at_abandon
 def _forget_all() -> None:
     """Handles of a session that is over, or as good as that, are not waited for."""
     for gradient in list(_gradients.values()):
         gradient.forget()
-
-
-_session.at_abandon(_forget_all)
 
 
 class _Reducer:

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from ... import _elastic
-from ..._elastic import Result, State
+from ..._elastic import Result
+from ..._elastic import State as State
 from ..basics import meet_again, rank
 from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .sampler import ElasticSampler
@@ -161,6 +162,6 @@ def run(func: Callable[..., Result]) -> Callable[..., Result]:
     and func is called again. In a job whose ranks stay the same, that is done once for each commit:
     a second error without one, or a lost rank, is raised. HostsUpdatedInterrupt calls func again
     with the state as it is; in an elastic job the ranks meet anew, and one that was told to leave
-    (SIGTERM) ends here, by SystemExit(0). docs/elastic.md says more.
+    (SIGTERM) ends here, by SystemExit(143). docs/elastic.md says more.
     """
     return _elastic.run_fn(func, meet_again)
