@@ -21,9 +21,18 @@
 
 static const pid_t dismissed = 0; /* no process group has this number */
 
+/* How many are left. */
+static int without(pid_t *groups, int n, pid_t group)
+{
+    for (int i = 0; i < n; i++)
+        if (groups[i] == group)
+            groups[i] = groups[--n];
+    return n;
+}
+
 static void watch(int fd, struct hly_session *session)
 {
-    pid_t groups[HLY_RANKS_MAX], group;
+    pid_t groups[HLY_RANKS_MAX + 1], group; /* ranks', and the discovery script's */
     int n = 0;
     ssize_t got;
     while ((got = read(fd, &group, sizeof group)) == (ssize_t)sizeof group ||
@@ -32,7 +41,11 @@ static void watch(int fd, struct hly_session *session)
             continue;
         if (group == dismissed)
             return;
-        assert(group > 1 && n < HLY_RANKS_MAX);
+        if (group < 0) {
+            n = without(groups, n, -group);
+            continue;
+        }
+        assert(group > 1 && n < HLY_RANKS_MAX + 1);
         groups[n++] = group;
     }
     while (n > 0)
@@ -76,6 +89,11 @@ void hly_guard_tell(const struct hly_guard *guard, pid_t group)
 {
     if (write(guard->fd, &group, sizeof group) != (ssize_t)sizeof group)
         return; /* somebody killed the guard: the job goes on without */
+}
+
+void hly_guard_forget(const struct hly_guard *guard, pid_t group)
+{
+    hly_guard_tell(guard, -group);
 }
 
 void hly_guard_dismiss(struct hly_guard *guard)

@@ -477,8 +477,9 @@ int hly_hand_over(const struct hly_place *place, const struct hly_options *optio
     int status = HLY_EXIT_SELF;
     if (place->launcher == HLY_LOCAL && !options->dry_run)
         return -1;
-    if (options->keep_going && place->launcher != HLY_LOCAL) {
-        hly_note("--keep-going is for ranks that halayrun starts itself; here it is %s that does",
+    if ((options->keep_going || options->least) && place->launcher != HLY_LOCAL) {
+        hly_note("%s is for ranks that halayrun starts itself; here it is %s that does",
+                 options->least ? "a job whose ranks change" : "--keep-going",
                  hly_launcher_name(place->launcher));
         return HLY_EXIT_USAGE;
     }

@@ -79,6 +79,15 @@ static const char *split(const char *text, size_t bytes, size_t *name, int *slot
     return NULL;
 }
 
+const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes)
+{
+    size_t name;
+    const char *wrong = split(text, bytes, &name, &host->slots);
+    if (!wrong)
+        snprintf(host->name, sizeof host->name, "%.*s", (int)name, text);
+    return wrong;
+}
+
 int hly_hosts_parse(struct hly_hosts *hosts, const char *text)
 {
     for (const char *at = text; at; at = strchr(at, ',')) {
@@ -245,17 +254,20 @@ static int same_host(const char *a, const char *b)
     return bytes == strcspn(b, ".") && !strncasecmp(a, b, bytes) && (!a[bytes] || !b[bytes]);
 }
 
-int hly_hosts_here(const struct hly_hosts *hosts)
+int hly_host_here(const char *name)
 {
     char self[HLY_HOST_BYTES] = "";
     if (gethostname(self, sizeof self - 1))
         self[0] = '\0';
-    for (int i = 0; i < hosts->n; i++) {
-        const char *name = hosts->list[i].name;
-        if (strcasecmp(name, "localhost") && strncmp(name, "127.", 4) &&
-            !(*self && same_host(name, self)))
+    return !strcasecmp(name, "localhost") || !strncmp(name, "127.", 4) ||
+           (*self && same_host(name, self));
+}
+
+int hly_hosts_here(const struct hly_hosts *hosts)
+{
+    for (int i = 0; i < hosts->n; i++)
+        if (!hly_host_here(hosts->list[i].name))
             return 0;
-    }
     return 1;
 }
 

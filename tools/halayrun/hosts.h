@@ -3,6 +3,8 @@
 #ifndef HALAYRUN_HOSTS_H
 #define HALAYRUN_HOSTS_H
 
+#include <stddef.h>
+
 enum { HLY_HOSTS_MAX = 65536, HLY_HOST_BYTES = 256 };
 
 struct hly_host {
@@ -15,6 +17,13 @@ struct hly_hosts {
     struct hly_host *list;
     int n;
 };
+
+/* "name" or "name:slots" of so many bytes; slots is set where it is said. NULL, or what is wrong.
+ */
+const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes);
+
+/* It is a name of this machine. */
+int hly_host_here(const char *name);
 
 /* "a:2,b:4"; a host without a number has one slot. 0, or the status to exit with, said. */
 int hly_hosts_parse(struct hly_hosts *hosts, const char *text);

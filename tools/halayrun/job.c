@@ -26,21 +26,16 @@
 #include <unistd.h>
 
 #include "../common/flight.h"
+#include "elastic.h"
 #include "note.h"
 #include "output.h"
 #include "words.h"
 
-enum {
-    GRACE_MS = 1000,
-    QUIET_MS = 250,
-    GIVE_UP_MS = 5000,
-    TOGETHER_NS = 50000000,
-    STOPPED_LOOKS = 10
-};
+enum { QUIET_MS = 250, GIVE_UP_MS = 5000, TOGETHER_NS = 50000000, STOPPED_LOOKS = 10 };
 
 /* ------------------------------------------------------------------ signals to ranks */
 
-static void signal_rank(struct hly_job *job, int rank, int number)
+void hly_job_signal(struct hly_job *job, int rank, int number)
 {
     const struct hly_rank *r = &job->ranks[rank];
     if (r->pid > 0)
@@ -49,19 +44,19 @@ static void signal_rank(struct hly_job *job, int rank, int number)
 
 static void signal_all(struct hly_job *job, int number)
 {
-    for (int rank = 0; rank < job->options->nranks; rank++)
-        signal_rank(job, rank, number);
+    for (int rank = 0; rank < job->options->slots; rank++)
+        hly_job_signal(job, rank, number);
 }
 
 /* The ranks, not their children: to most of those SIGUSR1 is deadly. */
 static void pass_on(struct hly_job *job, int number)
 {
-    for (int rank = 0; rank < job->options->nranks; rank++)
+    for (int rank = 0; rank < job->options->slots; rank++)
         if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended)
             kill(job->ranks[rank].pid, number);
 }
 
-static void end_job(struct hly_job *job, int exit_status, int grace_ms)
+void hly_job_end(struct hly_job *job, int exit_status, int grace_ms)
 {
     if (job->ending)
         return;
@@ -76,7 +71,7 @@ static void end_job(struct hly_job *job, int exit_status, int grace_ms)
 static void interrupt(struct hly_job *job, int number, int from_terminal)
 {
     int again = job->ending;
-    end_job(job, HLY_EXIT_SIGNAL + number, 0);
+    hly_job_end(job, HLY_EXIT_SIGNAL + number, 0);
     job->interrupted = 1;
     job->term_ms = 0;
     if (again) {
@@ -85,9 +80,9 @@ static void interrupt(struct hly_job *job, int number, int from_terminal)
     }
     if (number != SIGPIPE)
         hly_note("signal %d (%s): ending the job", number, hly_signal_name(number));
-    for (int rank = 0; rank < job->options->nranks; rank++)
+    for (int rank = 0; rank < job->options->slots; rank++)
         if (!from_terminal || hly_rank_has_group(job->spawner, rank))
-            signal_rank(job, rank, number);
+            hly_job_signal(job, rank, number);
 }
 
 /* 1 if a child has ended. */
@@ -112,6 +107,8 @@ static int read_signals(struct hly_job *job)
 static int failed(const struct hly_job *job, int rank)
 {
     const struct hly_rank *r = &job->ranks[rank];
+    if (job->options->least)
+        return hly_elastic_failed(job, rank);
     return r->status != 0 || hly_servers_connected(&job->servers, rank);
 }
 
@@ -129,28 +126,39 @@ static long out_of_memory(void)
     return n;
 }
 
-static void tell_end(struct hly_job *job, int rank)
+/* In a job whose ranks change a slot's process may be any rank. */
+static const char *called(const struct hly_job *job)
+{
+    return job->options->least ? "process" : "rank";
+}
+
+/* then: what follows from it. */
+static void tell_end(struct hly_job *job, int rank, const char *then)
 {
     const struct hly_rank *r = &job->ranks[rank];
+    const char *what = called(job);
     int pid = (int)r->pid, number = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
     if (number)
-        hly_note("rank %d (pid %d on %s) was killed by signal %d (%s%s)%s", rank, pid, job->host,
-                 number, hly_signal_name(number), WCOREDUMP(r->status) ? ", core dumped" : "",
+        hly_note("%s %d (pid %d on %s) was killed by signal %d (%s%s)%s%s", what, rank, pid,
+                 job->host, number, hly_signal_name(number),
+                 WCOREDUMP(r->status) ? ", core dumped" : "",
                  number == SIGKILL && out_of_memory() > job->out_of_memory
                      ? ", and the kernel has killed for want of memory since the job began: is it "
                        "at the limit of its cgroup, or the machine at its own?"
-                     : "");
+                     : "",
+                 then);
     else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
-        hly_note(
-            "rank %d (pid %d on %s) exited without leaving the job: it called PMIx_Init and not "
-            "PMIx_Finalize",
-            rank, pid, job->host);
+        hly_note("%s %d (pid %d on %s) exited with status 0 without %s%s", what, rank, pid,
+                 job->host,
+                 job->options->least ? "halay_finalize"
+                                     : "leaving the job: it called PMIx_Init and not PMIx_Finalize",
+                 then);
     else
-        hly_note("rank %d (pid %d on %s) exited with status %d", rank, pid, job->host,
-                 WEXITSTATUS(r->status));
+        hly_note("%s %d (pid %d on %s) exited with status %d%s", what, rank, pid, job->host,
+                 WEXITSTATUS(r->status), then);
 }
 
-static int exit_status(int status)
+int hly_exit_status(int status)
 {
     if (WIFSIGNALED(status))
         return HLY_EXIT_SIGNAL + WTERMSIG(status);
@@ -159,16 +167,21 @@ static int exit_status(int status)
 
 static void fail(struct hly_job *job, int rank)
 {
+    char then[64] = "";
+    if (job->options->least && !job->ending)
+        hly_elastic_fail(job, rank, then);
     if (!job->ending || job->options->verbose)
-        tell_end(job, rank);
+        tell_end(job, rank, then);
     if (job->ending)
         return;
     hly_records_ended(job->records, rank, job->ranks[rank].status);
-    if (!job->options->keep_going)
-        end_job(job, exit_status(job->ranks[rank].status), GRACE_MS);
+    if (job->options->least)
+        ; /* it is told, and another takes its place */
+    else if (!job->options->keep_going)
+        hly_job_end(job, hly_exit_status(job->ranks[rank].status), GRACE_MS);
     else if (!job->exit_status)
-        job->exit_status = exit_status(job->ranks[rank].status);
-    signal_rank(job, rank, SIGTERM); /* what it has started */
+        job->exit_status = hly_exit_status(job->ranks[rank].status);
+    hly_job_signal(job, rank, SIGTERM); /* what it has started */
 }
 
 /* Those that have ended since the last time. 1 if one of them has failed, and none was killed. */
@@ -176,7 +189,7 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
 {
     int failing = 0, killed = 0;
     char why[512];
-    for (int rank = 0; rank < job->options->nranks; rank++) {
+    for (int rank = 0; rank < job->options->slots; rank++) {
         struct hly_rank *r = &job->ranks[rank];
         siginfo_t info = {0};
         if (r->pid <= 0 || r->ended ||
@@ -190,7 +203,9 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
                         : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
         job->nended++;
         const int known = hly_records_why(job->records, rank, why, sizeof why);
-        hly_servers_ended(&job->servers, rank, r->status, known ? why : NULL);
+        hly_servers_ended(&job->servers, rank,
+                          job->options->least ? hly_elastic_told(job, rank) : r->status,
+                          known ? why : NULL);
         killed |= WIFSIGNALED(r->status);
         failing |= failed(job, rank);
     }
@@ -201,10 +216,23 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
  */
 static void note_early(struct hly_job *job, int rank)
 {
-    if (!job->ended_early && !job->ending && job->nended < job->options->nranks)
+    if (!job->ended_early && !job->ending && job->nended < job->nstarted)
         hly_note("rank %d (pid %d on %s) exited with status 0 without halay_finalize", rank,
                  (int)job->ranks[rank].pid, job->host);
     job->ended_early = 1;
+}
+
+static void end_well(struct hly_job *job, int rank)
+{
+    hly_records_ended(job->records, rank, job->ranks[rank].status);
+    if (job->options->verbose)
+        tell_end(job, rank, "");
+    if (job->options->least)
+        hly_elastic_left(job, rank);
+    else if (hly_records_left_early(job->records, rank))
+        note_early(job, rank);
+    else
+        job->ended_well = 1;
 }
 
 /*
@@ -212,32 +240,25 @@ static void note_early(struct hly_job *job, int rank)
  * The others may see the end of its sockets, and leave, before its parent can see it end: so who
  * leaves with an error has some time to be the second.
  */
-static int collect_ranks(struct hly_job *job)
+int hly_job_collect(struct hly_job *job)
 {
     const struct timespec a_little = {0, TOGETHER_NS};
-    int first = job->nended, n = job->options->nranks;
+    int first = job->nended, n = job->options->slots;
     char fresh[HLY_RANKS_MAX] = {0};
-    if (look_at_ranks(job, fresh) && !job->ending && job->nended < n) {
+    if (look_at_ranks(job, fresh) && !job->ending && job->nended < job->nstarted) {
         nanosleep(&a_little, NULL);
         look_at_ranks(job, fresh);
     }
     for (int rank = 0; rank < n; rank++)
-        if (fresh[rank] && WIFSIGNALED(job->ranks[rank].status))
+        if (fresh[rank] && WIFSIGNALED(job->ranks[rank].status) && failed(job, rank))
             fail(job, rank);
     for (int rank = 0; rank < n; rank++) {
-        if (!fresh[rank] || WIFSIGNALED(job->ranks[rank].status))
+        if (!fresh[rank])
             continue;
-        if (failed(job, rank)) {
+        if (!failed(job, rank))
+            end_well(job, rank);
+        else if (!WIFSIGNALED(job->ranks[rank].status))
             fail(job, rank);
-        } else {
-            hly_records_ended(job->records, rank, 0);
-            if (job->options->verbose)
-                tell_end(job, rank);
-        }
-        if (!failed(job, rank) && hly_records_left_early(job->records, rank))
-            note_early(job, rank);
-        else
-            job->ended_well |= !failed(job, rank);
     }
     return job->nended > first;
 }
@@ -245,18 +266,14 @@ static int collect_ranks(struct hly_job *job)
 static void read_reports(struct hly_job *job)
 {
     struct hly_report report;
-    ssize_t n;
-    while ((n = read(job->report_fd, &report, sizeof report)) == (ssize_t)sizeof report) {
+    while (read(job->report_fd, &report, sizeof report) == (ssize_t)sizeof report) {
         if (!job->ending)
-            hly_note("cannot start '%s' as rank %d: %s%s", job->options->command[0], report.rank,
-                     strerror(report.error),
+            hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0], called(job),
+                     report.rank, strerror(report.error),
                      report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
                                              : "");
-        end_job(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);
-    }
-    if (n == 0) {
-        close(job->report_fd);
-        job->report_fd = -1;
+        if (!job->epoch) /* else it could be started before, and may be again */
+            hly_job_end(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);
     }
 }
 
@@ -268,17 +285,17 @@ static void read_server(struct hly_job *job)
     hly_note("rank %d (pid %d on %s) ended the job with status %d (PMIx_Abort)%s%s", abort.rank,
              (int)job->ranks[abort.rank].pid, job->host, abort.status, abort.text[0] ? ": " : "",
              abort.text);
-    end_job(job, abort.status & 0xff ? abort.status & 0xff : 1, 0);
+    hly_job_end(job, abort.status & 0xff ? abort.status & 0xff : 1, 0);
 }
 
 /* ------------------------------------------------------------------ children that are no ranks */
 
 static int is_rank(const struct hly_job *job, pid_t pid)
 {
-    for (int rank = 0; rank < job->options->nranks; rank++)
+    for (int rank = 0; rank < job->options->slots; rank++)
         if (job->ranks[rank].pid == pid)
             return 1;
-    return pid == job->guard->pid;
+    return pid == job->guard->pid || pid == hly_discovery_pid(job->discovery);
 }
 
 /* The parent of a process, 0 if there is none such. */
@@ -327,7 +344,7 @@ static void end_orphans(struct hly_job *job)
     struct pollfd p = {.fd = job->signal_fd, .events = POLLIN};
     if (job->ending)
         signal_all(job, SIGKILL);
-    for (int rank = 0; rank < job->options->nranks; rank++) {
+    for (int rank = 0; rank < job->options->slots; rank++) {
         struct hly_rank *r = &job->ranks[rank];
         if (r->pid > 0)
             waitpid(r->pid, NULL, 0);
@@ -353,10 +370,24 @@ static void end_orphans(struct hly_job *job)
 
 /* ------------------------------------------------------------------ the loop */
 
+/* What the slot's last process has left behind ends, and its number becomes free. */
+static void clear(struct hly_job *job, int slot)
+{
+    const pid_t pid = job->ranks[slot].pid;
+    if (pid > 0) {
+        if (hly_rank_has_group(job->spawner, slot))
+            hly_guard_forget(job->guard, pid);
+        hly_job_signal(job, slot, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    job->ranks[slot] = (struct hly_rank){0};
+}
+
 static int start_rank(struct hly_job *job, int rank)
 {
     int out = -1, err = -1, error = ENOMEM;
     pid_t pid = -1;
+    clear(job, rank);
     char **env = hly_env_copy(job->spawner->base);
     if (env && (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
         if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK) {
@@ -373,7 +404,7 @@ static int start_rank(struct hly_job *job, int rank)
     if (err >= 0)
         close(err);
     if (pid < 0) {
-        hly_note("cannot start rank %d: %s", rank, strerror(error));
+        hly_note("cannot start %s %d: %s", called(job), rank, strerror(error));
         return -1;
     }
     job->ranks[rank].pid = pid;
@@ -383,8 +414,22 @@ static int start_rank(struct hly_job *job, int rank)
     if (hly_rank_has_group(job->spawner, rank))
         hly_guard_tell(job->guard, pid);
     if (job->options->verbose)
-        hly_note("rank %d is pid %d on %s", rank, (int)pid, job->host);
+        hly_note("%s %d is pid %d on %s", called(job), rank, (int)pid, job->host);
     return 0;
+}
+
+void hly_job_fill(struct hly_job *job, int64_t now_ms)
+{
+    int slot;
+    while (!job->ending && (slot = hly_slots_vacant(job->slots, now_ms)) >= 0) {
+        hly_slots_started(job->slots, slot, now_ms);
+        if (!start_rank(job, slot))
+            continue;
+        if (job->epoch)
+            hly_slots_failed(job->slots, slot, now_ms);
+        else
+            hly_job_end(job, HLY_EXIT_SELF, 0);
+    }
 }
 
 static void start_ranks(struct hly_job *job)
@@ -392,19 +437,13 @@ static void start_ranks(struct hly_job *job)
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
         hly_note("cannot make a pipe: %s", strerror(errno));
-        end_job(job, HLY_EXIT_SELF, 0);
+        hly_job_end(job, HLY_EXIT_SELF, 0);
         return;
     }
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     job->report_fd = ends[0];
-    job->spawner->report_fd = ends[1];
-    for (int rank = 0; rank < job->options->nranks; rank++) {
-        if (start_rank(job, rank)) {
-            end_job(job, HLY_EXIT_SELF, 0);
-            break;
-        }
-    }
-    close(ends[1]);
+    job->spawner->report_fd = ends[1]; /* of those that are started later, too */
+    hly_job_fill(job, hly_now_ms());
 }
 
 /* Ranks have ended, and all that are left are stopped: nobody waits for them. */
@@ -412,7 +451,7 @@ static void end_stopped(struct hly_job *job)
 {
     int left = 0;
     job->stopped_ms = hly_now_ms() + GRACE_MS;
-    for (int rank = 0; rank < job->options->nranks; rank++) {
+    for (int rank = 0; rank < job->options->slots; rank++) {
         const struct hly_rank *r = &job->ranks[rank];
         if (r->pid <= 0 || r->ended)
             continue;
@@ -424,12 +463,12 @@ static void end_stopped(struct hly_job *job)
     }
     if (!left || ++job->stopped_looks < STOPPED_LOOKS)
         return;
-    for (int rank = 0; rank < job->options->nranks; rank++)
+    for (int rank = 0; rank < job->options->slots; rank++)
         if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended) {
             hly_note("rank %d (pid %d on %s) is stopped, and the others have gone on without it "
                      "and ended: it is killed",
                      rank, (int)job->ranks[rank].pid, job->host);
-            signal_rank(job, rank, SIGKILL);
+            hly_job_signal(job, rank, SIGKILL);
         }
 }
 
@@ -439,7 +478,7 @@ static int due(struct hly_job *job)
     int64_t now = hly_now_ms(), next = now + 60000;
     if (job->timeout_ms && now >= job->timeout_ms && !job->ending) {
         hly_note("the job has not ended within %d s (--timeout)", job->options->timeout_s);
-        end_job(job, HLY_EXIT_TIMEOUT, 0);
+        hly_job_end(job, HLY_EXIT_TIMEOUT, 0);
     }
     if (job->term_ms && now >= job->term_ms) {
         job->term_ms = 0;
@@ -453,10 +492,16 @@ static int due(struct hly_job *job)
         job->orphans_ms = 0;
         visit_orphans(job, 0);
     }
-    if (job->options->keep_going && job->nended && !job->ending && now >= job->stopped_ms)
+    if (((job->options->keep_going && job->nended) || job->finishing) && !job->ending &&
+        now >= job->stopped_ms)
         end_stopped(job);
-    const int64_t times[] = {job->term_ms, job->kill_ms, job->orphans_ms,
-                             job->ending ? 0 : job->stopped_ms, job->ending ? 0 : job->timeout_ms};
+    const int64_t elastic_ms = job->options->least && !job->ending ? hly_elastic_due(job, now) : 0;
+    const int64_t times[] = {job->term_ms,
+                             job->kill_ms,
+                             job->orphans_ms,
+                             elastic_ms,
+                             job->ending ? 0 : job->stopped_ms,
+                             job->ending ? 0 : job->timeout_ms};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
         if (times[i] && times[i] < next)
             next = times[i];
@@ -472,28 +517,42 @@ static void copy_output(struct hly_job *job)
     }
 }
 
+static int goes_on(const struct hly_job *job)
+{
+    return job->nended < job->nstarted || (job->options->least && !job->ending && !job->finishing);
+}
+
+/* Until there is something to do. */
+static void wait_for_news(struct hly_job *job)
+{
+    const int meet_ms = hly_servers_progress(&job->servers);
+    if (job->options->least && !job->ending)
+        hly_elastic_look(job);
+    int timeout = due(job), n = 3 + HLY_SERVERS;
+    if (meet_ms >= 0 && meet_ms < timeout)
+        timeout = meet_ms;
+    job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
+    job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
+    job->fds[2] = job->discovery ? hly_discovery_poll(job->discovery) : (struct pollfd){.fd = -1};
+    hly_servers_poll(&job->servers, job->fds + 3);
+    if (job->output)
+        n += hly_output_poll(job->output, job->fds + n);
+    if (poll(job->fds, (nfds_t)n, timeout) < 0 && errno != EINTR) {
+        hly_note("poll: %s", strerror(errno));
+        hly_job_end(job, HLY_EXIT_SELF, 0);
+    }
+}
+
 static void loop(struct hly_job *job)
 {
-    while (job->nended < job->nstarted) {
-        int timeout = due(job), n = 2 + HLY_SERVERS;
-        const int meet_ms = hly_servers_progress(&job->servers);
-        if (meet_ms >= 0 && meet_ms < timeout)
-            timeout = meet_ms;
-        job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
-        job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
-        hly_servers_poll(&job->servers, job->fds + 2);
-        if (job->output)
-            n += hly_output_poll(job->output, job->fds + n);
-        if (poll(job->fds, (nfds_t)n, timeout) < 0 && errno != EINTR) {
-            hly_note("poll: %s", strerror(errno));
-            end_job(job, HLY_EXIT_SELF, 0);
-        }
+    while (goes_on(job)) {
+        wait_for_news(job);
         if (job->report_fd >= 0)
             read_reports(job);
         read_server(job);
         int child = read_signals(job);
         copy_output(job);
-        if (child && !collect_ranks(job) && !job->orphans_ms)
+        if (child && !hly_job_collect(job) && !job->orphans_ms)
             job->orphans_ms = hly_now_ms() + GRACE_MS;
     }
 }
@@ -528,35 +587,69 @@ static void tell_records(const struct hly_job *job)
     hly_records_save(job->records);
 }
 
-int hly_job_run(struct hly_job *job)
+/* 0 or -1, said. */
+static int prepare(struct hly_job *job)
 {
-    int n = job->options->nranks, status = HLY_EXIT_SELF;
-    job->report_fd = -1;
+    const struct hly_options *o = job->options;
+    const int n = o->slots;
+    job->report_fd = job->spawner->report_fd = job->words = -1;
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
-    job->fds = calloc(2 * (size_t)n + 3 + HLY_SERVERS, sizeof job->fds[0]);
-    job->output = job->options->prefix ? hly_output_create(n) : NULL;
-    job->records = hly_records_create(n, job->name, job->host, job->options->record);
-    if (!job->ranks || !job->fds || (job->options->prefix && !job->output)) {
+    job->fds = calloc(2 * (size_t)n + 4 + HLY_SERVERS, sizeof job->fds[0]);
+    job->slots = hly_slots_create(n, o->cool_ms[0], o->cool_ms[1]);
+    job->output = o->prefix ? hly_output_create(n) : NULL;
+    job->records = hly_records_create(n, job->name, job->host, o->record);
+    if (o->discovery)
+        job->discovery =
+            hly_discovery_create(o->discovery, o->slots_per_host, job->spawner, job->guard);
+    if (!job->ranks || !job->fds || !job->slots || (o->prefix && !job->output) ||
+        (o->discovery && !job->discovery)) {
         hly_note("out of memory");
-        goto out;
+        return -1;
     }
-    int words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
+    job->places = o->discovery ? -1 : o->nranks;
+    hly_slots_place(job->slots, o->discovery ? 0 : o->nranks);
+    job->words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
     job->out_of_memory = out_of_memory();
-    if (job->options->timeout_s)
-        job->timeout_ms = hly_now_ms() + (int64_t)job->options->timeout_s * 1000;
-    start_ranks(job);
-    loop(job);
-    end_orphans(job);
-    drain(job);
-    status = job->options->keep_going && job->ended_well && !job->ending ? 0 : job->exit_status;
-    tell_records(job);
-    hly_words_close(words, status != 0 && !job->interrupted);
-out:
+    if (o->timeout_s)
+        job->timeout_ms = hly_now_ms() + (int64_t)o->timeout_s * 1000;
+    return 0;
+}
+
+static void end_discovery(struct hly_job *job)
+{
+    hly_discovery_destroy(job->discovery);
+    job->discovery = NULL;
+}
+
+static void undo_prepare(struct hly_job *job)
+{
     if (job->report_fd >= 0)
         close(job->report_fd);
+    if (job->spawner->report_fd >= 0)
+        close(job->spawner->report_fd);
+    end_discovery(job);
     hly_output_destroy(job->output);
     hly_records_destroy(job->records);
+    hly_slots_destroy(job->slots);
     free(job->fds);
     free(job->ranks);
+}
+
+int hly_job_run(struct hly_job *job)
+{
+    int status = HLY_EXIT_SELF;
+    if (!prepare(job)) {
+        start_ranks(job);
+        loop(job);
+        end_discovery(job);
+        end_orphans(job);
+        drain(job);
+        if (job->options->least && !job->ending)
+            job->exit_status = job->lost_status;
+        status = job->options->keep_going && job->ended_well && !job->ending ? 0 : job->exit_status;
+        tell_records(job);
+        hly_words_close(job->words, status != 0 && !job->interrupted);
+    }
+    undo_prepare(job);
     return status;
 }

@@ -15,6 +15,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "elastic_options.h"
 #include "guard.h"
 #include "handover.h"
 #include "job.h"
@@ -86,7 +87,8 @@ static int run(struct hly_job *job, const struct hly_session *session)
     snprintf(job->name, sizeof job->name, "halayrun-%s",
              strrchr(session->path, '/') + sizeof "halayrun-");
     const halay_launch_params_t params = {.size = sizeof params,
-                                          .nranks = job->options->nranks,
+                                          .nranks = job->options->slots,
+                                          .least = job->options->least,
                                           .job = job->name,
                                           .host = job->host,
                                           .session_dir = session->path,
@@ -140,5 +142,7 @@ int main(int argc, char **argv)
     status = hly_hand_over(&place, &options);
     options.nranks = place.nranks;
     hly_hosts_destroy(&place.hosts);
+    if (status < 0)
+        status = hly_elastic_settle(&options);
     return status >= 0 ? status : run_here(&options);
 }

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "elastic_options.h"
 #include "note.h"
 
 static const char help[] =
@@ -31,7 +32,8 @@ static const char help[] =
     "  --bind auto|none     auto, the default: each rank to an equal share of the processors, or\n"
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
-    "  --keep-going         a rank that fails does not end the job (see halay_comm_shrink)\n"
+    "  --keep-going         a rank that fails does not end the job (see "
+    "halay_comm_shrink)\n" HLY_ELASTIC_HELP
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
@@ -217,6 +219,8 @@ static int take(struct hly_options *options, int option, char **argv)
     case ':':
         return bad("option %s needs a value; see halayrun --help", argv[optind - 1]);
     default:
+        if (option >= HLY_ELASTIC_FIRST)
+            return hly_elastic_take(options, option, argv);
         return bad("there is no option %s; see halayrun --help", argv[optind - 1]);
     }
 }
@@ -253,16 +257,29 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {
-        {"np", 1, 0, 'n'},       {"prefix-output", 0, 0, 'l'}, {"timeout", 1, 0, 't'},
-        {"env", 1, 0, 'x'},      {"verbose", 0, 0, 'v'},       {"help", 0, 0, 'h'},
-        {"version", 0, 0, 'V'},  {"hosts", 1, 0, 'H'},         {"host", 1, 0, 'H'},
-        {"hostfile", 1, 0, 'f'}, {"launcher", 1, 0, 'L'},      {"dry-run", 0, 0, 'd'},
-        {"print", 0, 0, 'd'},    {"horovod", 0, 0, 'o'},       {"bind", 1, 0, 'b'},
-        {"record", 1, 0, 'r'},   {"keep-going", 0, 0, 'k'},    {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},
+                                          {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},
+                                          {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},
+                                          {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},
+                                          {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},
+                                          {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'},
+                                          {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},
+                                          {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},
+                                          {"record", 1, 0, 'r'},
+                                          {"keep-going", 0, 0, 'k'},
+                                          HLY_ELASTIC_NAMES,
+                                          {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND"), *folder = getenv("HALAY_RECORD");
     memset(options, 0, sizeof *options);
+    hly_elastic_default(options);
     int wrong = set_bind(options, bind && *bind ? bind : "auto", "HALAY_BIND");
     if (wrong >= 0)
         return wrong;
@@ -282,5 +299,5 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
     if (optind >= argc)
         return bad("say what to run: %s", "halayrun -np N program [arguments...]");
     options->command = argv + optind;
-    return -1;
+    return hly_elastic_check(options);
 }

@@ -24,6 +24,11 @@ struct hly_options {
     int horovod;    /* programs that import horovod get Halay's */
     int keep_going; /* a rank that fails does not end the job */
     int timeout_s;  /* 0: none */
+    int slots;      /* as many processes may there be at once */
+    int least;      /* a job whose ranks change goes on with so many; 0: they are always the same */
+    int reset_limit, elastic_timeout_s, slots_per_host; /* reset_limit: -1: none */
+    const char *discovery;                              /* how many places: a script's word */
+    int cool_ms[2];                                     /* of a slot that has failed: from, to */
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;

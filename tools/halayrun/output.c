@@ -65,25 +65,6 @@ void hly_output_destroy(struct hly_output *o)
     free(o);
 }
 
-int hly_output_pipes(struct hly_output *o, int rank, int *out, int *err)
-{
-    int a[2], b[2];
-    if (pipe2(a, O_CLOEXEC))
-        return -1;
-    if (pipe2(b, O_CLOEXEC)) {
-        close(a[0]);
-        close(a[1]);
-        return -1;
-    }
-    fcntl(a[0], F_SETFL, O_NONBLOCK);
-    fcntl(b[0], F_SETFL, O_NONBLOCK);
-    o->streams[2 * rank].fd = a[0];
-    o->streams[2 * rank + 1].fd = b[0];
-    *out = a[1];
-    *err = b[1];
-    return 0;
-}
-
 /* Bytes of the next piece to write: a line, or as much of one as there is room for. 0: none yet. */
 static size_t piece(const struct stream *s)
 {
@@ -199,15 +180,55 @@ int hly_output_open(const struct hly_output *o)
     return 0;
 }
 
+/* What is in the pipe is all that comes. */
+static void stream_last(struct stream *s)
+{
+    while (s->fd >= 0 && s->end - s->begin < STREAM_BYTES) {
+        if (fill(s))
+            continue;
+        close(s->fd); /* empty, and at most a stranger holds it open */
+        s->fd = -1;
+    }
+}
+
 void hly_output_last(struct hly_output *o)
 {
-    for (int i = 0; i < o->nstreams; i++) {
-        struct stream *s = &o->streams[i];
-        while (s->fd >= 0 && s->end - s->begin < STREAM_BYTES) {
-            if (fill(s))
-                continue;
-            close(s->fd); /* empty, and at most a stranger holds it open */
-            s->fd = -1;
-        }
+    for (int i = 0; i < o->nstreams; i++)
+        stream_last(&o->streams[i]);
+}
+
+/* Another process writes here from now on: lines of the two do not mix. What there is no room for,
+ * where nobody reads, is lost. */
+static void stream_end(struct stream *s)
+{
+    stream_last(s);
+    if (s->fd >= 0)
+        close(s->fd);
+    s->fd = -1;
+    const int partial = s->end > s->begin && s->data[s->end - 1] != '\n';
+    if (partial && s->end < STREAM_BYTES)
+        s->data[s->end++] = '\n';
+    else if (partial)
+        s->data[s->end - 1] = '\n';
+}
+
+int hly_output_pipes(struct hly_output *o, int rank, int *out, int *err)
+{
+    int a[2], b[2];
+    stream_end(&o->streams[2 * rank]);
+    stream_end(&o->streams[2 * rank + 1]);
+    if (pipe2(a, O_CLOEXEC))
+        return -1;
+    if (pipe2(b, O_CLOEXEC)) {
+        close(a[0]);
+        close(a[1]);
+        return -1;
     }
+    fcntl(a[0], F_SETFL, O_NONBLOCK);
+    fcntl(b[0], F_SETFL, O_NONBLOCK);
+    o->streams[2 * rank].fd = a[0];
+    o->streams[2 * rank + 1].fd = b[0];
+    *out = a[1];
+    *err = b[1];
+    return 0;
 }

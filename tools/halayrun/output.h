@@ -11,7 +11,8 @@ struct hly_output;
 struct hly_output *hly_output_create(int nranks);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
 
-/* The two write ends for a rank, to be closed by the caller once it is started. 0 or -1 (errno). */
+/* The two write ends for a rank, to be closed by the caller once it is started. 0 or -1 (errno).
+ * What was written at earlier ones is read first, and nothing that comes later. */
 int hly_output_pipes(struct hly_output *output, int rank, int *out, int *err);
 
 /* Fills in what to wait for; room for 2 * nranks + 2 is needed. */

@@ -47,10 +47,20 @@ struct hly_records *hly_records_create(int nranks, const char *job, const char *
     return r;
 }
 
+static void drop(struct given *g)
+{
+    if (g->fd < 0)
+        return;
+    munmap(g->head, sizeof *g->head);
+    close(g->fd);
+    *g = (struct given){.fd = -1};
+}
+
 /* The head alone is mapped: of the rest nothing is needed till the end. */
 static int make(struct hly_records *records, int rank)
 {
     struct given *g = &records->ranks[rank];
+    drop(g); /* an earlier process's */
     const int fd = memfd_create(HALAY_RECORD_NAME, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
@@ -100,6 +110,18 @@ int hly_records_left_early(const struct hly_records *records, int rank)
 {
     const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
     return head && (head->state == HALAY_RECORD_INIT || head->state == HALAY_RECORD_RUNS);
+}
+
+int hly_records_is_over(const struct hly_records *records, int rank)
+{
+    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
+    return !head || head->state == HALAY_RECORD_GIVEN || head->state == HALAY_RECORD_FINALIZED;
+}
+
+int hly_records_met(const struct hly_records *records, int rank)
+{
+    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
+    return !head || head->state == HALAY_RECORD_RUNS || head->state == HALAY_RECORD_FINALIZED;
 }
 
 void hly_records_trouble(struct hly_records *records)
@@ -203,11 +225,7 @@ void hly_records_save(const struct hly_records *records)
 
 void hly_records_destroy(struct hly_records *records)
 {
-    for (int i = 0; records && i < records->nranks; i++) {
-        if (records->ranks[i].fd < 0)
-            continue;
-        munmap(records->ranks[i].head, sizeof *records->ranks[i].head);
-        close(records->ranks[i].fd);
-    }
+    for (int i = 0; records && i < records->nranks; i++)
+        drop(&records->ranks[i]);
     free(records);
 }

@@ -11,7 +11,7 @@ struct hly_records;
  * ranks make their own. */
 struct hly_records *hly_records_create(int nranks, const char *job, const char *host,
                                        const char *folder);
-/* Makes a rank's, and tells it in its environment. 0 or -1. */
+/* Makes a rank's, in place of an earlier process's, and tells it in its environment. 0 or -1. */
 int hly_records_give(struct hly_records *records, int rank, char ***env);
 /* The rank's process is `pid`; of one that did not come to halay_init() nobody else says so. */
 void hly_records_started(struct hly_records *records, int rank, pid_t pid);
@@ -19,6 +19,10 @@ void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 void hly_records_ended(struct hly_records *records, int rank, int status);
 /* It is or was in Halay, and has not finalized. */
 int hly_records_left_early(const struct hly_records *records, int rank);
+/* It has finalized, or was never in Halay, or nobody knows. */
+int hly_records_is_over(const struct hly_records *records, int rank);
+/* It has been in a job with others, or nobody knows. */
+int hly_records_met(const struct hly_records *records, int rank);
 /* What its halay_init has failed with. 0: it has not, or nobody knows why. */
 int hly_records_why(const struct hly_records *records, int rank, char *text, size_t bytes);
 /* The job's trouble begins: notes which ranks are stopped. */

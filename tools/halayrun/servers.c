@@ -44,7 +44,8 @@ int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *
 {
     static const char *const names[HLY_SERVERS] = {"meet", "pmix"};
     char why[512];
-    for (int i = 0; i < HLY_SERVERS; i++) {
+    /* MPI knows no job whose ranks change. */
+    for (int i = 0; i < (params->least ? 1 : HLY_SERVERS); i++) {
         struct hly_server *s = &servers->all[i];
         s->ops = load(names[i], why);
         if (s->ops && s->ops->start(params, &s->server))
@@ -108,6 +109,16 @@ int hly_servers_progress(const struct hly_servers *servers)
             next = ms;
     }
     return next;
+}
+
+uint64_t hly_servers_epoch(const struct hly_servers *servers)
+{
+    return servers->all[0].ops->epoch(servers->all[0].server);
+}
+
+int hly_servers_condemned(const struct hly_servers *servers, int *slot)
+{
+    return servers->all[0].ops->condemned(servers->all[0].server, slot);
 }
 
 int hly_servers_aborted(const struct hly_servers *servers, halay_launch_abort_t *abort)

@@ -32,6 +32,11 @@ int hly_servers_connected(const struct hly_servers *servers, int rank);
 void hly_servers_poll(const struct hly_servers *servers, struct pollfd *fds);
 /* In how many milliseconds it is to be called again; -1: when there is something to read. */
 int hly_servers_progress(const struct hly_servers *servers);
+/* How often Halay's ranks have met. */
+uint64_t hly_servers_epoch(const struct hly_servers *servers);
+/* 1 and a slot whose process lives and is to be killed: the others have met without it. Each once.
+ */
+int hly_servers_condemned(const struct hly_servers *servers, int *slot);
 int hly_servers_aborted(const struct hly_servers *servers, halay_launch_abort_t *abort);
 void hly_servers_stop(struct hly_servers *servers);
 

@@ -151,6 +151,17 @@ const char *hly_env_secret(char **env)
     return "";
 }
 
+/* How long those that ask wait for others; the user's own stays. */
+static int set_deadline(char ***env, int seconds)
+{
+    char assignment[64];
+    snprintf(assignment, sizeof assignment, "HALAY_START_DEADLINE=%d", seconds);
+    for (char **at = *env; *at; at++)
+        if (!strncmp(*at, assignment, sizeof "HALAY_START_DEADLINE"))
+            return 0;
+    return hly_env_set(env, assignment);
+}
+
 char **hly_env_create(const struct hly_options *options, const struct hly_binding *binding)
 {
     char **env = hly_env_copy(environ), size[48], cpus[48];
@@ -158,7 +169,8 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     if (!env)
         return NULL;
     for (size_t i = 0; env[i]; i++) {
-        if (hly_env_of_another_job(env[i]) || !strncmp(env[i], "HALAY_PROCESSORS=", 17))
+        if (hly_env_of_another_job(env[i]) || !strncmp(env[i], "HALAY_PROCESSORS=", 17) ||
+            !strncmp(env[i], "HALAY_NRANKS=", 13))
             free(env[i]);
         else
             env[kept++] = env[i];
@@ -166,11 +178,13 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     env[kept] = NULL;
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
-    int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun") | hly_env_set(&env, size);
+    int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun");
+    rc |= options->least ? 0 : hly_env_set(&env, size);
     rc |= set_secret(&env);
     rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
+    rc |= options->least ? set_deadline(&env, options->elastic_timeout_s) : 0;
     if (rc) {
         hly_env_destroy(env);
         return NULL;

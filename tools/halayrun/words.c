@@ -32,6 +32,12 @@ int hly_words_open(char ***env)
     return -1;
 }
 
+void hly_words_forget(int fd)
+{
+    if (fd >= 0 && ftruncate(fd, 0))
+        return; /* then more is shown than need be */
+}
+
 void hly_words_close(int fd, int show)
 {
     char text[WORDS_BYTES + 1];

@@ -7,6 +7,9 @@
 /* A file in memory that ranks append to. Tells them where in *env. Its descriptor, or -1. */
 int hly_words_open(char ***env);
 
+/* What was said is of no interest any more. Takes -1. */
+void hly_words_forget(int fd);
+
 /* Shows what was said first, if anything was, and closes it. Takes -1. */
 void hly_words_close(int fd, int show);
 

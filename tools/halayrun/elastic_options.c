@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* elastic_options.c - the options of a job whose ranks change. */
+#define _GNU_SOURCE
+#include "elastic_options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+
+#include "note.h"
+
+enum { TIMEOUT_S = 600, COOL_FIRST_MS = 1000, COOL_MOST_MS = 60000, COOL_BOUND_S = 86400 };
+
+void hly_elastic_default(struct hly_options *options)
+{
+    options->reset_limit = -1;
+    options->cool_ms[0] = -1;
+}
+
+static int whole(const char *name, int least, int most, int *number)
+{
+    char *end;
+    errno = 0;
+    const long n = strtol(optarg, &end, 10);
+    if (errno || end == optarg || *end || n < least || n > most) {
+        hly_note("--%s must be a whole number from %d to %d, not '%s'", name, least, most, optarg);
+        return HLY_EXIT_USAGE;
+    }
+    *number = (int)n;
+    return -1;
+}
+
+static int seconds(const char *text, int *ms)
+{
+    char *end;
+    const double s = text ? strtod(text, &end) : -1;
+    if (!text || end == text || *end || !(s >= 0.01 && s <= COOL_BOUND_S)) {
+        hly_note("--blacklist-cooldown-range takes two numbers of seconds from 0.01 to %d, not "
+                 "'%s'",
+                 COOL_BOUND_S, text ? text : "");
+        return HLY_EXIT_USAGE;
+    }
+    *ms = (int)(s * 1000 + 0.5);
+    return -1;
+}
+
+/* The only option with two values. */
+static int cool_downs(struct hly_options *options, char **argv)
+{
+    int status = seconds(optarg, &options->cool_ms[0]);
+    if (status < 0)
+        status = seconds(argv[optind], &options->cool_ms[1]);
+    if (status >= 0)
+        return status;
+    if (options->cool_ms[0] > options->cool_ms[1]) {
+        hly_note("--blacklist-cooldown-range %s %s: the first is the shorter one", optarg,
+                 argv[optind]);
+        return HLY_EXIT_USAGE;
+    }
+    optind++;
+    return -1;
+}
+
+int hly_elastic_take(struct hly_options *options, int option, char **argv)
+{
+    switch (option) {
+    case HLY_ELASTIC_MIN:
+        return whole("min-np", 1, HLY_RANKS_MAX, &options->least);
+    case HLY_ELASTIC_MAX:
+        return whole("max-np", 1, HLY_RANKS_MAX, &options->slots);
+    case HLY_ELASTIC_RESETS:
+        return whole("reset-limit", 0, 1000000, &options->reset_limit);
+    case HLY_ELASTIC_TIMEOUT:
+        return whole("elastic-timeout", 1, 1000000, &options->elastic_timeout_s);
+    case HLY_ELASTIC_SLOTS:
+        return whole("slots-per-host", 1, HLY_RANKS_MAX, &options->slots_per_host);
+    case HLY_ELASTIC_COOL:
+        return cool_downs(options, argv);
+    default:
+        options->discovery = optarg;
+        return -1;
+    }
+}
+
+static int refuse(const char *option, const char *why)
+{
+    hly_note("%s %s", option, why);
+    return HLY_EXIT_USAGE;
+}
+
+int hly_elastic_check(struct hly_options *options)
+{
+    const char *alone = options->reset_limit >= 0    ? "--reset-limit"
+                        : options->elastic_timeout_s ? "--elastic-timeout"
+                        : options->cool_ms[0] >= 0   ? "--blacklist-cooldown-range"
+                        : options->slots_per_host    ? "--slots-per-host"
+                                                     : NULL;
+    const int changes = options->least || options->slots || options->discovery;
+    if (!changes)
+        return alone ? refuse(alone, "is for a job whose ranks change: give --min-np") : -1;
+    if (options->keep_going)
+        return refuse("--keep-going", "is for a job whose ranks are always the same: leave it out");
+    if (options->slots_per_host && !options->discovery)
+        return refuse("--slots-per-host", "is for hosts of --host-discovery-script");
+    if (options->discovery && (options->hosts || options->host_file))
+        return refuse("--host-discovery-script", "says where, and so do -H and --hostfile: give "
+                                                 "one of them");
+    if (!options->least)
+        options->least = options->nranks ? options->nranks : 1;
+    if (!options->nranks && options->discovery)
+        options->nranks = options->least;
+    else if (!options->nranks && !options->hosts && !options->host_file)
+        options->nranks = options->slots;
+    if (options->discovery && !options->slots) {
+        options->slots = HLY_RANKS_MAX;
+        options->bind = 0; /* nobody knows for how many */
+    }
+    if (!options->elastic_timeout_s)
+        options->elastic_timeout_s = TIMEOUT_S;
+    if (!options->slots_per_host)
+        options->slots_per_host = 1;
+    if (options->cool_ms[0] < 0) {
+        options->cool_ms[0] = COOL_FIRST_MS;
+        options->cool_ms[1] = COOL_MOST_MS;
+    }
+    return -1;
+}
+
+int hly_elastic_settle(struct hly_options *options)
+{
+    if (!options->slots)
+        options->slots = options->nranks;
+    if (options->least <= options->nranks && options->nranks <= options->slots)
+        return -1;
+    hly_note("--min-np %d, -np %d and --max-np %d contradict each other: they have to ascend",
+             options->least, options->nranks, options->slots);
+    return HLY_EXIT_USAGE;
+}
