@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 import halay.torch as hvd
+from halay import _session
 
 ROWS = 12
 
@@ -50,8 +51,8 @@ class Training:
                 sys.exit(3)
             if what == "wait":  # for somebody to join
                 end = time.monotonic() + 60
-                while time.monotonic() < end and not (self.folder / "joined").exists():
-                    time.sleep(0.05)
+                while time.monotonic() < end and not _session.session().newcomers():
+                    time.sleep(0.02)
             else:
                 os.kill(os.getpid(), signal.SIGTERM if what == "leave" else signal.SIGKILL)
 
@@ -84,9 +85,6 @@ class Training:
 def main() -> None:
     folder, events, batches = Path(sys.argv[1]), json.loads(sys.argv[2]), int(sys.argv[3])
     hvd.init()
-    if (folder / "began").exists():
-        (folder / "joined").touch()
-    (folder / "began").touch()
     training = Training(folder, events, batches)
     state = hvd.elastic.TorchState(training.model, training.optimizer, batch=0, meeting=0)
 
