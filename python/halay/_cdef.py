@@ -127,6 +127,7 @@ typedef struct halay_topology {
 } halay_topology_t;
 
 int halay_context_topology(const halay_context_t *context, halay_topology_t *topology);
+int halay_newcomers(halay_context_t *context, int *count);
 
 int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
 int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,

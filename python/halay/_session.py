@@ -21,8 +21,8 @@ from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Union
 
 from . import _words
-from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
-from .errors import DuplicateName, HalayError, NotInitialized
+from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of, verdict_of
+from .errors import DuplicateName, HalayError, HalayPeerLost, NotInitialized
 
 PLACES = 65536  # names of which the library remembers where they were submitted
 
@@ -30,6 +30,10 @@ PLACES = 65536  # names of which the library remembers where they were submitted
 _handles = itertools.count(1)
 _lock = threading.Lock()
 _current: Session | None = None
+_was_elastic = False
+# What layers above do when a session is there, and when nobody waits any more for what is out.
+_at_open: list[Callable[[Session], None]] = []
+_at_abandon: list[Callable[[], None]] = []
 
 
 # Whose lines are of no interest to who looks for a tensor that was not submitted.
@@ -162,6 +166,7 @@ class _Joint:
 _Entry = Union[_Pending, _Aside, _Joint]
 
 
+MEETINGS = 64  # ranks that are lost one after the other, each before all others have met
 MOVE_NS = 10_000_000_000  # so long a copy within a device may take
 
 
@@ -178,16 +183,32 @@ class Session:
         self.timeline: str | None = None
         self._numbers = itertools.count(1)
         self._joins = itertools.count(1)
-        self.context = make_context()
+        self.elastic = _was_elastic  # whether ranks come and go (docs/elastic.md)
+        meetings = MEETINGS
+        while not self._meet(last=meetings == 1):
+            meetings -= 1
+
+    def _meet(self, last: bool) -> bool:
+        """False: in an elastic job a rank was lost before all had met, and it was not the last try.
+
+        Its launcher knows of the loss, or is told by the next halay_init().
+        """
+        self.context = ffi.NULL
         try:
+            self.context = make_context()
             self._read_topology()
+            self.elastic = self.newcomers() is not None
             self._open_world()
             path = os.environ.get("HALAY_TIMELINE")
             if path:
                 self.start_timeline(path, os.environ.get("HALAY_TIMELINE_MARK_CYCLES") == "1")
-        except BaseException:
-            lib.halay_finalize(self.context)
-            raise
+        except BaseException as failure:
+            self.members.clear()
+            lib.halay_finalize(self.context)  # takes NULL
+            if last or not (self.elastic and isinstance(failure, HalayPeerLost)):
+                raise
+            return False
+        return True
 
     def _read_topology(self) -> None:
         topology = ffi.new("halay_topology_t *")
@@ -207,19 +228,34 @@ class Session:
         if code != 0:
             raise error(code, rank=self.rank, host=self.host)
 
+    def newcomers(self) -> int | None:
+        """How many processes wait to join, as far as this rank is told; None: none ever does."""
+        count = ffi.new("int *")
+        code = lib.halay_newcomers(self.context, count)
+        if code == lib.HALAY_EUNSUPPORTED:
+            return None
+        self.checked(code)
+        return int(count[0])
+
+    def greatest(self, *values: int) -> list[int]:
+        """The greatest of each over all ranks, which call it in the same order."""
+        own, most = ffi.new("int32_t[]", values), ffi.new("int32_t[]", len(values))
+        world = self.members[0].comm
+        code = lib.halay_allreduce(own, most, len(values), lib.HALAY_INT32, lib.HALAY_MAX, world)
+        if code != 0:
+            raise error(code, verdict_of(world, code), self.rank, self.host)
+        return [int(value) for value in most]
+
     def _open_world(self) -> None:
         world = Members(0, tuple(range(self.size)), self.rank)
         comm = ffi.new("halay_comm_t **")
         self.checked(lib.halay_comm_world(self.context, comm))
         world.comm = comm[0]
         # Ranks of a node see its own number only: do all nodes have as many?
-        sizes = ffi.new("int32_t[2]", [self.local_size, -self.local_size])
-        most = ffi.new("int32_t[2]")
-        code = lib.halay_allreduce(sizes, most, 2, lib.HALAY_INT32, lib.HALAY_MAX, world.comm)
-        self.checked(code)
-        self.is_homogeneous = int(most[0]) == -int(most[1])
-        self._open_trainer(world)
         self.members[0] = world
+        most, least = self.greatest(self.local_size, -self.local_size)
+        self.is_homogeneous = most == -least
+        self._open_trainer(world)
 
     def _open_trainer(self, members: Members) -> None:
         trainer = ffi.new("halay_trainer_t **")
@@ -526,13 +562,16 @@ def session() -> Session:
 
 def init() -> None:
     """Opens the session. Does nothing if it is open."""
-    global _current
+    global _current, _was_elastic
     if _current is not None:
         _refuse_child(_current)
     with _lock:
         if _current is None:
             _current = Session()
+            _was_elastic = _current.elastic
             _words.listen(_current.rank, _current.host)
+            for opened in _at_open:
+                opened(_current)
 
 
 def shutdown() -> None:
@@ -543,8 +582,27 @@ def shutdown() -> None:
     with _lock:
         found, _current = _current, None
         code = found.close() if found is not None else 0
+    abandon()
     if found is not None and code != 0:
         raise error(code, rank=found.rank, host=found.host)
+
+
+def at_open(call: Callable[[Session], None]) -> Callable[[Session], None]:
+    """Has call(session) called at the end of each init()."""
+    _at_open.append(call)
+    return call
+
+
+def at_abandon(call: Callable[[], None]) -> Callable[[], None]:
+    """Has call() called by abandon()."""
+    _at_abandon.append(call)
+    return call
+
+
+def abandon() -> None:
+    """Nobody is going to wait for what is out: layers above forget it."""
+    for call in _at_abandon:
+        call()
 
 
 def shutdown_quietly() -> None:

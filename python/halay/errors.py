@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+# The exit status of a process that has left an elastic job, as it was told to: what a shell says
+# of SIGTERM. With 0 it would say that the training is done, and halayrun would start no other.
+LEFT = 143
+
 
 class HorovodInternalError(RuntimeError):
     """What elastic training recovers from, by the name that programs know."""
@@ -75,12 +79,12 @@ class InvalidArgument(HalayError, ValueError):
 
 
 class HostsUpdatedInterrupt(RuntimeError):
-    """Raised by a program in elastic.run(): begin again with the state that is there.
+    """The ranks of an elastic job are about to change: elastic.run() begins again.
 
-    skip_sync: do not broadcast it first. The ranks of a Halay job do not change, so that nothing
-    in Halay raises it.
+    Raised by State.commit() and check_host_updates(), on all ranks in the same call; a program in
+    elastic.run() may raise it, too. skip_sync: only ranks leave, so that all have the same state.
     """
 
     def __init__(self, skip_sync: bool = False) -> None:
         self.skip_sync = skip_sync
-        super().__init__("the program asked elastic.run() to begin again")
+        super().__init__("the ranks of the job change: elastic.run() begins again")

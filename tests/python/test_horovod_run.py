@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
+import argparse
 import time
 
 import pytest
 from conftest import HALAYRUN
 
-from halay.horovod import launch
+from halay.horovod import command, launch
 
 
 @pytest.fixture(autouse=True)
@@ -82,9 +83,8 @@ def test_a_result_that_cannot_be_sent():
 
 @pytest.mark.parametrize(
     "more",
-    [{"max_num_proc": 4}, {"hosts": "elsewhere:2"}, {"hostfile": "x"}, {"slots": 2},
-     {"host_discovery_script": "x"}, {"output_filename": "x"}],
-)  # fmt: skip
+    [{"hosts": "elsewhere:2"}, {"hostfile": "x"}, {"output_filename": "x"}],
+)
 def test_what_is_not_there_is_refused(more):
     with pytest.raises(NotImplementedError, match=next(iter(more))):
         launch.run(gather, (1,), num_proc=2, **more)
@@ -95,6 +95,34 @@ def test_bad_arguments():
                  {"use_gloo": True, "use_mpi": True}, {"hosts": "a", "hostfile": "b"}):  # fmt: skip
         with pytest.raises(ValueError):
             launch.run(gather, (1,), **more)
+
+
+def test_elastic_options(monkeypatch):
+    """horovodrun's options reach halayrun by its own names, and their variables the ranks."""
+    calls = []
+
+    def start(words, env, **_):
+        calls.append((words[1:], env))
+        return argparse.Namespace(returncode=0)
+
+    monkeypatch.setattr("subprocess.run", start)
+    options = "--min-num-proc 1 --max-np 4 -np 2 --host-discovery-script ./d --slots-per-host 3"
+    options += " --elastic-timeout 60 --reset-limit 5 --blacklist-cooldown-range 1 2.5"
+    options += " --log-level DEBUG --no-stall-check --gloo python train.py --verbose"
+    found = command.parse_args(options.split())
+    command.run_elastic(found)
+    words, env = calls.pop()
+    assert " ".join(words) == (
+        "--launcher local --horovod -np 2 --min-np 1 --max-np 4 --host-discovery-script ./d "
+        "--slots-per-host 3 --elastic-timeout 60 --reset-limit 5 "
+        "--blacklist-cooldown-range 1.0 2.5 python train.py --verbose"
+    )
+    assert env["HOROVOD_LOG_LEVEL"] == "DEBUG" and env["HOROVOD_STALL_CHECK_DISABLE"] == "1"
+    assert command.main(["-np", "3", "-H", "localhost:3", "true"]) == 0
+    words, _ = calls.pop()
+    assert words == ["--launcher", "local", "--horovod", "-np", "3", "true"]
+    with pytest.raises(ValueError, match="--min-np"):
+        command.run_elastic(command.parse_args(["-np", "1", "true"]))
 
 
 def test_no_halayrun(monkeypatch, tmp_path):

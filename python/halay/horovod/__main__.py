@@ -3,6 +3,7 @@
 
 python -m halay.horovod script.py [arguments...]
 python -m halay.horovod -m module [arguments...]
+python -m halay.horovod --run ...      as horovodrun with these options and this program
 python -m halay.horovod --settings     prints what each HOROVOD_* setting does
 python -m halay.horovod --probes       prints what each probe (mpi_built, ...) answers
 """
@@ -29,6 +30,10 @@ def main() -> int:
 
         print(table())
         return 0
+    if arguments[:1] == ["--run"]:
+        from .command import main as run
+
+        return run(arguments[1:])
     as_module = arguments[:1] == ["-m"]
     program = arguments[1:] if as_module else arguments
     if not program or (program[0].startswith("-") and not as_module):

@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Callable
+from typing import Any, Callable, NoReturn
 
 from . import SHIM, identity
 
@@ -26,9 +26,16 @@ try:
 except ImportError:
     _pickler = pickle
 
-# Each has a meaning for several machines, or for ranks that come and go; none has one here.
-_ELSEWHERE = ("min_num_proc", "max_num_proc", "slots", "reset_limit", "cooldown_range",
-              "host_discovery_script", "hostfile")  # fmt: skip
+# Of a job whose ranks come and go, and halayrun's options of the same meaning.
+ELASTIC = {
+    "min_num_proc": "--min-np",
+    "max_num_proc": "--max-np",
+    "host_discovery_script": "--host-discovery-script",
+    "slots": "--slots-per-host",
+    "elastic_timeout": "--elastic-timeout",
+    "reset_limit": "--reset-limit",
+    "cooldown_range": "--blacklist-cooldown-range",
+}
 FUNCTION = "function"
 
 
@@ -78,23 +85,45 @@ def _here(hosts: str) -> bool:
     return all(name in own or name.startswith("127.") for name in names)
 
 
-def _check(arguments: Arguments) -> int:
-    for name in _ELSEWHERE:
-        if name != "min_num_proc" and getattr(arguments, name) is not None:
-            raise NotImplementedError(
-                f"horovod.run({name}=...) is not there in Halay: it runs a fixed number of ranks "
-                "on this machine; for several machines start the script with halayrun or srun"
-            )
+def is_elastic(arguments: Any) -> bool:
+    """Whether its ranks may change."""
+    return any(getattr(arguments, name) is not None for name in [*ELASTIC][:3])
+
+
+def _elastic_words(arguments: Any) -> list[str]:
+    """Of halayrun's command line."""
+    words: list[str] = []
+    for name, option in ELASTIC.items():
+        value = getattr(arguments, name)
+        if value is not None:
+            several = value if isinstance(value, (list, tuple)) else [value]
+            words += [option, *map(str, several)]
+    return words
+
+
+def _words(arguments: Any) -> list[str]:
+    """What halayrun is told, but for the program."""
+    if arguments.hostfile is not None:
+        raise NotImplementedError(
+            "horovod.run(hostfile=...) is not there in Halay: it runs on this machine only; for "
+            "several start the script with halayrun --hostfile or srun"
+        )
     if arguments.hosts is not None and not _here(arguments.hosts):
         raise NotImplementedError(
             f"horovod.run(hosts={arguments.hosts!r}): it runs on this machine only; for several "
             "start the script with halayrun -H or srun"
         )
-    nranks = arguments.num_proc or 1
-    least = arguments.min_num_proc
-    if nranks < 1 or (least is not None and least > nranks):
+    elastic = is_elastic(arguments)
+    nranks, least = arguments.num_proc, arguments.min_num_proc
+    if nranks is None:
+        nranks = least or 1
+    if nranks < 1 or (least is not None and not 1 <= least <= nranks):
         raise ValueError(f"num_proc must be at least 1 and min_num_proc, not {nranks}")
-    return nranks
+    words = ["--launcher", "local", "--horovod", "-np", str(nranks)]
+    if elastic and arguments.hosts is not None:
+        words += ["-H", arguments.hosts]
+    words += _elastic_words(arguments)
+    return [*words, "-v"] if arguments.verbose else words
 
 
 def _environment(arguments: Arguments) -> dict[str, str]:
@@ -106,30 +135,33 @@ def _environment(arguments: Arguments) -> dict[str, str]:
     return env
 
 
-def _results(folder: Path, nranks: int, status: int) -> list[Any]:
-    """By rank. RuntimeError with the traceback of the rank that failed first, if one did."""
+def _failed(folder: Path, status: int) -> NoReturn:
+    """RuntimeError with the traceback of the rank that failed first."""
     failed = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
-    if failed or status != 0:
-        ranks = ", ".join(path.stem for path in failed)
-        first = f"\n{failed[0].read_text()}" if failed else ""
-        raise RuntimeError(
-            "Horovod detected that one or more processes exited with non-zero status: halayrun "
-            f"ended with {status}{f'; of rank {ranks}, the first:' if failed else ''}{first}"
-        )
-    return [pickle.loads((folder / f"{rank}.result").read_bytes()) for rank in range(nranks)]
+    ranks = ", ".join(path.stem for path in failed)
+    first = f"\n{failed[0].read_text()}" if failed else ""
+    raise RuntimeError(
+        "Horovod detected that one or more processes exited with non-zero status: halayrun "
+        f"ended with {status}{f'; of rank {ranks}, the first:' if failed else ''}{first}"
+    )
+
+
+def _results(folder: Path, status: int, elastic: bool) -> list[Any]:
+    """By rank. In an elastic job one that has failed has been replaced, if halayrun is content."""
+    if status != 0 or (not elastic and any(folder.glob("*.error"))):
+        _failed(folder, status)
+    paths = sorted(folder.glob("*.result"), key=lambda path: int(path.stem))
+    return [pickle.loads(path.read_bytes()) for path in paths]
 
 
 def launch(arguments: Any) -> list[Any] | None:
     """Runs arguments.run_func on arguments.num_proc ranks, or arguments.command."""
-    nranks = _check(arguments)
-    command = [find_halayrun(), "--launcher", "local", "--horovod", "-np", str(nranks)]
-    if arguments.verbose:
-        command.append("-v")
+    command = [find_halayrun(), *_words(arguments)]
     env = _environment(arguments)
     if arguments.run_func is None:
         status = subprocess.run([*command, *arguments.command], env=env).returncode
         if status != 0:
-            _results(Path(os.devnull), 0, status)
+            _failed(Path(os.devnull), status)
         return None
     python = arguments.executable or sys.executable
     with tempfile.TemporaryDirectory(prefix="halay-run-") as name:
@@ -137,7 +169,7 @@ def launch(arguments: Any) -> list[Any] | None:
         (folder / FUNCTION).write_bytes(dumps(arguments.run_func))
         command += [python, "-m", "halay.horovod.task", name]
         status = subprocess.run(command, env=env, stdin=subprocess.DEVNULL).returncode
-        return _results(folder, nranks, status)
+        return _results(folder, status, is_elastic(arguments))
 
 
 def _old(old: Any, name: str, new: Any) -> Any:
@@ -189,8 +221,10 @@ def run(
     """Runs func(*args, **kwargs) on num_proc ranks of this machine: what each returned, by rank.
 
     func has to call hvd.init() itself. Needs cloudpickle for functions that are no module's own.
-    A rank that raises ends the job, and its traceback is in the RuntimeError. What concerns other
-    machines or ranks that come and go is refused; what concerns MPI, ssh and the like is ignored.
+    A rank that raises ends the job, and its traceback is in the RuntimeError. min_num_proc,
+    max_num_proc or a discovery script make the job elastic: then such a rank is started again, and
+    the results are those of the ranks that there are at the end. What concerns other machines is
+    refused; what concerns MPI, ssh and the like is ignored.
     """
     if use_gloo and use_mpi:
         raise ValueError("use_gloo and use_mpi exclude each other")

@@ -9,21 +9,30 @@ import sys
 import traceback
 from pathlib import Path
 
+from ..errors import LEFT
 from . import identity, install
 from .launch import FUNCTION, dumps
 
 
+def _rank() -> str:
+    """The one that it had last; in an elastic job, before init(), only its place is known."""
+    known = (os.environ.get(name) for name in ("HOROVOD_RANK", "PMIX_RANK", "HALAY_MEET_SLOT"))
+    return next((rank for rank in known if rank), "0")
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
-    rank = os.environ["PMIX_RANK"]
     install()
     identity.export(identity.guess())
     try:
         function = pickle.loads((folder / FUNCTION).read_bytes())
-        (folder / f"{rank}.result").write_bytes(dumps(function()))
-    except BaseException:
+        result = dumps(function())
+        (folder / f"{_rank()}.result").write_bytes(result)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and error.code == LEFT:
+            raise  # of an elastic job
         text = traceback.format_exc()
-        (folder / f"{rank}.error").write_text(text)
+        (folder / f"{_rank()}.error").write_text(text)
         print(text, file=sys.stderr, flush=True)
         return 1
     return 0

@@ -27,6 +27,10 @@ def _refuse_part_of_the_job(comm: Any) -> None:
         )
 
 
+# What init() was given: made again when the ranks of an elastic job meet again.
+_process_sets: Sequence[ProcessSet] | str | None = None
+
+
 def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = None) -> None:
     """Joins the job that the launcher started; alone, a job of one rank. Again: does nothing.
 
@@ -35,10 +39,14 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise ValueError(f'process_sets={process_sets!r}: give a list of ProcessSet or "dynamic"')
+    global _process_sets
     begun = _session.is_initialized()
     _session.init()
     _refuse_part_of_the_job(comm)
-    if begun or process_sets is None or isinstance(process_sets, str):
+    if begun:
+        return
+    _process_sets = process_sets
+    if process_sets is None or isinstance(process_sets, str):
         return
     try:
         for process_set in process_sets:
@@ -49,6 +57,12 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
     except BaseException:
         _session.shutdown()
         raise
+
+
+def meet_again() -> None:
+    """Leaves the job, whatever is out, and joins it anew: elastic.run() does so."""
+    _session.shutdown_quietly()
+    init(process_sets=_process_sets)
 
 
 def shutdown() -> None:

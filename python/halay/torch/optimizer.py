@@ -21,6 +21,7 @@ from typing import Any, Callable, Union
 
 import torch
 
+from .. import _session
 from ._submit import Adasum, Average, Sum, choose_op, synchronize
 from .compression import Compression, Compressor
 from .delta import Delta
@@ -176,6 +177,13 @@ class _Gradient:
 
 # By id of the parameter, which its _Gradient keeps alive.
 _gradients: weakref.WeakValueDictionary[int, _Gradient] = weakref.WeakValueDictionary()
+
+
+@_session.at_abandon
+def _forget_all() -> None:
+    """Handles of a session that is over, or as good as that, are not waited for."""
+    for gradient in list(_gradients.values()):
+        gradient.forget()
 
 
 class _Reducer:
@@ -438,7 +446,8 @@ def DistributedOptimizer(
     names = _names(optimizer, named_parameters)
     together = _grouped(groups, [parameter for _, parameter in names])
     members = members_of(process_set)
-    if op == Adasum and (members.rank is not None and members.size > 1):
+    several = members.size > 1 or _session.session().elastic  # or will be
+    if op == Adasum and members.rank is not None and several:
         made = _made_of(optimizer, Delta)
         made._names, made._compression, made._process_set = names, compression, process_set
         made.backward_passes_per_step = backward_passes_per_step

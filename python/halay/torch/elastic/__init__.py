@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's elastic interface, with the meaning of one job whose ranks do not change.
+"""Horovod's elastic interface (docs/elastic.md).
 
-run(), states and the sampler work as in Horovod as long as no rank is lost. Ranks are neither
-added nor replaced: when one is lost, run() puts the last commit back and raises the error, so that
-the program can save it and the job can be started again.
+In an elastic job (halayrun --min-np) run() goes on with the ranks that are left when one is lost,
+and with those that have joined. In any other job the ranks stay the same: when one is lost, run()
+puts the last commit back and raises the error, so that the program can save it.
 """
 
 from .sampler import ElasticSampler

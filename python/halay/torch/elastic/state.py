@@ -4,91 +4,24 @@
 from __future__ import annotations
 
 import copy
-import functools
-from collections.abc import Iterable
-from typing import Any, Callable, TypeVar
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from ... import _session
-from ...errors import (
-    HalayBootError,
-    HalayForked,
-    HalayPeerLost,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-)
+from ... import _elastic
+from ..._elastic import Result
+from ..._elastic import State as State
+from ..basics import meet_again, rank
 from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .sampler import ElasticSampler
 
-# After these, no further collective of the job can work.
-_LASTING = (HalayPeerLost, HalayBootError, HalayForked)
 
-Result = TypeVar("Result")
-
-
-class State:
-    """What training needs to go on: saved by commit(), put back by restore()."""
-
-    def __init__(self, **_: Any) -> None:
-        self._reset_callbacks: list[Callable[[], None]] = []
-        self._commits = 0
-
-    def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
-        """Functions to call whenever run() begins again."""
-        self._reset_callbacks.extend(callbacks)
-
-    def on_reset(self) -> None:
-        self.reset()
-        for callback in self._reset_callbacks:
-            callback()
-
-    def commit(self) -> None:
-        """Keeps a copy of the state as it is now, in memory."""
-        self.save()
-        self._commits += 1
-        self.check_host_updates()
-
-    def check_host_updates(self) -> None:
-        """Does nothing: the ranks of a job do not change."""
-
-    def save(self) -> None:
-        raise NotImplementedError
-
-    def restore(self) -> None:
-        raise NotImplementedError
-
-    def sync(self) -> None:
-        raise NotImplementedError
-
-    def reset(self) -> None:
-        """Called when run() begins again, before sync()."""
-
-
-class ObjectState(State):
+class ObjectState(_elastic.ObjectState):
     """Python objects, given as keyword arguments and kept as attributes."""
 
     def __init__(self, **objects: Any) -> None:
-        super().__init__()
-        self._names = list(objects)
-        for name, value in objects.items():
-            setattr(self, name, value)
-        self._saved: dict[str, Any] = {}
-        ObjectState.save(self)
-
-    def save(self) -> None:
-        self._saved = copy.deepcopy({name: getattr(self, name) for name in self._names})
-
-    def restore(self) -> None:
-        for name, value in copy.deepcopy(self._saved).items():
-            setattr(self, name, value)
-
-    def sync(self) -> None:
-        """Gives all ranks the objects of rank 0, and commits them."""
-        if self._names:
-            mine = {name: getattr(self, name) for name in self._names}
-            self._saved = broadcast_object(mine, 0)
-            ObjectState.restore(self)
+        super().__init__(broadcast_object, rank, **objects)
 
 
 class StateHandler:
@@ -133,6 +66,10 @@ class ModelStateHandler(_DictHandler):
 
 
 class OptimizerStateHandler(_DictHandler):
+    def restore(self) -> None:
+        super().restore()
+        self.value.zero_grad()  # they may be of a step that was not finished
+
     def sync(self) -> None:
         broadcast_optimizer_state(self.value, 0)
         self.save()
@@ -221,29 +158,10 @@ class TorchState(ObjectState):
 def run(func: Callable[..., Result]) -> Callable[..., Result]:
     """A function that makes the state equal on all ranks, then calls func(state, ...).
 
-    A HorovodInternalError, as all HalayErrors are, puts the last commit back. If no rank was lost,
-    the ranks meet anew and func is called again, once for each commit: a second error without one
-    is raised. HostsUpdatedInterrupt calls it again with the state as it is.
+    A HorovodInternalError, as all HalayErrors are, puts the last commit back; the ranks meet anew,
+    and func is called again. In a job whose ranks stay the same, that is done once for each commit:
+    a second error without one, or a lost rank, is raised. HostsUpdatedInterrupt calls func again
+    with the state as it is; in an elastic job the ranks meet anew, and one that was told to leave
+    (SIGTERM) ends here, by SystemExit(143). docs/elastic.md says more.
     """
-
-    @functools.wraps(func)
-    def wrapper(state: State, *args: Any, **kwargs: Any) -> Result:
-        commits_at_error: int | None = None
-        skip_sync = False
-        while True:
-            try:
-                if not skip_sync:
-                    state.sync()
-                return func(state, *args, **kwargs)
-            except HorovodInternalError as error:
-                state.restore()
-                if isinstance(error, _LASTING) or state._commits == commits_at_error:
-                    raise
-                commits_at_error, skip_sync = state._commits, False
-                _session.shutdown_quietly()
-                _session.init()
-            except HostsUpdatedInterrupt as request:
-                skip_sync = request.skip_sync
-            state.on_reset()
-
-    return wrapper
+    return _elastic.run_fn(func, meet_again)

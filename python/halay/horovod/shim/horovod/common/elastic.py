@@ -4,7 +4,7 @@
 from halay.horovod import surface as _surface
 
 _members = _surface.fetch(
-    ["halay.elastic", "halay.torch.elastic", "halay.torch.elastic.state"],
+    "halay._elastic",
     ["ObjectState", "State", "run_fn"],
     "horovod.common.elastic",
 )

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import halay.torch as _torch
+from halay import _session
 from halay.horovod import identity as _identity
 from halay.horovod import settings as _settings
 from halay.horovod import surface as _surface
@@ -21,6 +22,12 @@ globals().update(_members)
 __all__ = [*_members, "HorovodInternalError", "init"]
 
 
+@_session.at_open
+def _export(session: _session.Session) -> None:
+    """The ranks of an elastic job meet again without a call of init()."""
+    _identity.export({name: getattr(session, name.lower()) for name in _identity.NAMES})
+
+
 def init(comm: Any = None, process_sets: Any = None) -> None:
     """Joins the job, under the HOROVOD_* settings as they are now."""
     fresh = not _torch.is_initialized()
@@ -30,7 +37,6 @@ def init(comm: Any = None, process_sets: Any = None) -> None:
         process_sets = None
     nothing = isinstance(comm, (list, tuple)) and not comm
     _torch.init(None if nothing else comm, process_sets or None)
-    _identity.export({name: getattr(_torch, name.lower())() for name in _identity.NAMES})
     _settings.report(notes)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic training's interface; the ranks of a job stay the same ones."""
+"""Elastic training's interface."""
 
 from halay.horovod import surface as _surface
 

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic jobs under halayrun: ranks are killed, end, leave and join in mid-training."""
+
+import json
+import sys
+from collections import defaultdict
+
+import pytest
+import torch
+from conftest import HALAYRUN, HERE, environment, run
+from elastic_job import ROWS, batch_of
+
+
+def train(folder, options, events, batches, timeout=180):
+    """What the processes have logged, by meeting and batch, and what halayrun has printed."""
+    command = [str(HALAYRUN), *options.split(), sys.executable, str(HERE / "elastic_job.py")]
+    command += [str(folder), json.dumps(events), str(batches)]
+    status, text = run(command, timeout, environment())
+    assert status == 0, f"exit status {status}\n{text}"
+    commits = defaultdict(list)
+    for path in folder.glob("log.*"):
+        for line in map(json.loads, path.read_text().splitlines()):
+            commits[line["meeting"], line["batch"]].append({**line, "by": path.suffix})
+    return commits, text
+
+
+def losses(batches):
+    """Of the same training, by one process and without Halay."""
+    torch.manual_seed(1)
+    layers = torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)
+    model = torch.nn.Sequential(*layers).double()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.5)
+    found = []
+    for number in range(batches):
+        x, y = batch_of(number)
+        optimizer.zero_grad()
+        loss = ((model(x) - y) ** 2).sum() / ROWS
+        loss.backward()
+        optimizer.step()
+        found.append(float(loss.detach()))
+    return found
+
+
+def check(commits, batches, text):
+    """Equal parameters on all ranks at each commit, and losses as if nothing had happened."""
+    expected = losses(batches)
+    for (_, batch), lines in commits.items():
+        assert len({line["sum"] for line in lines}) == 1, f"batch {batch} differs\n{text}"
+        for line in lines:
+            assert line["loss"] == pytest.approx(expected[batch - 1], rel=1e-9)
+    last = max(commits)
+    assert last[1] == batches
+    ranks = sorted(line["rank"] for line in commits[last])
+    assert ranks == list(range(commits[last][0]["size"])), text
+    return len(ranks)
+
+
+def events_of(folder):
+    return sorted(path.name for path in folder.glob("event-*"))
+
+
+def test_rank_0_is_killed_and_one_joins(tmp_path):
+    events = [[3, 0, "kill"], [9, 0, "wait"]]
+    commits, text = train(tmp_path, "-np 2 --min-np 1 --blacklist-cooldown-range 0.1 1", events, 20)
+    assert check(commits, 20, text) == 2, text
+    assert events_of(tmp_path) == ["event-3-kill", "event-9-wait"]
+    sizes = [line["size"] for key in sorted(commits) for line in commits[key][:1]]
+    assert sizes[0] == 2 and 1 in sizes and sizes[-1] == 2
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("what", ["kill", "exit", "raise", "leave"])
+def test_one_event(tmp_path, what, rank):
+    """Three ranks, of which one ends; the others go on without it."""
+    options = "-np 3 --min-np 2 --blacklist-cooldown-range 100 100"
+    commits, text = train(tmp_path, options, [[5, rank, what]], 16)
+    assert check(commits, 16, text) == 2, text
+    assert events_of(tmp_path) == [f"event-5-{what}"]
+    if what == "leave":  # at the next commit, and no step is lost
+        batches = [batch for _, batch in sorted(commits)]
+        assert batches == sorted(set(batches)), batches
+
+
+@pytest.mark.long
+def test_many_events(tmp_path):
+    events = [[3, 1, "kill"], [8, 0, "wait"], [11, 0, "raise"], [17, 1, "leave"], [23, 0, "kill"],
+              [24, 1, "kill"], [31, 0, "exit"], [37, 0, "leave"]]  # fmt: skip
+    options = "-np 4 --min-np 1 --max-np 4 --blacklist-cooldown-range 0.1 0.5"
+    commits, text = train(tmp_path, options, events, 60)
+    check(commits, 60, text)
+    assert len(events_of(tmp_path)) >= 6, text
