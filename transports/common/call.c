@@ -173,9 +173,12 @@ static void give_up(hly_meet_t *m, hly_meet_peer_t *peer, uint64_t now)
                            "its address is not known, and it did not call within %llu ms", ms);
     else
         hly_meet_peer_fail(m, peer, hly_meet_lost_status(peer->error),
-                           "%s could not be reached within %llu ms: %s; does the network let this "
-                           "port through? (HALAY_INTERFACE chooses one)",
-                           peer->name, ms, strerror(peer->error));
+                           "%s could not be reached within %llu ms: %s; %s", peer->name, ms,
+                           strerror(peer->error),
+                           peer->error == EMFILE || peer->error == ENFILE
+                               ? "raise the limit on open files (ulimit -n)"
+                               : "does the network let this port through? (HALAY_INTERFACE chooses "
+                                 "one)");
 }
 
 /*
