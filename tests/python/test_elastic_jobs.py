@@ -84,8 +84,10 @@ def test_one_event(tmp_path, what, rank):
 
 @pytest.mark.long
 def test_many_events(tmp_path):
+    # Whoever ends leaves another behind that has the state: else the training would begin anew.
     events = [[3, 1, "kill"], [8, 0, "wait"], [11, 0, "raise"], [17, 1, "leave"], [23, 0, "kill"],
-              [24, 1, "kill"], [31, 0, "exit"], [37, 0, "leave"]]  # fmt: skip
+              [24, 1, "kill"], [28, 0, "wait"], [31, 0, "exit"], [35, 0, "wait"],
+              [39, 0, "leave"]]  # fmt: skip
     options = "-np 4 --min-np 1 --max-np 4 --blacklist-cooldown-range 0.1 0.5"
     commits, text = train(tmp_path, options, events, 60)
     check(commits, 60, text)

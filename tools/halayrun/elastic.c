@@ -28,12 +28,13 @@ static int by_sigterm(int status)
                                : WEXITSTATUS(status) == HLY_EXIT_SIGNAL + SIGTERM;
 }
 
+/* Somebody else may have told it to: then it says so by its status, behind its halay_finalize. */
 int hly_elastic_failed(const struct hly_job *job, int slot)
 {
-    const int status = job->ranks[slot].status;
-    if (hly_slots_leaves(job->slots, slot) && by_sigterm(status))
+    const int status = job->ranks[slot].status, over = hly_records_is_over(job->records, slot);
+    if (by_sigterm(status) && (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
         return 0;
-    return status != 0 || !hly_records_is_over(job->records, slot);
+    return status != 0 || !over;
 }
 
 int hly_elastic_told(const struct hly_job *job, int slot)
@@ -57,7 +58,7 @@ void hly_elastic_fail(struct hly_job *job, int slot, char then[64])
 
 void hly_elastic_left(struct hly_job *job, int slot)
 {
-    if (!hly_slots_leaves(job->slots, slot))
+    if (!hly_slots_leaves(job->slots, slot) && !job->ranks[slot].status)
         job->finishing = 1;
     hly_slots_left(job->slots, slot);
 }
