@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Union
 
 from . import _words
-from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of
+from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of
 from .errors import DuplicateName, HalayError, NotInitialized
 
 PLACES = 65536  # names of which the library remembers where they were submitted
@@ -30,6 +30,7 @@ PLACES = 65536  # names of which the library remembers where they were submitted
 _handles = itertools.count(1)
 _lock = threading.Lock()
 _current: Session | None = None
+_told: Place | None = None
 
 
 # Whose lines are of no interest to who looks for a tensor that was not submitted.
@@ -178,7 +179,7 @@ class Session:
         self.timeline: str | None = None
         self._numbers = itertools.count(1)
         self._joins = itertools.count(1)
-        self.context = make_context()
+        self.context = make_context(_told)
         try:
             self._read_topology()
             self._open_world()
@@ -522,6 +523,12 @@ def session() -> Session:
         raise NotInitialized()
     _refuse_child(found)
     return found
+
+
+def stand(place: Place | None) -> None:
+    """Who this process is from the next init() on. None: the launcher says so."""
+    global _told
+    _told = place
 
 
 def init() -> None:
