@@ -27,9 +27,7 @@ def train(epoch, state):
     digits = load_digits()
     images = torch.tensor(digits.images, dtype=torch.float32).flatten(1) / 16
     labels = torch.tensor(digits.target, dtype=torch.int64)
-    model = torch.nn.Sequential(
-        torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10)
-    )
+    model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.ReLU(), torch.nn.Linear(64, 10))
     if state is not None:
         model.load_state_dict(state)
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

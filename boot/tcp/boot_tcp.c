@@ -54,7 +54,7 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
         close(tcp.listen_fd);
     id->listen_fd = rc ? -1 : tcp.listen_fd;
     if (!rc)
-        self.life.epoch = 0; /* of a job that this is the first open of, also in who has met before */
+        self.life.epoch = 0; /* it is a new job, also where this process has met before */
     return rc;
 }
 
