@@ -53,6 +53,8 @@ static int meet(const struct hly_boot_log *log, const struct hly_tcp_variables *
     if (rc && tcp.listen_fd >= 0)
         close(tcp.listen_fd);
     id->listen_fd = rc ? -1 : tcp.listen_fd;
+    if (!rc)
+        self.life.epoch = 0; /* it is a new job, also where this process has met before */
     return rc;
 }
 

@@ -67,7 +67,7 @@ typedef struct halay_boot_info {
     int rank, nranks;
     int local_rank, local_nranks;
     int node, nnodes;
-    uint64_t epoch;     /* 1 for the first open of this process, then 2, ... */
+    uint64_t epoch;     /* equal on all ranks: 1 for the first open of this job, then 2, ... */
     uint8_t job[16];    /* hash of the job's name: the same on all ranks, different for each job */
     uint8_t secret[16]; /* random, the same on all ranks, known to no one else */
     char host[64];      /* of this node */

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Union
 
 from . import _words
-from ._core import TEXT_BYTES, error, ffi, lib, make_context, text_of, verdict_of
+from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of, verdict_of
 from .errors import DuplicateName, HalayError, HalayPeerLost, NotInitialized
 
 PLACES = 65536  # names of which the library remembers where they were submitted
@@ -34,6 +34,7 @@ _was_elastic = False
 # What layers above do when a session is there, and when nobody waits any more for what is out.
 _at_open: list[Callable[[Session], None]] = []
 _at_abandon: list[Callable[[], None]] = []
+_told: Place | None = None
 
 
 # Whose lines are of no interest to who looks for a tensor that was not submitted.
@@ -195,7 +196,7 @@ class Session:
         """
         self.context = ffi.NULL
         try:
-            self.context = make_context()
+            self.context = make_context(_told)
             self._read_topology()
             self.elastic = self.newcomers() is not None
             self._open_world()
@@ -558,6 +559,12 @@ def session() -> Session:
         raise NotInitialized()
     _refuse_child(found)
     return found
+
+
+def stand(place: Place | None) -> None:
+    """Who this process is from the next init() on. None: the launcher says so."""
+    global _told
+    _told = place
 
 
 def init() -> None:

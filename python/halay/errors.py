@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 # The exit status of a process that has left an elastic job, as it was told to: what a shell says
 # of SIGTERM. With 0 it would say that the training is done, and halayrun would start no other.
 LEFT = 143
@@ -37,6 +39,11 @@ class HalayError(HorovodInternalError):
         old = "" if of_job in (None, rank) else f" (rank {of_job} of the job)"
         where = "" if rank is None else f" [seen by rank {rank}{old} on {host}]"
         super().__init__(verdict + where)
+        self._given = (code, name, verdict, rank, host, of_job)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled as it was made: exceptions of a worker are raised again where it was called."""
+        return type(self), self._given
 
 
 class HalayTimeout(HalayError):

@@ -726,7 +726,7 @@ static void strangers(void)
     finish();
 }
 
-/* Without a launcher: each process says which rank it is, another one each time. */
+/* Without a launcher: each process says which rank it is, another one each time; and one is new. */
 static void given(void)
 {
     static const char *const rounds[] = {"012", "120", "201", "012"};
@@ -742,6 +742,10 @@ static void given(void)
     for (int i = 0; i < 3; i++)
         start(i);
     for (int round = 0; round < 4; round++) {
+        if (round == 2) {
+            end(1, SIGKILL);
+            start(1);
+        }
         for (int i = 0; i < 3; i++)
             order(i, rounds[round][i]);
         for (int i = 0; i < 3; i++) {
@@ -749,6 +753,8 @@ static void given(void)
             CHECK(said.rc == 0, "round %d: process %d: %s", round, i, said.text);
             MUST(said.rank == rounds[round][i] - '0' && said.nranks == 3 && said.nnodes == 1);
             MUST(said.rank || said.first.pid == all[i].pid);
+            CHECK(said.epoch == 1, "round %d: process %d is in epoch %llu, the others may not be",
+                  round, i, (unsigned long long)said.epoch);
         }
     }
     order(0, '3'); /* no such rank */

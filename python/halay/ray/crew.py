@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The actors of an executor: who of them is which rank, who is lost, and who takes their place.
+
+Invariant: whatever the workers do, collect() comes back at most patience_s after the first failure.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any, NamedTuple, NoReturn
+
+import ray
+from ray.exceptions import RayActorError, RayTaskError
+
+from ..errors import HorovodInternalError
+from .placement import Placement
+from .worker import Where
+
+LEAVE_S = 5  # so long others may still need a worker whose call has failed
+GOODBYE_S = 5
+TEXT_MAX = 600  # of a cause
+
+
+class Loss(NamedTuple):
+    """A worker that is no more: its rank, its host, and why."""
+
+    rank: int
+    host: str
+    cause: str
+
+
+class WorkerLost(HorovodInternalError):
+    """Workers are lost. rank, host and cause are the first one's, losses has all of them."""
+
+    def __init__(self, losses: list[Loss], others: str) -> None:
+        self.losses, self.others = losses, others
+        self.rank, self.host, self.cause = losses[0]
+        what = "; ".join(f"rank {rank} on {host} is lost: {cause}" for rank, host, cause in losses)
+        super().__init__(f"{what}. {others}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.losses, self.others)
+
+
+class Member:
+    """A worker's place among the others; actor is None until there is one."""
+
+    def __init__(self, bundle: int) -> None:
+        self.bundle = bundle
+        self.actor: Any = None
+        self.where = Where("", "", 0, [])
+
+
+def _is_lost(error: BaseException) -> bool:
+    """Whether the actor is. An error of what it ran may be one of Ray's too."""
+    return isinstance(error, RayActorError) and not isinstance(error, RayTaskError)
+
+
+def _outcome(ref: Any) -> tuple[Any, Exception | None]:
+    try:
+        return ray.get(ref), None
+    except Exception as error:
+        return None, error
+
+
+def _cause(error: BaseException) -> str:
+    """In a line: of what the worker ran, what it raised; of Ray, what it says of the actor."""
+    if isinstance(error, RayTaskError):
+        return f"{type(error.cause).__name__}: {error.cause}"[:TEXT_MAX]
+    return " ".join(str(error).split())[:TEXT_MAX]
+
+
+class Crew:
+    """The members, by rank."""
+
+    def __init__(self, placement: Placement, patience_s: float, shim: bool) -> None:
+        self.members = [Member(bundle) for bundle in placement.bundles]
+        self.broken = True  # the job that the members are in, if any, is of no more use
+        self._placement = placement
+        self._patience_s = max(patience_s, 2 * LEAVE_S)
+        self._shim = shim
+
+    def actors(self) -> list[Any]:
+        return [member.actor for member in self.members]
+
+    def hire(self, timeout_s: float) -> None:
+        """An actor for each member that has none. Who is new comes behind who is not."""
+        new = [member for member in self.members if member.actor is None]
+        for member in new:
+            member.actor = self._placement.new_actor(member.bundle, self._shim)
+        member_of = {member.actor.where.remote(): member for member in new}
+        refs = list(member_of)
+        late = ray.wait(refs, num_returns=len(refs), timeout=timeout_s)[1] if refs else []
+        reason: Exception | None = None
+        if late:
+            reason = TimeoutError(
+                f"{len(late)} of {len(refs)} workers have not started in {timeout_s:g} s: is there "
+                f"room for them? Free are {ray.available_resources()}"
+            )
+        for ref, member in member_of.items():
+            where, error = (None, reason) if ref in late else _outcome(ref)
+            if where is not None:
+                member.where = where
+            else:
+                self._drop(member)
+                reason = reason or error
+        if reason is not None:
+            raise reason
+        self.members = [m for m in self.members if m not in new] + new
+        self._order()
+
+    def _order(self) -> None:
+        """Host by host. So rank 0 is one that was there before, if there is any."""
+        nodes = list(dict.fromkeys(member.where.node for member in self.members))
+        self.members.sort(key=lambda member: nodes.index(member.where.node))
+
+    def assign(self, variables: Mapping[str, str], patience_s: float) -> None:
+        """Makes the members the ranks of a new job, which meets where rank 0 says."""
+        address = ray.get(self.members[0].actor.meeting_place.remote(), timeout=patience_s)
+        secret, size = secrets.token_hex(16), len(self.members)
+        refs = []
+        for rank, member in enumerate(self.members):
+            actor = member.actor
+            refs.append(actor.update_env_vars.remote({**self._numbers(rank), **variables}))
+            refs.append(actor.become.remote(rank, size, address, secret))
+        ray.get(refs, timeout=patience_s)
+        self.broken = False
+
+    def _numbers(self, rank: int) -> dict[str, str]:
+        """For programs that read HOROVOD_RANK and the like; hvd.init() makes them exact."""
+        nodes = list(dict.fromkeys(member.where.node for member in self.members))
+        own = self.members[rank].where
+        mates = [r for r, member in enumerate(self.members) if member.where.node == own.node]
+        numbers = {
+            "HOROVOD_RANK": rank,
+            "HOROVOD_SIZE": len(self.members),
+            "HOROVOD_LOCAL_RANK": mates.index(rank),
+            "HOROVOD_LOCAL_SIZE": len(mates),
+            "HOROVOD_CROSS_RANK": nodes.index(own.node),
+            "HOROVOD_CROSS_SIZE": len(nodes),
+            "HOROVOD_HOSTNAME": own.node,
+        }
+        found = {name: str(number) for name, number in numbers.items()}
+        if own.gpus:  # all of the node's, so that a rank may take the one of its local rank
+            found_on = {str(gpu) for r in mates for gpu in self.members[r].where.gpus}
+            gpus = sorted(found_on, key=lambda gpu: (len(gpu), gpu))
+            found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
+        return found
+
+    def look(self) -> None:
+        """Notices who is lost. Waits for what the others are doing."""
+        alive = [member for member in self.members if member.actor is not None]
+        refs = [member.actor.node_id.remote() for member in alive]
+        for member, ref in zip(alive, refs):
+            if _outcome(ref)[1] is not None:
+                self._drop(member)
+
+    def _drop(self, member: Member) -> None:
+        ray.kill(member.actor, no_restart=True)  # it may be one that does not answer
+        member.actor = None
+        self.broken = True
+
+    def collect(self, refs: list[Any]) -> list[Any]:
+        """What the members' calls returned, by rank. Raises the reason if one did not."""
+        rank_of = {ref: rank for rank, ref in enumerate(refs)}
+        results: list[Any] = [None] * len(refs)
+        errors: dict[int, Exception] = {}
+        pending, left, end_s = list(refs), False, float("inf")
+        leave_s = end_s
+        while pending and time.monotonic() < end_s:
+            until_s = min(end_s, leave_s)
+            timeout = None if not errors else max(until_s - time.monotonic(), 0)
+            done, pending = ray.wait(pending, timeout=timeout)
+            for ref in done:
+                results[rank_of[ref]], error = _outcome(ref)
+                if error is not None:
+                    if not errors:
+                        leave_s = time.monotonic() + LEAVE_S
+                        end_s = time.monotonic() + self._patience_s
+                    errors[rank_of[ref]] = error
+            if pending and not left and time.monotonic() >= leave_s:
+                left, leave_s = True, float("inf")
+                self._let_leave(errors)
+        if errors:
+            self._raise(errors, [rank_of[ref] for ref in pending])
+        return results
+
+    def _let_leave(self, errors: dict[int, Exception]) -> None:
+        """Whose call has failed leaves the job: who waits for it there is told so by a verdict."""
+        self.broken = True
+        for rank, error in errors.items():
+            if not _is_lost(error):
+                self.members[rank].actor.leave.remote()
+
+    def _raise(self, errors: dict[int, Exception], mute: list[int]) -> NoReturn:
+        """Whose call failed: errors, in the order in which they came; who never came back: mute."""
+        internal = [e for e in errors.values() if isinstance(e, HorovodInternalError)]
+        others = [e for e in errors.values() if not isinstance(e, HorovodInternalError)]
+        cause = (others or internal)[0]  # what a worker hears from the others is not the reason
+        self.broken = self.broken or bool(internal)
+        losses = [(rank, _cause(error)) for rank, error in errors.items() if _is_lost(error)]
+        why = (
+            f"no word from it {self._patience_s:g} s after the failure of rank {next(iter(errors))}"
+        )
+        losses += [(rank, why) for rank in mute]
+        for rank, _ in losses:
+            self._drop(self.members[rank])
+        if losses:
+            told = [f"rank {r}: {_cause(e)}" for r, e in errors.items() if not _is_lost(e)]
+            raise WorkerLost(
+                [Loss(rank, self.members[rank].where.host, why) for rank, why in losses],
+                f"Others that failed: {'; '.join(told) or 'none'}. The next run() begins with new "
+                "workers in the place of those that are lost",
+            ) from cause
+        if hasattr(cause, "add_note"):
+            rank = next(r for r, error in errors.items() if error is cause)
+            cause.add_note(f"raised by rank {rank} on {self.members[rank].where.host}")
+        raise cause
+
+    def dismiss(self) -> None:
+        """Ends all actors; those that are idle leave their job first, and say nothing."""
+        alive = [member.actor for member in self.members if member.actor is not None]
+        if alive:
+            goodbyes = [actor.leave.remote() for actor in alive]
+            ray.wait(goodbyes, num_returns=len(goodbyes), timeout=GOODBYE_S)
+        for actor in alive:
+            ray.kill(actor, no_restart=True)
+        self.members = []
+        self._placement.remove()

@@ -1,0 +1,257 @@
+# SPDX-License-Identifier: Apache-2.0
+"""halay.ray on a real Ray of two nodes, which are two raylets on this machine.
+
+Ranks use halay.arrays: hvd.init() is the same call, behind an import that takes far longer.
+"""
+
+import array
+import os
+import pickle
+import signal
+import socket
+import sys
+import time
+
+import pytest
+from conftest import HERE, SOURCE
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
+cluster_utils = pytest.importorskip("ray.cluster_utils")
+
+from halay import HalayPeerLost  # noqa: E402
+from halay.horovod import SHIM  # noqa: E402
+from halay.ray import ElasticRayExecutor, RayExecutor, WorkerLost, crew  # noqa: E402
+
+ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+CPUS = 3  # of each node
+LATE_S = 60  # a worker starts late where others have the cores
+PATIENCE_S = 6
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    patch = pytest.MonkeyPatch()
+    patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCE / "python"), str(HERE)]))
+    patch.setenv("RAY_AUTH_MODE", "disabled")
+    patch.setattr(crew, "LEAVE_S", 1)
+    small = {"num_cpus": CPUS, "object_store_memory": 100 << 20, "include_dashboard": False}
+    cluster = cluster_utils.Cluster(initialize_head=True, head_node_args={**small, "num_gpus": 2})
+    second = cluster.add_node(**small)
+    ray.init(address=cluster.address, log_to_driver=False)
+    yield cluster, second
+    ray.shutdown()
+    cluster.shutdown()
+    patch.undo()
+
+
+@pytest.fixture
+def make(nodes):
+    """RayExecutor(settings, ...), started; shut down in the end, when nothing may be left."""
+    made = []
+
+    def start(started=True, patience_s=PATIENCE_S, variables=None, **given):
+        settings = RayExecutor.create_settings(patience_s, placement_group_timeout_s=LATE_S)
+        executor = RayExecutor(settings, **given)
+        made.append(executor)
+        if started:
+            executor.start(extra_env_vars={"HALAY_START_DEADLINE": LATE_S, **(variables or {})})
+        return executor
+
+    free = ray.cluster_resources()
+    yield start
+    for executor in made:
+        executor.shutdown()
+    until(lambda: all(ray.available_resources().get(n, 0) == free[n] for n in ("CPU", "GPU")))
+
+
+def until(condition):
+    end = time.monotonic() + LATE_S
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def total(number=1.0):
+    """Of rank + number over all ranks; who and where this is."""
+    import halay.arrays as ha
+
+    ha.init()
+    data = array.array("d", [ha.rank() + number] * 5)
+    ha.allreduce(data)
+    assert len(set(data)) == 1
+    return data[0], ha.rank(), ha.size(), os.getpid(), ray.get_runtime_context().get_node_id()
+
+
+def again(times):
+    """Meets so many times, and is late at some of them."""
+    import halay.arrays as ha
+
+    found = []
+    for turn in range(times):
+        found.append(total()[0])
+        time.sleep(0.05 * (turn % 2 == ha.rank() % 2))
+        ha.shutdown()
+    return found
+
+
+def fails_on(rank, how):
+    import halay.arrays as ha
+
+    total()
+    if ha.rank() == rank:
+        if how == "raises":
+            raise ValueError(f"no batch on {rank}")
+        os.kill(os.getpid(), signal.SIGKILL)
+    if how == "sleeps" and ha.rank() == 2:
+        time.sleep(1000)
+    total()
+
+
+def check(found, size):
+    """What total() returned: right, by rank, host by host. The processes."""
+    assert [row[:3] for row in found] == [(size * (size + 1) / 2, r, size) for r in range(size)]
+    hosts = [row[4] for row in found]
+    assert len(set(hosts)) == sum(a != b for a, b in zip(hosts, [None, *hosts]))
+    return [row[3] for row in found]
+
+
+class Counter:
+    def __init__(self, begin, step=1):
+        self.value, self.step = begin, step
+
+    def next(self):
+        self.value += self.step
+        return self.value
+
+
+def test_calls(make):
+    executor = make(num_workers=4, variables={"WORD": 7})  # more than one node has
+    pids = check(executor.run(total), 4)
+    assert check(ray.get(executor.run_remote(total, kwargs={"number": 1})), 4) == pids
+    assert executor.run(again, args=[6]) == [[10.0] * 6] * 4
+    assert executor.execute_single(lambda made: (made, total.__name__)) == (None, "total")
+    names = ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_CROSS_SIZE", "WORD")
+    seen = executor.run(lambda: [os.environ[name] for name in names])
+    assert seen == [[str(rank), "4", "2", "7"] for rank in range(4)]
+
+    executor.start(Counter, [10], {"step": 2})  # in the same processes
+    assert executor.execute(lambda counter: counter.next()) == [12] * 4
+    assert executor.execute_single(lambda counter: counter.next()) == 14
+    assert executor.execute(lambda counter: counter.next()) == [16, 14, 14, 14]
+    assert check(executor.run(total), 4) == pids
+
+    with pytest.raises(ValueError, match="no batch on 1"):  # others wait for it, and are told
+        executor.run(fails_on, [1, "raises"])
+    assert check(executor.run(total), 4) == pids
+
+
+def test_lost(make):
+    executor = make(num_workers=3)
+    pids = check(executor.run(total), 3)
+    with pytest.raises(WorkerLost) as caught:
+        executor.run(fails_on, [0, "dies"])
+    assert (caught.value.rank, caught.value.host) == (0, socket.gethostname())
+    assert "died" in caught.value.cause and len(caught.value.losses) == 1
+    assert "HalayPeerLost: " in str(caught.value) and "rank 0 of 3" in str(caught.value)
+    assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
+
+    now = check(executor.run(total), 3)  # who was rank 1 is rank 0
+    assert now[:2] == pids[1:] and now[2] not in pids
+    os.kill(now[1], signal.SIGKILL)  # between two calls
+    until(lambda: not os.path.exists(f"/proc/{now[1]}"))
+    last = check(executor.run(total), 3)
+    assert [last[0], last[1]] == [now[0], now[2]] and last[2] not in now
+
+    begin = time.monotonic()
+    with pytest.raises(WorkerLost) as caught:
+        executor.run(fails_on, [1, "sleeps"])
+    assert time.monotonic() - begin < PATIENCE_S + LATE_S
+    assert [loss.rank for loss in caught.value.losses] == [1, 2]
+    assert "no word from it" in caught.value.losses[1].cause
+    assert check(executor.run(total), 3)[0] == last[0]
+    executor.shutdown()
+    until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [*pids, *now, *last]))
+    with pytest.raises(RuntimeError, match="start"):
+        executor.run(total)
+
+
+def test_hosts_and_gpus(make):
+    executor = make(num_hosts=2, num_workers_per_host=2)
+    found = executor.run(total)
+    pids = check(found, 4)
+    assert len({row[4] for row in found}) == 2
+    executor.shutdown()
+    executor = make(num_hosts=1, num_workers_per_host=2, use_gpu=True)
+    seen = executor.run(lambda: os.environ["CUDA_VISIBLE_DEVICES"])
+    assert seen == ["0,1"] * 2 and not set(pids) & {r[3] for r in executor.run(total)}
+
+
+def test_room(make):
+    executor = make(started=False, num_hosts=3)
+    executor.settings.placement_group_timeout_s = 1
+    with pytest.raises(TimeoutError, match="no room for 3 times .* each on a node"):
+        executor.start()
+    executor.shutdown()
+    with pytest.raises(ZeroDivisionError):  # in the executable: nobody stays behind
+        make(started=False, num_workers=2).start(type("C", (), {"__init__": lambda _: 1 / 0}))
+
+
+def test_arguments():
+    for given in ({}, {"num_workers": 1, "num_hosts": 1}, {"num_workers": 0},
+                  {"num_workers": 2, "gpus_per_worker": 1},
+                  {"num_workers": 2, "use_gpu": True, "gpus_per_worker": 0.5},
+                  {"num_workers": 2, "min_workers": 1}, {"max_workers": 2}):  # fmt: skip
+        with pytest.raises(ValueError, match=r"\w"):
+            RayExecutor(None, **given)
+    for given in ({"min_workers": 1}, {"num_workers": 1, "reset_limit": 3},
+                  {"num_workers": 1, "cooldown_range": [1, 2]}):  # fmt: skip
+        with pytest.raises(NotImplementedError, match="come and go are not there"):
+            RayExecutor(None, **given)
+    with pytest.raises(NotImplementedError, match="ElasticRayExecutor"):
+        ElasticRayExecutor(None, min_workers=1)
+    with pytest.raises(NotImplementedError, match="callbacks"):
+        RayExecutor(None, num_workers=1).run(total, callbacks=[print])
+    lost = HalayPeerLost(-5, "HALAY_EPEER", "rank 1 is lost", 0, "here")
+    assert str(pickle.loads(pickle.dumps(lost))) == str(lost)
+
+
+def test_horovods_name(make, monkeypatch):
+    monkeypatch.syspath_prepend(SHIM)
+    monkeypatch.setattr(sys, "modules", dict(sys.modules))
+    from horovod.ray import RayExecutor as Theirs
+
+    assert Theirs is RayExecutor
+    executor = make(num_workers=1)
+
+    def found():
+        import horovod
+
+        return horovod.__file__
+
+    assert executor.run(found) == [os.path.join(SHIM, "horovod", "__init__.py")]
+
+
+@pytest.mark.long
+def test_torch(make):
+    pytest.importorskip("torch")
+
+    def train():
+        import torch
+
+        import halay.torch as hvd
+
+        hvd.init()
+        torch.manual_seed(hvd.rank())
+        model = torch.nn.Linear(4, 2)
+        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+        for _ in range(3):
+            optimizer.zero_grad()
+            model(torch.randn(8, 4)).square().mean().backward()
+            optimizer.step()
+        return [p.tolist() for p in model.parameters()]
+
+    first, second = make(num_workers=2, variables={"HALAY_START_DEADLINE": 300}).run(train)
+    assert first == second
