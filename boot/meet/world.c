@@ -178,10 +178,11 @@ static void make_world(halay_launch_t *d)
         return;
     }
     if (d->epoch && !d->slots[d->order[0]].member)
-        hly_boot_say(&d->log, 1,
-                     "no process of the last meeting is left: %d that have been started since begin "
-                     "without what it had in memory",
-                     n);
+        hly_boot_say(
+            &d->log, 1,
+            "no process of the last meeting is left: %d that have been started since begin "
+            "without what it had in memory",
+            n);
     if (!d->epoch++)
         hly_boot_say_alone(&d->log, d->hellos, n);
     hly_sha_init(&d->sha);
