@@ -152,13 +152,11 @@ static void others_away(void)
     run_one(&job);
 }
 
-/* Rank 1 of 4 dies, and rank 0, which judges, while it tells: of the others each may be told. The
- * ranks come to the verdict with other orders of messages by each seed. */
+/* Rank 1 of 4 dies, and rank 0, which judges, while it tells: who is told ends the call at once. */
 static void judge_dies(void)
 {
     for (uint32_t at = 6; at <= 14; at++)
-        run_one(&(struct job){
-            .nranks = 4, .deaths = {{1, 2}, {0, at}}, .seed = 737043 + 16 * (at % 2)});
+        run_one(&(struct job){.nranks = 4, .deaths = {{1, 2}, {0, at}}, .seed = 737043});
 }
 
 static void sampled(int worker, uint64_t seed, uint64_t cases)
