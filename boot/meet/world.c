@@ -309,17 +309,19 @@ void hly_driver_look(halay_launch_t *d)
         return;
     const double waited_s = (double)(now - d->since_ns) / 1e9;
     name_missing(d, missing, sizeof missing);
+    const struct census c = take_census(d, d->params.nranks);
+    const int n = is_static(d) ? d->params.nranks : c.asking + c.waiting;
     if (now >= d->decide_ns) {
         hly_driver_refuse(
             d,
             "not all of the %d ranks joined within %.1f s: on %s %s. Are they running, and "
             "do they call halay_init? (see HALAY_START_DEADLINE)%s",
-            d->params.nranks, waited_s, d->host, missing, d->reception.note);
+            n, waited_s, d->host, missing, d->reception.note);
         return;
     }
     hly_boot_say(&d->log, 1,
                  "halay_init has waited for %.1f s for %d of the %d ranks of node %s: %s", waited_s,
-                 take_census(d, d->params.nranks).waiting, d->params.nranks, d->host, missing);
+                 c.waiting, n, d->host, missing);
     d->notice_ns *= 2;
     d->notice_at_ns = now + d->notice_ns;
 }
