@@ -143,6 +143,7 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
                        struct hly_boot_answer *answer, char **payload)
 {
     *payload = NULL;
+    *answer = (struct hly_boot_answer){0};
     if (greeting->version != HLY_BOOT_VERSION) {
         hly_boot_say(visit->log, 0,
                      "%s speaks version %u of the rendezvous, %s version %d: run the same version "
