@@ -5,7 +5,7 @@
  * The environment that makes a process a rank is inherited by all its children. A child that joined
  * as its parent's rank would wait for ever in an exchange that the parent has already left, or
  * steal the parent's place in it. So a rank listens on an abstract socket named after its identity,
- * before it stays to anyone; whoever finds the name taken is not the rank. The name goes when
+ * before it talks to anyone; whoever finds the name taken is not the rank. The name goes when
  * its holder dies.
  */
 #define _GNU_SOURCE

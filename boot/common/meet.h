@@ -239,8 +239,7 @@ bool hly_boot_visit_greeted(const struct hly_boot_key *key, int fd, uint64_t unt
 int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
                        const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
                        struct hly_boot_answer *answer, char **payload);
-/* The same, and fills *id from the answer. The
- * connection stays the caller's. HALAY_EBOOT, HALAY_ENOMEM, logged. */
+/* The same, and fills *id from the answer. The connection stays the caller's. */
 int hly_boot_visit(const struct hly_boot_visit *visit, int fd,
                    const struct hly_boot_greeting *greeting, struct hly_boot_hello *hello,
                    struct hly_boot_identity *id);

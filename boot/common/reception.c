@@ -146,16 +146,17 @@ static void address_of(const struct hly_boot_guest *g, char *text, size_t bytes)
 static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const char *why)
 {
     const bool ranked = g->hello.rank != HLY_BOOT_NOBODY;
+    const bool agent = g->hello.slot == HLY_BOOT_AGENT;
     char from[64];
     address_of(g, from, sizeof from);
     snprintf(r->note, sizeof r->note,
              "; a process at %.63s that says it is %s %u (pid %u) was refused: %s", from,
-             ranked                            ? "rank"
-             : g->hello.slot == HLY_BOOT_AGENT ? "an agent, of so many processes:"
-                                               : "process",
-             ranked                            ? g->hello.rank
-             : g->hello.slot == HLY_BOOT_AGENT ? g->hello.nranks
-                                               : g->hello.slot,
+             ranked  ? "rank"
+             : agent ? "an agent, of so many processes:"
+                     : "process",
+             ranked  ? g->hello.rank
+             : agent ? g->hello.nranks
+                     : g->hello.slot,
              g->hello.pid, why);
     const uint64_t now = hly_boot_now_ns();
     if (now >= r->say_ns) { /* after 1 s, 2 s, 4 s, ... again: they may be many */

@@ -178,7 +178,7 @@ static void end(halay_comm_t *comm, struct hly_accord *a)
 static void leave_out(halay_comm_t *comm, const struct hly_accord *a, int rank)
 {
     halay_context_t *ctx = comm->context;
-    hly_verdict_without(comm, rank);
+    hly_verdict_lost(comm, rank);
     if (hly_peer_is_dead(comm, rank))
         return;
     struct hly_peer *peer = hly_peer_find(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank)));

@@ -122,10 +122,10 @@ void hly_fault_left_out(halay_comm_t *comm);
 void hly_verdict_init(struct hly_verdict_wire *v, halay_comm_t *comm, enum hly_cause cause,
                       int code, int rank);
 void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm); /* fills v->other_host */
-/* It is agreed on: the bootstrap is told whom it calls lost. The others of the communicator go on
- * without this rank: so is it then. */
+/* The bootstrap is told that this rank is lost; that this verdict, which may say so, is agreed on.
+ */
+void hly_verdict_lost(const halay_comm_t *comm, int rank);
 void hly_verdict_agreed(const halay_comm_t *comm, const struct hly_verdict_wire *v);
-void hly_verdict_without(const halay_comm_t *comm, int rank);
 /* Before this rank says it: has it not said this death already, for another communicator? What
  * others say does not count: they may leave it to this rank. Asked once a verdict. */
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v);

@@ -34,7 +34,7 @@ void hly_verdict_other(struct hly_verdict_wire *v, halay_comm_t *comm)
     host_of(comm, v->other, v->other_host);
 }
 
-void hly_verdict_without(const halay_comm_t *comm, int rank)
+void hly_verdict_lost(const halay_comm_t *comm, int rank)
 {
     const halay_context_t *ctx = comm->context;
     if (ctx->boot && ctx->boot_ops->lost)
@@ -46,7 +46,7 @@ void hly_verdict_agreed(const halay_comm_t *comm, const struct hly_verdict_wire 
     const bool lost =
         v->cause == HLY_CAUSE_PEER || v->cause == HLY_CAUSE_STOPPED || v->cause == HLY_CAUSE_ABSENT;
     if (lost && v->rank >= 0 && v->rank != comm->rank)
-        hly_verdict_without(comm, v->rank);
+        hly_verdict_lost(comm, v->rank);
 }
 
 bool hly_verdict_is_news(const halay_comm_t *comm, const struct hly_verdict_wire *v)

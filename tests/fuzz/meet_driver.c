@@ -231,6 +231,14 @@ static void push(struct hly_boot_guest *g, uint32_t events, uint8_t code, const 
     nstream += bytes;
 }
 
+/* What of it has not come yet. */
+static void push_hello(struct hly_boot_guest *g, struct hly_boot_hello *it)
+{
+    const size_t got = g->got < sizeof *it ? g->got : 0;
+    memcpy(it->key, driver->key.job, sizeof it->key);
+    push(g, EPOLLIN, ALL, (const char *)it + got, sizeof *it - got);
+}
+
 /* A hello that is right but for what the input changes. */
 static void hello(struct hly_boot_guest *g)
 {
@@ -244,7 +252,6 @@ static void hello(struct hly_boot_guest *g)
                                 .library = "1",
                                 .address.family = AF_INET};
     const uint8_t who = fuzz_byte(input), how = fuzz_byte(input);
-    memcpy(it.key, driver->key.job, sizeof it.key);
     it.slot = who % 8;
     memset(it.id, who / 8 % 4, sizeof it.id);
     it.epoch = driver->epoch - (who / 32 % 4 == 1) + (who / 32 % 4 == 2);
@@ -262,8 +269,7 @@ static void hello(struct hly_boot_guest *g)
             (struct hly_boot_lost){fuzz_byte(input) % 8, fuzz_byte(input) % 8};
     if (how == 0x80) /* any bytes in its middle */
         fuzz_take(input, it.machine, fuzz_byte(input));
-    const size_t got = g->got < sizeof it ? g->got : 0;
-    push(g, EPOLLIN, ALL, (const char *)&it + got, sizeof it - got);
+    push_hello(g, &it);
 }
 
 /* As they come from the input; so many of them now. */
@@ -284,9 +290,7 @@ static void agent_hello(struct hly_boot_guest *g)
                                 .slot = HLY_BOOT_AGENT,
                                 .nranks = fuzz_byte(input) % 8,
                                 .host = "there"};
-    const size_t got = g->got < sizeof it ? g->got : 0;
-    memcpy(it.key, driver->key.job, sizeof it.key);
-    push(g, EPOLLIN, ALL, (const char *)&it + got, sizeof it - got);
+    push_hello(g, &it);
 }
 
 /* As its agent would say it, but for what the input changes. */

@@ -235,10 +235,13 @@ static void refused(int slot, const char *part)
           slot, said.rc, said.text, part);
 }
 
-static void begin(int n, int least, const char *secret)
+/* port, nlocal: as halay_launch_params_t has them. */
+static void begin_at(int port, int nlocal, int n, int least, const char *secret)
 {
     const halay_launch_params_t params = {.size = sizeof params,
                                           .nranks = n,
+                                          .port = port,
+                                          .nlocal = nlocal,
                                           .least = least,
                                           .job = "test",
                                           .host = "here",
@@ -250,6 +253,11 @@ static void begin(int n, int least, const char *secret)
     told[0] = '\0';
     setenv("HALAY_SECRET", secret, 1);
     MUST(ops->start(&params, &driver) == HALAY_OK);
+}
+
+static void begin(int n, int least, const char *secret)
+{
+    begin_at(0, 0, n, least, secret);
 }
 
 /* ---------------------------------------------------------------- agents */
@@ -460,19 +468,8 @@ static void agents(void)
     static struct agent a, b, c;
     const halay_launch_ops_t *const there = &halay_launch_v3_agent;
     struct said said;
-    const halay_launch_params_t params = {.size = sizeof params,
-                                          .nranks = 6,
-                                          .nlocal = 2,
-                                          .least = 2,
-                                          .port = -1,
-                                          .job = "test",
-                                          .host = "here",
-                                          .session_dir = folder,
-                                          .secret = "s",
-                                          .log = driver_says};
-    told[0] = '\0';
-    setenv("HALAY_SECRET", "s", 1);
-    MUST(ops->start(&params, &driver) == HALAY_OK && ops->address(driver));
+    begin_at(-1, 2, 6, 2, "s");
+    MUST(ops->address(driver));
     agent_open(&a, 2, "another");
     MUST(a.rc == HALAY_EBOOT && strstr(told, "HALAY_SECRET"));
     agent_open(&a, 2, "s");
@@ -529,15 +526,7 @@ static void agents(void)
 static void torn(void)
 {
     static struct agent a;
-    const halay_launch_params_t params = {.size = sizeof params,
-                                          .nranks = 2,
-                                          .port = -1,
-                                          .job = "test",
-                                          .host = "here",
-                                          .session_dir = folder,
-                                          .secret = "s",
-                                          .log = driver_says};
-    MUST(ops->start(&params, &driver) == HALAY_OK);
+    begin_at(-1, 0, 2, 0, "s");
     agent_open(&a, 2, "s");
     MUST(!a.rc);
     event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
