@@ -18,14 +18,6 @@ worlds() { # A B: of A ranks, without one of them of B, and of A again; a newcom
     seen=$(sed -n 's/.*a world of \([0-9]*\) from.*/\1/p' err | tr '\n' ' ')
     [ "$seen" = "$1 $2 $1 " ] || [ "$seen" = "$1 $1 " ] || fail "worlds of $seen, not $1 $2 $1"
 }
-until_late() { # as until_true, at most 40 s
-    local tries=400
-    while [ $((tries--)) -gt 0 ]; do
-        "$@" >/dev/null 2>&1 && return 0
-        sleep 0.1
-    done
-    fail "never so: $*"
-}
 ended() { # COUNT STEPS: so many come to the end
     [ "$(grep -c "ended after $2 steps" out)" = "$1" ] || fail "not $1 ranks come to the end"
 }
@@ -91,24 +83,24 @@ echo localhost >hosts
 "$HALAYRUN" --min-np 1 --max-np 3 --elastic-timeout 20 -v --host-discovery-script 'echo far:8; cat hosts' \
     "$JOB_ELASTIC" 100000 >out 2>err &
 job=$!
-until_late grep -q "world of 1 from" err
+TRIES=2000 until_true grep -q "world of 1 from" err
 printf '127.0.0.1\n\n  %s:5 \n' "$(hostname)" >hosts
-until_late grep -q "world of 3 from" err
+TRIES=2000 until_true grep -q "world of 3 from" err
 echo 'local host' >hosts
-until_late grep -q "it printed 'local host', which is no host name; its last answer stays" err
+TRIES=2000 until_true grep -q "it printed 'local host', which is no host name; its last answer stays" err
 echo 'localhost:0' >hosts
-until_late grep -q "it printed 'localhost:0', which does not say how many slots" err
+TRIES=2000 until_true grep -q "it printed 'localhost:0', which does not say how many slots" err
 rm hosts
-until_late grep -q "it exited with status 1 .*; its last answer stays" err
+TRIES=2000 until_true grep -q "it exited with status 1 .*; its last answer stays" err
 ln -s /dev/zero hosts
-until_late grep -q "it prints more than 65536 bytes" err
+TRIES=2000 until_true grep -q "it prints more than 65536 bytes" err
 rm hosts && echo localhost:1 >hosts
-until_late grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
+TRIES=2000 until_true grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
 two_left() { [ "$(grep -c '^left' out)" = 2 ]; }
-until_late two_left
+TRIES=2000 until_true two_left
 grep 'a world of' err | tail -1 | grep -q 'world of 1 ' || fail "not 1 rank is left"
 echo localhost:2 >hosts # who has left as it was told has not ended the job
-until_late grep -q "world of 2 from" err
+TRIES=2000 until_true grep -q "world of 2 from" err
 touch over
 wait $job
 status=$?
@@ -125,28 +117,28 @@ begin() { # events
     rm -f over done.*
     MARK=1001.$mark "$HALAYRUN" -np 2 --min-np 1 "${cool[@]}" "$JOB_ELASTIC" 100000 "$@" >out 2>err &
     job=$!
-    until_late again
+    TRIES=2000 until_true again
 }
 begin child:1:5 kill:1:5
-until_late children 0
+TRIES=2000 until_true children 0
 kill -TERM $job
 wait $job
 status=$?
 expect 143 "SIGTERM"
 says err "signal 15 (SIGTERM): ending the job"
 begin kill:1:2 child:1:3
-until_late children 1
+TRIES=2000 until_true children 1
 kill -KILL $job
 wait $job 2>/dev/null
-until_late children 0
+TRIES=2000 until_true children 0
 alive() { pgrep -fx "$JOB_ELASTIC 100000 kill:1:2 child:1:3"; }
-until_late eval '! alive'
+TRIES=2000 until_true eval '! alive'
 
 said() { grep -q "it has not ended within 10 s; its last answer stays" hangs/err; }
-until_late said
+TRIES=2000 until_true said
 touch hangs/over
 wait $hangs
 status=$?
 expect 0 "the script hung"
-until_late sleeping 0
+TRIES=2000 until_true sleeping 0
 nothing_left

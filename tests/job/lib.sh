@@ -30,9 +30,9 @@ expect() { [ "$status" = "$1" ] || fail "exit status $status, not $1: ${*:2}"; }
 says() { grep -q -- "$2" "$1" || fail "$1 does not say: $2"; }
 within() { [ "$ms" -le "$1" ] || fail "took $ms ms, more than $1"; }
 
-# Waits, at most 5 s, until a command succeeds.
+# Waits, at most 5 s (TRIES times 0.02 s), until a command succeeds.
 until_true() {
-    local tries=250
+    local tries=${TRIES:-250}
     while [ $((tries--)) -gt 0 ]; do
         "$@" >/dev/null 2>&1 && return 0
         sleep 0.02
