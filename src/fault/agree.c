@@ -224,8 +224,7 @@ static void agree(halay_comm_t *comm, const struct hly_verdict_wire *v)
         hly_fault_revoked(comm);
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
         if (!is_beyond(comm, v, to_of(comm, k)))
-            hly_control_send(comm, to_of(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k,
-                             HLY_CONCLUDED, NULL, v, sizeof(*v));
+            hly_agree_tell(comm, to_of(comm, k), v);
     hly_judge_tell(comm, v);
 }
 
@@ -255,7 +254,8 @@ static void conclude(halay_comm_t *comm, struct hly_slot *slot)
     comm->said = comm->said || out_of_step;
     r->failure = malloc(sizeof(*r->failure));
     struct hly_failure spare;
-    hly_fault_tell(comm, slot->sequence, &v, known ? HLY_VOICE_KNOWN : hly_agree_voice(comm, f),
+    hly_fault_tell(comm, slot->sequence, &v,
+                   known ? HLY_VOICE_KNOWN : hly_agree_voice(comm, slot, &v),
                    r->failure ? r->failure : &spare);
     comm->relaxed.late = false;
     if (comm->inner) /* of groups that ended well: it is told by this call */
@@ -488,8 +488,8 @@ static void note_message(const halay_comm_t *comm, struct hly_fault *f, const st
     f->alarmed |= hly_agree_bits_of(comm, (int)h->from);
     if (h->kind == HLY_ROUND && h->edge < HLY_CONTROL_MAX)
         f->heard |= 1u << h->edge;
-    if (h->signature && (!f->speaker || (int)h->from + 1 < f->speaker))
-        f->speaker = (int)h->from + 1;
+    if (h->signature)
+        hly_agree_note_speaker(f, h->from);
     hly_judge_heard(comm, f, h);
 }
 

@@ -60,8 +60,13 @@ bool hly_agree_share_call(const struct hly_slot *slot, struct hly_verdict_wire *
                           const struct hly_verdict_wire *from);
 /* Has this rank taken part, as far as this one knows? */
 bool hly_agree_is_heard(const halay_comm_t *comm, const struct hly_slot *slot, int rank);
+/* This rank is in the call. */
+void hly_agree_note_speaker(struct hly_fault *fault, uint32_t rank);
+/* Sends that this verdict is agreed on, with the lowest rank in the call as far as is known. */
+void hly_agree_tell(halay_comm_t *comm, int to, const struct hly_verdict_wire *verdict);
 /* Who logs the verdict? */
-enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_fault *fault);
+enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_slot *slot,
+                               const struct hly_verdict_wire *verdict);
 bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
                      const struct hly_verdict_wire *theirs);
 /* A rank is lost while this call is agreed on: others may not know. */

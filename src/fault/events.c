@@ -342,6 +342,8 @@ void hly_fault_verdict(halay_comm_t *comm, const struct hly_header *h,
     struct hly_slot *slot = hly_comm_slot(comm, h->sequence);
     halay_request_t *r = slot ? slot->request : NULL;
     if (h->kind == HLY_ALARM && h->cookie == HLY_CONCLUDED) {
+        if (slot && slot->fault && h->edge && h->edge <= (uint32_t)comm->nranks)
+            hly_agree_note_speaker(slot->fault, h->edge - 1);
         if (!hly_judge_is_past(comm, h))
             hly_fault_concluded(comm, v);
     } else if (h->kind == HLY_ALARM && h->cookie == HLY_LEAVES &&

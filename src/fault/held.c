@@ -163,14 +163,36 @@ bool hly_agree_adopt(halay_comm_t *comm, struct hly_slot *slot,
     return true;
 }
 
+void hly_agree_note_speaker(struct hly_fault *f, uint32_t rank)
+{
+    if (!f->speaker || (int)rank + 1 < f->speaker)
+        f->speaker = (int)rank + 1;
+}
+
+void hly_agree_tell(halay_comm_t *comm, int to, const struct hly_verdict_wire *v)
+{
+    const uint32_t sequence = (uint32_t)(v->of - 1);
+    const struct hly_slot *slot = &comm->slots[sequence % HLY_SLOTS];
+    struct hly_fault *f = slot->sequence == sequence ? slot->fault : NULL;
+    if (f && slot->request)
+        hly_agree_note_speaker(f, (uint32_t)comm->rank);
+    hly_control_send(comm, to, HLY_ALARM, sequence, f ? (uint32_t)f->speaker : 0, HLY_CONCLUDED,
+                     NULL, v, sizeof(*v));
+}
+
 /*
  * One rank says it for all: the lowest in the call, as far as each knows from whom it has heard. So
- * somebody does, whoever is dead or away. Who is at fault says it, too.
+ * somebody does, whoever is dead or away. Who is at fault says it, too. What has failed in an
+ * earlier call is said by a rank in that one.
  */
-enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_fault *f)
+enum hly_voice hly_agree_voice(const halay_comm_t *comm, const struct hly_slot *slot,
+                               const struct hly_verdict_wire *v)
 {
+    const struct hly_fault *f = slot->fault;
     const int s = f->speaker - 1;
+    const bool earlier = v->of && (int32_t)((uint32_t)(v->of - 1) - slot->sequence) < 0;
     /* If others have concluded before this rank, one of them has said it, and may have left. */
     const bool lower = s >= 0 && s < comm->rank && (f->final || !hly_agree_is_gone(comm, f, s));
-    return (f->after || lower) && f->verdict.rank != comm->rank ? HLY_VOICE_QUIET : HLY_VOICE_LOUD;
+    return (f->after || earlier || lower) && v->rank != comm->rank ? HLY_VOICE_QUIET
+                                                                   : HLY_VOICE_LOUD;
 }

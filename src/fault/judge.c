@@ -212,8 +212,7 @@ static void tell(halay_comm_t *comm, const struct hly_fault *f, int rank,
                  const struct hly_verdict_wire *v)
 {
     if (is_linked(comm, rank) || (f && hly_accord_has(f->given, rank) && !is_out(comm, f, rank)))
-        hly_control_send(comm, rank, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED, NULL, v,
-                         sizeof(*v));
+        hly_agree_tell(comm, rank, v);
 }
 
 void hly_judge_tell(halay_comm_t *comm, const struct hly_verdict_wire *v)

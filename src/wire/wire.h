@@ -45,7 +45,8 @@ enum hly_kind {
     HLY_KIND_END
 };
 
-/* Cookie of an ALARM with the verdict that the ranks have agreed on; */
+/* Cookie of an ALARM with the verdict that the ranks have agreed on; its edge is 1 + the lowest
+ * rank known to be in the call, or 0; */
 #define HLY_CONCLUDED 1
 /* of one to the rank that judges, and of the one in which that rank asks for it: fault/judge.c. */
 #define HLY_WORD  2
