@@ -16,7 +16,7 @@ ended() { # ranks, how halayrun saw the end
     nothing_left
 }
 ranks=2
-for collective in allreduce allreduce broadcast broadcast_its series series_its reduce reduce_its allgather reduce_scatter alltoall barrier; do
+for collective in allreduce allreduce broadcast broadcast_its series series_its reduce reduce_its allgather reduce_scatter alltoall alltoall alltoall alltoall barrier; do
     run "$HALAYRUN" -np $ranks "$JOB_RANK" during $collective
     expect 137 "$collective, $ranks ranks"
     ended $ranks "was killed by signal 9 (SIGKILL)" 2
