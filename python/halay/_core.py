@@ -124,6 +124,7 @@ class Place(NamedTuple):
     size: int
     address: str
     secret: str
+    deadline_ns: int = 0  # of the meeting, and of calls; 0: the library's settings
 
 
 def make_context(place: Place | None = None) -> Any:
@@ -137,7 +138,7 @@ def make_context(place: Place | None = None) -> Any:
         given.size, given.rank, given.nranks = ffi.sizeof(given[0]), place.rank, place.size
         words = [ffi.new("char[]", word.encode()) for word in (place.address, place.secret)]
         given.address, given.secret = words
-        config.boot_arg = given
+        config.boot_arg, config.deadline_ns = given, place.deadline_ns
     context = ffi.new("halay_context_t **")
     code = lib.halay_init(config, context)
     if code != 0:

@@ -26,13 +26,18 @@ def given(options: Any) -> Place | None:
     by_launcher = os.environ.get("HALAY_LAUNCHER") != "none" and any(map(os.environ.get, LAUNCHERS))
     if options.group_size == 1 or by_launcher:
         return None
-    if options.group_rank == 0:
-        told = f"{_address(options.store)} {secrets.token_hex(16)}"
-        options.store.set(KEY, told)
+    return meet(options.store, options.group_rank, options.group_size)
+
+
+def meet(store: Store, rank: int, size: int) -> Place:
+    """As this rank of all that have the store, whatever has started the process."""
+    if rank == 0:
+        told = f"{_address(store)} {secrets.token_hex(16)}"
+        store.set(KEY, told)
     else:
-        told = options.store.get(KEY).decode()
+        told = store.get(KEY).decode()
     address, secret = told.split(" ")
-    return Place(options.group_rank, options.group_size, address, secret)
+    return Place(rank, size, address, secret)
 
 
 def _address(store: Store) -> str:
