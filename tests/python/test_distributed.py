@@ -5,6 +5,7 @@ import datetime
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from distributed_job import well
 from test_cdef import preprocessed, statements
 
 from halay.distributed._cdef import CDEF
-from halay.errors import HalayTimeout
+from halay.errors import HalayError, HalayTimeout
 
 TYPES = [
     "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -298,6 +299,17 @@ def rank_again(cycles):
         dist.destroy_process_group()
         assert all(t.name != "halay" for t in threading.enumerate())
         dist.init_process_group("halay", init_method="halay://")
+    dist.barrier()
+    if rank == 1:  # a thread waits in a call when the group is destroyed
+        work = dist.all_reduce(torch.ones(5), async_op=True)
+        with ThreadPoolExecutor(1) as pool:
+            waits = pool.submit(work.wait)
+            time.sleep(0.1)
+            dist.destroy_process_group()
+            assert isinstance(waits.exception(), HalayError), waits.exception()
+    else:
+        dist.destroy_process_group()
+    dist.init_process_group("halay", init_method="halay://")
     dist.barrier()
 
 

@@ -158,7 +158,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         work.request = self._start(start)
         work.hold(results, keep, finish)
         if block:
-            work.complete(lib.halay_request_wait(work.request))
+            with self._job.use(self._comm):
+                work.complete(lib.halay_request_wait(work.request))
             work.wait()
         else:
             self._job.watch(work)
@@ -187,7 +188,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     def _start(self, start: Callable[[Any], int]) -> Any:
         self._usable()
         request = ffi.new("halay_request_t **")
-        self._job.must(start(request), self._comm)
+        with self._job.use(self._comm):
+            self._job.must(start(request), self._comm)
         return request[0]
 
     def _usable(self) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from .. import _words
@@ -29,15 +30,35 @@ _lock = threading.Lock()
 _current: Job | None = None
 
 
+class _Use:
+    """A thread that is in the library, for a call on a communicator: close() waits for it."""
+
+    __slots__ = ("_comm", "_job")
+
+    def __init__(self, job: Job, comm: Any) -> None:
+        self._job, self._comm = job, comm
+
+    def __enter__(self) -> None:
+        with self._job.lock:
+            self._job.usable()
+            self._job.uses.append((threading.get_ident(), self._comm))
+
+    def __exit__(self, *_: object) -> None:
+        with self._job.lock:
+            self._job.uses.remove((threading.get_ident(), self._comm))
+
+
 class Job:
     """From the first process group to the end of the last."""
 
     def __init__(self, place: Place | None = None) -> None:
         self.pid = os.getpid()
         self.users = 0
-        self.closed = False
+        self.closed = False  # no call begins any more;
+        self.finalized = False  # the context is gone
         self.lock = threading.Condition()
         self.pending: dict[int, HalayWork] = {}
+        self.uses: list[tuple[int, Any]] = []  # of threads, on communicators
         self.context = make_context(place)
         try:
             self._read_topology()
@@ -78,7 +99,7 @@ class Job:
         # What revokes a group is shrink(): who called it first has said why.
         of = [comm] if code != lib.HALAY_EREVOKED else [getattr(self, "leaves", None), comm]
         for one in of:
-            if one is None or self.closed or text:
+            if one is None or self.finalized or text:
                 continue
             verdict = ffi.new("halay_verdict_t *")
             verdict.size = ffi.sizeof("halay_verdict_t")
@@ -167,10 +188,13 @@ class Job:
     def watch(self, work: HalayWork) -> None:
         """From now on the thread completes it, unless a caller waits for it first."""
         with self.lock:
-            self.pending[id(work)] = work
-            if len(self.pending) == 1:
-                self.lock.notify()
-        lib.halay_context_wake(self.context)
+            if not self.closed:
+                self.pending[id(work)] = work
+                if len(self.pending) == 1:
+                    self.lock.notify()
+                lib.halay_context_wake(self.context)
+                return
+        work.complete(lib.HALAY_ESTATE)
 
     def take(self, work: HalayWork) -> bool:
         """Whether the caller may wait for it: it is in nobody else's hands, and not done."""
@@ -199,15 +223,30 @@ class Job:
         for work, code in done:
             work.complete(code)
 
+    def use(self, comm: Any) -> _Use:
+        """Around what a thread that is not the job's own does in the library."""
+        return _Use(self, comm)
+
+    def _is_used(self) -> bool:
+        """Whether another thread is in the library."""
+        me = threading.get_ident()
+        runs = self._thread.is_alive() and self._thread.ident != me
+        return runs or any(thread != me for thread, _ in self.uses)
+
     def close(self) -> None:
+        """Calls that other threads wait for end with HalayRevoked, on all ranks."""
         with self.lock:
             self.closed = True
+            left, self.pending = list(self.pending.values()), {}
+            uses = list(self.uses)
             self.lock.notify_all()
-        while self._thread.is_alive():
+        for _, comm in uses:
+            lib.halay_comm_revoke(comm)
+        while self._is_used():
             lib.halay_context_wake(self.context)
-            self._thread.join(0.01)
+            time.sleep(0.001)
+        self.finalized = True
         lib.halay_finalize(self.context)
-        left, self.pending = list(self.pending.values()), {}
         for work in left:
             work.complete(lib.HALAY_ESTATE)
 

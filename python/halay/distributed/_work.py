@@ -106,9 +106,12 @@ class HalayWork(dist.Work):
             return self._arrive()
         self.job.usable()
         seconds = timeout.total_seconds()
-        if seconds <= 0 and self.job.take(self):
-            self.complete(lib.halay_request_wait(self.request))
-            return self._arrive()
+        if seconds <= 0:
+            with self.job.use(self.comm):
+                if self.job.take(self):
+                    self.complete(lib.halay_request_wait(self.request))
+            if self._done:
+                return self._arrive()
         end = time.monotonic() + seconds if seconds > 0 else None
         while not self._done:
             self.job.usable()
@@ -120,8 +123,9 @@ class HalayWork(dist.Work):
                     self.job.rank,
                     self.job.host,
                 )
-            lib.halay_context_progress(self.job.context, SLICE_NS)
-            self.job.reap()
+            with self.job.use(self.comm):
+                lib.halay_context_progress(self.job.context, SLICE_NS)
+                self.job.reap()
         return self._arrive()
 
     def synchronize(self) -> None:
@@ -129,8 +133,8 @@ class HalayWork(dist.Work):
 
     def is_completed(self) -> bool:
         if not self._done:
-            self.job.usable()
-            self.job.reap()
+            with self.job.use(self.comm):
+                self.job.reap()
         return self._done and (self._copied is None or bool(self._copied.query()))
 
     def is_success(self) -> bool:
