@@ -234,7 +234,7 @@ limits() {
         fail "the fall-back was not said, or too often"
 }
 
-[ "${1:-}" = machine ] || on_machines verbs_faults.sh
+[ "${1:-}" = machine ] || on_machines verbs_faults.sh --timeout 330
 shared=$NODE_DIR turn=0
 for fault in ${FAULTS:-deaths job_dies late_rank link_down held stranger no_device networks cgroup limits}; do
     $fault
