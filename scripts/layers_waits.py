@@ -70,6 +70,7 @@ ALLOWED = {
     "halay_transport_tcp/tcp/open.c": {"poll"},  # a close: a second in all
     "halay_transport_ucx/ucx/open.c": {"poll"},  # a close: a second in all
     "halay_transport_verbs/verbs/open.c": {"poll"},  # a close: a second in all
+    "halay_transport_verbs/verbs/end.c": {"pthread_cond_timedwait"},  # a close: until a given time
     "halayrun/output.c": {"poll"},  # 0
     "halayrun/job.c": {"poll", "waitid", "waitpid",  # as long as its ranks live; they have ended
                        "nanosleep"},  # a moment, once

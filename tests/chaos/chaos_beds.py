@@ -419,7 +419,7 @@ class Machines(Bed):
         return subprocess.run(run, env=self.env, capture_output=True, check=False).stdout.decode()
 
     def answers(self, node: int) -> bool:
-        """Not while Soft-RoCE tries at once and for ever to send by a card that is down."""
+        """Not while the machine stands still, as it may beside others' load."""
         run = [str(self.control / "ctl" / "rsh"), f"node{node}", "true"]
         try:
             return subprocess.run(run, env=self.env, check=False, timeout=10).returncode == 0

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # What goes wrong with transports/verbs between two emulated machines with Soft-RoCE: a peer is killed
 # or cut off in the middle of puts, memory is taken back, GIDs and packets lead nowhere, memory may not
-# be locked, a port is down. Each ends with an error that says what to do, or goes on in another way.
+# be locked, a port is down, packets stay before a card. Each ends with an error that says what to do,
+# or goes on in another way.
 # shellcheck source-path=SCRIPTDIR source=verbs_lib.sh
 . "$(dirname "$0")/verbs_lib.sh"
 
@@ -111,17 +112,31 @@ lossy() { # long: FAULTS=lossy
 when_looping() { # NODE COMMAND...: once the rank of that machine, in the folder $2, is in its calls
     await grep looping "$shared/$2/out.$1" && "${@:3}"
 }
-link_down() { # of node 1, in the middle of a job's puts
-    [ "$NODE_ID" = 0 ] || when_looping 1 link_down eval "sleep 1; ip link set eth0 down" &
-    job link_down steady 60
+calls_node0() { # its card takes note of what it has sent when something comes
+    (: <>"/dev/tcp/${NODE_ADDRS%% *}/1") 2>/dev/null
+}
+# Of node 1, in the middle of a job's puts, until both ranks are told. What a card that is down, or a
+# queue before it, keeps of a queue pair's packets, the kernel awaits for 50 s before it destroys that
+# one, also where the process ends; then it crashes when they go.
+cut_off() { # NAME CUT JOIN
+    [ "$NODE_ID" = 0 ] || when_looping 1 "$1" eval "sleep 1; $2
+        await grep -s told $shared/$1/out.0; await grep -s told $shared/$1/out.1; $3; calls_node0" &
+    job "$1" steady 60
     wait
-    ip link set eth0 up
-    [ "$status" = 4 ] || fail "link down: exit status $status"
+    [ "$status" = 4 ] || fail "$1: exit status $status"
     in_time 15000
+    "$NODE_BARRIER" "$1"
+}
+link_down() {
+    cut_off link_down "ip link set eth0 down" "ip link set eth0 up"
     says "told .* about rank $((1 - NODE_ID)) .*rxe0/1 GID .* to rxe0/1 GID"
     # The device's event, the queue pair's error and the port's state come in any order.
     [ "$NODE_ID" = 0 ] || says "rxe0/1: port error: .*ip link\|this end's port .*ip link"
-    "$NODE_BARRIER" link_up
+}
+held() { # packets stay before the card, and with them queue pairs
+    cut_off held "tc qdisc add dev eth0 root tbf rate 8bit burst 5000 limit 1000000" \
+        "sleep 8; tc qdisc del dev eth0 root"
+    [ "$NODE_ID" = 0 ] || says "the driver does not let go of queue pairs"
 }
 ports_tell() { # FILE: at which a rank on this machine listens
     ss -Htlnp | sed -n 's/.*:\([0-9]*\) .*cluster_rank.*/\1/p' >"$1.new" && mv "$1.new" "$1"
@@ -219,9 +234,9 @@ limits() {
         fail "the fall-back was not said, or too often"
 }
 
-[ "${1:-}" = machine ] || on_machines verbs_faults.sh
+[ "${1:-}" = machine ] || on_machines verbs_faults.sh --timeout 330
 shared=$NODE_DIR turn=0
-for fault in ${FAULTS:-deaths job_dies late_rank link_down stranger no_device networks cgroup limits}; do
+for fault in ${FAULTS:-deaths job_dies late_rank link_down held stranger no_device networks cgroup limits}; do
     $fault
     export NODE_DIR=$shared
     echo "$fault: as it should be, at $SECONDS s"

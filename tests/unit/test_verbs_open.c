@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_verbs_open.c - opening an end over verbs, with and without an RDMA device: what is wrong is
- * said once, with a remedy, and nothing is left open. And registrations of memory that fail (by
- * --wrap, of two devices that are not there): each of them, in turn.
+ * said once, with a remedy, and nothing is left open. And, by --wrap, of devices that are not
+ * there: each registration of memory fails, in turn; a driver does not let go of queue pairs.
  */
 #include <errno.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -162,11 +165,135 @@ static void registrations_fail(void)
     free(t);
 }
 
+/* ------------------------------------------------------------------ queue pairs that stay */
+
+static sem_t lets_go; /* once for each queue pair, if it holds them */
+static atomic_int holds, reset, destroyed, closed;
+static int no_thread;
+
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
+int __wrap_ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+    (void)qp;
+    reset += mask == IBV_QP_STATE && attr->qp_state == IBV_QPS_RESET;
+    return 0;
+}
+
+int __wrap_ibv_destroy_qp(struct ibv_qp *qp);
+int __wrap_ibv_destroy_qp(struct ibv_qp *qp)
+{
+    while (holds && sem_wait(&lets_go) != 0)
+        ;
+    free(qp);
+    destroyed++;
+    return 0;
+}
+
+int __wrap_ibv_dealloc_pd(struct ibv_pd *pd);
+int __wrap_ibv_dealloc_pd(struct ibv_pd *pd)
+{
+    (void)pd;
+    return 0;
+}
+
+int __wrap_ibv_close_device(struct ibv_context *context);
+int __wrap_ibv_close_device(struct ibv_context *context)
+{
+    free(context);
+    closed++;
+    return 0;
+}
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*start)(void *),
+                          void *arg)
+{
+    return no_thread ? EAGAIN : __real_pthread_create(thread, attr, start, arg);
+}
+
+static halay_transport_t *with_device(void)
+{
+    halay_transport_t *t = malloc(sizeof(*t));
+    CHECK(t, "memory");
+    end_make(t);
+    t->ndevices = 1;
+    t->devices[0].context = calloc(1, sizeof(struct ibv_context));
+    CHECK(t->devices[0].context, "memory");
+    hly_verbs_ends_init(&t->ends);
+    reset = destroyed = closed = 0;
+    return t;
+}
+
+/* Each is reset when this comes back, whatever the driver does. */
+static void pairs_end(halay_transport_t *t, int n)
+{
+    for (int i = 1; i <= n; i++) {
+        struct ibv_qp *qp = calloc(1, sizeof(*qp));
+        CHECK(qp, "memory");
+        hly_verbs_pair_end(t, qp);
+        CHECK(reset == i, "%d of %d were reset", reset, i);
+    }
+}
+
+static int ended(halay_transport_t *t, uint64_t seconds)
+{
+    return hly_verbs_pairs_ended(t, hly_meet_now_ns() + seconds * 1000000000);
+}
+
+static void let_go(int n)
+{
+    while (n-- > 0)
+        sem_post(&lets_go);
+}
+
+/* They go later: a close waits for them, and the next ones need another thread. */
+static void pairs_late(void)
+{
+    halay_transport_t *t = with_device();
+    holds = 1;
+    pairs_end(t, 3);
+    CHECK(destroyed == 0, "who ends queue pairs waits for the driver");
+    let_go(3);
+    CHECK(ended(t, 100) && destroyed == 3 && !errors && !warnings, "%d: %s", destroyed, last);
+    holds = reset = 0;
+    pairs_end(t, 1);
+    CHECK(ended(t, 100) && destroyed == 4, "%d", destroyed);
+    no_thread = 1;
+    reset = 0;
+    pairs_end(t, 2);
+    no_thread = 0;
+    CHECK(destroyed == 6 && ended(t, 0), "%d without a thread", destroyed);
+    hly_verbs_devices_close(t);
+    CHECK(closed == 1, "closed %d times", closed);
+}
+
+/* A close leaves them to the thread, which closes the device when they have gone. */
+static void pairs_left(void)
+{
+    halay_transport_t *t = with_device();
+    holds = 1;
+    pairs_end(t, 2);
+    CHECK(!ended(t, 0), "they have not ended");
+    CHECK(warnings == 1 && strstr(last, "does not let go of queue pairs"), "'%s'", last);
+    CHECK(destroyed == 0 && closed == 0, "%d, %d", destroyed, closed);
+    let_go(2);
+    for (int i = 0; i < 10000 && !closed; i++)
+        usleep(10000);
+    CHECK(destroyed == 2 && closed == 1 && warnings == 1, "%d, %d: %s", destroyed, closed, last);
+    holds = 0;
+}
+
 int main(void)
 {
     halay_transport_t *transport = NULL;
     halay_transport_params_t small = {.size = 8};
     registrations_fail();
+    sem_init(&lets_go, 0, 0);
+    pairs_late();
+    pairs_left();
     CHECK(halay_transport_v7_verbs.open(NULL, &transport) == HALAY_EINVAL, "no parameters");
     CHECK(halay_transport_v7_verbs.open(&small, &transport) == HALAY_EINVAL, "too few");
     opens_not("gid=x", HALAY_EINVAL, "the transport's options: 'gid=x' is not understood");

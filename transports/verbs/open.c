@@ -114,11 +114,8 @@ static void queues_close(const hly_verbs_device_t *device)
         ibv_destroy_comp_channel(device->channel);
 }
 
-/* Queue pairs first: nothing is sent or written any more when the memory goes. */
-static void devices_close(halay_transport_t *t)
+void hly_verbs_devices_close(halay_transport_t *t)
 {
-    while (t->meet.peers)
-        hly_verbs_peer_free(t, hly_verbs_first(t));
     for (int i = 0; i < t->ndevices; i++)
         queues_close(&t->devices[i]);
     hly_verbs_targets_drop(t);
@@ -128,6 +125,8 @@ static void devices_close(halay_transport_t *t)
             ibv_dealloc_pd(t->devices[i].pd);
         ibv_close_device(t->devices[i].context);
     }
+    hly_verbs_ends_free(&t->ends);
+    free(t);
 }
 
 void hly_verbs_close(halay_transport_t *t)
@@ -138,14 +137,18 @@ void hly_verbs_close(halay_transport_t *t)
         farewell(t);
         counters_say(t);
         hly_meet_close(&t->meet);
-        devices_close(t);
+        /* Queue pairs first: nothing is sent or written any more when the memory goes. */
+        while (t->meet.peers)
+            hly_verbs_peer_free(t, hly_verbs_first(t));
+        if (hly_verbs_pairs_ended(t, hly_meet_now_ns() + HLY_VERBS_END_NS))
+            hly_verbs_devices_close(t);
     } else {
         hly_meet_close(&t->meet);
         hly_verbs_pools_close(t);
         for (halay_ep_t *peer; (peer = hly_verbs_first(t)) != NULL; free(peer))
             hly_meet_peer_forget(&t->meet, &peer->base);
+        free(t);
     }
-    free(t);
 }
 
 /* ------------------------------------------------------------------ open */
@@ -187,6 +190,7 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
     int rc = settings_read(t, params->options);
     if (rc)
         goto free_all;
+    hly_verbs_ends_init(&t->ends);
     fork_prepare(t);
     t->local_rank = params->local_rank;
     rc = hly_verbs_ports_open(t);
@@ -208,7 +212,8 @@ int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **o
 close_meet:
     hly_meet_close(&t->meet);
 close_devices:
-    devices_close(t);
+    hly_verbs_devices_close(t);
+    return rc;
 free_all:
     free(t);
     return rc;

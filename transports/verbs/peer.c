@@ -30,17 +30,19 @@ hly_verbs_lane_t *hly_verbs_lane_of(const halay_transport_t *t, int device, uint
     return lane;
 }
 
-static void lane_free(halay_transport_t *t, hly_verbs_lane_t *lane)
+/* Its queue pair is the caller's. */
+static struct ibv_qp *lane_free(halay_transport_t *t, hly_verbs_lane_t *lane)
 {
     hly_verbs_device_t *device = hly_verbs_device_of(t, lane);
+    struct ibv_qp *qp = lane->qp;
     hly_verbs_lane_t **at = bucket_of(t, lane->qpn);
     while (*at != lane)
         at = &(*at)->same_bucket;
     *at = lane->same_bucket;
-    ibv_destroy_qp(lane->qp);
     lane->qp = NULL;
     device->cq_promised -= HLY_VERBS_SLOTS;
     device->promised -= lane->peer->grant + HLY_VERBS_KEPT;
+    return qp;
 }
 
 /* 0: it has a queue pair and receive requests. */
@@ -89,7 +91,7 @@ hly_meet_peer_t *hly_verbs_peer_make(halay_transport_t *t)
         return &peer->base;
     }
     while (i-- > 0)
-        lane_free(t, &peer->at[i]);
+        ibv_destroy_qp(lane_free(t, &peer->at[i]));
     free(peer);
     return NULL;
 }
@@ -172,7 +174,7 @@ static void lanes_take(halay_transport_t *t, halay_ep_t *peer)
     }
     for (int i = 0; i < t->nrails; i++) {
         if (peer->lane[peer->at[i].place] != &peer->at[i])
-            lane_free(t, &peer->at[i]);
+            ibv_destroy_qp(lane_free(t, &peer->at[i]));
     }
 }
 
@@ -326,7 +328,7 @@ static void pairs_let_go(halay_transport_t *t, halay_ep_t *peer)
         hly_verbs_device_t *device = hly_verbs_device_of(t, lane);
         if (!lane->qp)
             continue;
-        lane_free(t, lane);
+        hly_verbs_pair_end(t, lane_free(t, lane));
         device->posted -= device->posted > 0;
     }
     t->npeers--;

@@ -3,8 +3,8 @@
 find_package(PkgConfig QUIET)
 pkg_check_modules(IBVERBS QUIET IMPORTED_TARGET libibverbs)
 if(IBVERBS_FOUND)
-  halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/ports.c verbs/device.c verbs/pair.c verbs/peer.c
-               verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c
+  halay_plugin(transport verbs verbs/verbs.c verbs/open.c verbs/ports.c verbs/device.c verbs/pair.c verbs/end.c
+               verbs/peer.c verbs/send.c verbs/put.c verbs/recv.c verbs/poll.c verbs/mem.c verbs/rules.c
                verbs/rails.c)
   include(CheckSymbolExists)
   set(CMAKE_REQUIRED_LIBRARIES PkgConfig::IBVERBS)
@@ -15,6 +15,8 @@ if(IBVERBS_FOUND)
   endif()
   target_link_libraries(halay_transport_verbs PUBLIC halay_meet PkgConfig::IBVERBS)
   target_link_libraries(halay_transport_verbs_plugin PRIVATE halay_meet PkgConfig::IBVERBS)
+  # A thread that destroys queue pairs may outlive dlclose.
+  target_link_options(halay_transport_verbs_plugin PRIVATE -Wl,-z,nodelete)
 else()
   halay_no_plugin("transport verbs" "pkg-config finds no libibverbs, and there is no RDMA without it (Debian: libibverbs-dev)")
 endif()

@@ -32,6 +32,7 @@
 #define HALAY_VERBS_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <pthread.h>
 #include <sys/queue.h>
 
 #include "../common/meet.h"
@@ -65,6 +66,7 @@ enum {
 #define HLY_VERBS_SLOW_NS     UINT64_C(50000)      /* between two looks at sockets, while polled */
 #define HLY_VERBS_PATIENCE_NS UINT64_C(7500000000) /* TIMEOUT and RETRIES */
 #define HLY_VERBS_GIVEN_UP_NS UINT64_C(5000000000)
+#define HLY_VERBS_END_NS      UINT64_C(5000000000) /* a close waits for queue pairs */
 /* What work requests are called: a receive request by its buffer, which is even; a send by its
  * number. */
 #define HLY_VERBS_SEND(number) ((uint64_t)(number) << 1 | 1)
@@ -164,6 +166,14 @@ struct halay_ep {
     hly_verbs_lane_t at[];    /* of each rail */
 };
 
+/* Queue pairs that are being destroyed. */
+typedef struct hly_verbs_ends {
+    pthread_mutex_t lock;
+    pthread_cond_t over;
+    struct ibv_qp *first; /* the next by qp_context */
+    int runs, left;       /* a thread; the transport is closed, and the thread closes the devices */
+} hly_verbs_ends_t;
+
 typedef struct hly_verbs_counters {
     uint64_t messages, puts, requests, doorbells, signalled, sent, received, credits;
     uint64_t put_bytes, bounced_bytes, inlined, registered, shared, kept, refilled, connections;
@@ -218,6 +228,7 @@ struct halay_transport {
     int roused;  /* one who was refused may try again, before he sleeps */
     uint32_t polls, failing_polls, warned;
     uint64_t attended_ns;
+    hly_verbs_ends_t ends;
     hly_verbs_counters_t n;
 };
 
@@ -258,6 +269,8 @@ static inline const hly_verbs_port_t *hly_verbs_its_port(const hly_verbs_lane_t 
 /* open.c */
 int hly_verbs_open(const halay_transport_params_t *params, halay_transport_t **transport);
 void hly_verbs_close(halay_transport_t *t);
+/* There are no peers any more, and no queue pairs: frees t, too. */
+void hly_verbs_devices_close(halay_transport_t *t);
 
 /* ports.c: opens the devices whose ports serve, and makes the rails; says what is wrong. */
 int hly_verbs_ports_open(halay_transport_t *t);
@@ -279,6 +292,14 @@ void hly_verbs_tell_write(const halay_transport_t *t, const halay_ep_t *peer,
 /* Both ports, GIDs and MTUs, for a message. */
 void hly_verbs_pair_text(const halay_transport_t *t, const hly_verbs_lane_t *lane, char *text,
                          size_t bytes);
+
+/* end.c */
+void hly_verbs_ends_init(hly_verbs_ends_t *ends);
+void hly_verbs_ends_free(hly_verbs_ends_t *ends);
+/* Destroys it beside; nothing is under way on it, or nobody is to hear of that. */
+void hly_verbs_pair_end(halay_transport_t *t, struct ibv_qp *qp);
+/* Have all been destroyed by then? If not, t is the thread's, which closes the devices. */
+int hly_verbs_pairs_ended(halay_transport_t *t, uint64_t until_ns);
 
 /* peer.c */
 hly_meet_peer_t *hly_verbs_peer_make(halay_transport_t *t);
