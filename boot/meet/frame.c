@@ -61,7 +61,7 @@ static int silence_ms(void)
 {
     const char *text = getenv("HALAY_LINK_PATIENCE");
     const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds >= 1 && seconds < SILENCE_MS / 1000 ? (int)(seconds * 1000) : SILENCE_MS;
+    return seconds >= 1 && seconds < SILENCE_MS / 1000.0 ? (int)(seconds * 1000) : SILENCE_MS;
 }
 
 void hly_frame_keep_alive(int fd)
