@@ -51,6 +51,10 @@ grep -q '^\[2\] rank 2 of 4' 1.out || failed "ranks of the first agent are not l
 job --agents 1 && kill "${pid[head]}" && wait "${pid[head]}"
 agent 1 -np 2 sleep "1000.$mark"
 told 1 "this agent has found no head at '$where' yet (last: Connection refused): it tries for"
+agent 3 -np 1 true # it waits, too, and a signal ends that
+TRIES=2000 until_true eval "ls $TMPDIR | grep -q halayrun-.*-$(process 3)"
+kill -TERM "$(process 3)"
+ended 143 3
 listen=$where job --agents 2
 agent 2 -np 1 sleep "1000.$mark"
 TRIES=2000 until_true sleeping 3
