@@ -50,7 +50,7 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
     return HALAY_OK;
 }
 
-#define NOTICE_NS 5000000000ull
+#define NOTICE_NS 2000000000ull
 
 static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until_ns, int *error)
 {

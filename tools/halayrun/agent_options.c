@@ -138,17 +138,17 @@ int hly_agent_check(struct hly_options *o)
 /* Bytes in `secret`, without the newline behind them; -1, said. */
 static ssize_t read_secret(const char *path, char secret[SECRET_BYTES + 1])
 {
-    struct stat is;
+    struct stat is = {0};
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int other = fd >= 0 && !fstat(fd, &is) &&
+                      (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || is.st_mode & 077);
     ssize_t n = -1;
-    if (fd < 0 || fstat(fd, &is))
-        hly_note("--secret-file: cannot read '%s': %s", path, strerror(errno));
-    else if (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || is.st_mode & 077)
+    if (other)
         hly_note(
             "--secret-file: '%s' has mode %04o and user %u: it must be a file of your own that "
             "others cannot read: chmod 600 '%s'",
             path, (unsigned)is.st_mode & 07777, (unsigned)is.st_uid, path);
-    else if ((n = read(fd, secret, SECRET_BYTES)) < 0)
+    else if (fd < 0 || (n = read(fd, secret, SECRET_BYTES)) < 0)
         hly_note("--secret-file: cannot read '%s': %s", path, strerror(errno));
     if (fd >= 0)
         close(fd);

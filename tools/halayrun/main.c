@@ -146,7 +146,7 @@ static int run(struct hly_job *job, const struct hly_session *session)
     int status = hly_job_run(job);
     /* libpmix 4.2 may crash, or wait for ever, in its end after a rank has died in PMIx_Init. The
      * server ends with this process, and its folder goes with the session. */
-    if (!status && !job->exit_status)
+    if (!job->servers.all[1].ops || (!status && !job->exit_status))
         hly_servers_stop(&job->servers);
     return status;
 }
