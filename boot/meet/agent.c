@@ -21,7 +21,7 @@
 
 struct mark { /* what the head wants of a process */
     bool start;
-    int signal; /* 0: none */
+    int patience_s, signal; /* signal: 0: none */
 };
 
 struct halay_launch {
@@ -32,9 +32,11 @@ struct halay_launch {
     int fd; /* -1: the head is lost */
     int first, count;
     struct mark *marks;
+    bool changes;    /* the ranks of the job do */
+    bool welcome;    /* its launcher has been told of its places */
     bool over, told; /* the job is over; its launcher knows */
     int status;
-    char text[256];
+    char text[252];
     struct hly_frames frames;
 };
 
@@ -49,11 +51,11 @@ static void end(halay_launch_t *a, int status, const char *text)
 
 static void lose_head(halay_launch_t *a, const char *why)
 {
-    char text[256];
+    char text[252];
     if (a->fd >= 0)
         close(a->fd);
     a->fd = -1;
-    snprintf(text, sizeof text, "the head of the job at %.120s is lost: %s", a->head, why);
+    snprintf(text, sizeof text, "the head of the job at %.120s is lost: %.80s", a->head, why);
     end(a, 1, text);
 }
 
@@ -88,9 +90,10 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     struct hly_boot_hello hello = {.slot = HLY_BOOT_AGENT};
     char holder[HLY_BOOT_NAME + 40], *payload = NULL;
     if (!hly_meet_place_of(a->head, &place)) {
-        hly_boot_say(&a->log, 0, "'%.80s' is no address of a head: host:port", a->head);
+        hly_boot_say(&a->log, 0, "'%.80s' is no address of a head: it takes host:port", a->head);
         return HALAY_EINVAL;
     }
+    place.holder = "head";
     a->key.has_secret = hly_boot_secret_of(a->params.secret, a->key.secret);
     hly_boot_hash(&key, 1, a->key.job);
     snprintf(holder, sizeof holder, "the head at '%.255s'", a->head);
@@ -99,6 +102,7 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     if (a->fd < 0)
         return HALAY_EBOOT;
     hly_boot_describe("agent", 0, &hello);
+    snprintf(hello.host, sizeof hello.host, "%.63s", a->params.host);
     hello.rank = hello.was = HLY_BOOT_NOBODY;
     hello.nranks = (uint32_t)a->params.nranks;
     for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
@@ -109,6 +113,7 @@ static int say_hello(halay_launch_t *a, uint64_t end_ns)
     free(payload);
     hly_frames_init(&a->frames, &a->key, HLY_FROM_AGENT, &greeting, &hello);
     hly_frame_keep_alive(a->fd);
+    a->changes = answer.joined & HLY_BOOT_CHANGES;
     a->first = (int)answer.rank;
     a->count = answer.nprocesses < hello.nranks ? (int)answer.nprocesses : a->params.nranks;
     return HALAY_OK;
@@ -145,15 +150,22 @@ static int agent_env(halay_launch_t *a, int rank, char ***env)
 static void agent_started(halay_launch_t *a, int rank, int64_t pid)
 {
     struct hly_frame frame = {
-        .what = HLY_FRAME_STARTED, .rank = a->first + rank, .value = (int32_t)pid};
+        .what = HALAY_LAUNCH_STARTED, .rank = a->first + rank, .value = (int32_t)pid};
     send_frame(a, &frame);
 }
 
-static void agent_ended(halay_launch_t *a, int rank, int status, const char *why)
+static void agent_ended(halay_launch_t *a, int rank, int status, int state, const char *why)
 {
-    struct hly_frame frame = {.what = HALAY_LAUNCH_ENDED, .rank = a->first + rank, .value = status};
-    snprintf(frame.text, sizeof frame.text, "%.255s", why ? why : "");
+    struct hly_frame frame = {
+        .what = HALAY_LAUNCH_ENDED, .rank = a->first + rank, .value = status, .state = state};
+    snprintf(frame.text, sizeof frame.text, "%.251s", why ? why : "");
     a->marks[rank] = (struct mark){0};
+    send_frame(a, &frame);
+}
+
+static void agent_command(halay_launch_t *a, const halay_launch_event_t *command)
+{
+    struct hly_frame frame = {.what = command->what, .rank = a->first};
     send_frame(a, &frame);
 }
 
@@ -175,7 +187,7 @@ static void take(halay_launch_t *a, const struct hly_frame *f)
     if (f->what == HALAY_LAUNCH_END)
         end(a, f->value, f->text);
     else if (ours && f->what == HALAY_LAUNCH_START)
-        a->marks[rank].start = true;
+        a->marks[rank] = (struct mark){.start = true, .patience_s = f->value};
     else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
         a->marks[rank].signal = f->value;
     else
@@ -211,12 +223,21 @@ static int agent_progress(halay_launch_t *a)
 static int agent_event(halay_launch_t *a, halay_launch_event_t *event)
 {
     *event = (halay_launch_event_t){.size = sizeof *event};
+    if (!a->welcome) {
+        a->welcome = true;
+        event->what = HALAY_LAUNCH_AGENT;
+        event->rank = a->first;
+        event->count = a->count;
+        event->value = a->changes;
+        return 1;
+    }
     for (int r = 0; r < a->count && !a->over; r++) {
         struct mark *m = &a->marks[r];
         event->rank = r;
         if (m->start) {
             m->start = false;
             event->what = HALAY_LAUNCH_START;
+            event->value = m->patience_s;
             return 1;
         }
         if (m->signal) {
@@ -253,6 +274,7 @@ const halay_launch_ops_t halay_launch_v3_agent = {
     .descriptor = agent_descriptor,
     .progress = agent_progress,
     .event = agent_event,
+    .command = agent_command,
     .aborted = agent_aborted,
     .stop = agent_stop,
 };

@@ -3,20 +3,23 @@
  * agents.c - the head's side of its agents (launch.h): places come and go with them, and what
  * becomes of the processes there.
  *
- * An agent says nothing but STARTED and ENDED, each of a process that it was told to start; one
- * that says anything else is lost. So a slot has one end to be told of at most, and there is no
- * queue.
+ * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, and
+ * LEAVES; one that says anything else is lost. So a slot has one end to be told of at most, and
+ * there is no queue. A process that is `gone` is its launcher's matter until ended().
  */
 #define _GNU_SOURCE
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#include <hly_build.h>
 
 #include "driver.h"
 
 static struct hly_agent *agent_of(const halay_launch_t *d, const struct hly_boot_guest *guest)
 {
-    for (int i = 0; d->agents && i < d->params.nranks; i++)
+    for (int i = 0; i < d->most_agents; i++)
         if (d->agents[i].guest == guest)
             return &d->agents[i];
     return NULL;
@@ -24,10 +27,23 @@ static struct hly_agent *agent_of(const halay_launch_t *d, const struct hly_boot
 
 static struct hly_agent *unused_agent(const halay_launch_t *d)
 {
-    for (int i = 0; d->agents && i < d->params.nranks; i++)
+    for (int i = 0; i < d->most_agents; i++)
         if (!d->agents[i].guest && !d->agents[i].lost)
             return &d->agents[i];
     return NULL;
+}
+
+static bool lives(const struct hly_slot *slot)
+{
+    return slot->state != HLY_SLOT_FREE && slot->state != HLY_SLOT_ENDED && !slot->gone;
+}
+
+static void go(struct hly_slot *slot, int status, int state, const char *why)
+{
+    slot->gone = slot->tell_end = true;
+    slot->status = status;
+    slot->left = state;
+    snprintf(slot->why, sizeof slot->why, "%s", why);
 }
 
 /* Its processes are as good as dead: their agent ends them. */
@@ -37,10 +53,10 @@ static void lose_agent(halay_launch_t *d, struct hly_agent *agent, const char *w
     agent->lost = true;
     agent->why = why;
     for (int s = agent->first; s < agent->first + agent->count; s++) {
-        if (d->slots[s].state == HLY_SLOT_FREE || d->slots[s].state == HLY_SLOT_ENDED)
+        if (!lives(&d->slots[s]))
             continue;
-        d->slots[s].tell_end = true;
-        hly_driver_ended(d, s, SIGKILL, NULL);
+        go(&d->slots[s], SIGKILL, -1, "");
+        d->slots[s].with_agent = true;
     }
 }
 
@@ -49,7 +65,8 @@ static int find_places(const halay_launch_t *d, int most, int *first)
 {
     int best = 0, row = 0;
     for (int s = d->params.nlocal; s < d->params.nranks && best < most; s++) {
-        const bool used = d->slots[s].agent != NULL;
+        const struct hly_slot *slot = &d->slots[s];
+        const bool used = slot->agent || (slot->gone && slot->state != HLY_SLOT_ENDED);
         row = used ? 0 : row + 1;
         if (row > best) {
             best = row;
@@ -59,28 +76,55 @@ static int find_places(const halay_launch_t *d, int most, int *first)
     return best;
 }
 
+static void send_away(halay_launch_t *d, struct hly_boot_guest *guest, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* The guest may still be taking the text when another one is refused. */
+static void send_away(halay_launch_t *d, struct hly_boot_guest *guest, const char *format, ...)
+{
+    const struct hly_boot_hello *it = &guest->hello;
+    struct hly_boot_reception *r = &d->reception;
+    char *text = d->refusals[d->nrefusals++ % HLY_REFUSALS];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof d->refusals[0], format, args);
+    va_end(args);
+    hly_boot_say(&d->log, 1, "an agent (pid %u on %.63s) was refused: %s", it->pid, it->host, text);
+    hly_boot_reception_text(r, guest, text, false);
+}
+
 void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
 {
     const struct hly_boot_hello *it = &guest->hello;
     struct hly_agent *agent = unused_agent(d);
     int first = 0;
-    const int n = d->agents && it->nranks >= 1 && it->nranks <= HLY_BOOT_RANKS_MAX
+    if (!d->most_agents) {
+        send_away(d, guest, "the job takes no agents (halayrun --agents)");
+        return;
+    }
+    if (strcmp(it->library, hly_build()) != 0) {
+        send_away(d, guest,
+                  "it runs Halay %.40s, and the head %s: run the same version on all nodes",
+                  it->library, hly_build());
+        return;
+    }
+    const int n = it->nranks >= 1 && it->nranks <= HLY_BOOT_RANKS_MAX
                       ? find_places(d, (int)it->nranks, &first)
                       : 0;
-    if (!agent || !n) {
-        hly_boot_reception_text(&d->reception, guest,
-                                d->agents ? "the job has agents for all of its places"
-                                          : "the job takes no agents (halayrun --agents)",
-                                false);
+    if (!agent || !n || d->done) {
+        send_away(d, guest, d->done ? "the job ends" : "the job has agents for all of its places");
         return;
     }
     *agent = (struct hly_agent){.guest = guest, .came = true, .first = first, .count = n};
     snprintf(agent->host, sizeof agent->host, "%.63s", it->host);
-    for (int s = first; s < first + n; s++)
+    for (int s = first; s < first + n; s++) {
         d->slots[s] = (struct hly_slot){.agent = agent, .rank = -1};
+        snprintf(d->slots[s].host, sizeof d->slots[s].host, "%s", agent->host);
+    }
     struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC,
                                 .version = HLY_BOOT_VERSION,
-                                .joined = HLY_BOOT_JOINED,
+                                .joined =
+                                    HLY_BOOT_JOINED | (d->params.least ? HLY_BOOT_CHANGES : 0),
                                 .nprocesses = (uint32_t)n,
                                 .rank = (uint32_t)first,
                                 .nranks = (uint32_t)d->params.nranks};
@@ -92,21 +136,25 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)
     hly_boot_reception_answer(&d->reception, guest, &a, "", &sha, NULL);
 }
 
-static bool take_frame(halay_launch_t *d, const struct hly_agent *agent, const struct hly_frame *f)
+static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct hly_frame *f)
 {
     struct hly_slot *slot = f->rank >= agent->first && f->rank < agent->first + agent->count
                                 ? &d->slots[f->rank]
                                 : NULL;
-    if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED)
+    if (f->what == HALAY_LAUNCH_AGENT_LEAVES) {
+        agent->leaves = true;
+        return true;
+    }
+    if (!slot || !lives(slot))
         return false;
-    if (f->what == HLY_FRAME_STARTED) {
+    if (f->what == HALAY_LAUNCH_STARTED) {
         slot->pid = f->value;
+        slot->tell_start = true;
         return true;
     }
     if (f->what != HALAY_LAUNCH_ENDED)
         return false;
-    slot->tell_end = true;
-    hly_driver_ended(d, f->rank, f->value, f->text);
+    go(slot, f->value, f->state, f->text);
     return true;
 }
 
@@ -130,52 +178,74 @@ void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest)
 
 /* ---------------------------------------------------------------- for the launcher */
 
-static int ended_event(halay_launch_t *d, halay_launch_event_t *event)
+static bool make(halay_launch_event_t *event, enum halay_launch_what what, int rank, int count)
+{
+    *event =
+        (halay_launch_event_t){.size = sizeof *event, .what = what, .rank = rank, .count = count};
+    return true;
+}
+
+/* What a process there has come to: of one that has ended with its agent behind its agent's end. */
+static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t *event)
 {
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        if (!slot->tell_end)
+        if (slot->tell_start) {
+            slot->tell_start = false;
+            make(event, HALAY_LAUNCH_STARTED, s, 0);
+            event->value = (int)slot->pid;
+            return true;
+        }
+        if (!slot->tell_end || slot->with_agent != with_agent)
             continue;
         slot->tell_end = false;
-        *event = (halay_launch_event_t){
-            .size = sizeof *event, .what = HALAY_LAUNCH_ENDED, .rank = s, .value = slot->status};
-        snprintf(event->text, sizeof event->text, "%.255s", slot->why);
-        return 1;
+        make(event, HALAY_LAUNCH_ENDED, s, with_agent);
+        event->value = slot->status;
+        event->state = slot->left;
+        snprintf(event->text, sizeof event->text, "%.251s", slot->why);
+        return true;
     }
-    return 0;
+    return false;
 }
 
-int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event)
+static bool came_event(halay_launch_t *d, halay_launch_event_t *event)
 {
-    for (int i = 0; d->agents && i < d->params.nranks; i++) {
+    for (int i = 0; i < d->most_agents; i++) {
         struct hly_agent *agent = &d->agents[i];
-        if (!agent->came)
-            continue;
-        agent->came = false;
-        *event = (halay_launch_event_t){.size = sizeof *event,
-                                        .what = HALAY_LAUNCH_AGENT,
-                                        .rank = agent->first,
-                                        .count = agent->count};
-        snprintf(event->text, sizeof event->text, "%s", agent->host);
-        return 1;
+        if (agent->came) {
+            agent->came = false;
+            make(event, HALAY_LAUNCH_AGENT, agent->first, agent->count);
+            snprintf(event->text, sizeof event->text, "%s", agent->host);
+            return true;
+        }
+        if (agent->leaves) {
+            agent->leaves = false;
+            return make(event, HALAY_LAUNCH_AGENT_LEAVES, agent->first, agent->count);
+        }
     }
-    if (ended_event(d, event))
-        return 1;
-    for (int i = 0; d->agents && i < d->params.nranks; i++) {
+    return false;
+}
+
+static bool lost_event(halay_launch_t *d, halay_launch_event_t *event)
+{
+    for (int i = 0; i < d->most_agents; i++) {
         struct hly_agent *agent = &d->agents[i];
         if (!agent->lost)
             continue;
-        *event = (halay_launch_event_t){.size = sizeof *event,
-                                        .what = HALAY_LAUNCH_AGENT_LOST,
-                                        .rank = agent->first,
-                                        .count = agent->count};
+        make(event, HALAY_LAUNCH_AGENT_LOST, agent->first, agent->count);
         snprintf(event->text, sizeof event->text, "%s: %s", agent->host, agent->why);
         for (int s = agent->first; s < agent->first + agent->count; s++)
             d->slots[s].agent = NULL;
         *agent = (struct hly_agent){0};
-        return 1;
+        return true;
     }
-    return 0;
+    return false;
+}
+
+int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event)
+{
+    return d->most_agents && (came_event(d, event) || slot_event(d, false, event) ||
+                              lost_event(d, event) || slot_event(d, true, event));
 }
 
 static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)
@@ -193,15 +263,19 @@ static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_laun
 void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
 {
     if (c->what == HALAY_LAUNCH_END) {
-        for (int i = 0; d->agents && i < d->params.nranks; i++)
+        for (int i = 0; i < d->most_agents; i++)
             if (d->agents[i].guest)
                 send_to(d, &d->agents[i], c);
         return;
     }
+    const bool start = c->what == HALAY_LAUNCH_START;
     struct hly_agent *agent = d->slots[c->rank].agent;
-    if (!agent || !agent->guest)
-        return;
-    if (c->what == HALAY_LAUNCH_START)
+    if (start)
         hly_driver_started(d, c->rank, 0); /* it may ask before its agent says so */
-    send_to(d, agent, c);
+    if (agent && agent->guest) {
+        send_to(d, agent, c);
+    } else if (start) {
+        go(&d->slots[c->rank], SIGKILL, -1, "");
+        d->slots[c->rank].with_agent = true;
+    }
 }

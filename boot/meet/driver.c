@@ -9,6 +9,7 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -140,7 +141,21 @@ static void full(void *arg)
 
 /* ---------------------------------------------------------------- the contract */
 
-/* On all interfaces: agents know this host by any of its names. */
+/* IPv4 as IPv6 has it, so that one socket serves both. */
+static bool listen_only(const char *text, struct sockaddr_in6 *at, halay_address_t *reached)
+{
+    struct sockaddr_in four = {.sin_family = AF_INET};
+    char mapped[INET6_ADDRSTRLEN + 8];
+    if (inet_pton(AF_INET, text, &four.sin_addr) == 1) {
+        snprintf(mapped, sizeof mapped, "::ffff:%.40s", text);
+        return inet_pton(AF_INET6, mapped, &at->sin6_addr) == 1 &&
+               hly_address_from((const struct sockaddr *)&four, reached);
+    }
+    return inet_pton(AF_INET6, text, &at->sin6_addr) == 1 &&
+           hly_address_from((const struct sockaddr *)at, reached);
+}
+
+/* On all interfaces, if none is named: agents know this host by any of its names. */
 static int listen_for_agents(halay_launch_t *d)
 {
     const int off = 0, on = 1;
@@ -150,8 +165,13 @@ static int listen_for_agents(halay_launch_t *d)
     socklen_t bytes = sizeof at;
     halay_address_t reached;
     char name[HLY_LISTEN_NAME];
-    if (hly_listen_choose(&d->log, hly_listen_interface(), &reached))
+    if (!d->params.listen && hly_listen_choose(&d->log, hly_listen_interface(), &reached))
         return -1;
+    if (d->params.listen && !listen_only(d->params.listen, &at, &reached)) {
+        hly_boot_say(&d->log, 0, "'%.80s' is no IP address to listen at", d->params.listen);
+        errno = EINVAL;
+        return -1;
+    }
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd >= 0 && !setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off) &&
         !setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
@@ -217,8 +237,9 @@ static int prepare(halay_launch_t *d)
     d->slots = calloc(n, sizeof d->slots[0]);
     d->order = calloc(n, sizeof d->order[0]);
     d->hellos = calloc(n, sizeof d->hellos[0]);
-    d->agents = d->params.port ? calloc(n, sizeof d->agents[0]) : NULL;
-    if (!d->slots || !d->order || !d->hellos || (d->params.port && !d->agents)) {
+    d->most_agents = d->params.port ? d->params.nranks : 0;
+    d->agents = calloc((size_t)d->most_agents + 1, sizeof d->agents[0]);
+    if (!d->slots || !d->order || !d->hellos || !d->agents) {
         hly_boot_say(&d->log, 0, "out of memory for a job of %zu processes", n);
         return HALAY_ENOMEM;
     }
@@ -279,19 +300,23 @@ static int meet_env(halay_launch_t *d, int slot, char ***env)
 
 void hly_driver_started(halay_launch_t *d, int slot, int64_t pid)
 {
-    d->slots[slot] = (struct hly_slot){
-        .state = HLY_SLOT_STARTED, .agent = d->slots[slot].agent, .rank = -1, .pid = pid};
+    struct hly_slot *s = &d->slots[slot], begun = {.state = HLY_SLOT_STARTED, .rank = -1};
+    begun.agent = s->agent;
+    begun.pid = pid;
+    memcpy(begun.host, s->host, sizeof begun.host);
+    *s = begun;
     if (d->first_ended != slot)
         return;
     d->first_ended = -1;
-    for (int s = 0; s < d->params.nranks && d->first_ended < 0; s++)
-        if (d->slots[s].state == HLY_SLOT_ENDED)
-            d->first_ended = s;
+    for (int i = 0; i < d->params.nranks && d->first_ended < 0; i++)
+        if (d->slots[i].state == HLY_SLOT_ENDED)
+            d->first_ended = i;
 }
 
-void hly_driver_ended(halay_launch_t *d, int slot, int status, const char *why)
+void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const char *why)
 {
     struct hly_slot *s = &d->slots[slot];
+    (void)state;
     if (s->guest)
         hly_boot_reception_dismiss(&d->reception, s->guest);
     s->guest = NULL;
@@ -353,6 +378,12 @@ static const char *meet_address(const halay_launch_t *d)
     return d->address[0] ? d->address : NULL;
 }
 
+static void meet_settle(halay_launch_t *d, int nranks)
+{
+    assert(nranks >= 1 && nranks <= d->params.nranks && !d->epoch);
+    d->params.nranks = nranks;
+}
+
 static uint64_t meet_epoch(const halay_launch_t *d)
 {
     return d->epoch;
@@ -380,6 +411,7 @@ const halay_launch_ops_t halay_launch_v3_meet = {
     .event = hly_agents_event,
     .command = hly_agents_command,
     .address = meet_address,
+    .settle = meet_settle,
     .aborted = meet_aborted,
     .stop = meet_stop,
 };

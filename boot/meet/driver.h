@@ -22,9 +22,11 @@ enum hly_slot_state {
     HLY_SLOT_ENDED
 };
 
+enum { HLY_REFUSALS = 64 };
+
 struct hly_agent {                /* a launcher elsewhere that has brought places */
     struct hly_boot_guest *guest; /* its connection; NULL: it is lost, or nobody is here */
-    bool came, lost;              /* its launcher is still to be told that */
+    bool came, leaves, lost;      /* its launcher is still to be told that */
     const char *why;              /* it is lost */
     int first, count;             /* slots */
     char host[64];
@@ -34,11 +36,15 @@ struct hly_agent {                /* a launcher elsewhere that has brought place
 struct hly_slot {
     enum hly_slot_state state;
     struct hly_agent *agent; /* NULL: it is this launcher's, or nobody has brought it yet */
-    bool tell_end;           /* its launcher is still to be told that it has ended */
+    char host[64];           /* of the agent that has, or has had it */
+    bool tell_start;         /* of an agent's: its launcher is still to be told so; */
+    bool gone, tell_end;     /* it has ended, and that is still to be told; */
+    bool with_agent;         /* only its agent is lost */
+    int left;                /* state of ended() */
     bool member;             /* of the last world; false: a newcomer */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
-    int status;              /* as waitpid has it, if ended; */
+    int status;              /* as waitpid has it, if ended or gone; */
     char why[480];           /* what its halay_init has failed with; else empty */
     int64_t pid;
     struct hly_boot_guest *guest; /* if asking, */
@@ -55,10 +61,11 @@ struct halay_launch {
     struct hly_boot_reception reception;
     char address[320];        /* where others find it, "host:port"; "": nowhere */
     struct hly_slot *slots;   /* params.nranks */
-    struct hly_agent *agents; /* as many, if there can be any */
-    bool broken;              /* there will be no world; text says why */
-    int first_ended;          /* slot; -1: none yet */
-    int done;                 /* 1 + a slot that has left the last world with status 0; 0: none */
+    struct hly_agent *agents; /* most_agents of them */
+    int most_agents;
+    bool broken;     /* there will be no world; text says why */
+    int first_ended; /* slot; -1: none yet */
+    int done;        /* 1 + a slot that has left the last world with status 0; 0: none */
     struct hly_boot_guest *first; /* rank 0's connection of the last world; or NULL */
     uint32_t told;                /* so many newcomers it has been told */
     uint64_t epoch;               /* of the last world; 0: there was none */
@@ -72,6 +79,8 @@ struct halay_launch {
                            newcomers */
     uint64_t expire_ns; /* when the first of these has waited long enough; 0: there are none */
     uint64_t since_ns, notice_ns, notice_at_ns;
+    char refusals[HLY_REFUSALS][200]; /* texts of agents that have come last */
+    unsigned nrefusals;
     char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };
 
@@ -103,6 +112,6 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *command);
 /* ---------------------------------------------------------------- driver.c */
 
 void hly_driver_started(halay_launch_t *d, int slot, int64_t pid);
-void hly_driver_ended(halay_launch_t *d, int slot, int status, const char *why);
+void hly_driver_ended(halay_launch_t *d, int slot, int status, int state, const char *why);
 
 #endif

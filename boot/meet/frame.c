@@ -5,8 +5,11 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+
+enum { SILENCE_MS = 5000 };
 
 void hly_frames_init(struct hly_frames *f, const struct hly_boot_key *key, enum hly_frame_from from,
                      const struct hly_boot_greeting *greeting, const struct hly_boot_hello *hello)
@@ -52,9 +55,18 @@ int hly_frames_take(struct hly_frames *f, const char **bytes, size_t *n)
     return 1;
 }
 
+/* As the links of ranks, HALAY_LINK_PATIENCE, but a fraction of its default: ranks that others call
+ * lost have ended once their agent is lost, and the others wait for that word. */
+static int silence_ms(void)
+{
+    const char *text = getenv("HALAY_LINK_PATIENCE");
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds >= 1 && seconds < SILENCE_MS / 1000.0 ? (int)(seconds * 1000) : SILENCE_MS;
+}
+
 void hly_frame_keep_alive(int fd)
 {
-    const int on = 1, idle_s = 1, every_s = 1, probes = 4, most_ms = 5000;
+    const int on = 1, idle_s = 1, every_s = 1, most_ms = silence_ms(), probes = most_ms / 1000;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);

@@ -13,13 +13,12 @@
 
 enum hly_frame_from { HLY_FROM_HEAD = 1, HLY_FROM_AGENT };
 
-enum { HLY_FRAME_STARTED = HALAY_LAUNCH_END + 1 }; /* beside halay_launch_what; value: the pid */
-
 struct hly_frame {
     uint64_t number;
-    uint32_t from, what; /* enum hly_frame_from */
+    uint32_t from, what; /* enum hly_frame_from, enum halay_launch_what */
     int32_t rank, value; /* rank: a place of the head's numbering */
-    char text[256];
+    int32_t state;
+    char text[252];
     uint8_t mac[32];
 };
 _Static_assert(sizeof(struct hly_frame) == 312, "no padding on the wire");

@@ -18,7 +18,7 @@
 
 bool hly_meet_place_of(const char *text, struct hly_meet_place *place)
 {
-    *place = (struct hly_meet_place){.text = text};
+    *place = (struct hly_meet_place){.text = text, .holder = "driver"};
     if (strncmp(text, "unix:/", 6) != 0)
         return hly_boot_split(text, place->host, &place->port);
     place->near.sun_family = AF_UNIX;
@@ -49,6 +49,8 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
     *slot = (uint32_t)n;
     return HALAY_OK;
 }
+
+#define NOTICE_NS 2000000000ull
 
 static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until_ns, int *error)
 {
@@ -110,6 +112,7 @@ int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_pl
                         struct hly_boot_greeting *greeting)
 {
     char why[HLY_MEET_WHY] = "";
+    uint64_t notice_ns = hly_boot_now_ns() + NOTICE_NS;
     for (uint64_t pause_ns = 20000000;; pause_ns *= pause_ns < 500000000 ? 2 : 1) {
         const char *who = NULL;
         const int fd = reach(place, end_ns, why);
@@ -127,13 +130,18 @@ int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_pl
         const uint64_t now = hly_boot_now_ns();
         if (!comes || now + pause_ns >= end_ns)
             break;
+        if (now >= notice_ns) {
+            hly_boot_say(log, 1,
+                         "%s has found no %s at '%.120s' yet (last: %s): it tries for %.0f s",
+                         caller, place->holder, place->text, why, (double)(end_ns - now) / 1e9);
+            notice_ns = end_ns;
+        }
         struct timespec t = {(time_t)(pause_ns / 1000000000), (long)(pause_ns % 1000000000)};
         nanosleep(&t, NULL);
     }
-    hly_boot_say(
-        log, 0,
-        "%s found no driver at '%.120s' (HALAY_MEET; last: %s): is the launcher that started "
-        "this process alive, and does its address reach from here?",
-        caller, place->text, why);
+    hly_boot_say(log, 0,
+                 "%s found no %s at '%.120s' (last: %s): is the launcher that holds the job alive, "
+                 "and does its address (HALAY_MEET, halayrun --agent) reach from here?",
+                 caller, place->holder, place->text, why);
     return -1;
 }

@@ -14,6 +14,7 @@ enum { HLY_MEET_WHY = 200, HLY_MEET_SLOTS_MAX = 65536 };
 
 struct hly_meet_place {
     const char *text;        /* of HALAY_MEET */
+    const char *holder;      /* who is there: "driver" */
     struct sockaddr_un near; /* a Unix socket; sun_family 0: host and port */
     char host[HLY_BOOT_NAME];
     int port;

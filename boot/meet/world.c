@@ -221,7 +221,7 @@ static void how_ended(const struct hly_slot *slot, char text[64])
 
 static const char *host_of(const halay_launch_t *d, const struct hly_slot *slot)
 {
-    return slot->agent ? slot->agent->host : d->host;
+    return slot->host[0] ? slot->host : d->host;
 }
 
 void hly_driver_consider(halay_launch_t *d)
@@ -266,7 +266,7 @@ static void name_missing(const halay_launch_t *d, char *text, size_t bytes)
         const struct hly_slot *slot = &d->slots[s];
         if (!is_awaited(d, slot) || ++n > NAMED_MOST)
             continue;
-        const char *doing = slot->agent                       ? slot->agent->host
+        const char *doing = slot->host[0]                     ? slot->host
                             : hly_proc_stat(slot->pid, &stat) ? hly_proc_doing(stat.state)
                                                               : "not seen";
         const int more = snprintf(

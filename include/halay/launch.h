@@ -33,7 +33,8 @@ typedef struct halay_launch_params {
      * host: a TCP port, or -1 for a free one. 0: all processes are this launcher's. Else the first
      * `nlocal` are, and agents bring places for the others. */
     int port, nlocal;
-    const char *head; /* of an agent: the head's "host:port" */
+    const char *listen; /* with a port: the one IP address of this host; NULL: all of them */
+    const char *head;   /* of an agent: the head's "host:port" */
     halay_log_fn log;
     void *log_arg;
     /* 1 and why, if the last halay_init of a rank that has not ended has failed. May be NULL. */
@@ -54,21 +55,26 @@ enum {
  * started there, and numbers them as its own.
  */
 enum halay_launch_what {
-    HALAY_LAUNCH_AGENT = 1, /* to the head: an agent has come with `count` places, from `rank` on */
-    HALAY_LAUNCH_AGENT_LOST, /* it has gone, and so have they; their processes have ended before */
-    HALAY_LAUNCH_ENDED,      /* a process of an agent has; value: wait(2)'s status */
-    HALAY_LAUNCH_START,      /* to an agent: start a process */
-    HALAY_LAUNCH_SIGNAL,     /* send it the signal `value` */
-    HALAY_LAUNCH_END         /* the job is over, or its head is lost: text says so; value: the exit
-                                status */
+    HALAY_LAUNCH_AGENT = 1, /* to the head: an agent has come with `count` places, from `rank` on.
+                               To the agent, first of all: it has them; value: 1 if ranks change */
+    HALAY_LAUNCH_AGENT_LEAVES, /* to the head: it wants its processes told to leave */
+    HALAY_LAUNCH_AGENT_LOST,   /* it has gone, and so have its places */
+    HALAY_LAUNCH_STARTED,      /* a process of an agent has; value: its pid */
+    HALAY_LAUNCH_ENDED,  /* so it has; value: wait(2)'s status. count: 1 where only its agent is
+                            lost. The head hands it to ended() */
+    HALAY_LAUNCH_START,  /* to an agent: start a process; value: for how many seconds it waits for
+                            others (HALAY_START_DEADLINE), 0: not said */
+    HALAY_LAUNCH_SIGNAL, /* send it the signal `value` */
+    HALAY_LAUNCH_END     /* the job is over, or its head is lost: text says so; value: the exit
+                            status */
 };
 
 typedef struct halay_launch_event {
     size_t size; /* of this struct, set by the caller */
     enum halay_launch_what what;
     int rank, count, value;
-    char
-        text[256]; /* AGENT, AGENT_LOST: its host, and why it is lost; ENDED: as `why` of ended() */
+    int state;      /* ENDED: as of ended() */
+    char text[252]; /* AGENT, AGENT_LOST: its host, why it is lost; ENDED: as `why` of ended() */
 } halay_launch_event_t;
 
 /* A rank asked for the whole job to be ended. */
@@ -99,11 +105,12 @@ typedef struct halay_launch_ops {
     int (*env)(halay_launch_t *server, int rank, char ***env);
 
     /*
-     * The rank's process has started. It has ended: status is wait(2)'s, why is what its halay_init
-     * has failed with, or NULL. A rank may be started again. Either may be NULL.
+     * The rank's process has started. It has ended: status is wait(2)'s, state is that of its
+     * flight record (record.h), -1 if nobody knows, why is what its halay_init has failed with, or
+     * NULL. A rank may be started again. Either may be NULL.
      */
     void (*started)(halay_launch_t *server, int rank, int64_t pid);
-    void (*ended)(halay_launch_t *server, int rank, int status, const char *why);
+    void (*ended)(halay_launch_t *server, int rank, int status, int state, const char *why);
 
     /* One of HALAY_LAUNCH_*; known to be up to date once the rank's process has ended. Does not
      * block. */
@@ -133,11 +140,15 @@ typedef struct halay_launch_ops {
     int (*event)(halay_launch_t *server, halay_launch_event_t *event);
 
     /* START, SIGNAL: to the agent that has the place; END: to all. An agent that cannot be told is
-     * lost. Does not block. May be NULL. */
+     * lost. Of an agent: AGENT_LEAVES. Does not block. May be NULL. */
     void (*command)(halay_launch_t *server, const halay_launch_event_t *command);
 
     /* Where others find the head, "host:port"; NULL: nowhere. May be NULL. */
     const char *(*address)(const halay_launch_t *server);
+
+    /* No process of a job with agents has been started yet: it has so many, not params.nranks. May
+     * be NULL. */
+    void (*settle)(halay_launch_t *server, int nranks);
 
     /* Ends the server and its threads. Takes NULL. */
     void (*stop)(halay_launch_t *server);

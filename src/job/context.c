@@ -27,6 +27,8 @@
 #include "wire/news.h"
 #include "wire/register.h"
 
+#define FLUSH_NS 1000000000ull
+
 struct failure { /* where halay_init's reason goes */
     char text[768];
     bool said; /* in the log, by this rank or by another one */
@@ -481,10 +483,22 @@ static int relaxed_end(halay_context_t *context)
     return rc;
 }
 
+/* Is there something to send to a peer that this rank is connected with? */
+static bool owes_connected(const halay_context_t *ctx)
+{
+    const struct hly_link *busy = &ctx->busy_peers;
+    for (const struct hly_link *l = busy->next; l != busy; l = l->next)
+        if (HLY_OF(l, struct hly_peer, waiting)->greeted)
+            return true;
+    return false;
+}
+
+/* What others need to hear of this rank's last call. A host to which no connection comes about may
+ * be down: it is not waited for as long, and others tell its ranks, too. */
 static void flush(halay_context_t *ctx)
 {
-    uint64_t until = hly_now_ns() + 1000000000ull;
-    while (!hly_link_empty(&ctx->busy_peers) && hly_now_ns() < until)
+    const uint64_t now = hly_now_ns(), soon = now + FLUSH_NS / 4, until = now + FLUSH_NS;
+    while (!hly_link_empty(&ctx->busy_peers) && hly_now_ns() < (owes_connected(ctx) ? until : soon))
         hly_progress(ctx);
 }
 

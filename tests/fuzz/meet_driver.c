@@ -187,7 +187,7 @@ static void check(void)
     FUZZ_WANT(!world_epoch || (int)world_ranks >= driver->params.least || driver->done);
     FUZZ_WANT((asking > 0) == (driver->decide_ns > 0 || driver->expire_ns > 0));
     FUZZ_WANT(!driver->first || driver->first->fd >= 0);
-    for (int i = 0; driver->agents && i < driver->params.nranks; i++) {
+    for (int i = 0; i < driver->most_agents; i++) {
         const struct hly_agent *a = &driver->agents[i];
         FUZZ_WANT(!a->guest || (a->guest->fd >= 0 && a->guest->stays && !a->lost));
         for (int s = a->first; s < a->first + a->count; s++)
@@ -290,6 +290,7 @@ static void agent_hello(struct hly_boot_guest *g)
                                 .slot = HLY_BOOT_AGENT,
                                 .nranks = fuzz_byte(input) % 8,
                                 .host = "there"};
+    strcpy(it.library, it.nranks == 7 ? "1" : hly_build());
     push_hello(g, &it);
 }
 
@@ -300,9 +301,9 @@ static void frame(struct hly_boot_guest *g)
     const uint8_t how = fuzz_byte(input);
     struct hly_frame f = {.number = agent ? agent->frames.heard + 1 + (how == 255) : how,
                           .from = how == 254 ? HLY_FROM_HEAD : HLY_FROM_AGENT,
-                          .what = how & 1   ? HLY_FRAME_STARTED
+                          .what = how & 1   ? HALAY_LAUNCH_STARTED
                                   : how & 2 ? HALAY_LAUNCH_ENDED
-                                            : fuzz_byte(input) % 8,
+                                            : fuzz_byte(input) % 10,
                           .rank = how / 4 % 8,
                           .value = how / 32};
     const size_t n = how >= 252 ? how % 16 * 20u : sizeof f;
@@ -318,7 +319,9 @@ static void events(void)
     turn();
     while (OPS->event(driver, &e)) {
         FUZZ_WANT(told++ < 4 * RANKS && e.rank >= 0 && e.rank < driver->params.nranks);
-        FUZZ_WANT(e.what == HALAY_LAUNCH_ENDED || e.count > 0);
+        FUZZ_WANT(e.what == HALAY_LAUNCH_ENDED || e.what == HALAY_LAUNCH_STARTED || e.count > 0);
+        if (e.what == HALAY_LAUNCH_ENDED)
+            OPS->ended(driver, e.rank, e.value, e.state, e.text);
     }
     const int s = LOCAL + how % (RANKS - LOCAL);
     const bool runs = s < driver->params.nranks && driver->slots[s].state != HLY_SLOT_FREE &&
@@ -332,13 +335,13 @@ static void events(void)
 
 static void launch(uint8_t which)
 {
-    const int n = driver->agents ? LOCAL : driver->params.nranks, s = which % n;
+    const int n = driver->most_agents ? LOCAL : driver->params.nranks, s = which % n;
     const enum hly_slot_state state = driver->slots[s].state;
     turn();
     if (state == HLY_SLOT_FREE || state == HLY_SLOT_ENDED)
         OPS->started(driver, s, 100 + s);
     else if (driver->slots[s].state == state)
-        OPS->ended(driver, s, which, which & 0x80 ? "why" : NULL);
+        OPS->ended(driver, s, which, which % 4, which & 0x80 ? "why" : NULL);
     check();
 }
 
@@ -379,17 +382,17 @@ static void event(uint8_t what)
         turn();
         break;
     case 9:
-        if (g && driver->agents)
+        if (g && driver->most_agents)
             agent_hello(g);
         break;
     case 10:
-        if (g && driver->agents)
+        if (g && driver->most_agents)
             frame(g);
-        else if (driver->agents)
+        else if (driver->most_agents)
             events();
         break;
     case 11:
-        if (driver->agents)
+        if (driver->most_agents)
             events();
         break;
     default:
@@ -438,10 +441,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     driver->reception.nslots = nranks + ROOM; /* room for the rest stays unused */
     if (few & 0x40 && nranks > LOCAL) {       /* as with a port, which would be a real one */
         driver->params.nlocal = LOCAL;
+        driver->most_agents = nranks;
+        free(driver->agents);
         FUZZ_WANT(driver->agents = calloc((size_t)nranks, sizeof driver->agents[0]));
     }
     for (int s = 0; s < nranks; s++)
-        if (!(many & 0x80 || driver->agents) || s < LOCAL)
+        if (!(many & 0x80 || driver->most_agents) || s < LOCAL)
             OPS->started(driver, s, 100 + s);
     for (int i = 0; i < TURNS && f.left; i++)
         event(fuzz_byte(&f));

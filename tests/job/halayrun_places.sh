@@ -120,5 +120,9 @@ prints "mpirun -n 3 -H n1:1,n2:2 $mpi -x PATH p" "${lsf[@]}" "LSB_MCPU_HOSTS=n1 
 prints "mpirun -n 4 -H n1:1,n2:2,n3:1 $mpi -x PATH p" "${lsf[@]}" "LSB_MCPU_HOSTS=n1 1 n2 2 n3 1" "${d[@]}" p
 prints "mpirun -n 2 -H n1:2 $mpi -x PATH p" "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 1 n1 2" "${d[@]}" p
 prints "$local 2 p" "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 2" "${d[@]}" p
+printf '#!/bin/sh\n' >bin/blaunch && chmod +x bin/blaunch
+by_blaunch="env OMPI_MCA_plm_rsh_agent=blaunch PRTE_MCA_plm_ssh_agent=blaunch"
+prints "$by_blaunch mpirun -n 2 -H n1:2 $mpi -x PATH p" "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 1 n1 2" "${d[@]}" p
+prints "mpirun -n 2 -H n1:2 $mpi -x PATH p" OMPI_MCA_plm_rsh_agent=ssh "${lsf[@]}" "LSB_MCPU_HOSTS=$here_name 1 n1 2" "${d[@]}" p
 prints "$local 2 p" "${sum[@]}" JSM_NAMESPACE_RANK=1 "${d[@]}" -np 2 p
 nothing_left

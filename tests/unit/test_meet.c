@@ -180,7 +180,7 @@ static void end_all_quietly(void)
 
 static void end(int slot, int number)
 {
-    ops->ended(driver, slot, end_quietly(slot, number), NULL);
+    ops->ended(driver, slot, end_quietly(slot, number), -1, NULL);
 }
 
 static void order(int slot, char what)
@@ -295,13 +295,15 @@ static void agent_open(struct agent *a, int places, const char *secret)
     pthread_join(a->thread, NULL);
 }
 
-/* The next event of a server, which must be this one. */
+/* The next event of a server, which must be this one; but what it says of its own beginning. */
 static halay_launch_event_t event(const halay_launch_ops_t *its, halay_launch_t *server,
                                   enum halay_launch_what what, int rank, int value)
 {
     halay_launch_event_t e = {.size = sizeof e};
     const double until = now_s() + 10;
-    while (!its->event(server, &e)) {
+    while (!its->event(server, &e) ||
+           (e.what != what && (e.what == HALAY_LAUNCH_STARTED || its != ops) &&
+            (e.what == HALAY_LAUNCH_STARTED || e.what == HALAY_LAUNCH_AGENT))) {
         struct pollfd fd = {.fd = its->descriptor(server), .events = POLLIN};
         CHECK(now_s() < until, "no event %d of %d", what, rank);
         poll(&fd, 1, 10);
@@ -489,12 +491,20 @@ static void agents(void)
     world("02345", 1, "01234");
     command(HALAY_LAUNCH_SIGNAL, 5, SIGUSR1);
     event(there, b.server, HALAY_LAUNCH_SIGNAL, 1, SIGUSR1);
-    there->ended(a.server, 1, end_quietly(3, SIGKILL), "why");
-    MUST(!strcmp(event(ops, driver, HALAY_LAUNCH_ENDED, 3, SIGKILL).text, "why"));
+    there->ended(a.server, 1, end_quietly(3, SIGKILL), 2, "why");
+    const halay_launch_event_t third = event(ops, driver, HALAY_LAUNCH_ENDED, 3, SIGKILL);
+    MUST(!strcmp(third.text, "why") && third.state == 2 && !third.count);
+    ops->ended(driver, 3, third.value, third.state, third.text);
+    there->command(b.server, &(halay_launch_event_t){.what = HALAY_LAUNCH_AGENT_LEAVES});
+    MUST(event(ops, driver, HALAY_LAUNCH_AGENT_LEAVES, 4, -1).count == 2);
     there->stop(b.server); /* its node is gone */
-    event(ops, driver, HALAY_LAUNCH_ENDED, 4, SIGKILL);
-    event(ops, driver, HALAY_LAUNCH_ENDED, 5, SIGKILL);
     MUST(strstr(event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 4, -1).text, "connection ended"));
+    agent_open(&c, 2, "s"); /* the processes there have not been ended() */
+    MUST(c.rc == HALAY_EBOOT && strstr(told, "agents for all of its places"));
+    for (int s = 4; s < 6; s++) {
+        MUST(event(ops, driver, HALAY_LAUNCH_ENDED, s, SIGKILL).count == 1);
+        ops->ended(driver, s, SIGKILL, -1, NULL);
+    }
     world("02", 2, "01");
     agent_open(&c, 2, "s");
     MUST(!c.rc && event(ops, driver, HALAY_LAUNCH_AGENT, 4, -1).count == 2);
@@ -530,7 +540,7 @@ static void torn(void)
     agent_open(&a, 2, "s");
     MUST(!a.rc);
     event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
-    halay_launch_v3_agent.ended(a.server, 0, 0, NULL); /* of what was never started */
+    halay_launch_v3_agent.ended(a.server, 0, 0, -1, NULL); /* of what was never started */
     event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 0, -1);
     MUST(strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 1).text, "is lost"));
     halay_launch_v3_agent.stop(a.server);

@@ -101,7 +101,7 @@ void hly_bind_plan(struct hly_binding *b, const struct hly_options *options)
 {
     static struct hly_seat seats[HLY_CPUS_MAX];
     union set all;
-    const int n = options->slots;
+    const int n = options->nlocal;
     b->nshares = b->ncpus = 0;
     memset(&all, 0, sizeof all);
     if (sched_getaffinity(0, sizeof all, &all.first))

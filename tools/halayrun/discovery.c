@@ -2,7 +2,7 @@
 /*
  * discovery.c - the script runs beside the job, one process at a time, with LIMIT_MS and
  * OUTPUT_BYTES. What it says counts as a whole or not at all: after a failure the last answer
- * stays. Without agents only the slots of this machine are places.
+ * stays.
  */
 #define _GNU_SOURCE
 #include "discovery.h"
@@ -18,7 +18,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "hosts.h"
 #include "note.h"
 
 enum { PAUSE_MS = 1000, LIMIT_MS = 10000, OUTPUT_BYTES = 65536 };
@@ -32,8 +31,8 @@ struct hly_discovery {
     int fd;    /* its output; -1: at its end */
     int ended, late, status;
     int64_t begun_ms;
-    int places;     /* last answer; -1: none yet */
-    int told_other; /* of a host that is not this machine */
+    int answered;
+    struct hly_hosts hosts; /* last answer */
     char trouble[256], said[256];
     size_t bytes;
     char text[OUTPUT_BYTES + 1];
@@ -50,7 +49,7 @@ struct hly_discovery *hly_discovery_create(const char *script, int slots_per_hos
     d->slots_per_host = slots_per_host;
     d->spawner = spawner;
     d->guard = guard;
-    d->fd = d->places = -1;
+    d->fd = -1;
     return d;
 }
 
@@ -159,27 +158,21 @@ static int ended(struct hly_discovery *d, int64_t now_ms)
 
 /* ------------------------------------------------------------------ what it has said */
 
-static void read_host(struct hly_discovery *d, const char *line, size_t bytes, int *places)
+static void read_host(struct hly_discovery *d, struct hly_hosts *hosts, const char *line,
+                      size_t bytes)
 {
     struct hly_host host = {.slots = d->slots_per_host};
     const char *wrong = hly_host_read(&host, line, bytes);
-    if (wrong) {
+    if (wrong)
         trouble(d, "it printed '%.*s', which %s", bytes < 60 ? (int)bytes : 60, line, wrong);
-    } else if (hly_host_here(host.name)) {
-        *places = *places + host.slots < HLY_RANKS_MAX ? *places + host.slots : HLY_RANKS_MAX;
-    } else if (!d->told_other) {
-        d->told_other = 1;
-        hly_note("--host-discovery-script: host %.200s is not this machine, where alone halayrun "
-                 "starts processes: it needs an agent, and is left out, as are others; this is "
-                 "said once",
-                 host.name);
-    }
+    else if (hly_hosts_add(hosts, &host))
+        trouble(d, "there is no memory for its hosts");
 }
 
 static void conclude(struct hly_discovery *d)
 {
     static const char blanks[] = " \t\r";
-    int places = 0;
+    struct hly_hosts hosts = {0};
     d->text[d->bytes] = '\0';
     if (WIFSIGNALED(d->status))
         trouble(d, "it was killed by signal %d", WTERMSIG(d->status));
@@ -195,21 +188,26 @@ static void conclude(struct hly_discovery *d)
         while (bytes && strchr(blanks, line[bytes - 1]))
             bytes--;
         if (bytes)
-            read_host(d, line, bytes, &places);
+            read_host(d, &hosts, line, bytes);
     }
-    if (!d->trouble[0])
-        d->places = places;
+    if (d->trouble[0]) {
+        hly_hosts_destroy(&hosts);
+        return;
+    }
+    hly_hosts_destroy(&d->hosts);
+    d->hosts = hosts;
+    d->answered = 1;
 }
 
 static void tell_trouble(struct hly_discovery *d)
 {
     if (strcmp(d->trouble, d->said) != 0 && d->trouble[0])
         hly_note("--host-discovery-script: %s; %s", d->trouble,
-                 d->places < 0 ? "it is asked again each second" : "its last answer stays");
+                 !d->answered ? "it is asked again each second" : "its last answer stays");
     memcpy(d->said, d->trouble, sizeof d->said);
 }
 
-int hly_discovery_turn(struct hly_discovery *d, int64_t now_ms, int *places)
+int hly_discovery_turn(struct hly_discovery *d, int64_t now_ms)
 {
     if (!d->pid) {
         if (d->begun_ms && now_ms - d->begun_ms < PAUSE_MS)
@@ -223,8 +221,12 @@ int hly_discovery_turn(struct hly_discovery *d, int64_t now_ms, int *places)
         return 0;
     conclude(d);
     tell_trouble(d);
-    *places = d->places;
     return 1;
+}
+
+const struct hly_hosts *hly_discovery_hosts(const struct hly_discovery *d)
+{
+    return d && d->answered ? &d->hosts : NULL;
 }
 
 int64_t hly_discovery_next_ms(const struct hly_discovery *d)
@@ -252,5 +254,6 @@ void hly_discovery_destroy(struct hly_discovery *d)
         kill(-d->pid, SIGKILL);
     if (d->fd >= 0)
         close(d->fd);
+    hly_hosts_destroy(&d->hosts);
     free(d);
 }

@@ -14,7 +14,9 @@
 #include <sys/wait.h>
 
 #include "../common/flight.h"
+#include "agents.h"
 #include "note.h"
+#include "starters.h"
 #include "words.h"
 
 enum { TRIES = 3 };
@@ -31,7 +33,8 @@ static int by_sigterm(int status)
 /* Somebody else may have told it to: then it says so by its status, behind its halay_finalize. */
 int hly_elastic_failed(const struct hly_job *job, int slot)
 {
-    const int status = job->ranks[slot].status, over = hly_records_is_over(job->records, slot);
+    const struct hly_rank *r = &job->ranks[slot];
+    const int status = r->status, over = hly_state_is_over(r->state);
     if (by_sigterm(status) && (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
         return 0;
     return status != 0 || !over;
@@ -48,7 +51,7 @@ void hly_elastic_fail(struct hly_job *job, int slot, char then[64])
 {
     const int64_t ms = hly_slots_failed(job->slots, slot, hly_now_ms());
     job->last_status = hly_exit_status(job->ranks[slot].status);
-    if (!job->lost_status && !job->ranks[slot].condemned && hly_records_met(job->records, slot))
+    if (!job->lost_status && !job->ranks[slot].condemned && hly_state_met(job->ranks[slot].state))
         job->lost_status = job->last_status;
     if (job->finishing || !ms)
         then[0] = '\0';
@@ -82,40 +85,53 @@ void hly_elastic_look(struct hly_job *job)
 
 /* ------------------------------------------------------------------ what is due */
 
-static void ask_discovery(struct hly_job *job, int64_t now_ms)
+/* Returns when there is something to do. */
+static int64_t ask_discovery(struct hly_job *job, int64_t now_ms)
 {
-    int places = -1;
-    if (!hly_discovery_turn(job->discovery, now_ms, &places) || places < 0)
-        return;
-    places = places < job->options->slots ? places : job->options->slots;
-    if (places != job->places && (job->places >= 0 || job->options->verbose))
-        hly_note("the discovery script has places for %d process%s", places,
-                 places == 1 ? "" : "es");
-    job->places = places;
-    hly_slots_place(job->slots, places);
+    const int local = job->options->nlocal, before = job->places;
+    const int answered = hly_discovery_turn(job->discovery, now_ms);
+    const struct hly_hosts *hosts = hly_discovery_hosts(job->discovery);
+    const int64_t next_ms = hly_discovery_next_ms(job->discovery);
+    if (hosts && answered) {
+        job->places = 0;
+        for (int i = 0; i < hosts->n; i++)
+            if (hly_host_here(hosts->list[i].name) && hosts->list[i].slots < local - job->places)
+                job->places += hosts->list[i].slots;
+            else if (hly_host_here(hosts->list[i].name))
+                job->places = local;
+        hly_slots_place(job->slots, 0, local, job->places);
+        hly_agents_place(job, hosts);
+    }
+    if (job->places != before && local && (before >= 0 || job->options->verbose))
+        hly_note("the discovery script has places for %d process%s", job->places,
+                 job->places == 1 ? "" : "es");
+    const int64_t start_ms = hosts ? hly_starters_turn(job, hosts, now_ms) : 0;
+    return start_ms && start_ms < next_ms ? start_ms : next_ms;
 }
 
 static void tell_leavers(struct hly_job *job)
 {
     int slot;
+    char where[96];
     while ((slot = hly_slots_leaver(job->slots)) >= 0) {
-        hly_note("process %d (pid %d on %s) is told to leave (SIGTERM): its place is gone", slot,
-                 (int)job->ranks[slot].pid, job->host);
-        kill(job->ranks[slot].pid, SIGTERM); /* not its children: they serve it to the end */
+        hly_note("process %d (%s) is told to leave (SIGTERM): its place is gone", slot,
+                 hly_job_where(job, slot, where));
+        hly_job_tell(job, slot, SIGTERM); /* not its children: they serve it to the end */
     }
 }
 
 static void kill_condemned(struct hly_job *job)
 {
     int slot;
+    char where[96];
     while (hly_servers_condemned(&job->servers, &slot)) {
         struct hly_rank *r = &job->ranks[slot];
-        if (r->pid <= 0 || r->ended)
+        if ((r->pid <= 0 && !r->far) || r->ended)
             continue;
-        hly_note("process %d (pid %d on %s) %s, and the others have gone on without it: it is "
-                 "killed",
-                 slot, (int)r->pid, job->host,
-                 hly_flight_process((int)r->pid) == 'T' ? "is stopped" : "is lost");
+        if (!r->far) /* else its agent knows whether it has ended, and says so */
+            hly_note("process %d (%s) %s, and the others have gone on without it: it is killed",
+                     slot, hly_job_where(job, slot, where),
+                     hly_flight_process((int)r->pid) == 'T' ? "is stopped" : "is lost");
         r->condemned = 1;
         hly_job_signal(job, slot, SIGKILL);
     }
@@ -125,11 +141,11 @@ static void kill_condemned(struct hly_job *job)
 static void judge(struct hly_job *job, int64_t now_ms)
 {
     const int least = job->options->least, limit_s = job->options->elastic_timeout_s;
-    const int running = job->nstarted - job->nended;
-    if (!job->epoch && job->places >= least && hly_slots_hopeful(job->slots, TRIES) < least) {
+    const int running = job->nstarted - job->nended, places = hly_slots_places(job->slots);
+    if (!job->epoch && places >= least && hly_slots_hopeful(job->slots, TRIES) < least) {
         hly_note("%d of %d processes have failed %d times each, and no ranks have met: there must "
                  "be %d (--min-np)",
-                 job->places - hly_slots_hopeful(job->slots, TRIES), job->places, TRIES, least);
+                 places - hly_slots_hopeful(job->slots, TRIES), places, TRIES, least);
         hly_job_end(job, job->last_status ? job->last_status : 1, GRACE_MS);
         return;
     }
@@ -143,7 +159,9 @@ static void judge(struct hly_job *job, int64_t now_ms)
         "there have been too few ranks for %d s (--elastic-timeout): %d process%s run, and there "
         "must be %d (--min-np)%s",
         limit_s, running, running == 1 ? "" : "es", least,
-        job->places >= least ? "" : "; the discovery script has fewer places");
+        places >= least           ? ""
+        : job->options->discovery ? "; the discovery script has fewer places"
+                                  : "; there are fewer places");
     hly_job_end(job, job->last_status ? job->last_status : 1, GRACE_MS);
 }
 
@@ -153,10 +171,10 @@ int64_t hly_elastic_due(struct hly_job *job, int64_t now_ms)
     kill_condemned(job);
     if (job->finishing)
         return 0;
-    if (job->discovery) {
-        ask_discovery(job, now_ms);
-        next = hly_discovery_next_ms(job->discovery);
-    }
+    if (job->discovery)
+        next = ask_discovery(job, now_ms);
+    if (hly_agents_awaited(job))
+        return next;
     tell_leavers(job);
     hly_job_fill(job, now_ms);
     if (!job->ending)

@@ -90,12 +90,15 @@ static int refuse(const char *option, const char *why)
 
 int hly_elastic_check(struct hly_options *options)
 {
-    const char *alone = options->reset_limit >= 0    ? "--reset-limit"
-                        : options->elastic_timeout_s ? "--elastic-timeout"
-                        : options->cool_ms[0] >= 0   ? "--blacklist-cooldown-range"
-                        : options->slots_per_host    ? "--slots-per-host"
-                                                     : NULL;
+    const int agents = options->agents >= 0; /* then -np is of this machine alone */
+    const char *alone = options->reset_limit >= 0               ? "--reset-limit"
+                        : options->elastic_timeout_s && !agents ? "--elastic-timeout"
+                        : options->cool_ms[0] >= 0              ? "--blacklist-cooldown-range"
+                        : options->slots_per_host               ? "--slots-per-host"
+                                                                : NULL;
     const int changes = options->least || options->slots || options->discovery;
+    if (!options->elastic_timeout_s)
+        options->elastic_timeout_s = TIMEOUT_S;
     if (!changes)
         return alone ? refuse(alone, "is for a job whose ranks change: give --min-np") : -1;
     if (options->keep_going)
@@ -106,17 +109,15 @@ int hly_elastic_check(struct hly_options *options)
         return refuse("--host-discovery-script", "says where, and so do -H and --hostfile: give "
                                                  "one of them");
     if (!options->least)
-        options->least = options->nranks ? options->nranks : 1;
-    if (!options->nranks && options->discovery)
+        options->least = options->nranks && !agents ? options->nranks : 1;
+    if (!options->nranks && options->discovery && !agents)
         options->nranks = options->least;
-    else if (!options->nranks && !options->hosts && !options->host_file)
+    else if (!options->nranks && !agents && !options->hosts && !options->host_file)
         options->nranks = options->slots;
-    if (options->discovery && !options->slots) {
+    if (options->discovery && !agents && !options->slots) {
         options->slots = HLY_RANKS_MAX;
         options->bind = 0; /* nobody knows for how many */
     }
-    if (!options->elastic_timeout_s)
-        options->elastic_timeout_s = TIMEOUT_S;
     if (!options->slots_per_host)
         options->slots_per_host = 1;
     if (options->cool_ms[0] < 0) {
@@ -126,10 +127,27 @@ int hly_elastic_check(struct hly_options *options)
     return -1;
 }
 
-int hly_elastic_settle(struct hly_options *options)
+/* What agents bring comes on top. */
+static int settle_agents(struct hly_options *options)
 {
     if (!options->slots)
+        options->slots = HLY_RANKS_MAX;
+    options->nlocal = options->nranks;
+    if (options->least <= options->slots && options->nlocal + options->agents <= options->slots)
+        return -1;
+    hly_note("--min-np %d, -np %d and %d agents contradict --max-np %d: there are never more "
+             "processes, and each agent brings one at least",
+             options->least, options->nlocal, options->agents, options->slots);
+    return HLY_EXIT_USAGE;
+}
+
+int hly_elastic_settle(struct hly_options *options)
+{
+    if (options->agents >= 0)
+        return settle_agents(options);
+    if (!options->slots)
         options->slots = options->nranks;
+    options->nlocal = options->slots;
     if (options->least <= options->nranks && options->nranks <= options->slots)
         return -1;
     hly_note("--min-np %d, -np %d and --max-np %d contradict each other: they have to ascend",

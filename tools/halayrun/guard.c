@@ -19,6 +19,9 @@
 
 #include "note.h"
 
+/* Ranks', the discovery script's, and those of commands that start agents. */
+enum { MOST = HLY_RANKS_MAX + 1 + HLY_STARTERS_MAX };
+
 static const pid_t dismissed = 0; /* no process group has this number */
 
 /* How many are left. */
@@ -32,7 +35,7 @@ static int without(pid_t *groups, int n, pid_t group)
 
 static void watch(int fd, struct hly_session *session)
 {
-    pid_t groups[HLY_RANKS_MAX + 1], group; /* ranks', and the discovery script's */
+    pid_t groups[MOST], group;
     int n = 0;
     ssize_t got;
     while ((got = read(fd, &group, sizeof group)) == (ssize_t)sizeof group ||
@@ -45,7 +48,7 @@ static void watch(int fd, struct hly_session *session)
             n = without(groups, n, -group);
             continue;
         }
-        assert(group > 1 && n < HLY_RANKS_MAX + 1);
+        assert(group > 1 && n < MOST);
         groups[n++] = group;
     }
     while (n > 0)

@@ -272,9 +272,21 @@ static void add_prefix(struct handover *h)
     }
 }
 
+/* LSF's sites often have no ssh between nodes, and an Open MPI that was not built for LSF. */
+static void use_blaunch(struct handover *h)
+{
+    char path[HLY_PATH_BYTES];
+    if (!getenv("LSB_JOBID") || hly_search_program("blaunch", path) ||
+        is_set("OMPI_MCA_plm_rsh_agent", "PRTE_MCA_plm_ssh_agent"))
+        return;
+    add(&h->set, "OMPI_MCA_plm_rsh_agent=blaunch");
+    add(&h->set, "PRTE_MCA_plm_ssh_agent=blaunch");
+}
+
 static void add_mpirun(struct handover *h)
 {
     struct words *c = &h->command;
+    use_blaunch(h);
     int prterun = h->place->launcher == HLY_PRTERUN;
     add(c, "%s", hly_launcher_name(h->place->launcher));
     if (geteuid() == 0)

@@ -88,6 +88,11 @@ const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes)
     return wrong;
 }
 
+int hly_hosts_add(struct hly_hosts *hosts, const struct hly_host *host)
+{
+    return append(hosts, host->name, strlen(host->name), host->slots) ? 0 : HLY_EXIT_SELF;
+}
+
 int hly_hosts_parse(struct hly_hosts *hosts, const char *text)
 {
     for (const char *at = text; at; at = strchr(at, ',')) {
@@ -246,7 +251,7 @@ int hly_hosts_slots(const struct hly_hosts *hosts)
 }
 
 /* The same name, or one of them is the other's without the domain. */
-static int same_host(const char *a, const char *b)
+int hly_host_same(const char *a, const char *b)
 {
     size_t bytes = strcspn(a, ".");
     if (!strcasecmp(a, b))
@@ -260,7 +265,7 @@ int hly_host_here(const char *name)
     if (gethostname(self, sizeof self - 1))
         self[0] = '\0';
     return !strcasecmp(name, "localhost") || !strncmp(name, "127.", 4) ||
-           (*self && same_host(name, self));
+           (*self && hly_host_same(name, self));
 }
 
 int hly_hosts_here(const struct hly_hosts *hosts)

@@ -25,6 +25,12 @@ const char *hly_host_read(struct hly_host *host, const char *text, size_t bytes)
 /* It is a name of this machine. */
 int hly_host_here(const char *name);
 
+/* Adds a copy. 0, or the status to exit with, said. */
+int hly_hosts_add(struct hly_hosts *hosts, const struct hly_host *host);
+
+/* Two names of the same host, as far as names tell. */
+int hly_host_same(const char *a, const char *b);
+
 /* "a:2,b:4"; a host without a number has one slot. 0, or the status to exit with, said. */
 int hly_hosts_parse(struct hly_hosts *hosts, const char *text);
 

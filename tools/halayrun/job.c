@@ -26,12 +26,21 @@
 #include <unistd.h>
 
 #include "../common/flight.h"
+#include "agent.h"
+#include "agents.h"
 #include "elastic.h"
 #include "note.h"
 #include "output.h"
+#include "starters.h"
 #include "words.h"
 
-enum { QUIET_MS = 250, GIVE_UP_MS = 5000, TOGETHER_NS = 50000000, STOPPED_LOOKS = 10 };
+enum {
+    SILENT_MS = 5000,
+    QUIET_MS = 250,
+    GIVE_UP_MS = 5000,
+    TOGETHER_NS = 50000000,
+    STOPPED_LOOKS = 10
+};
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -40,20 +49,33 @@ void hly_job_signal(struct hly_job *job, int rank, int number)
     const struct hly_rank *r = &job->ranks[rank];
     if (r->pid > 0)
         kill(hly_rank_has_group(job->spawner, rank) ? -r->pid : r->pid, number);
+    else if (r->far && !r->ended)
+        hly_servers_command(&job->servers, HALAY_LAUNCH_SIGNAL, rank, number);
 }
 
+void hly_job_tell(struct hly_job *job, int rank, int number)
+{
+    const struct hly_rank *r = &job->ranks[rank];
+    if (r->pid > 0 && !r->ended)
+        kill(r->pid, number);
+    else if (r->far && !r->ended)
+        hly_servers_command(&job->servers, HALAY_LAUNCH_SIGNAL, rank, number);
+}
+
+/* Agents end theirs by themselves once they are told that the job ends. */
 static void signal_all(struct hly_job *job, int number)
 {
+    hly_agents_end(job, job->exit_status);
     for (int rank = 0; rank < job->options->slots; rank++)
-        hly_job_signal(job, rank, number);
+        if (!job->ranks[rank].far || number == SIGKILL)
+            hly_job_signal(job, rank, number);
 }
 
 /* The ranks, not their children: to most of those SIGUSR1 is deadly. */
 static void pass_on(struct hly_job *job, int number)
 {
     for (int rank = 0; rank < job->options->slots; rank++)
-        if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended)
-            kill(job->ranks[rank].pid, number);
+        hly_job_tell(job, rank, number);
 }
 
 void hly_job_end(struct hly_job *job, int exit_status, int grace_ms)
@@ -65,12 +87,15 @@ void hly_job_end(struct hly_job *job, int exit_status, int grace_ms)
     hly_records_trouble(job->records);
     job->term_ms = hly_now_ms() + grace_ms;
     job->kill_ms = job->term_ms + GRACE_MS;
+    job->silent_ms = job->kill_ms + SILENT_MS;
 }
 
 /* A terminal has sent its signal to the rank in halayrun's own group already. */
 static void interrupt(struct hly_job *job, int number, int from_terminal)
 {
     int again = job->ending;
+    if (hly_agent_leaves(job, number))
+        return;
     hly_job_end(job, HLY_EXIT_SIGNAL + number, 0);
     job->interrupted = 1;
     job->term_ms = 0;
@@ -80,8 +105,9 @@ static void interrupt(struct hly_job *job, int number, int from_terminal)
     }
     if (number != SIGPIPE)
         hly_note("signal %d (%s): ending the job", number, hly_signal_name(number));
+    hly_agents_end(job, job->exit_status);
     for (int rank = 0; rank < job->options->slots; rank++)
-        if (!from_terminal || hly_rank_has_group(job->spawner, rank))
+        if (!job->ranks[rank].far && (!from_terminal || hly_rank_has_group(job->spawner, rank)))
             hly_job_signal(job, rank, number);
 }
 
@@ -107,6 +133,8 @@ static int read_signals(struct hly_job *job)
 static int failed(const struct hly_job *job, int rank)
 {
     const struct hly_rank *r = &job->ranks[rank];
+    if (job->options->agent)
+        return hly_agent_failed(job, rank);
     if (job->options->least)
         return hly_elastic_failed(job, rank);
     return r->status != 0 || hly_servers_connected(&job->servers, rank);
@@ -129,33 +157,47 @@ static long out_of_memory(void)
 /* In a job whose ranks change a slot's process may be any rank. */
 static const char *called(const struct hly_job *job)
 {
-    return job->options->least ? "process" : "rank";
+    return job->options->least || job->changes ? "process" : "rank";
+}
+
+const char *hly_job_where(const struct hly_job *job, int slot, char text[96])
+{
+    const struct hly_rank *r = &job->ranks[slot];
+    if (r->far > 0)
+        snprintf(text, 96, "pid %d on %s", r->far, r->host);
+    else if (r->far)
+        snprintf(text, 96, "on %s", r->host);
+    else
+        snprintf(text, 96, "pid %d on %s", (int)r->pid, job->host);
+    return text;
 }
 
 /* then: what follows from it. */
 static void tell_end(struct hly_job *job, int rank, const char *then)
 {
     const struct hly_rank *r = &job->ranks[rank];
-    const char *what = called(job);
-    int pid = (int)r->pid, number = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
-    if (number)
-        hly_note("%s %d (pid %d on %s) was killed by signal %d (%s%s)%s%s", what, rank, pid,
-                 job->host, number, hly_signal_name(number),
+    const int number = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
+    char who[128], where[96];
+    snprintf(who, sizeof who, "%s %d (%s)", called(job), job->first + rank,
+             hly_job_where(job, rank, where));
+    if (r->with_agent)
+        hly_note("%s is lost with its agent%s", who, then);
+    else if (number)
+        hly_note("%s was killed by signal %d (%s%s)%s%s%s%s", who, number, hly_signal_name(number),
                  WCOREDUMP(r->status) ? ", core dumped" : "",
-                 number == SIGKILL && out_of_memory() > job->out_of_memory
+                 number == SIGKILL && !r->far && out_of_memory() > job->out_of_memory
                      ? ", and the kernel has killed for want of memory since the job began: is it "
                        "at the limit of its cgroup, or the machine at its own?"
                      : "",
-                 then);
+                 r->why[0] ? ": " : "", r->why, then);
     else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
-        hly_note("%s %d (pid %d on %s) exited %s%s", what, rank, pid, job->host,
+        hly_note("%s exited %s%s", who,
                  job->options->least
                      ? "with status 0 without halay_finalize"
                      : "without leaving the job: it called PMIx_Init and not PMIx_Finalize",
                  then);
     else
-        hly_note("%s %d (pid %d on %s) exited with status %d%s", what, rank, pid, job->host,
-                 WEXITSTATUS(r->status), then);
+        hly_note("%s exited with status %d%s", who, WEXITSTATUS(r->status), then);
 }
 
 int hly_exit_status(int status)
@@ -175,37 +217,54 @@ static void fail(struct hly_job *job, int rank)
     if (job->ending)
         return;
     hly_records_ended(job->records, rank, job->ranks[rank].status);
-    if (!job->options->least && !job->options->keep_going)
+    if (job->options->agent)
+        job->last_status = hly_exit_status(job->ranks[rank].status);
+    else if (!job->options->least && !job->options->keep_going)
         hly_job_end(job, hly_exit_status(job->ranks[rank].status), GRACE_MS);
     else if (!job->options->least && !job->exit_status)
         job->exit_status = hly_exit_status(job->ranks[rank].status);
     hly_job_signal(job, rank, SIGTERM); /* what it has started */
 }
 
+void hly_job_ended(struct hly_job *job, int rank, int status, int state, const char *why)
+{
+    struct hly_rank *r = &job->ranks[rank];
+    r->fresh = r->ended = 1;
+    r->status = status;
+    r->state = state;
+    job->nended++;
+    hly_servers_ended(&job->servers, rank,
+                      job->options->least ? hly_elastic_told(job, rank) : status, state, why);
+}
+
 /* Those that have ended since the last time. 1 if one of them has failed, and none was killed. */
-static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
+static int look_at_ranks(struct hly_job *job)
 {
     int failing = 0, killed = 0;
     char why[512];
     for (int rank = 0; rank < job->options->slots; rank++) {
-        struct hly_rank *r = &job->ranks[rank];
+        const struct hly_rank *r = &job->ranks[rank];
         siginfo_t info = {0};
         if (r->pid <= 0 || r->ended ||
             waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
             info.si_pid != r->pid)
             continue;
-        fresh[rank] = 1;
-        r->ended = 1;
-        r->status = info.si_code == CLD_EXITED
-                        ? info.si_status << 8
-                        : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0);
-        job->nended++;
         const int known = hly_records_why(job->records, rank, why, sizeof why);
-        hly_servers_ended(&job->servers, rank,
-                          job->options->least ? hly_elastic_told(job, rank) : r->status,
-                          known ? why : NULL);
-        killed |= WIFSIGNALED(r->status);
-        failing |= failed(job, rank);
+        hly_job_ended(job, rank,
+                      info.si_code == CLD_EXITED
+                          ? info.si_status << 8
+                          : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0),
+                      hly_records_state(job->records, rank),
+                      r->why[0] ? r->why
+                      : known   ? why
+                                : NULL);
+    }
+    if (job->agents)
+        hly_agents_turn(job);
+    for (int rank = 0; rank < job->options->slots; rank++) {
+        const struct hly_rank *r = &job->ranks[rank];
+        killed |= r->fresh && WIFSIGNALED(r->status);
+        failing |= r->fresh && failed(job, rank);
     }
     return failing && !killed;
 }
@@ -214,9 +273,10 @@ static int look_at_ranks(struct hly_job *job, char fresh[HLY_RANKS_MAX])
  */
 static void note_early(struct hly_job *job, int rank)
 {
+    char where[96];
     if (!job->ended_early && !job->ending && job->nended < job->nstarted)
-        hly_note("rank %d (pid %d on %s) exited with status 0 without halay_finalize", rank,
-                 (int)job->ranks[rank].pid, job->host);
+        hly_note("rank %d (%s) exited with status 0 without halay_finalize", rank,
+                 hly_job_where(job, rank, where));
     job->ended_early = 1;
 }
 
@@ -225,9 +285,11 @@ static void end_well(struct hly_job *job, int rank)
     hly_records_ended(job->records, rank, job->ranks[rank].status);
     if (job->options->verbose)
         tell_end(job, rank, "");
+    if (job->options->agent)
+        return;
     if (job->options->least)
         hly_elastic_left(job, rank);
-    else if (hly_records_left_early(job->records, rank))
+    else if (hly_state_left_early(job->ranks[rank].state))
         note_early(job, rank);
     else
         job->ended_well = 1;
@@ -241,22 +303,26 @@ static void end_well(struct hly_job *job, int rank)
 int hly_job_collect(struct hly_job *job)
 {
     const struct timespec a_little = {0, TOGETHER_NS};
-    int first = job->nended, n = job->options->slots;
-    char fresh[HLY_RANKS_MAX] = {0};
-    if (look_at_ranks(job, fresh) && !job->ending && job->nended < job->nstarted) {
+    const int first = job->nended, n = job->options->slots;
+    struct hly_rank *r = job->ranks;
+    if (look_at_ranks(job) && !job->ending && job->nended < job->nstarted) {
         nanosleep(&a_little, NULL);
-        look_at_ranks(job, fresh);
+        look_at_ranks(job);
     }
-    for (int rank = 0; rank < n; rank++)
-        if (fresh[rank] && WIFSIGNALED(job->ranks[rank].status) && failed(job, rank))
-            fail(job, rank);
     for (int rank = 0; rank < n; rank++) {
-        if (!fresh[rank])
+        if (!r[rank].fresh || !WIFSIGNALED(r[rank].status) || !failed(job, rank))
             continue;
-        if (!failed(job, rank))
-            end_well(job, rank);
-        else if (!WIFSIGNALED(job->ranks[rank].status))
+        r[rank].fresh = 0;
+        fail(job, rank);
+    }
+    for (int rank = 0; rank < n; rank++) {
+        if (!r[rank].fresh)
+            continue;
+        r[rank].fresh = 0;
+        if (failed(job, rank))
             fail(job, rank);
+        else
+            end_well(job, rank);
     }
     return job->nended > first;
 }
@@ -267,10 +333,11 @@ static void read_reports(struct hly_job *job)
     while (read(job->report_fd, &report, sizeof report) == (ssize_t)sizeof report) {
         if (!job->ending)
             hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0], called(job),
-                     report.rank, strerror(report.error),
+                     job->first + report.rank, strerror(report.error),
                      report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
                                              : "");
-        if (!job->epoch) /* else it could be started before, and may be again */
+        if (!job->epoch &&
+            !job->options->agent) /* else it could be started before, and may be again */
             hly_job_end(job, report.error == ENOENT ? HLY_EXIT_MISSING : HLY_EXIT_REFUSED, 0);
     }
 }
@@ -293,7 +360,8 @@ static int is_rank(const struct hly_job *job, pid_t pid)
     for (int rank = 0; rank < job->options->slots; rank++)
         if (job->ranks[rank].pid == pid)
             return 1;
-    return pid == job->guard->pid || pid == hly_discovery_pid(job->discovery);
+    return pid == job->guard->pid || pid == hly_discovery_pid(job->discovery) ||
+           hly_starters_has(job->starters, pid);
 }
 
 /* The parent of a process, 0 if there is none such. */
@@ -388,13 +456,14 @@ static void clear(struct hly_job *job, int slot)
     job->ranks[slot] = (struct hly_rank){0};
 }
 
-static int start_rank(struct hly_job *job, int rank)
+int hly_job_start(struct hly_job *job, int rank, int patience_s)
 {
     int out = -1, err = -1, error = ENOMEM;
     pid_t pid = -1;
     clear(job, rank);
     char **env = hly_env_copy(job->spawner->base);
-    if (env && (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
+    if (env && (!patience_s || !hly_env_set_deadline(&env, patience_s)) &&
+        (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
         if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK) {
             hly_records_give(job->records, rank, &env); /* without it the rank makes its own */
             pid = hly_spawn(job->spawner, rank, env, out, err);
@@ -409,7 +478,8 @@ static int start_rank(struct hly_job *job, int rank)
     if (err >= 0)
         close(err);
     if (pid < 0) {
-        hly_note("cannot start %s %d: %s%s", called(job), rank, strerror(error), remedy(error));
+        hly_note("cannot start %s %d: %s%s", called(job), job->first + rank, strerror(error),
+                 remedy(error));
         return -1;
     }
     job->ranks[rank].pid = pid;
@@ -419,7 +489,7 @@ static int start_rank(struct hly_job *job, int rank)
     if (hly_rank_has_group(job->spawner, rank))
         hly_guard_tell(job->guard, pid);
     if (job->options->verbose)
-        hly_note("%s %d is pid %d on %s", called(job), rank, (int)pid, job->host);
+        hly_note("%s %d is pid %d on %s", called(job), job->first + rank, (int)pid, job->host);
     return 0;
 }
 
@@ -428,7 +498,12 @@ void hly_job_fill(struct hly_job *job, int64_t now_ms)
     int slot;
     while (!job->ending && (slot = hly_slots_vacant(job->slots, now_ms)) >= 0) {
         hly_slots_started(job->slots, slot, now_ms);
-        if (!start_rank(job, slot))
+        if (slot >= job->options->nlocal) {
+            clear(job, slot);
+            hly_agents_start(job, slot);
+            continue;
+        }
+        if (!hly_job_start(job, slot, 0))
             continue;
         if (job->epoch)
             hly_slots_failed(job->slots, slot, now_ms);
@@ -448,7 +523,8 @@ static void start_ranks(struct hly_job *job)
     fcntl(ends[0], F_SETFL, O_NONBLOCK);
     job->report_fd = ends[0];
     job->spawner->report_fd = ends[1]; /* of those that are started later, too */
-    hly_job_fill(job, hly_now_ms());
+    if (!job->agents && !job->options->agent)
+        hly_job_fill(job, hly_now_ms());
 }
 
 /* Ranks have ended, and all that are left are stopped: nobody waits for them. */
@@ -493,6 +569,8 @@ static int due(struct hly_job *job)
         job->kill_ms = 0;
         signal_all(job, SIGKILL);
     }
+    if (job->leaves_ms && now >= job->leaves_ms)
+        hly_job_end(job, job->exit_status, 0);
     if (job->orphans_ms && now >= job->orphans_ms) {
         job->orphans_ms = 0;
         visit_orphans(job, 0);
@@ -500,11 +578,14 @@ static int due(struct hly_job *job)
     if (((job->options->keep_going && job->nended) || job->finishing) && !job->ending &&
         now >= job->stopped_ms)
         end_stopped(job);
+    const int64_t agents_ms = job->agents ? hly_agents_due(job, now) : 0;
     const int64_t elastic_ms = job->options->least && !job->ending ? hly_elastic_due(job, now) : 0;
     const int64_t times[] = {job->term_ms,
                              job->kill_ms,
                              job->orphans_ms,
                              elastic_ms,
+                             agents_ms,
+                             job->ending ? 0 : job->leaves_ms,
                              job->ending ? 0 : job->stopped_ms,
                              job->ending ? 0 : job->timeout_ms};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++)
@@ -524,15 +605,29 @@ static void copy_output(struct hly_job *job)
 
 static int goes_on(const struct hly_job *job)
 {
+    if (job->options->agent)
+        return hly_agent_goes_on(job);
+    if (hly_agents_awaited(job))
+        return 1;
     return job->nended < job->nstarted || (job->options->least && !job->ending && !job->finishing);
 }
 
-/* Until there is something to do. */
-static void wait_for_news(struct hly_job *job)
+/* What the servers know. In how many milliseconds they want to be asked again; -1: not by then. */
+static int hear_servers(struct hly_job *job)
 {
-    const int meet_ms = hly_servers_progress(&job->servers);
+    const int next_ms = hly_servers_progress(&job->servers);
+    if (job->options->agent)
+        hly_agent_turn(job);
+    if (job->agents)
+        hly_job_collect(job);
     if (job->options->least && !job->ending)
         hly_elastic_look(job);
+    return next_ms;
+}
+
+/* Until there is something to do. */
+static void wait_for_news(struct hly_job *job, int meet_ms)
+{
     int timeout = due(job), n = 3 + HLY_SERVERS;
     if (meet_ms >= 0 && meet_ms < timeout)
         timeout = meet_ms;
@@ -550,8 +645,11 @@ static void wait_for_news(struct hly_job *job)
 
 static void loop(struct hly_job *job)
 {
-    while (goes_on(job)) {
-        wait_for_news(job);
+    for (;;) {
+        const int meet_ms = hear_servers(job);
+        if (!goes_on(job))
+            break;
+        wait_for_news(job, meet_ms);
         if (job->report_fd >= 0)
             read_reports(job);
         read_server(job);
@@ -585,7 +683,7 @@ static void drain(struct hly_job *job)
  */
 static void tell_records(const struct hly_job *job)
 {
-    if (job->exit_status == 0 || job->interrupted)
+    if (job->exit_status == 0 || job->interrupted || (job->options->agent && !job->last_status))
         return;
     if (job->exit_status > HLY_EXIT_SIGNAL || job->exit_status == HLY_EXIT_TIMEOUT)
         hly_records_tell(job->records);
@@ -601,18 +699,21 @@ static int prepare(struct hly_job *job)
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
     job->fds = calloc(2 * (size_t)n + 4 + HLY_SERVERS, sizeof job->fds[0]);
     job->slots = hly_slots_create(n, o->cool_ms[0], o->cool_ms[1]);
-    job->output = o->prefix ? hly_output_create(n) : NULL;
-    job->records = hly_records_create(n, job->name, job->host, o->record);
+    job->output = o->prefix ? hly_output_create(n, job->first) : NULL;
+    job->records = hly_records_create(n, job->first, job->name, job->host, o->record);
     if (o->discovery)
         job->discovery =
             hly_discovery_create(o->discovery, o->slots_per_host, job->spawner, job->guard);
+    job->agents = o->agents >= 0 ? hly_agents_create(n) : NULL;
+    job->starters = o->discovery ? hly_starters_create() : NULL;
     if (!job->ranks || !job->fds || !job->slots || (o->prefix && !job->output) ||
-        (o->discovery && !job->discovery)) {
+        (o->discovery && (!job->discovery || !job->starters)) || (o->agents >= 0 && !job->agents)) {
         hly_note("out of memory");
         return -1;
     }
-    job->places = o->discovery ? -1 : o->nranks;
-    hly_slots_place(job->slots, o->discovery ? 0 : o->nranks);
+    job->places = -1;
+    if (!o->discovery && !o->agent)
+        hly_slots_place(job->slots, 0, o->nlocal, o->nranks);
     job->words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
     job->out_of_memory = out_of_memory();
     if (o->timeout_s)
@@ -633,6 +734,8 @@ static void undo_prepare(struct hly_job *job)
     if (job->spawner->report_fd >= 0)
         close(job->spawner->report_fd);
     end_discovery(job);
+    hly_agents_destroy(job->agents);
+    hly_starters_destroy(job->starters);
     hly_output_destroy(job->output);
     hly_records_destroy(job->records);
     hly_slots_destroy(job->slots);
@@ -647,10 +750,12 @@ int hly_job_run(struct hly_job *job)
         start_ranks(job);
         loop(job);
         end_discovery(job);
-        end_orphans(job);
-        drain(job);
         if (job->options->least && !job->ending)
             job->exit_status = job->lost_status;
+        hly_agents_end(job, job->exit_status);
+        hly_starters_wait(job->starters);
+        end_orphans(job);
+        drain(job);
         status = job->options->keep_going && job->ended_well && !job->ending ? 0 : job->exit_status;
         tell_records(job);
         hly_words_close(job->words, status != 0 && !job->interrupted);

@@ -15,11 +15,17 @@
 enum { GRACE_MS = 1000 };
 
 struct hly_rank {
-    pid_t pid;  /* 0: not started */
+    pid_t pid;  /* 0: not started, or elsewhere */
     int ended;  /* a zombie by now: it is reaped when all have ended, or another is started in its
                    slot, so that its number, and with it its group's, stays taken */
+    int fresh;  /* what its end means is still to be judged */
     int status; /* as waitpid has it, once ended */
-    int condemned; /* it is being killed, since the others have met without it */
+    int state;  /* of its flight record, once ended */
+    int condemned;  /* it is being killed, since the others have met without it */
+    int far;        /* its pid where an agent has started it; -1: not known yet; 0: it is here */
+    int with_agent; /* it counts as ended, since its agent is lost */
+    char host[64];  /* of the agent */
+    char why[252];  /* what else there is to say of its end */
 };
 
 struct hly_job {
@@ -42,12 +48,18 @@ struct hly_job {
 
     /* Of a job whose ranks change (elastic.h). */
     struct hly_discovery *discovery;
-    int places;      /* for processes; -1: not known yet */
+    struct hly_starters *starters;
+    int places;      /* for processes here, by the discovery script; -1: not known yet */
     uint64_t epoch;  /* how often its ranks have met */
     int finishing;   /* no other process is started */
     int lost_status; /* of the first that has failed since they met */
     int last_status; /* of the last one that has */
     int64_t few_ms;  /* since when there are too few; 0: there are enough */
+
+    struct hly_agents *agents; /* of a head (agents.h); NULL: it takes none */
+    int first;                 /* of an agent (agent.h): its first process, as the head counts */
+    int changes;               /* ranks do, its head says */
+    int64_t leaves_ms;         /* its processes have been told to leave: until when; 0: not */
 
     int ended_well;    /* some rank has */
     int ended_early;   /* some rank has left Halay by an exit with status 0 */
@@ -55,19 +67,28 @@ struct hly_job {
     int stopped_looks; /* seconds for which all ranks that are left have been stopped */
     int interrupted;   /* ... because of a signal to halayrun */
     int exit_status;
-    int64_t term_ms, kill_ms, timeout_ms, orphans_ms, stopped_ms; /* when to do what; 0: never */
+    int64_t term_ms, kill_ms, silent_ms, timeout_ms, orphans_ms, stopped_ms; /* when to do what; 0:
+                                                                                 never */
 };
 
 /* Starts the ranks, waits for all of them and for what they have started. Returns the exit
  * status. */
 int hly_job_run(struct hly_job *job);
 
-/* Parts of it, for elastic.c. */
+/* Parts of it, for elastic.c, agents.c and agent.c. */
 void hly_job_end(struct hly_job *job, int exit_status, int grace_ms);
 void hly_job_signal(struct hly_job *job, int slot, int number); /* with its process group */
+void hly_job_tell(struct hly_job *job, int slot, int number);   /* alone */
+/* It has, as waitpid and its flight record have it; judged in hly_job_collect. */
+void hly_job_ended(struct hly_job *job, int slot, int status, int state, const char *why);
+/* "pid 7 on host" */
+const char *hly_job_where(const struct hly_job *job, int slot, char text[96]);
 int hly_job_collect(struct hly_job *job);
 /* Starts processes in all slots that are to have one. */
 void hly_job_fill(struct hly_job *job, int64_t now_ms);
+/* In one of this machine; patience_s: for how long it waits for others, 0: not said. 0 or -1, said.
+ */
+int hly_job_start(struct hly_job *job, int slot, int patience_s);
 int hly_exit_status(int status);
 
 #endif

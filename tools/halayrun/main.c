@@ -15,6 +15,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "agent.h"
+#include "agent_options.h"
 #include "elastic_options.h"
 #include "guard.h"
 #include "handover.h"
@@ -67,7 +69,8 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
     hly_bind_plan(&spawner->binding, options);
     spawner->argv = options->command;
     spawner->self = getpid();
-    spawner->terminal = isatty(STDIN_FILENO);
+    spawner->input = !options->agent;
+    spawner->terminal = spawner->input && isatty(STDIN_FILENO);
     spawner->base = hly_env_create(options, &spawner->binding);
     spawner->null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     job->signal_fd = set_up_signals(spawner);
@@ -85,7 +88,9 @@ static int set_up(struct hly_spawner *spawner, struct hly_job *job,
     files = spawner->files;
     files.rlim_cur = files.rlim_max; /* pipes and PMIx connections of up to 1,024 ranks */
     setrlimit(RLIMIT_NOFILE, &files);
-    if (gethostname(job->host, sizeof job->host - 1))
+    if (options->agent_name)
+        snprintf(job->host, sizeof job->host, "%s", options->agent_name);
+    else if (gethostname(job->host, sizeof job->host - 1))
         snprintf(job->host, sizeof job->host, "localhost");
     return 0;
 }
@@ -96,8 +101,28 @@ static int has_failed(void *arg, int rank, char *text, size_t bytes)
     return hly_records_why(job->records, rank, text, bytes);
 }
 
+/* An agent may wait for its head: till then a signal ends it, and the guard cleans up. */
+static int start_servers(struct hly_job *job, const halay_launch_params_t *params)
+{
+    sigset_t blocked;
+    if (params->head)
+        sigprocmask(SIG_SETMASK, &job->spawner->mask, &blocked);
+    const int rc = hly_servers_start(&job->servers, params, job->options->verbose);
+    if (params->head)
+        sigprocmask(SIG_SETMASK, &blocked, NULL);
+    if (rc)
+        return rc;
+    if (params->head)
+        hly_agent_begin(job);
+    if (params->port)
+        hly_note("agents come to %s: halayrun --agent %s -np K program, with the same secret",
+                 hly_servers_address(&job->servers), hly_servers_address(&job->servers));
+    return 0;
+}
+
 static int run(struct hly_job *job, const struct hly_session *session)
 {
+    const struct hly_options *o = job->options;
     snprintf(job->name, sizeof job->name, "halayrun-%s",
              strrchr(session->path, '/') + sizeof "halayrun-");
     const halay_launch_params_t params = {.size = sizeof params,
@@ -107,15 +132,21 @@ static int run(struct hly_job *job, const struct hly_session *session)
                                           .host = job->host,
                                           .session_dir = session->path,
                                           .secret = hly_env_secret(job->spawner->base),
+                                          .port = o->agents < 0 ? 0
+                                                  : o->port     ? o->port
+                                                                : -1,
+                                          .nlocal = o->nlocal,
+                                          .listen = o->listen,
+                                          .head = o->agent,
                                           .log = log_server,
                                           .failed = has_failed,
                                           .failed_arg = job};
-    if (hly_servers_start(&job->servers, &params, job->options->verbose))
+    if (start_servers(job, &params))
         return HLY_EXIT_SELF;
     int status = hly_job_run(job);
     /* libpmix 4.2 may crash, or wait for ever, in its end after a rank has died in PMIx_Init. The
      * server ends with this process, and its folder goes with the session. */
-    if (!status && !job->exit_status)
+    if (!job->servers.all[1].ops || (!status && !job->exit_status))
         hly_servers_stop(&job->servers);
     return status;
 }
@@ -126,7 +157,7 @@ static int run_here(struct hly_options *options)
     struct hly_session session;
     struct hly_guard guard;
     struct hly_job job = {.options = options, .guard = &guard, .spawner = &spawner};
-    int status = hly_find_program(options->command[0], spawner.path);
+    int status = options->command[0] ? hly_find_program(options->command[0], spawner.path) : 0;
     if (status)
         return status;
     status = HLY_EXIT_SELF;
@@ -152,12 +183,16 @@ int main(int argc, char **argv)
     int status = hly_options_parse(argc, argv, &options);
     if (status >= 0)
         return status;
-    status = hly_place_find(&place, &options);
-    if (status)
-        return status;
-    status = hly_hand_over(&place, &options);
-    options.nranks = place.nranks;
-    hly_hosts_destroy(&place.hosts);
+    if (options.agents >= 0 || options.agent) {
+        status = hly_agent_secret(&options);
+    } else {
+        status = hly_place_find(&place, &options);
+        if (status)
+            return status;
+        status = hly_hand_over(&place, &options);
+        options.nranks = place.nranks;
+        hly_hosts_destroy(&place.hosts);
+    }
     if (status < 0)
         status = hly_elastic_settle(&options);
     return status >= 0 ? status : run_here(&options);

@@ -8,6 +8,7 @@
 enum {
     HLY_RANKS_MAX = 1024,           /* started by halayrun itself */
     HLY_RANKS_HANDED_MAX = 1 << 20, /* started by another launcher */
+    HLY_STARTERS_MAX = 1024,        /* hosts on which agents are started */
     HLY_EXIT_USAGE = 2,             /* the command line is wrong */
     HLY_EXIT_TIMEOUT = 124,
     HLY_EXIT_SELF = 125,    /* halayrun itself failed */

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "agent_options.h"
 #include "elastic_options.h"
 #include "note.h"
 
@@ -33,7 +34,7 @@ static const char help[] =
     "                       with twice (...) as many ranks to one in turn; none: to no processor\n"
     "  --horovod            Python programs that import horovod get Halay's\n"
     "  --keep-going         a rank that fails does not end the job (see "
-    "halay_comm_shrink)\n" HLY_ELASTIC_HELP
+    "halay_comm_shrink)\n" HLY_ELASTIC_HELP HLY_AGENT_HELP
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
@@ -219,6 +220,8 @@ static int take(struct hly_options *options, int option, char **argv)
     case ':':
         return bad("option %s needs a value; see halayrun --help", argv[optind - 1]);
     default:
+        if (option >= HLY_AGENT_FIRST)
+            return hly_agent_take(options, option);
         if (option >= HLY_ELASTIC_FIRST)
             return hly_elastic_take(options, option, argv);
         return bad("there is no option %s; see halayrun --help", argv[optind - 1]);
@@ -257,29 +260,21 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},
-                                          {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},
-                                          {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},
-                                          {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},
-                                          {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},
-                                          {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'},
-                                          {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},
-                                          {"horovod", 0, 0, 'o'},
-                                          {"bind", 1, 0, 'b'},
-                                          {"record", 1, 0, 'r'},
-                                          {"keep-going", 0, 0, 'k'},
-                                          HLY_ELASTIC_NAMES,
-                                          {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},         {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},    {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},    {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},    {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},       {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'},   {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},      {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},       {"record", 1, 0, 'r'},
+                                          {"keep-going", 0, 0, 'k'}, HLY_ELASTIC_NAMES,
+                                          HLY_AGENT_NAMES,           {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND"), *folder = getenv("HALAY_RECORD");
     memset(options, 0, sizeof *options);
     hly_elastic_default(options);
+    hly_agent_default(options);
     int wrong = set_bind(options, bind && *bind ? bind : "auto", "HALAY_BIND");
     if (wrong >= 0)
         return wrong;
@@ -296,8 +291,11 @@ int hly_options_parse(int argc, char **argv, struct hly_options *options)
         return status;
     if (options->hosts && options->host_file)
         return bad("%s", "-H and --hostfile both say where: give one of them");
-    if (optind >= argc)
-        return bad("say what to run: %s", "halayrun -np N program [arguments...]");
     options->command = argv + optind;
+    status = hly_agent_check(options);
+    if (status >= 0)
+        return status;
+    if (optind >= argc && (options->agents < 0 || options->nranks))
+        return bad("say what to run: %s", "halayrun -np N program [arguments...]");
     return hly_elastic_check(options);
 }

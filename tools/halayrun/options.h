@@ -25,16 +25,22 @@ struct hly_options {
     int keep_going; /* a rank that fails does not end the job */
     int timeout_s;  /* 0: none */
     int slots;      /* as many processes may there be at once */
+    int nlocal;     /* of these on this machine: the first ones */
     int least;      /* a job whose ranks change goes on with so many; 0: they are always the same */
     int reset_limit, elastic_timeout_s, slots_per_host; /* reset_limit: -1: none */
     const char *discovery;                              /* how many places: a script's word */
     int cool_ms[2];                                     /* of a slot that has failed: from, to */
+    int agents;         /* how many the job waits for; -1: it takes none */
+    int port;           /* where they come to; 0: a free one */
+    const char *listen; /* on this address alone */
+    const char *secret_file, *start_agent;
+    const char *agent, *agent_name; /* of an agent: its head, the name of its host */
     int nenv;
     const char *env[HLY_ENV_MAX]; /* "NAME=VALUE", or "NAME": as it is */
     const char *hosts, *host_file;
     const char *record; /* a folder for flight records; NULL: they are not kept */
     enum hly_launcher launcher;
-    char **command; /* NULL-terminated, at least one */
+    char **command; /* NULL-terminated; at least one, but where nothing is started here */
 };
 
 /* The name of its program; halayrun's own is "local". */

@@ -41,7 +41,7 @@ struct hly_output {
     struct stream streams[];
 };
 
-struct hly_output *hly_output_create(int nranks)
+struct hly_output *hly_output_create(int nranks, int first)
 {
     struct hly_output *o = calloc(1, sizeof *o + 2 * (size_t)nranks * sizeof o->streams[0]);
     if (!o)
@@ -51,7 +51,7 @@ struct hly_output *hly_output_create(int nranks)
     o->sinks[1].fd = STDERR_FILENO;
     for (int i = 0; i < o->nstreams; i++) {
         o->streams[i].fd = -1;
-        o->streams[i].rank = i / 2;
+        o->streams[i].rank = first + i / 2;
         o->streams[i].sink = &o->sinks[i % 2];
     }
     return o;

@@ -8,7 +8,8 @@
 
 struct hly_output;
 
-struct hly_output *hly_output_create(int nranks);
+/* For so many ranks, the first of which is that of the job. */
+struct hly_output *hly_output_create(int nranks, int first);
 void hly_output_destroy(struct hly_output *output); /* takes NULL */
 
 /* The two write ends for a rank, to be closed by the caller once it is started. 0 or -1 (errno).

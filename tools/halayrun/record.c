@@ -27,18 +27,19 @@ struct given {
 };
 
 struct hly_records {
-    int nranks;
+    int nranks, first;
     const char *job, *host, *folder;
     struct given ranks[];
 };
 
-struct hly_records *hly_records_create(int nranks, const char *job, const char *host,
+struct hly_records *hly_records_create(int nranks, int first, const char *job, const char *host,
                                        const char *folder)
 {
     struct hly_records *r = calloc(1, sizeof *r + (size_t)nranks * sizeof r->ranks[0]);
     if (!r)
         return NULL;
     r->nranks = nranks;
+    r->first = first;
     r->job = job;
     r->host = host;
     r->folder = folder;
@@ -74,7 +75,7 @@ static int make(struct hly_records *records, int rank)
     g->fd = fd;
     g->head = at;
     halay_record_format(g->head);
-    g->head->rank = rank;
+    g->head->rank = records->first + rank;
     g->head->nranks = records->nranks;
     snprintf(g->head->job, sizeof g->head->job, "%s", records->job);
     snprintf(g->head->host, sizeof g->head->host, "%s", records->host);
@@ -106,22 +107,25 @@ void hly_records_ended(struct hly_records *records, int rank, int status)
         records->ranks[rank].head->ended = 1 + (uint32_t)status;
 }
 
-int hly_records_left_early(const struct hly_records *records, int rank)
+int hly_records_state(const struct hly_records *records, int rank)
 {
     const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
-    return head && (head->state == HALAY_RECORD_INIT || head->state == HALAY_RECORD_RUNS);
+    return head ? (int)head->state : -1;
 }
 
-int hly_records_is_over(const struct hly_records *records, int rank)
+int hly_state_left_early(int state)
 {
-    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
-    return !head || head->state == HALAY_RECORD_GIVEN || head->state == HALAY_RECORD_FINALIZED;
+    return state == HALAY_RECORD_INIT || state == HALAY_RECORD_RUNS;
 }
 
-int hly_records_met(const struct hly_records *records, int rank)
+int hly_state_is_over(int state)
 {
-    const halay_record_head_t *head = records ? records->ranks[rank].head : NULL;
-    return !head || head->state == HALAY_RECORD_RUNS || head->state == HALAY_RECORD_FINALIZED;
+    return state < 0 || state == HALAY_RECORD_GIVEN || state == HALAY_RECORD_FINALIZED;
+}
+
+int hly_state_met(int state)
+{
+    return state < 0 || state == HALAY_RECORD_RUNS || state == HALAY_RECORD_FINALIZED;
 }
 
 void hly_records_trouble(struct hly_records *records)
@@ -212,7 +216,7 @@ void hly_records_save(const struct hly_records *records)
         if (g->fd < 0 || g->head->state == HALAY_RECORD_GIVEN)
             continue;
         snprintf(path, sizeof path, "%.4000s/" HALAY_RECORD_NAME ".%.63s.%d", records->folder,
-                 records->job, i);
+                 records->job, records->first + i);
         const int failed = save_one(g, path);
         lost += failed != 0;
         why = failed ? failed : why;

@@ -7,9 +7,9 @@
 
 struct hly_records;
 
-/* For so many ranks. folder: where they go if the job fails; or NULL. NULL: no memory; then the
- * ranks make their own. */
-struct hly_records *hly_records_create(int nranks, const char *job, const char *host,
+/* For so many ranks, the first of which is that of the job. folder: where they go if the job fails;
+ * or NULL. NULL: no memory; then the ranks make their own. */
+struct hly_records *hly_records_create(int nranks, int first, const char *job, const char *host,
                                        const char *folder);
 /* Makes a rank's, in place of an earlier process's, and tells it in its environment. 0 or -1. */
 int hly_records_give(struct hly_records *records, int rank, char ***env);
@@ -17,12 +17,12 @@ int hly_records_give(struct hly_records *records, int rank, char ***env);
 void hly_records_started(struct hly_records *records, int rank, pid_t pid);
 /* It is the first that ended so, as waitpid() has it. */
 void hly_records_ended(struct hly_records *records, int rank, int status);
-/* It is or was in Halay, and has not finalized. */
-int hly_records_left_early(const struct hly_records *records, int rank);
-/* It has finalized, or was never in Halay, or nobody knows. */
-int hly_records_is_over(const struct hly_records *records, int rank);
-/* It has been in a job with others, or nobody knows. */
-int hly_records_met(const struct hly_records *records, int rank);
+/* How far the rank has come, as its record says (record.h of Halay); -1: nobody knows. Of a state:
+ * it is or was in Halay, and has not finalized; */
+int hly_records_state(const struct hly_records *records, int rank);
+int hly_state_left_early(int state);
+int hly_state_is_over(int state); /* it has finalized, or was never in Halay, or nobody knows; */
+int hly_state_met(int state);     /* it has been in a job with others, or nobody knows */
 /* What its halay_init has failed with. 0: it has not, or nobody knows why. */
 int hly_records_why(const struct hly_records *records, int rank, char *text, size_t bytes);
 /* The job's trouble begins: notes which ranks are stopped. */

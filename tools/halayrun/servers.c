@@ -42,10 +42,11 @@ static const halay_launch_ops_t *load(const char *name, char why[512])
 
 int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *params, int verbose)
 {
-    static const char *const names[HLY_SERVERS] = {"meet", "pmix"};
+    const char *const names[HLY_SERVERS] = {params->head ? "agent" : "meet", "pmix"};
     char why[512];
-    /* MPI knows no job whose ranks change. */
-    for (int i = 0; i < (params->least ? 1 : HLY_SERVERS); i++) {
+    /* MPI knows no job whose ranks change, and none of several launchers. */
+    const int one = params->least || params->head || params->port;
+    for (int i = 0; i < (one ? 1 : HLY_SERVERS); i++) {
         struct hly_server *s = &servers->all[i];
         s->ops = load(names[i], why);
         if (s->ops && s->ops->start(params, &s->server))
@@ -56,6 +57,30 @@ int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *
             hly_note("no PMIx server for programs that need one: %s", why);
     }
     return !servers->all[0].ops;
+}
+
+int hly_servers_event(const struct hly_servers *servers, halay_launch_event_t *event)
+{
+    event->size = sizeof *event;
+    return servers->all[0].ops->event(servers->all[0].server, event);
+}
+
+void hly_servers_command(const struct hly_servers *servers, enum halay_launch_what what, int rank,
+                         int value)
+{
+    const halay_launch_event_t command = {
+        .size = sizeof command, .what = what, .rank = rank, .value = value};
+    servers->all[0].ops->command(servers->all[0].server, &command);
+}
+
+const char *hly_servers_address(const struct hly_servers *servers)
+{
+    return servers->all[0].ops->address(servers->all[0].server);
+}
+
+void hly_servers_settle(const struct hly_servers *servers, int nranks)
+{
+    servers->all[0].ops->settle(servers->all[0].server, nranks);
 }
 
 int hly_servers_env(const struct hly_servers *servers, int rank, char ***env)
@@ -74,11 +99,12 @@ void hly_servers_started(const struct hly_servers *servers, int rank, pid_t pid)
             servers->all[i].ops->started(servers->all[i].server, rank, pid);
 }
 
-void hly_servers_ended(const struct hly_servers *servers, int rank, int status, const char *why)
+void hly_servers_ended(const struct hly_servers *servers, int rank, int status, int state,
+                       const char *why)
 {
     for (int i = 0; i < HLY_SERVERS; i++)
         if (servers->all[i].ops && servers->all[i].ops->ended)
-            servers->all[i].ops->ended(servers->all[i].server, rank, status, why);
+            servers->all[i].ops->ended(servers->all[i].server, rank, status, state, why);
 }
 
 int hly_servers_connected(const struct hly_servers *servers, int rank)

@@ -23,9 +23,16 @@ struct hly_servers {
 /* Loads and starts them. Non-zero if Halay's own cannot be, which has been said. */
 int hly_servers_start(struct hly_servers *servers, const halay_launch_params_t *params,
                       int verbose);
+/* As launch.h has them: of a head or an agent. */
+int hly_servers_event(const struct hly_servers *servers, halay_launch_event_t *event);
+void hly_servers_command(const struct hly_servers *servers, enum halay_launch_what what, int rank,
+                         int value);
+const char *hly_servers_address(const struct hly_servers *servers);
+void hly_servers_settle(const struct hly_servers *servers, int nranks);
 int hly_servers_env(const struct hly_servers *servers, int rank, char ***env);
 void hly_servers_started(const struct hly_servers *servers, int rank, pid_t pid);
-void hly_servers_ended(const struct hly_servers *servers, int rank, int status, const char *why);
+void hly_servers_ended(const struct hly_servers *servers, int rank, int status, int state,
+                       const char *why);
 /* It called PMIx_Init and has not called PMIx_Finalize. */
 int hly_servers_connected(const struct hly_servers *servers, int rank);
 /* Fills HLY_SERVERS of them. */

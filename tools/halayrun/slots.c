@@ -12,10 +12,11 @@
 enum state { FREE = 0, RUNS, LEAVES, COOLS };
 
 struct hly_slots {
-    int n, places;
+    int n;
     int64_t first_ms, most_ms;
     struct slot {
         enum state state;
+        int place;        /* it has one */
         int failures;     /* one after the other */
         int64_t since_ms; /* it runs; COOLS: until when */
     } all[];
@@ -37,33 +38,52 @@ void hly_slots_destroy(struct hly_slots *s)
     free(s);
 }
 
-void hly_slots_place(struct hly_slots *s, int places)
+void hly_slots_place(struct hly_slots *s, int first, int count, int places)
 {
-    assert(places >= 0 && places <= s->n);
-    s->places = places;
+    assert(first >= 0 && count >= 0 && first + count <= s->n);
+    for (int i = 0; i < count; i++)
+        s->all[first + i].place = i < places;
+}
+
+int hly_slots_places(const struct hly_slots *s)
+{
+    int n = 0;
+    for (int i = 0; i < s->n; i++)
+        n += s->all[i].place;
+    return n;
+}
+
+void hly_slots_renew(struct hly_slots *s, int first, int count)
+{
+    for (int i = first; i < first + count; i++) {
+        assert(s->all[i].state == FREE || s->all[i].state == COOLS);
+        s->all[i] = (struct slot){0};
+    }
 }
 
 int hly_slots_vacant(const struct hly_slots *s, int64_t now_ms)
 {
-    for (int i = 0; i < s->places; i++)
-        if (s->all[i].state == FREE || (s->all[i].state == COOLS && now_ms >= s->all[i].since_ms))
+    for (int i = 0; i < s->n; i++) {
+        const struct slot *it = &s->all[i];
+        if (it->place && (it->state == FREE || (it->state == COOLS && now_ms >= it->since_ms)))
             return i;
+    }
     return -1;
 }
 
 int64_t hly_slots_next_ms(const struct hly_slots *s)
 {
     int64_t next = 0;
-    for (int i = 0; i < s->places; i++)
-        if (s->all[i].state == COOLS && (!next || s->all[i].since_ms < next))
+    for (int i = 0; i < s->n; i++)
+        if (s->all[i].place && s->all[i].state == COOLS && (!next || s->all[i].since_ms < next))
             next = s->all[i].since_ms;
     return next;
 }
 
 int hly_slots_leaver(struct hly_slots *s)
 {
-    for (int i = s->n - 1; i >= s->places; i--) {
-        if (s->all[i].state != RUNS)
+    for (int i = s->n - 1; i >= 0; i--) {
+        if (s->all[i].place || s->all[i].state != RUNS)
             continue;
         s->all[i].state = LEAVES;
         return i;
@@ -103,13 +123,13 @@ int64_t hly_slots_failed(struct hly_slots *s, int slot, int64_t now_ms)
     it->state = COOLS;
     /* Those that fail at once do not come again at once. */
     it->since_ms = now_ms + ms + (now_ms + 37 * (int64_t)slot) % (ms / 10 + 1);
-    return slot < s->places ? ms : 0;
+    return it->place ? ms : 0;
 }
 
 int hly_slots_hopeful(const struct hly_slots *s, int failures)
 {
     int n = 0;
-    for (int i = 0; i < s->places; i++)
-        n += s->all[i].failures < failures;
+    for (int i = 0; i < s->n; i++)
+        n += s->all[i].place && s->all[i].failures < failures;
     return n;
 }

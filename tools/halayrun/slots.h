@@ -8,13 +8,16 @@
 
 struct hly_slots;
 
-/* n slots, all of them free. One that fails is free again after first_ms, twice that the next time,
- * and so on up to most_ms. NULL: no memory. */
+/* n slots, all of them free, without a place. One that fails is free again after first_ms, twice
+ * that the next time, and so on up to most_ms. NULL: no memory. */
 struct hly_slots *hly_slots_create(int n, int64_t first_ms, int64_t most_ms);
 void hly_slots_destroy(struct hly_slots *slots); /* takes NULL */
 
-/* There is room for so many processes: in the slots below that number. */
-void hly_slots_place(struct hly_slots *slots, int places);
+/* Of the row of `count` slots from `first` on the first `places` have a place for a process. */
+void hly_slots_place(struct hly_slots *slots, int first, int count, int places);
+int hly_slots_places(const struct hly_slots *slots); /* of all */
+/* Somebody else has brought the row: what has been there before does not count. */
+void hly_slots_renew(struct hly_slots *slots, int first, int count);
 
 /* A slot in which a process is to be started now; -1: none. */
 int hly_slots_vacant(const struct hly_slots *slots, int64_t now_ms);

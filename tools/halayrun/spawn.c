@@ -151,8 +151,7 @@ const char *hly_env_secret(char **env)
     return "";
 }
 
-/* How long those that ask wait for others; the user's own stays. */
-static int set_deadline(char ***env, int seconds)
+int hly_env_set_deadline(char ***env, int seconds)
 {
     char assignment[64];
     snprintf(assignment, sizeof assignment, "HALAY_START_DEADLINE=%d", seconds);
@@ -179,12 +178,12 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
     snprintf(size, sizeof size, "HALAY_NRANKS=%d", options->nranks);
     snprintf(cpus, sizeof cpus, "HALAY_PROCESSORS=%d", binding->ncpus);
     int rc = hly_env_set(&env, "HALAY_LAUNCHER=halayrun");
-    rc |= options->least ? 0 : hly_env_set(&env, size);
+    rc |= options->least || options->agent || options->agents >= 0 ? 0 : hly_env_set(&env, size);
     rc |= set_secret(&env);
     rc |= binding->nshares ? hly_env_set(&env, cpus) : 0;
     for (int i = 0; i < options->nenv; i++)
         rc |= strchr(options->env[i], '=') ? hly_env_set(&env, options->env[i]) : 0;
-    rc |= options->least ? set_deadline(&env, options->elastic_timeout_s) : 0;
+    rc |= options->least ? hly_env_set_deadline(&env, options->elastic_timeout_s) : 0;
     if (rc) {
         hly_env_destroy(env);
         return NULL;
@@ -205,7 +204,7 @@ static void become(const struct hly_spawner *s, int rank, char **env, int out, i
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != s->self)
         _exit(HLY_EXIT_SELF); /* halayrun died before the line above */
-    if ((rank != 0 && dup2(s->null_fd, STDIN_FILENO) < 0) ||
+    if (((rank != 0 || !s->input) && dup2(s->null_fd, STDIN_FILENO) < 0) ||
         (out >= 0 && dup2(out, STDOUT_FILENO) < 0) || (err >= 0 && dup2(err, STDERR_FILENO) < 0))
         goto fail;
     setrlimit(RLIMIT_NOFILE, &s->files);

@@ -24,7 +24,8 @@ struct hly_spawner {
     pid_t self;
     int null_fd;
     int report_fd; /* closes in a rank when it has become the program */
-    int terminal;  /* standard input is a terminal */
+    int input;     /* rank 0 reads halayrun's standard input, */
+    int terminal;  /* which is a terminal */
     sigset_t mask; /* what the ranks start with, as halayrun found it */
     struct sigaction pipe_action;
     struct rlimit files;
@@ -47,6 +48,8 @@ char **hly_env_create(const struct hly_options *options, const struct hly_bindin
 char **hly_env_copy(char **env);
 /* The value of HALAY_SECRET in it. */
 const char *hly_env_secret(char **env);
+/* How long those that ask wait for others; the user's own stays. 0 or -1. */
+int hly_env_set_deadline(char ***env, int seconds);
 /* Sets "NAME=VALUE" in it. 0 or -1. */
 int hly_env_set(char ***env, const char *assignment);
 void hly_env_destroy(char **env);

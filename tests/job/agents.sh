@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Agents: launchers that bring places to the head of a job. Here all are on one machine.
+# shellcheck source-path=SCRIPTDIR source=agents_lib.sh
+. "$(dirname "$0")/agents_lib.sh"
+trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
+
+# What is refused at once.
+refused() { # TEXT OPTIONS...
+    run timeout 20 "$HALAYRUN" "${@:2}"
+    expect 2 "$*"
+    says err "$1"
+}
+HALAY_SECRET='' refused "needs a secret, the same for its head and all of them: export HALAY_SECRET" --agents 1
+echo "$mark" >secret
+refused "'secret' has mode 0644 .*: chmod 600 'secret'$" --agents 1 --secret-file secret
+refused "cannot read 'nothing': No such file" --agent localhost:1 -np 1 --secret-file nothing true
+chmod 600 secret
+: >empty && chmod 600 empty
+refused "'empty' has no secret" --agents 1 --secret-file empty
+refused "brings 1 to 1024 places: give -np K" --agent localhost:1 true
+refused "min-np is not for an agent" --agent localhost:1 -np 1 --min-np 1 true
+refused "listen takes \[IP:\]PORT" --agents 1 --listen 70000
+refused "listen is for a job with agents" --listen 7000 -np 1 true
+refused "agents 0 is for a job whose ranks change" --agents 0
+refused "leaves the program to the agents" --agents 1 true
+refused "start-agent is for the hosts of" --start-agent 'ssh %h' --min-np 1
+refused "each agent brings one at least" --agents 2 --max-np 2 -np 1 true
+run "$HALAYRUN" --agent nowhere -np 1 true
+expect 125 "no address"
+says err "'nowhere' is no address of a head"
+
+# Ranks that stay the same: of two agents, and one of the head. Who has another secret or version does not come in.
+HALAY_SECRET='' job --agents 2 --secret-file secret -np 1 "$JOB_RANK" briefly
+agent 1 -np 2 -l "$JOB_RANK" briefly
+told head "an agent on .* has brought places 1 to 2"
+HALAY_SECRET=other agent 2 -np 1 "$JOB_RANK" briefly
+ended 125 2 "this agent and the head at '$where' do not have the same secret: HALAY_SECRET is another here\|is set here and another there"
+told head "an agent, of so many processes: 1 (pid .*) was refused: its HALAY_SECRET is not"
+other_build
+HALAY_PLUGIN_DIR=other/halay agent 2 -np 1 "$JOB_RANK" briefly
+ended 125 2 "it runs Halay $other, and the head $id: run the same version on all nodes"
+told head "was refused: it runs Halay $other"
+begin second "$HALAYRUN" --agents 1 --listen "$where"
+ended 125 second "TCP port ${where##*:}: Address already in use"
+agent 2 -np 1 --secret-file secret "$JOB_RANK" briefly
+for name in head 1 2; do ended 0 $name; done
+grep -q '^\[2\] rank 2 of 4' 1.out || failed "ranks of the first agent are not labelled"
+
+# The head comes later than its agent. A rank's end, and an agent's, are failures of the job.
+job --agents 1 && kill "${pid[head]}" && wait "${pid[head]}"
+agent 1 -np 2 sleep "1000.$mark"
+told 1 "this agent has found no head at '$where' yet (last: Connection refused): it tries for"
+agent 3 -np 1 true # it waits, too, and a signal ends that
+TRIES=2000 until_true eval "ls $TMPDIR | grep -q halayrun-.*-$(process 3)"
+kill -TERM "$(process 3)"
+ended 143 3
+listen=$where job --agents 2
+agent 2 -np 1 sleep "1000.$mark"
+TRIES=2000 until_true sleeping 3
+pkill -KILL -fxn "sleep 1000[.]$mark"
+ended 137 head "rank [0-2] (pid [0-9]* on .*) was killed by signal 9 (SIGKILL)$"
+ended 137 1
+ended 137 2
+sleeping 0 || failed "processes are left"
+job --agents 1 -np 1 sleep "1000.$mark"
+agent 1 -np 1 sleep "1000.$mark"
+TRIES=2000 until_true sleeping 2
+kill -KILL "$(process 1)"
+ended 137 head "rank 1 (pid [0-9]* on .*) is lost with its agent$"
+sleeping 0 || failed "processes are left"
+job --agents 3 --elastic-timeout 1
+agent 1 -np 1 true
+ended 1 head "1 of 3 agents have come to $where within 1 s (--elastic-timeout): .* (1 place)$"
+ended 1 1
+
+# Ranks that change: one is killed, one is stopped, an agent is killed, another takes its places.
+E=("$JOB_ELASTIC" 100000)
+job --agents 2 --min-np 2 --max-np 5 "${cool[@]}" -np 1 "${E[@]}"
+agent 1 -np 2 "${E[@]}" kill:1:2 stop:2:20
+told head "places 1 to 2"
+agent 2 -np 2 "${E[@]}"
+told head "process 1 (pid [0-9]* on .*) was killed by signal 9 (SIGKILL); started again in 0.1 s$"
+told head "process 2 (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others have gone on without it; st"
+agent 3 -np 1 "${E[@]}"
+ended 125 3 "refuses: the job has agents for all of its places"
+kill -KILL "$(process 2)"
+told head "lost the agent on .*: its connection ended"
+told head "process 4 (pid [0-9]* on .*) is lost with its agent$"
+agent 4 -np 3 "${E[@]}"
+told 4 "the job has room for 2 of the 3 processes of this agent"
+five_again() { grep 'a world of' head.err | tail -1 | grep -q 'of 5 '; }
+TRIES=2000 until_true five_again
+# An agent that is told to end lets its processes leave: no error anywhere.
+kill -TERM "$(process 4)"
+ended 143 4 "are told to leave the job at their next commit"
+told head "the agent on .* leaves"
+! grep -q "[34] .*lost with its agent.*" <(sed -n '/leaves/,$p' head.err) || failed "who leaves has failed"
+kill -TERM "$(process head)"
+ended 143 head "signal 15 (SIGTERM): ending the job"
+ended 143 1
+gone "$JOB_ELASTIC"
+
+# The head is killed: its agents end what they have started.
+job --agents 1 --min-np 1 "${cool[@]}"
+agent 1 -np 2 "${E[@]}"
+world 2
+kill -KILL "$(process head)"
+start=$(date +%s%3N)
+ended 1 1 "the head of the job at $where is lost: its connection ended: the processes here are ended"
+ms=$(($(date +%s%3N) - start))
+within 5000
+gone "$JOB_ELASTIC"
+
+# Hosts of the discovery script: a command starts agents there; a place that is gone, a host that is.
+echo 'exec "$HALAYRUN" --agent "$1" --agent-name "$2" -np 2 "$JOB_ELASTIC" 100000' >far
+printf 'near.example:2\nbad:1\n' >hosts
+job --min-np 1 "${cool[@]}" --host-discovery-script 'cat hosts' \
+    --start-agent '[ %h != bad ] || exit 3; exec sh ./far %a %h'
+told head "command for host bad ended with status 3; it is run again"
+world 2
+echo near:1 >hosts
+told head "process 1 (pid [0-9]* on near.example) is told to leave (SIGTERM): its place is gone"
+world 1
+echo >hosts
+told head "process 0 (pid [0-9]* on near.example) is told to leave"
+touch over
+kill -TERM "$(process head)"
+ended 143 head
+[ "$(grep -c 'host bad ended' head.err)" -ge 2 ] || failed "the command was not run again"
+echo far.example >hosts
+job --agents 0 --min-np 1 --host-discovery-script 'cat hosts' --elastic-timeout 1
+ended 1 head "there have been too few ranks for 1 s"
+[ "$(grep -c 'host far.example is not this machine.*by itself or by --start-agent$' head.err)" = 1 ] || failed "said not once"
+gone "$JOB_ELASTIC"
+nothing_left

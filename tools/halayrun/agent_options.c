@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* agent_options.c - the options of agents and their heads, and their secret. */
+#define _GNU_SOURCE
+#include "agent_options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "note.h"
+
+enum { SECRET_BYTES = 4096 };
+
+void hly_agent_default(struct hly_options *options)
+{
+    options->agents = -1;
+}
+
+/* The whole of a text. -1: it is none from 0 to most. */
+static int number(const char *text, int most)
+{
+    char *end;
+    errno = 0;
+    const long n = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
+    return n < 0 || errno || *end || n > most ? -1 : (int)n;
+}
+
+/* "7000", "10.0.0.1:7000", "[fd00::1]:7000" */
+static int set_listen(struct hly_options *options, char *text)
+{
+    char *colon = strrchr(text, ':'), *address = text;
+    options->port = number(colon ? colon + 1 : text, 65535);
+    if (options->port < 0 || (colon == text)) {
+        hly_note("--listen takes [IP:]PORT, with a port up to 65535, not '%s'", text);
+        return HLY_EXIT_USAGE;
+    }
+    if (!colon)
+        return -1;
+    *colon = '\0';
+    if (*address == '[' && colon[-1] == ']') {
+        colon[-1] = '\0';
+        address++;
+    }
+    options->listen = address;
+    return -1;
+}
+
+int hly_agent_take(struct hly_options *options, int option)
+{
+    switch (option) {
+    case HLY_AGENT_COUNT:
+        options->agents = number(optarg, HLY_RANKS_MAX);
+        if (options->agents >= 0)
+            return -1;
+        hly_note("--agents must be a whole number from 0 to %d, not '%s'", HLY_RANKS_MAX, optarg);
+        return HLY_EXIT_USAGE;
+    case HLY_AGENT_LISTEN:
+        return set_listen(options, optarg);
+    case HLY_AGENT_SECRET:
+        options->secret_file = optarg;
+        return -1;
+    case HLY_AGENT_START:
+        options->start_agent = optarg;
+        return -1;
+    case HLY_AGENT_HEAD:
+        options->agent = optarg;
+        return -1;
+    default:
+        options->agent_name = optarg;
+        return -1;
+    }
+}
+
+static int refuse(const char *option, const char *why)
+{
+    hly_note("%s %s", option, why);
+    return HLY_EXIT_USAGE;
+}
+
+static int check_agent(const struct hly_options *o)
+{
+    const char *other = o->agents >= 0                            ? "--agents"
+                        : o->start_agent                          ? "--start-agent"
+                        : o->listen || o->port                    ? "--listen"
+                        : o->least                                ? "--min-np"
+                        : o->slots                                ? "--max-np"
+                        : o->discovery                            ? "--host-discovery-script"
+                        : o->reset_limit >= 0                     ? "--reset-limit"
+                        : o->elastic_timeout_s                    ? "--elastic-timeout"
+                        : o->cool_ms[0] >= 0                      ? "--blacklist-cooldown-range"
+                        : o->dry_run                              ? "--dry-run"
+                        : o->keep_going                           ? "--keep-going"
+                        : o->hosts || o->host_file                ? "-H"
+                        : o->launcher && o->launcher != HLY_LOCAL ? "--launcher"
+                                                                  : NULL;
+    if (other)
+        return refuse(other, "is not for an agent, which does what its head says: leave it out");
+    if (!o->nranks || o->nranks > HLY_RANKS_MAX)
+        return refuse("--agent", "brings 1 to 1024 places: give -np K");
+    return -1;
+}
+
+int hly_agent_check(struct hly_options *o)
+{
+    const int changes = o->least || o->slots || o->discovery;
+    if (o->agent)
+        return check_agent(o);
+    if (o->agent_name)
+        return refuse("--agent-name", "is for --agent");
+    if (o->start_agent && o->agents < 0)
+        o->agents = 0;
+    if (o->agents < 0)
+        return o->listen || o->port ? refuse("--listen", "is for a job with agents: give --agents")
+               : o->secret_file     ? refuse("--secret-file", "is for --agents and --agent: here "
+                                                                  "HALAY_SECRET is enough, or nothing")
+                                    : -1;
+    if (o->start_agent && !o->discovery)
+        return refuse("--start-agent", "is for the hosts of --host-discovery-script");
+    if (!o->agents && !changes)
+        return refuse("--agents 0", "is for a job whose ranks change: give --min-np");
+    if (o->dry_run)
+        return refuse("--dry-run", "prints what another launcher would run, and agents need none");
+    if (o->hosts || o->host_file || (o->launcher && o->launcher != HLY_LOCAL))
+        return refuse("--agents", "brings the nodes that -H, --hostfile and --launcher would name: "
+                                  "give one of them");
+    if (o->command[0] && !o->nranks)
+        return refuse("--agents", "leaves the program to the agents: give -np L for L processes of "
+                                  "it here, or no program");
+    return -1;
+}
+
+/* Bytes in `secret`, without the newline behind them; -1, said. */
+static ssize_t read_secret(const char *path, char secret[SECRET_BYTES + 1])
+{
+    struct stat is = {0};
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    const int other = fd >= 0 && !fstat(fd, &is) &&
+                      (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || is.st_mode & 077);
+    ssize_t n = -1;
+    if (other)
+        hly_note(
+            "--secret-file: '%s' has mode %04o and user %u: it must be a file of your own that "
+            "others cannot read: chmod 600 '%s'",
+            path, (unsigned)is.st_mode & 07777, (unsigned)is.st_uid, path);
+    else if (fd < 0 || (n = read(fd, secret, SECRET_BYTES)) < 0)
+        hly_note("--secret-file: cannot read '%s': %s", path, strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    while (n > 0 && (secret[n - 1] == '\n' || secret[n - 1] == '\r'))
+        n--;
+    if (n == 0 || n == SECRET_BYTES || (n > 0 && memchr(secret, '\0', (size_t)n))) {
+        hly_note("--secret-file: '%s' has no secret of 1 to %d bytes of text", path,
+                 SECRET_BYTES - 1);
+        n = -1;
+    }
+    if (n >= 0)
+        secret[n] = '\0';
+    return n;
+}
+
+int hly_agent_secret(const struct hly_options *options)
+{
+    char secret[SECRET_BYTES + 1];
+    const char *own = getenv("HALAY_SECRET");
+    int status = -1;
+    if (options->agents < 0 && !options->agent)
+        return -1;
+    if (!options->secret_file && own && *own)
+        return -1;
+    if (!options->secret_file) {
+        hly_note(
+            "a job with agents needs a secret, the same for its head and all of them: export "
+            "HALAY_SECRET=$(openssl rand -hex 16), or write it to a file of mode 0600 and give "
+            "--secret-file FILE");
+        return HLY_EXIT_USAGE;
+    }
+    if (read_secret(options->secret_file, secret) < 0)
+        status = HLY_EXIT_USAGE;
+    else if (setenv("HALAY_SECRET", secret, 1))
+        status = HLY_EXIT_SELF;
+    explicit_bzero(secret, sizeof secret);
+    return status;
+}
