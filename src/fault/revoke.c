@@ -22,7 +22,7 @@ void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
     struct hly_verdict_wire v = parent->broken_by;
     if (!parent->agreed || v.cause != HLY_CAUSE_REVOKED)
         return;
-    v.rank = -1; /* not of this one, perhaps */
+    v.rank = hly_comm_rank_of(comm, hly_comm_world_rank(parent, v.rank)); /* -1: not of this one */
     end_here(comm, &v);
 }
 
