@@ -84,9 +84,10 @@ void hly_fault_left_out(halay_comm_t *comm)
         if (c->nranks == 1)
             continue;
         hly_verdict_init(&v, c, HLY_CAUSE_PEER, HALAY_EPEER, c->rank);
-        snprintf(v.detail, sizeof(v.detail),
-                 "this rank itself: it did not answer in time, and the others have gone on "
-                 "without it");
+        snprintf(
+            v.detail, sizeof(v.detail),
+            "this rank itself: it did not answer in time or could not be reached, and the others "
+            "have gone on without it");
         end_here(c, &v);
     }
 }
