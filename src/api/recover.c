@@ -104,6 +104,15 @@ static int make(halay_comm_t *comm, const struct hly_accord_value *value, halay_
     return rc;
 }
 
+/* What has failed so far is no reason to leave any more. */
+static void note_mended(halay_context_t *context)
+{
+    for (struct hly_link *l = context->comms.next; l != &context->comms; l = l->next) {
+        halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
+        comm->mended = comm->failed;
+    }
+}
+
 int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
 {
     halay_comm_t *comm;
@@ -115,6 +124,8 @@ int halay_comm_shrink(halay_comm_t *handle, halay_comm_t **survivors)
     if (value) {
         const struct hly_accord_value agreed = *value;
         rc = make(comm, &agreed, survivors);
+        if (!rc)
+            note_mended(comm->context);
     }
     hly_unlock(comm->context);
     return rc;

@@ -144,6 +144,7 @@ struct halay_comm {
     struct hly_patience *patience[HLY_PATIENCES]; /* fault/patience.c; NULL: none has waited long */
     struct hly_failure last;                      /* the error that the program read last */
     bool failed;                                  /* `last` is valid */
+    bool mended;                                  /* and the program has shrunk since then */
 
     struct hly_accords *accords; /* of its survivors: fault/accord.h; or NULL */
     halay_comm_t *parent;        /* of a hidden communicator of two ranks (api/pair.c), or NULL */

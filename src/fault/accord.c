@@ -407,7 +407,7 @@ int hly_accord_end(halay_comm_t *comm, const struct hly_accord_value **value, ch
     const char *why =
         comm->context->lost ? "its transport has failed"
         : x->left_out       ? "the others have gone on without this rank, which did not answer in "
-                              "time; end it"
+                              "time or could not be reached; end it"
         : a->value.code ? "ranks have called halay_comm_agree and others halay_comm_shrink; all "
                           "must make the same calls in the same order"
                         : "";

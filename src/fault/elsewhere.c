@@ -203,7 +203,7 @@ void hly_elsewhere_leave(halay_context_t *context)
     char text[512];
     for (struct hly_link *l = context->comms.next; l != &context->comms && !failed; l = l->next) {
         const halay_comm_t *comm = HLY_OF(l, halay_comm_t, link);
-        failed = comm->failed && !comm->last.alone ? comm : NULL;
+        failed = comm->failed && !comm->mended && !comm->last.alone ? comm : NULL;
     }
     if (!failed)
         return;

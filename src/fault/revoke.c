@@ -22,7 +22,7 @@ void hly_fault_inherit(const halay_comm_t *parent, halay_comm_t *comm)
     struct hly_verdict_wire v = parent->broken_by;
     if (!parent->agreed || v.cause != HLY_CAUSE_REVOKED)
         return;
-    v.rank = -1; /* not of this one, perhaps */
+    v.rank = hly_comm_rank_of(comm, hly_comm_world_rank(parent, v.rank)); /* -1: not of this one */
     end_here(comm, &v);
 }
 
@@ -84,9 +84,10 @@ void hly_fault_left_out(halay_comm_t *comm)
         if (c->nranks == 1)
             continue;
         hly_verdict_init(&v, c, HLY_CAUSE_PEER, HALAY_EPEER, c->rank);
-        snprintf(v.detail, sizeof(v.detail),
-                 "this rank itself: it did not answer in time, and the others have gone on "
-                 "without it");
+        snprintf(
+            v.detail, sizeof(v.detail),
+            "this rank itself: it did not answer in time or could not be reached, and the others "
+            "have gone on without it");
         end_here(c, &v);
     }
 }

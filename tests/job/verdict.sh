@@ -18,7 +18,8 @@ late() { # transport, ranks
     run "$HALAYRUN" -np "$2" "$JOB_VERDICT" late 2
     expect 0 "$2 ranks over $1"
     for form in $(seq 0 10); do
-        same "form $form, 2 s" "$2" "(-6): the deadline passed in .*: rank $(($2 - 1)) of "
+        # Starved of the processor the others may still agree when it comes: then it "made this call only when ...".
+        same "form $form, 2 s" "$2" "(-6): .*: rank $(($2 - 1)) of "
     done
 }
 

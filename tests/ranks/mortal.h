@@ -25,7 +25,8 @@ struct death {
 /* Of this thread's rank: how many more messages it sends before it dies. */
 static _Thread_local struct {
     uint32_t left;
-    unsigned stall_s; /* it stands still instead, for so long; 0: it dies */
+    unsigned stall_s;   /* it stands still instead, for so long; 0: it dies */
+    unsigned linger_ms; /* in which others hear what it has sent so far */
     struct rank *rank;
     atomic_bool *reached, *dead; /* to be set */
 } doom;
@@ -39,6 +40,7 @@ static void strike(void)
         sleep(doom.stall_s);
         return;
     }
+    usleep(doom.linger_ms * 1000);
     atomic_store(doom.dead, true);
     halay_inproc_kill(doom.rank->hub, doom.rank->rank);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two ranks die in one call, each before a message of its own: of the call, or of the agreement
- * after it. All survivors end with the same words, in the call or in the next one. Or one dies, and
- * others are in the program's code: who is in the call is told meanwhile.
+ * Two ranks, or three, die in one call, each before a message of its own: of the call, or of the
+ * agreement after it. All survivors end with the same words, in the call or in the next one. Or one
+ * dies, and others are in the program's code: who is in the call is told meanwhile.
  *
- *   test_deaths one P PLANNER RANK STEP RANK STEP SEED
+ *   test_deaths one P PLANNER RANK STEP RANK STEP RANK STEP WORDS SEED
  *   test_deaths sampled SEED CASES   some cases, by chance
  *   test_deaths all [P]              each two ranks at each two steps, for p = 3, 4, 5 and each
  * planner
@@ -15,19 +15,53 @@
 #define DEADLINE 20000000000ull
 #define IN_TIME  10000000000ull
 #define AWAY_S   3
+#define DEATHS   3
+#define DEAF_MS  20 /* when all is sent that does not need the late one */
+#define HEARS_MS 100
+#define LATE_MS  40
+#define END      UINT32_MAX /* a death after the call */
 
 struct job {
     int nranks;
     uint32_t planner;
-    struct death deaths[2];
+    struct death deaths[DEATHS]; /* at 0: none */
     uint64_t seed;
     unsigned away; /* bit r: rank r comes after AWAY_S */
-    atomic_bool back, dead[RANKS], reached[2];
+    int late;      /* 1 + the rank that makes its call after LATE_MS; 0: none */
+    int deaf;   /* 1 + the one that hears nothing from DEAF_MS on, until the second one is dead */
+    bool words; /* each rank says a death by other words, as over TCP it may */
+    atomic_bool back, dead[RANKS], reached[DEATHS];
     char text[RANKS][512];
     unsigned sequence[RANKS];
     uint64_t took_ns[RANKS];
     pthread_barrier_t begin, over;
 };
+
+static _Thread_local struct {
+    struct rank *rank;
+    uint64_t began_ns;
+    char text[64]; /* of a death; empty: the transport's */
+} own;
+
+static bool is_deaf(void)
+{
+    const struct job *job = own.rank ? own.rank->arg : NULL;
+    if (!job || own.rank->rank + 1 != job->deaf || atomic_load(&job->dead[job->deaths[1].rank]))
+        return false;
+    const uint64_t ms = (ranks_now_ns() - own.began_ns) / 1000000;
+    return ms >= DEAF_MS && ms < HEARS_MS;
+}
+
+static int own_poll(halay_transport_t *t, halay_event_t events[], int max)
+{
+    while (is_deaf())
+        usleep(1000);
+    const int n = halay_transport_v7_inproc.poll(t, events, max);
+    for (int i = 0; i < n && own.text[0]; i++)
+        if (events[i].kind == HALAY_EVENT_FAILED)
+            events[i].text = own.text;
+    return n;
+}
 
 static bool is_dead(const struct rank *r)
 {
@@ -39,9 +73,10 @@ static void doom_self(struct rank *r)
     struct job *job = r->arg;
     doom.rank = r;
     doom.dead = &job->dead[r->rank];
-    for (int i = 0; i < 2; i++)
-        if (job->deaths[i].rank == r->rank) {
+    for (int i = 0; i < DEATHS; i++)
+        if (job->deaths[i].at && job->deaths[i].rank == r->rank) {
             doom.left = job->deaths[i].at;
+            doom.linger_ms = job->deaf ? 5 : 0;
             doom.reached = &job->reached[i];
         }
 }
@@ -54,8 +89,10 @@ static void survive(struct rank *r, int rc)
         rc = halay_barrier(r->world);
     CHECK(rc == HALAY_EPEER, "rank %d: %s", r->rank, halay_strerror(rc));
     CHECK(!halay_comm_verdict(r->world, &v) && v.code == rc, "verdict %d", v.code);
-    CHECK(v.rank == job->deaths[0].rank || (!job->away && v.rank == job->deaths[1].rank),
-          "rank %d: %s", r->rank, v.text);
+    bool died = false;
+    for (int i = 0; i < DEATHS; i++)
+        died |= job->deaths[i].at && v.rank == job->deaths[i].rank;
+    CHECK(died, "rank %d: %s", r->rank, v.text);
     snprintf(job->text[r->rank], sizeof(job->text[0]), "%s", v.text);
     job->sequence[r->rank] = v.sequence;
 }
@@ -64,10 +101,16 @@ static void body(struct rank *r)
 {
     struct job *job = r->arg;
     doom.rank = NULL;
+    own.rank = NULL;
+    snprintf(own.text, sizeof(own.text), job->words ? "as rank %d has seen" : "", r->rank);
     int rc = job->seed % 2 ? halay_barrier(r->world) : HALAY_OK; /* most are connected then */
     pthread_barrier_wait(&job->begin);                           /* nobody dies in that one */
     CHECK(!rc, "too early: %s", halay_strerror(rc));
     doom_self(r);
+    own.rank = r;
+    own.began_ns = ranks_now_ns();
+    if (job->late == r->rank + 1)
+        usleep(LATE_MS * 1000);
     if (job->away >> r->rank & 1) {
         sleep(AWAY_S);
         atomic_store(&job->back, true);
@@ -126,10 +169,12 @@ static bool run_one(const struct job *given)
                               .keep = true};
     job = *given;
     mortal = mortal_ops();
+    mortal.poll = own_poll;
     algorithm_of(job.planner, algorithm);
-    snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %llu, which is %s\n",
+    snprintf(described, sizeof(described), "in: one %d %u %d %u %d %u %d %u %d %llu, which is %s\n",
              job.nranks, job.planner, job.deaths[0].rank, job.deaths[0].at, job.deaths[1].rank,
-             job.deaths[1].at, (unsigned long long)job.seed, algorithm);
+             job.deaths[1].at, job.deaths[2].rank, job.deaths[2].at, job.words,
+             (unsigned long long)job.seed, algorithm);
     pthread_barrier_init(&job.begin, NULL, (unsigned)job.nranks);
     pthread_barrier_init(&job.over, NULL, (unsigned)job.nranks);
     ranks_run(&o, body, &job);
@@ -159,6 +204,20 @@ static void judge_dies(void)
         run_one(&(struct job){.nranks = 4, .deaths = {{1, 2}, {0, at}}, .seed = 737043});
 }
 
+/*
+ * Rank 3 of 4 dies. Ranks 0 and 1 see it, and 1 gives its word; 2 comes later, and has better
+ * words. Rank 0 judges. When it has told rank 2, which ends the call, it dies; what it had sent to
+ * rank 1 may be lost. So 1 judges alone.
+ */
+static void judge_proposes(void)
+{
+    struct job job = {
+        .nranks = 4, .deaths = {{3, 1}, {0, END}}, .late = 3, .deaf = 2, .words = true};
+    CHECK(!halay_planner_find(HALAY_REDUCE_SCATTER, "ring", &job.planner), "no ring");
+    for (job.seed = 101; job.seed < 141; job.seed += 2)
+        run_one(&job);
+}
+
 static void sampled(int worker, uint64_t seed, uint64_t cases)
 {
     unsigned both = 0;
@@ -166,6 +225,8 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
         others_away();
     if (worker == 1)
         judge_dies();
+    if (worker == 2)
+        judge_proposes();
     for (uint64_t i = (uint64_t)worker; i < cases; i += WORKERS) {
         uint64_t s = seed * 1000003 + i;
         struct job job = {.nranks = 3 + (int)(ranks_random(&s) % (RANKS - 2))};
@@ -179,6 +240,14 @@ static void sampled(int worker, uint64_t seed, uint64_t cases)
         for (int k = 0; k < 2; k++)
             job.deaths[k].at = 1 + (uint32_t)(ranks_random(&s) % 18);
         job.seed = ranks_random(&s) % 1000000;
+        job.words = ranks_random(&s) % 2;
+        if (i % 4 == 3 && n > 3) {
+            do
+                job.deaths[2].rank = (int)(ranks_random(&s) % n);
+            while (job.deaths[2].rank == job.deaths[0].rank ||
+                   job.deaths[2].rank == job.deaths[1].rank);
+            job.deaths[2].at = 1 + (uint32_t)(ranks_random(&s) % 18);
+        }
         both += run_one(&job);
     }
     printf("worker %d: in %u cases two died where they were to; the slowest took %.3f s\n", worker,
@@ -218,8 +287,10 @@ static void one(char **argv)
     const struct job job = {.nranks = atoi(argv[0]),
                             .planner = (uint32_t)atoi(argv[1]),
                             .deaths = {{atoi(argv[2]), (uint32_t)atoi(argv[3])},
-                                       {atoi(argv[4]), (uint32_t)atoi(argv[5])}},
-                            .seed = strtoull(argv[6], NULL, 10)};
+                                       {atoi(argv[4]), (uint32_t)atoi(argv[5])},
+                                       {atoi(argv[6]), (uint32_t)atoi(argv[7])}},
+                            .words = atoi(argv[8]),
+                            .seed = strtoull(argv[9], NULL, 10)};
     for (int i = 0; i < 100; i++)
         run_one(&job);
 }
@@ -239,7 +310,7 @@ int main(int argc, char **argv)
     const bool every = argc > 1 && !strcmp(argv[1], "all");
     setenv("HALAY_DEBUG", "error", 0); /* the failures here are wanted */
     signal(SIGABRT, describe);
-    if (argc == 9 && !strcmp(argv[1], "one")) {
+    if (argc == 12 && !strcmp(argv[1], "one")) {
         one(argv + 2);
         return 0;
     }

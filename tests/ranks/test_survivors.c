@@ -76,7 +76,8 @@ static void agrees(struct rank *r)
     CHECK(!halay_finalize(r->context), "finalize");
 }
 
-/* Two of them wait for what never comes, one computes; the last one revokes. */
+/* Two of them wait for what never comes, one computes; another one revokes. When all have gone on,
+ * who has computed leaves, which has nothing to do with that. */
 static void revoke(struct rank *r)
 {
     struct job *job = r->arg;
@@ -103,6 +104,8 @@ static void revoke(struct rank *r)
     while (!rc) /* who has computed hears of it in one of its next calls */
         rc = halay_send(&in, 0, HALAY_INT32, (r->rank + 1) % NRANKS, r->world);
     CHECK(rc == HALAY_EREVOKED, "a later send: %s", halay_strerror(rc));
+    CHECK(!halay_comm_verdict(r->world, &v) && v.rank == (place % 4 ? -1 : job->who),
+          "of a send to the next one it names rank %d", v.rank);
     rc = halay_barrier(r->world);
     CHECK(rc == HALAY_EREVOKED, "a later barrier: %s", halay_strerror(rc));
     CHECK(!halay_comm_verdict(r->world, &v) && v.rank == job->who &&
@@ -112,7 +115,12 @@ static void revoke(struct rank *r)
     halay_comm_t *same;
     CHECK(!halay_comm_shrink(r->world, &same), "shrink");
     check_sum(r, same, NRANKS, -1);
-    CHECK(!halay_barrier(same), "barrier");
+    if (place != 4) {
+        rc = halay_barrier(same);
+        CHECK(rc == HALAY_EPEER && !halay_comm_verdict(same, &v), "%s", halay_strerror(rc));
+        CHECK(v.rank == (job->who + 4) % NRANKS && !strstr(v.text, "it has left after"),
+              "it left when all was well again: %s", v.text);
+    }
     CHECK(!halay_finalize(r->context), "finalize");
 }
 
