@@ -34,14 +34,29 @@ static bool is_twin(const struct hly_slot *slot, const struct hly_boot_guest *gu
            memcmp(slot->hello.id, guest->hello.id, sizeof slot->hello.id) != 0;
 }
 
+/* The process that the driver has answered in this slot, for the last world. */
+static bool is_same(const halay_launch_t *d, const struct hly_slot *slot,
+                    const struct hly_boot_hello *it)
+{
+    return it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+}
+
+/* The others need not wait for its end, which may take long. */
+static void leaves(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
+{
+    slot->leaves |= slot->state == HLY_SLOT_IN && is_same(d, slot, &guest->hello);
+    hly_boot_reception_text(&d->reception, guest, "it may go", true);
+    hly_driver_consider(d);
+}
+
 /* The process in the slot asks from now on. */
 static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
 {
     const struct hly_boot_hello *it = &guest->hello;
     const uint64_t now = hly_boot_now_ns();
     /* A program of its own in the same slot comes as a newcomer does. */
-    slot->member =
-        slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+    slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
+    slot->leaves = false;
     slot->state = HLY_SLOT_ASKING;
     slot->condemned = false;
     slot->guest = guest;
@@ -95,6 +110,10 @@ static void heard(void *arg, struct hly_boot_guest *guest)
             "starts inherits the rank's environment; to let it run alone, start "
             "it with HALAY_LAUNCHER=none",
             false);
+        return;
+    }
+    if (!it->nranks) {
+        leaves(d, slot, guest);
         return;
     }
     take(d, slot, guest);

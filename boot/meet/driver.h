@@ -36,6 +36,7 @@ struct hly_slot {
     struct hly_agent *agent; /* NULL: it is this launcher's, or nobody has brought it yet */
     bool tell_end;           /* its launcher is still to be told that it has ended */
     bool member;             /* of the last world; false: a newcomer */
+    bool leaves;             /* the last world, and will not ask: its process is about to end */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended; */

@@ -51,7 +51,7 @@ static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
 {
     if (slot->state == HLY_SLOT_STARTED)
         return is_static(d) || !d->epoch;
-    return slot->state == HLY_SLOT_IN && slot->member && !is_lost(d, slot->rank);
+    return slot->state == HLY_SLOT_IN && slot->member && !slot->leaves && !is_lost(d, slot->rank);
 }
 
 /* Counts no more of those that are waited for than it must. */
@@ -189,7 +189,7 @@ static void make_world(halay_launch_t *d)
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        slot->condemned = slot->member && slot->state == HLY_SLOT_IN;
+        slot->condemned = slot->member && slot->state == HLY_SLOT_IN && !slot->leaves;
         slot->member = false;
     }
     d->first = NULL;

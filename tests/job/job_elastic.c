@@ -103,7 +103,7 @@ int main(int argc, char **argv)
             return 7; /* it has said why */
         MUST(!halay_comm_world(context, &comm));
         next = work(context, comm, argc, argv, state);
-        MUST(!halay_finalize(context));
+        MUST(!(next == OVER && told ? halay_leave(context) : halay_finalize(context)));
     }
     CHECK(state[1] == state[0] * (state[0] - 1) / 2, "total of %d steps: %d", (int)state[0],
           (int)state[1]);

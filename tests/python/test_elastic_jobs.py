@@ -77,7 +77,9 @@ def test_one_event(tmp_path, what, rank):
     commits, text = train(tmp_path, options, [[5, rank, what]], 16)
     assert check(commits, 16, text) == 2, text
     assert events_of(tmp_path) == [f"event-5-{what}"]
-    if what == "leave":  # at the next commit, and no step is lost
+    if what == "leave":  # at the next commit, no step is lost, and nobody waits for its end
+        first = min(key for key in commits if key[0])
+        assert commits[first][0]["time"] < float((tmp_path / "lingers-5").read_text())
         batches = [batch for _, batch in sorted(commits)]
         assert batches == sorted(set(batches)), batches
 
