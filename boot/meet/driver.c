@@ -56,7 +56,7 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     const uint64_t now = hly_boot_now_ns();
     /* A program of its own in the same slot comes as a newcomer does. */
     slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
-    slot->leaves = false;
+    slot->leaves = slot->lost = false;
     slot->state = HLY_SLOT_ASKING;
     slot->condemned = false;
     slot->guest = guest;
@@ -245,6 +245,14 @@ static int prepare(halay_launch_t *d)
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
 
+/* As the ranks read it, who say what is wrong with it. */
+static uint64_t stop_patience(void)
+{
+    const char *text = getenv("HALAY_STOP_PATIENCE");
+    const double s = text ? strtod(text, NULL) : 0;
+    return s > 0 && s < 1e6 ? (uint64_t)(s * 1e9) : 30000000000;
+}
+
 static int meet_start(const halay_launch_params_t *params, halay_launch_t **server)
 {
     halay_launch_t *d = calloc(1, sizeof *d);
@@ -252,6 +260,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
         return HALAY_ENOMEM;
     d->params = *params;
     d->first_ended = -1;
+    d->stop_patience_ns = stop_patience();
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =
@@ -348,6 +357,8 @@ static int meet_progress(halay_launch_t *d)
         next = d->decide_ns;
     if (d->decide_ns && d->notice_at_ns < next)
         next = d->notice_at_ns;
+    if (d->look_ns && d->look_ns < next)
+        next = d->look_ns;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
                       : 0;
 }

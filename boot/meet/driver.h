@@ -37,6 +37,8 @@ struct hly_slot {
     bool tell_end;           /* its launcher is still to be told that it has ended */
     bool member;             /* of the last world; false: a newcomer */
     bool leaves;             /* the last world, and will not ask: its process is about to end */
+    bool lost;               /* it has not asked for too long: the others meet without it */
+    uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended; */
@@ -73,6 +75,8 @@ struct halay_launch {
                            newcomers */
     uint64_t expire_ns; /* when the first of these has waited long enough; 0: there are none */
     uint64_t since_ns, notice_ns, notice_at_ns;
+    uint64_t look_ns;          /* when to see which of those that are waited for are stopped */
+    uint64_t stop_patience_ns; /* for how long they may be */
     char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };
 
