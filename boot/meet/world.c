@@ -299,6 +299,22 @@ static bool has_failed(halay_launch_t *d)
     return false;
 }
 
+static bool is_stopped(const struct hly_slot *slot)
+{
+    struct hly_proc_stat stat;
+    return !slot->agent && hly_proc_stat(slot->pid, &stat) &&
+           (stat.state == 'T' || stat.state == 't');
+}
+
+/* Newcomers have waited for long, and none of the others will ever come to a commit. */
+static bool are_stopped(const halay_launch_t *d)
+{
+    int running = 0;
+    for (int s = 0; s < d->params.nranks; s++)
+        running += is_awaited(d, &d->slots[s]) && !is_stopped(&d->slots[s]);
+    return running == 0;
+}
+
 /* In a job whose ranks change the others go on without a process of this machine that is stopped
  * for too long; and, when their time is over, without any that has not asked. */
 static void give_up(halay_launch_t *d, uint64_t now)
@@ -312,11 +328,9 @@ static void give_up(halay_launch_t *d, uint64_t now)
     }
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        struct hly_proc_stat stat;
         if (!is_awaited(d, slot))
             continue;
-        const bool stopped = !slot->agent && hly_proc_stat(slot->pid, &stat) &&
-                             (stat.state == 'T' || stat.state == 't');
+        const bool stopped = is_stopped(slot);
         slot->stopped_ns = !stopped ? 0 : slot->stopped_ns ? slot->stopped_ns : now;
         slot->lost = over || (stopped && now - slot->stopped_ns >= d->stop_patience_ns);
         any |= slot->lost;
@@ -342,6 +356,8 @@ void hly_driver_look(halay_launch_t *d)
         if (now < d->decide_ns || are_enough(d))
             give_up(d, now);
     }
+    if (d->expire_ns && now >= d->expire_ns && !d->decide_ns && are_stopped(d) && are_enough(d))
+        give_up(d, now);
     if (d->expire_ns && now >= d->expire_ns)
         refuse_newcomers(d, &now,
                          "the ranks of the job have not met again in time: they wait for newcomers "

@@ -50,6 +50,7 @@ class Job:
     def __init__(self, folder: Path, build: Path, places: int) -> None:
         self.folder, self.places = folder, places
         (folder / "tmp").mkdir(parents=True)
+        self.doomed: set[int] = set()
         self.hosts(places)
         self.mark = f"HLY_ELASTIC_MARK={os.getpid()}.{time.monotonic_ns()}"
         self.before = in_shared_memory()
@@ -69,9 +70,9 @@ class Job:
             self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env=env,
                 start_new_session=True)  # fmt: skip
-        self.doomed: set[int] = set()
 
     def hosts(self, places: int) -> None:
+        self.say(f"{places} places")
         self.places = places
         new = self.folder / "hosts.new"
         new.write_text(f"localhost:{places}\n")
@@ -88,7 +89,8 @@ class Job:
 
     def holders(self) -> set[int]:
         """That have the state, and to which nothing has been done."""
-        self.doomed &= self.pids()
+        # /proc may leave out some children while others end.
+        self.doomed = {p for p in self.doomed if state_of(p) not in "ZX"}
         return {p for p in self.pids() - self.doomed if (self.folder / f"log.{p}").exists()
                 and (self.folder / f"log.{p}").stat().st_size}  # fmt: skip
 
@@ -113,9 +115,23 @@ class Job:
                 )
             time.sleep(0.01)
 
+    def say(self, text: str) -> None:
+        with open(self.folder / "events", "a") as events:
+            events.write(f"{time.time():.3f} {text}\n")
+
+    def stands(self) -> None:
+        """Says where the processes are."""
+        for pid in sorted(self.pids()):
+            path = Path(f"/proc/{pid}/wchan")
+            self.say(
+                f"process {pid}: {state_of(pid)} {path.read_text()} "
+                f"{'doomed' * (pid in self.doomed)} {'holder' * (pid in self.holders())}"
+            )
+
     def do(self, what: str, pid: int) -> None:
         how = ONE.get(what, what)
         self.doomed.add(pid)
+        self.say(f"{what} to process {pid}")
         if isinstance(how, str):
             (self.folder / "new").write_text(how)
             (self.folder / "new").rename(self.folder / f"order.{pid}")
@@ -201,7 +217,8 @@ class Events:
         self.done: list[tuple[float, str]] = []
 
     def victims(self, count: int) -> list[int]:
-        self.job.hosts(max(self.job.places, count + 1))
+        if self.job.places <= count:
+            self.job.hosts(count + 1)
         self.job.until(lambda: len(self.job.holders()) > count)
         return self.random.sample(sorted(self.job.holders()), count)
 
@@ -252,7 +269,7 @@ class Events:
         self.job.until(lambda: self.job.pids() - before)
         started = self.job.pids() - before
         time.sleep(self.random.uniform(0, 3))
-        self.job.do(self.random.choice(["kill", "stop", "leave"]), max(started))
+        self.job.do(self.random.choice(["kill", "leave"]), self.random.choice(sorted(started)))
 
 
 # ---------------------------------------------------------------- the judge
@@ -336,7 +353,9 @@ class Judge:
         for commits in self.worlds.values():
             known |= {line["hash"] for n in commits for line in commits[n] if n}
         curve, again = [], 0
-        begun = min(lines[0]["time"] for c in self.worlds.values() for n, lines in c.items() if n)
+        begun = min(
+            lines[0]["time"] for c in self.worlds.values() for n, lines in c.items() if n > 1
+        )
         for commits in self.worlds.values():
             for number, lines in commits.items():
                 self.equal(lines)
@@ -374,6 +393,9 @@ def part(root: Path, number: int, events: int, options: argparse.Namespace) -> d
         job.finish()
         left = job.left()
         assert not left, f"left: {left}"
+    except Hang:
+        job.stands()
+        raise
     finally:
         job.end()
     seen = Judge(folder).all()
@@ -460,6 +482,7 @@ def main() -> int:
     except (Hang, AssertionError) as failure:
         folder = root / f"part-{len(parts)}"
         print((folder / "output").read_text()[-20000:])
+        print((folder / "events").read_text()[-3000:])
         print(f"elastic: WRONG after {done} events, see {folder}: {failure}", flush=True)
         return 1
     report(parts)

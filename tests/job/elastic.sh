@@ -71,6 +71,11 @@ expect 0 "one did not come"
 says err "the others go on without process 0 (pid [0-9]*: sleeps; not in halay_init)$"
 says err "process 0 .* is lost, and the others have gone on without it: it is killed$"
 ended 3 30
+# A newcomer waits for somebody who is stopped, and nobody else is left.
+job -np 2 --min-np 1 --elastic-timeout 4 "${cool[@]}" "$JOB_ELASTIC" 30 kill:0:5 stop:1:5
+expect 0 "one was killed, the other one stopped"
+says err "process 1 .* is stopped, and the others have gone on without it: it is killed$"
+ended 2 30
 
 # A failure counts for the status unless the others have met without the process.
 job -np 2 --min-np 1 --blacklist-cooldown-range 9 9 "$JOB_ELASTIC" 10 exit:1:10

@@ -85,7 +85,7 @@ def test_one_event(tmp_path, what, rank):
         assert batches == sorted(set(batches)), batches
 
 
-@pytest.mark.parametrize("events", [30, pytest.param(1000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("events", [10, pytest.param(1000, marks=pytest.mark.long)])
 def test_random_events(tmp_path, events):
     """tests/chaos/elastic.py judges each commit."""
     script = SOURCE / "tests/chaos/elastic.py"
