@@ -411,10 +411,13 @@ def report(parts: list[dict]) -> None:
     kinds: Counter = Counter()
     for one in parts:
         kinds.update(one["kinds"])
-    print("\n| events | parts | meetings | commits | longest between two commits, s | minutes |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "\n| events | parts | begun anew | meetings | commits | longest between two commits, s | minutes |"
+    )
+    print("|---|---|---|---|---|---|---|")
     sums = [sum(one[key] for one in parts) for key in ("worlds", "commits", "seconds")]
-    print(f"| {sum(kinds.values())} | {len(parts)} | {sums[0]} | {sums[1]} | "
+    anew = sum(one["from_start"] for one in parts)
+    print(f"| {sum(kinds.values())} | {len(parts)} | {anew} | {sums[0]} | {sums[1]} | "
           f"{max(one['gap_s'] for one in parts):.1f} | {sums[2] / 60:.0f} |")  # fmt: skip
     print("\n| " + " | ".join(sorted(kinds)) + " |\n|" + "---|" * len(kinds))
     print("| " + " | ".join(str(kinds[k]) for k in sorted(kinds)) + " |", flush=True)
@@ -444,6 +447,7 @@ def draw(parts: list[dict], path: Path) -> None:
     above.set_ylim(0, SLOTS + 0.5)
     below.plot(times[few], losses[few], linewidth=0.3, color="#a9c3e0", label="of a commit")
     below.plot(times[few], mean[few], linewidth=1.2, color="#1f5fa8", label="mean of 40")
+    below.set_yscale("log")
     below.set_ylabel("loss")
     below.set_xlabel("minutes")
     below.legend(frameon=False)
