@@ -412,7 +412,7 @@ def report(parts: list[dict]) -> None:
     for one in parts:
         kinds.update(one["kinds"])
     print(
-        "\n| events | parts | begun anew | meetings | commits | longest between two commits, s | minutes |"
+        "\n| events | parts | begun anew | meetings | commits | longest gap of commits, s | minutes |"
     )
     print("|---|---|---|---|---|---|---|")
     sums = [sum(one[key] for one in parts) for key in ("worlds", "commits", "seconds")]
@@ -427,7 +427,7 @@ def draw(parts: list[dict], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("svg")
-    matplotlib.rcParams["svg.hashsalt"] = "halay"
+    matplotlib.rcParams.update({"svg.hashsalt": "halay", "svg.fonttype": "none"})
     from matplotlib import pyplot
 
     figure, (above, below) = pyplot.subplots(2, 1, sharex=True, figsize=(9, 5))
@@ -440,7 +440,7 @@ def draw(parts: list[dict], path: Path) -> None:
     times, sizes, losses = zip(*curve)
     mean = [sum(losses[max(0, i - 40) : i + 1]) / len(losses[max(0, i - 40) : i + 1])
             for i in range(len(losses))]  # fmt: skip
-    few = slice(None, None, max(1, len(times) // 4000))
+    few = slice(None, None, max(1, len(times) // 2500))
     above.step(times, sizes, where="post", linewidth=0.5, color="#1f5fa8")
     above.plot(marks, [0.3] * len(marks), "|", markersize=5, markeredgewidth=0.4, color="#b5651d")
     above.set_ylabel("ranks (events below)")
