@@ -27,7 +27,7 @@
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
 
 enum {
-    HLY_BOOT_VERSION = 5,
+    HLY_BOOT_VERSION = 6,
     HLY_BOOT_RANKS_MAX = 65536,
     HLY_BOOT_TEXT_BYTES = 1024,
     HLY_BOOT_LOST_RUNS = 16
@@ -61,7 +61,8 @@ struct hly_boot_hello {
     uint64_t magic;
     uint32_t version, bytes;
     uint8_t key[16], challenge[16];
-    uint32_t rank, nranks, pid; /* rank, nranks: HLY_BOOT_NOBODY where the holder gives them */
+    uint32_t rank, nranks, pid; /* rank, nranks: HLY_BOOT_NOBODY where the holder gives them;
+                                 * nranks 0: it leaves, and wants no rank */
     halay_address_t address;    /* where it listens */
     uint64_t left_ns;           /* until this rank's deadline */
     uint64_t netns;             /* with machine: two ranks share a node if they have the same */

@@ -21,6 +21,8 @@
 #include "../common/meet.h"
 #include "meet_place.h"
 
+#define LEAVE_NS 1000000000ull
+
 struct halay_boot {
     struct hly_boot_life life;
     bool known; /* id_bytes, the claim and the socket are there */
@@ -145,26 +147,34 @@ static int begin(const struct hly_boot_log *log, const char *slot)
     return rc;
 }
 
+static int prepare(struct caller *c)
+{
+    const char *slot, *key = HLY_MEET_KEY;
+    int rc = hly_meet_place_read(c->log, &c->place, &slot, &c->hello.slot);
+    if (!rc)
+        rc = begin(c->log, slot);
+    if (rc)
+        return rc;
+    c->key.has_secret = hly_boot_secret(c->key.secret);
+    hly_boot_hash(&key, 1, c->key.job);
+    snprintf(c->guest, sizeof c->guest, "process %u", c->hello.slot);
+    snprintf(c->holder, sizeof c->holder, "the driver at '%.120s'", c->place.text);
+    c->hello.rank = c->hello.nranks = HLY_BOOT_NOBODY;
+    c->hello.was = self.id.epoch ? (uint32_t)self.id.rank : HLY_BOOT_NOBODY;
+    c->hello.epoch = self.id.epoch;
+    memcpy(c->hello.id, self.id_bytes, sizeof c->hello.id);
+    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
+        c->hello.lost[i] = i < self.nlost ? self.lost[i] : (struct hly_boot_lost){1, 0};
+    return HALAY_OK;
+}
+
 static int open_again(const struct hly_boot_log *log, uint64_t deadline_ns, int processors)
 {
     struct caller c = {.log = log, .end_ns = hly_boot_now_ns() + deadline_ns};
-    const char *slot, *key = HLY_MEET_KEY;
-    int rc = hly_meet_place_read(log, &c.place, &slot, &c.hello.slot);
-    if (!rc)
-        rc = begin(log, slot);
+    int rc = prepare(&c);
     if (rc)
         return rc;
     hear_no_more();
-    c.key.has_secret = hly_boot_secret(c.key.secret);
-    hly_boot_hash(&key, 1, c.key.job);
-    snprintf(c.guest, sizeof c.guest, "process %u", c.hello.slot);
-    snprintf(c.holder, sizeof c.holder, "the driver at '%.120s'", c.place.text);
-    c.hello.rank = c.hello.nranks = HLY_BOOT_NOBODY;
-    c.hello.was = self.id.epoch ? (uint32_t)self.id.rank : HLY_BOOT_NOBODY;
-    c.hello.epoch = self.id.epoch;
-    memcpy(c.hello.id, self.id_bytes, sizeof c.hello.id);
-    for (int i = 0; i < HLY_BOOT_LOST_RUNS; i++)
-        c.hello.lost[i] = i < self.nlost ? self.lost[i] : (struct hly_boot_lost){1, 0};
     hly_boot_describe(c.guest, processors, &c.hello);
     rc = ask(&c);
     explicit_bzero(&c.key, sizeof c.key);
@@ -244,6 +254,29 @@ static int meet_newcomers(halay_boot_t *boot, int *count)
     return HALAY_OK;
 }
 
+/* That the driver has answered means that it has heard. Where it does not, it sees the process's
+ * end, and the others wait for that: nobody is told of an error. */
+static void meet_leave(halay_boot_t *boot)
+{
+    const struct hly_boot_log log = {NULL, NULL};
+    struct caller c = {.log = &log, .end_ns = hly_boot_now_ns() + LEAVE_NS};
+    struct hly_boot_greeting greeting;
+    struct hly_boot_answer answer;
+    char *payload;
+    if (!boot->id.changes || prepare(&c))
+        return;
+    hly_boot_describe(c.guest, 0, &c.hello);
+    c.hello.nranks = 0;
+    const struct hly_boot_visit visit = {&log, &c.key, c.guest, c.holder, c.end_ns, NULL};
+    const int fd = hly_meet_place_call(&log, &c.place, &c.key, c.guest, c.end_ns, &greeting);
+    if (fd >= 0) {
+        if (!hly_boot_visit_ask(&visit, fd, &greeting, &c.hello, &answer, &payload))
+            free(payload);
+        close(fd);
+    }
+    explicit_bzero(&c.key, sizeof c.key);
+}
+
 static void meet_close(halay_boot_t *boot)
 {
     assert(!boot || boot == &self);
@@ -261,4 +294,5 @@ const halay_boot_ops_t halay_boot_v4_meet = {
     .lost = meet_lost,
     .newcomers = meet_newcomers,
     .close = meet_close,
+    .leave = meet_leave,
 };

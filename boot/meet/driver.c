@@ -35,14 +35,29 @@ static bool is_twin(const struct hly_slot *slot, const struct hly_boot_guest *gu
            memcmp(slot->hello.id, guest->hello.id, sizeof slot->hello.id) != 0;
 }
 
+/* The process that the driver has answered in this slot, for the last world. */
+static bool is_same(const halay_launch_t *d, const struct hly_slot *slot,
+                    const struct hly_boot_hello *it)
+{
+    return it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+}
+
+/* The others need not wait for its end, which may take long. */
+static void leaves(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
+{
+    slot->leaves |= slot->state == HLY_SLOT_IN && is_same(d, slot, &guest->hello);
+    hly_boot_reception_text(&d->reception, guest, "it may go", true);
+    hly_driver_consider(d);
+}
+
 /* The process in the slot asks from now on. */
 static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
 {
     const struct hly_boot_hello *it = &guest->hello;
     const uint64_t now = hly_boot_now_ns();
     /* A program of its own in the same slot comes as a newcomer does. */
-    slot->member =
-        slot->member && it->epoch == d->epoch && !memcmp(slot->hello.id, it->id, sizeof it->id);
+    slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
+    slot->leaves = slot->lost = false;
     slot->state = HLY_SLOT_ASKING;
     slot->condemned = false;
     slot->guest = guest;
@@ -96,6 +111,10 @@ static void heard(void *arg, struct hly_boot_guest *guest)
             "starts inherits the rank's environment; to let it run alone, start "
             "it with HALAY_LAUNCHER=none",
             false);
+        return;
+    }
+    if (!it->nranks) {
+        leaves(d, slot, guest);
         return;
     }
     take(d, slot, guest);
@@ -247,6 +266,14 @@ static int prepare(halay_launch_t *d)
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
 
+/* As the ranks read it, who say what is wrong with it. */
+static uint64_t stop_patience(void)
+{
+    const char *text = getenv("HALAY_STOP_PATIENCE");
+    const double s = text ? strtod(text, NULL) : 0;
+    return s > 0 && s < 1e6 ? (uint64_t)(s * 1e9) : 30000000000;
+}
+
 static int meet_start(const halay_launch_params_t *params, halay_launch_t **server)
 {
     halay_launch_t *d = calloc(1, sizeof *d);
@@ -254,6 +281,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
         return HALAY_ENOMEM;
     d->params = *params;
     d->first_ended = -1;
+    d->stop_patience_ns = stop_patience();
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =
@@ -354,6 +382,8 @@ static int meet_progress(halay_launch_t *d)
         next = d->decide_ns;
     if (d->decide_ns && d->notice_at_ns < next)
         next = d->notice_at_ns;
+    if (d->look_ns && d->look_ns < next)
+        next = d->look_ns;
     return next > now ? (int)((next - now) / 1000000 < 60000 ? (next - now) / 1000000 + 1 : 60000)
                       : 0;
 }

@@ -42,6 +42,9 @@ struct hly_slot {
     bool with_agent;         /* only its agent is lost */
     int left;                /* state of ended() */
     bool member;             /* of the last world; false: a newcomer */
+    bool leaves;             /* the last world, and will not ask: its process is about to end */
+    bool lost;               /* it has not asked for too long: the others meet without it */
+    uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended or gone; */
@@ -81,6 +84,8 @@ struct halay_launch {
     uint64_t since_ns, notice_ns, notice_at_ns;
     char refusals[HLY_REFUSALS][200]; /* texts of agents that have come last */
     unsigned nrefusals;
+    uint64_t look_ns;          /* when to see which of those that are waited for are stopped */
+    uint64_t stop_patience_ns; /* for how long they may be */
     char text[HLY_BOOT_TEXT_BYTES], said[HLY_BOOT_TEXT_BYTES]; /* said: in the log, last */
 };
 

@@ -49,9 +49,11 @@ static bool is_lost(const halay_launch_t *d, int rank)
 /* Static jobs and first worlds wait for all that were started; later ones for the members. */
 static bool is_awaited(const halay_launch_t *d, const struct hly_slot *slot)
 {
+    if (slot->lost)
+        return false;
     if (slot->state == HLY_SLOT_STARTED)
         return is_static(d) || !d->epoch;
-    return slot->state == HLY_SLOT_IN && slot->member && !is_lost(d, slot->rank);
+    return slot->state == HLY_SLOT_IN && slot->member && !slot->leaves && !is_lost(d, slot->rank);
 }
 
 /* Counts no more of those that are waited for than it must. */
@@ -189,7 +191,7 @@ static void make_world(halay_launch_t *d)
     hly_sha_add(&d->sha, d->table.bytes, a->bytes);
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
-        slot->condemned = slot->member && slot->state == HLY_SLOT_IN;
+        slot->condemned = slot->member && slot->state == HLY_SLOT_IN && !slot->leaves;
         slot->member = false;
     }
     d->first = NULL;
@@ -297,10 +299,65 @@ static bool has_failed(halay_launch_t *d)
     return false;
 }
 
+static bool is_stopped(const struct hly_slot *slot)
+{
+    struct hly_proc_stat stat;
+    return !slot->agent && hly_proc_stat(slot->pid, &stat) &&
+           (stat.state == 'T' || stat.state == 't');
+}
+
+/* Newcomers have waited for long, and none of the others will ever come to a commit. */
+static bool are_stopped(const halay_launch_t *d)
+{
+    int running = 0;
+    for (int s = 0; s < d->params.nranks; s++)
+        running += is_awaited(d, &d->slots[s]) && !is_stopped(&d->slots[s]);
+    return running == 0;
+}
+
+/* In a job whose ranks change the others go on without a process of this machine that is stopped
+ * for too long; and, when their time is over, without any that has not asked. */
+static void give_up(halay_launch_t *d, uint64_t now)
+{
+    const bool over = now >= d->decide_ns;
+    char missing[400];
+    bool any = false;
+    if (over) {
+        name_missing(d, missing, sizeof missing);
+        hly_boot_say(&d->log, 1, "the others go on without %s", missing);
+    }
+    for (int s = 0; s < d->params.nranks; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (!is_awaited(d, slot))
+            continue;
+        const bool stopped = is_stopped(slot);
+        slot->stopped_ns = !stopped ? 0 : slot->stopped_ns ? slot->stopped_ns : now;
+        slot->lost = over || (stopped && now - slot->stopped_ns >= d->stop_patience_ns);
+        any |= slot->lost;
+    }
+    if (any)
+        hly_driver_consider(d);
+}
+
+/* Those that ask are enough without the others. */
+static bool are_enough(const halay_launch_t *d)
+{
+    return !is_static(d) && take_census(d, 0).asking >= d->params.least;
+}
+
 void hly_driver_look(halay_launch_t *d)
 {
     const uint64_t now = hly_boot_now_ns();
     char missing[400];
+    if (!d->decide_ns || is_static(d)) {
+        d->look_ns = 0;
+    } else if (now >= d->look_ns || now >= d->decide_ns) {
+        d->look_ns = now + S / 4;
+        if (now < d->decide_ns || are_enough(d))
+            give_up(d, now);
+    }
+    if (d->expire_ns && now >= d->expire_ns && !d->decide_ns && are_stopped(d) && are_enough(d))
+        give_up(d, now);
     if (d->expire_ns && now >= d->expire_ns)
         refuse_newcomers(d, &now,
                          "the ranks of the job have not met again in time: they wait for newcomers "

@@ -128,6 +128,10 @@ typedef struct halay_boot_ops {
 
     /* Ends this epoch. Takes NULL. Does not block. */
     void (*close)(halay_boot_t *boot);
+
+    /* Before close: this process does not open again, and the next epoch does not wait for its end.
+     * Blocks for at most a second. May be NULL, or beyond the table's size. */
+    void (*leave)(halay_boot_t *boot);
 } halay_boot_ops_t;
 
 #ifdef __cplusplus

@@ -234,6 +234,9 @@ HALAY_API int halay_newcomers(halay_context_t *context, int *count);
  * no later call has said so, the code of that error is returned.
  */
 HALAY_API int halay_finalize(halay_context_t *context);
+/* The same, of a process that does not come again while the job goes on: where ranks may change,
+ * the others meet without it at once, and do not wait until it has ended. */
+HALAY_API int halay_leave(halay_context_t *context);
 
 /*
  * Where this rank stands. This and the other structs with a size may be those of an older or a

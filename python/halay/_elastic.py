@@ -234,7 +234,7 @@ def run_fn(
                 except HostsUpdatedInterrupt as request:
                     skip_sync = request.skip_sync
                     if _notice.heard:
-                        _session.shutdown_quietly()
+                        _session.shutdown_quietly(for_good=True)
                         raise SystemExit(LEFT) from None
                     if elastic:
                         reset()

@@ -523,14 +523,15 @@ class Session:
         if result.error:
             raise OSError(result.error, os.strerror(result.error), path)
 
-    def close(self) -> int:
+    def close(self, for_good: bool = False) -> int:
         with contextlib.suppress(OSError):
             self.stop_timeline()
         for members in reversed(list(self.members.values())):
             if members.side is not None:
                 members.side.close()
             lib.halay_trainer_destroy(members.trainer)
-        code = int(lib.halay_finalize(self.context))
+        end = lib.halay_leave if for_good else lib.halay_finalize
+        code = int(end(self.context))
         self.pending.clear()
         self.registered.clear()
         return code
@@ -581,14 +582,17 @@ def init() -> None:
                 opened(_current)
 
 
-def shutdown() -> None:
-    """Ends the session. Does nothing if there is none."""
+def shutdown(for_good: bool = False) -> None:
+    """Ends the session. Does nothing if there is none.
+
+    for_good: the others of an elastic job go on, and do not wait for this process's end.
+    """
     global _current
     if _current is not None:
         _refuse_child(_current)
     with _lock:
         found, _current = _current, None
-        code = found.close() if found is not None else 0
+        code = found.close(for_good) if found is not None else 0
     abandon()
     if found is not None and code != 0:
         raise error(code, rank=found.rank, host=found.host)
@@ -612,10 +616,10 @@ def abandon() -> None:
         call()
 
 
-def shutdown_quietly() -> None:
+def shutdown_quietly(for_good: bool = False) -> None:
     """As shutdown(), where operations may be out that nobody is going to wait for."""
     with contextlib.suppress(HalayError):
-        shutdown()
+        shutdown(for_good)
 
 
 def is_initialized() -> bool:

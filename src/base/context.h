@@ -112,6 +112,7 @@ struct halay_context {
     halay_boot_info_t info; /* constant after init */
     const halay_boot_ops_t *boot_ops;
     halay_boot_t *boot;
+    bool leaves;                            /* the job, for good: halay_leave() */
     struct hly_transport *transports;       /* constant after init, but for their counters */
     int ntransports;                        /* 0 with one rank */
     struct hly_device devices[HLY_DEVICES]; /* the first one is that of host memory */

@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <limits.h>
 #include <sched.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -336,6 +337,9 @@ static void destroy(halay_context_t *ctx)
     hly_nccl_drop(ctx);
     free_sends(&ctx->sends_flying); /* the transport held their payload till now */
     free_sends(&ctx->sends_unused);
+    if (ctx->boot && ctx->leaves && ctx->boot_ops->size > offsetof(halay_boot_ops_t, leave) &&
+        ctx->boot_ops->leave)
+        ctx->boot_ops->leave(ctx->boot);
     if (ctx->boot)
         ctx->boot_ops->close(ctx->boot);
     while (ctx->nplugins)
@@ -529,6 +533,13 @@ int halay_finalize(halay_context_t *context)
     hly_unlock(context);
     destroy(context);
     return any ? HALAY_ESTATE : owed ? owed : late;
+}
+
+int halay_leave(halay_context_t *context)
+{
+    if (context && context->magic == HLY_CONTEXT_MAGIC)
+        context->leaves = true;
+    return halay_finalize(context);
 }
 
 /* ---------------------------------------------------------------- questions */

@@ -267,7 +267,9 @@ static void hello(struct hly_boot_guest *g)
     if (how & 0x40)
         it.lost[how % HLY_BOOT_LOST_RUNS] =
             (struct hly_boot_lost){fuzz_byte(input) % 8, fuzz_byte(input) % 8};
-    if (how == 0x80) /* any bytes in its middle */
+    if ((how & 0x81) == 0x81)
+        it.nranks = 0; /* it leaves */
+    if (how == 0x80)   /* any bytes in its middle */
         fuzz_take(input, it.machine, fuzz_byte(input));
     push_hello(g, &it);
 }

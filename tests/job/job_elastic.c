@@ -3,9 +3,10 @@
  * job_elastic STEPS [WHAT:SLOT:STEP]... - a rank of a job whose ranks change: adds numbers step by
  * step. Where a call fails it meets the others again; where newcomers wait, or somebody has to
  * leave, all do. Rank 0 has the step and the total that the others go on with, so each that comes
- * to the end has the same total. WHAT happens once to whoever is in the slot: kill, stop, exit
- * (with 3), end (with 0, without halay_finalize), child (it starts a process, and goes on). The
- * file `over` ends the steps.
+ * to the end has the same total. WHAT happens once to whoever is in the slot: kill, stop,
+ * late, hang (it stops, or waits, when it is to meet the others again), exit (with 3), end (with 0,
+ * without halay_finalize), child (it starts a process, and goes on). The file `over` ends the
+ * steps.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 enum { PACE_US = 20000 };
 
 static volatile sig_atomic_t told;
+static char late; /* 'l' or 'h': what it does between halay_finalize and halay_init */
 
 static void tell(int number)
 {
@@ -48,7 +50,9 @@ static void suffer(int argc, char **argv, int64_t step)
             const char *mark = getenv("MARK");
             MUST(mark && execlp("sleep", "sleep", mark, (char *)NULL));
         }
-        if (!strcmp(what, "child"))
+        if (!strcmp(what, "late") || !strcmp(what, "hang"))
+            late = what[0];
+        if (!strcmp(what, "child") || late)
             continue;
         if (!strcmp(what, "exit") || !strcmp(what, "end"))
             _exit(what[1] == 'x' ? 3 : 0);
@@ -103,7 +107,11 @@ int main(int argc, char **argv)
             return 7; /* it has said why */
         MUST(!halay_comm_world(context, &comm));
         next = work(context, comm, argc, argv, state);
-        MUST(!halay_finalize(context));
+        MUST(!(next == OVER && told ? halay_leave(context) : halay_finalize(context)));
+        if (late == 'l')
+            raise(SIGSTOP);
+        else if (late)
+            pause();
     }
     CHECK(state[1] == state[0] * (state[0] - 1) / 2, "total of %d steps: %d", (int)state[0],
           (int)state[1]);

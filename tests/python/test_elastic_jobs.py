@@ -3,11 +3,12 @@
 
 import json
 import sys
+import time
 from collections import defaultdict
 
 import pytest
 import torch
-from conftest import HALAYRUN, HERE, environment, run
+from conftest import HALAYRUN, HERE, SOURCE, environment, run
 from elastic_job import ROWS, batch_of
 
 
@@ -77,18 +78,19 @@ def test_one_event(tmp_path, what, rank):
     commits, text = train(tmp_path, options, [[5, rank, what]], 16)
     assert check(commits, 16, text) == 2, text
     assert events_of(tmp_path) == [f"event-5-{what}"]
-    if what == "leave":  # at the next commit, and no step is lost
+    if what == "leave":  # at the next commit, no step is lost, and nobody waits for its end
+        first = min(key for key in commits if key[0])
+        assert commits[first][0]["time"] < float((tmp_path / "lingers-5").read_text())
         batches = [batch for _, batch in sorted(commits)]
         assert batches == sorted(set(batches)), batches
 
 
-@pytest.mark.long
-def test_many_events(tmp_path):
-    # Whoever ends leaves another behind that has the state: else the training would begin anew.
-    events = [[3, 1, "kill"], [8, 0, "wait"], [11, 0, "raise"], [17, 1, "leave"], [23, 0, "kill"],
-              [24, 1, "kill"], [28, 0, "wait"], [31, 0, "exit"], [35, 0, "wait"],
-              [39, 0, "leave"]]  # fmt: skip
-    options = "-np 4 --min-np 1 --max-np 4 --blacklist-cooldown-range 0.1 0.5"
-    commits, text = train(tmp_path, options, events, 60)
-    check(commits, 60, text)
-    assert len(events_of(tmp_path)) >= 6, text
+@pytest.mark.parametrize("events", [10, pytest.param(1000, marks=pytest.mark.long)])
+def test_random_events(tmp_path, events):
+    """tests/chaos/elastic.py judges each commit."""
+    script = SOURCE / "tests/chaos/elastic.py"
+    command = [sys.executable, str(script), str(events), "--folder", str(tmp_path / "events")]
+    command += ["--build", str(HALAYRUN.parents[1]), "--seed", str(time.time_ns() // 10**9)]
+    status, text = run(command, 20 * events + 120, environment())
+    print(text)
+    assert status == 0, text
