@@ -15,34 +15,13 @@ import os
 import pickle
 import select
 import signal
-import struct
 import sys
 import traceback
-from typing import Any, NamedTuple
+from typing import Any
 
-LENGTH = struct.Struct(">Q")
-STATUS = struct.Struct(">i")  # negative: by that signal
-RETURNED, RAISED = b"R", b"E"
+from .words import LENGTH, RAISED, RETURNED, STATUS, Failure, Orders
+
 _PR_SET_PDEATHSIG = 1
-
-
-class Orders(NamedTuple):
-    """What a rank is told: who it is, where ranks meet, what it calls (pickled)."""
-
-    rank: int
-    size: int
-    address: str
-    secret: str
-    shim: bool
-    function: bytes
-
-
-class Failure(NamedTuple):
-    """What a rank raised; error is None where it cannot be pickled, or is no Exception."""
-
-    error: bytes | None
-    summary: str
-    traceback: str
 
 
 def _dumps(value: Any) -> bytes:

@@ -27,9 +27,9 @@ from typing import Any, Callable, NamedTuple, NoReturn
 from .._engines import Loss, WorkerLost, by_node, numbers, reason, told
 from ..errors import HorovodInternalError
 from ..horovod import SHIM
-from .child import RAISED, RETURNED, Failure, Orders
 from .line import Line
 from .task import Contact, End, Hello, Output, Work, attend
+from .words import RAISED, RETURNED, Failure, Orders
 
 START_S = 600  # where nobody says how long tasks may take to start
 GRACE_S = 5  # so long others have after the first failure to end by themselves
@@ -43,7 +43,7 @@ class _Member:
     """A task that has called, and the thread that serves it."""
 
     def __init__(self, hello: Hello, line: Line) -> None:
-        self.partition, self.where, self.address = hello.partition, hello.where, hello.address
+        self.attempt, self.partition, self.where, self.address = hello
         self.line, self.thread = line, threading.current_thread()
         self.rank = -1  # not told yet
         self.work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
@@ -123,7 +123,7 @@ class _Switchboard:
         self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
         for member in members:
-            member.work.put(None)
+            member.work.put(None)  # it may not have been told anything
             member.line.finish()
         end_s = time.monotonic() + HANG_UP_S
         for member in members:
@@ -152,7 +152,7 @@ class _Job:
         self.board = _Switchboard(host, bind, size, streams)
         self._group = f"halay.spark.run.{os.getpid()}.{next(_runs)}"
         self._members: dict[int, _Member] = {}  # by partition, then by rank
-        self._replaced: list[_Member] = []
+        self._called: list[_Member] = []  # all
         self._thread: threading.Thread | None = None
         self._job_error: BaseException | None = None
 
@@ -193,7 +193,8 @@ class _Job:
         )
 
     def gather(self) -> None:
-        """All tasks call. One that Spark has started again takes the place of the former one."""
+        """All tasks of one attempt call; those of a former one are no part of the run."""
+        attempts: dict[str, dict[int, _Member]] = {}
         while len(self._members) < self._size:
             try:
                 event = self.board.events.get(timeout=max(self._until_s - time.monotonic(), 0))
@@ -203,15 +204,10 @@ class _Job:
                 raise RuntimeError(
                     f"Spark ended the job before all tasks had started: {_text(event.what)}"
                 ) from event.what
-            assert event.member is not None
-            former = self._members.pop(event.member.partition, None)
-            if event.kind == "hello":
+            if event.kind == "hello" and event.member is not None:
+                self._called.append(event.member)
+                self._members = attempts.setdefault(event.member.attempt, {})
                 self._members[event.member.partition] = event.member
-                if former is not None:
-                    former.work.put(None)
-                    self._replaced.append(former)
-            elif former is not None and former is not event.member:
-                self._members[former.partition] = former  # it was one replaced before
 
     def tell(self, function: bytes, variables: Mapping[str, str], **how: Any) -> None:
         """Who they are, and what to do. Ranks are numbered node by node."""
@@ -224,6 +220,8 @@ class _Job:
             orders = Orders(rank, self._size, tasks[0].address, secret, shim, function)
             task.work.put(Work(orders, {**numbers(rank, places), **variables}, **how))
         self._members = dict(enumerate(tasks))
+        for member in self._called:
+            member.work.put(None)  # who was told does not listen any more
 
     def collect(self) -> list[Any]:
         """What the ranks returned."""
@@ -241,8 +239,8 @@ class _Job:
                 self._job_error = event.what
                 end_s = min(end_s, time.monotonic() + 1)  # what its end did to ranks comes before
             elif event.kind == "hello" and event.member is not None:
+                self._called.append(event.member)
                 event.member.work.put(None)
-                self._replaced.append(event.member)
             elif rank >= 0 and rank not in results and rank not in failures:
                 outcome = _outcome(event)
                 if isinstance(outcome, bytes):
@@ -282,7 +280,7 @@ class _Job:
         """Whatever has happened: nothing that the run has started is left."""
         if self._thread is not None and failure is not None:
             self._context.cancelJobGroup(self._group)
-        self.board.close([*self._members.values(), *self._replaced])
+        self.board.close(self._called)
         if self._thread is not None:
             self._thread.join(JOB_S)
 

@@ -22,7 +22,8 @@ HELLO_BYTES = 1 << 16  # so much is read of one that is not known yet
 _WORD_BYTES = 16
 _HEAD = struct.Struct(">Q32s")
 # The other machine's end is noticed after 10 + 3 * 5 s, also where nothing is said.
-_KEEPALIVE = (
+_OPTIONS = (
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 5),
@@ -36,7 +37,7 @@ class Line:
     def __init__(self, sock: socket.socket, key: bytes, is_driver: bool) -> None:
         self.sock = sock
         self._hello_s: float | None = time.monotonic() + HELLO_S
-        for option in _KEEPALIVE:
+        for option in _OPTIONS:
             sock.setsockopt(*option)
         own = secrets.token_bytes(_WORD_BYTES)
         sock.settimeout(HELLO_S)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pickle
+import secrets
 import selectors
 import socket
 import subprocess
@@ -20,8 +21,8 @@ from typing import IO, Any, NamedTuple
 
 from .._engines import Where, meeting_place
 from ..horovod import identity
-from .child import LENGTH, STATUS, Orders
 from .line import Line
+from .words import LENGTH, STATUS, Orders
 
 CALL_S = 30  # so long a task tries to reach the driver
 END_S = 10  # so long a guard may take to end a rank
@@ -48,8 +49,10 @@ class Contact(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """A task's first words. address: where ranks could meet, if it becomes rank 0."""
+    """A task's first words. attempt: a word of all tasks of one attempt at the stage. address:
+    where ranks could meet, if it becomes rank 0."""
 
+    attempt: str
     partition: int
     where: Where
     address: str
@@ -80,18 +83,19 @@ class End(NamedTuple):
     why: str = ""
 
 
-def _where() -> Where:
+def _hello(partition: int, line: Line) -> Hello:
+    """As soon as all tasks of this attempt are there."""
     from pyspark import BarrierTaskContext
 
-    host = socket.gethostname()
-    boot = "/proc/sys/kernel/random/boot_id"
-    machine = ""
-    if os.path.exists(boot):
-        with open(boot) as file:
-            machine = file.read().strip()
     context = BarrierTaskContext.get()
+    attempt = context.allGather(secrets.token_hex(8))[0]
+    host, machine = socket.gethostname(), ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        machine = file.read(8)
     gpus = context.resources().get("gpu")
-    return Where(f"{host}-{machine[:8]}", host, os.getpid(), list(gpus.addresses) if gpus else [])
+    addresses = list(gpus.addresses) if gpus is not None else []
+    where = Where(f"{host}-{machine}", host, os.getpid(), addresses)
+    return Hello(attempt, partition, where, meeting_place(line.sock.getsockname()[0]))
 
 
 class _Lines:
@@ -257,8 +261,7 @@ def attend(contact: Contact, partition: int, _: Iterable[Any]) -> Iterable[Any]:
     """One task, from beginning to end. What it has to say goes to the driver by its line."""
     line = contact.call()
     try:
-        address = meeting_place(line.sock.getsockname()[0])
-        line.send(Hello(partition, _where(), address))
+        line.send(_hello(partition, line))
         # The driver hangs up when the run is over; None for a task that Spark has started again.
         with contextlib.suppress(OSError, EOFError):
             work = line.receive()
