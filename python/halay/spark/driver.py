@@ -214,10 +214,10 @@ class _Job:
         tasks = [self._members[partition] for partition in range(self._size)]
         tasks = [tasks[i] for i in by_node([task.where for task in tasks])]
         places = [task.where for task in tasks]
-        secret, shim = secrets.token_hex(16), SHIM in sys.path
+        shim = SHIM in sys.path
         for rank, task in enumerate(tasks):
             task.rank = rank
-            orders = Orders(rank, self._size, tasks[0].address, secret, shim, function)
+            orders = Orders(rank, self._size, tasks[0].address, "", shim, function)
             task.work.put(Work(orders, {**numbers(rank, places), **variables}, **how))
         self._members = dict(enumerate(tasks))
         for member in self._called:

@@ -8,6 +8,7 @@ Invariant: the rank's process is there only as long as the task and its line to 
 from __future__ import annotations
 
 import contextlib
+import hmac
 import os
 import pickle
 import secrets
@@ -37,6 +38,10 @@ class Contact(NamedTuple):
     port: int
     key: bytes
 
+    def secret(self) -> str:
+        """Of the ranks among themselves. The line need not carry it."""
+        return hmac.digest(self.key, b"ranks", "sha256").hex()
+
     def call(self) -> Line:
         end_s = time.monotonic() + CALL_S
         while True:
@@ -59,7 +64,7 @@ class Hello(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The driver's answer. forward: the streams that the driver wants, by name."""
+    """The driver's answer, without the ranks' secret. forward: the streams that it wants."""
 
     orders: Orders
     variables: Mapping[str, str]
@@ -266,7 +271,8 @@ def attend(contact: Contact, partition: int, _: Iterable[Any]) -> Iterable[Any]:
         with contextlib.suppress(OSError, EOFError):
             work = line.receive()
             if work is not None:
-                line.send(_serve(work, line))
+                orders = work.orders._replace(secret=contact.secret())
+                line.send(_serve(work._replace(orders=orders), line))
     finally:
         line.close()
     return []
