@@ -392,9 +392,9 @@ class Conf(dict):
 class Fake:
     """A task of a job: says hello, and what it is told to."""
 
-    def __init__(self, job, partition, node="a", attempt="1"):
+    def __init__(self, job, partition, node="a", attempt="1", gpus=()):
         self.line = job.board.contact.call()
-        where = Where(node, node, 0, [])
+        where = Where(node, node, 0, list(gpus))
         self.line.send(task.Hello(attempt, partition, where, f"{node}:{partition}"))
 
     def end(self, kind, said, status=0):
@@ -415,10 +415,13 @@ def tell(job):
 
 
 def test_places(job):
-    tasks = [Fake(job, partition, "ab"[partition % 2]) for partition in (2, 1, 0)]
+    gpus = (["2"], ["0"], ["10"])
+    tasks = [Fake(job, part, "ab"[part % 2], gpus=gpus[part]) for part in (2, 1, 0)]
     job.gather()
     tell(job)
     got = [one.line.receive() for one in tasks]
+    visible = [(w.variables["CUDA_VISIBLE_DEVICES"], w.orders.gpus) for w in got]
+    assert visible == [("2,10", ["1"]), ("0", ["0"]), ("2,10", ["0"])]
     assert [work.orders.rank for work in got] == [1, 2, 0]  # a a b
     assert {work.orders.address for work in got} == {"a:0"} and got[0].orders.size == 3
     names = ("HOROVOD_LOCAL_RANK", "HOROVOD_LOCAL_SIZE", "HOROVOD_CROSS_RANK", "HOROVOD_CROSS_SIZE")

@@ -69,9 +69,10 @@ def _call(orders: Orders) -> Any:
         from ..horovod import install
 
         install()
-    from .. import _session
+    from .. import _session, spark
     from .._core import Place
 
+    spark.rank_gpus[:] = orders.gpus
     _session.stand(Place(orders.rank, orders.size, orders.address, orders.secret))
     function, args, kwargs = pickle.loads(orders.function)
     return function(*args, **kwargs)

@@ -217,8 +217,11 @@ class _Job:
         shim = SHIM in sys.path
         for rank, task in enumerate(tasks):
             task.rank = rank
-            orders = Orders(rank, self._size, tasks[0].address, "", shim, function)
-            task.work.put(Work(orders, {**numbers(rank, places), **variables}, **how))
+            own = numbers(rank, places)
+            visible = own.get("CUDA_VISIBLE_DEVICES", "").split(",")
+            gpus = [str(visible.index(str(gpu))) for gpu in task.where.gpus]
+            orders = Orders(rank, self._size, tasks[0].address, "", gpus, shim, function)
+            task.work.put(Work(orders, {**own, **variables}, **how))
         self._members = dict(enumerate(tasks))
         for member in self._called:
             member.work.put(None)  # who was told does not listen any more

@@ -12,12 +12,16 @@ RETURNED, RAISED = b"R", b"E"
 
 
 class Orders(NamedTuple):
-    """What a rank is told: who it is, where ranks meet, what it calls (pickled)."""
+    """What a rank is told: who it is, where ranks meet, what it calls (pickled).
+
+    gpus: of its task, by their places in CUDA_VISIBLE_DEVICES.
+    """
 
     rank: int
     size: int
     address: str
     secret: str
+    gpus: list[str]
     shim: bool
     function: bytes
 
