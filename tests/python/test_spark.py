@@ -47,7 +47,8 @@ SOON_S = 20  # "within seconds", under a load of 20
 def context(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCE / "python"), str(HERE)]))
-    patch.setattr(driver, "GRACE_S", 2)
+    patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setattr(driver, "GRACE_S", SOON_S)
     log = tmp_path_factory.mktemp("events")
     settings = {
         "spark.ui.enabled": "false",
@@ -55,12 +56,13 @@ def context(tmp_path_factory):
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": log.as_uri(),
         "spark.driver.memory": "512m",
-        "spark.executor.processTreeMetrics.enabled": "false",
+        "spark.python.task.killTimeout": "300s",  # what ends ranks is the line to the driver
     }
     builder = SparkSession.builder.master("local-cluster[2,2,1024]").config(map=settings)
     spark = builder.getOrCreate()
     found = spark.sparkContext
     found.setLogLevel("OFF")
+    patch.delenv("PYSPARK_PYTHON")  # ranks have this process's all the same
     work = pathlib.Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "work"
     found.event_log, found.work = log, work / found.applicationId
     yield found
@@ -209,6 +211,7 @@ def test_results(run, context):
         assert (row[1], row[2].value, row[3].value) == ("a", 7, 7)
     # The same Python workers: nobody is who it was.
     assert not set(first) & set(check(run(total, num_proc=3), 3))
+    assert run(lambda: sys.executable, num_proc=1) == [sys.executable]
 
 
 def test_streams(run, context):
@@ -231,7 +234,8 @@ def test_streams(run, context):
     assert "[0]<stderr>:wrong 0\n" in logs and "one 0" not in logs  # where nobody wanted it
 
 
-def test_raises(run, tmp_path):
+def test_raises(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(driver, "GRACE_S", 2)  # rank 2 sleeps through it
     begin = time.monotonic()
     with pytest.raises(KeyError, match="no batch on 1") as caught:
         run(meets, tmp_path, 1, "raises", num_proc=3)
@@ -290,14 +294,16 @@ def test_task_killed(run, tmp_path, who, says):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_room(run, context):
+def test_room(run, context, tmp_path):
+    done = tmp_path / "done"
     with pytest.raises(
         TimeoutError, match=r"^Timed out waiting .* 0 of 5 have in 1 s.* for 4 task"
     ):
         run(total, num_proc=5, start_timeout=1)
 
     def hold(_):
-        time.sleep(1000)
+        while not done.exists():
+            time.sleep(0.1)
         return []
 
     def busy():
@@ -311,7 +317,7 @@ def test_room(run, context):
         for stage in context.statusTracker().getActiveStageIds()))  # fmt: skip
     with pytest.raises(TimeoutError, match=r"0 of 4 have in 2 s.* 4 tasks .* others may hold"):
         run(total, start_timeout=2)
-    context.cancelAllJobs()
+    done.touch()
     other.join()
     assert check(run(total, num_proc=2), 2)
 
@@ -466,6 +472,21 @@ def test_why(job):
     with pytest.raises(KeyError) as caught:
         job.collect()  # rank 2 is silent, and not to blame
     assert "rank 1" in str(caught.value.__cause__)
+
+
+def test_ended_by_spark(job, monkeypatch):
+    """Spark ends the tasks that are left when one is lost: they are not to blame."""
+    monkeypatch.setattr(driver, "SAME_S", 0.2)
+    tasks = [Fake(job, partition) for partition in range(3)]
+    job.gather()
+    tell(job)
+    for one in tasks:
+        one.line.receive()
+    tasks[1].line.close()
+    threading.Timer(0.4, lambda: [tasks[i].line.close() for i in (0, 2)]).start()
+    with pytest.raises(WorkerLost) as caught:
+        job.collect()
+    assert [loss.rank for loss in caught.value.losses] == [1]
 
 
 def test_silent(job):

@@ -33,6 +33,7 @@ from .words import RAISED, RETURNED, Failure, Orders
 
 START_S = 600  # where nobody says how long tasks may take to start
 GRACE_S = 5  # so long others have after the first failure to end by themselves
+SAME_S = 1.5  # so long after the first failure a task that is gone has the same reason
 HANG_UP_S = 5  # in which tasks have ended their ranks
 JOB_S = 30  # in which Spark has noticed that its job is over
 STRANGERS = 64  # connections at a time beside those of the tasks
@@ -230,8 +231,9 @@ class _Job:
         """What the ranks returned."""
         results: dict[int, bytes] = {}
         failures: dict[int, Failure | str] = {}  # what it raised, or why it is lost
-        end_s = float("inf")
-        while len(results) + len(failures) < self._size and time.monotonic() < end_s:
+        ended: set[int] = set()  # by Spark, which ends a barrier stage whose tasks are lost
+        first_s = end_s = float("inf")
+        while len(results) + len(failures) + len(ended) < self._size and time.monotonic() < end_s:
             left_s = end_s - time.monotonic()
             try:
                 event = self.board.events.get(timeout=None if left_s == float("inf") else left_s)
@@ -244,12 +246,15 @@ class _Job:
             elif event.kind == "hello" and event.member is not None:
                 self._called.append(event.member)
                 event.member.work.put(None)
-            elif rank >= 0 and rank not in results and rank not in failures:
+            elif rank >= 0 and rank not in {*results, *failures, *ended}:
                 outcome = _outcome(event)
-                if isinstance(outcome, bytes):
+                if event.kind == "gone" and time.monotonic() > first_s + SAME_S:
+                    ended.add(rank)
+                elif isinstance(outcome, bytes):
                     results[rank] = outcome
                 else:
                     failures[rank] = outcome
+                    first_s = min(first_s, time.monotonic())
                     end_s = min(end_s, time.monotonic() + GRACE_S)
         if len(results) < self._size:
             self._raise(failures, set(range(self._size)) - results.keys() - failures.keys())
@@ -336,6 +341,12 @@ def _error(failure: Failure) -> Exception:
     return RuntimeError(failure.summary)
 
 
+def _python(context: Any) -> str | None:
+    """Of the ranks: this process's, as Horovod has it; None where Spark is told another one."""
+    told = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    return None if told else sys.executable
+
+
 def _context() -> Any:
     from pyspark import SparkContext
 
@@ -385,7 +396,8 @@ def run(
     num_proc: spark.default.parallelism if left out. start_timeout: seconds for all tasks to start
     and for hvd.init(), else HOROVOD_SPARK_START_TIMEOUT, else 600; TimeoutError. env: of the ranks,
     in addition. stdout, stderr: streams for what ranks write, else it goes to the executors' logs.
-    nics: whose first is listened at. executable: the ranks' Python, else the Spark task's.
+    nics: whose first is listened at. executable: the ranks' Python, else PYSPARK_PYTHON, else this
+    process's.
 
     Raises what a rank raised, with its traceback; WorkerLost if a rank's process or executor was
     lost. Nothing is run again, and no process is left. MPI's arguments have no effect.
@@ -412,7 +424,7 @@ def run(
         job.tell(
             function,
             variables,
-            executable=executable,
+            executable=executable or _python(context),
             forward=tuple(streams),
             timestamp=prefix_output_with_timestamp,
         )

@@ -254,7 +254,8 @@ def _serve(work: Work, line: Line) -> End:
     try:
         child = _Child(work, line)
     except OSError as error:
-        return End(None, b"", f"it could not be started: {error}")
+        why = f"{error}: say by PYSPARK_PYTHON or run(executable=...) which Python executors have"
+        return End(None, b"", f"it could not be started: {why}")
     try:
         child.tell()
         return child.watch()
