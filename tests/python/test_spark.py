@@ -400,6 +400,7 @@ class Fake:
 
     def __init__(self, job, partition, node="a", attempt="1", gpus=()):
         self.line = job.board.contact.call()
+        self.line.sock.settimeout(SOON_S)
         where = Where(node, node, 0, list(gpus))
         self.line.send(task.Hello(attempt, partition, where, f"{node}:{partition}"))
 
@@ -571,12 +572,32 @@ def test_strangers(monkeypatch):
     other.sock.sendall(other.sock.recv(1000))
     with pytest.raises(EOFError, match="not signed"):
         one.receive()
-    monkeypatch.setattr(line, "HELLO_S", 0.3)
+    one, other = lines(b"key", b"key")
+    other.send("hello")  # what was said in one connection, in another one
+    until(lambda: len(one.sock.recv(1000, socket.MSG_PEEK)) > 50, SOON_S)
+    said = one.sock.recv(1000)
+    one, other = lines(b"key", b"key")
+    other.sock.sendall(said)
+    with pytest.raises(EOFError, match="not signed"):
+        one.receive()
+
+
+def test_slow_strangers(monkeypatch):
+    monkeypatch.setattr(line, "HELLO_S", 0.5)
     one, other = pair()
+
+    def drip():
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                other.send(b"x")
+                time.sleep(0.1)
+
+    threading.Thread(target=drip, daemon=True).start()
     begin = time.monotonic()
     with pytest.raises(OSError, match="timed out"):
-        line.Line(one, b"key", True)
-    assert 0.2 < time.monotonic() - begin < SOON_S
+        line.Line(one, b"key", True).receive()
+    one.close()
+    assert 0.4 < time.monotonic() - begin < 5
 
 
 def test_strangers_at_the_driver(job):
