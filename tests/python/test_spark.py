@@ -266,9 +266,11 @@ def test_executor_lost(run, tmp_path):
     with pytest.raises(WorkerLost) as caught:
         run(meets, tmp_path, 1, "sleeps", num_proc=SLOTS)
     assert aside.since() < SOON_S
+    # Of the two ranks there, the one whose task goes last may still tell that the other one is lost.
     lost = {loss.rank for loss in caught.value.losses}
-    assert 1 in lost and len(lost) == 2 and "Spark task is gone" in caught.value.cause
-    assert str(caught.value).count("HalayPeerLost: ") == 2
+    assert 1 in lost and len(lost) <= 2
+    assert all("Spark task is gone" in loss.cause for loss in caught.value.losses)
+    assert str(caught.value).count("HalayPeerLost: ") == SLOTS - len(lost)
     until(lambda: not ranks(), SOON_S)
     assert len((tmp_path / "began").read_text().splitlines()) == SLOTS  # nothing ran again
     assert check(run(total, num_proc=SLOTS), SLOTS)  # when Spark has another executor
