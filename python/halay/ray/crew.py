@@ -9,39 +9,18 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import ray
 from ray.exceptions import RayActorError, RayTaskError
 
+from .._engines import Loss, Where, WorkerLost, by_node, numbers, reason, told
 from ..errors import HorovodInternalError
 from .placement import Placement
-from .worker import Where
 
 LEAVE_S = 5  # so long others may still need a worker whose call has failed
 GOODBYE_S = 5
 TEXT_MAX = 600  # of a cause
-
-
-class Loss(NamedTuple):
-    """A worker that is no more: its rank, its host, and why."""
-
-    rank: int
-    host: str
-    cause: str
-
-
-class WorkerLost(HorovodInternalError):
-    """Workers are lost. rank, host and cause are the first one's, losses has all of them."""
-
-    def __init__(self, losses: list[Loss], others: str) -> None:
-        self.losses, self.others = losses, others
-        self.rank, self.host, self.cause = losses[0]
-        what = "; ".join(f"rank {rank} on {host} is lost: {cause}" for rank, host, cause in losses)
-        super().__init__(f"{what}. {others}")
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.losses, self.others)
 
 
 class Member:
@@ -109,12 +88,11 @@ class Crew:
         if reason is not None:
             raise reason
         self.members = [m for m in self.members if m not in new] + new
-        self._order()
+        # Rank 0 is one that was there before, if there is any.
+        self.members = [self.members[i] for i in by_node(self._places())]
 
-    def _order(self) -> None:
-        """Host by host. So rank 0 is one that was there before, if there is any."""
-        nodes = list(dict.fromkeys(member.where.node for member in self.members))
-        self.members.sort(key=lambda member: nodes.index(member.where.node))
+    def _places(self) -> list[Where]:
+        return [member.where for member in self.members]
 
     def assign(self, variables: Mapping[str, str], patience_s: float) -> None:
         """Makes the members the ranks of a new job, which meets where rank 0 says."""
@@ -123,31 +101,11 @@ class Crew:
         refs = []
         for rank, member in enumerate(self.members):
             actor = member.actor
-            refs.append(actor.update_env_vars.remote({**self._numbers(rank), **variables}))
+            own = {**numbers(rank, self._places()), **variables}
+            refs.append(actor.update_env_vars.remote(own))
             refs.append(actor.become.remote(rank, size, address, secret))
         ray.get(refs, timeout=patience_s)
         self.broken = False
-
-    def _numbers(self, rank: int) -> dict[str, str]:
-        """For programs that read HOROVOD_RANK and the like; hvd.init() makes them exact."""
-        nodes = list(dict.fromkeys(member.where.node for member in self.members))
-        own = self.members[rank].where
-        mates = [r for r, member in enumerate(self.members) if member.where.node == own.node]
-        numbers = {
-            "HOROVOD_RANK": rank,
-            "HOROVOD_SIZE": len(self.members),
-            "HOROVOD_LOCAL_RANK": mates.index(rank),
-            "HOROVOD_LOCAL_SIZE": len(mates),
-            "HOROVOD_CROSS_RANK": nodes.index(own.node),
-            "HOROVOD_CROSS_SIZE": len(nodes),
-            "HOROVOD_HOSTNAME": own.node,
-        }
-        found = {name: str(number) for name, number in numbers.items()}
-        if own.gpus:  # all of the node's, so that a rank may take the one of its local rank
-            found_on = {str(gpu) for r in mates for gpu in self.members[r].where.gpus}
-            gpus = sorted(found_on, key=lambda gpu: (len(gpu), gpu))
-            found["CUDA_VISIBLE_DEVICES"] = ",".join(gpus)
-        return found
 
     def look(self) -> None:
         """Notices who is lost. Waits for what the others are doing."""
@@ -196,10 +154,10 @@ class Crew:
 
     def _raise(self, errors: dict[int, Exception], mute: list[int]) -> NoReturn:
         """Whose call failed: errors, in the order in which they came; who never came back: mute."""
-        internal = [e for e in errors.values() if isinstance(e, HorovodInternalError)]
-        others = [e for e in errors.values() if not isinstance(e, HorovodInternalError)]
-        cause = (others or internal)[0]  # what a worker hears from the others is not the reason
-        self.broken = self.broken or bool(internal)
+        self.broken = self.broken or any(
+            isinstance(error, HorovodInternalError) for error in errors.values()
+        )
+        hosts = [member.where.host for member in self.members]
         losses = [(rank, _cause(error)) for rank, error in errors.items() if _is_lost(error)]
         why = (
             f"no word from it {self._patience_s:g} s after the failure of rank {next(iter(errors))}"
@@ -207,16 +165,13 @@ class Crew:
         losses += [(rank, why) for rank in mute]
         for rank, _ in losses:
             self._drop(self.members[rank])
+        cause = reason(errors, hosts)[1]
         if losses:
-            told = [f"rank {r}: {_cause(e)}" for r, e in errors.items() if not _is_lost(e)]
+            summaries = {r: _cause(e) for r, e in errors.items() if not _is_lost(e)}
+            then = "The next run() begins with new workers in the place of those that are lost"
             raise WorkerLost(
-                [Loss(rank, self.members[rank].where.host, why) for rank, why in losses],
-                f"Others that failed: {'; '.join(told) or 'none'}. The next run() begins with new "
-                "workers in the place of those that are lost",
+                [Loss(rank, hosts[rank], why) for rank, why in losses], told(summaries, then)
             ) from cause
-        if hasattr(cause, "add_note"):
-            rank = next(r for r, error in errors.items() if error is cause)
-            cause.add_note(f"raised by rank {rank} on {self.members[rank].where.host}")
         raise cause
 
     def dismiss(self) -> None:

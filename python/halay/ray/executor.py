@@ -12,8 +12,9 @@ from typing import Any, Callable, NoReturn
 
 import ray
 
+from .._engines import Loss, WorkerLost
 from ..horovod import SHIM
-from .crew import Crew, Loss, WorkerLost
+from .crew import Crew
 from .placement import Placement, Shape
 
 __all__ = ["ElasticRayExecutor", "Loss", "RayExecutor", "Settings", "WorkerLost"]

@@ -9,18 +9,11 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
-from typing import Any, Callable, NamedTuple
+from typing import Any, Callable
 
 import ray
 
-
-class Where(NamedTuple):
-    """Where an actor runs. node is Ray's id of it: hosts may share a name."""
-
-    node: str
-    host: str
-    pid: int
-    gpus: list[Any]
+from .._engines import Where, meeting_place
 
 
 class BaseHorovodWorker:
@@ -55,12 +48,7 @@ class BaseHorovodWorker:
 
     def meeting_place(self) -> str:
         """This node's address with a port that is free now: rank 0 listens there in hvd.init()."""
-        host = str(ray.util.get_node_ip_address())
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        with socket.socket(family, socket.SOCK_STREAM) as one:
-            one.bind((host, 0))
-            port = one.getsockname()[1]
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return meeting_place(str(ray.util.get_node_ip_address()))
 
     def become(self, rank: int, size: int, address: str, secret: str) -> None:
         """Leaves the job that it is in; the next hvd.init() is this rank's of another one."""
