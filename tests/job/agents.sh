@@ -93,7 +93,10 @@ five_again() { grep 'a world of' head.err | tail -1 | grep -q 'of 5 '; }
 TRIES=2000 until_true five_again
 # An agent that is told to end lets its processes leave: no error anywhere.
 kill -TERM "$(process 4)"
+start=$(date +%s%3N)
 ended 143 4 "are told to leave the job at their next commit"
+ms=$(($(date +%s%3N) - start))
+within 20000
 told head "the agent on .* leaves"
 ! grep -q "[34] .*lost with its agent.*" <(sed -n '/leaves/,$p' head.err) || failed "who leaves has failed"
 kill -TERM "$(process head)"
