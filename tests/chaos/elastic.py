@@ -411,9 +411,7 @@ def report(parts: list[dict]) -> None:
     kinds: Counter = Counter()
     for one in parts:
         kinds.update(one["kinds"])
-    print(
-        "\n| events | parts | begun anew | meetings | commits | longest gap of commits, s | minutes |"
-    )
+    print("\n| events | parts | begun anew | meetings | commits | longest gap, s | minutes |")
     print("|---|---|---|---|---|---|---|")
     sums = [sum(one[key] for one in parts) for key in ("worlds", "commits", "seconds")]
     anew = sum(one["from_start"] for one in parts)
@@ -453,7 +451,7 @@ def draw(parts: list[dict], path: Path) -> None:
     below.legend(frameon=False)
     for axes in (above, below):
         axes.spines[["top", "right"]].set_visible(False)
-    above.set_title(f"{len(marks)} events in a training, none of which has ended it")
+    above.set_title(f"{len(marks)} events in a training")
     figure.tight_layout()
     figure.savefig(path, metadata={"Date": None})
 
