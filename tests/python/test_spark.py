@@ -266,7 +266,7 @@ def test_executor_lost(run, tmp_path):
     with pytest.raises(WorkerLost) as caught:
         run(meets, tmp_path, 1, "sleeps", num_proc=SLOTS)
     assert aside.since() < SOON_S
-    # Of the two ranks there, the one whose task goes last may still tell that the other one is lost.
+    # Of the two ranks there, the one whose task goes last may still tell of the other one.
     lost = {loss.rank for loss in caught.value.losses}
     assert 1 in lost and len(lost) <= 2
     assert all("Spark task is gone" in loss.cause for loss in caught.value.losses)
