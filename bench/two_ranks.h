@@ -58,12 +58,6 @@ static int get(const halay_boot_t *boot, int rank, halay_place_t *place)
     return HALAY_OK;
 }
 
-static int join(halay_boot_t *boot, const char *address)
-{
-    (void)boot, (void)address;
-    return HALAY_EUNSUPPORTED;
-}
-
 static void close_boot(halay_boot_t *boot)
 {
     (void)boot;
@@ -79,8 +73,12 @@ static void check(int rc, const char *what)
 
 static void two_ranks_init(halay_context_t *context[RANKS], halay_comm_t *comm[RANKS])
 {
-    static const halay_boot_ops_t ops = {sizeof ops, "here", probe,     open_boot,
-                                         get,        join,   close_boot};
+    static const halay_boot_ops_t ops = {.size = sizeof ops,
+                                         .name = "here",
+                                         .probe = probe,
+                                         .open = open_boot,
+                                         .get = get,
+                                         .close = close_boot};
     static int rank[RANKS] = {0, 1};
     for (int r = 0; r < RANKS; r++) {
         halay_config_t config = HALAY_CONFIG_INIT;

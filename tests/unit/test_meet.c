@@ -25,20 +25,13 @@
 #include <halay/launch.h>
 
 #include "../check.h"
+#include "meet_process.h"
 
 enum { MOST = 6 };
 
 extern const halay_launch_ops_t halay_launch_v3_meet, halay_launch_v3_agent;
-extern const halay_boot_ops_t halay_boot_v4_meet, halay_boot_v4_tcp;
 
 static const halay_launch_ops_t *const ops = &halay_launch_v3_meet;
-
-struct said { /* by a process, of an open */
-    int rc, rank, nranks, nnodes, local_rank;
-    uint64_t epoch;
-    halay_process_t first; /* of rank 0 */
-    char text[600];
-};
 
 struct process {
     pid_t pid;
@@ -72,66 +65,7 @@ static int has_failed(void *arg, int rank, char *text, size_t bytes)
     return rank == failed;
 }
 
-/* ---------------------------------------------------------------- a process */
-
-static void keep_text(void *arg, int level, const char *text)
-{
-    struct said *said = arg;
-    if (level == 0 || level == HALAY_LOG_TOLD)
-        snprintf(said->text, sizeof said->text, "%s", text);
-}
-
-static _Noreturn void live(int in, int out)
-{
-    const halay_boot_ops_t *boot_ops = &halay_boot_v4_meet;
-    halay_boot_rank_t given = {
-        .size = sizeof given, .nranks = 3, .address = at, .secret = "of all"};
-    halay_boot_t *boot = NULL;
-    uint64_t deadline_ns = 20000000000;
-    char order;
-    while (read(in, &order, 1) == 1) {
-        struct said said = {0};
-        halay_boot_info_t info = {.size = sizeof info, .processors = 64};
-        halay_place_t first = {.size = sizeof first};
-        if (order == 's') { /* a short deadline */
-            deadline_ns = 1500000000;
-            continue;
-        }
-        if (order == 'x')
-            _exit(3);
-        if (order == 'l') { /* the rank that follows is lost */
-            MUST(read(in, &order, 1) == 1);
-            boot_ops->lost(boot, order - '0');
-            continue;
-        }
-        if (order == 'g') { /* it leaves; its process stays */
-            boot_ops->leave(boot);
-            continue;
-        }
-        if (order == 'n') {
-            said.rc = boot_ops->newcomers(boot, &said.rank);
-            MUST(write(out, &said, sizeof said) == sizeof said);
-            continue;
-        }
-        boot_ops->close(boot);
-        boot = NULL;
-        boot_ops = order == 'o' ? &halay_boot_v4_meet : &halay_boot_v4_tcp;
-        given.rank = order - '0';
-        said.rc = boot_ops->open(order == 'o' ? NULL : &given, keep_text, &said, deadline_ns, &info,
-                                 &boot);
-        if (!said.rc && !boot_ops->get(boot, 0, &first)) {
-            said.rank = info.rank;
-            said.nranks = info.nranks;
-            said.nnodes = info.nnodes;
-            said.local_rank = info.local_rank;
-            said.epoch = info.epoch;
-            said.first = first.process;
-        }
-        if (write(out, &said, sizeof said) != sizeof said)
-            _exit(4);
-    }
-    _exit(0);
-}
+/* ---------------------------------------------------------------- processes */
 
 /* The process of a slot, which is this rank of the server's. */
 static void start_at(int slot, const halay_launch_ops_t *its, halay_launch_t *server, int rank)
@@ -147,7 +81,7 @@ static void start_at(int slot, const halay_launch_ops_t *its, halay_launch_t *se
         for (int fd = 3; fd < 256; fd++) /* as an exec would do */
             if (fd != to[0] && fd != from[1])
                 close(fd);
-        live(to[0], from[1]);
+        meet_process(to[0], from[1], at);
     }
     for (char **e = env; *e; e++)
         free(*e);
@@ -660,7 +594,7 @@ static void hung_up(void)
         setenv("HALAY_MEET", variable, 1);
         setenv("HALAY_MEET_SLOT", "0", 1);
         close(fd);
-        halay_boot_v4_meet.open(NULL, keep_text, &said, 10000000000, &info, &boot);
+        halay_boot_v4_meet.open(NULL, meet_keep_text, &said, 10000000000, &info, &boot);
         _exit(!strstr(said.text, "found no driver at 'unix:"));
     }
     for (int i = 0; i < 4; i++) { /* without a greeting, and with one */
@@ -736,7 +670,7 @@ static void strangers(void)
         halay_boot_t *boot;
         for (char **e = env; *e; e++)
             putenv(*e);
-        _exit(halay_boot_v4_meet.open(NULL, keep_text, &said, 1000000000, &info, &boot) ==
+        _exit(halay_boot_v4_meet.open(NULL, meet_keep_text, &said, 1000000000, &info, &boot) ==
                       HALAY_ESTATE
                   ? 0
                   : 1);
