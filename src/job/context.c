@@ -487,22 +487,34 @@ static int relaxed_end(halay_context_t *context)
     return rc;
 }
 
-/* Is there something to send to a peer that this rank is connected with? */
-static bool owes_connected(const halay_context_t *ctx)
+/* Has this peer to hear more than that calls have failed, which others tell it, too? */
+static bool is_owed(const struct hly_peer *peer)
 {
-    const struct hly_link *busy = &ctx->busy_peers;
-    for (const struct hly_link *l = busy->next; l != busy; l = l->next)
-        if (HLY_OF(l, struct hly_peer, waiting)->greeted)
+    for (const struct hly_link *o = peer->queue.next; o != &peer->queue; o = o->next) {
+        const enum hly_kind kind = HLY_OF(o, struct hly_send, link)->header.kind;
+        if (kind != HLY_ALARM && kind != HLY_ROUND && kind < HLY_ASK)
             return true;
+    }
     return false;
 }
 
-/* What others need to hear of this rank's last call. A host to which no connection comes about may
- * be down: it is not waited for as long, and others tell its ranks, too. */
+static bool owes(const halay_context_t *ctx)
+{
+    const struct hly_link *busy = &ctx->busy_peers;
+    for (const struct hly_link *l = busy->next; l != busy; l = l->next) {
+        const struct hly_peer *peer = HLY_OF(l, struct hly_peer, waiting);
+        if (peer->greeted || is_owed(peer))
+            return true;
+    }
+    return false;
+}
+
+/* What others need of this rank. A host to which no connection comes about may be down: to tell its
+ * ranks of a failure is not tried for as long. */
 static void flush(halay_context_t *ctx)
 {
     const uint64_t now = hly_now_ns(), soon = now + FLUSH_NS / 4, until = now + FLUSH_NS;
-    while (!hly_link_empty(&ctx->busy_peers) && hly_now_ns() < (owes_connected(ctx) ? until : soon))
+    while (!hly_link_empty(&ctx->busy_peers) && hly_now_ns() < (owes(ctx) ? until : soon))
         hly_progress(ctx);
 }
 
