@@ -3,8 +3,8 @@
  * agents.c - the head's side of its agents (launch.h): places come and go with them, and what
  * becomes of the processes there.
  *
- * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, and
- * LEAVES; one that says anything else is lost. So a slot has one end to be told of at most, and
+ * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, what
+ * one does that it was asked for, and LEAVES; one that says anything else is lost. So a slot has one end to be told of at most, and
  * there is no queue. A process that is `gone` is its launcher's matter until ended().
  */
 #define _GNU_SOURCE
@@ -152,6 +152,11 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
         slot->tell_start = true;
         return true;
     }
+    if (f->what == HLY_FRAME_LOOK && slot->asked) {
+        slot->asked = false;
+        slot->seen = (char)f->state;
+        return true;
+    }
     if (f->what != HALAY_LAUNCH_ENDED)
         return false;
     go(slot, f->value, f->state, f->text);
@@ -248,16 +253,32 @@ int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event)
                               lost_event(d, event) || slot_event(d, true, event));
 }
 
-static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)
+static void send_frame(halay_launch_t *d, struct hly_agent *agent, struct hly_frame *frame)
 {
-    struct hly_frame frame = {.what = c->what, .rank = c->rank, .value = c->value};
     struct hly_boot_guest *guest = agent->guest;
-    snprintf(frame.text, sizeof frame.text, "%s", c->text);
-    hly_frame_seal(&agent->frames, &frame);
-    if (hly_boot_reception_push(guest, &frame, sizeof frame))
+    hly_frame_seal(&agent->frames, frame);
+    if (hly_boot_reception_push(guest, frame, sizeof *frame))
         return;
     hly_boot_reception_dismiss(&d->reception, guest);
     lose_agent(d, agent, "it does not read what it is told");
+}
+
+static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)
+{
+    struct hly_frame frame = {.what = c->what, .rank = c->rank, .value = c->value};
+    snprintf(frame.text, sizeof frame.text, "%s", c->text);
+    send_frame(d, agent, &frame);
+}
+
+/* Of one that runs: its agent has said so, and not yet that it has ended. */
+void hly_agents_look(halay_launch_t *d, int slot)
+{
+    struct hly_frame frame = {.what = HLY_FRAME_LOOK, .rank = slot};
+    struct hly_slot *s = &d->slots[slot];
+    if (!s->agent || !s->agent->guest || !s->pid || s->asked || !lives(s))
+        return;
+    s->asked = true;
+    send_frame(d, s->agent, &frame);
 }
 
 void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
