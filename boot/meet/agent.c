@@ -187,7 +187,7 @@ static int agent_descriptor(const halay_launch_t *a)
 static void look(halay_launch_t *a, int rank)
 {
     struct hly_proc_stat stat;
-    struct hly_frame frame = {.what = HLY_FRAME_LOOK, .rank = a->first + rank};
+    struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = a->first + rank};
     if (!a->marks[rank].pid)
         return;
     frame.state = hly_proc_stat(a->marks[rank].pid, &stat) ? stat.state : 0;
@@ -204,7 +204,7 @@ static void take(halay_launch_t *a, const struct hly_frame *f)
         a->marks[rank] = (struct mark){.start = true, .patience_s = f->value};
     else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
         a->marks[rank].signal = f->value;
-    else if (ours && f->what == HLY_FRAME_LOOK)
+    else if (ours && f->what == HALAY_LAUNCH_LOOK)
         look(a, rank);
     else
         lose_head(a, "it says what no head does");

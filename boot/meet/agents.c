@@ -4,8 +4,9 @@
  * becomes of the processes there.
  *
  * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, what
- * one does that it was asked for, and LEAVES; one that says anything else is lost. So a slot has one end to be told of at most, and
- * there is no queue. A process that is `gone` is its launcher's matter until ended().
+ * one does that it was asked for, and LEAVES; one that says anything else is lost. So a slot has
+ * one end to be told of at most, and there is no queue. A process that is `gone` is its launcher's
+ * matter until ended().
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -152,8 +153,9 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
         slot->tell_start = true;
         return true;
     }
-    if (f->what == HLY_FRAME_LOOK && slot->asked) {
+    if (f->what == HALAY_LAUNCH_LOOK && slot->asked) {
         slot->asked = false;
+        slot->tell_seen = true;
         slot->seen = (char)f->state;
         return true;
     }
@@ -199,6 +201,12 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
             slot->tell_start = false;
             make(event, HALAY_LAUNCH_STARTED, s, 0);
             event->value = (int)slot->pid;
+            return true;
+        }
+        if (slot->tell_seen) {
+            slot->tell_seen = false;
+            make(event, HALAY_LAUNCH_LOOK, s, 0);
+            event->state = slot->seen;
             return true;
         }
         if (!slot->tell_end || slot->with_agent != with_agent)
@@ -273,7 +281,7 @@ static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_laun
 /* Of one that runs: its agent has said so, and not yet that it has ended. */
 void hly_agents_look(halay_launch_t *d, int slot)
 {
-    struct hly_frame frame = {.what = HLY_FRAME_LOOK, .rank = slot};
+    struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = slot};
     struct hly_slot *s = &d->slots[slot];
     if (!s->agent || !s->agent->guest || !s->pid || s->asked || !lives(s))
         return;
@@ -287,6 +295,10 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
         for (int i = 0; i < d->most_agents; i++)
             if (d->agents[i].guest)
                 send_to(d, &d->agents[i], c);
+        return;
+    }
+    if (c->what == HALAY_LAUNCH_LOOK) {
+        hly_agents_look(d, c->rank);
         return;
     }
     const bool start = c->what == HALAY_LAUNCH_START;

@@ -46,7 +46,8 @@ struct hly_slot {
     bool lost;               /* it has not asked for too long: the others meet without it */
     uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
     bool asked;              /* its agent is still to say what it does; */
-    char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet */
+    char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
+    bool tell_seen;          /* its launcher is still to be told so */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended or gone; */

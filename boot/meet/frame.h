@@ -13,10 +13,6 @@
 
 enum hly_frame_from { HLY_FROM_HEAD = 1, HLY_FROM_AGENT };
 
-/* Beside enum halay_launch_what, and between the plug-ins only: the head asks what a process does,
- * and the agent says it: `state` is proc(5)'s letter. */
-enum { HLY_FRAME_LOOK = 100 };
-
 struct hly_frame {
     uint64_t number;
     uint32_t from, what; /* enum hly_frame_from, enum halay_launch_what */
