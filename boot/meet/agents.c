@@ -155,7 +155,8 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
     }
     if (f->what == HALAY_LAUNCH_LOOK && slot->asked) {
         slot->asked = false;
-        slot->tell_seen = true;
+        slot->tell_seen = slot->wanted;
+        slot->wanted = false;
         slot->seen = (char)f->state;
         return true;
     }
@@ -206,7 +207,7 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
         if (slot->tell_seen) {
             slot->tell_seen = false;
             make(event, HALAY_LAUNCH_LOOK, s, 0);
-            event->state = slot->seen;
+            event->state = (unsigned char)slot->seen;
             return true;
         }
         if (!slot->tell_end || slot->with_agent != with_agent)
@@ -298,6 +299,7 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
         return;
     }
     if (c->what == HALAY_LAUNCH_LOOK) {
+        d->slots[c->rank].wanted = true;
         hly_agents_look(d, c->rank);
         return;
     }

@@ -47,7 +47,7 @@ struct hly_slot {
     uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
     bool asked;              /* its agent is still to say what it does; */
     char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
-    bool tell_seen;          /* its launcher is still to be told so */
+    bool wanted, tell_seen;  /* the launcher has asked for it, and is still to be told */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended or gone; */

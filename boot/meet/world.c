@@ -304,7 +304,7 @@ static bool is_stopped(const struct hly_slot *slot)
     struct hly_proc_stat stat;
     char state = slot->seen;
     if (!slot->host[0])
-        state = hly_proc_stat(slot->pid, &stat) ? stat.state : 0;
+        state = (char)(hly_proc_stat(slot->pid, &stat) ? stat.state : 0);
     return state == 'T' || state == 't';
 }
 

@@ -7,21 +7,21 @@ trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
 
 # Beside all else, jobs whose agent has a process that is stopped. Others meet for another loss; a newcomer waits, and
 # nobody else is left; all others have ended.
-beside() { # NAME STATUS ELASTIC-TIMEOUT EVENTS...
+beside() { # NAME STATUS ELASTIC-TIMEOUT PLACES EVENTS...
     mkdir "$1"
     (
         trap 'kill "${pid[@]}"; exit 1' TERM
-        slot=${4#*:}
+        slot=${5#*:}
         cd "$1" && job --agents 1 --min-np 1 --elastic-timeout "$3" "${cool[@]}"
-        agent 1 -np 2 "$JOB_ELASTIC" 30 "${@:4}"
+        agent 1 -np "$4" "$JOB_ELASTIC" 30 "${@:5}"
         ended "$2" head "process ${slot%:*} (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others have gone on"
         ended "$2" 1
     ) &
     pid[$1]=$!
 }
-beside meet 0 100 late:0:3 kill:1:5
-beside join 0 4 stop:1:5 kill:0:5
-beside last 137 100 stop:1:30
+beside meet 0 100 3 late:0:3 kill:1:5
+beside join 0 4 2 stop:1:5 kill:0:5
+beside last 137 100 2 stop:1:30
 
 # What is refused at once.
 refused() { # TEXT OPTIONS...
