@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "../../proc/proc.h"
 #include "env.h"
 #include "frame.h"
 #include "meet_place.h"
@@ -22,6 +23,7 @@
 struct mark { /* what the head wants of a process */
     bool start;
     int patience_s, signal; /* signal: 0: none */
+    int64_t pid;            /* of the process that runs; 0: none */
 };
 
 struct halay_launch {
@@ -151,6 +153,7 @@ static void agent_started(halay_launch_t *a, int rank, int64_t pid)
 {
     struct hly_frame frame = {
         .what = HALAY_LAUNCH_STARTED, .rank = a->first + rank, .value = (int32_t)pid};
+    a->marks[rank].pid = pid;
     send_frame(a, &frame);
 }
 
@@ -180,6 +183,17 @@ static int agent_descriptor(const halay_launch_t *a)
     return a->fd;
 }
 
+/* Of one that has ended, that is said instead. */
+static void look(halay_launch_t *a, int rank)
+{
+    struct hly_proc_stat stat;
+    struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = a->first + rank};
+    if (!a->marks[rank].pid)
+        return;
+    frame.state = hly_proc_stat(a->marks[rank].pid, &stat) ? stat.state : 0;
+    send_frame(a, &frame);
+}
+
 static void take(halay_launch_t *a, const struct hly_frame *f)
 {
     const int rank = f->rank - a->first;
@@ -190,6 +204,8 @@ static void take(halay_launch_t *a, const struct hly_frame *f)
         a->marks[rank] = (struct mark){.start = true, .patience_s = f->value};
     else if (ours && f->what == HALAY_LAUNCH_SIGNAL)
         a->marks[rank].signal = f->value;
+    else if (ours && f->what == HALAY_LAUNCH_LOOK)
+        look(a, rank);
     else
         lose_head(a, "it says what no head does");
 }

@@ -3,9 +3,10 @@
  * agents.c - the head's side of its agents (launch.h): places come and go with them, and what
  * becomes of the processes there.
  *
- * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, and
- * LEAVES; one that says anything else is lost. So a slot has one end to be told of at most, and
- * there is no queue. A process that is `gone` is its launcher's matter until ended().
+ * An agent says nothing but STARTED and ENDED, each of a process that it was told to start, what
+ * one does that it was asked for, and LEAVES; one that says anything else is lost. So a slot has
+ * one end to be told of at most, and there is no queue. A process that is `gone` is its launcher's
+ * matter until ended().
  */
 #define _GNU_SOURCE
 #include <signal.h>
@@ -152,6 +153,13 @@ static bool take_frame(halay_launch_t *d, struct hly_agent *agent, const struct 
         slot->tell_start = true;
         return true;
     }
+    if (f->what == HALAY_LAUNCH_LOOK && slot->asked) {
+        slot->asked = false;
+        slot->tell_seen = slot->wanted;
+        slot->wanted = false;
+        slot->seen = (char)f->state;
+        return true;
+    }
     if (f->what != HALAY_LAUNCH_ENDED)
         return false;
     go(slot, f->value, f->state, f->text);
@@ -194,6 +202,12 @@ static bool slot_event(halay_launch_t *d, bool with_agent, halay_launch_event_t 
             slot->tell_start = false;
             make(event, HALAY_LAUNCH_STARTED, s, 0);
             event->value = (int)slot->pid;
+            return true;
+        }
+        if (slot->tell_seen) {
+            slot->tell_seen = false;
+            make(event, HALAY_LAUNCH_LOOK, s, 0);
+            event->state = (unsigned char)slot->seen;
             return true;
         }
         if (!slot->tell_end || slot->with_agent != with_agent)
@@ -248,16 +262,32 @@ int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event)
                               lost_event(d, event) || slot_event(d, true, event));
 }
 
-static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)
+static void send_frame(halay_launch_t *d, struct hly_agent *agent, struct hly_frame *frame)
 {
-    struct hly_frame frame = {.what = c->what, .rank = c->rank, .value = c->value};
     struct hly_boot_guest *guest = agent->guest;
-    snprintf(frame.text, sizeof frame.text, "%s", c->text);
-    hly_frame_seal(&agent->frames, &frame);
-    if (hly_boot_reception_push(guest, &frame, sizeof frame))
+    hly_frame_seal(&agent->frames, frame);
+    if (hly_boot_reception_push(guest, frame, sizeof *frame))
         return;
     hly_boot_reception_dismiss(&d->reception, guest);
     lose_agent(d, agent, "it does not read what it is told");
+}
+
+static void send_to(halay_launch_t *d, struct hly_agent *agent, const halay_launch_event_t *c)
+{
+    struct hly_frame frame = {.what = c->what, .rank = c->rank, .value = c->value};
+    snprintf(frame.text, sizeof frame.text, "%s", c->text);
+    send_frame(d, agent, &frame);
+}
+
+/* Of one that runs: its agent has said so, and not yet that it has ended. */
+void hly_agents_look(halay_launch_t *d, int slot)
+{
+    struct hly_frame frame = {.what = HALAY_LAUNCH_LOOK, .rank = slot};
+    struct hly_slot *s = &d->slots[slot];
+    if (!s->agent || !s->agent->guest || !s->pid || s->asked || !lives(s))
+        return;
+    s->asked = true;
+    send_frame(d, s->agent, &frame);
 }
 
 void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
@@ -266,6 +296,11 @@ void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *c)
         for (int i = 0; i < d->most_agents; i++)
             if (d->agents[i].guest)
                 send_to(d, &d->agents[i], c);
+        return;
+    }
+    if (c->what == HALAY_LAUNCH_LOOK) {
+        d->slots[c->rank].wanted = true;
+        hly_agents_look(d, c->rank);
         return;
     }
     const bool start = c->what == HALAY_LAUNCH_START;

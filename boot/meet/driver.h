@@ -45,6 +45,9 @@ struct hly_slot {
     bool leaves;             /* the last world, and will not ask: its process is about to end */
     bool lost;               /* it has not asked for too long: the others meet without it */
     uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
+    bool asked;              /* its agent is still to say what it does; */
+    char seen;               /* and has said this last, proc(5)'s letter; 0: nothing yet; */
+    bool wanted, tell_seen;  /* the launcher has asked for it, and is still to be told */
     bool told;               /* what it has heard last was a text */
     int rank;                /* in the last world */
     int status;              /* as waitpid has it, if ended or gone; */
@@ -112,6 +115,8 @@ void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest);
 bool hly_agents_said(halay_launch_t *d, struct hly_boot_guest *guest, const char *bytes, size_t n);
 void hly_agents_left(halay_launch_t *d, const struct hly_boot_guest *guest);
 int hly_agents_event(halay_launch_t *d, halay_launch_event_t *event);
+/* Asks what a process of an agent does, unless that is still to be answered. */
+void hly_agents_look(halay_launch_t *d, int slot);
 void hly_agents_command(halay_launch_t *d, const halay_launch_event_t *command);
 
 /* ---------------------------------------------------------------- driver.c */

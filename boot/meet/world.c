@@ -302,8 +302,10 @@ static bool has_failed(halay_launch_t *d)
 static bool is_stopped(const struct hly_slot *slot)
 {
     struct hly_proc_stat stat;
-    return !slot->agent && hly_proc_stat(slot->pid, &stat) &&
-           (stat.state == 'T' || stat.state == 't');
+    char state = slot->seen;
+    if (!slot->host[0])
+        state = (char)(hly_proc_stat(slot->pid, &stat) ? stat.state : 0);
+    return state == 'T' || state == 't';
 }
 
 /* Newcomers have waited for long, and none of the others will ever come to a commit. */
@@ -315,7 +317,7 @@ static bool are_stopped(const halay_launch_t *d)
     return running == 0;
 }
 
-/* In a job whose ranks change the others go on without a process of this machine that is stopped
+/* In a job whose ranks change the others go on without a process that is stopped
  * for too long; and, when their time is over, without any that has not asked. */
 static void give_up(halay_launch_t *d, uint64_t now)
 {
@@ -345,17 +347,30 @@ static bool are_enough(const halay_launch_t *d)
     return !is_static(d) && take_census(d, 0).asking >= d->params.least;
 }
 
+/* Newcomers wait for a commit, members for each other: who is stopped matters to the first when
+ * their time is over. */
+static void look_at_awaited(halay_launch_t *d, uint64_t now)
+{
+    if ((!d->decide_ns && !d->expire_ns) || is_static(d)) {
+        d->look_ns = 0;
+        return;
+    }
+    const bool over = d->decide_ns && now >= d->decide_ns;
+    if (now < d->look_ns && !over)
+        return;
+    d->look_ns = now + (d->decide_ns ? S / 4 : S);
+    for (int s = 0; s < d->params.nranks; s++)
+        if (is_awaited(d, &d->slots[s]))
+            hly_agents_look(d, s);
+    if (d->decide_ns && (!over || are_enough(d)))
+        give_up(d, now);
+}
+
 void hly_driver_look(halay_launch_t *d)
 {
     const uint64_t now = hly_boot_now_ns();
     char missing[400];
-    if (!d->decide_ns || is_static(d)) {
-        d->look_ns = 0;
-    } else if (now >= d->look_ns || now >= d->decide_ns) {
-        d->look_ns = now + S / 4;
-        if (now < d->decide_ns || are_enough(d))
-            give_up(d, now);
-    }
+    look_at_awaited(d, now);
     if (d->expire_ns && now >= d->expire_ns && !d->decide_ns && are_stopped(d) && are_enough(d))
         give_up(d, now);
     if (d->expire_ns && now >= d->expire_ns)

@@ -65,15 +65,17 @@ enum halay_launch_what {
     HALAY_LAUNCH_START,  /* to an agent: start a process; value: for how many seconds it waits for
                             others (HALAY_START_DEADLINE), 0: not said */
     HALAY_LAUNCH_SIGNAL, /* send it the signal `value` */
-    HALAY_LAUNCH_END     /* the job is over, or its head is lost: text says so; value: the exit
+    HALAY_LAUNCH_END,    /* the job is over, or its head is lost: text says so; value: the exit
                             status */
+    HALAY_LAUNCH_LOOK    /* to an agent: what does the process do? To the head: state, proc(5)'s
+                            letter */
 };
 
 typedef struct halay_launch_event {
     size_t size; /* of this struct, set by the caller */
     enum halay_launch_what what;
     int rank, count, value;
-    int state;      /* ENDED: as of ended() */
+    int state;      /* ENDED: as of ended(); LOOK */
     char text[252]; /* AGENT, AGENT_LOST: its host, why it is lost; ENDED: as `why` of ended() */
 } halay_launch_event_t;
 
@@ -139,8 +141,8 @@ typedef struct halay_launch_ops {
      * NULL. */
     int (*event)(halay_launch_t *server, halay_launch_event_t *event);
 
-    /* START, SIGNAL: to the agent that has the place; END: to all. An agent that cannot be told is
-     * lost. Of an agent: AGENT_LEAVES. Does not block. May be NULL. */
+    /* START, SIGNAL, LOOK: to the agent that has the place; END: to all. An agent that cannot be
+     * told is lost. Of an agent: AGENT_LEAVES. Does not block. May be NULL. */
     void (*command)(halay_launch_t *server, const halay_launch_event_t *command);
 
     /* Where others find the head, "host:port"; NULL: nowhere. May be NULL. */

@@ -5,6 +5,24 @@
 . "$(dirname "$0")/agents_lib.sh"
 trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
 
+# Beside all else, jobs whose agent has a process that is stopped. Others meet for another loss; a newcomer waits, and
+# nobody else is left; all others have ended.
+beside() { # NAME STATUS ELASTIC-TIMEOUT PLACES EVENTS...
+    mkdir "$1"
+    (
+        trap 'kill "${pid[@]}"; exit 1' TERM
+        slot=${5#*:}
+        cd "$1" && job --agents 1 --min-np 1 --elastic-timeout "$3" "${cool[@]}"
+        agent 1 -np "$4" "$JOB_ELASTIC" 30 "${@:5}"
+        ended "$2" head "process ${slot%:*} (pid .* was killed by signal 9 (SIGKILL): it was stopped, and the others have gone on"
+        ended "$2" 1
+    ) &
+    pid[$1]=$!
+}
+beside meet 0 100 3 late:0:3 kill:1:5
+beside join 0 4 2 stop:1:5 kill:0:5
+beside last 137 100 2 stop:1:30
+
 # What is refused at once.
 refused() { # TEXT OPTIONS...
     run timeout 20 "$HALAYRUN" "${@:2}"
@@ -102,7 +120,7 @@ told head "the agent on .* leaves"
 kill -TERM "$(process head)"
 ended 143 head "signal 15 (SIGTERM): ending the job"
 ended 143 1
-gone "$JOB_ELASTIC"
+gone "$JOB_ELASTIC 100000"
 
 # The head is killed: its agents end what they have started.
 job --agents 1 --min-np 1 "${cool[@]}"
@@ -113,7 +131,7 @@ start=$(date +%s%3N)
 ended 1 1 "the head of the job at $where is lost: its connection ended: the processes here are ended"
 ms=$(($(date +%s%3N) - start))
 within 5000
-gone "$JOB_ELASTIC"
+gone "$JOB_ELASTIC 100000"
 
 # Hosts of the discovery script: a command starts agents there; a place that is gone, a host that is.
 echo 'exec "$HALAYRUN" --agent "$1" --agent-name "$2" -np 2 "$JOB_ELASTIC" 100000' >far
@@ -135,5 +153,6 @@ echo far.example >hosts
 job --agents 0 --min-np 1 --host-discovery-script 'cat hosts' --elastic-timeout 1
 ended 1 head "there have been too few ranks for 1 s"
 [ "$(grep -c 'host far.example is not this machine.*by itself or by --start-agent$' head.err)" = 1 ] || failed "said not once"
-gone "$JOB_ELASTIC"
+gone "$JOB_ELASTIC 100000"
+for name in meet join last; do wait "${pid[$name]}" || fail "a process was stopped: $name"; done
 nothing_left

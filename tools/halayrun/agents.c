@@ -166,6 +166,8 @@ void hly_agents_turn(struct hly_job *job)
             end(job, &e);
         else if (e.what == HALAY_LAUNCH_STARTED)
             job->ranks[e.rank].far = e.value;
+        else if (e.what == HALAY_LAUNCH_LOOK)
+            job->ranks[e.rank].doing = e.state;
         if (e.what == HALAY_LAUNCH_STARTED && job->options->verbose)
             hly_note("%s %d is pid %d on %s", job->options->least ? "process" : "rank", e.rank,
                      e.value, job->ranks[e.rank].host);

@@ -527,28 +527,41 @@ static void start_ranks(struct hly_job *job)
         hly_job_fill(job, hly_now_ms());
 }
 
+/* As far as is known: of an agent's process, what it did when it was asked last. */
+static int is_stopped(struct hly_job *job, int rank)
+{
+    const struct hly_rank *r = &job->ranks[rank];
+    if (!r->far)
+        return hly_flight_process((int)r->pid) == 'T';
+    hly_servers_command(&job->servers, HALAY_LAUNCH_LOOK, rank, 0);
+    return r->doing == 'T';
+}
+
+static int lives(const struct hly_rank *r)
+{
+    return (r->pid > 0 || r->far) && !r->ended;
+}
+
 /* Ranks have ended, and all that are left are stopped: nobody waits for them. */
 static void end_stopped(struct hly_job *job)
 {
-    int left = 0;
+    int left = 0, stopped = 0;
+    char where[96];
     job->stopped_ms = hly_now_ms() + GRACE_MS;
     for (int rank = 0; rank < job->options->slots; rank++) {
-        const struct hly_rank *r = &job->ranks[rank];
-        if (r->pid <= 0 || r->ended)
+        if (!lives(&job->ranks[rank]))
             continue;
-        if (hly_flight_process((int)r->pid) != 'T') {
-            job->stopped_looks = 0;
-            return;
-        }
         left++;
+        stopped += is_stopped(job, rank);
     }
-    if (!left || ++job->stopped_looks < STOPPED_LOOKS)
+    job->stopped_looks = stopped < left ? 0 : job->stopped_looks + 1;
+    if (!left || job->stopped_looks < STOPPED_LOOKS)
         return;
     for (int rank = 0; rank < job->options->slots; rank++)
-        if (job->ranks[rank].pid > 0 && !job->ranks[rank].ended) {
-            hly_note("rank %d (pid %d on %s) is stopped, and the others have gone on without it "
-                     "and ended: it is killed",
-                     rank, (int)job->ranks[rank].pid, job->host);
+        if (lives(&job->ranks[rank])) {
+            hly_note("%s %d (%s) is stopped, and the others have gone on without it and ended: it "
+                     "is killed",
+                     called(job), rank, hly_job_where(job, rank, where));
             hly_job_signal(job, rank, SIGKILL);
         }
 }
