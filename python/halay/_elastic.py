@@ -68,6 +68,16 @@ def _noticing(wanted: bool) -> Iterator[None]:
         put_back()
 
 
+class _News:
+    """What programs for Horovod ask of its queue of messages from the driver."""
+
+    def empty(self) -> bool:
+        """Whether this rank knows of no reason to change the ranks at the next commit."""
+        found = _session.current()
+        waiting = found is not None and found.elastic and found.newcomers()
+        return not (_notice.told or waiting)
+
+
 class State:
     """What training needs to go on: saved by commit(), put back by restore().
 
@@ -82,6 +92,7 @@ class State:
         self._bcast_object, self._rank = bcast_object, get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
         self._commits = 0
+        self._host_messages = _News()
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Functions to call whenever run() begins again: the ranks may be others then."""

@@ -83,6 +83,8 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
 def _arguments(found: Any) -> Arguments:
     arguments = Arguments()
     arguments.__dict__.update(vars(found))
+    if is_elastic(arguments):
+        arguments.blacklist = "hosts"
     return arguments
 
 
