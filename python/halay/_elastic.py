@@ -33,10 +33,9 @@ Result = TypeVar("Result")
 
 
 class _Notice:
-    """Whether this process has been told to leave, and whether the others have heard of it."""
+    """Whether this process has been told to leave."""
 
     told = False
-    heard = False
 
 
 _notice = _Notice()
@@ -46,7 +45,6 @@ _notice = _Notice()
 def _noticing(wanted: bool) -> Iterator[None]:
     """In the with statement, the first SIGTERM is a notice; the next one acts as it did before."""
     in_main = threading.current_thread() is threading.main_thread()
-    _notice.heard = False
     if not wanted or not in_main or _notice.told:
         yield
         return
@@ -117,10 +115,8 @@ class State:
         found = _session.current()
         if found is None or not found.elastic:
             return
-        told = _notice.told  # a signal may come at any time: one answer for what is said and done
-        waiting, leaving = found.greatest(found.newcomers() or 0, told)
+        waiting, leaving = found.greatest(found.newcomers() or 0, _notice.told)
         if waiting or leaving:
-            _notice.heard = told
             raise HostsUpdatedInterrupt(skip_sync=not waiting)
 
     def save(self) -> None:
@@ -244,7 +240,7 @@ def run_fn(
                     reset()
                 except HostsUpdatedInterrupt as request:
                     skip_sync = request.skip_sync
-                    if _notice.heard:
+                    if _notice.told:  # maybe too late to say it: the others meet anyway
                         _session.shutdown_quietly(for_good=True)
                         raise SystemExit(LEFT) from None
                     if elastic:

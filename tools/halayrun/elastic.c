@@ -98,10 +98,9 @@ void hly_elastic_drop(struct hly_job *job, int slot)
     hly_drops_add(job->drops, host, hly_now_ms());
     for (int i = 0; i < job->options->slots; i++) {
         struct hly_rank *r = &job->ranks[i];
-        siginfo_t info = {0};
-        if ((r->pid <= 0 && !r->far) || r->ended || hly_slots_host(job->slots, i) != host ||
-            (r->pid > 0 &&
-             (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid)))
+        if (i == slot || (r->pid <= 0 && !r->far) || r->ended ||
+            hly_slots_host(job->slots, i) != host ||
+            (r->pid > 0 && hly_flight_process((int)r->pid) == 'Z'))
             continue;
         r->dropped = 1;
         hly_job_signal(job, i, SIGKILL);
