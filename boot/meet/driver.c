@@ -57,7 +57,7 @@ static void take(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest
     const uint64_t now = hly_boot_now_ns();
     /* A program of its own in the same slot comes as a newcomer does. */
     slot->member = slot->member && !slot->leaves && is_same(d, slot, it);
-    slot->leaves = slot->lost = false;
+    slot->leaves = slot->lost = slot->reported = false;
     slot->stopped_ns = 0;
     slot->seen = 0;
     slot->state = HLY_SLOT_ASKING;

@@ -43,6 +43,7 @@ struct hly_slot {
     int left;                /* state of ended() */
     bool member;             /* of the last world; false: a newcomer */
     bool leaves;             /* the last world, and will not ask: its process is about to end */
+    bool reported;           /* its launcher knows that others call it lost */
     bool lost;               /* it has not asked for too long: the others meet without it */
     uint64_t stopped_ns;     /* it was seen stopped since then, while others wait for it; 0: not */
     bool asked;              /* its agent is still to say what it does; */
@@ -60,6 +61,7 @@ struct hly_slot {
 };
 
 struct halay_launch {
+    bool reporting;
     halay_launch_params_t params;
     char host[64], path[108];
     struct hly_boot_log log;

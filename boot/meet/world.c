@@ -226,9 +226,28 @@ static const char *host_of(const halay_launch_t *d, const struct hly_slot *slot)
     return slot->host[0] ? slot->host : d->host;
 }
 
+/* Before the others meet: its launcher may know who is lost with it. */
+static void report_lost(halay_launch_t *d)
+{
+    d->reporting = true;
+    for (int s = 0; s < d->params.nranks && d->params.lost; s++) {
+        struct hly_slot *slot = &d->slots[s];
+        if (slot->state != HLY_SLOT_IN || !slot->member || slot->leaves || slot->reported ||
+            !is_lost(d, slot->rank))
+            continue;
+        slot->reported = true;
+        d->params.lost(d->params.arg, s);
+    }
+    d->reporting = false;
+}
+
 void hly_driver_consider(halay_launch_t *d)
 {
     char how[64];
+    if (d->reporting)
+        return;
+    if (!is_static(d))
+        report_lost(d);
     if (d->done)
         refuse_newcomers(d, NULL, "the job ends: a process of it has ended with status 0");
     const struct census c = take_census(d, 1);
@@ -290,7 +309,7 @@ static bool has_failed(halay_launch_t *d)
     for (int s = 0; s < d->params.nranks && d->params.failed && is_static(d); s++) {
         const struct hly_slot *slot = &d->slots[s];
         if (slot->told || !is_awaited(d, slot) ||
-            !d->params.failed(d->params.failed_arg, s, why, sizeof why))
+            !d->params.failed(d->params.arg, s, why, sizeof why))
             continue;
         hly_driver_refuse(d, "halay_init has failed on rank %d (pid %lld on %s; it goes on): %s", s,
                           (long long)slot->pid, d->host, why);

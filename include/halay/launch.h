@@ -39,7 +39,10 @@ typedef struct halay_launch_params {
     void *log_arg;
     /* 1 and why, if the last halay_init of a rank that has not ended has failed. May be NULL. */
     int (*failed)(void *arg, int rank, char *text, size_t bytes);
-    void *failed_arg;
+    /* Processes of this rank's last world say that it is lost, and are about to meet without it. It
+     * has not ended. Others may be reported as ended from within. May be NULL. */
+    void (*lost)(void *arg, int rank);
+    void *arg; /* of both */
 } halay_launch_params_t;
 
 /* How far a rank has come with the server. */

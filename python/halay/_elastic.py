@@ -37,10 +37,9 @@ SAME_S = 2.0
 
 
 class _Notice:
-    """Whether this process has been told to leave, and whether the others have heard of it."""
+    """Whether this process has been told to leave."""
 
     told = False
-    heard = False
 
 
 _notice = _Notice()
@@ -53,7 +52,6 @@ def _noticing(wanted: bool) -> Iterator[None]:
     Schedulers signal an agent and its processes alike, and the agent hands it on.
     """
     in_main = threading.current_thread() is threading.main_thread()
-    _notice.heard = False
     if not wanted or not in_main or _notice.told:
         yield
         return
@@ -80,6 +78,16 @@ def _noticing(wanted: bool) -> Iterator[None]:
         put_back()
 
 
+class _News:
+    """What programs for Horovod ask of its queue of messages from the driver."""
+
+    def empty(self) -> bool:
+        """Whether this rank knows of no reason to change the ranks at the next commit."""
+        found = _session.current()
+        waiting = found is not None and found.elastic and found.newcomers()
+        return not (_notice.told or waiting)
+
+
 class State:
     """What training needs to go on: saved by commit(), put back by restore().
 
@@ -94,6 +102,7 @@ class State:
         self._bcast_object, self._rank = bcast_object, get_rank
         self._reset_callbacks: list[Callable[[], None]] = []
         self._commits = 0
+        self._host_messages = _News()
 
     def register_reset_callbacks(self, callbacks: Iterable[Callable[[], None]]) -> None:
         """Functions to call whenever run() begins again: the ranks may be others then."""
@@ -118,10 +127,8 @@ class State:
         found = _session.current()
         if found is None or not found.elastic:
             return
-        told = _notice.told  # a signal may come at any time: one answer for what is said and done
-        waiting, leaving = found.greatest(found.newcomers() or 0, told)
+        waiting, leaving = found.greatest(found.newcomers() or 0, _notice.told)
         if waiting or leaving:
-            _notice.heard = told
             raise HostsUpdatedInterrupt(skip_sync=not waiting)
 
     def save(self) -> None:
@@ -245,7 +252,7 @@ def run_fn(
                     reset()
                 except HostsUpdatedInterrupt as request:
                     skip_sync = request.skip_sync
-                    if _notice.heard:
+                    if _notice.told:  # maybe too late to say it: the others meet anyway
                         _session.shutdown_quietly(for_good=True)
                         raise SystemExit(LEFT) from None
                     if elastic:

@@ -92,6 +92,24 @@ says err "^halayrun: there have been too few ranks for 2 s (--elastic-timeout): 
 says err "only 1 of the 2 that there must be"
 within 8000
 
+# A failure costs all places of its host, here those of one of this machine's names; no process meets the others that is
+# not to stay, and there is nobody when no host is left.
+two_hosts=(--min-np 2 --max-np 4 --host-discovery-script 'echo localhost:2; echo 127.0.0.1:2' --blacklist hosts)
+job "${two_hosts[@]}" --blacklist-cooldown-range 0.3 9 --horovod "$JOB_ELASTIC" 60 exit:3:5
+expect 0 "a host was dropped"
+says err "process 3 .* exited with status 3; host 127.0.0.1 is dropped for 0.3 s, with 1 more process of it$"
+worlds 4 2
+ended 4 60
+job "${two_hosts[@]}" -l --horovod sh -c 'echo "$HOROVOD_HOSTNAME"; exec "$0" 30 kill:1:5' "$JOB_ELASTIC"
+expect 0 "a host was dropped for good"
+says err "process 1 .* (SIGKILL); host localhost is dropped, with 1 more process of it$"
+[ "$(grep -c '\] localhost$' out) $(grep -c '\] 127.0.0.1$' out)" = "2 2" ] || fail "not two places on each host"
+ended 2 30
+job "${two_hosts[@]}" "$JOB_ELASTIC" 1000 exit:0:5 exit:1:5 exit:2:5 exit:3:5
+expect 3 "all have failed"
+says err "^halayrun: processes have failed on each host, and all hosts are dropped (--blacklist hosts): no place is left$"
+within 5000
+
 job -np 2 --min-np 1 "${cool[@]}" sh -c 'exit 4'
 expect 4 "no process comes to halay_init"
 says err "^halayrun: 2 of 2 processes have failed 3 times each, and no ranks have met: there must be 1 (--min-np)$"

@@ -115,12 +115,16 @@ def test_elastic_options(monkeypatch):
     assert " ".join(words) == (
         "--launcher local --horovod -np 2 --min-np 1 --max-np 4 --host-discovery-script ./d "
         "--slots-per-host 3 --elastic-timeout 60 --reset-limit 5 "
-        "--blacklist-cooldown-range 1.0 2.5 python train.py --verbose"
+        "--blacklist-cooldown-range 1.0 2.5 --blacklist hosts python train.py --verbose"
     )
     assert env["HOROVOD_LOG_LEVEL"] == "DEBUG" and env["HOROVOD_STALL_CHECK_DISABLE"] == "1"
     assert command.main(["-np", "3", "-H", "localhost:3", "true"]) == 0
     words, _ = calls.pop()
     assert words == ["--launcher", "local", "--horovod", "-np", "3", "true"]
+    named = "-np 2 --min-np 2 -H localhost:2,127.0.0.1:2 true"
+    assert command.main(named.split()) == 0
+    words, _ = calls.pop()
+    assert "-H localhost:2,127.0.0.1:2 --min-np 2 --max-np 4 --blacklist hosts" in " ".join(words)
     with pytest.raises(ValueError, match="--min-np"):
         command.run_elastic(command.parse_args(["-np", "1", "true"]))
 

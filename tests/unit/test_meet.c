@@ -192,7 +192,7 @@ static void begin_at(int port, int nlocal, int n, int least, const char *secret)
                                           .secret = secret,
                                           .log = driver_says,
                                           .failed = has_failed,
-                                          .failed_arg = told};
+                                          .arg = told};
     told[0] = '\0';
     setenv("HALAY_SECRET", secret, 1);
     MUST(ops->start(&params, &driver) == HALAY_OK);

@@ -62,6 +62,27 @@ int hly_agents_from(const struct hly_job *job, const char *host)
     return 0;
 }
 
+/* Places of an agent; a host that is dropped has none. */
+static void give(struct hly_job *job, const struct agent *it, int places)
+{
+    struct hly_drops *d = job->drops;
+    const int host = d ? hly_drops_number(d, it->host) : 0;
+    if (d)
+        hly_slots_seat(job->slots, it->first, it->count, host, hly_drops_has(d, host) ? 0 : places);
+    else
+        hly_slots_place(job->slots, it->first, it->count, places);
+}
+
+int hly_agents_hopes(const struct hly_job *job)
+{
+    const struct hly_agents *a = job->agents;
+    int n = 0;
+    for (int i = 0; a && i < a->most; i++)
+        n += a->all[i].count && !a->all[i].leaves &&
+             !hly_drops_has(job->drops, hly_drops_number(job->drops, a->all[i].host));
+    return n;
+}
+
 static struct agent *find(struct hly_agents *a, int first)
 {
     for (int i = 0; i < a->most; i++)
@@ -109,7 +130,7 @@ static void come(struct hly_job *job, const halay_launch_event_t *e)
     snprintf(it->host, sizeof it->host, "%.63s", e->text);
     a->n++;
     hly_slots_renew(job->slots, it->first, it->count);
-    hly_slots_place(job->slots, it->first, it->count, it->count);
+    give(job, it, it->count);
     hly_agents_place(job, hly_discovery_hosts(job->discovery));
     if (it->count == 1)
         hly_note("an agent on %s has brought place %d", it->host, it->first);
@@ -204,10 +225,10 @@ void hly_agents_place(struct hly_job *job, const struct hly_hosts *hosts)
     struct hly_agents *a = job->agents;
     for (int h = 0; hosts && h < hosts->n; h++)
         hosts->list[h].ranks = 0; /* taken */
-    for (int i = 0; a && hosts && i < a->most; i++) {
+    for (int i = 0; a && (hosts || job->drops) && i < a->most; i++) {
         struct agent *it = &a->all[i];
         int places = 0, named = 0;
-        for (int h = 0; it->count && h < hosts->n; h++) {
+        for (int h = 0; it->count && hosts && h < hosts->n; h++) {
             struct hly_host *host = &hosts->list[h];
             if (!hly_host_same(host->name, it->host))
                 continue;
@@ -219,8 +240,8 @@ void hly_agents_place(struct hly_job *job, const struct hly_hosts *hosts)
             places += more;
         }
         it->named |= named;
-        if (it->count && it->named && !it->leaves)
-            hly_slots_place(job->slots, it->first, it->count, places);
+        if (it->count && !it->leaves && (it->named || job->drops))
+            give(job, it, it->named ? places : it->count);
     }
 }
 

@@ -25,6 +25,8 @@ void hly_agents_start(struct hly_job *job, int slot);
 void hly_agents_end(struct hly_job *job, int status);
 /* What the discovery script says of their hosts. */
 void hly_agents_place(struct hly_job *job, const struct hly_hosts *hosts);
+/* How many of them are on hosts that are not dropped. */
+int hly_agents_hopes(const struct hly_job *job);
 /* There is one of that name. */
 int hly_agents_from(const struct hly_job *job, const char *host);
 

@@ -21,7 +21,114 @@
 
 enum { TRIES = 3 };
 
+/* ------------------------------------------------------------------ places */
+
+/* By the discovery script, or the list that the job began with. */
+static const struct hly_hosts *known_hosts(const struct hly_job *job)
+{
+    return job->discovery ? hly_discovery_hosts(job->discovery) : &job->hosts;
+}
+
+/* Each name of this machine is a host of its own. */
+static void place_hosts(struct hly_job *job, const struct hly_hosts *hosts)
+{
+    struct hly_drops *d = job->drops;
+    const int local = job->options->nlocal;
+    int wanted[HLY_DROPS_HOSTS + 1] = {0};
+    job->places = job->hopes = 0;
+    for (int i = 0; hosts && i < hosts->n; i++) {
+        const int here = hly_host_here(hosts->list[i].name);
+        const int host = hly_drops_number(d, hosts->list[i].name);
+        if (hly_drops_has(d, host))
+            continue;
+        job->hopes += here || job->agents;
+        if (here)
+            wanted[host] += hosts->list[i].slots < local - wanted[host] ? hosts->list[i].slots
+                                                                        : local - wanted[host];
+    }
+    for (int host = 1; host <= hly_drops_count(d); host++)
+        job->places += hly_slots_seat(job->slots, 0, local, host, wanted[host]);
+    hly_agents_place(job, job->discovery ? hosts : NULL);
+    job->hopes += hly_agents_hopes(job);
+}
+
+static void place(struct hly_job *job, const struct hly_hosts *hosts)
+{
+    const int local = job->options->nlocal;
+    if (job->drops) {
+        place_hosts(job, hosts);
+        return;
+    }
+    job->places = 0;
+    for (int i = 0; i < hosts->n; i++)
+        if (hly_host_here(hosts->list[i].name) && hosts->list[i].slots < local - job->places)
+            job->places += hosts->list[i].slots;
+        else if (hly_host_here(hosts->list[i].name))
+            job->places = local;
+    hly_slots_place(job->slots, 0, local, job->places);
+    hly_agents_place(job, hosts);
+}
+
+int hly_elastic_begin(struct hly_job *job)
+{
+    const struct hly_options *o = job->options;
+    struct hly_host self = {.name = "localhost", .slots = o->nranks};
+    int status = 0;
+    if (!job->drops) {
+        hly_slots_place(job->slots, 0, o->nlocal, o->nranks);
+        return 0;
+    }
+    if (o->hosts)
+        status = hly_hosts_parse(&job->hosts, o->hosts);
+    else if (o->host_file)
+        status = hly_hosts_read(&job->hosts, o->host_file);
+    else if (o->nranks)
+        status = hly_hosts_add(&job->hosts, &self);
+    place_hosts(job, &job->hosts);
+    return status;
+}
+
+/* Its processes are out of the job at once, as the one that has failed: otherwise the others would
+ * meet with them, and have to meet again without them. */
+void hly_elastic_drop(struct hly_job *job, int slot)
+{
+    const int host = hly_slots_host(job->slots, slot);
+    if (job->ending || job->finishing || hly_drops_has(job->drops, host))
+        return;
+    hly_drops_add(job->drops, host, hly_now_ms());
+    for (int i = 0; i < job->options->slots; i++) {
+        struct hly_rank *r = &job->ranks[i];
+        if (i == slot || (r->pid <= 0 && !r->far) || r->ended ||
+            hly_slots_host(job->slots, i) != host ||
+            (r->pid > 0 && hly_flight_process((int)r->pid) == 'Z'))
+            continue;
+        r->dropped = 1;
+        hly_job_signal(job, i, SIGKILL);
+        if (!r->far) /* else its agent says when it has ended */
+            hly_servers_ended(&job->servers, i, SIGTERM, -1, NULL);
+    }
+    place_hosts(job, known_hosts(job));
+}
+
+void hly_elastic_name(const struct hly_job *job, int slot, char ***env)
+{
+    char assignment[HLY_HOST_BYTES + 32];
+    if (!job->drops || !job->options->horovod)
+        return;
+    snprintf(assignment, sizeof assignment, "HOROVOD_HOSTNAME=%s",
+             hly_drops_name(job->drops, hly_slots_host(job->slots, slot)));
+    hly_env_set(env, assignment);
+}
+
 /* ------------------------------------------------------------------ ends */
+
+/* The slot is free, maybe for another host. */
+static void leave(struct hly_job *job, int slot)
+{
+    hly_slots_left(job->slots, slot);
+    if (job->drops)
+        place_hosts(job, known_hosts(job));
+}
 
 /* As it was told to. */
 static int by_sigterm(int status)
@@ -35,6 +142,8 @@ int hly_elastic_failed(const struct hly_job *job, int slot)
 {
     const struct hly_rank *r = &job->ranks[slot];
     const int status = r->status, over = hly_state_is_over(r->state);
+    if (r->dropped)
+        return 0;
     if (by_sigterm(status) && (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
         return 0;
     return status != 0 || !over;
@@ -47,23 +156,43 @@ int hly_elastic_told(const struct hly_job *job, int slot)
     return status || ends_job ? status : SIGTERM;
 }
 
-void hly_elastic_fail(struct hly_job *job, int slot, char then[64])
+/* "; its host a is dropped for 2 s" */
+static void tell_drop(const struct hly_job *job, int slot, char then[HLY_THEN_BYTES])
 {
-    const int64_t ms = hly_slots_failed(job->slots, slot, hly_now_ms());
+    const int host = hly_slots_host(job->slots, slot);
+    const int64_t ms = hly_drops_ms(job->drops, host);
+    int others = 0, n;
+    for (int i = 0; i < job->options->slots; i++)
+        others += job->ranks[i].dropped && hly_slots_host(job->slots, i) == host;
+    n = snprintf(then, HLY_THEN_BYTES, "; host %.100s is dropped",
+                 hly_drops_name(job->drops, host));
+    if (ms)
+        n += snprintf(then + n, HLY_THEN_BYTES - (size_t)n, " for %g s", (double)ms / 1e3);
+    if (others)
+        snprintf(then + n, HLY_THEN_BYTES - (size_t)n, ", with %d more process%s of it", others,
+                 others == 1 ? "" : "es");
+}
+
+void hly_elastic_fail(struct hly_job *job, int slot, char then[HLY_THEN_BYTES])
+{
+    const int64_t ms = job->drops ? 0 : hly_slots_failed(job->slots, slot, hly_now_ms());
+    if (job->drops)
+        leave(job, slot); /* its host cools down, not the slot */
     job->last_status = hly_exit_status(job->ranks[slot].status);
     if (!job->lost_status && !job->ranks[slot].condemned && hly_state_met(job->ranks[slot].state))
         job->lost_status = job->last_status;
-    if (job->finishing || !ms)
-        then[0] = '\0';
-    else
-        snprintf(then, 64, "; started again in %g s", (double)ms / 1e3);
+    then[0] = '\0';
+    if (job->drops && !job->finishing)
+        tell_drop(job, slot, then);
+    else if (!job->finishing && ms)
+        snprintf(then, HLY_THEN_BYTES, "; started again in %g s", (double)ms / 1e3);
 }
 
 void hly_elastic_left(struct hly_job *job, int slot)
 {
     if (!hly_slots_leaves(job->slots, slot) && !job->ranks[slot].status)
         job->finishing = 1;
-    hly_slots_left(job->slots, slot);
+    leave(job, slot);
 }
 
 void hly_elastic_look(struct hly_job *job)
@@ -92,16 +221,8 @@ static int64_t ask_discovery(struct hly_job *job, int64_t now_ms)
     const int answered = hly_discovery_turn(job->discovery, now_ms);
     const struct hly_hosts *hosts = hly_discovery_hosts(job->discovery);
     const int64_t next_ms = hly_discovery_next_ms(job->discovery);
-    if (hosts && answered) {
-        job->places = 0;
-        for (int i = 0; i < hosts->n; i++)
-            if (hly_host_here(hosts->list[i].name) && hosts->list[i].slots < local - job->places)
-                job->places += hosts->list[i].slots;
-            else if (hly_host_here(hosts->list[i].name))
-                job->places = local;
-        hly_slots_place(job->slots, 0, local, job->places);
-        hly_agents_place(job, hosts);
-    }
+    if (hosts && answered)
+        place(job, hosts);
     if (job->places != before && local && (before >= 0 || job->options->verbose))
         hly_note("the discovery script has places for %d process%s", job->places,
                  job->places == 1 ? "" : "es");
@@ -114,6 +235,8 @@ static void tell_leavers(struct hly_job *job)
     int slot;
     char where[96];
     while ((slot = hly_slots_leaver(job->slots)) >= 0) {
+        if (job->ranks[slot].dropped)
+            continue;
         hly_note("process %d (%s) is told to leave (SIGTERM): its place is gone", slot,
                  hly_job_where(job, slot, where));
         hly_job_tell(job, slot, SIGTERM); /* not its children: they serve it to the end */
@@ -142,6 +265,12 @@ static void judge(struct hly_job *job, int64_t now_ms)
 {
     const int least = job->options->least, limit_s = job->options->elastic_timeout_s;
     const int running = job->nstarted - job->nended, places = hly_slots_places(job->slots);
+    if (job->drops && !job->hopes && job->last_status) {
+        hly_note("processes have failed on each host, and all hosts are dropped (--blacklist "
+                 "hosts): no place is left");
+        hly_job_end(job, job->last_status, 0);
+        return;
+    }
     if (!job->epoch && places >= least && hly_slots_hopeful(job->slots, TRIES) < least) {
         hly_note("%d of %d processes have failed %d times each, and no ranks have met: there must "
                  "be %d (--min-np)",
@@ -173,6 +302,8 @@ int64_t hly_elastic_due(struct hly_job *job, int64_t now_ms)
         return 0;
     if (job->discovery)
         next = ask_discovery(job, now_ms);
+    if (job->drops && hly_drops_over(job->drops, now_ms))
+        place_hosts(job, known_hosts(job));
     if (hly_agents_awaited(job))
         return next;
     tell_leavers(job);
@@ -180,9 +311,12 @@ int64_t hly_elastic_due(struct hly_job *job, int64_t now_ms)
     if (!job->ending)
         judge(job, now_ms);
     const int64_t cool_ms = hly_slots_next_ms(job->slots);
+    const int64_t drop_ms = job->drops ? hly_drops_next_ms(job->drops) : 0;
     const int64_t few_ms =
         job->few_ms ? job->few_ms + (int64_t)job->options->elastic_timeout_s * 1000 : 0;
     if (cool_ms && (!next || cool_ms < next))
         next = cool_ms;
+    if (drop_ms && (!next || drop_ms < next))
+        next = drop_ms;
     return few_ms && (!next || few_ms < next) ? few_ms : next;
 }

@@ -6,12 +6,22 @@
 
 #include "job.h"
 
+enum { HLY_THEN_BYTES = 192 };
+
+/* Gives the slots of this machine their places, unless a discovery script is to. 0 or a status,
+ * said. */
+int hly_elastic_begin(struct hly_job *job);
+
 /* The process in the slot has ended. 1 if that was a failure. */
 int hly_elastic_failed(const struct hly_job *job, int slot);
 /* What the driver is told of it: status 0 would mean to it that the job ends. */
 int hly_elastic_told(const struct hly_job *job, int slot);
 /* It was one: its slot cools down. Says in `then` what follows. */
-void hly_elastic_fail(struct hly_job *job, int slot, char then[64]);
+void hly_elastic_fail(struct hly_job *job, int slot, char then[HLY_THEN_BYTES]);
+/* It was one, where it costs the host: kills the others there. Before anybody is told of it. */
+void hly_elastic_drop(struct hly_job *job, int slot);
+/* Where hosts are dropped, says the name of the slot's to programs that know Horovod's. */
+void hly_elastic_name(const struct hly_job *job, int slot, char ***env);
 /* It was none. */
 void hly_elastic_left(struct hly_job *job, int slot);
 

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "note.h"
 
@@ -61,6 +62,15 @@ static int cool_downs(struct hly_options *options, char **argv)
     return -1;
 }
 
+static int blacklist(struct hly_options *options)
+{
+    options->drop_hosts = !strcmp(optarg, "hosts");
+    if (options->drop_hosts || !strcmp(optarg, "slots"))
+        return -1;
+    hly_note("--blacklist must be slots or hosts, not '%s'", optarg);
+    return HLY_EXIT_USAGE;
+}
+
 int hly_elastic_take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
@@ -76,6 +86,8 @@ int hly_elastic_take(struct hly_options *options, int option, char **argv)
         return whole("slots-per-host", 1, HLY_RANKS_MAX, &options->slots_per_host);
     case HLY_ELASTIC_COOL:
         return cool_downs(options, argv);
+    case HLY_ELASTIC_BLACKLIST:
+        return blacklist(options);
     default:
         options->discovery = optarg;
         return -1;
@@ -94,6 +106,7 @@ int hly_elastic_check(struct hly_options *options)
     const char *alone = options->reset_limit >= 0               ? "--reset-limit"
                         : options->elastic_timeout_s && !agents ? "--elastic-timeout"
                         : options->cool_ms[0] >= 0              ? "--blacklist-cooldown-range"
+                        : options->drop_hosts                   ? "--blacklist hosts"
                         : options->slots_per_host               ? "--slots-per-host"
                                                                 : NULL;
     const int changes = options->least || options->slots || options->discovery;
@@ -121,6 +134,7 @@ int hly_elastic_check(struct hly_options *options)
     if (!options->slots_per_host)
         options->slots_per_host = 1;
     if (options->cool_ms[0] < 0) {
+        options->drop_for_good = options->drop_hosts;
         options->cool_ms[0] = COOL_FIRST_MS;
         options->cool_ms[1] = COOL_MOST_MS;
     }

@@ -13,14 +13,15 @@ enum {
     HLY_ELASTIC_TIMEOUT,
     HLY_ELASTIC_DISCOVERY,
     HLY_ELASTIC_SLOTS,
-    HLY_ELASTIC_COOL
+    HLY_ELASTIC_COOL,
+    HLY_ELASTIC_BLACKLIST
 };
 
 #define HLY_ELASTIC_NAMES                                                                          \
     {"min-np", 1, 0, HLY_ELASTIC_MIN}, {"max-np", 1, 0, HLY_ELASTIC_MAX},                          \
         {"reset-limit", 1, 0, HLY_ELASTIC_RESETS}, {"elastic-timeout", 1, 0, HLY_ELASTIC_TIMEOUT}, \
         {"host-discovery-script", 1, 0, HLY_ELASTIC_DISCOVERY},                                    \
-        {"slots-per-host", 1, 0, HLY_ELASTIC_SLOTS},                                               \
+        {"slots-per-host", 1, 0, HLY_ELASTIC_SLOTS}, {"blacklist", 1, 0, HLY_ELASTIC_BLACKLIST},   \
     {                                                                                              \
         "blacklist-cooldown-range", 1, 0, HLY_ELASTIC_COOL                                         \
     }
@@ -37,7 +38,9 @@ enum {
     "  --reset-limit N      end the job when its ranks have to meet again for the N + 1st time\n"  \
     "  --elastic-timeout S  how long fewer than A may wait for others (600)\n"                     \
     "  --blacklist-cooldown-range A B\n"                                                           \
-    "                       start a process again after A seconds, then 2 A, ..., B (1 60)\n"
+    "                       start a process again after A seconds, then 2 A, ..., B (1 60)\n"      \
+    "  --blacklist slots|hosts\n"                                                                  \
+    "                       a failure costs a process its place, or its whole host (slots)\n"
 
 void hly_elastic_default(struct hly_options *options);
 /* As take() in options.c. */

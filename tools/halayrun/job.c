@@ -209,7 +209,7 @@ int hly_exit_status(int status)
 
 static void fail(struct hly_job *job, int rank)
 {
-    char then[64] = "";
+    char then[HLY_THEN_BYTES] = "";
     if (job->options->least && !job->ending)
         hly_elastic_fail(job, rank, then);
     if (!job->ending || job->options->verbose)
@@ -233,6 +233,10 @@ void hly_job_ended(struct hly_job *job, int rank, int status, int state, const c
     r->status = status;
     r->state = state;
     job->nended++;
+    if (r->dropped && !r->far)
+        return; /* they know */
+    if (job->drops && hly_elastic_failed(job, rank))
+        hly_elastic_drop(job, rank); /* before the others can meet without this one alone */
     hly_servers_ended(&job->servers, rank,
                       job->options->least ? hly_elastic_told(job, rank) : status, state, why);
 }
@@ -465,6 +469,7 @@ int hly_job_start(struct hly_job *job, int rank, int patience_s)
     if (env && (!patience_s || !hly_env_set_deadline(&env, patience_s)) &&
         (!job->output || hly_output_pipes(job->output, rank, &out, &err) == 0)) {
         if (hly_servers_env(&job->servers, rank, &env) == HALAY_OK) {
+            hly_elastic_name(job, rank, &env);
             hly_records_give(job->records, rank, &env); /* without it the rank makes its own */
             pid = hly_spawn(job->spawner, rank, env, out, err);
             error = errno;
@@ -708,6 +713,7 @@ static int prepare(struct hly_job *job)
 {
     const struct hly_options *o = job->options;
     const int n = o->slots;
+    int began = 0;
     job->report_fd = job->spawner->report_fd = job->words = -1;
     job->ranks = calloc((size_t)n, sizeof job->ranks[0]);
     job->fds = calloc(2 * (size_t)n + 4 + HLY_SERVERS, sizeof job->fds[0]);
@@ -718,20 +724,24 @@ static int prepare(struct hly_job *job)
         job->discovery =
             hly_discovery_create(o->discovery, o->slots_per_host, job->spawner, job->guard);
     job->agents = o->agents >= 0 ? hly_agents_create(n) : NULL;
+    job->drops = o->drop_hosts
+                     ? hly_drops_create(o->drop_for_good ? 0 : o->cool_ms[0], o->cool_ms[1])
+                     : NULL;
     job->starters = o->discovery ? hly_starters_create() : NULL;
     if (!job->ranks || !job->fds || !job->slots || (o->prefix && !job->output) ||
-        (o->discovery && (!job->discovery || !job->starters)) || (o->agents >= 0 && !job->agents)) {
+        (o->discovery && (!job->discovery || !job->starters)) || (o->agents >= 0 && !job->agents) ||
+        (o->drop_hosts && !job->drops)) {
         hly_note("out of memory");
         return -1;
     }
     job->places = -1;
     if (!o->discovery && !o->agent)
-        hly_slots_place(job->slots, 0, o->nlocal, o->nranks);
+        began = hly_elastic_begin(job);
     job->words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
     job->out_of_memory = out_of_memory();
     if (o->timeout_s)
         job->timeout_ms = hly_now_ms() + (int64_t)o->timeout_s * 1000;
-    return 0;
+    return began ? -1 : 0;
 }
 
 static void end_discovery(struct hly_job *job)
@@ -749,6 +759,8 @@ static void undo_prepare(struct hly_job *job)
     end_discovery(job);
     hly_agents_destroy(job->agents);
     hly_starters_destroy(job->starters);
+    hly_drops_destroy(job->drops);
+    hly_hosts_destroy(&job->hosts);
     hly_output_destroy(job->output);
     hly_records_destroy(job->records);
     hly_slots_destroy(job->slots);

@@ -4,6 +4,7 @@
 #define HALAYRUN_JOB_H
 
 #include "discovery.h"
+#include "drops.h"
 #include "guard.h"
 #include "options.h"
 #include "record.h"
@@ -15,12 +16,13 @@
 enum { GRACE_MS = 1000 };
 
 struct hly_rank {
-    pid_t pid;  /* 0: not started, or elsewhere */
-    int ended;  /* a zombie by now: it is reaped when all have ended, or another is started in its
-                   slot, so that its number, and with it its group's, stays taken */
-    int fresh;  /* what its end means is still to be judged */
-    int status; /* as waitpid has it, once ended */
-    int state;  /* of its flight record, once ended */
+    pid_t pid;   /* 0: not started, or elsewhere */
+    int ended;   /* a zombie by now: it is reaped when all have ended, or another is started in its
+                    slot, so that its number, and with it its group's, stays taken */
+    int fresh;   /* what its end means is still to be judged */
+    int status;  /* as waitpid has it, once ended */
+    int state;   /* of its flight record, once ended */
+    int dropped; /* ... with its host, and is out of the job already */
     int condemned;  /* it is being killed, since the others have met without it */
     int far;        /* its pid where an agent has started it; -1: not known yet; 0: it is here */
     int doing;      /* proc(5)'s letter, as its agent has said last; 0: nothing yet */
@@ -50,12 +52,15 @@ struct hly_job {
     /* Of a job whose ranks change (elastic.h). */
     struct hly_discovery *discovery;
     struct hly_starters *starters;
-    int places;      /* for processes here, by the discovery script; -1: not known yet */
-    uint64_t epoch;  /* how often its ranks have met */
-    int finishing;   /* no other process is started */
-    int lost_status; /* of the first that has failed since they met */
-    int last_status; /* of the last one that has */
-    int64_t few_ms;  /* since when there are too few; 0: there are enough */
+    struct hly_drops *drops; /* NULL: a failure costs its slot alone */
+    struct hly_hosts hosts;  /* that it began with, where there is no script */
+    int hopes;               /* hosts that are not dropped */
+    int places;              /* for processes here, by the discovery script; -1: not known yet */
+    uint64_t epoch;          /* how often its ranks have met */
+    int finishing;           /* no other process is started */
+    int lost_status;         /* of the first that has failed since they met */
+    int last_status;         /* of the last one that has */
+    int64_t few_ms;          /* since when there are too few; 0: there are enough */
 
     struct hly_agents *agents; /* of a head (agents.h); NULL: it takes none */
     int first;                 /* of an agent (agent.h): its first process, as the head counts */

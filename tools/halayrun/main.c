@@ -17,6 +17,7 @@
 
 #include "agent.h"
 #include "agent_options.h"
+#include "elastic.h"
 #include "elastic_options.h"
 #include "guard.h"
 #include "handover.h"
@@ -101,6 +102,13 @@ static int has_failed(void *arg, int rank, char *text, size_t bytes)
     return hly_records_why(job->records, rank, text, bytes);
 }
 
+static void is_lost(void *arg, int rank)
+{
+    struct hly_job *job = arg;
+    if (job->drops)
+        hly_elastic_drop(job, rank);
+}
+
 /* An agent may wait for its head: till then a signal ends it, and the guard cleans up. */
 static int start_servers(struct hly_job *job, const halay_launch_params_t *params)
 {
@@ -140,7 +148,8 @@ static int run(struct hly_job *job, const struct hly_session *session)
                                           .head = o->agent,
                                           .log = log_server,
                                           .failed = has_failed,
-                                          .failed_arg = job};
+                                          .lost = is_lost,
+                                          .arg = job};
     if (start_servers(job, &params))
         return HLY_EXIT_SELF;
     int status = hly_job_run(job);

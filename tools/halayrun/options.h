@@ -29,7 +29,9 @@ struct hly_options {
     int least;      /* a job whose ranks change goes on with so many; 0: they are always the same */
     int reset_limit, elastic_timeout_s, slots_per_host; /* reset_limit: -1: none */
     const char *discovery;                              /* how many places: a script's word */
-    int cool_ms[2];                                     /* of a slot that has failed: from, to */
+    int cool_ms[2]; /* of a slot or host that has failed: from, to */
+    int drop_hosts; /* a failure costs all places of its host */
+    int drop_for_good;
     int agents;         /* how many the job waits for; -1: it takes none */
     int port;           /* where they come to; 0: a free one */
     const char *listen; /* on this address alone */

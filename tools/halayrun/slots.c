@@ -17,6 +17,7 @@ struct hly_slots {
     struct slot {
         enum state state;
         int place;        /* it has one */
+        int host;         /* whose it is, or was (hly_slots_seat) */
         int failures;     /* one after the other */
         int64_t since_ms; /* it runs; COOLS: until when */
     } all[];
@@ -43,6 +44,27 @@ void hly_slots_place(struct hly_slots *s, int first, int count, int places)
     assert(first >= 0 && count >= 0 && first + count <= s->n);
     for (int i = 0; i < count; i++)
         s->all[first + i].place = i < places;
+}
+
+int hly_slots_seat(struct hly_slots *s, int first, int count, int host, int places)
+{
+    int n = 0;
+    assert(first >= 0 && count >= 0 && first + count <= s->n);
+    for (int i = first; i < first + count; i++)
+        if (s->all[i].host == host)
+            n += s->all[i].place = n < places;
+    for (int i = first; i < first + count && n < places; i++) {
+        if (s->all[i].place || s->all[i].state != FREE)
+            continue;
+        s->all[i].host = host;
+        n += s->all[i].place = 1;
+    }
+    return n;
+}
+
+int hly_slots_host(const struct hly_slots *s, int slot)
+{
+    return s->all[slot].host;
 }
 
 int hly_slots_places(const struct hly_slots *s)

@@ -15,7 +15,11 @@ void hly_slots_destroy(struct hly_slots *slots); /* takes NULL */
 
 /* Of the row of `count` slots from `first` on the first `places` have a place for a process. */
 void hly_slots_place(struct hly_slots *slots, int first, int count, int places);
-int hly_slots_places(const struct hly_slots *slots); /* of all */
+/* The row's places for a host: it keeps what slots it has, has fewer, or gets free ones. Returns
+ * how many it has. */
+int hly_slots_seat(struct hly_slots *slots, int first, int count, int host, int places);
+int hly_slots_host(const struct hly_slots *slots, int slot); /* 0: none */
+int hly_slots_places(const struct hly_slots *slots);         /* of all */
 /* Somebody else has brought the row: what has been there before does not count. */
 void hly_slots_renew(struct hly_slots *slots, int first, int count);
 

@@ -83,6 +83,11 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
 def _arguments(found: Any) -> Arguments:
     arguments = Arguments()
     arguments.__dict__.update(vars(found))
+    if is_elastic(arguments):
+        arguments.blacklist = "hosts"
+        if arguments.hosts and arguments.max_num_proc is None:  # then all places are used
+            slots = [int((host + ":1").split(":")[1]) for host in arguments.hosts.split(",")]
+            arguments.max_num_proc = max(sum(slots), arguments.num_proc or 1)
     return arguments
 
 

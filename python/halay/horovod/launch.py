@@ -35,6 +35,7 @@ ELASTIC = {
     "elastic_timeout": "--elastic-timeout",
     "reset_limit": "--reset-limit",
     "cooldown_range": "--blacklist-cooldown-range",
+    "blacklist": "--blacklist",  # horovodrun's own costs the host
 }
 FUNCTION = "function"
 
@@ -53,6 +54,7 @@ class Arguments:
         self.command: Sequence[str] | None = None
         self.executable: str | None = None
         self.hosts: str | None = None
+        self.blacklist: str | None = None
         self.verbose: Any = None
         self.env: Mapping[str, str] | None = None
 
