@@ -80,14 +80,21 @@ def parse_args(words: Sequence[str] | None = None) -> argparse.Namespace:
     return found
 
 
+def _places(hosts: str) -> int:
+    """Of "host[:slots],..."; what is none is halayrun's to refuse."""
+    slots = [host.partition(":")[2] or "1" for host in hosts.split(",")]
+    return sum(int(number) for number in slots if number.isdecimal())
+
+
 def _arguments(found: Any) -> Arguments:
+    words = dict(vars(found))
     arguments = Arguments()
-    arguments.__dict__.update(vars(found))
+    arguments.__dict__.update(words)
     if is_elastic(arguments):
         arguments.blacklist = "hosts"
-        if arguments.hosts and arguments.max_num_proc is None:  # then all places are used
-            slots = [int((host + ":1").split(":")[1]) for host in arguments.hosts.split(",")]
-            arguments.max_num_proc = max(sum(slots), arguments.num_proc or 1)
+        if words["hosts"] and words["max_num_proc"] is None:  # then all places are used
+            most = max(_places(words["hosts"]), words["num_proc"] or 1)
+            arguments.__dict__["max_num_proc"] = most
     return arguments
 
 
