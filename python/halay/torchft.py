@@ -31,7 +31,7 @@ _Base: Any = ProcessGroupWrapper
 class ProcessGroupHalay(_Base):  # type: ignore[misc]  # torchft has no types for mypy
     """A process group that torchft can configure again.
 
-    timeout: how long a meeting and a call may take.
+    timeout: how long a meeting (unless HALAY_START_DEADLINE is set) and a call may take.
     """
 
     def __init__(self, timeout: datetime.timedelta = datetime.timedelta(seconds=60)) -> None:
