@@ -676,10 +676,8 @@ void hly_fault_concluded(halay_comm_t *comm, const struct hly_verdict_wire *v)
 
 void hly_fault_answer(halay_comm_t *comm, const struct hly_header *h)
 {
-    const struct hly_verdict_wire *v = &comm->broken_by;
     if (h->kind == HLY_ALARM)
-        hly_control_send(comm, (int)h->from, HLY_ALARM, (uint32_t)(v->of - 1), 0, HLY_CONCLUDED,
-                         NULL, v, sizeof(*v));
+        hly_agree_tell(comm, (int)h->from, &comm->broken_by);
 }
 
 /* ---------------------------------------------------------------- time */

@@ -36,8 +36,7 @@ void hly_fault_revoked(halay_comm_t *comm)
     /* Against the direction of agree.c: whom dead ranks cut off from one side hears it from the
      * other. */
     for (uint32_t k = 0; k < hly_agree_rounds(comm); k++)
-        hly_control_send(comm, hly_agree_from(comm, k), HLY_ALARM, (uint32_t)(v->of - 1), k,
-                         HLY_CONCLUDED, NULL, v, sizeof(*v));
+        hly_agree_tell(comm, hly_agree_from(comm, k), v);
 }
 
 /* Which of its ranks this one knows to have failed, and why; or nothing. The newest communicator
