@@ -5,10 +5,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+
+#include "../../proc/thread.h"
 
 struct hly_lookup {
     pthread_mutex_t lock;
@@ -46,22 +47,6 @@ static void *look_up(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals, which are the program's. */
-static bool thread_start(struct hly_lookup *l)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&thread, &attr, look_up, l);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error == 0;
-}
-
 /* An address is no name: nobody is asked for it. */
 static bool is_address(struct hly_lookup *l)
 {
@@ -84,7 +69,7 @@ struct hly_lookup *hly_lookup_start(const char *name)
     pthread_cond_init(&l->over_cond, &attr);
     pthread_condattr_destroy(&attr);
     snprintf(l->name, sizeof l->name, "%s", name);
-    if (is_address(l) || thread_start(l))
+    if (is_address(l) || !hly_thread_detached(look_up, l))
         return l;
     lookup_free(l);
     return NULL;

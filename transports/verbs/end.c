@@ -11,8 +11,8 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 
+#include "../../proc/thread.h"
 #include "verbs.h"
 
 void hly_verbs_ends_init(hly_verbs_ends_t *ends)
@@ -52,22 +52,6 @@ static void *destroy_all(void *arg)
     return NULL;
 }
 
-/* The thread takes no signals, which are the program's. */
-static int thread_start(halay_transport_t *t)
-{
-    pthread_t thread;
-    pthread_attr_t attr;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_attr_init(&attr);
-    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    const int error = pthread_create(&thread, &attr, destroy_all, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attr);
-    return error;
-}
-
 void hly_verbs_pair_end(halay_transport_t *t, struct ibv_qp *qp)
 {
     hly_verbs_ends_t *ends = &t->ends;
@@ -79,7 +63,7 @@ void hly_verbs_pair_end(halay_transport_t *t, struct ibv_qp *qp)
     ends->first = qp;
     ends->runs = 1;
     pthread_mutex_unlock(&ends->lock);
-    if (!runs && thread_start(t))
+    if (!runs && hly_thread_detached(destroy_all, t))
         destroy_all(t); /* no thread, so it waits */
 }
 
