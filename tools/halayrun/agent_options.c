@@ -22,21 +22,13 @@ void hly_agent_default(struct hly_options *options)
     options->agents = -1;
 }
 
-/* The whole of a text. -1: it is none from 0 to most. */
-static int number(const char *text, int most)
-{
-    char *end;
-    errno = 0;
-    const long n = isdigit((unsigned char)*text) ? strtol(text, &end, 10) : -1;
-    return n < 0 || errno || *end || n > most ? -1 : (int)n;
-}
-
 /* "7000", "10.0.0.1:7000", "[fd00::1]:7000" */
 static int set_listen(struct hly_options *options, char *text)
 {
     char *colon = strrchr(text, ':'), *address = text;
-    options->port = number(colon ? colon + 1 : text, 65535);
-    if (options->port < 0 || (colon == text)) {
+    const char *port = colon ? colon + 1 : text;
+    if (colon == text || !isdigit((unsigned char)*port) ||
+        !hly_options_number(port, 0, 65535, &options->port)) {
         hly_note("--listen takes [IP:]PORT, with a port up to 65535, not '%s'", text);
         return HLY_EXIT_USAGE;
     }
@@ -55,8 +47,8 @@ int hly_agent_take(struct hly_options *options, int option)
 {
     switch (option) {
     case HLY_AGENT_COUNT:
-        options->agents = number(optarg, HLY_RANKS_MAX);
-        if (options->agents >= 0)
+        if (isdigit((unsigned char)*optarg) &&
+            hly_options_number(optarg, 0, HLY_RANKS_MAX, &options->agents))
             return -1;
         hly_note("--agents must be a whole number from 0 to %d, not '%s'", HLY_RANKS_MAX, optarg);
         return HLY_EXIT_USAGE;
@@ -77,12 +69,6 @@ int hly_agent_take(struct hly_options *options, int option)
     }
 }
 
-static int refuse(const char *option, const char *why)
-{
-    hly_note("%s %s", option, why);
-    return HLY_EXIT_USAGE;
-}
-
 static int check_agent(const struct hly_options *o)
 {
     const char *other = o->agents >= 0                            ? "--agents"
@@ -100,9 +86,10 @@ static int check_agent(const struct hly_options *o)
                         : o->launcher && o->launcher != HLY_LOCAL ? "--launcher"
                                                                   : NULL;
     if (other)
-        return refuse(other, "is not for an agent, which does what its head says: leave it out");
+        return hly_options_refuse(
+            other, "is not for an agent, which does what its head says: leave it out");
     if (!o->nranks || o->nranks > HLY_RANKS_MAX)
-        return refuse("--agent", "brings 1 to 1024 places: give -np K");
+        return hly_options_refuse("--agent", "brings 1 to 1024 places: give -np K");
     return -1;
 }
 
@@ -112,25 +99,30 @@ int hly_agent_check(struct hly_options *o)
     if (o->agent)
         return check_agent(o);
     if (o->agent_name)
-        return refuse("--agent-name", "is for --agent");
+        return hly_options_refuse("--agent-name", "is for --agent");
     if (o->start_agent && o->agents < 0)
         o->agents = 0;
     if (o->agents < 0)
-        return o->listen || o->port ? refuse("--listen", "is for a job with agents: give --agents")
-               : o->secret_file     ? refuse("--secret-file", "is for --agents and --agent: here "
-                                                                  "HALAY_SECRET is enough, or nothing")
-                                    : -1;
+        return o->listen || o->port
+                   ? hly_options_refuse("--listen", "is for a job with agents: give --agents")
+               : o->secret_file
+                   ? hly_options_refuse("--secret-file", "is for --agents and --agent: here "
+                                                         "HALAY_SECRET is enough, or nothing")
+                   : -1;
     if (o->start_agent && !o->discovery)
-        return refuse("--start-agent", "is for the hosts of --host-discovery-script");
+        return hly_options_refuse("--start-agent", "is for the hosts of --host-discovery-script");
     if (!o->agents && !changes)
-        return refuse("--agents 0", "is for a job whose ranks change: give --min-np");
+        return hly_options_refuse("--agents 0", "is for a job whose ranks change: give --min-np");
     if (o->dry_run)
-        return refuse("--dry-run", "prints what another launcher would run, and agents need none");
+        return hly_options_refuse("--dry-run",
+                                  "prints what another launcher would run, and agents need none");
     if (o->hosts || o->host_file || (o->launcher && o->launcher != HLY_LOCAL))
-        return refuse("--agents", "brings the nodes that -H, --hostfile and --launcher would name: "
+        return hly_options_refuse("--agents",
+                                  "brings the nodes that -H, --hostfile and --launcher would name: "
                                   "give one of them");
     if (o->command[0] && !o->nranks)
-        return refuse("--agents", "leaves the program to the agents: give -np L for L processes of "
+        return hly_options_refuse("--agents",
+                                  "leaves the program to the agents: give -np L for L processes of "
                                   "it here, or no program");
     return -1;
 }

@@ -3,7 +3,6 @@
 #define _GNU_SOURCE
 #include "elastic_options.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,15 +19,10 @@ void hly_elastic_default(struct hly_options *options)
 
 static int whole(const char *name, int least, int most, int *number)
 {
-    char *end;
-    errno = 0;
-    const long n = strtol(optarg, &end, 10);
-    if (errno || end == optarg || *end || n < least || n > most) {
-        hly_note("--%s must be a whole number from %d to %d, not '%s'", name, least, most, optarg);
-        return HLY_EXIT_USAGE;
-    }
-    *number = (int)n;
-    return -1;
+    if (hly_options_number(optarg, least, most, number))
+        return -1;
+    hly_note("--%s must be a whole number from %d to %d, not '%s'", name, least, most, optarg);
+    return HLY_EXIT_USAGE;
 }
 
 static int seconds(const char *text, int *ms)
@@ -94,12 +88,6 @@ int hly_elastic_take(struct hly_options *options, int option, char **argv)
     }
 }
 
-static int refuse(const char *option, const char *why)
-{
-    hly_note("%s %s", option, why);
-    return HLY_EXIT_USAGE;
-}
-
 int hly_elastic_check(struct hly_options *options)
 {
     const int agents = options->agents >= 0; /* then -np is of this machine alone */
@@ -113,14 +101,17 @@ int hly_elastic_check(struct hly_options *options)
     if (!options->elastic_timeout_s)
         options->elastic_timeout_s = TIMEOUT_S;
     if (!changes)
-        return alone ? refuse(alone, "is for a job whose ranks change: give --min-np") : -1;
+        return alone ? hly_options_refuse(alone, "is for a job whose ranks change: give --min-np")
+                     : -1;
     if (options->keep_going)
-        return refuse("--keep-going", "is for a job whose ranks are always the same: leave it out");
+        return hly_options_refuse("--keep-going",
+                                  "is for a job whose ranks are always the same: leave it out");
     if (options->slots_per_host && !options->discovery)
-        return refuse("--slots-per-host", "is for hosts of --host-discovery-script");
+        return hly_options_refuse("--slots-per-host", "is for hosts of --host-discovery-script");
     if (options->discovery && (options->hosts || options->host_file))
-        return refuse("--host-discovery-script", "says where, and so do -H and --hostfile: give "
-                                                 "one of them");
+        return hly_options_refuse("--host-discovery-script",
+                                  "says where, and so do -H and --hostfile: give "
+                                  "one of them");
     if (!options->least)
         options->least = options->nranks && !agents ? options->nranks : 1;
     if (!options->nranks && options->discovery && !agents)

@@ -65,7 +65,13 @@ static int bad(const char *format, const char *text)
     return HLY_EXIT_USAGE;
 }
 
-static int parse_number(const char *text, int least, int most, int *number)
+int hly_options_refuse(const char *option, const char *why)
+{
+    hly_note("%s %s", option, why);
+    return HLY_EXIT_USAGE;
+}
+
+int hly_options_number(const char *text, int least, int most, int *number)
 {
     char *end;
     errno = 0;
@@ -178,7 +184,7 @@ static int take(struct hly_options *options, int option, char **argv)
 {
     switch (option) {
     case 'n':
-        if (!parse_number(optarg, 1, HLY_RANKS_HANDED_MAX, &options->nranks))
+        if (!hly_options_number(optarg, 1, HLY_RANKS_HANDED_MAX, &options->nranks))
             return bad("-np must be a whole number from 1 to 1024, not '%s'", optarg);
         return -1;
     case 'l':
@@ -190,7 +196,7 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'x':
         return add_env(options, optarg);
     case 't':
-        if (!parse_number(optarg, 1, 1000000, &options->timeout_s))
+        if (!hly_options_number(optarg, 1, 1000000, &options->timeout_s))
             return bad("--timeout must be a whole number of seconds from 1 to 1000000, not '%s'",
                        optarg);
         return -1;

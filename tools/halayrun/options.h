@@ -51,4 +51,9 @@ const char *hly_launcher_name(enum hly_launcher launcher);
 /* -1 if there is a job to run, else the status to exit with; everything has been said. */
 int hly_options_parse(int argc, char **argv, struct hly_options *options);
 
+/* For the parts of options.c. The whole of a text as a number; 0: it is none from least to most. */
+int hly_options_number(const char *text, int least, int most, int *number);
+/* Says why this option is wrong here. The status to exit with. */
+int hly_options_refuse(const char *option, const char *why);
+
 #endif
