@@ -12,6 +12,7 @@ import socket
 import sys
 import time
 
+import engine_train
 import pytest
 from conftest import HERE, SOURCE
 
@@ -235,23 +236,6 @@ def test_horovods_name(make, monkeypatch):
 @pytest.mark.long
 def test_torch(make):
     pytest.importorskip("torch")
-
-    def train():
-        import torch
-
-        import halay.torch as hvd
-
-        hvd.init()
-        torch.manual_seed(hvd.rank())
-        model = torch.nn.Linear(4, 2)
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-        for _ in range(3):
-            optimizer.zero_grad()
-            model(torch.randn(8, 4)).square().mean().backward()
-            optimizer.step()
-        return [p.tolist() for p in model.parameters()]
-
-    first, second = make(num_workers=2, variables={"HALAY_START_DEADLINE": 300}).run(train)
+    executor = make(num_workers=2, variables={"HALAY_START_DEADLINE": 300})
+    first, second = executor.run(engine_train.steps)
     assert first == second

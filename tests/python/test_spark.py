@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 
+import engine_train
 import pytest
 from conftest import HERE, SOURCE
 
@@ -627,23 +628,5 @@ def test_lines():
 @pytest.mark.long
 def test_torch(run):
     pytest.importorskip("torch")
-
-    def train():
-        import torch
-
-        import halay.torch as hvd
-
-        hvd.init()
-        torch.manual_seed(hvd.rank())
-        model = torch.nn.Linear(4, 2)
-        hvd.broadcast_parameters(model.state_dict(), root_rank=0)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
-        for _ in range(3):
-            optimizer.zero_grad()
-            model(torch.randn(8, 4)).square().mean().backward()
-            optimizer.step()
-        return [p.tolist() for p in model.parameters()]
-
-    first, second = run(train, num_proc=2, start_timeout=300)
+    first, second = run(engine_train.steps, num_proc=2, start_timeout=300)
     assert first == second
