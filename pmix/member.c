@@ -123,9 +123,10 @@ static int find(struct hly_node *node)
     uint64_t pause = PAUSE_MIN_MS * MS, end = node->half_ns;
     char text[HLY_NODE_TEXT];
     for (;;) {
-        if (hly_node_now_ns() >= end && (end == node->end_ns || !hly_node_may_come(node)))
+        const bool over = hly_node_now_ns() >= end; /* read once: more time only for who may come */
+        if (over && (end == node->end_ns || !hly_node_may_come(node)))
             break;
-        if (hly_node_now_ns() >= end)
+        if (over)
             end = node->end_ns;
         hly_node_remind(node);
         for (int k = 0; k < HLY_NODE_DOORS; k++) {

@@ -147,6 +147,7 @@ struct halay_context {
     uint32_t nlost;                  /* more than fit in lost_ids: then all count as lost */
     bool handing;                    /* hly_hand_on() is running */
     struct hly_link news, news_unused, news_reserved; /* events for those above wire/: news.h */
+    struct hly_news *news_stock;
     struct hly_link sends_unused,
         sends_flying;                   /* flying: control messages that a transport holds */
     struct hly_target *targets;         /* of announced messages: wire/rendezvous.h */

@@ -202,9 +202,6 @@ static void init_lists(halay_context_t *ctx)
     hly_link_init(&ctx->posted);
     hly_link_init(&ctx->orphans);
     hly_link_init(&ctx->sends_unused);
-    hly_link_init(&ctx->news);
-    hly_link_init(&ctx->news_unused);
-    hly_link_init(&ctx->news_reserved);
     hly_link_init(&ctx->sends_flying);
 }
 
@@ -261,6 +258,8 @@ static int allocate(halay_context_t **out)
     ctx->waiters.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (ctx->waiters.wake_fd < 0)
         goto free_table;
+    if (hly_news_init(ctx))
+        goto close_wake;
     ctx->peer_mask = 15;
     ctx->alive = alive;
     *ctx->alive = 1;
@@ -271,6 +270,8 @@ static int allocate(halay_context_t **out)
     init_lists(ctx);
     *out = ctx;
     return HALAY_OK;
+close_wake:
+    close(ctx->waiters.wake_fd);
 free_table:
     free(ctx->peer_table);
 unmap:

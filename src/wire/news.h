@@ -55,6 +55,8 @@ struct hly_news {
     };
 };
 
+/* Makes the lists, and news in stock. */
+int hly_news_init(halay_context_t *context);
 /* Appends news of this kind about the request, which may be NULL. value, other, step (NONE), peer
  * and text are empty; the header and the rest of the union are not set. NULL: no memory, which is
  * logged. */

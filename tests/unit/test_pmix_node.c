@@ -398,7 +398,9 @@ static void race(void)
         start(&ranks[0]);
         start(&ranks[1]);
         for (int k = 0; k < 2; k++)
-            MUST(!pthread_join(ranks[k].thread, NULL) && ranks[k].rc == HALAY_OK);
+            CHECK(!pthread_join(ranks[k].thread, NULL) && ranks[k].rc == HALAY_OK,
+                  "round %d, rank %d: %d after %g s: '%s' '%s'", i, k, ranks[k].rc,
+                  ranks[k].seconds, ranks[k].said[0], ranks[k].said[1]);
         for (int k = 0; k < 20; k++) /* the late one's word */
             MUST(hly_node_step(&ranks[0].node) == HALAY_OK);
         bool has_seat = ranks[0].node.seats[1].state == HLY_SEAT_LISTED;
