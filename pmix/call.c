@@ -4,11 +4,11 @@
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "../proc/thread.h"
 #include "call.h"
 #include "node.h"
 
@@ -85,8 +85,6 @@ static void *begin(void *arg)
 pmix_status_t hly_pmix_begin(pmix_proc_t *me, uint64_t end_ns)
 {
     struct beginning *b = calloc(1, sizeof *b);
-    pthread_attr_t detached;
-    pthread_t thread;
     if (!b)
         return PMIX_ERR_NOMEM;
     if (hly_pmix_call_init(&b->call)) {
@@ -94,11 +92,7 @@ pmix_status_t hly_pmix_begin(pmix_proc_t *me, uint64_t end_ns)
         return PMIX_ERR_NOMEM;
     }
     atomic_store(&b->owners, 2);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    const int refused = pthread_create(&thread, &detached, begin, b);
-    pthread_attr_destroy(&detached);
-    if (refused) {
+    if (hly_thread_detached(begin, b)) { /* its threads take no signals either */
         atomic_store(&b->owners, 1);
         let_go(b);
         return PMIX_ERR_NOMEM;

@@ -64,7 +64,9 @@ int hly_context_enter(halay_context_t *context)
 int hly_comm_enter(const halay_comm_t *handle, halay_comm_t **comm)
 {
     *comm = hly_comm_of(handle);
-    return *comm && !(*comm)->freed ? hly_context_enter((*comm)->context) : HALAY_EINVAL;
+    if (!*comm)
+        return HALAY_EINVAL;
+    return (*comm)->freed ? HALAY_ESTATE : hly_context_enter((*comm)->context);
 }
 
 /* ---------------------------------------------------------------- news */

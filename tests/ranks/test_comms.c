@@ -282,6 +282,7 @@ static void nodes_apart(struct rank *r)
 static void handles(struct rank *r)
 {
     int32_t in = 1, out = 0;
+    int flag = 1;
     halay_request_t *old[9], *request;
     halay_comm_t *comm;
     good(halay_comm_dup(r->world, &comm), "dup");
@@ -306,6 +307,9 @@ static void handles(struct rank *r)
     CHECK(halay_comm_free(comm) == HALAY_ESTATE, "freed twice");
     CHECK(halay_comm_dup(comm, &comm) == HALAY_ESTATE, "dup of a freed one");
     CHECK(halay_comm_split_node(comm, &comm) == HALAY_ESTATE, "split of a freed one");
+    CHECK(halay_comm_revoke(comm) == HALAY_ESTATE, "revoke of a freed one");
+    CHECK(halay_comm_agree(comm, &flag) == HALAY_ESTATE, "agree on a freed one");
+    CHECK(halay_comm_shrink(comm, &comm) == HALAY_ESTATE, "shrink of a freed one");
 }
 
 static void all(struct rank *r)
