@@ -156,6 +156,18 @@ HALAY_API int halay_trainer_place(halay_trainer_t *trainer, const char *name, co
 HALAY_API int halay_trainer_after(halay_trainer_t *trainer, const char *name,
                                   const halay_stream_t *stream);
 
+typedef void (*halay_ticket_done_t)(void *arg, halay_ticket_t ticket);
+/*
+ * Calls done(arg, ticket) once, when the ticket is done (also with an error): in the thread that
+ * finds it so, which may be the trainer's, or in this one before the call returns. Nobody has to
+ * wait or poll for that. It may submit, poll, release the ticket and take its result, which are
+ * quick; it must not wait for another, nor destroy the trainer. Who waits for the ticket, or
+ * releases it, waits for the function to be called as well. Of a trainer that is destroyed, all are
+ * called before that returns. HALAY_EINVAL: the ticket is not out, or has a function.
+ */
+HALAY_API int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket,
+                                    halay_ticket_done_t done, void *arg);
+
 /* 1 done (also with an error), 0 not yet, HALAY_EINVAL for a ticket that is not out. Never
  * blocks. */
 HALAY_API int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);

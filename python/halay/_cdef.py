@@ -221,6 +221,9 @@ int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
 int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
                         int lasting);
 
+typedef void (*halay_ticket_done_t)(void *arg, halay_ticket_t ticket);
+int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket, halay_ticket_done_t done,
+                          void *arg);
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes);

@@ -199,6 +199,9 @@ static int must_void(halay_trainer_t *trainer)
     look_at(replay, now_ns + FOREIGN_NS);
     if (trainer->behind.head) /* what is missing may be there, and come with its stream */
         return 0;
+    if (trainer->expecting && /* nobody can tell whether a caller waits */
+        is_time(replay, trainer->pool.tail->submit_ns + FOREIGN_NS, now_ns))
+        return 1;
     return trainer->wanting && pool_wanted(trainer) &&
            is_time(replay, trainer->pool.tail->submit_ns + GRACE_NS, now_ns);
 }

@@ -244,6 +244,7 @@ void hlt_tensor_give(halay_trainer_t *trainer, struct hlt_tensor *tensor)
     tensor->text = NULL;
     tensor->result = NULL;
     tensor->rows = NULL;
+    assert(!tensor->call);
     tensor->done = tensor->wanted = tensor->stand_in = 0;
     tensor->name[0] = 0;
     tensor->generation++;
@@ -292,6 +293,8 @@ void hlt_tensor_done(halay_trainer_t *trainer, struct hlt_tensor *tensor, int co
     tensor->code = code;
     tensor->text = copy;
     tensor->done = 1;
+    if (tensor->call)
+        hlt_tensor_list_push(&trainer->done, tensor);
     trainer->news = 1;
     pthread_mutex_unlock(&trainer->mutex);
 }

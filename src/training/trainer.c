@@ -39,6 +39,33 @@ static void publish(halay_trainer_t *trainer)
     pthread_mutex_lock(&trainer->mutex);
 }
 
+/*
+ * Mutex held, but for the functions. By one thread at a time: what is done meanwhile, here or
+ * elsewhere, it calls as well; so a function that submits does not nest.
+ */
+static void call_functions(halay_trainer_t *trainer)
+{
+    struct hlt_tensor *tensor;
+    if (trainer->calling)
+        return;
+    trainer->calling = 1;
+    while ((tensor = hlt_tensor_list_pop(&trainer->done)) != NULL) {
+        const halay_ticket_done_t call = tensor->call;
+        void *arg = tensor->call_arg;
+        const halay_ticket_t ticket = hlt_tensor_ticket(tensor);
+        trainer->functions--;
+        tensor->call = NULL; /* from now on others may release it */
+        const int asleep = trainer->asleep;
+        pthread_cond_broadcast(&trainer->changed);
+        pthread_mutex_unlock(&trainer->mutex);
+        if (asleep) /* one may wait for this ticket */
+            halay_context_wake(trainer->context);
+        call(arg, ticket);
+        pthread_mutex_lock(&trainer->mutex);
+    }
+    trainer->calling = 0;
+}
+
 /* when_ns: 0 is never. */
 static void end_earlier(halay_trainer_t *trainer, uint64_t when_ns)
 {
@@ -61,6 +88,7 @@ static void step(halay_trainer_t *trainer)
         trainer->again = 0;
         trainer->leaving = trainer->closing;
         trainer->wanting = trainer->waiters || trainer->polled;
+        trainer->expecting = trainer->functions > 0;
         trainer->recording = hlt_timeline_recording(trainer->timeline);
         lost = trainer->lost;
         while ((tensor = hlt_tensor_list_pop(&trainer->submitted)) != NULL)
@@ -87,6 +115,8 @@ static void step(halay_trainer_t *trainer)
     trainer->published = trainer->counters;
     trainer->stepping = 0;
     publish(trainer);
+    if (trainer->done.head)
+        call_functions(trainer);
 }
 
 /*
@@ -135,7 +165,8 @@ static void park(halay_trainer_t *trainer)
 {
     struct timespec until = hlt_trainer_until(PARK_NS);
     uint64_t waits = trainer->waits;
-    pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
+    if (!trainer->functions || trainer->waiters) /* else nobody but the thread makes progress */
+        pthread_cond_timedwait(&trainer->handback, &trainer->mutex, &until);
     if (trainer->waiters && trainer->waits == waits && !trainer->stop) {
         trainer->parked = 1;
         pthread_cond_wait(&trainer->handback, &trainer->mutex);
@@ -351,7 +382,7 @@ void halay_trainer_destroy(halay_trainer_t *trainer)
 static int is_over(halay_trainer_t *trainer, halay_ticket_t ticket)
 {
     const struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
-    return !tensor || tensor->done;
+    return !tensor || (tensor->done && !tensor->call);
 }
 
 /*
@@ -401,19 +432,19 @@ static struct hlt_tensor *await(halay_trainer_t *trainer, halay_ticket_t ticket)
     struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
     if (tensor)
         trainer->looked = tensor->wanted = 1;
-    if (!tensor || tensor->done)
+    if (is_over(trainer, ticket))
         return tensor;
     trainer->waiters++;
     trainer->waits++;
-    while ((tensor = hlt_tensor_find(trainer, ticket)) != NULL && !tensor->done) {
+    while (!is_over(trainer, ticket)) {
         if (trainer->driver)
             pthread_cond_wait(&trainer->changed, &trainer->mutex);
         else
             drive(trainer, ticket);
     }
-    if (--trainer->waiters == 0 && trainer->parked)
+    if (--trainer->waiters == 0 && (trainer->parked || trainer->functions))
         pthread_cond_signal(&trainer->handback);
-    return tensor;
+    return hlt_tensor_find(trainer, ticket);
 }
 
 /* What every call of a user begins and ends with; destroy waits for those who are inside. */
@@ -450,6 +481,27 @@ int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket)
         tensor = hlt_tensor_find(trainer, ticket);
     }
     return hlt_trainer_leave(trainer, tensor ? tensor->done : HALAY_EINVAL);
+}
+
+int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket, halay_ticket_done_t done,
+                          void *arg)
+{
+    int rc = done ? hlt_trainer_enter(trainer) : HALAY_EINVAL;
+    if (rc)
+        return rc;
+    struct hlt_tensor *tensor = hlt_tensor_find(trainer, ticket);
+    if (!tensor || tensor->call)
+        return hlt_trainer_leave(trainer, HALAY_EINVAL);
+    if (tensor->done) {
+        hlt_trainer_leave(trainer, 0);
+        done(arg, ticket);
+        return 0;
+    }
+    tensor->call = done;
+    tensor->call_arg = arg;
+    if (!trainer->functions++ && !trainer->waiters) /* the thread may wait for the next caller */
+        pthread_cond_signal(&trainer->handback);
+    return hlt_trainer_leave(trainer, 0);
 }
 
 int hlt_trainer_tell(int code, const char *reason, char *text, size_t bytes)

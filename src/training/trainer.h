@@ -194,7 +194,9 @@ struct hlt_tensor {
 
     /* mutex */
     int done, code;
-    int wanted;      /* a caller has waited or polled for it */
+    int wanted;               /* a caller has waited or polled for it */
+    halay_ticket_done_t call; /* NULL: none, or it is called now */
+    void *call_arg;
     char *text;      /* why it failed; NULL: it did not */
     void *result;    /* memory of the trainer's; what an allgather or alltoall gives */
     uint32_t memory; /* HALAY_MEMORY_*: of in, out and result. Agreed on, once it is ready */
@@ -381,15 +383,18 @@ struct halay_trainer {
     struct hlt_list submitted;
     struct hlt_behind *after, *unused_behinds;
     size_t nafters;
-    int stop;     /* the thread has to end */
-    int closing;  /* no more rounds */
-    int lost;     /* the device is, so this rank can take part in nothing more */
-    int stepping; /* a thread is inside step() */
-    int again;    /* something came in meanwhile: step once more */
-    int news;     /* tensors were done in this step */
-    int busy;     /* after the last step: something is pending, waiting, ready or in flight */
-    int driver;   /* a waiting caller steps and sleeps for all */
-    int asleep;   /* threads in, or just about to call, halay_context_progress() */
+    int stop;             /* the thread has to end */
+    int closing;          /* no more rounds */
+    int lost;             /* the device is, so this rank can take part in nothing more */
+    int stepping;         /* a thread is inside step() */
+    int again;            /* something came in meanwhile: step once more */
+    int news;             /* tensors were done in this step */
+    struct hlt_list done; /* their functions are to be called, in this order */
+    size_t functions;     /* of tensors that are out */
+    int calling;          /* a thread calls them, one at a time */
+    int busy;   /* after the last step: something is pending, waiting, ready or in flight */
+    int driver; /* a waiting caller steps and sleeps for all */
+    int asleep; /* threads in, or just about to call, halay_context_progress() */
     int waiters, parked, callers;
     int polled;     /* a tensor that was not done has been polled */
     int looked;     /* a caller has waited or polled since the last submission */
@@ -440,6 +445,7 @@ struct halay_trainer {
     struct hlt_clock clock;         /* of this node */
     int leaving;                    /* closing, as seen by this step */
     int wanting;                    /* a caller waits or has polled, as seen by this step */
+    int expecting;                  /* tensors that are out have functions, as seen by this step */
     int recording;                  /* a timeline is on, as seen by this step */
     uint64_t end_ns;   /* recording: when the tensors end that end together now; else 0 */
     int listed;        /* recording: the timeline has these tensors already */

@@ -3,7 +3,7 @@
 foreach(name training_programmes training_said training_scale training_timeline training_unnamed)
   halay_test(unit ${name} SOURCES test_${name}.c LIBS halay_core halay_transport_inproc TIMEOUT 300)
 endforeach()
-foreach(name training training_at_once training_ends training_faults training_join training_stall)
+foreach(name training training_at_once training_done training_ends training_faults training_join training_stall)
   halay_test(unit ${name} SOURCES test_${name}.c LIBS halay_core halay_transport_inproc TIMEOUT 300 WAITS)
 endforeach()
 # Tensors of a GPU: over the double of CUDA's driver.
