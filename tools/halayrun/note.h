@@ -19,6 +19,8 @@ enum {
 
 /* "halayrun: ..." and a newline on standard error, in one write. */
 void hly_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* From now on into this descriptor, too. -1: nothing can be written to it. */
+int hly_note_copy(int fd);
 
 /* Monotonic. */
 int64_t hly_now_ms(void);
