@@ -30,6 +30,13 @@ static void put(int fd, const char *text, size_t bytes)
         return; /* there is nobody left to tell */
 }
 
+void hly_note_more(const char *text, size_t bytes)
+{
+    put(STDERR_FILENO, text, bytes);
+    if (copy_fd >= 0)
+        put(copy_fd, text, bytes);
+}
+
 void hly_note(const char *format, ...)
 {
     char text[1200] = "halayrun: ";
@@ -40,9 +47,7 @@ void hly_note(const char *format, ...)
     va_end(args);
     size_t bytes = head + (n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1);
     text[bytes++] = '\n';
-    put(STDERR_FILENO, text, bytes);
-    if (copy_fd >= 0)
-        put(copy_fd, text, bytes);
+    hly_note_more(text, bytes);
 }
 
 int64_t hly_now_ms(void)

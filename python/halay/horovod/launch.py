@@ -39,7 +39,8 @@ ELASTIC = {
 }
 FUNCTION = "function"
 # An error carries the last lines of halayrun's own: how processes ended, and why the job did.
-_NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 8192
+_NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 16384
+_PLACES, _FIRST = "where the ranks were:", "the first error was that of"
 
 
 def dumps(value: object) -> bytes:
@@ -139,6 +140,14 @@ def _environment(arguments: Arguments) -> dict[str, str]:
     return env
 
 
+def _reason(notes: str) -> str:
+    """Without where each rank was."""
+    said = ("\n" + notes.rstrip()).split("\n" + _NAME)[1:]
+    places = [i for i, note in enumerate(said) if note.startswith(_PLACES)] or [len(said)]
+    last = [note for note in said[places[0] :] if note.startswith(_FIRST)]
+    return "\n".join(said[: places[0]][-_NOTES:] + last)
+
+
 def _start(command: Sequence[str], env: Mapping[str, str], **more: Any) -> tuple[int, str]:
     """Runs halayrun: its exit status, and the last it has said itself, without its own name."""
     notes = os.memfd_create("halayrun")
@@ -148,9 +157,7 @@ def _start(command: Sequence[str], env: Mapping[str, str], **more: Any) -> tuple
         said = os.pread(notes, _NOTES_BYTES, max(0, os.fstat(notes).st_size - _NOTES_BYTES))
     finally:
         os.close(notes)
-    lines = said.decode(errors="replace").splitlines()
-    lines = [line[len(_NAME) :] for line in lines if line.startswith(_NAME)]
-    return status, "\n".join(lines[-_NOTES:])
+    return status, _reason(said.decode(errors="replace"))
 
 
 def _failed(folder: Path, status: int, notes: str) -> NoReturn:
