@@ -110,6 +110,12 @@ job "${two_hosts[@]}" "$JOB_ELASTIC" 1000 exit:0:5 exit:1:5 exit:2:5 exit:3:5
 expect 3 "all have failed"
 says err "^halayrun: processes have failed on each host, and all hosts are dropped (--blacklist hosts): no place is left$"
 within 5000
+# One that the others lose before it ends has failed, too: it is not told to leave.
+job --min-np 2 --host-discovery-script 'echo localhost:2' --blacklist hosts "$JOB_ELASTIC" 1000 slow:0:5
+expect 3 "the only host has failed, slowly"
+says err "process 0 .* exited with status 3; host localhost is dropped, with 1 more process of it$"
+says err "^halayrun: processes have failed on each host, and all hosts are dropped"
+within 20000
 
 job -np 2 --min-np 1 "${cool[@]}" sh -c 'exit 4'
 expect 4 "no process comes to halay_init"

@@ -13,6 +13,11 @@ run "$HALAYRUN" -np 2 "$HALAYRUN" -np 3 "$JOB_CLIENT" info
 expect 0 "a job within a job"
 [ "$(grep -c '^3 ranks on 1 nodes' out)" = 6 ] || fail "not two jobs of three"
 [ "$(grep -o ' secret=[0-9a-f]*' out | sort -u | wc -l)" = 2 ] || fail "not two secrets"
+# What halayrun says itself, alone, and where no rank can write.
+run "$HALAYRUN" --notes-fd 9 -np 1 sh -c 'echo said >&2; if [ -e /proc/self/fd/9 ]; then exit 4; fi; exit 3' 9>notes
+expect 3 "--notes-fd"
+[[ $(cat notes) =~ ^"halayrun: rank 0 (pid "[0-9]*" on "[^$'\n']*") exited with status 3"$ ]] || fail "the notes: $(cat notes)"
+[ "$(grep -v '^said$' err)" = "$(cat notes)" ] || fail "they differ from the notes"
 # A process that outlives its job is told that the launcher is gone.
 "$HALAYRUN" -np 1 printenv >variables
 readarray -t variables < <(grep '^PMIX_' variables)

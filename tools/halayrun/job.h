@@ -23,6 +23,7 @@ struct hly_rank {
     int status;  /* as waitpid has it, once ended */
     int state;   /* of its flight record, once ended */
     int dropped; /* ... with its host, and is out of the job already */
+    int lost; /* the others have lost it, and so its host is dropped: if it ends, it has failed */
     int condemned;  /* it is being killed, since the others have met without it */
     int far;        /* its pid where an agent has started it; -1: not known yet; 0: it is here */
     int doing;      /* proc(5)'s letter, as its agent has said last; 0: nothing yet */

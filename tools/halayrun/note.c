@@ -3,12 +3,39 @@
 #define _GNU_SOURCE
 #include "note.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
+
+/* Where notes go besides, since no note belongs to a job; -1: nowhere. */
+static int copy_fd = -1;
+
+int hly_note_copy(int fd)
+{
+    const int flags = fcntl(fd, F_GETFL);
+    if (fd <= STDERR_FILENO || flags < 0 || (flags & O_ACCMODE) == O_RDONLY ||
+        fcntl(fd, F_SETFD, FD_CLOEXEC)) /* it is none of the ranks' */
+        return -1;
+    copy_fd = fd;
+    return 0;
+}
+
+static void put(int fd, const char *text, size_t bytes)
+{
+    if (write(fd, text, bytes) < 0)
+        return; /* there is nobody left to tell */
+}
+
+void hly_note_more(const char *text, size_t bytes)
+{
+    put(STDERR_FILENO, text, bytes);
+    if (copy_fd >= 0)
+        put(copy_fd, text, bytes);
+}
 
 void hly_note(const char *format, ...)
 {
@@ -20,8 +47,7 @@ void hly_note(const char *format, ...)
     va_end(args);
     size_t bytes = head + (n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1);
     text[bytes++] = '\n';
-    if (write(STDERR_FILENO, text, bytes) < 0)
-        return; /* there is nobody left to tell */
+    hly_note_more(text, bytes);
 }
 
 int64_t hly_now_ms(void)

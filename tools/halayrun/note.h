@@ -3,6 +3,7 @@
 #ifndef HALAYRUN_NOTE_H
 #define HALAYRUN_NOTE_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 enum {
@@ -19,6 +20,10 @@ enum {
 
 /* "halayrun: ..." and a newline on standard error, in one write. */
 void hly_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* Lines that belong to the last one. */
+void hly_note_more(const char *text, size_t bytes);
+/* From now on into this descriptor, too. -1: nothing can be written to it. */
+int hly_note_copy(int fd);
 
 /* Monotonic. */
 int64_t hly_now_ms(void);

@@ -38,6 +38,7 @@ static const char help[] =
     "  --record FOLDER      write the ranks' flight records there if the job fails\n"
     "  --timeout S          end the job after S seconds\n"
     "  -v, --verbose        say what is started and how it ended\n"
+    "  --notes-fd N         what halayrun says itself goes to this descriptor, too\n"
     "  --help, --version\n"
     "\n"
     "Rank 0 reads halayrun's standard input, the others read nothing.\n"
@@ -103,6 +104,16 @@ const char *hly_launcher_name(enum hly_launcher launcher)
     static const char *const names[HLY_LAUNCHERS] = {"any",   "local",  "srun",
                                                      "jsrun", "mpirun", "prterun"};
     return names[launcher];
+}
+
+static int copy_notes(const char *text)
+{
+    int fd = -1;
+    if (!hly_options_number(text, 3, INT_MAX, &fd) || hly_note_copy(fd))
+        return bad("--notes-fd takes the number of an open descriptor that can be written, from 3 "
+                   "on, not '%s'",
+                   text);
+    return -1;
 }
 
 static int set_launcher(struct hly_options *options, const char *name)
@@ -214,6 +225,8 @@ static int take(struct hly_options *options, int option, char **argv)
     case 'k':
         options->keep_going = 1;
         return -1;
+    case 'N':
+        return copy_notes(optarg);
     case 'r':
         return ask_for_records(options, optarg);
     case 'o':
@@ -266,16 +279,27 @@ static int ask_for_horovod(struct hly_options *options)
 
 int hly_options_parse(int argc, char **argv, struct hly_options *options)
 {
-    static const struct option names[] = {{"np", 1, 0, 'n'},         {"prefix-output", 0, 0, 'l'},
-                                          {"timeout", 1, 0, 't'},    {"env", 1, 0, 'x'},
-                                          {"verbose", 0, 0, 'v'},    {"help", 0, 0, 'h'},
-                                          {"version", 0, 0, 'V'},    {"hosts", 1, 0, 'H'},
-                                          {"host", 1, 0, 'H'},       {"hostfile", 1, 0, 'f'},
-                                          {"launcher", 1, 0, 'L'},   {"dry-run", 0, 0, 'd'},
-                                          {"print", 0, 0, 'd'},      {"horovod", 0, 0, 'o'},
-                                          {"bind", 1, 0, 'b'},       {"record", 1, 0, 'r'},
-                                          {"keep-going", 0, 0, 'k'}, HLY_ELASTIC_NAMES,
-                                          HLY_AGENT_NAMES,           {0, 0, 0, 0}};
+    static const struct option names[] = {{"np", 1, 0, 'n'},
+                                          {"prefix-output", 0, 0, 'l'},
+                                          {"timeout", 1, 0, 't'},
+                                          {"env", 1, 0, 'x'},
+                                          {"verbose", 0, 0, 'v'},
+                                          {"help", 0, 0, 'h'},
+                                          {"version", 0, 0, 'V'},
+                                          {"hosts", 1, 0, 'H'},
+                                          {"host", 1, 0, 'H'},
+                                          {"hostfile", 1, 0, 'f'},
+                                          {"launcher", 1, 0, 'L'},
+                                          {"dry-run", 0, 0, 'd'},
+                                          {"print", 0, 0, 'd'},
+                                          {"horovod", 0, 0, 'o'},
+                                          {"bind", 1, 0, 'b'},
+                                          {"record", 1, 0, 'r'},
+                                          {"keep-going", 0, 0, 'k'},
+                                          {"notes-fd", 1, 0, 'N'},
+                                          HLY_ELASTIC_NAMES,
+                                          HLY_AGENT_NAMES,
+                                          {0, 0, 0, 0}};
     int option;
     const char *bind = getenv("HALAY_BIND"), *folder = getenv("HALAY_RECORD");
     memset(options, 0, sizeof *options);

@@ -49,6 +49,5 @@ void hly_words_close(int fd, int show)
         return;
     text[n] = '\0';
     hly_note("the first error was that of");
-    if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* there is nobody left to tell */
+    hly_note_more(text, strlen(text));
 }

@@ -38,6 +38,9 @@ ELASTIC = {
     "blacklist": "--blacklist",  # horovodrun's own costs the host
 }
 FUNCTION = "function"
+# An error carries the last lines of halayrun's own: how processes ended, and why the job did.
+_NAME, _NOTES, _NOTES_BYTES = "halayrun: ", 4, 16384
+_PLACES, _FIRST = "where the ranks were:", "the first error was that of"
 
 
 def dumps(value: object) -> bytes:
@@ -137,21 +140,42 @@ def _environment(arguments: Arguments) -> dict[str, str]:
     return env
 
 
-def _failed(folder: Path, status: int) -> NoReturn:
-    """RuntimeError with the traceback of the rank that failed first."""
+def _reason(notes: str) -> str:
+    """Without where each rank was."""
+    said = ("\n" + notes.rstrip()).split("\n" + _NAME)[1:]
+    places = [i for i, note in enumerate(said) if note.startswith(_PLACES)] or [len(said)]
+    last = [note for note in said[places[0] :] if note.startswith(_FIRST)]
+    return "\n".join(said[: places[0]][-_NOTES:] + last)
+
+
+def _start(command: Sequence[str], env: Mapping[str, str], **more: Any) -> tuple[int, str]:
+    """Runs halayrun: its exit status, and the last it has said itself, without its own name."""
+    notes = os.memfd_create("halayrun")
+    try:
+        words = [command[0], "--notes-fd", str(notes), *command[1:]]
+        status = subprocess.run(words, env=env, pass_fds=[notes], **more).returncode
+        said = os.pread(notes, _NOTES_BYTES, max(0, os.fstat(notes).st_size - _NOTES_BYTES))
+    finally:
+        os.close(notes)
+    return status, _reason(said.decode(errors="replace"))
+
+
+def _failed(folder: Path, status: int, notes: str) -> NoReturn:
+    """RuntimeError with halayrun's reason, and the traceback of the rank that failed first."""
     failed = sorted(folder.glob("*.error"), key=lambda path: path.stat().st_mtime_ns)
     ranks = ", ".join(path.stem for path in failed)
     first = f"\n{failed[0].read_text()}" if failed else ""
     raise RuntimeError(
         "Horovod detected that one or more processes exited with non-zero status: halayrun "
-        f"ended with {status}{f'; of rank {ranks}, the first:' if failed else ''}{first}"
+        f"ended with {status}{': ' if notes else ''}{notes}"
+        f"{f'; of rank {ranks}, the first:' if failed else ''}{first}"
     )
 
 
-def _results(folder: Path, status: int, elastic: bool) -> list[Any]:
+def _results(folder: Path, status: int, notes: str, elastic: bool) -> list[Any]:
     """By rank. In an elastic job one that has failed has been replaced, if halayrun is content."""
     if status != 0 or (not elastic and any(folder.glob("*.error"))):
-        _failed(folder, status)
+        _failed(folder, status, notes)
     paths = sorted(folder.glob("*.result"), key=lambda path: int(path.stem))
     return [pickle.loads(path.read_bytes()) for path in paths]
 
@@ -161,17 +185,17 @@ def launch(arguments: Any) -> list[Any] | None:
     command = [find_halayrun(), *_words(arguments)]
     env = _environment(arguments)
     if arguments.run_func is None:
-        status = subprocess.run([*command, *arguments.command], env=env).returncode
+        status, notes = _start([*command, *arguments.command], env)
         if status != 0:
-            _failed(Path(os.devnull), status)
+            _failed(Path(os.devnull), status, notes)
         return None
     python = arguments.executable or sys.executable
     with tempfile.TemporaryDirectory(prefix="halay-run-") as name:
         folder = Path(name)
         (folder / FUNCTION).write_bytes(dumps(arguments.run_func))
         command += [python, "-m", "halay.horovod.task", name]
-        status = subprocess.run(command, env=env, stdin=subprocess.DEVNULL).returncode
-        return _results(folder, status, is_elastic(arguments))
+        status, notes = _start(command, env, stdin=subprocess.DEVNULL)
+        return _results(folder, status, notes, is_elastic(arguments))
 
 
 def _old(old: Any, name: str, new: Any) -> Any:
@@ -223,7 +247,8 @@ def run(
     """Runs func(*args, **kwargs) on num_proc ranks of this machine: what each returned, by rank.
 
     func has to call hvd.init() itself. Needs cloudpickle for functions that are no module's own.
-    A rank that raises ends the job, and its traceback is in the RuntimeError. min_num_proc,
+    A rank that raises ends the job, and its traceback is in the RuntimeError, behind halayrun's
+    reason for the end (--reset-limit, too few ranks for --elastic-timeout, ...). min_num_proc,
     max_num_proc or a discovery script make the job elastic: then such a rank is started again, and
     the results are those of the ranks that there are at the end. What concerns other machines is
     refused; what concerns MPI, ssh and the like is ignored.
