@@ -5,18 +5,8 @@
 . "$(dirname "$0")/agents_lib.sh"
 trap 'kill "${pid[@]}" 2>/dev/null; wait; rm -rf "$here"' EXIT
 
-# Beside all else: what waits for a patience.
-beside() { # NAME COMMAND...
-    mkdir "$1"
-    (
-        trap 'kill "${pid[@]}"; exit 1' TERM
-        pid=()
-        cd "$1" && "${@:2}"
-    ) &
-    pid[$1]=$!
-}
-# Jobs whose agent has a process that is stopped. Others meet for another loss; a newcomer waits, and nobody else is
-# left; all others have ended.
+# Beside all else, what waits for a patience. Jobs whose agent has a process that is stopped: others meet for another
+# loss; a newcomer waits, and nobody else is left; all others have ended.
 stopped() { # STATUS ELASTIC-TIMEOUT PLACES EVENTS...
     local slot=${4#*:}
     job --agents 1 --min-np 1 --elastic-timeout "$2" "${cool[@]}"
@@ -168,5 +158,5 @@ touch over
 kill -TERM "$(process head)"
 ended 143 head
 gone
-for name in meet join last few none; do wait "${pid[$name]}" || fail "beside all else: $name"; done
+all_beside
 nothing_left

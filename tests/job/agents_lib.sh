@@ -5,6 +5,7 @@
 [ -n "${here:-}" ] || . "$(dirname "$0")/lib.sh"
 export HALAY_SECRET=$mark HALAY_STOP_PATIENCE=1
 declare -A pid
+besides=()
 cool=(--blacklist-cooldown-range 0.1 60)
 endless=1000000$mark # steps of job_elastic, by which this test finds its own
 
@@ -33,6 +34,19 @@ job() {
 }
 # NAME OPTIONS...
 agent() { begin "$1" ${at[@]+"${at[@]}"} "$HALAYRUN" --agent "$where" "${@:2}"; }
+# NAME COMMAND...: in a folder of its own, with jobs of its own, until all_beside
+beside() {
+    mkdir "$1"
+    besides+=("$1")
+    (
+        pid=()
+        trap 'kill "${pid[@]}" 2>/dev/null; wait' EXIT
+        trap 'exit 1' TERM
+        cd "$1" && "${@:2}"
+    ) &
+    pid[$1]=$!
+}
+all_beside() { for name in "${besides[@]}"; do wait "${pid[$name]}" || fail "beside all else: $name"; done; }
 # SIZE [TIMES]: rank 0 has said so, so often
 world() { TRIES=2000 until_true eval "[ \$(cat ./*.err | grep -c 'a world of $1 from') -ge ${2:-1} ]"; }
 gone() { TRIES=500 until_true eval "! pgrep -f '^$JOB_ELASTIC $endless'"; }
