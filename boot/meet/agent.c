@@ -66,8 +66,12 @@ static void send_frame(halay_launch_t *a, struct hly_frame *frame)
     if (a->fd < 0)
         return;
     hly_frame_seal(&a->frames, frame);
-    if (send(a->fd, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT) != (ssize_t)sizeof *frame)
-        lose_head(a, errno == EAGAIN ? "it does not read" : strerror(errno));
+    const ssize_t n = send(a->fd, frame, sizeof *frame, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n == (ssize_t)sizeof *frame)
+        return;
+    if (n < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return; /* the next read says so, behind the head's last words */
+    lose_head(a, n >= 0 || errno == EAGAIN ? "it does not read" : strerror(errno));
 }
 
 /* ---------------------------------------------------------------- the contract */

@@ -6,9 +6,10 @@
 
 elastic_train.py runs under halayrun, in parts of some events each; a part begins where the one
 before it has ended. FOLDER keeps what has been done: the same command goes on from there. Exit
-status 0: there was no hang; parameters, momentum and place in the data were bit-identical on all
-ranks at each commit; each commit's loss is that of the same steps made by one process, without
-Halay, from the commit with which its ranks had met; no process, socket or shared memory was left.
+status 0: there was no hang; the training never began anew, since one process that has the state is
+always left alone; parameters, momentum and place in the data were bit-identical on all ranks at
+each commit; each commit's loss is that of the same steps made by one process, without Halay, from
+the commit with which its ranks had met; no process, socket or shared memory was left.
 A seed repeats what is tried, not the moments. The Python is that of the training: it needs torch.
 """
 
@@ -50,7 +51,9 @@ class Job:
     def __init__(self, folder: Path, build: Path, places: int) -> None:
         self.folder, self.places = folder, places
         (folder / "tmp").mkdir(parents=True)
+        self.known: dict[int, str] = {}  # when each process was started
         self.doomed: set[int] = set()
+        self.newest = (0.0, 0)  # when somebody has logged last, and in which world
         self.hosts(places)
         self.mark = f"HLY_ELASTIC_MARK={os.getpid()}.{time.monotonic_ns()}"
         self.before = in_shared_memory()
@@ -81,18 +84,23 @@ class Job:
     def pids(self) -> set[int]:
         """Of the processes that halayrun has started, and that have not ended."""
         parent = self.process.pid
-        try:
-            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
-        except OSError:
-            return set()
-        return {int(c) for c in children if command_of(int(c)) and state_of(int(c)) not in "ZX"}
+        with contextlib.suppress(OSError):  # the kernel leaves some out while others end
+            for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
+                if int(child) not in self.known and is_training(int(child)):
+                    self.known[int(child)] = state_of(int(child))[1]
+        for pid, begun in list(self.known.items()):
+            if state_of(pid)[0] in "ZX" or state_of(pid)[1] != begun:
+                del self.known[pid]
+                self.doomed.discard(pid)
+                (self.folder / f"order.{pid}").unlink(missing_ok=True)
+        return set(self.known)
 
     def holders(self) -> set[int]:
-        """That have the state, and to which nothing has been done."""
-        # /proc may leave out some children while others end.
-        self.doomed = {p for p in self.doomed if state_of(p) not in "ZX"}
-        return {p for p in self.pids() - self.doomed if (self.folder / f"log.{p}").exists()
-                and (self.folder / f"log.{p}").stat().st_size}  # fmt: skip
+        """That have met last, have the state, and to which nothing has been done."""
+        lasts = {pid: last_line(self.folder / f"log.{pid}") for pid in self.pids()}
+        self.newest = max([self.newest, *lasts.values()])
+        return {pid for pid, (_, world) in lasts.items()
+                if world == self.newest[1] and pid not in self.doomed}  # fmt: skip
 
     def commits(self) -> int:
         """Grows with each commit."""
@@ -113,7 +121,7 @@ class Job:
                 raise Hang(
                     f"{len(self.holders())} processes of {self.places} after {5 * seconds} s"
                 )
-            time.sleep(0.01)
+            time.sleep(0.02)
 
     def say(self, text: str) -> None:
         with open(self.folder / "events", "a") as events:
@@ -124,7 +132,7 @@ class Job:
         for pid in sorted(self.pids()):
             path = Path(f"/proc/{pid}/wchan")
             self.say(
-                f"process {pid}: {state_of(pid)} {path.read_text()} "
+                f"process {pid}: {state_of(pid)[0]} {path.read_text()} "
                 f"{'doomed' * (pid in self.doomed)} {'holder' * (pid in self.holders())}"
             )
 
@@ -181,18 +189,34 @@ def environment_of(pid: int) -> list[str]:
         return []
 
 
-def command_of(pid: int) -> bool:
+def is_training(pid: int) -> bool:
+    """Not halayrun itself, about to start something."""
     try:
-        return b"elastic_train.py" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
+    return words[0] == os.fsencode(sys.executable) and b"elastic_train.py" in words[1]
 
 
-def state_of(pid: int) -> str:
+def state_of(pid: int) -> tuple[str, str]:
+    """What a process does (X: it is gone), and when it was started."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return "X"
+        return "X", ""
+    return words[0], words[19]
+
+
+def last_line(path: Path) -> tuple[float, int]:
+    """When a process has logged last, and in which world; -1: never."""
+    try:
+        lines = path.read_bytes()[-2000:].split(b"\n")
+    except OSError:
+        return 0.0, -1
+    if len(lines) < 2:
+        return 0.0, -1
+    line = json.loads(lines[-2])
+    return line["time"], line["world"]
 
 
 def used(name: str) -> bool:
@@ -210,7 +234,7 @@ def used(name: str) -> bool:
 
 
 class Events:
-    """Makes them. At least one process that has the state is always left alone."""
+    """Makes them."""
 
     def __init__(self, job: Job, seed: str, pause_s: float) -> None:
         self.job, self.random, self.pause_s = job, random.Random(seed), pause_s
@@ -219,8 +243,15 @@ class Events:
     def victims(self, count: int) -> list[int]:
         if self.job.places <= count:
             self.job.hosts(count + 1)
-        self.job.until(lambda: len(self.job.holders()) > count)
-        return self.random.sample(sorted(self.job.holders()), count)
+        found: set[int] = set()
+
+        def enough() -> bool:
+            found.clear()
+            found.update(self.job.holders())
+            return len(found) > count
+
+        self.job.until(enough)
+        return self.random.sample(sorted(found), count)
 
     def one(self) -> None:
         what = self.random.choice(EVENTS)
@@ -229,8 +260,6 @@ class Events:
             if not 2 <= places <= SLOTS:
                 what = "shrink" if what == "grow" else "grow"
                 places = self.job.places + (1 if what == "grow" else -1)
-            if what == "shrink":  # who leaves may be the last one that has the state
-                self.job.until(lambda: len(self.job.holders()) == self.job.places)
         time.sleep(self.random.expovariate(1 / self.pause_s))
         {"grow": lambda: self.job.hosts(places), "shrink": lambda: self.shrink(places)}.get(
             what, getattr(self, f"event_{what}", lambda: self.job.do(what, *self.victims(1)))
@@ -238,6 +267,8 @@ class Events:
         self.done.append((time.time(), what))
 
     def shrink(self, places: int) -> None:
+        # Who leaves may else be the last one that has the state.
+        self.job.until(lambda: len(self.job.holders()) == self.job.places)
         before = self.job.pids()
         self.job.hosts(places)
         self.job.until(lambda: len(self.job.pids() & before) < len(before))
@@ -269,6 +300,7 @@ class Events:
         self.job.until(lambda: self.job.pids() - before)
         started = self.job.pids() - before
         time.sleep(self.random.uniform(0, 3))
+        self.job.until(lambda: self.job.holders() - started)
         self.job.do(self.random.choice(["kill", "leave"]), self.random.choice(sorted(started)))
 
 
@@ -352,7 +384,7 @@ class Judge:
         known = {self.start}
         for commits in self.worlds.values():
             known |= {line["hash"] for n in commits for line in commits[n] if n}
-        curve, again = [], 0
+        curve = []
         begun = min(
             lines[0]["time"] for c in self.worlds.values() for n, lines in c.items() if n > 1
         )
@@ -364,12 +396,13 @@ class Judge:
                     curve.append((line["time"], line["size"], line["loss"], line["place"][0]))
             first = commits[0][0]
             assert first["hash"] in known, f"no commit is what the ranks go on with: {first}"
-            again += first["hash"] == self.start and first["time"] > begun
+            anew = first["hash"] == self.start and first["time"] > begun
+            assert not anew, f"the state is lost, and some have had it: {first}"
             self.replay(commits)
         curve.sort()
         gaps = [b[0] - a[0] for a, b in zip(curve, curve[1:])]
-        return {"worlds": len(self.worlds), "commits": len(curve), "from_start": again,
-                "gap_s": max(gaps), "curve": curve}  # fmt: skip
+        return {"worlds": len(self.worlds), "commits": len(curve), "gap_s": max(gaps),
+                "curve": curve}  # fmt: skip
 
 
 # ---------------------------------------------------------------- parts
@@ -411,11 +444,10 @@ def report(parts: list[dict]) -> None:
     kinds: Counter = Counter()
     for one in parts:
         kinds.update(one["kinds"])
-    print("\n| events | parts | begun anew | meetings | commits | longest gap, s | minutes |")
-    print("|---|---|---|---|---|---|---|")
+    print("\n| events | parts | meetings | commits | longest gap, s | minutes |")
+    print("|---|---|---|---|---|---|")
     sums = [sum(one[key] for one in parts) for key in ("worlds", "commits", "seconds")]
-    anew = sum(one["from_start"] for one in parts)
-    print(f"| {sum(kinds.values())} | {len(parts)} | {anew} | {sums[0]} | {sums[1]} | "
+    print(f"| {sum(kinds.values())} | {len(parts)} | {sums[0]} | {sums[1]} | "
           f"{max(one['gap_s'] for one in parts):.1f} | {sums[2] / 60:.0f} |")  # fmt: skip
     print("\n| " + " | ".join(sorted(kinds)) + " |\n|" + "---|" * len(kinds))
     print("| " + " | ".join(str(kinds[k]) for k in sorted(kinds)) + " |", flush=True)

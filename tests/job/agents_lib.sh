@@ -5,7 +5,9 @@
 [ -n "${here:-}" ] || . "$(dirname "$0")/lib.sh"
 export HALAY_SECRET=$mark HALAY_STOP_PATIENCE=1
 declare -A pid
+besides=()
 cool=(--blacklist-cooldown-range 0.1 60)
+endless=1000000$mark # steps of job_elastic, by which this test finds its own
 
 say_all() { for f in *.err; do echo "-- $f" && tail -n 25 "$f"; done >&2; }
 failed() { say_all && fail "$@"; }
@@ -14,7 +16,7 @@ begin() {
     timeout -k 5 60 "${@:2}" >"$1.out" 2>"$1.err" &
     pid[$1]=$!
 }
-process() { pgrep -P "${pid[$1]}" -x halayrun; }
+process() { TRIES=2000 until_true pgrep -P "${pid[$1]}" -x halayrun && pgrep -P "${pid[$1]}" -x halayrun; }
 # STATUS NAME [TEXT]
 ended() {
     wait "${pid[$2]}"
@@ -32,6 +34,21 @@ job() {
 }
 # NAME OPTIONS...
 agent() { begin "$1" ${at[@]+"${at[@]}"} "$HALAYRUN" --agent "$where" "${@:2}"; }
+# NAME COMMAND...: in a folder of its own, with jobs of its own, until all_beside
+beside() {
+    mkdir "$1"
+    besides+=("$1")
+    (
+        pid=()
+        trap 'kill "${pid[@]}" 2>/dev/null; wait' EXIT
+        trap 'exit 1' TERM
+        cd "$1" && "${@:2}"
+    ) &
+    pid[$1]=$!
+}
+all_beside() { for name in "${besides[@]}"; do wait "${pid[$name]}" || fail "beside all else: $name"; done; }
 # SIZE [TIMES]: rank 0 has said so, so often
 world() { TRIES=2000 until_true eval "[ \$(cat ./*.err | grep -c 'a world of $1 from') -ge ${2:-1} ]"; }
-gone() { TRIES=500 until_true eval "! pgrep -f '^$1'"; }
+gone() { TRIES=500 until_true eval "! pgrep -f '^$JOB_ELASTIC $endless'"; }
+# TEXT: what the discovery script prints, whole at any time
+hosts() { printf '%s\n' "$1" >hosts.new && mv hosts.new hosts; }

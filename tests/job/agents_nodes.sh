@@ -21,7 +21,7 @@ for r in 2 3; do grep -q "^\[$r\] rank $r of 4, .*tcp" 1.out || failed "rank $r"
 
 # A rank there dies; the wire is cut: the others go on, and the agent ends what it has; another one brings them back.
 export HALAY_LINK_PATIENCE=2
-E=("$JOB_ELASTIC" 100000)
+E=("$JOB_ELASTIC" "$endless")
 on 1 && job --agents 1 --min-np 1 "${cool[@]}" -np 1 "${E[@]}"
 on 2 && agent 1 -np 2 "${E[@]}" kill:1:2
 told head "process 1 (pid .*) was killed by signal 9 (SIGKILL); started again"

@@ -123,29 +123,30 @@ says err "^halayrun: 2 of 2 processes have failed 3 times each, and no ranks hav
 
 # The script's word: two more, nonsense of several kinds, two fewer.
 rm -f over done.*
-echo localhost >hosts
+hosts() { printf "$@" >hosts.new && mv hosts.new hosts; } # whole at any time
+hosts localhost
 "$HALAYRUN" --min-np 1 --max-np 3 --elastic-timeout 20 -v --host-discovery-script 'echo far:8; cat hosts' \
     "$JOB_ELASTIC" 100000 >out 2>err &
 job=$!
 TRIES=2000 until_true grep -q "world of 1 from" err
-printf '127.0.0.1\n\n  %s:5 \n' "$(hostname)" >hosts
+hosts '127.0.0.1\n\n  %s:5 \n' "$(hostname)"
 TRIES=2000 until_true grep -q "world of 3 from" err
-echo 'local host' >hosts
+hosts 'local host'
 TRIES=2000 until_true grep -q "it printed 'local host', which is no host name; its last answer stays" err
-echo 'localhost:0' >hosts
+hosts 'localhost:0'
 TRIES=2000 until_true grep -q "it printed 'localhost:0', which does not say how many slots" err
 rm hosts
 TRIES=2000 until_true grep -q "it exited with status 1 .*; its last answer stays" err
 ln -s /dev/zero hosts
 TRIES=2000 until_true grep -q "it prints more than 65536 bytes" err
-rm hosts && echo localhost:1 >hosts
+hosts localhost:1
 TRIES=2000 until_true grep -q "process 1 .* is told to leave (SIGTERM): its place is gone" err
 two_left() { [ "$(grep -c '^left' out)" = 2 ]; }
 TRIES=2000 until_true two_left
-alone() { grep 'a world of' err | tail -1 | grep -q 'world of 1 '; }
-TRIES=2000 until_true alone
-echo localhost:2 >hosts # who has left as it was told has not ended the job
-TRIES=2000 until_true grep -q "world of 2 from" err
+now() { grep 'a world of' err | tail -1 | grep -q "world of $1 "; }
+TRIES=2000 until_true now 1 # they may leave one by one
+hosts localhost:2           # who has left as it was told has not ended the job
+TRIES=2000 until_true now 2
 touch over
 wait $job
 status=$?

@@ -43,6 +43,8 @@ static struct process all[MOST];
 static char folder[64], at[32];
 static char told[4000]; /* by the driver's log */
 static int failed = -1; /* a rank whose halay_init has failed */
+static char lost[16];   /* slots, as the driver has said them */
+static int mate = -1;   /* a slot whose process is lost with any other one */
 
 static double now_s(void)
 {
@@ -63,6 +65,15 @@ static int has_failed(void *arg, int rank, char *text, size_t bytes)
     MUST(arg == told);
     snprintf(text, bytes, "a setting is wrong");
     return rank == failed;
+}
+
+static void is_lost(void *arg, int slot)
+{
+    MUST(arg == told);
+    const size_t used = strlen(lost);
+    snprintf(lost + used, sizeof lost - used, "%d", slot);
+    if (mate >= 0)
+        ops->ended(driver, mate, SIGTERM, -1, NULL);
 }
 
 /* ---------------------------------------------------------------- processes */
@@ -192,8 +203,9 @@ static void begin_at(int port, int nlocal, int n, int least, const char *secret)
                                           .secret = secret,
                                           .log = driver_says,
                                           .failed = has_failed,
+                                          .lost = is_lost,
                                           .arg = told};
-    told[0] = '\0';
+    told[0] = lost[0] = '\0';
     setenv("HALAY_SECRET", secret, 1);
     MUST(ops->start(&params, &driver) == HALAY_OK);
 }
@@ -421,6 +433,37 @@ static void leavers(void)
     MUST(!hear(0, &said, 0.2));
     order(1, 'o');
     met("102", 3, "012"); /* not 120: process 2 is no member any more */
+    finish();
+}
+
+/* Who is called lost is said once, before the others meet, and its launcher may say then who is
+ * lost with it: that one is not waited for, and is its launcher's to kill. */
+static void with_its_host(void)
+{
+    struct said said;
+    int condemned = -1;
+    begin(4, 1, "s");
+    for (int i = 0; i < 4; i++)
+        start(i);
+    world("0123", 1, "0123");
+    mate = 2;
+    order(1, 'l');
+    order(1, '3');
+    order(0, 'o');
+    order(1, 'o');
+    met("01", 2, "01");
+    CHECK(!strcmp(lost, "3"), "lost: '%s'", lost);
+    MUST(ops->condemned(driver, &condemned) == 1 && condemned == 3);
+    MUST(!ops->condemned(driver, &condemned));
+    end_quietly(2, SIGKILL);
+    mate = -1;
+    end(3, SIGKILL);
+    start(2);
+    order(2, 'o');
+    MUST(!hear(2, &said, 0.2));
+    world("01", 3, "012");
+    MUST(hear(2, &said, 10) && said.rank == 2 && said.nranks == 3);
+    CHECK(!strcmp(lost, "3"), "lost: '%s'", lost);
     finish();
 }
 
@@ -731,6 +774,7 @@ int main(void)
     goes_on();
     changes();
     leavers();
+    with_its_host();
     agents();
     torn();
     missing();

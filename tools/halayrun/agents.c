@@ -30,6 +30,7 @@ struct hly_agents {
     int most, n;
     int begun, ended;
     int64_t since_ms;
+    int64_t look_ms; /* when to look for those that do not answer */
     struct agent all[];
 };
 
@@ -189,6 +190,8 @@ void hly_agents_turn(struct hly_job *job)
             job->ranks[e.rank].far = e.value;
         else if (e.what == HALAY_LAUNCH_LOOK)
             job->ranks[e.rank].doing = e.state;
+        if (e.what == HALAY_LAUNCH_STARTED || e.what == HALAY_LAUNCH_LOOK)
+            job->ranks[e.rank].asked_ms = 0;
         if (e.what == HALAY_LAUNCH_STARTED && job->options->verbose)
             hly_note("%s %d is pid %d on %s", job->options->least ? "process" : "rank", e.rank,
                      e.value, job->ranks[e.rank].host);
@@ -268,13 +271,49 @@ static void forsake(struct hly_job *job)
 {
     for (int slot = job->options->nlocal; slot < job->options->slots; slot++) {
         struct hly_rank *r = &job->ranks[slot];
+        char where[96];
         if (!r->far || r->ended)
             continue;
-        hly_note("the agent on %s does not say that process %d (pid %d) has ended: it may live",
-                 r->host, slot, r->far);
+        hly_note("the agent of process %d (%s) does not say that it has ended: it may live", slot,
+                 hly_job_where(job, slot, where));
         r->with_agent = 1;
         hly_job_ended(job, slot, SIGKILL, -1, NULL);
     }
+}
+
+/* All others have ended, and these agents have not answered for SILENT_MS: nobody would ever say
+ * that their processes have ended. 1 if that is so. */
+static int are_silent(struct hly_job *job, int64_t now_ms)
+{
+    int left = 0, silent = 0;
+    for (int slot = 0; slot < job->options->slots; slot++) {
+        struct hly_rank *r = &job->ranks[slot];
+        if ((r->pid <= 0 && !r->far) || r->ended)
+            continue;
+        left++;
+        if (!r->far)
+            continue;
+        silent += r->asked_ms && now_ms - r->asked_ms >= SILENT_MS;
+        r->asked_ms = r->asked_ms ? r->asked_ms : now_ms;
+        hly_servers_command(&job->servers, HALAY_LAUNCH_LOOK, slot, 0);
+    }
+    return left && silent == left;
+}
+
+/* When to come again; 0: not by waiting. */
+static int64_t look_for_silent(struct hly_job *job, int64_t now_ms)
+{
+    struct hly_agents *a = job->agents;
+    const int late = job->options->least ? job->finishing : job->nended;
+    if (job->ending || !late || job->nended == job->nstarted)
+        return 0;
+    if (now_ms < a->look_ms)
+        return a->look_ms;
+    a->look_ms = now_ms + GRACE_MS;
+    if (!are_silent(job, now_ms))
+        return a->look_ms;
+    forsake(job);
+    return now_ms;
 }
 
 int64_t hly_agents_due(struct hly_job *job, int64_t now_ms)
@@ -290,6 +329,7 @@ int64_t hly_agents_due(struct hly_job *job, int64_t now_ms)
     if (job->ending && job->silent_ms && now_ms >= job->silent_ms) {
         job->silent_ms = 0;
         forsake(job);
+        return now_ms;
     }
-    return job->ending ? job->silent_ms : 0;
+    return job->ending ? job->silent_ms : look_for_silent(job, now_ms);
 }
