@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's RayExecutor: a job whose ranks are Ray's actors (docs/ray.md). Needs Ray.
-
-A worker that is lost is replaced by the next run(); the others keep their process.
+"""Horovod's RayExecutor: a job whose ranks are Ray's actors, or processes beside them where ranks
+come and go (docs/ray.md). Needs Ray.
 """
 
-from .executor import ElasticRayExecutor, RayExecutor, Settings, WorkerLost
+from .._agents import JobEnded
+from .elastic_executor import ElasticRayExecutor
+from .executor import RayExecutor, Settings, WorkerLost
 from .worker import BaseHorovodWorker
 
-__all__ = ["BaseHorovodWorker", "ElasticRayExecutor", "RayExecutor", "Settings", "WorkerLost"]
+__all__ = [
+    "BaseHorovodWorker",
+    "ElasticRayExecutor",
+    "JobEnded",
+    "RayExecutor",
+    "Settings",
+    "WorkerLost",
+]

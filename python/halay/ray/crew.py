@@ -12,15 +12,14 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import ray
-from ray.exceptions import RayActorError, RayTaskError
 
 from .._engines import Loss, Where, WorkerLost, by_node, numbers, reason, told
 from ..errors import HorovodInternalError
 from .placement import Placement
+from .refs import is_lost, line_of, outcome
 
 LEAVE_S = 5  # so long others may still need a worker whose call has failed
 GOODBYE_S = 5
-TEXT_MAX = 600  # of a cause
 
 
 class Member:
@@ -30,25 +29,6 @@ class Member:
         self.bundle = bundle
         self.actor: Any = None
         self.where = Where("", "", 0, [])
-
-
-def _is_lost(error: BaseException) -> bool:
-    """Whether the actor is. An error of what it ran may be one of Ray's too."""
-    return isinstance(error, RayActorError) and not isinstance(error, RayTaskError)
-
-
-def _outcome(ref: Any) -> tuple[Any, Exception | None]:
-    try:
-        return ray.get(ref), None
-    except Exception as error:
-        return None, error
-
-
-def _cause(error: BaseException) -> str:
-    """In a line: of what the worker ran, what it raised; of Ray, what it says of the actor."""
-    if isinstance(error, RayTaskError):
-        return f"{type(error.cause).__name__}: {error.cause}"[:TEXT_MAX]
-    return " ".join(str(error).split())[:TEXT_MAX]
 
 
 class Crew:
@@ -79,7 +59,7 @@ class Crew:
                 f"room for them? Free are {ray.available_resources()}"
             )
         for ref, member in member_of.items():
-            where, error = (None, reason) if ref in late else _outcome(ref)
+            where, error = (None, reason) if ref in late else outcome(ref)
             if where is not None:
                 member.where = where
             else:
@@ -112,7 +92,7 @@ class Crew:
         alive = [member for member in self.members if member.actor is not None]
         refs = [member.actor.node_id.remote() for member in alive]
         for member, ref in zip(alive, refs):
-            if _outcome(ref)[1] is not None:
+            if outcome(ref)[1] is not None:
                 self._drop(member)
 
     def _drop(self, member: Member) -> None:
@@ -132,7 +112,7 @@ class Crew:
             timeout = None if not errors else max(until_s - time.monotonic(), 0)
             done, pending = ray.wait(pending, timeout=timeout)
             for ref in done:
-                results[rank_of[ref]], error = _outcome(ref)
+                results[rank_of[ref]], error = outcome(ref)
                 if error is not None:
                     if not errors:
                         leave_s = time.monotonic() + LEAVE_S
@@ -149,7 +129,7 @@ class Crew:
         """Whose call has failed leaves the job: who waits for it there is told so by a verdict."""
         self.broken = True
         for rank, error in errors.items():
-            if not _is_lost(error):
+            if not is_lost(error):
                 self.members[rank].actor.leave.remote()
 
     def _raise(self, errors: dict[int, Exception], mute: list[int]) -> NoReturn:
@@ -158,7 +138,7 @@ class Crew:
             isinstance(error, HorovodInternalError) for error in errors.values()
         )
         hosts = [member.where.host for member in self.members]
-        losses = [(rank, _cause(error)) for rank, error in errors.items() if _is_lost(error)]
+        losses = [(rank, line_of(error)) for rank, error in errors.items() if is_lost(error)]
         why = (
             f"no word from it {self._patience_s:g} s after the failure of rank {next(iter(errors))}"
         )
@@ -167,7 +147,7 @@ class Crew:
             self._drop(self.members[rank])
         cause = reason(errors, hosts)[1]
         if losses:
-            summaries = {r: _cause(e) for r, e in errors.items() if not _is_lost(e)}
+            summaries = {r: line_of(e) for r, e in errors.items() if not is_lost(e)}
             then = "The next run() begins with new workers in the place of those that are lost"
             raise WorkerLost(
                 [Loss(rank, hosts[rank], why) for rank, why in losses], told(summaries, then)

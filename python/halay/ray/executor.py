@@ -8,16 +8,17 @@ import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable
 
 import ray
 
 from .._engines import Loss, WorkerLost
 from ..horovod import SHIM
 from .crew import Crew
+from .elastic_executor import Elastic, ElasticParams
 from .placement import Placement, Shape
 
-__all__ = ["ElasticRayExecutor", "Loss", "RayExecutor", "Settings", "WorkerLost"]
+__all__ = ["Loss", "RayExecutor", "Settings", "WorkerLost"]
 
 
 @dataclass
@@ -35,16 +36,6 @@ class Settings:
     timeout_s: float = 300
     placement_group_timeout_s: float = 100
     elastic: bool = False
-
-
-def _refuse_elastic(**given: Any) -> None:
-    for name, value in given.items():
-        if value is not None:
-            raise NotImplementedError(
-                f"RayExecutor({name}={value!r}): workers that come and go are not there in Halay's "
-                "RayExecutor yet; num_workers, or num_hosts, makes a fixed number of them, of "
-                "which a lost one is replaced by the next run()"
-            )
 
 
 def _refuse_callbacks(callbacks: Any) -> None:
@@ -66,7 +57,8 @@ class _Start:
 
 
 class RayExecutor:
-    """num_workers actors, or num_hosts times num_workers_per_host, that are the ranks of a job.
+    """num_workers actors, or num_hosts times num_workers_per_host, that are the ranks of a job; or,
+    with min_workers, an elastic job of as many workers as there is room for, up to max_workers.
 
     start() makes the actors; in what they run afterwards hvd.init() meets the others. Ranks are
     numbered host by host. After a failure the next call begins a new job: lost workers are
@@ -108,23 +100,39 @@ class RayExecutor:
         elastic_timeout: float = 600,
         override_discovery: bool = True,
     ) -> None:
+        self.settings = settings if settings is not None else Settings()
+        self._elastic: Elastic | None = None
+        self._crew: Crew | None = None
+        self._start = _Start(None, (), {}, {})
         if max_workers and (not min_workers or min_workers <= 0):
             raise ValueError("max_workers needs a min_workers of at least 1")
-        if min_workers and num_workers:
-            raise ValueError("min_workers and num_workers exclude each other")
-        _refuse_elastic(
-            min_workers=min_workers,
-            max_workers=max_workers,
-            reset_limit=reset_limit,
-            cooldown_range=cooldown_range,
-        )
+        if min_workers and (num_workers or num_hosts):
+            raise ValueError(
+                "Both `min_workers` and `num_workers` provided: they, and num_hosts, exclude each "
+                "other"
+            )
+        if min_workers is not None:
+            params = ElasticParams(
+                cpus_per_worker,
+                use_gpu,
+                gpus_per_worker,
+                min_workers,
+                max_workers,
+                reset_limit,
+                cooldown_range,
+                elastic_timeout,
+                override_discovery,
+            )
+            self._elastic = Elastic(self.settings, params)
+            return
+        if reset_limit is not None or cooldown_range is not None:
+            raise ValueError("reset_limit and cooldown_range need min_workers")
         if gpus_per_worker and not use_gpu:
             raise ValueError("gpus_per_worker needs use_gpu=True")
         if use_gpu and gpus_per_worker is not None and gpus_per_worker < 1:
             raise ValueError(f"gpus_per_worker must be at least 1, not {gpus_per_worker}")
         if (num_workers is None) == (num_hosts is None):
             raise ValueError("give either num_workers, or num_hosts and num_workers_per_host")
-        self.settings = settings if settings is not None else Settings()
         gpus = (gpus_per_worker or 1) if use_gpu else 0
         self._shape = Shape(
             num_workers,
@@ -136,8 +144,6 @@ class RayExecutor:
         )
         if self._shape.size < 1:
             raise ValueError(f"there must be at least one worker, not {self._shape.size}")
-        self._crew: Crew | None = None
-        self._start = _Start(None, (), {}, {})
 
     @property
     def workers(self) -> list[Any]:
@@ -152,7 +158,9 @@ class RayExecutor:
         return float(getattr(self.settings, "placement_group_timeout_s", default))
 
     def _variables(self, extra: Mapping[str, Any] | None) -> dict[str, str]:
-        variables = {"HALAY_START_DEADLINE": f"{self._timeout_s():g}"}
+        variables = {}
+        if self._elastic is None:
+            variables["HALAY_START_DEADLINE"] = f"{self._timeout_s():g}"
         nics = list(getattr(self.settings, "nics", None) or ())
         if len(nics) > 1:
             warnings.warn(f"nics: ranks listen at one of them, {nics[0]}", stacklevel=3)
@@ -171,9 +179,14 @@ class RayExecutor:
         """Starts the workers, and makes an executable_cls(*args, **kwargs) in each if one is given.
 
         extra_env_vars are set in the workers before. Once more: the workers that are there begin
-        anew, in the same processes. TimeoutError if the cluster has no room.
+        anew, in the same processes. TimeoutError if the cluster has no room. With min_workers it
+        only waits for room: workers and executables are made in each run().
         """
         variables = self._variables(extra_env_vars)
+        if self._elastic is not None:
+            given = (executable_cls, executable_args or (), executable_kwargs or {})
+            self._elastic.start(*given, variables)
+            return
         self._start = _Start(
             executable_cls, executable_args or (), executable_kwargs or {}, variables
         )
@@ -211,8 +224,12 @@ class RayExecutor:
     def execute(self, fn: Callable[[Any], Any], callbacks: Any = None) -> list[Any]:
         """What fn(executable) returned on each worker, by rank.
 
-        WorkerLost if workers are lost; else what fn raised on the one that failed first.
+        WorkerLost if workers are lost; else what fn raised on the one that failed first. With
+        min_workers: of the ranks that there were at the end; JobEnded if there are too few, or if
+        reset_limit is reached. callbacks get what ray_logger.log() is given in a worker.
         """
+        if self._elastic is not None:
+            return self._elastic.execute(fn, callbacks)
         _refuse_callbacks(callbacks)
         crew = self._ready()
         return crew.collect([actor.execute.remote(fn) for actor in crew.actors()])
@@ -235,6 +252,7 @@ class RayExecutor:
         callbacks: Any = None,
     ) -> list[Any]:
         """As run(), but returns Ray's references at once: ray.get() them, and nobody watches."""
+        self._refuse_where_elastic("run_remote", "run")
         _refuse_callbacks(callbacks)
         crew = self._crew
         if crew is None or crew.broken:
@@ -244,11 +262,21 @@ class RayExecutor:
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:
         """What fn(executable) returned on rank 0, which is the only one to run it."""
+        self._refuse_where_elastic("execute_single", "execute")
         crew = self._ready()
         return crew.collect([crew.actors()[0].execute.remote(fn)])[0]
 
+    def _refuse_where_elastic(self, name: str, other: str) -> None:
+        if self._elastic is not None:
+            raise NotImplementedError(
+                f"{name}() with min_workers: workers come and go, so there are none to hold on to; "
+                f"{other}() returns what they have"
+            )
+
     def shutdown(self) -> None:
         """Ends the workers and gives their room back. start() may follow."""
+        if self._elastic is not None:
+            self._elastic.shutdown()
         crew, self._crew = self._crew, None
         if crew is not None and ray.is_initialized():
             crew.dismiss()
@@ -259,19 +287,3 @@ def _call_of(
 ) -> Callable[[Any], Any]:
     given, named = list(args or ()), dict(kwargs or {})
     return lambda _: fn(*given, **named)
-
-
-class ElasticRayExecutor:
-    """Not there yet: workers that come and go."""
-
-    create_settings = RayExecutor.create_settings
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        self._refuse()
-
-    @staticmethod
-    def _refuse() -> NoReturn:
-        raise NotImplementedError(
-            "ElasticRayExecutor is not there in Halay yet: workers do not come and go. "
-            "RayExecutor(num_workers=...) replaces a lost worker with the next run()"
-        )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Workers that come and go: not there yet."""
+"""Workers that come and go."""
 
 from halay.ray import ElasticRayExecutor
+from halay.ray.discovery import RayHostDiscovery, TestDiscovery
 
-__all__ = ["ElasticRayExecutor"]
+__all__ = ["ElasticRayExecutor", "RayHostDiscovery", "TestDiscovery"]
