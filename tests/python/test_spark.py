@@ -34,7 +34,8 @@ from pyspark.sql import SparkSession  # noqa: E402
 import halay.spark  # noqa: E402
 from halay._engines import Loss, Where, by_node, numbers  # noqa: E402
 from halay.horovod import SHIM  # noqa: E402
-from halay.spark import WorkerLost, driver, line, task  # noqa: E402
+from halay.spark import WorkerLost, board, driver, line, task  # noqa: E402
+from halay.spark.board import Event  # noqa: E402
 from halay.spark.words import RAISED, RETURNED, Failure  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -327,13 +328,13 @@ def test_room(run, context, tmp_path):
 
 def test_secrets(run, context, monkeypatch):
     """Who looks at Spark's events or at the processes does not find them."""
-    drawn, token_bytes = [], driver.secrets.token_bytes
+    drawn, token_bytes = [], board.secrets.token_bytes
 
     def token(count):
         drawn.append(token_bytes(count))
         return drawn[-1]
 
-    monkeypatch.setattr(driver.secrets, "token_bytes", token)
+    monkeypatch.setattr(board.secrets, "token_bytes", token)
 
     def seen():
         from halay import _session
@@ -414,7 +415,7 @@ class Fake:
 @pytest.fixture
 def job(monkeypatch):
     monkeypatch.setattr(driver, "GRACE_S", 0.5)
-    monkeypatch.setattr(driver, "HANG_UP_S", 0.1)
+    monkeypatch.setattr(board, "HANG_UP_S", 0.1)
     made = driver._Job(Conf({"spark.driver.host": "127.0.0.1"}), 3, 5, {})
     with made:
         yield made
@@ -510,13 +511,13 @@ def test_silent(job):
 
 def test_ends():
     def outcome(*end):
-        return driver._outcome(driver._Event("end", None, task.End(*end)))
+        return driver._outcome(Event("said", None, task.End(*end)))
 
     assert outcome(0, RETURNED + b"x") == b"x"
     assert "SIGSEGV after it had returned" in outcome(-11, RETURNED + b"x")
     assert "status 4" in outcome(4, b"") and "status 0" in outcome(0, b"")
     assert "cannot be read" in outcome(1, RAISED + b"cut")
-    assert str(driver._error(Failure(b"cut", "E: what", ""))) == "E: what"
+    assert str(Failure(b"cut", "E: what", "").exception()) == "E: what"
 
 
 def pair():
@@ -616,7 +617,7 @@ def test_strangers_at_the_driver(job):
 
 
 def test_lines():
-    cut = task._Lines("stdout", 3, False)
+    cut = task.Lines("stdout", 3, False)
     assert cut.take(b"a\nb") == b"[3]<stdout>:a\n" and cut.take(b"c\r") == b""
     assert cut.take(b"\nd\re\n") == b"[3]<stdout>:bc\r\n[3]<stdout>:d\r[3]<stdout>:e\n"
     assert cut.take(b"f") == b"" and cut.take(b"", last=True) == b"[3]<stdout>:f\n"

@@ -57,7 +57,7 @@ class Head:
     least, most: how many ranks, as --min-np and --max-np. agents: so many must have come before
     the first rank is started (least). host: the address to listen at. cooldown_s: how long the
     place of a process that has failed stays empty at first, and at most. say: gets each line of
-    what halayrun says.
+    what halayrun says. secret: one is drawn, if none is given.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class Head:
         elastic_timeout_s: float = 600,
         cooldown_s: Sequence[float] | None = None,
         say: Callable[[str], None] = _to_stderr,
+        secret: str | None = None,
     ) -> None:
         words = ["--agents", str(least if agents is None else agents), "--min-np", str(least)]
         words += [] if most is None else ["--max-np", str(most)]
@@ -80,7 +81,7 @@ class Head:
             words += ["--blacklist-cooldown-range", *(f"{seconds:g}" for seconds in cooldown_s)]
         listen = f"[{host}]:0" if ":" in host else f"{host}:0"
         self._command = [find_halayrun(), *words, "--listen", listen]
-        self._secret = secrets.token_hex(16)
+        self._secret = secrets.token_hex(16) if secret is None else secret
         self._say = say
         self._said: deque[str] = deque(maxlen=KEPT_LINES)
         self._address = ""

@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Horovod's run() on Spark: a function on each rank of a job whose ranks are processes beside
-Spark's tasks (docs/spark.md). Needs pyspark, in the calls only.
+"""Horovod's run() and run_elastic() on Spark: a function on each rank of a job whose ranks are
+processes beside Spark's tasks (docs/spark.md). Needs pyspark, in the calls only.
 """
 
-from .._engines import WorkerLost
-from .driver import run, run_elastic
+import os
 
-__all__ = ["WorkerLost", "get_available_devices", "run", "run_elastic"]
+from .._agents import JobEnded
+from .._engines import WorkerLost
+from .driver import run
+from .elastic import run_elastic
+
+__all__ = ["JobEnded", "WorkerLost", "get_available_devices", "run", "run_elastic"]
 
 rank_gpus: list[str] = []
 
 
 def get_available_devices() -> list[str]:
     """In a rank: the GPUs of its Spark task, as the rank's CUDA numbers them."""
-    return list(rank_gpus)
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    own = os.environ.get("HALAY_SPARK_GPUS", "").split(",")  # of an elastic run
+    return list(rank_gpus) or [str(visible.index(gpu)) for gpu in own if gpu and gpu in visible]

@@ -88,26 +88,30 @@ class End(NamedTuple):
     why: str = ""
 
 
+def where_is(context: Any) -> Where:
+    """Where this task runs."""
+    host, machine = socket.gethostname(), ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        machine = file.read(8)
+    gpus = context.resources().get("gpu")
+    addresses = list(gpus.addresses) if gpus is not None else []
+    return Where(f"{host}-{machine}", host, os.getpid(), addresses)
+
+
 def _hello(partition: int, line: Line) -> Hello:
     """As soon as all tasks of this attempt are there."""
     from pyspark import BarrierTaskContext
 
     context = BarrierTaskContext.get()
     attempt = context.allGather(secrets.token_hex(8))[0]
-    host, machine = socket.gethostname(), ""
-    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
-        machine = file.read(8)
-    gpus = context.resources().get("gpu")
-    addresses = list(gpus.addresses) if gpus is not None else []
-    where = Where(f"{host}-{machine}", host, os.getpid(), addresses)
-    return Hello(attempt, partition, where, meeting_place(line.sock.getsockname()[0]))
+    return Hello(attempt, partition, where_is(context), meeting_place(line.sock.getsockname()[0]))
 
 
-class _Lines:
-    """Cuts a stream into lines, and says before each one whose it is."""
+class Lines:
+    """Cuts a stream into lines, and says before each one whose it is (rank -1: not known yet)."""
 
     def __init__(self, name: str, rank: int, timestamp: bool) -> None:
-        self.name, self._rank, self._timestamp = name, rank, timestamp
+        self.name, self.rank, self._timestamp = name, rank, timestamp
         self._rest = b""
 
     def take(self, data: bytes, last: bool = False) -> bytes:
@@ -119,7 +123,7 @@ class _Lines:
             else:
                 self._rest = lines.pop()
         now = time.asctime() if self._timestamp else ""
-        before = f"{now}[{self._rank}]<{self.name}>:".encode()
+        before = f"{now}[{self.rank if self.rank >= 0 else '-'}]<{self.name}>:".encode()
         return b"".join(before + line for line in lines)
 
 
@@ -136,7 +140,7 @@ class _Child:
     def __init__(self, work: Work, line: Line) -> None:
         self._work, self._line = work, line
         self._said = bytearray()
-        self._lines: dict[IO[bytes], _Lines] = {}
+        self._lines: dict[IO[bytes], Lines] = {}
         self._pipe, write = os.pipe()
         python = work.executable or sys.executable
         self.guard = subprocess.Popen(
@@ -173,7 +177,7 @@ class _Child:
             selector.register(self._line.sock, selectors.EVENT_READ)
             for name, stream in (("stdout", self.guard.stdout), ("stderr", self.guard.stderr)):
                 assert stream is not None
-                self._lines[stream] = _Lines(name, rank, timestamp)
+                self._lines[stream] = Lines(name, rank, timestamp)
                 selector.register(stream, selectors.EVENT_READ)
             for fd in (self._pipe, *(stream.fileno() for stream in self._lines)):
                 os.set_blocking(fd, False)
@@ -217,7 +221,7 @@ class _Child:
         for lines in self._lines.values():
             self._write(lines, b"", last=True)
 
-    def _write(self, lines: _Lines, data: bytes, last: bool = False) -> None:
+    def _write(self, lines: Lines, data: bytes, last: bool = False) -> None:
         text = lines.take(data, last)
         if not text:
             return

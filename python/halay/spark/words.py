@@ -6,9 +6,12 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
+from .._agents.words import RAISED, RETURNED, Failure
+
+__all__ = ["LENGTH", "RAISED", "RETURNED", "STATUS", "Failure", "Orders"]
+
 LENGTH = struct.Struct(">Q")
 STATUS = struct.Struct(">i")  # negative: by that signal
-RETURNED, RAISED = b"R", b"E"
 
 
 class Orders(NamedTuple):
@@ -24,11 +27,3 @@ class Orders(NamedTuple):
     gpus: list[str]
     shim: bool
     function: bytes
-
-
-class Failure(NamedTuple):
-    """What a rank raised; error is None where it cannot be pickled, or is no Exception."""
-
-    error: bytes | None
-    summary: str
-    traceback: str

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is asked of the caller's SparkContext, and what a run makes of the caller's arguments."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterable, Mapping
+from typing import Any, NoReturn
+
+START_S = 600  # where nobody says how long tasks may take to start
+
+
+def slots(context: Any) -> int | None:
+    """How many tasks the cluster can run at a time; None where it does not say."""
+    try:
+        jvm = context._jsc.sc()
+        profile = jvm.resourceProfileManager().defaultResourceProfile()
+        return int(jvm.maxNumConcurrentTasks(profile))
+    except Exception:
+        return None
+
+
+def text_of(error: BaseException | None) -> str:
+    """What Spark says, without the stacks of its own calls."""
+    java = getattr(error, "java_exception", None)
+    text = str(java.getMessage() if java is not None else error)
+    return next((line for line in text.splitlines() if line.strip()), "no reason is known")
+
+
+def python_of(context: Any) -> str | None:
+    """Of the ranks: this process's, as Horovod has it; None where Spark is told another one."""
+    told = os.environ.get("PYSPARK_PYTHON") or context.getConf().get("spark.pyspark.python")
+    return None if told else sys.executable
+
+
+def active_context() -> Any:
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise RuntimeError(
+            "there is no active SparkContext: make a SparkSession first. (One of Spark Connect has "
+            "none: run() needs a session that runs in this process)"
+        )
+    return context
+
+
+def addresses_of(context: Any) -> tuple[str, str]:
+    """Where executors reach the driver, and what it listens at for that."""
+    conf = context.getConf()
+    host = conf.get("spark.driver.host")
+    return host, conf.get("spark.driver.bindAddress", host)
+
+
+def start_timeout_of(given_s: float | None) -> float:
+    """Seconds."""
+    if given_s is not None:
+        return given_s
+    return float(os.environ.get("HOROVOD_SPARK_START_TIMEOUT") or START_S)
+
+
+def late(started: int, size: int, start_s: float, room: int | None) -> NoReturn:
+    """Not all tasks have started in time; room: slots()."""
+    if room is None:
+        why = "is there room for them?"
+    else:
+        held = "" if room < size else ", of which others may hold some"
+        why = f"the cluster has room for {room} tasks at a time{held}"
+    raise TimeoutError(
+        f"Timed out waiting for Spark tasks to start: {started} of {size} have in {start_s:g} s; "
+        f"{why}. Ask for a smaller num_proc, give Spark more executors or cores, or run() a longer "
+        "start_timeout"
+    )
+
+
+def streams_of(stdout: Any, stderr: Any) -> dict[str, Any]:
+    """Those that the caller has given."""
+    return {n: s for n, s in (("stdout", stdout), ("stderr", stderr)) if s is not None}
+
+
+def variables_of(nics: Iterable[str] | None, env: Mapping[str, Any] | None) -> dict[str, str]:
+    """Of the ranks."""
+    names = sorted(nics) if isinstance(nics, (set, frozenset)) else list(nics or ())
+    if len(names) > 1:
+        warnings.warn(f"nics: ranks listen at one of them, {names[0]}", stacklevel=3)
+    given = {name: str(value) for name, value in (env or {}).items() if value is not None}
+    return {**({"HALAY_INTERFACE": names[0]} if names else {}), **given}
+
+
+def failures_of(context: Any) -> int:
+    """So often Spark lets a task fail: spark.task.maxFailures, and once in local[N]."""
+    return int(context._jsc.sc().taskScheduler().maxTaskFailures())
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether somebody has ended the job, or the context: Spark says so in words only."""
+    return "cancelled" in text_of(error)
