@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""halay.spark.torch under Horovod's name."""
+
+from halay.spark.torch import TorchEstimator, TorchModel
+
+__all__ = ["TorchEstimator", "TorchModel"]

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What each rank of a TorchEstimator does.
+
+Invariant: all ranks take the same number of steps, and none but the optimizer's reductions and one
+sum an epoch go between them.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Callable
+
+import numpy as np
+import torch
+
+from .. import rows
+from ..rows import Batch, Group, Reader
+from ..store import Store
+
+METRIC_STEPS = 100  # between two lines of verbose=2
+
+
+@dataclass
+class Task:
+    """All that a rank is told. model and optimizer belong together; state: of a checkpoint."""
+
+    model: Any
+    optimizer: Any
+    losses: list[Any]
+    loss_constructors: list[Any]
+    loss_weights: list[float]
+    metrics: list[list[Any]]
+    features: list[str]
+    labels: list[str]
+    weight: str | None
+    input_shapes: Sequence[Any] | None
+    label_shapes: Sequence[Any] | None
+    train: list[Group]
+    val: list[Group]
+    batch_size: int
+    val_batch_size: int
+    epochs: int
+    first_epoch: int
+    train_steps: int | None
+    val_steps: int | None
+    shuffle: bool
+    window_rows: int | None
+    cache: bool
+    seed: int
+    change: Callable[[Batch], Batch] | None
+    compression: Any
+    passes: int
+    minibatch: Any
+    use_gpu: bool
+    verbose: int
+    store: Store
+    run_id: str
+    history: list[dict[str, Any]]
+
+
+def shaped(batch: Any, shape: Sequence[int] | None) -> Any:
+    """A tensor (rows, ...) as a model takes it. shape: of a row, or with -1 for the rows."""
+    if shape is None:
+        return batch
+    if -1 not in shape and int(np.prod(shape)) == batch[0].numel():
+        shape = [-1, *shape]
+    return batch.reshape(list(shape))
+
+
+def as_list(outputs: Any) -> list[Any]:
+    return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
+
+
+class Objective:
+    """Losses and metrics of a model's outputs."""
+
+    def __init__(self, task: Task, model: Any, optimizer: Any) -> None:
+        made = [make(model=model, optimizer=optimizer) for make in task.loss_constructors]
+        self._task, self._losses = task, made or task.losses
+
+    def match(self, outputs: Any, labels: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Labels in the shape of the outputs, as far as they have as many elements."""
+        outputs = as_list(outputs)
+        if self._task.label_shapes:
+            return outputs, [
+                shaped(label, shape) for label, shape in zip(labels, self._task.label_shapes)
+            ]
+        return outputs, [
+            label.reshape(output.shape) if label.numel() == output.numel() else label
+            for output, label in zip(outputs, labels)
+        ]
+
+    def loss(self, outputs: list[Any], labels: list[Any], weights: Any) -> Any:
+        """Of a batch. With weights: the mean over rows of weight times the row's loss."""
+        total: Any = 0.0
+        for output, label, loss, factor in zip(
+            outputs, labels, self._losses, self._task.loss_weights
+        ):
+            if weights is None:
+                value = loss(output, label)
+            else:
+                each = _each(loss, output, label)
+                value = (each.reshape(len(weights), -1).mean(1) * weights).mean()
+            total = total + value * factor
+        return total
+
+    def metrics(self, outputs: list[Any], labels: list[Any]) -> list[float]:
+        """Group by group, label by label."""
+        found = []
+        for group in self._task.metrics:
+            for i, (output, label) in enumerate(zip(outputs, labels)):
+                metric = group[0] if len(group) == 1 else group[i]
+                found.append(float(metric(output.detach(), label)))
+        return found
+
+
+def _each(loss: Any, output: Any, label: Any) -> Any:
+    """The loss of each row."""
+    if isinstance(loss, torch.nn.Module) and hasattr(loss, "reduction"):
+        own: Any = copy.copy(loss)
+        own.reduction = "none"
+        return own(output, label)
+    return loss(output, label, reduction="none")
+
+
+def minibatch(
+    model: Any,
+    optimizer: Any,
+    match: Callable[..., Any],
+    loss_of: Callable[..., Any],
+    inputs: list[Any],
+    labels: list[Any],
+    weights: Any,
+    passes: int,
+    index: int,
+) -> tuple[Any, Any]:
+    """Forward and backward of a batch; the optimizer steps before every passes-th, and once more
+    after the epoch. Outputs and loss."""
+    if index % passes == 0:
+        if index:
+            optimizer.step()
+        optimizer.zero_grad()
+    outputs, labels = match(model(*inputs), labels)
+    loss = loss_of(outputs, labels, weights)
+    (loss / passes).backward()
+    return outputs, loss
+
+
+class _Rank:
+    """A rank's training."""
+
+    def __init__(self, task: Task) -> None:
+        import halay.torch as hvd
+
+        self._hvd, self._task = hvd, task
+        self._device = _device(hvd, task)
+        self._model, self._base = task.model.to(self._device), task.optimizer
+        self._base.load_state_dict(self._base.state_dict())  # its state goes where parameters are
+        for group in self._base.param_groups:
+            group["lr"] = group["lr"] * hvd.size()
+        options = {"compression": task.compression} if task.compression is not None else {}
+        self._optimizer = hvd.DistributedOptimizer(
+            self._base,
+            named_parameters=self._model.named_parameters(),
+            backward_passes_per_step=task.passes,
+            **options,
+        )
+        self._objective = Objective(task, self._model, self._optimizer)
+        columns = [*task.features, *task.labels, *([task.weight] if task.weight else [])]
+        self._columns = list(dict.fromkeys(columns))
+        dealt = rows.deal(task.train, hvd.size(), True)
+        most = max(rows.rows(own) for own in dealt)
+        self._batch = min(task.batch_size, most)
+        self._steps = task.train_steps or -(-most // self._batch)
+        self._train_rows = self._reader(dealt[hvd.rank()], task.shuffle)
+        self._val_rows = self._reader(rows.deal(task.val, hvd.size(), False)[hvd.rank()], False)
+
+    def _reader(self, own: list[Group], shuffle: bool) -> Reader:
+        task = self._task
+        seed = [task.seed, self._hvd.rank()] if shuffle and task.window_rows != 0 else None
+        window = task.window_rows or None
+        filesystem = task.store.arrow_fs
+        return Reader(own, filesystem, self._columns, seed, window, task.cache, task.change)
+
+    def _prepared(self, batch: Batch) -> tuple[list[Any], list[Any], Any]:
+        """Inputs, labels and weights."""
+        task = self._task
+        shapes = task.input_shapes or [None] * len(task.features)
+        inputs = [shaped(batch[name], shape) for name, shape in zip(task.features, shapes)]
+        labels = [batch[name] for name in task.labels]
+        weights = batch[task.weight].to(self._device) if task.weight else None
+        on = self._device
+        return [one.to(on) for one in inputs], [one.to(on) for one in labels], weights
+
+    def _mean(self, sums: Any) -> dict[str, Any]:
+        """Over all ranks. sums: of weights, of weighted losses, of each weighted metric."""
+        count = 2 + sum(len(self._task.labels) for _ in self._task.metrics)
+        if sums is None:
+            sums = np.zeros(count)
+        total = self._hvd.allreduce(torch.from_numpy(sums), op=self._hvd.Sum, name="halay.epoch")
+        loss, *values = (total[1:] / total[0]).tolist()
+        labels, found = self._task.labels, []
+        for i in range(len(self._task.metrics)):
+            part = values[i * len(labels) : (i + 1) * len(labels)]
+            found.append({f"group_{i}_{name}": one for name, one in zip(labels, part)})
+        return {"loss": loss, "all_metrics": found}
+
+    def _say(self, phase: str, epoch: int, step: int, sums: Any) -> None:
+        if self._task.verbose > 1 and self._hvd.rank() == 0 and step % METRIC_STEPS == 0:
+            print(f"{phase} epoch {epoch} step {step}: loss {sums[1] / sums[0]:g}", flush=True)
+
+    def _train(self, epoch: int) -> dict[str, Any]:
+        task, sums = self._task, None
+        self._model.train()
+        of_batch = task.minibatch or minibatch
+        batches = self._train_rows.batches(epoch, self._batch, self._steps)
+        for step, batch in enumerate(batches):
+            inputs, labels, weights = self._prepared(batch)
+            outputs, loss = of_batch(
+                self._model,
+                self._optimizer,
+                self._objective.match,
+                self._objective.loss,
+                inputs,
+                labels,
+                weights,
+                task.passes,
+                step,
+            )
+            outputs, labels = self._objective.match(outputs, labels)
+            found = [1.0, float(loss), *self._objective.metrics(outputs, labels)]
+            sums = np.array(found) + (0 if sums is None else sums)
+            self._say("train", epoch, step, sums)
+        self._optimizer.step()
+        return self._mean(sums)
+
+    def _validate(self, epoch: int) -> dict[str, Any]:
+        task, sums = self._task, None
+        self._model.eval()
+        with torch.no_grad():
+            for step, batch in enumerate(
+                self._val_rows.batches(epoch, task.val_batch_size, task.val_steps)
+            ):
+                inputs, labels, weights = self._prepared(batch)
+                outputs, labels = self._objective.match(self._model(*inputs), labels)
+                found = [self._objective.loss(outputs, labels, weights)]
+                found += self._objective.metrics(outputs, labels)
+                count = len(batch[task.labels[0]])
+                scaled = count * np.array([1.0, *map(float, found)])
+                sums = scaled + (0 if sums is None else sums)
+                self._say("validation", epoch, step, sums)
+        return self._mean(sums)
+
+    def _state(self, epoch: int, history: list[dict[str, Any]]) -> dict[str, Any]:
+        """Of a checkpoint. The learning rate is the user's, for any number of ranks."""
+        optimizer = copy.deepcopy(self._base.state_dict())
+        for group in optimizer["param_groups"]:
+            group["lr"] = group["lr"] / self._hvd.size()
+        state = {
+            "model": self._model.state_dict(),
+            "optimizer": optimizer,
+            "epoch": epoch + 1,
+            "epochs": self._task.epochs,
+            "seed": self._task.seed,
+            "history": history,
+        }
+        found: dict[str, Any] = on_processor(state)
+        return found
+
+    def run(self) -> tuple[list[dict[str, Any]], bytes]:
+        task, hvd = self._task, self._hvd
+        history, saved = list(task.history), b""
+        for epoch in range(task.first_epoch, task.epochs):
+            seeds = np.random.SeedSequence([task.seed, epoch, hvd.rank()]).generate_state(2)
+            torch.manual_seed(int(seeds[0]) << 32 | int(seeds[1]))
+            found: dict[str, Any] = {"epoch": epoch, "train": self._train(epoch)}
+            if task.val:
+                found["validation"] = self._validate(epoch)
+            history.append(found)
+            if hvd.rank() != 0:
+                continue
+            if task.verbose:
+                print(found, flush=True)
+            saved = packed(self._state(epoch, history))
+            if task.store.saving_runs():
+                task.store.write(task.store.get_checkpoint_file(task.run_id), saved)
+                logs = f"{task.store.get_logs_path(task.run_id)}/history.json"
+                task.store.write_text(logs, json.dumps(history, indent=1))
+        return history, saved
+
+
+def _device(hvd: Any, task: Task) -> Any:
+    """The rank's GPU, if all have one."""
+    has = task.use_gpu and torch.cuda.is_available()
+    if has:
+        from .. import get_available_devices
+
+        own = get_available_devices()
+        torch.cuda.set_device(int(own[0]) if own else hvd.local_rank())
+    all_have = hvd.allgather_object(has)
+    if len(set(all_have)) > 1:
+        lacking = [rank for rank, one in enumerate(all_have) if not one]
+        raise RuntimeError(
+            f"ranks {lacking} have no GPU, the others have: use_gpu=False, or one each"
+        )
+    return torch.device("cuda" if has else "cpu")
+
+
+def on_processor(state: Any) -> Any:
+    """The same with all tensors in the processor's memory."""
+    if isinstance(state, torch.Tensor):
+        return state.detach().cpu()
+    if isinstance(state, dict):
+        return {key: on_processor(value) for key, value in state.items()}
+    if isinstance(state, list):
+        return [on_processor(value) for value in state]
+    return state
+
+
+def packed(state: dict[str, Any]) -> bytes:
+    file = io.BytesIO()
+    torch.save(state, file)
+    return file.getvalue()
+
+
+def unpacked(data: bytes) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+    return state
+
+
+def train(pickled: bytes) -> tuple[list[dict[str, Any]], bytes] | None:
+    """On each rank: rank 0 returns history and checkpoint."""
+    import halay.torch as hvd
+
+    hvd.init()
+    found = _Rank(pickle.loads(pickled)).run()
+    return found if hvd.rank() == 0 else None
