@@ -172,7 +172,7 @@ from halay._agents import Agent, Head, MET
 from test_agents import orders, wait_for_ever
 with Head(1, host="127.0.0.1", elastic_timeout_s=60, say=lambda _: None) as head:
     with Agent(head.contact, orders(wait_for_ever)) as agent:
-        while agent.next(1).kind != MET:
+        while agent.next().kind != MET:
             pass
         print("met", flush=True)
         time.sleep(1000)

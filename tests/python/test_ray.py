@@ -178,6 +178,7 @@ def test_lost(make):
         executor.run(total)
 
 
+@pytest.mark.long
 def test_hosts_and_gpus(make):
     executor = make(num_hosts=2, num_workers_per_host=2)
     found = executor.run(total)

@@ -225,6 +225,7 @@ class Planned(HostDiscovery):
         return {ray.util.get_node_ip_address(): self.places}
 
 
+@pytest.mark.long
 def test_a_discovery_of_ones_own(run, tmp_path):
     settings, done = RayExecutor.create_settings(), tmp_path / "done"
     settings.discovery = Planned()
@@ -273,6 +274,7 @@ def test_a_function_that_raises(run, tmp_path):
     check(found, 2)
 
 
+@pytest.mark.long
 def test_without_end(run, cluster):
     with pytest.raises(JobEnded, match="reset-limit|3 times|failed"):
         run(fails_on, [], "", "killed", min_workers=1, max_workers=1, reset_limit=1,
@@ -332,6 +334,7 @@ def speak(executable):
     return executable.word, ha.rank()
 
 
+@pytest.mark.long
 def test_executables_and_the_older_executor(run):
     executor = RayExecutor(None, min_workers=2, max_workers=2)
     with pytest.raises(RuntimeError, match="start"):
