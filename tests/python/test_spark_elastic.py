@@ -30,7 +30,7 @@ from conftest import environment  # noqa: E402
 
 import halay.spark  # noqa: E402
 from halay.errors import HalayBootError  # noqa: E402
-from halay.spark import JobEnded, elastic, session  # noqa: E402
+from halay.spark import JobEnded, elastic, elastic_task, session  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
@@ -404,3 +404,16 @@ def test_arguments(spark_context, monkeypatch):
 def test_is_cancelled():
     assert session.is_cancelled(RuntimeError("Job 3 cancelled as part of cancellation of all jobs"))
     assert not session.is_cancelled(RuntimeError("Job aborted due to stage failure: Task 0 failed"))
+
+
+def test_gpus(monkeypatch):
+    """A task's GPU is where its rank looks for it: at the local rank."""
+    monkeypatch.setattr(elastic_task.glob, "glob", lambda _: [f"/dev/nvidia{i}" for i in (0, 1, 2)])
+    assert elastic_task._gpus(["1"]) == ("1", "0", "2")
+    assert elastic_task._gpus(["MIG-a"]) == ("MIG-a",) and elastic_task._gpus([]) == ()
+    monkeypatch.setattr(halay.spark, "task_gpus", [])
+    call = elastic_task._Call(pickle.dumps(halay.spark.get_available_devices), ["1"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2,1")
+    assert pickle.loads(pickle.dumps(call))() == ["2"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0,2")
+    assert call() == ["0"]
