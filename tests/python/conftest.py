@@ -173,3 +173,12 @@ def alone():
     hvd.init()
     yield hvd
     hvd.shutdown()
+
+
+@pytest.fixture(scope="session")
+def spark_context(tmp_path_factory):
+    """Of a Spark of two executors; the tests of one module after the other's use it."""
+    from spark_bed import cluster
+
+    with cluster(tmp_path_factory.mktemp("events")) as context:
+        yield context

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""halay.spark on a real Spark of two executors, which are processes on this machine.
+"""halay.spark.run() on a real Spark.
 
 Ranks use halay.arrays: hvd.init() is the same call, behind an import that takes far longer.
 """
@@ -21,15 +21,13 @@ import time
 
 import engine_train
 import pytest
-from conftest import HERE, SOURCE
+from spark_bed import LATE_S, SLOTS, SOON_S, parents, ranks, until
 
 pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install pyspark")
 if shutil.which("java") is None:
     pytest.skip(
         "Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True
     )
-
-from pyspark.sql import SparkSession  # noqa: E402
 
 import halay.spark  # noqa: E402
 from halay._engines import Loss, Where, by_node, numbers  # noqa: E402
@@ -40,41 +38,9 @@ from halay.spark.words import RAISED, RETURNED, Failure  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-SLOTS = 4
-LATE_S = 90  # where others have the cores
-SOON_S = 20  # "within seconds", under a load of 20
-
-
-@pytest.fixture(scope="module")
-def context(tmp_path_factory):
-    patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCE / "python"), str(HERE)]))
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
-    patch.setattr(driver, "GRACE_S", SOON_S)
-    log = tmp_path_factory.mktemp("events")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.eventLog.enabled": "true",
-        "spark.eventLog.compress": "false",
-        "spark.eventLog.dir": log.as_uri(),
-        "spark.driver.memory": "512m",
-        "spark.python.task.killTimeout": "300s",  # what ends ranks is the line to the driver
-    }
-    builder = SparkSession.builder.master("local-cluster[2,2,1024]").config(map=settings)
-    spark = builder.getOrCreate()
-    found = spark.sparkContext
-    found.setLogLevel("OFF")
-    patch.delenv("PYSPARK_PYTHON")  # ranks have this process's all the same
-    work = pathlib.Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "work"
-    found.event_log, found.work = log, work / found.applicationId
-    yield found
-    spark.stop()
-    shutil.rmtree(found.work, ignore_errors=True)
-    patch.undo()
-
 
 @pytest.fixture
-def run(context):
+def run(spark_context):
     """halay.spark.run, of which nothing is left afterwards."""
 
     def start(fn, *args, **given):
@@ -82,52 +48,6 @@ def run(context):
 
     yield start
     until(lambda: not ranks(), SOON_S)
-
-
-def until(condition, within_s=LATE_S):
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def processes():
-    """pid: (parent's pid, command line)"""
-    found = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            status = (path / "stat").read_text().rpartition(")")[2].split()
-            if status[0] != "Z":
-                found[int(path.name)] = (int(status[1]), (path / "cmdline").read_bytes())
-    return found
-
-
-def ranks():
-    """Of this test's Spark: ranks, guards and what they have started."""
-    table, found = processes(), []
-    for pid, (_, words) in table.items():
-        if b"halay.spark.child" in words or b"86399" in words:
-            with contextlib.suppress(OSError):
-                env = pathlib.Path(f"/proc/{pid}/environ").read_bytes()
-                if f"TEST_SPARK={os.getpid()}\0".encode() in env:
-                    found.append(pid)
-    return found
-
-
-def parents(pid, count):
-    """Its parent, that one's parent, ..."""
-    table, found = processes(), []
-    for _ in range(count):
-        pid = table[pid][0]
-        found.append(pid)
-    return found
-
-
-@pytest.fixture(autouse=True, scope="module")
-def mark():
-    os.environ["TEST_SPARK"] = str(os.getpid())  # before the JVM starts
-    yield
-    del os.environ["TEST_SPARK"]
 
 
 def total(number=1.0):
@@ -195,7 +115,7 @@ class Aside:
         return time.monotonic() - self.at
 
 
-def test_results(run, context):
+def test_results(run, spark_context):
     class Own:  # which only cloudpickle takes along
         value = 7
 
@@ -206,7 +126,7 @@ def test_results(run, context):
         return [os.environ[name] for name in names], word, last, Own, total(), ha.size()
 
     found = run(seen, "a", kwargs={"last": Own()}, env={"WORD": 9, "NONE": None})
-    assert len(found) == SLOTS == context.defaultParallelism  # num_proc left out
+    assert len(found) == SLOTS == spark_context.defaultParallelism  # num_proc left out
     first = check([row[4] for row in found], SLOTS)
     for rank, row in enumerate(found):
         assert row[0] == [str(rank), "4", str(rank), "1", "9"]
@@ -216,7 +136,8 @@ def test_results(run, context):
     assert run(lambda: sys.executable, num_proc=1) == [sys.executable]
 
 
-def test_streams(run, context):
+@pytest.mark.long
+def test_streams(run, spark_context):
     def speak(rest):
         rank = os.environ["HOROVOD_RANK"]
         print(f"one {rank}\ntwo {rank}", end=rest)
@@ -232,7 +153,7 @@ def test_streams(run, context):
     run(speak, "\n", num_proc=1, stdout=out, prefix_output_with_timestamp=True)
     year = time.strftime("%Y")
     assert all(f"{year}[0]<stdout>:" in text for text in out.getvalue().splitlines())
-    logs = "".join(path.read_text() for path in context.work.glob("*/stderr"))
+    logs = "".join(path.read_text() for path in spark_context.work.glob("*/stderr"))
     assert "[0]<stderr>:wrong 0\n" in logs and "one 0" not in logs  # where nobody wanted it
 
 
@@ -278,8 +199,8 @@ def test_executor_lost(run, tmp_path):
     assert check(run(total, num_proc=SLOTS), SLOTS)  # when Spark has another executor
 
 
-def test_cancelled(run, context, tmp_path):
-    aside = Aside(tmp_path, 2, lambda _: context.cancelAllJobs())
+def test_cancelled(run, spark_context, tmp_path):
+    aside = Aside(tmp_path, 2, lambda _: spark_context.cancelAllJobs())
     with pytest.raises(RuntimeError, match="cancelled"):
         run(meets, tmp_path, 0, "starts", num_proc=2)
     assert aside.since() < SOON_S
@@ -298,7 +219,8 @@ def test_task_killed(run, tmp_path, who, says):
             os.kill(pid, signal.SIGKILL)
 
 
-def test_room(run, context, tmp_path):
+@pytest.mark.long
+def test_room(run, spark_context, tmp_path):
     done = tmp_path / "done"
     with pytest.raises(
         TimeoutError, match=r"^Timed out waiting .* 0 of 5 have in 1 s.* for 4 task"
@@ -312,13 +234,13 @@ def test_room(run, context, tmp_path):
 
     def busy():
         with contextlib.suppress(Exception):
-            context.parallelize(range(2), 2).mapPartitions(hold).collect()
+            spark_context.parallelize(range(2), 2).mapPartitions(hold).collect()
 
     other = threading.Thread(target=busy)
     other.start()
     until(lambda: any(
-        context.statusTracker().getStageInfo(stage).numActiveTasks == 2
-        for stage in context.statusTracker().getActiveStageIds()))  # fmt: skip
+        spark_context.statusTracker().getStageInfo(stage).numActiveTasks == 2
+        for stage in spark_context.statusTracker().getActiveStageIds()))  # fmt: skip
     with pytest.raises(TimeoutError, match=r"0 of 4 have in 2 s.* 4 tasks .* others may hold"):
         run(total, start_timeout=2)
     done.touch()
@@ -326,7 +248,7 @@ def test_room(run, context, tmp_path):
     assert check(run(total, num_proc=2), 2)
 
 
-def test_secrets(run, context, monkeypatch):
+def test_secrets(run, spark_context, monkeypatch):
     """Who looks at Spark's events or at the processes does not find them."""
     drawn, token_bytes = [], board.secrets.token_bytes
 
@@ -348,7 +270,7 @@ def test_secrets(run, context, monkeypatch):
     (secret, words), *_ = run(seen, num_proc=1)
     (key,) = (one for one in drawn if len(one) == 32)
     assert secret == task.Contact("", 0, key).secret() != task.Contact("", 0, bytes(32)).secret()
-    events = b"".join(p.read_bytes() for p in context.event_log.rglob("*") if p.is_file())
+    events = b"".join(p.read_bytes() for p in spark_context.event_log.rglob("*") if p.is_file())
     assert b"SparkListenerJobStart" in events and b"halay.spark.run(seen)" in events
     for one in (secret.encode(), bytes.fromhex(secret), key, key.hex().encode()):
         assert one not in events and not any(one in word for word in words)
@@ -369,7 +291,7 @@ def test_horovods_name(run, monkeypatch):
     assert theirs.run(found, num_proc=1, start_timeout=LATE_S) == [path]
 
 
-def test_arguments(context, monkeypatch):
+def test_arguments(spark_context, monkeypatch):
     theirs = (
         "fn args kwargs num_proc start_timeout use_mpi use_gloo extra_mpi_args env stdout stderr"
     )
@@ -379,8 +301,6 @@ def test_arguments(context, monkeypatch):
         halay.spark.run(total, use_mpi=True, use_gloo=True)
     with pytest.raises(ValueError, match="at least 1"):
         halay.spark.run(total, num_proc=0)
-    with pytest.raises(NotImplementedError, match="run_elastic"):
-        halay.spark.run_elastic(total, num_proc=2, min_num_proc=1)
     with pytest.raises(WorkerLost, match="could not be started: .*/no/python"):
         halay.spark.run(total, num_proc=1, executable="/no/python", start_timeout=LATE_S)
     monkeypatch.setenv("HOROVOD_SPARK_START_TIMEOUT", "1")

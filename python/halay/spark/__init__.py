@@ -13,10 +13,10 @@ from .elastic import run_elastic
 __all__ = ["JobEnded", "WorkerLost", "get_available_devices", "run", "run_elastic"]
 
 rank_gpus: list[str] = []
+task_gpus: list[str] = []  # of an elastic run: where they are depends on the meeting
 
 
 def get_available_devices() -> list[str]:
     """In a rank: the GPUs of its Spark task, as the rank's CUDA numbers them."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    own = os.environ.get("HALAY_SPARK_GPUS", "").split(",")  # of an elastic run
-    return list(rank_gpus) or [str(visible.index(gpu)) for gpu in own if gpu and gpu in visible]
+    return list(rank_gpus) or [str(visible.index(gpu)) for gpu in task_gpus if gpu in visible]

@@ -66,7 +66,7 @@ class _Run:
         self._work: Work | None = None  # told to tasks that call
         self._has_met, self._in_vain = False, 0
         self._returned: list[Said] = []
-        self._raised: list[tuple[Member, Said]] = []  # since ranks have met
+        self._raised: list[tuple[Member, Said]] = []  # in places that have not met again
         self._times: collections.Counter[int] = collections.Counter()  # raised, by place
         self._losses: list[Loss] = []
 
@@ -161,7 +161,7 @@ class _Run:
             member.line.finish()  # its task ends
         elif said.kind == MET:
             self._has_met, member.rank = True, said.rank
-            self._raised.clear()
+            self._raised = [one for one in self._raised if one[0].partition != member.partition]
         elif said.kind == RETURNED:
             self._returned.append(said)
         elif said.kind == RAISED:
@@ -240,11 +240,6 @@ class _Call:
         return self.fn(*self.args, **self.kwargs)
 
 
-def _address(host: str) -> str:
-    """The number of one of this machine's addresses, for the head."""
-    return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
-
-
 def _terms(
     context: Any,
     num_proc: int | None,
@@ -266,6 +261,26 @@ def _terms(
     start_s = session.start_timeout_of(start_timeout)
     failures = session.failures_of(context)
     return Terms(size, least, most, start_s, elastic_timeout, reset_limit, failures)
+
+
+def _head(context: Any, terms: Terms, secret: str, verbose: int) -> Head:
+    """Beside the driver; executors reach it by the driver's name."""
+
+    def say(line: str) -> None:
+        if verbose >= 1:
+            print(line, file=sys.stderr, flush=True)
+
+    bind = session.addresses_of(context)[1]
+    return Head(
+        terms.least,
+        terms.most,
+        host=str(socket.getaddrinfo(bind, None, type=socket.SOCK_STREAM)[0][4][0]),
+        agents=terms.size,
+        reset_limit=terms.reset_limit,
+        elastic_timeout_s=terms.elastic_s,
+        say=say,
+        secret=secret,
+    )
 
 
 def run_elastic(
@@ -317,36 +332,23 @@ def run_elastic(
         inferred = " (inferred from spark.default.parallelism)" if num_proc is None else ""
         logging.info("Running %d processes%s...", terms.size, inferred)
 
-    def say(line: str) -> None:
-        if verbose >= 1:
-            print(line, file=sys.stderr, flush=True)
-
     streams = session.streams_of(stdout, stderr)
     function = bytes(cloudpickle.dumps(_Call(fn, args, kwargs)))
     orders = Orders(function, "pyspark.cloudpickle", SHIM in sys.path)
-    host, bind = session.addresses_of(context)
+    work = Work(
+        "",
+        orders,
+        session.variables_of(nics, env),
+        session.python_of(context),
+        tuple(streams),
+        prefix_output_with_timestamp,
+    )
     with _Run(context, terms, streams) as run:
         run.submit(f"halay.spark.run_elastic({getattr(fn, '__name__', 'fn')})")
         run.gather()
-        with Head(
-            terms.least,
-            terms.most,
-            host=_address(bind),
-            agents=terms.size,
-            reset_limit=reset_limit,
-            elastic_timeout_s=terms.elastic_s,
-            say=say,
-            secret=run.board.contact.secret(),
-        ) as head:
+        with _head(context, terms, run.board.contact.secret(), verbose) as head:
+            host = session.addresses_of(context)[0]
             port = head.contact.address.rpartition(":")[2]
-            run.begin(
-                Work(
-                    f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
-                    orders,
-                    session.variables_of(nics, env),
-                    session.python_of(context),
-                    tuple(streams),
-                    prefix_output_with_timestamp,
-                )
-            )
+            address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+            run.begin(work._replace(address=address))
             return run.watch(head)

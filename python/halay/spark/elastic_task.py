@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import glob
 import os
+import pickle
 import select
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -93,6 +94,19 @@ def _pass_on(agent: Agent, line: Line, outputs: list[_Output]) -> None:
     line.send(one)
 
 
+class _Call:
+    """What a rank's process calls: the function, once get_available_devices() knows of its task."""
+
+    def __init__(self, function: bytes, gpus: list[Any]) -> None:
+        self._function, self._gpus = function, [str(gpu) for gpu in gpus]
+
+    def __call__(self) -> Any:
+        from .. import spark
+
+        spark.task_gpus[:] = self._gpus
+        return pickle.loads(self._function)()
+
+
 def _gpus(own: list[Any]) -> tuple[str, ...]:
     """The task's, then the others of the node."""
     named = [str(gpu) for gpu in own]
@@ -107,11 +121,12 @@ def _serve(work: Work, contact: task.Contact, gpus: list[Any], line: Line) -> No
         outputs = [_Output(name, work, line) for name in ("stdout", "stderr")]
         for output in outputs:
             stack.callback(output.close)
+        call = pickle.dumps(_Call(work.orders.function, gpus))
         try:
             agent = Agent(
                 Contact(work.address, contact.secret()),
-                work.orders._replace(gpus=_gpus(gpus)),
-                variables={**work.variables, "HALAY_SPARK_GPUS": ",".join(map(str, gpus))},
+                work.orders._replace(function=call, gpus=_gpus(gpus)),
+                variables=work.variables,
                 python=work.executable,
                 stdout=outputs[0].write,
                 stderr=outputs[1].write,
