@@ -31,6 +31,23 @@ no_agents() {
     [ "$(grep -c 'host far.example is not this machine.*by itself or by --start-agent$' head.err)" = 1 ] || failed "said not once"
 }
 beside none no_agents
+# A failure costs all places of its host, which two agents have brought here; nobody meets the others who is not to stay.
+dropped() {
+    local n
+    job --agents 3 --min-np 1 --max-np 4 --blacklist hosts --blacklist-cooldown-range 1 9
+    for n in 1 2 3; do
+        agent $n --agent-name "$(cut -c$n <<<aab)" -np 1 --horovod sh -c 'echo "host $HOROVOD_HOSTNAME"; exec "$@"' - "$JOB_ELASTIC" "$endless" kill:0:5
+        told head "an agent on . has brought place $((n - 1))"
+    done
+    told head "process 0 (pid [0-9]* on a) was killed by signal 9 (SIGKILL); host a is dropped for 1 s, with 1 more process of it$"
+    world 1
+    [ "$(grep -m 1 'a world of' 3.err)" = "a world of 1 from step 5" ] || failed "not b alone"
+    world 3 2
+    touch over
+    for n in head 1 2 3; do ended 0 "$n"; done
+    [ "$(cat 1.out 2.out 3.out | grep '^host' | tr '\n' ' ')" = "host a host a host a host a host b " ] || failed "HOROVOD_HOSTNAME"
+}
+beside drop dropped
 
 # What is refused at once.
 refused() { # TEXT OPTIONS...

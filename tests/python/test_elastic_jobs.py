@@ -2,13 +2,15 @@
 """Elastic jobs under halayrun: ranks are killed, end, leave and join in mid-training."""
 
 import json
+import subprocess
 import sys
 import time
 from collections import defaultdict
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
-from conftest import HALAYRUN, HERE, SOURCE, environment, run
+from conftest import HALAYRUN, HERE, SOURCE, end, environment, run
 from elastic_job import ROWS, batch_of
 
 
@@ -94,3 +96,45 @@ def test_random_events(tmp_path, events):
     status, text = run(command, 20 * events + 120, environment())
     print(text)
     assert status == 0, text
+
+
+PLACES = """
+import json, os, horovod.torch as hvd
+before = os.environ["HOROVOD_HOSTNAME"]
+hvd.init()
+names = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+own = {name: getattr(hvd, name)() for name in names}
+assert all(os.environ[f"HOROVOD_{name.upper()}"] == str(own[name]) for name in names), os.environ
+assert os.environ["HOROVOD_HOSTNAME"] == before
+print(json.dumps([before, *own.values()]))
+hvd.shutdown()
+"""
+
+
+@pytest.mark.parametrize("changes", [[], ["--min-np", "3"]])
+def test_places_of_agents_on_one_machine(changes):
+    """A rank's place is that on its machine, whose GPUs it shares with others; hosts' names are
+    the agents'."""
+    program = [sys.executable, "-c", PLACES]
+    env = environment({"HALAY_SECRET": "of this test"})
+    command = [str(HALAYRUN), "--agents", "2", "--listen", "127.0.0.1:0", *changes]
+    head = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=env,
+        start_new_session=True)  # fmt: skip
+    try:
+        where = head.stderr.readline().partition("agents come to ")[2].partition(": ")[0]
+        commands = [[str(HALAYRUN), "--agent", where, "--agent-name", name, "-np", str(n)]
+                    for name, n in (("a.example", 2), ("b", 1))]  # fmt: skip
+        with ThreadPoolExecutor(2) as pool:
+            ends = list(pool.map(lambda it: run([*it, "--horovod", *program], 60, env), commands))
+        said = head.communicate(timeout=10)[1]
+    finally:
+        end(head)
+    assert [head.returncode, *(status for status, _ in ends)] == [0, 0, 0], (said, ends)
+    texts = "".join(text for _, text in ends).splitlines()
+    seen = sorted(
+        (json.loads(line) for line in texts if line.startswith("[")), key=lambda it: it[1]
+    )
+    assert [line[1:] for line in seen] == [[rank, 3, rank, 3, 0, 1] for rank in range(3)]
+    hosts = [line[0] for line in seen]
+    assert hosts in (["a.example", "a.example", "b"], ["b", "a.example", "a.example"])

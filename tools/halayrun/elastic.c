@@ -116,10 +116,10 @@ void hly_elastic_drop(struct hly_job *job, int slot)
 void hly_elastic_name(const struct hly_job *job, int slot, char ***env)
 {
     char assignment[HLY_HOST_BYTES + 32];
-    if (!job->drops || !job->options->horovod)
+    if (!job->options->horovod)
         return;
     snprintf(assignment, sizeof assignment, "HOROVOD_HOSTNAME=%s",
-             hly_drops_name(job->drops, hly_slots_host(job->slots, slot)));
+             job->drops ? hly_drops_name(job->drops, hly_slots_host(job->slots, slot)) : job->host);
     hly_env_set(env, assignment);
 }
 

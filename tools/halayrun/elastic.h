@@ -20,7 +20,7 @@ int hly_elastic_told(const struct hly_job *job, int slot);
 void hly_elastic_fail(struct hly_job *job, int slot, char then[HLY_THEN_BYTES]);
 /* It was one, where it costs the host: kills the others there. Before anybody is told of it. */
 void hly_elastic_drop(struct hly_job *job, int slot);
-/* Where hosts are dropped, says the name of the slot's to programs that know Horovod's. */
+/* Says the name of the slot's host to programs that know Horovod's. */
 void hly_elastic_name(const struct hly_job *job, int slot, char ***env);
 /* It was none. */
 void hly_elastic_left(struct hly_job *job, int slot);

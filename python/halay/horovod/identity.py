@@ -9,6 +9,7 @@ from another job is wrong in a new one, so what the launcher says goes before it
 from __future__ import annotations
 
 import os
+import platform
 
 # A launcher's variables: rank, size, rank in the node, ranks in the node. Empty: it has none.
 _LAUNCHERS = (
@@ -42,12 +43,13 @@ def guess() -> dict[str, int]:
 
 
 def export(known: dict[str, int]) -> None:
-    """Sets HOROVOD_<name> for what is known."""
+    """Sets HOROVOD_<name> for what is known, and the host's unless halayrun has named it."""
     for name, value in known.items():
         os.environ[f"HOROVOD_{name}"] = str(value)
+    os.environ.setdefault("HOROVOD_HOSTNAME", platform.node())
 
 
 def without(env: dict[str, str]) -> dict[str, str]:
     """An environment for another job: none of this one's numbers."""
-    gone = {f"HOROVOD_{name}" for name in NAMES}
+    gone = {f"HOROVOD_{name}" for name in (*NAMES, "HOSTNAME")}
     return {name: value for name, value in env.items() if name not in gone}
