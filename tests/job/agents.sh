@@ -128,7 +128,7 @@ agent 1 -np 2 "${E[@]}"
 world 2
 kill -KILL "$(process head)"
 start=$(date +%s%3N)
-ended 1 1 "the head of the job at $where is lost: its connection ended: the processes here are ended"
+ended 125 1 "the head of the job at $where is lost: its connection ended: the processes here are ended"
 ms=$(($(date +%s%3N) - start))
 within 5000
 gone "$JOB_ELASTIC 100000"
