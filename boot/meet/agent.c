@@ -20,6 +20,8 @@
 #include "frame.h"
 #include "meet_place.h"
 
+enum { HEAD_LOST = 125 }; /* the agent's exit status, as where there is no head */
+
 struct mark { /* what the head wants of a process */
     bool start;
     int patience_s, signal; /* signal: 0: none */
@@ -58,7 +60,7 @@ static void lose_head(halay_launch_t *a, const char *why)
         close(a->fd);
     a->fd = -1;
     snprintf(text, sizeof text, "the head of the job at %.120s is lost: %.80s", a->head, why);
-    end(a, 1, text);
+    end(a, HEAD_LOST, text);
 }
 
 static void send_frame(halay_launch_t *a, struct hly_frame *frame)

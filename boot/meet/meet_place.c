@@ -51,6 +51,9 @@ int hly_meet_place_read(const struct hly_boot_log *log, struct hly_meet_place *p
 }
 
 #define NOTICE_NS 2000000000ull
+#define SILENT_NS                                                                                  \
+    5000000000ull /* a driver on another machine greets sooner, or is called again                 \
+                   */
 
 static int connect_to(const struct sockaddr *at, socklen_t bytes, uint64_t until_ns, int *error)
 {
@@ -107,6 +110,13 @@ static int reach(const struct hly_meet_place *place, uint64_t until_ns, char why
     return fd;
 }
 
+/* A driver on this machine is not called again: it may have many to greet. */
+static uint64_t greeted_until(const struct hly_meet_place *place, uint64_t end_ns)
+{
+    const uint64_t silent_ns = hly_boot_now_ns() + SILENT_NS;
+    return place->near.sun_family || end_ns < silent_ns ? end_ns : silent_ns;
+}
+
 int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_place *place,
                         const struct hly_boot_key *key, const char *caller, uint64_t end_ns,
                         struct hly_boot_greeting *greeting)
@@ -119,12 +129,17 @@ int hly_meet_place_call(const struct hly_boot_log *log, const struct hly_meet_pl
         /* A launcher on this machine was there before its processes; but others may fill its queue,
          * and push this process out. */
         bool comes = !place->near.sun_family || (fd < 0 && errno == EAGAIN);
-        if (fd >= 0 && hly_boot_visit_greeted(key, fd, end_ns, greeting, &who))
+        const uint64_t until_ns = greeted_until(place, end_ns);
+        if (fd >= 0 && hly_boot_visit_greeted(key, fd, until_ns, greeting, &who))
             return fd;
         if (fd >= 0) {
             close(fd);
-            snprintf(why, sizeof why, "%s answers there",
-                     greeting->magic ? who : "somebody who hangs up");
+            if (greeting->magic)
+                snprintf(why, sizeof why, "%s answers there", who);
+            else
+                snprintf(why, sizeof why, "%s",
+                         hly_boot_now_ns() < until_ns ? "somebody who hangs up answers there"
+                                                      : "what listens there says nothing");
             comes |= !greeting->magic;
         }
         const uint64_t now = hly_boot_now_ns();

@@ -74,6 +74,19 @@ run "$HALAYRUN" --agent nowhere -np 1 true
 expect 125 "no address"
 says err "'nowhere' is no address of a head"
 
+# Something else listens there, and never says a word: known soon, and at the end.
+python3 -c 'import socket, time
+door = socket.create_server(("127.0.0.1", 0))
+print(door.getsockname()[1], flush=True)
+time.sleep(60)' >silent.port &
+silent=$!
+until_true test -s silent.port
+HALAY_START_DEADLINE=7 run "$HALAYRUN" --agent "127.0.0.1:$(cat silent.port)" -np 1 true
+expect 125 "a silent listener"
+says err "this agent has found no head at '127.0.0.1:[0-9]*' yet (last: what listens there says nothing): it tries for [12] s"
+says err "this agent found no head at '127.0.0.1:[0-9]*' (last: what listens there says nothing): is the launcher"
+kill $silent
+
 # Ranks that stay the same: of two agents, and one of the head. Who has another secret or version does not come in.
 HALAY_SECRET='' job --agents 2 --secret-file secret -np 1 "$JOB_RANK" briefly
 agent 1 -np 2 -l "$JOB_RANK" briefly
@@ -153,7 +166,7 @@ agent 1 -np 2 "${E[@]}"
 world 2
 kill -KILL "$(process head)"
 start=$(date +%s%3N)
-ended 1 1 "the head of the job at $where is lost: .*: the processes here are ended"
+ended 125 1 "the head of the job at $where is lost: .*: the processes here are ended"
 ms=$(($(date +%s%3N) - start))
 within 5000
 gone

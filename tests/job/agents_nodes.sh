@@ -28,7 +28,7 @@ told head "process 1 (pid .*) was killed by signal 9 (SIGKILL); started again"
 world 3 2
 ip -n "$net-2" link set eth0 down
 start=$(date +%s%3N)
-ended 1 1 "the head of the job at $where is lost: .*: the processes here are ended"
+ended 125 1 "the head of the job at $where is lost: .*: the processes here are ended"
 ms=$(($(date +%s%3N) - start))
 within 8000
 told head "lost the agent on .*: its connection ended"

@@ -22,9 +22,9 @@ bad 2 "timeout must be" --timeout 0 -np 1 echo ran
 bad 2 "min-np must be a whole number from 1 to 1024, not '0'" --min-np 0 -np 1 echo ran
 bad 2 "max-np must be .* not 'many'" --max-np many echo ran
 bad 2 "say how many ranks" --min-np 2 echo ran
-bad 2 "contradict each other" --min-np 3 -np 2 echo ran
-bad 2 "contradict each other" -np 3 --max-np 2 echo ran
-bad 2 "contradict each other" --min-np 3 --max-np 2 --host-discovery-script true echo ran
+bad 2 "min-np 3 is more than the 2 processes that the job begins with" --min-np 3 -np 2 echo ran
+bad 2 "-np 3 is more than --max-np 2 allows" -np 3 --max-np 2 --min-np 1 echo ran
+bad 2 "min-np 3 is more than --max-np 2 allows" --min-np 3 --max-np 2 --host-discovery-script true echo ran
 for o in "--reset-limit 1" "--elastic-timeout 1" "--slots-per-host 2" "--blacklist-cooldown-range 1 2"; do
     bad 2 "${o%% *} is for a job whose ranks change: give --min-np" $o -np 1 echo ran
 done

@@ -545,7 +545,8 @@ static void torn(void)
     event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
     halay_launch_v3_agent.ended(a.server, 0, 0, -1, NULL); /* of what was never started */
     event(ops, driver, HALAY_LAUNCH_AGENT_LOST, 0, -1);
-    MUST(strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 1).text, "is lost"));
+    MUST(
+        strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 125).text, "is lost"));
     halay_launch_v3_agent.stop(a.server);
     agent_open(&a, 2, "s");
     event(ops, driver, HALAY_LAUNCH_AGENT, 0, -1);
@@ -555,7 +556,8 @@ static void torn(void)
     halay_launch_v3_agent.stop(a.server);
     agent_open(&a, 2, "s");
     ops->stop(driver);
-    MUST(strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 1).text, "is lost"));
+    MUST(
+        strstr(event(&halay_launch_v3_agent, a.server, HALAY_LAUNCH_END, -1, 125).text, "is lost"));
     halay_launch_v3_agent.stop(a.server);
 }
 

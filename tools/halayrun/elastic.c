@@ -269,6 +269,7 @@ static void judge(struct hly_job *job, int64_t now_ms)
 {
     const int least = job->options->least, limit_s = job->options->elastic_timeout_s;
     const int running = job->nstarted - job->nended, places = hly_slots_places(job->slots);
+    char lack[64] = "";
     if (job->drops && !job->hopes && job->last_status) {
         hly_note("processes have failed on each host, and all hosts are dropped (--blacklist "
                  "hosts): no place is left");
@@ -288,13 +289,16 @@ static void judge(struct hly_job *job, int64_t now_ms)
         job->few_ms = now_ms;
     if (!job->few_ms || now_ms - job->few_ms < (int64_t)limit_s * 1000)
         return;
+    if (places < least)
+        snprintf(lack, sizeof lack, "; %s %d place%s",
+                 job->options->discovery ? "the discovery script has"
+                 : job->agents           ? "this machine and the agents have"
+                                         : "there are",
+                 places, places == 1 ? "" : "s");
     hly_note(
         "there have been too few ranks for %d s (--elastic-timeout): %d process%s run, and there "
         "must be %d (--min-np)%s",
-        limit_s, running, running == 1 ? "" : "es", least,
-        places >= least           ? ""
-        : job->options->discovery ? "; the discovery script has fewer places"
-                                  : "; there are fewer places");
+        limit_s, running, running == 1 ? "" : "es", least, lack);
     hly_job_end(job, job->last_status ? job->last_status : 1, GRACE_MS);
 }
 

@@ -155,7 +155,13 @@ int hly_elastic_settle(struct hly_options *options)
     options->nlocal = options->slots;
     if (options->least <= options->nranks && options->nranks <= options->slots)
         return -1;
-    hly_note("--min-np %d, -np %d and --max-np %d contradict each other: they have to ascend",
-             options->least, options->nranks, options->slots);
+    if (options->least > options->nranks)
+        hly_note("--min-np %d is more than the %d process%s that the job begins with (-np, or the "
+                 "slots of the hosts)",
+                 options->least, options->nranks, options->nranks == 1 ? "" : "es");
+    else
+        hly_note("%s %d is more than --max-np %d allows",
+                 options->least > options->slots ? "--min-np" : "-np", options->nranks,
+                 options->slots);
     return HLY_EXIT_USAGE;
 }
