@@ -661,7 +661,7 @@ def lightning(store, own, **given):
 
 @long
 def test_lightning(spark, store):
-    """Two ranks under Lightning's own strategy train as one process would, and go on as it would."""
+    """Two ranks under Lightning's own strategy train as one process would, and go on as it."""
     pytest.importorskip("pytorch_lightning", reason="pip install lightning pytorch_lightning")
     df = frame(spark, 32).selectExpr("x", "y", "i", "false as val")
     both = df.union(df.selectExpr("x", "y", "i", "true as val"))
