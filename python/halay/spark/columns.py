@@ -170,13 +170,18 @@ def written(
         if validation:
             writer = writer.partitionBy(MARK)
         writer.parquet(store.get_spark_path(path))
-        measured = {**seen.get}
+        found = _found(store, path, bool(validation))
+        if not found.train and not found.val and chosen.isEmpty():
+            raise ValueError("there are no rows to train on")  # and nothing was counted
+        measured = seen.get
         sizes = _judge(measured, counted, any_type)
         metadata = {
             name: {"spark_data_type": kind, "shape": None if _is_nested(kind) else sizes[name]}
             for name, kind in kinds.items()
         }
-        yield _found(store, path, bool(validation), measured["rows"], metadata)
+        _refuse_missing(found, measured["rows"], store)
+        _refuse_empty(found, bool(validation))
+        yield found._replace(metadata=metadata)
     finally:
         store.remove(path)
 
@@ -185,21 +190,20 @@ def _groups(store: Store, path: str) -> list[Group]:
     return rows.groups(store.get_parquet_dataset(path)) if store.exists(path) else []
 
 
-def _found(store: Store, path: str, validated: bool, count: int, metadata: Metadata) -> Written:
-    train = f"{path}/{MARK}=false" if validated else path
-    found = Written(
-        _groups(store, train),
-        _groups(store, f"{path}/{MARK}=true") if validated else [],
-        metadata,
-    )
-    seen = rows.rows(found.train) + rows.rows(found.val)
+def _found(store: Store, path: str, validated: bool) -> Written:
+    if not validated:
+        return Written(_groups(store, path), [], {})
+    train, val = (_groups(store, f"{path}/{MARK}={flag}") for flag in ("false", "true"))
+    return Written(train, val, {})
+
+
+def _refuse_missing(found: Written, count: int, store: Store) -> None:
+    seen = rows.rows([*found.train, *found.val])
     if seen != count:
         raise RuntimeError(
             f"Spark has written {count} rows below {store.prefix_path}, this process finds {seen}: "
             "the Store must be on a file system that the driver and all nodes share"
         )
-    _refuse_empty(found, validated)
-    return found
 
 
 def _refuse_empty(found: Written, validated: bool) -> None:

@@ -115,7 +115,7 @@ class Objective:
         for group in self._task.metrics:
             for i, (output, label) in enumerate(zip(outputs, labels)):
                 metric = group[0] if len(group) == 1 else group[i]
-                found.append(float(metric(output.detach(), label)))
+                found.append(float(torch.as_tensor(metric(output.detach(), label))))
         return found
 
 
@@ -158,7 +158,7 @@ class _Rank:
         import halay.torch as hvd
 
         self._hvd, self._task = hvd, task
-        self._device = _device(hvd, task)
+        self._device = find_device(hvd, task.use_gpu)
         self._model, self._base = task.model.to(self._device), task.optimizer
         self._base.load_state_dict(self._base.state_dict())  # its state goes where parameters are
         for group in self._base.param_groups:
@@ -171,21 +171,13 @@ class _Rank:
             **options,
         )
         self._objective = Objective(task, self._model, self._optimizer)
-        columns = [*task.features, *task.labels, *([task.weight] if task.weight else [])]
-        self._columns = list(dict.fromkeys(columns))
         dealt = rows.deal(task.train, hvd.size(), True)
         most = max(rows.rows(own) for own in dealt)
         self._batch = min(task.batch_size, most)
         self._steps = task.train_steps or -(-most // self._batch)
-        self._train_rows = self._reader(dealt[hvd.rank()], task.shuffle)
-        self._val_rows = self._reader(rows.deal(task.val, hvd.size(), False)[hvd.rank()], False)
-
-    def _reader(self, own: list[Group], shuffle: bool) -> Reader:
-        task = self._task
-        seed = [task.seed, self._hvd.rank()] if shuffle and task.window_rows != 0 else None
-        window = task.window_rows or None
-        filesystem = task.store.arrow_fs
-        return Reader(own, filesystem, self._columns, seed, window, task.cache, task.change)
+        self._train_rows = reader(task, dealt[hvd.rank()], hvd.rank(), task.shuffle)
+        validated = rows.deal(task.val, hvd.size(), False)[hvd.rank()]
+        self._val_rows = reader(task, validated, hvd.rank(), False)
 
     def _prepared(self, batch: Batch) -> tuple[list[Any], list[Any], Any]:
         """Inputs, labels and weights."""
@@ -233,7 +225,7 @@ class _Rank:
                 step,
             )
             outputs, labels = self._objective.match(outputs, labels)
-            found = [1.0, float(loss), *self._objective.metrics(outputs, labels)]
+            found = [1.0, loss.item(), *self._objective.metrics(outputs, labels)]
             sums = np.array(found) + (0 if sums is None else sums)
             self._say("train", epoch, step, sums)
         self._optimizer.step()
@@ -276,8 +268,7 @@ class _Rank:
         task, hvd = self._task, self._hvd
         history, saved = list(task.history), b""
         for epoch in range(task.first_epoch, task.epochs):
-            seeds = np.random.SeedSequence([task.seed, epoch, hvd.rank()]).generate_state(2)
-            torch.manual_seed(int(seeds[0]) << 32 | int(seeds[1]))
+            seed_epoch(task.seed, epoch, hvd.rank())
             found: dict[str, Any] = {"epoch": epoch, "train": self._train(epoch)}
             if task.val:
                 found["validation"] = self._validate(epoch)
@@ -294,9 +285,30 @@ class _Rank:
         return history, saved
 
 
-def _device(hvd: Any, task: Task) -> Any:
+def seed_epoch(seed: int, epoch: int, rank: int) -> None:
+    """So that a run that goes on in the middle is as one that was never ended."""
+    low, high = np.random.SeedSequence([seed, epoch, rank]).generate_state(2)
+    torch.manual_seed(int(high) << 32 | int(low))
+
+
+def reader(task: Task, own: list[Group], rank: int, shuffle: bool) -> Reader:
+    """Of a rank's row groups."""
+    columns = [*task.features, *task.labels, *([task.weight] if task.weight else [])]
+    seed = [task.seed, rank] if shuffle and task.window_rows != 0 else None
+    return Reader(
+        own,
+        task.store.arrow_fs,
+        list(dict.fromkeys(columns)),
+        seed,
+        task.window_rows or None,
+        task.cache,
+        task.change,
+    )
+
+
+def find_device(hvd: Any, use_gpu: bool) -> Any:
     """The rank's GPU, if all have one."""
-    has = task.use_gpu and torch.cuda.is_available()
+    has = use_gpu and torch.cuda.is_available()
     if has:
         from .. import get_available_devices
 
