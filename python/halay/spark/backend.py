@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Callable
 
-from .driver import _context, run
+from .driver import run
+from .session import active_context
 
 
 class Backend:
@@ -37,7 +38,7 @@ class SparkBackend(Backend):
     def __init__(
         self, num_proc: int | None = None, env: Mapping[str, Any] | None = None, **given: Any
     ) -> None:
-        self._num_proc = num_proc or int(_context().defaultParallelism)
+        self._num_proc = num_proc or int(active_context().defaultParallelism)
         self._env = env
         self._given = given
 
