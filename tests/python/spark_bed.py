@@ -26,7 +26,7 @@ def cluster(events):
     import pyspark
     from pyspark.sql import SparkSession
 
-    from halay.spark import driver
+    from halay.spark import driver, session
 
     patch = pytest.MonkeyPatch()
     patch.setenv("TEST_SPARK", str(os.getpid()))  # before the JVM starts
@@ -50,6 +50,7 @@ def cluster(events):
     work = pathlib.Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "work"
     found.event_log, found.work = events, work / found.applicationId
     try:
+        until(lambda: session.slots(found) == SLOTS)  # both executors have come
         yield found
     finally:
         spark.stop()

@@ -417,3 +417,14 @@ def test_gpus(monkeypatch):
     assert pickle.loads(pickle.dumps(call))() == ["2"]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,0,2")
     assert call() == ["0"]
+
+
+def test_texts():
+    java = "An exception was thrown from the Python worker:\nTraceback\n  File x\n"
+    java += "ModuleNotFoundError: No module named 'halay'\n\n\tat org.apache.Error: x\n"
+    assert session.text_of(RuntimeError(java)) == (
+        "An exception was thrown from the Python worker: "
+        "ModuleNotFoundError: No module named 'halay'"
+    )
+    assert session.text_of(RuntimeError("ValueError: once")) == "ValueError: once"
+    assert session.text_of(None) == "no reason is known"

@@ -188,7 +188,8 @@ class _Run:
         if self._in_vain >= IN_VAIN * self.terms.least:
             text = session.text_of(error)
             raise RuntimeError(
-                f"Spark ended {self._in_vain} jobs before ranks had met: {text}"
+                f"Spark ended {self._in_vain} jobs before ranks had met: {text}. Do all executors "
+                "have Halay (PYTHONPATH), for the Python that they run (PYSPARK_PYTHON)?"
             ) from error
 
     def _raise(self, head: Head) -> NoReturn:

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+_PYTHONS = re.compile(r"(?!java|org|scala)[A-Za-z_][\w.]*(Error|Exception): .")
 START_S = 600  # where nobody says how long tasks may take to start
 
 
@@ -24,9 +26,13 @@ def slots(context: Any) -> int | None:
 
 def text_of(error: BaseException | None) -> str:
     """What Spark says, without the stacks of its own calls."""
+    if error is None:
+        return "no reason is known"
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
-    return next((line for line in text.splitlines() if line.strip()), "no reason is known")
+    first = next((line for line in text.splitlines() if line.strip()), "it said nothing")
+    raised = [line for line in text.splitlines() if _PYTHONS.match(line) and line != first]
+    return f"{first} {raised[-1]}" if raised else first
 
 
 def python_of(context: Any) -> str | None:
