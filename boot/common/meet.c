@@ -68,6 +68,7 @@ void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *
     me->bytes = sizeof *me;
     me->pid = (uint32_t)getpid();
     me->processors = (uint32_t)processors;
+    me->uid = (uint32_t)geteuid();
     hly_proc_self(&me->process);
     if (gethostname(me->host, sizeof me->host - 1) || !me->host[0])
         strcpy(me->host, "unknown");
@@ -84,22 +85,37 @@ void hly_boot_describe(const char *name, int processors, struct hly_boot_hello *
     strcpy(me->library, hly_build());
 }
 
-/* Another network namespace than that of a lower rank of its machine. */
-static bool is_apart(const struct hly_boot_hello *hellos, int rank)
+/* A lower rank of its machine, from which it is kept apart; NULL: there is none. */
+static const struct hly_boot_hello *apart_from(const struct hly_boot_hello *hellos, int rank)
 {
     for (int r = 0; r < rank; r++)
         if (!strcmp(hellos[r].machine, hellos[rank].machine))
-            return hellos[r].netns != hellos[rank].netns;
-    return false;
+            return hellos[r].netns != hellos[rank].netns || hellos[r].uid != hellos[rank].uid
+                       ? &hellos[r]
+                       : NULL;
+    return NULL;
+}
+
+static void say_why(const struct hly_boot_hello *me, const struct hly_boot_hello *other,
+                    char why[256])
+{
+    char who[128];
+    if (me->alone[0])
+        snprintf(why, 256, "it can share no memory: %s", me->alone);
+    else if (me->netns != other->netns)
+        snprintf(why, 256, "it is in a network namespace of its own");
+    else
+        snprintf(why, 256, "it is user %u's, and %s is user %u's: no user gives another its memory",
+                 me->uid, hly_boot_who(other, who), other->uid);
 }
 
 void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_hello *hellos,
                         int nranks)
 {
-    char who[128], more[48] = "";
+    char who[128], why[256], more[48] = "";
     int n = 0, first = -1;
     for (int r = 0; r < nranks; r++)
-        if (hellos[r].alone[0] || (r < 1024 && is_apart(hellos, r))) {
+        if (hellos[r].alone[0] || (r < 1024 && apart_from(hellos, r))) {
             first = first < 0 ? r : first;
             n++;
         }
@@ -107,10 +123,9 @@ void hly_boot_say_alone(const struct hly_boot_log *log, const struct hly_boot_he
         return;
     if (n > 1)
         snprintf(more, sizeof more, ", and so are %d more", n - 1);
-    hly_boot_say(log, 1, "%s is a node of its own%s: %s%s", hly_boot_who(&hellos[first], who), more,
-                 hellos[first].alone[0] ? "it can share no memory: "
-                                        : "it is in a network namespace of its own",
-                 hellos[first].alone);
+    say_why(&hellos[first], apart_from(hellos, first), why);
+    hly_boot_say(log, 1, "%s is a node of its own%s: %s", hly_boot_who(&hellos[first], who), more,
+                 why);
 }
 
 const char *hly_boot_builds_differ(const struct hly_boot_hello *a, const struct hly_boot_hello *b,

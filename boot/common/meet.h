@@ -27,7 +27,7 @@
 #define HLY_BOOT_NOBODY UINT32_MAX            /* no rank */
 
 enum {
-    HLY_BOOT_VERSION = 6,
+    HLY_BOOT_VERSION = 7,
     HLY_BOOT_RANKS_MAX = 65536,
     HLY_BOOT_TEXT_BYTES = 1024,
     HLY_BOOT_LOST_RUNS = 16
@@ -65,12 +65,13 @@ struct hly_boot_hello {
                                  * nranks 0: it leaves, and wants no rank */
     halay_address_t address;    /* where it listens */
     uint64_t left_ns;           /* until this rank's deadline */
-    uint64_t netns;             /* with machine: two ranks share a node if they have the same */
+    uint64_t netns; /* with machine and uid: two ranks share a node if they have the same */
     char machine[40];
     char host[HLY_BOOT_HOST_BYTES];
-    char library[20];
+    char library[24];
     char alone[HLY_SHARE_WHY]; /* why it can share no memory; else empty */
     uint32_t processors;       /* that the ranks of its node have; 0: not known */
+    uint32_t uid;              /* no user gives another its memory */
     halay_process_t process;
     uint8_t id[16];     /* of the process, random; zeros where the holder does not ask */
     uint64_t epoch;     /* that it was in last; 0: none */
@@ -91,7 +92,7 @@ struct hly_boot_answer {
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
     uint8_t mac[32];
 };
-_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 600 &&
+_Static_assert(sizeof(struct hly_boot_greeting) == 48 && sizeof(struct hly_boot_hello) == 608 &&
                    sizeof(struct hly_boot_answer) == 120,
                "no padding on the wire");
 

@@ -22,6 +22,8 @@ static int by_node(const struct hly_boot_hello *a, const struct hly_boot_hello *
 {
     if (a->netns != b->netns)
         return a->netns < b->netns ? -1 : 1;
+    if (a->uid != b->uid)
+        return a->uid < b->uid ? -1 : 1;
     return strcmp(a->machine, b->machine);
 }
 

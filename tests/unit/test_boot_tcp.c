@@ -113,7 +113,8 @@ static void count_ranks(int shape, int n, int *lowest, uint32_t *ranks)
     }
 }
 
-/* Hosts 2k and 2k+1 are one machine with two network namespaces. */
+/* Hosts 4k to 4k+3 are one machine with two network namespaces, each with processes of two users.
+ */
 static struct hly_boot_hello *hellos_of(int shape, int n)
 {
     struct hly_boot_hello *hellos = calloc((size_t)n, sizeof hellos[0]);
@@ -124,8 +125,9 @@ static struct hly_boot_hello *hellos_of(int shape, int n)
     for (int r = 0; r < n; r++) {
         int host = host_of(shape, r, n);
         hellos[r].processors = r == lowest[host] ? processors_of(host) : (unsigned)r % 3;
-        snprintf(hellos[r].machine, sizeof hellos[r].machine, "machine-%d", host / 2);
-        hellos[r].netns = 4026531840u + (unsigned)host % 2;
+        snprintf(hellos[r].machine, sizeof hellos[r].machine, "machine-%d", host / 4);
+        hellos[r].netns = 4026531840u + (unsigned)host / 2 % 2;
+        hellos[r].uid = (unsigned)host % 2;
         snprintf(hellos[r].host, sizeof hellos[r].host, "host-%d", host);
         hellos[r].address = address_of(host, r);
         hellos[r].process = process_of(host, r);
