@@ -41,6 +41,7 @@ from .words import RAISED, RETURNED, Failure, Orders
 
 GRACE_S = 5  # so long others have after the first failure to end by themselves
 SAME_S = 1.5  # so long after the first failure a task that is gone has the same reason
+LAST_S = 1  # in which tasks have told what the end of Spark's job did to their ranks
 JOB_S = 30  # in which Spark has noticed that its job is over
 _runs = itertools.count()
 
@@ -138,7 +139,7 @@ class _Job:
             rank = event.member.rank if event.member is not None else -1
             if event.kind == "job":
                 self._job_error = event.what
-                end_s = min(end_s, time.monotonic() + 1)  # what its end did to ranks comes before
+                end_s = min(end_s, time.monotonic() + LAST_S)
             elif event.kind == "hello" and event.member is not None:
                 self._called.append(event.member)
                 event.member.work.put(None)
