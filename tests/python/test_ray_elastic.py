@@ -296,6 +296,7 @@ def other(cluster):
     ray.kill(actor)
 
 
+@pytest.mark.long
 def test_too_few(run, other):
     with pytest.raises(TimeoutError, match=r"3 places .* min_workers is 4: ask for less"):
         run(train, "", min_workers=4, elastic_timeout=1)

@@ -275,6 +275,7 @@ def test_cannot_be_pickled(run):
         run(gives, num_proc=2)
 
 
+@pytest.mark.long
 def test_too_few(run, folder):
     begin = time.monotonic()
     with pytest.raises(TimeoutError, match=r"^Timed out .* \d of 5 have in 3 s; .* for 4 tasks"):
