@@ -8,9 +8,9 @@ import os
 import pathlib
 import shutil
 import sys
-import time
 
 import pytest
+import watch
 from conftest import HERE, SOURCE
 
 SLOTS = 4
@@ -58,11 +58,18 @@ def cluster(events):
         patch.undo()
 
 
+def pyspark_or_skip():
+    """pyspark. The module that calls this is skipped without it, or without Java."""
+    found = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install pyspark")
+    if shutil.which("java") is None:
+        pytest.skip(
+            "Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True
+        )
+    return found
+
+
 def until(condition, within_s=LATE_S):
-    end = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    watch.until(condition, within_s)
 
 
 def processes():

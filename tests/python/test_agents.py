@@ -10,6 +10,7 @@ import time
 
 import pytest
 from conftest import environment
+from watch import LATE_S, processes_with, until
 
 from halay._agents import (
     LOGGED,
@@ -23,8 +24,6 @@ from halay._agents import (
     JobEnded,
     Orders,
 )
-
-LATE_S = 60
 
 
 class Call:
@@ -61,26 +60,6 @@ def said():
         raise AssertionError(heard)
 
     return read
-
-
-def until(condition):
-    end = time.monotonic() + LATE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
-def processes(word):
-    """Pids of processes that have the word in their environment, but for zombies."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if word.encode() in file.read():
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
 
 
 def rank_and_size(megabytes):
@@ -150,7 +129,7 @@ def test_leave(said):
             assert said(agent, MET)[-1].size == 1 and agent.next(0.1) is None
             agent.leave()  # while it is in no commit: SIGTERM ends it, and the agent
             assert isinstance(said(agent)[-1], Ended)
-        assert not processes("WHO=leaves") and head.status is None
+        assert not processes_with("WHO=leaves") and head.status is None
     assert head.status not in (0, None)
 
 
@@ -189,7 +168,7 @@ def test_nothing_outlives_who_has_started_it(number):
     )
     with driver:
         assert driver.stdout.readline() == "met\n"
-        assert len(processes(word)) >= 4  # driver, head, agent, process: and their guards
+        assert len(processes_with(word)) >= 4  # driver, head, agent, process: and their guards
         driver.send_signal(number)
         driver.wait(LATE_S)
-    until(lambda: not processes(word))
+    until(lambda: not processes_with(word))

@@ -12,14 +12,11 @@ import time
 
 import pytest
 from conftest import HERE, SOURCE
+from spark_bed import pyspark_or_skip
 
-pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install pyspark")
+pyspark = pyspark_or_skip()
 for needed in ("pyarrow", "pandas", "fsspec", "torch"):
     pytest.importorskip(needed, reason=f"{needed} is not installed: pip install {needed}")
-if shutil.which("java") is None:
-    pytest.skip(
-        "Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True
-    )
 
 import torch  # noqa: E402
 from pyspark.ml import Pipeline, PipelineModel  # noqa: E402

@@ -15,6 +15,7 @@ import time
 import engine_train
 import pytest
 from conftest import HERE, SOURCE
+from watch import LATE_S, until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -26,7 +27,6 @@ from halay.ray import RayExecutor, WorkerLost, crew  # noqa: E402
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 CPUS = 3  # of each node
-LATE_S = 60  # a worker starts late where others have the cores
 PATIENCE_S = 6
 
 
@@ -65,13 +65,6 @@ def make(nodes):
     for executor in made:
         executor.shutdown()
     until(lambda: all(ray.available_resources().get(n, 0) == free[n] for n in ("CPU", "GPU")))
-
-
-def until(condition):
-    end = time.monotonic() + LATE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
 
 
 def total(number=1.0):

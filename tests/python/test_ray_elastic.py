@@ -14,6 +14,7 @@ import time
 
 import pytest
 from conftest import HERE, SOURCE
+from watch import LATE_S, processes_with, until
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
 cluster_utils = pytest.importorskip("ray.cluster_utils")
@@ -25,7 +26,6 @@ from halay.ray.discovery import RayHostDiscovery, TestDiscovery  # noqa: E402
 
 ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-LATE_S = 60  # a worker starts late where others have the cores
 SMALL = {"num_cpus": 3, "object_store_memory": 100 << 20, "include_dashboard": False}
 
 
@@ -61,28 +61,8 @@ def run(cluster, tmp_path):
             executor.shutdown()
 
     yield call
-    until(lambda: not processes(who))
+    until(lambda: not processes_with(who))
     until(lambda: ray.available_resources().get("CPU") == ray.cluster_resources()["CPU"])
-
-
-def until(condition):
-    end = time.monotonic() + LATE_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def processes(word):
-    """Pids of processes with the word in their environment."""
-    found = []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if word.encode() in file.read().split(b"\0"):
-                    found.append(int(pid))
-        except OSError:
-            pass
-    return found
 
 
 def parent(pid):

@@ -11,7 +11,6 @@ import io
 import os
 import pathlib
 import pickle
-import shutil
 import signal
 import socket
 import subprocess
@@ -21,13 +20,9 @@ import time
 
 import engine_train
 import pytest
-from spark_bed import LATE_S, SLOTS, SOON_S, parents, ranks, until
+from spark_bed import LATE_S, SLOTS, SOON_S, parents, pyspark_or_skip, ranks, until
 
-pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install pyspark")
-if shutil.which("java") is None:
-    pytest.skip(
-        "Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True
-    )
+pyspark = pyspark_or_skip()
 
 import halay.spark  # noqa: E402
 from halay._engines import Loss, Where, by_node, numbers  # noqa: E402

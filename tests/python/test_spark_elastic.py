@@ -10,7 +10,6 @@ import io
 import os
 import pickle
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,13 +17,20 @@ import threading
 import time
 
 import pytest
-from spark_bed import AGENTS, FAILURES, LATE_S, SLOTS, SOON_S, above, processes, ranks, until
+from spark_bed import (
+    AGENTS,
+    FAILURES,
+    LATE_S,
+    SLOTS,
+    SOON_S,
+    above,
+    processes,
+    pyspark_or_skip,
+    ranks,
+    until,
+)
 
-pyspark = pytest.importorskip("pyspark", reason="pyspark is not installed: pip install pyspark")
-if shutil.which("java") is None:
-    pytest.skip(
-        "Spark needs Java: apt-get install openjdk-17-jre-headless", allow_module_level=True
-    )
+pyspark = pyspark_or_skip()
 
 from conftest import environment  # noqa: E402
 

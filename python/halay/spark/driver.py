@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import logging
 import os
 import pickle
 import queue
@@ -28,6 +27,7 @@ from .board import Event, Member, Switchboard
 from .session import (
     active_context,
     addresses_of,
+    announce,
     late,
     python_of,
     slots,
@@ -256,9 +256,7 @@ def run(
     if size < 1:
         raise ValueError(f"num_proc must be at least 1, not {size}")
     start_timeout = start_timeout_of(start_timeout)
-    if verbose >= 1:
-        inferred = " (inferred from spark.default.parallelism)" if num_proc is None else ""
-        logging.info("Running %d processes%s...", size, inferred)
+    announce(size, num_proc, verbose)
     streams = streams_of(stdout, stderr)
     variables = {
         "HALAY_START_DEADLINE": f"{start_timeout:g}",

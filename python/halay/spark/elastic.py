@@ -10,7 +10,6 @@ from __future__ import annotations
 import collections
 import functools
 import itertools
-import logging
 import os
 import pickle
 import queue
@@ -329,9 +328,7 @@ def run_elastic(
         o if o is not None else n for o, n in ((min_np, min_num_proc), (max_np, max_num_proc))
     )
     terms = _terms(context, num_proc, least, most, start_timeout, elastic_timeout, reset_limit)
-    if verbose >= 1:
-        inferred = " (inferred from spark.default.parallelism)" if num_proc is None else ""
-        logging.info("Running %d processes%s...", terms.size, inferred)
+    session.announce(terms.size, num_proc, verbose)
 
     streams = session.streams_of(stdout, stderr)
     function = bytes(cloudpickle.dumps(_Call(fn, args, kwargs)))

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import sys
@@ -58,6 +59,13 @@ def addresses_of(context: Any) -> tuple[str, str]:
     conf = context.getConf()
     host = conf.get("spark.driver.host")
     return host, conf.get("spark.driver.bindAddress", host)
+
+
+def announce(size: int, given: int | None, verbose: int) -> None:
+    """How many ranks there are; given: num_proc."""
+    if verbose >= 1:
+        inferred = " (inferred from spark.default.parallelism)" if given is None else ""
+        logging.info("Running %d processes%s...", size, inferred)
 
 
 def start_timeout_of(given_s: float | None) -> float:
