@@ -172,7 +172,8 @@ def test_a_process_and_an_actor_are_lost(run, tmp_path):
     assert pids == seen[2] and seen[0] != seen[1] != seen[2]
     # Who was rank 2 of the first three has never been anything but alive.
     assert seen[1][:2] == seen[0][1:] and pids[0] == seen[0][1]
-    assert met[0][0] == (1, 3) and met[0][-1] == (0, 3)
+    # The job may have begun with two of them.
+    assert (1, 3) in met[0] and met[0][-1] == (0, 3)
 
 
 def test_nodes_come_and_go(run, cluster, tmp_path):
