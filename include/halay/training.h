@@ -52,17 +52,6 @@ HALAY_API void halay_trainer_destroy(halay_trainer_t *trainer);
 HALAY_API int halay_trainer_allreduce(halay_trainer_t *trainer, const char *name, const void *in,
                                       void *out, size_t count, halay_type_t type, halay_op_t op,
                                       double prescale, double postscale, halay_ticket_t *ticket);
-/*
- * So many allreduces of one operation, all or nothing: none is submitted where one is refused; if
- * one differs between ranks, or a rank does not submit them all in time, all end with that error.
- * Same arrays and order on all ranks; at most HALAY_GROUP_MAX. tickets: one each.
- */
-HALAY_API int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
-                                            const char *const names[], const void *const in[],
-                                            void *const out[], const size_t counts[],
-                                            const halay_type_t types[], halay_op_t op,
-                                            double prescale, double postscale,
-                                            halay_ticket_t tickets[]);
 HALAY_API int halay_trainer_broadcast(halay_trainer_t *trainer, const char *name, void *buffer,
                                       size_t count, halay_type_t type, int root,
                                       halay_ticket_t *ticket);
@@ -98,6 +87,14 @@ typedef struct halay_reduction {
     halay_op_t op;
     double prescale, postscale;
 } halay_reduction_t;
+/*
+ * So many allreduces, all or nothing: none is submitted where one is refused; if one differs
+ * between ranks, or a rank does not submit them all in time, all end with that error. Same arrays
+ * and order on all ranks, of one says[].size; at most HALAY_GROUP_MAX. tickets: one each.
+ */
+HALAY_API int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
+                                            const halay_reduction_t says[], const void *const in[],
+                                            void *const out[], halay_ticket_t tickets[]);
 /*
  * halay_trainer_allreduce_shaped(), halay_trainer_wait() and halay_trainer_release() in one call,
  * which needs no other thread: the result is that of the wait, or why nothing was submitted.

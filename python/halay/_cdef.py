@@ -158,6 +158,30 @@ int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t t
                          halay_op_t op, halay_comm_t *comm);
 int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
                    halay_comm_t *comm);
+int halay_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                 int root, halay_comm_t *comm);
+int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+               halay_comm_t *comm);
+int halay_exscan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                 halay_comm_t *comm);
+int halay_allgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                     halay_type_t type, halay_comm_t *comm);
+int halay_gatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                  halay_type_t type, int root, halay_comm_t *comm);
+int halay_scatterv(const void *in, void *out, const size_t counts[], const size_t displs[],
+                   halay_type_t type, int root, halay_comm_t *comm);
+int halay_reduce_scatterv(const void *in, void *out, const size_t counts[], halay_type_t type,
+                          halay_op_t op, halay_comm_t *comm);
+int halay_alltoallv(const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
+                    const size_t out_counts[], const size_t out_displs[], halay_type_t type,
+                    halay_comm_t *comm);
+int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                 halay_comm_t *comm);
+int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                  halay_comm_t *comm);
+int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
+               halay_comm_t *comm);
+int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm);
 int halay_barrier(halay_comm_t *comm);
 
 typedef struct halay_request halay_request_t;

@@ -7,6 +7,8 @@
 #include "api/api.h"
 #include "fault/fault.h"
 
+#define CREATE_GROUP_TAG 0x67726f7570000000ull /* no number of children gets there */
+
 /* The communicator of a handle. Why it cannot be used to make another one; 0 if it can. */
 static int parent_of(const halay_comm_t *handle, void *out, const char *call, halay_comm_t **parent)
 {
@@ -181,9 +183,9 @@ static void check_list(struct hly_check *c, const halay_comm_t *comm, const int 
     free(seen);
 }
 
-static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
+static int subset_locked(halay_comm_t *comm, uint64_t id, const int ranks[], int n,
+                         halay_comm_t **subset)
 {
-    uint64_t id = child_id(comm, -2);
     int rank = -1, *world = calloc((size_t)n + 1, sizeof(*world));
     if (!world)
         return HALAY_ENOMEM;
@@ -220,7 +222,31 @@ int halay_comm_from_ranks(halay_comm_t *handle, const int ranks[], int n, halay_
     if (rc)
         return rc;
     hly_lock(comm->context);
-    rc = subset_locked(comm, ranks, n, subset);
+    rc = subset_locked(comm, child_id(comm, -2), ranks, n, subset);
+    hly_unlock(comm->context);
+    return rc;
+}
+
+int halay_comm_create_group(halay_comm_t *handle, const int ranks[], int n, uint64_t tag,
+                            halay_comm_t **made)
+{
+    struct hly_check c = {0};
+    halay_comm_t *comm;
+    int rc = parent_of(handle, made, "comm_create_group", &comm);
+    if (rc)
+        return rc;
+    check_list(&c, comm, ranks, n);
+    hly_lock(comm->context);
+    uint64_t key[3] = {CREATE_GROUP_TAG, tag,
+                       c.code ? 0 : hly_hash(0, ranks, (size_t)n * sizeof(*ranks))};
+    uint64_t id = hly_hash(comm->id, key, sizeof(key));
+    if (!c.code && (hly_comm_find(comm->context, id) || hly_comm_is_gone(comm->context, id)))
+        hly_wrong(&c, "the list has, or had, a communicator with this tag");
+    rc = c.code;
+    if (rc)
+        hly_log(comm->context, HLY_ERROR, "comm_create_group: %s", c.text);
+    else
+        rc = subset_locked(comm, id ? id : 1, ranks, n, made);
     hly_unlock(comm->context);
     return rc;
 }

@@ -348,8 +348,11 @@ static void retract(halay_trainer_t *trainer, const halay_ticket_t tickets[], si
 /* Hashes all that the members say, so that no member agrees with one of another group. */
 static uint64_t group_add(uint64_t group, const char *name, const struct submission *submission)
 {
-    const uint64_t words[] = {hlt_tensor_hash(name), (uint64_t)submission->type,
-                              (uint64_t)submission->op, submission->count};
+    uint64_t words[4 + sizeof(submission->shape) / sizeof(uint64_t)] = {
+        hlt_tensor_hash(name), (uint64_t)submission->type, (uint64_t)submission->op,
+        submission->count};
+    static_assert(sizeof(submission->shape) % sizeof(*words) == 0, "a dimension is left out");
+    memcpy(&words[4], submission->shape, sizeof(submission->shape));
     return hlt_hash_words(group, words, sizeof(words) / sizeof(words[0]));
 }
 
@@ -392,25 +395,32 @@ static int group_submit(halay_trainer_t *trainer, size_t ntensors, const char *c
 }
 
 int halay_trainer_allreduce_group(halay_trainer_t *trainer, size_t ntensors,
-                                  const char *const names[], const void *const in[],
-                                  void *const out[], const size_t counts[],
-                                  const halay_type_t types[], halay_op_t op, double prescale,
-                                  double postscale, halay_ticket_t tickets[])
+                                  const halay_reduction_t says[], const void *const in[],
+                                  void *const out[], halay_ticket_t tickets[])
 {
-    if (!trainer || !ntensors || ntensors > HALAY_GROUP_MAX || !names || !in || !out || !counts ||
-        !types || !tickets)
+    if (!trainer || !ntensors || ntensors > HALAY_GROUP_MAX || !says || !in || !out || !tickets)
         return HALAY_EINVAL;
     if (hlt_trainer_forked(trainer))
         return HALAY_EFORKED;
+    int rc = HALAY_OK;
     struct submission *members = calloc(ntensors, sizeof(*members));
-    if (!members)
-        return HALAY_ENOMEM;
-    for (size_t i = 0; i < ntensors; i++) {
-        members[i] =
-            reduction(HLT_KIND_ALLREDUCE, in[i], out[i], types[i], op, prescale, postscale);
-        members[i].count = members[i].row_count = counts[i];
+    const char **names = calloc(ntensors, sizeof(*names));
+    if (!members || !names)
+        rc = HALAY_ENOMEM;
+    for (size_t i = 0; i < ntensors && !rc; i++) {
+        halay_reduction_t one;
+        const char *at = (const char *)says + i * says->size; /* of a program's header */
+        if (take_reduction(&one, (const halay_reduction_t *)at) || one.size != says->size) {
+            rc = HALAY_EINVAL;
+            break;
+        }
+        names[i] = one.name;
+        members[i] = reduction(HLT_KIND_ALLREDUCE, in[i], out[i], one.type, one.op, one.prescale,
+                               one.postscale);
+        rc = shape_read(&members[i], &one.shape, 0);
     }
-    int rc = group_submit(trainer, ntensors, names, members, tickets);
+    rc = rc ? rc : group_submit(trainer, ntensors, names, members, tickets);
+    free(names);
     free(members);
     return rc;
 }

@@ -11,7 +11,7 @@ import numpy
 import pytest
 import torch
 from cffi import FFI
-from conftest import BUILD
+from conftest import BUILD, ODD_RANKS
 from cuda_double import come, cuda, halted, host, legacy, stream_handle
 
 import halay.arrays as ha
@@ -132,6 +132,57 @@ def rank_host():
     assert ha.alltoall(sent, sent) is sent and sent[0] == me
     assert ha.broadcast(numpy.array([me]), root=nranks - 1)[0] == nranks - 1
     ha.barrier()
+
+
+def rank_more():
+    """Rooted calls, scans, uneven parts, and two ranks."""
+    me, n = ha.rank(), ha.size()
+    x = numpy.arange(4.0) + me
+    for root in range(n):
+        out = numpy.full(4, -1.0)
+        found = ha.reduce(x, out, root=root)
+        assert (found is out) == (me == root) and (me == root or found is None)
+        assert out.tolist() == (
+            [n * i + n * (n - 1) / 2 for i in range(4)] if me == root else [-1.0] * 4
+        )
+        mine = x.copy()
+        ha.reduce(mine, op="max", root=root)
+        assert mine.tolist() == (x + (n - 1 - me if me == root else 0)).tolist()
+        rows = ha.gather(x, numpy.empty((n, 4)) if me == root else None, root)
+        assert rows is None if me != root else rows[:, 0].tolist() == list(range(n))
+        part = ha.scatter(numpy.arange(2 * n) if me == root else None, numpy.zeros(2, "i8"), root)
+        assert part.tolist() == [2 * me, 2 * me + 1]
+    assert ha.scan(x, numpy.empty(4))[0] == me * (me + 1) / 2
+    before = ha.exscan(numpy.array([me + 1]), numpy.array([-1]))
+    assert before[0] == (me * (me + 1) // 2 if me else -1)
+    counts = [3 * r % 4 for r in range(n)]
+    every = numpy.concatenate([numpy.full(c, r) for r, c in enumerate(counts)])
+    mine = numpy.full(counts[me], me)
+    assert numpy.array_equal(ha.allgather(mine, numpy.empty_like(every), counts), every)
+    got = ha.gather(mine, numpy.empty_like(every) if me == 1 else None, 1, counts)
+    assert me != 1 or numpy.array_equal(got, every)
+    assert ha.scatter(every, numpy.empty_like(mine), 1, counts).tolist() == mine.tolist()
+    part = ha.reduce_scatter(every, numpy.empty_like(mine), counts=counts)
+    assert part.tolist() == (mine * n).tolist()
+    sent, received = [r + me for r in range(n)], [me + r for r in range(n)]
+    data = numpy.concatenate([numpy.full(c, 10 * me + r) for r, c in enumerate(sent)])
+    into = numpy.empty(sum(received), dtype=data.dtype)
+    ha.alltoall(data, into, sent=sent, received=received)
+    assert into.tolist() == [10 * r + me for r, c in enumerate(received) for _ in range(c)]
+    if me < 2:
+        one, other = numpy.arange(5) + me, numpy.empty(5, dtype=int)
+        for first in (0, 1):
+            if me == first:
+                ha.send(one, 1 - me)
+            else:
+                assert ha.recv(other, 1 - me)[0] == 1 - me
+        with pytest.raises(ValueError, match="not another rank"):
+            ha.send(one, me)
+    for wrong, words in (([1] * (n + 1), "not . numbers"), ([2] * n, "has 3 elements, not 2")):
+        with pytest.raises((ValueError, HalayError), match=words):
+            ha.allgather(numpy.zeros(3), numpy.zeros(3 * n), wrong)
+    with pytest.raises(ValueError, match="both, or neither"):
+        ha.alltoall(data, into, sent=sent)
 
 
 def rank_refused():
@@ -286,8 +337,14 @@ def rank_all_gpu():
     rank_gpu_refused()
 
 
-def test_host(job):
-    job(2, rank_host)
+def rank_all_host():
+    rank_host()
+    rank_more()
+
+
+@pytest.mark.parametrize("nranks", ODD_RANKS)
+def test_host(job, nranks):
+    job(nranks, rank_all_host)
 
 
 def test_refused_on_all_ranks(job):

@@ -175,14 +175,20 @@ def rank_pairs():
         assert (got == left).all()
     if rank == 0:
         dist.send(torch.arange(5), 1)
-        with pytest.raises(ValueError, match="tag"):
-            dist.send(torch.arange(5), 1, tag=3)
     elif rank == 1:
         got = torch.zeros(5, dtype=torch.int64)
         dist.recv(got, 0)
         assert got.tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(NotImplementedError, match="sender"):
             dist.recv(got)
+    # Each tag is an order of its own, both ways, in the default group and in another one.
+    for group in (None, dist.new_group(range(size))):
+        got = {tag: torch.zeros(3) for tag in range(4)}
+        works = [dist.isend(torch.full((3,), 10.0 * tag + rank), right, group, tag) for tag in got]
+        works += [dist.irecv(got[tag], left, group, tag) for tag in reversed(got)]
+        for work in works:
+            work.wait()
+        assert all((got[tag] == 10 * tag + left).all() for tag in got)
 
 
 def rank_asynchronous():
@@ -234,6 +240,49 @@ def rank_asynchronous():
     work.wait()
 
 
+def rank_callbacks():
+    """Callbacks that wait for a call of their own, one in the other, and for one that is late."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def again(depth):
+        def callback(future):
+            data = future.value()[0] * 2
+            if depth == 0:
+                return data
+            work = dist.all_reduce(data, async_op=True)
+            return work.get_future().then(again(depth - 1)).wait()
+
+        return callback
+
+    data = torch.ones(3)
+    future = dist.all_reduce(data, async_op=True).get_future().then(again(5))
+    assert future.wait().tolist() == [(2.0 * size) ** 6] * 3
+    if size > 1 and rank < 2:
+        got, done = torch.zeros(2), dist.all_reduce(data, async_op=True)
+        late = dist.irecv(got, 0) if rank else None
+        future = done.get_future().then(lambda _: late.get_future().wait() if rank else None)
+        done.wait()
+        if rank == 0:
+            dist.send(torch.ones(2), 1)
+        future.wait()
+        assert rank == 0 or got.tolist() == [1, 1]
+    else:
+        dist.all_reduce(data)
+    # Many at once, and all wait for a call that is done last.
+    if rank == 0:
+        dist.recv(data, 1)
+        for i in range(21):
+            dist.send(torch.full((2,), float(i)), 1)
+    elif rank == 1:
+        got = torch.zeros(21, 2)
+        works = [dist.irecv(row, 0) for row in got]
+        last = works[-1].get_future()
+        futures = [w.get_future().then(lambda f: last.wait()[0] - f.value()[0]) for w in works[:-1]]
+        dist.send(data, 0)
+        assert [(20 - i, 20 - i) for i in range(20)] == [tuple(f.wait().tolist()) for f in futures]
+    dist.barrier()
+
+
 def rank_coalesced():
     rank, size = dist.get_rank(), dist.get_world_size()
     total = size * (size + 1) / 2
@@ -255,6 +304,41 @@ def rank_coalesced():
         assert all((out == total).all() for out in outs)
 
 
+def rank_sparse():
+    """A sum of COO tensors, with values that are vectors, and without elements on one rank."""
+    rank, size = dist.get_rank(), dist.get_world_size()
+    rows = torch.arange(rank + 1)
+    at = torch.stack([rows, rows + 1])
+    for values in (torch.full((rank + 1,), rank + 1.0), torch.full((rank + 1, 2), rank + 1.0)):
+        mine = torch.sparse_coo_tensor(at, values, (9, 9, *values.shape[1:]))
+        whole = mine.to_dense()
+        dist.all_reduce(whole)
+        work = dist.all_reduce(mine, async_op=True)
+        assert work.wait() and torch.equal(mine.to_dense(), whole)
+    mine = torch.sparse_coo_tensor(at[:, : rank and 1], torch.ones(rank and 1), (9, 9))
+    dist.all_reduce(mine)
+    assert mine.to_dense()[0, 1] == size - 1 and mine.to_dense().sum() == size - 1
+    with pytest.raises(ValueError, match=r"differ in shape: rank 0 has \(9,"):
+        dist.all_reduce(torch.sparse_coo_tensor(at, torch.ones(rank + 1), (9 + rank, 9)))
+    with pytest.raises(ValueError, match="a sum only"):
+        dist.all_reduce(mine, op=dist.ReduceOp.MAX)
+
+
+def rank_told():
+    """What torch asks of a back end; a profiler; a time limit that is set later."""
+    world = dist.group.WORLD
+    assert world._get_backend(torch.device("cpu")) is world
+    with pytest.warns(UserWarning, match="nccl or gloo"):  # torch's own, which sets nothing
+        dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=77))
+    with torch.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(4))
+    assert "halay:allreduce" in {event.key for event in profile.key_averages()}
+    outs = [[torch.zeros(n) for _ in range(dist.get_world_size())] for n in (2, 3)]
+    dist.all_gather_coalesced(outs, [torch.full((n,), 1.0 + dist.get_rank()) for n in (2, 3)])
+    for n, out in zip((2, 3), outs):
+        assert [t.tolist() for t in out] == [[1.0 + r] * n for r in range(len(out))]
+
+
 def rank_groups():
     rank, size = dist.get_rank(), dist.get_world_size()
     for _ in range(3):
@@ -272,6 +356,13 @@ def rank_groups():
         for group, ranks in groups[:2]:
             if rank in ranks:
                 dist.destroy_process_group(group)
+        if rank in (0, size - 1):  # made by its members alone
+            two = sorted({0, size - 1})
+            group = dist.new_group(two, use_local_synchronization=True)
+            data = torch.tensor([rank + 1.0])
+            dist.all_reduce(data, group=group)
+            assert data.item() == sum(r + 1 for r in two)
+            dist.destroy_process_group(group)
     objects = [None] * size
     dist.all_gather_object(objects, {"rank": rank})
     assert objects == [{"rank": r} for r in range(size)]
@@ -317,7 +408,7 @@ def rank_refusals():
     with pytest.raises(ValueError, match=r"meta.*CUDA devices only"):
         dist.all_reduce(torch.ones(3, device="meta"))
     with pytest.raises(ValueError, match="to_dense"):
-        dist.all_reduce(torch.eye(2).to_sparse())
+        dist.broadcast(torch.eye(2).to_sparse(), 0)
     for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
         one, other = torch.zeros(2, dtype=dtype), (dist.get_rank() + 1) % dist.get_world_size()
         many = torch.zeros(2 * dist.get_world_size(), dtype=dtype)
@@ -350,7 +441,10 @@ BODIES = [
     rank_uneven,
     rank_pairs,
     rank_asynchronous,
+    rank_callbacks,
     rank_coalesced,
+    rank_sparse,
+    rank_told,
     rank_groups,
     rank_refusals,
 ]

@@ -162,6 +162,29 @@ def rank_zero():
     assert torch.equal(mine, first)
 
 
+def rank_power_sgd():
+    """A hook whose callbacks wait for calls that they make."""
+    from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook
+
+    module = model()
+    wrapped = DistributedDataParallel(module)
+    state = powerSGD_hook.PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2)
+    wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+    train(wrapped, 6)
+    mine = torch.cat([p.detach().reshape(-1) for p in module.parameters()])
+    first = mine.clone()
+    dist.broadcast(first, 0)
+    assert torch.equal(mine, first)
+
+
+def rank_compiled():
+    """torch.compile of a DDP model: the bits of the model that is not compiled."""
+    plain, compiled = model(), model()
+    train(DistributedDataParallel(plain))
+    train(torch.compile(DistributedDataParallel(compiled), backend="eager"))
+    assert digest(plain) == digest(compiled)
+
+
 def rank_training():
     ours = rank_ddp()
     everyone = [None] * dist.get_world_size()
@@ -170,6 +193,8 @@ def rank_training():
     rank_exact()
     rank_fsdp()
     rank_zero()
+    rank_power_sgd()
+    rank_compiled()
     dist.destroy_process_group()
     dist.init_process_group("gloo", init_method="halay://")
     compare(ours, rank_ddp())

@@ -67,6 +67,7 @@ def test_a_replica_comes_and_is_lost(tmp_path):
             assert time.monotonic() < end, (tmp_path / f"out.{name}").read_text()
             time.sleep(0.02)
 
+    done = tmp_path / "done"
     lighthouse = coordination.LighthouseServer(
         bind="127.0.0.1:0", min_replicas=1, join_timeout_ms=1000, heartbeat_timeout_ms=1000
     )
@@ -74,12 +75,13 @@ def test_a_replica_comes_and_is_lost(tmp_path):
     try:
         with processes(tmp_path) as (start, join):
             for name in (0, 1):
-                start(name, "replica", name, 150, tmp_path / f"log.{name}", **at)
+                start(name, "replica", name, done, tmp_path / f"log.{name}", **at)
             reaches(0, 5, 2)
-            victim = start(2, "replica", 2, 150, tmp_path / "log.2", **at)
+            victim = start(2, "replica", 2, done, tmp_path / "log.2", **at)
             reaches(0, 10, 3)
             victim.kill()
             reaches(0, lines(0)[-1][0] + 5, 2)
+            done.touch()
             for name in (0, 1):
                 join(name)
     finally:
@@ -88,4 +90,4 @@ def test_a_replica_comes_and_is_lost(tmp_path):
     for name in (0, 1, 2):
         for step, _, total in lines(name):
             assert totals.setdefault(step, total) == total, f"step {step} of {name}"
-    assert max(totals) == 150
+    assert max(totals) > 10

@@ -81,8 +81,8 @@ def come_alone(address):
         raise AssertionError("it has met")
 
 
-def train(name, steps, log):
-    """A replica group of one rank, as torchft's own example has it."""
+def train(name, done, log):
+    """A replica group of one rank, as torchft's own example has it, until the file is there."""
     torch.manual_seed(int(name))  # others' parameters come from who has them
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     model = torch.nn.Linear(4, 2)
@@ -106,7 +106,7 @@ def train(name, steps, log):
     )
     parallel, stepper = DistributedDataParallel(manager, model), Optimizer(manager, optimizer)
     with open(log, "w", buffering=1) as lines:
-        while manager.current_step() < steps:
+        while not Path(done).exists():
             stepper.zero_grad()
             parallel(torch.randn(8, 4)).square().sum().backward()
             stepper.step()
@@ -124,4 +124,4 @@ if __name__ == "__main__":
     elif what == "alone":
         come_alone(rest[0])
     else:
-        train(rest[0], int(rest[1]), rest[2])
+        train(*rest)

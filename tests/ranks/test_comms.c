@@ -263,6 +263,38 @@ static void subsets(struct rank *r)
     CHECK(!subset, "a list without ranks");
 }
 
+/* Made by their members alone, while the others make nothing, or make others in another order. */
+static void groups_of_members(struct rank *r)
+{
+    const int pairs[2][2] = {{0, 1}, {1, 2}}, twice[2] = {0, 0};
+    halay_comm_t *made[2][2] = {{NULL}};
+    for (int i = 0; i < 4 && r->nranks > 2; i++) {
+        int p = r->rank == 1 ? i % 2 : 1 - i % 2; /* the one they share makes them the other way */
+        if (pairs[p][0] == r->rank || pairs[p][1] == r->rank)
+            good(halay_comm_create_group(r->world, pairs[p], 2, (uint64_t)i / 2, &made[p][i / 2]),
+                 "create_group");
+    }
+    for (int p = 0; p < 2; p++) {
+        for (int tag = 0; tag < 2 && made[p][tag]; tag++)
+            check_sum(made[p][tag], r->rank, pairs[p][0] + pairs[p][1], "a group of two");
+    }
+    halay_comm_t *more = r->world;
+    for (int p = 0; p < 2 && made[p][0]; p++) {
+        CHECK(halay_comm_create_group(r->world, pairs[p], 2, 0, &more) == HALAY_EINVAL,
+              "a tag again");
+        good(halay_comm_free(made[p][0]), "free");
+        CHECK(halay_comm_create_group(r->world, pairs[p], 2, 0, &more) == HALAY_EINVAL,
+              "a freed tag");
+        good(halay_comm_free(made[p][1]), "free");
+    }
+    CHECK(halay_comm_create_group(r->world, twice, 2, 7, &more) == HALAY_EINVAL, "a rank twice");
+    const int other = (r->rank + 1) % r->nranks;
+    if (r->nranks > 1) {
+        good(halay_comm_create_group(r->world, &other, 1, 8, &more), "create_group");
+        CHECK(!more, "rank %d is in a group of %d", r->rank, other);
+    }
+}
+
 static void nodes_apart(struct rank *r)
 {
     halay_comm_t *node;
@@ -315,6 +347,7 @@ static void handles(struct rank *r)
 static void all(struct rank *r)
 {
     subsets(r);
+    groups_of_members(r);
     endless(r);
     nodes_apart(r);
     handles(r);

@@ -143,10 +143,11 @@ static void many(struct rank *rank)
             tickets[t] = submit(rank, name, mine[t], 16);
     }
     after(rank, "m0", stream);
-    CHECK(!halay_trainer_allreduce_group(rank->trainer, 2, (const char *const[]){"m0", "m1"},
-                                         (const void *const *)mine, mine, (const size_t[]){16, 16},
-                                         (const halay_type_t[]){HALAY_FLOAT32, HALAY_FLOAT32},
-                                         HALAY_SUM, 1, 1, group),
+    const halay_reduction_t says[2] = {
+        {sizeof(*says), "m0", {1, {16}}, HALAY_FLOAT32, HALAY_SUM, 1, 1},
+        {sizeof(*says), "m1", {2, {4, 4}}, HALAY_FLOAT32, HALAY_SUM, 1, 1}};
+    CHECK(!halay_trainer_allreduce_group(rank->trainer, 2, says, (const void *const *)mine, mine,
+                                         group),
           "group");
     fill(other, rank->rank, 3, N);
     free_one = submit(rank, "other", other, N);

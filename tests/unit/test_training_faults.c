@@ -504,11 +504,9 @@ enum { MEMBERS = 40 };
 
 struct group {
     char names[MEMBERS][32];
-    const char *name[MEMBERS];
+    halay_reduction_t says[MEMBERS];
     const void *in[MEMBERS];
     void *out[MEMBERS];
-    size_t counts[MEMBERS];
-    halay_type_t types[MEMBERS];
     halay_ticket_t tickets[MEMBERS];
     int64_t value[MEMBERS][2], sum[MEMBERS][2];
 };
@@ -517,11 +515,15 @@ static void group_fill(struct rank *rank, struct group *group)
 {
     for (int i = 0; i < MEMBERS; i++) {
         snprintf(group->names[i], sizeof(group->names[i]), "member.%d", i);
-        group->name[i] = group->names[i];
         group->in[i] = group->value[i];
         group->out[i] = group->sum[i];
-        group->counts[i] = 1;
-        group->types[i] = i % 3 ? HALAY_INT64 : HALAY_UINT64;
+        group->says[i] = (halay_reduction_t){sizeof(halay_reduction_t),
+                                             group->names[i],
+                                             {1, {1}},
+                                             i % 3 ? HALAY_INT64 : HALAY_UINT64,
+                                             HALAY_SUM,
+                                             1,
+                                             1};
         group->value[i][0] = rank->rank + i;
         group->sum[i][0] = -7;
     }
@@ -529,8 +531,7 @@ static void group_fill(struct rank *rank, struct group *group)
 
 static int group_submit(struct rank *rank, struct group *group)
 {
-    return halay_trainer_allreduce_group(rank->trainer, MEMBERS, group->name, group->in, group->out,
-                                         group->counts, group->types, HALAY_SUM, 1, 1,
+    return halay_trainer_allreduce_group(rank->trainer, MEMBERS, group->says, group->in, group->out,
                                          group->tickets);
 }
 
@@ -559,7 +560,10 @@ static void groups(struct rank *rank)
         int odd = rank->rank == (step + step / 8) % rank->nranks, kind = step % 8;
         group_fill(rank, group);
         if (kind == 5) {
-            group->counts[MEMBERS - 1] = odd ? 2 : 1;
+            if (odd && step < 8) /* as many elements, in another shape */
+                group->says[MEMBERS - 1].shape = (halay_dims_t){2, {1, 1}};
+            else if (odd)
+                group->says[MEMBERS - 1].shape.dims[0] = 2;
             CHECK(!group_submit(rank, group), "submit");
             group_finish(rank, group, HALAY_EMISMATCH);
         } else if (kind == 6) {
@@ -585,10 +589,12 @@ static void groups(struct rank *rank)
         }
         meet(rank);
     }
-    group->counts[3] = SIZE_MAX;
+    group->says[3].shape.dims[0] = SIZE_MAX;
     CHECK(group_submit(rank, group) == HALAY_EINVAL, "a count");
-    CHECK(halay_trainer_allreduce_group(rank->trainer, 0, group->name, group->in, group->out,
-                                        group->counts, group->types, HALAY_SUM, 1, 1,
+    group->says[3].shape.dims[0] = 1;
+    group->says[2].size = 8;
+    CHECK(group_submit(rank, group) == HALAY_EINVAL, "a size that is another's");
+    CHECK(halay_trainer_allreduce_group(rank->trainer, 0, group->says, group->in, group->out,
                                         group->tickets) == HALAY_EINVAL,
           "an empty group");
     free(group);

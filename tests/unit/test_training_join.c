@@ -132,11 +132,9 @@ static void groups(struct rank *rank)
 {
     enum { MEMBERS = 50 };
     char names[MEMBERS][16], text[1024];
-    const char *name[MEMBERS];
     const void *in[MEMBERS];
     void *out[MEMBERS];
-    size_t counts[MEMBERS];
-    halay_type_t types[MEMBERS];
+    halay_reduction_t says[MEMBERS];
     halay_ticket_t tickets[MEMBERS];
     int64_t values[MEMBERS];
     for (int turn = 0; turn < 6; turn++) {
@@ -144,14 +142,12 @@ static void groups(struct rank *rank)
         int joins = rank->rank == turn % rank->nranks;
         for (int i = 0; i < MEMBERS; i++) {
             snprintf(names[i], sizeof(names[i]), "member.%d", i);
-            name[i] = names[i];
             in[i] = out[i] = &values[i];
-            counts[i] = 1;
-            types[i] = HALAY_INT64;
+            says[i] = (halay_reduction_t){sizeof(*says), names[i], {0, {0}}, HALAY_INT64, op, 1, 1};
             values[i] = 1 + i;
         }
-        CHECK(joins || !halay_trainer_allreduce_group(rank->trainer, MEMBERS, name, in, out, counts,
-                                                      types, op, 1, 1, tickets),
+        CHECK(joins ||
+                  !halay_trainer_allreduce_group(rank->trainer, MEMBERS, says, in, out, tickets),
               "submit");
         if (turn % 2) /* the joins may come before, behind, or in the middle of it */
             CHECK(join(rank) < rank->nranks, "join");

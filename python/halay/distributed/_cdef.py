@@ -8,6 +8,8 @@ from .._core import declare, ffi, lib
 CDEF = """
 int halay_comm_rank(const halay_comm_t *comm, int *rank);
 int halay_comm_size(const halay_comm_t *comm, int *nranks);
+int halay_comm_create_group(halay_comm_t *comm, const int ranks[], int n, uint64_t tag,
+                            halay_comm_t **made);
 int halay_comm_revoke(halay_comm_t *comm);
 int halay_comm_agree(halay_comm_t *comm, int *flag);
 int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import datetime
 import os
+import sys
 from collections.abc import Sequence
-from functools import partial
+from functools import partial, wraps
 from typing import Any, Callable, Optional
 
 import torch
@@ -20,6 +21,7 @@ from torch._C import _distributed_c10d as c10d
 from .. import _tensors
 from . import _job
 from ._cdef import ffi, lib
+from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
     IN_PLACE,
     Target,
@@ -33,6 +35,8 @@ from ._tensors import (
     type_of,
 )
 from ._work import HalayWork
+
+MOST_TAGS = 4096
 
 Tensors = Sequence[torch.Tensor]
 Finish = Optional[Callable[[], None]]
@@ -57,6 +61,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._comm = comm
         self._names = ["", "undefined"]
         self._left = False
+        self._tags: dict[tuple[int, int], Any] = {}  # communicators, by peer and tag
         self._bundle: HalayWork | None = None
         # Calls on CUDA tensors stand behind a stream of the group's own, which is made to wait for
         # the program's: so it never has to be changed while calls are under way.
@@ -94,6 +99,17 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     def get_group_store(self) -> c10d.Store:
         return self._store
 
+    # There is one back end for all devices, the group itself.
+    def _get_backend(self, device: object) -> HalayProcessGroup:
+        return self
+
+    supports_coalescing = True
+    supports_splitting = False
+    supports_time_estimate = False
+
+    def _set_default_timeout(self, timeout: datetime.timedelta) -> None:
+        self.set_timeout(timeout)
+
     def set_timeout(self, timeout: datetime.timedelta) -> None:
         nanoseconds = max(1, int(timeout.total_seconds() * 1e9))
         self._job.must(lib.halay_comm_set_deadline(self._comm, nanoseconds))
@@ -106,26 +122,37 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         group_name: str = "",
         group_desc: str | None = None,
     ) -> HalayProcessGroup | None:
-        """Collective over all ranks of the job; None on those that are not in the list."""
+        """Collective over all ranks of the job, or with use_local_synchronization over those in the
+        list, which torch gives a name that is no number; None on those that are not in it."""
         self._job.usable()
         if self.size() != self._job.size:
             raise ValueError("halay new_group: sub-groups are made of the default group")
-        comm = self._job.subset([int(rank) for rank in ranks])
+        of = [int(rank) for rank in ranks]
+        local = bool(group_name) and not group_name.isdigit()
+        comm = self._job.group(self._job.parent, of, "new_group") if local else self._job.subset(of)
         if comm is None:
             return None
         store = c10d.PrefixStore(f"{group_name}/", self._store)
         made = HalayProcessGroup(store, _job.join(), comm, timeout)
         made._set_group_name(group_name)
         made._set_group_desc(group_desc or "undefined")
+        if local:
+            made.barrier().wait()  # a rank that does not come is named here
         return made
+
+    def revoke(self) -> None:
+        """Ends all calls on it, on all ranks."""
+        for comm in (self._comm, *self._tags.values()):
+            self._job.revoke(comm)
 
     def shutdown(self) -> None:
         """Ends the group. What is still under way on it ends with it, or with the job."""
         if self._left:
             return
         self._left = True
-        if not self._job.closed and self._comm != self._job.world:
-            lib.halay_comm_free(self._comm)  # HALAY_ESTATE: calls are under way; the job frees it
+        for comm in (self._comm, *self._tags.values()):
+            if not self._job.closed and comm != self._job.world:
+                lib.halay_comm_free(comm)  # HALAY_ESTATE: calls are under way; the job frees it
         _job.leave(self._job)
 
     def abort(self) -> None:
@@ -140,8 +167,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         keep: object,
         finish: Finish = None,
         block: bool = False,
+        comm: Any = None,
     ) -> HalayWork:
-        """start(request) makes the call. block: nobody will want to do anything meanwhile."""
+        """start(request) makes the call, on the group's communicator or on `comm`. block: nobody
+        will want to do anything meanwhile."""
         devices = devices_of(results, keep)
         for device in devices:
             self._order(device)
@@ -153,12 +182,13 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             self._start(start)
             self._bundle.hold(results, keep, finish)
             return self._bundle
-        work = HalayWork(self._job, self._comm)
+        comm = comm or self._comm
+        work = HalayWork(self._job, comm)
         work.devices, work.stream = devices, self._stream if devices else None
-        work.request = self._start(start)
+        work.request = self._start(start, comm)
         work.hold(results, keep, finish)
         if block:
-            with self._job.use(self._comm):
+            with self._job.use(comm):
                 work.complete(lib.halay_request_wait(work.request))
             work.wait()
         else:
@@ -185,11 +215,12 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         self._behind = lib.halay_comm_stream(self._comm, stream) == 0
         return self._behind
 
-    def _start(self, start: Callable[[Any], int]) -> Any:
+    def _start(self, start: Callable[[Any], int], comm: Any = None) -> Any:
         self._usable()
         request = ffi.new("halay_request_t **")
-        with self._job.use(self._comm):
-            self._job.must(start(request), self._comm)
+        comm = comm or self._comm
+        with self._job.use(comm):
+            self._job.must(start(request), comm)
         return request[0]
 
     def _usable(self) -> None:
@@ -197,7 +228,7 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if self._left:
             raise self._job.error(lib.HALAY_ESTATE)
         if self._comm != self._job.world and self._job.shrinks():
-            self._job.revoke(self._comm)
+            self.revoke()
             raise self._job.error(lib.HALAY_EREVOKED, self._comm)
 
     # ---------------------------------------------------------------- several calls as one
@@ -237,6 +268,8 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
         if len(tensors) > 1:
             return self.allreduce_coalesced(tensors, opts)
         opts = opts or c10d.AllreduceOptions()
+        if getattr(tensors[0], "layout", None) == torch.sparse_coo:
+            return self._sparse(tensors, opts.reduceOp)
         target = Target(_one(tensors, "all_reduce"), "all_reduce", read=True)
         data = target.buffer
         kind, op = type_of(data, "all_reduce"), op_of(opts.reduceOp, data, "all_reduce")
@@ -248,6 +281,13 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             target.finish,
             not opts.asyncOp,
         )
+
+    def _sparse(self, tensors: Tensors, op: Any) -> HalayWork:
+        """It is done when this returns."""
+        if getattr(op, "op", op) != c10d.ReduceOp.SUM:
+            raise ValueError(f"halay all_reduce: of sparse tensors there is a sum only, not {op}")
+        all_reduce_sparse(self, tensors[0])
+        return HalayWork.done(self._job, self._comm, tensors)
 
     def allreduce_coalesced(self, tensors: Tensors, opts: Any = None) -> HalayWork:
         single = c10d.AllreduceOptions()
@@ -397,6 +437,10 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
             outputs, [partial(self.all_gather_single, o, i, opts) for o, i in zip(outputs, inputs)]
         )
 
+    def allgather_coalesced(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
+        calls = [partial(self.allgather, [o], [i]) for o, i in zip(outputs, inputs)]
+        return self._coalesced(inputs, calls)
+
     def gather(self, outputs: Any, inputs: Tensors, opts: Any = None) -> HalayWork:
         opts = opts or c10d.GatherOptions()
         data = source(_one(inputs, "gather")[0], "gather")
@@ -490,24 +534,41 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     # ---------------------------------------------------------------- between two ranks
 
     def send(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
-        _no_tag(tag)
         data = source(_one(tensors, "send")[0], "send")
         kind, at, count = type_of(data, "send"), address(data), data.numel()
+        comm, to = self._between(peer, tag)
         return self._call(
-            lambda r: lib.halay_isend(at, count, kind, peer, self._comm, r), tensors, data
+            lambda r: lib.halay_isend(at, count, kind, to, comm, r), tensors, data, comm=comm
         )
 
     def recv(self, tensors: Tensors, peer: int, tag: int = 0) -> HalayWork:
-        _no_tag(tag)
         target = Target(_one(tensors, "recv"), "recv")
         data = target.buffer
         kind, at, count = type_of(data, "recv"), address(data), data.numel()
+        comm, of = self._between(peer, tag)
         return self._call(
-            lambda r: lib.halay_irecv(at, count, kind, peer, self._comm, r),
+            lambda r: lib.halay_irecv(at, count, kind, of, comm, r),
             tensors,
             target,
             target.finish,
+            comm=comm,
         )
+
+    def _between(self, peer: int, tag: int) -> tuple[Any, int]:
+        """Where these two ranks send with this tag, and the peer's rank there: sends and receives
+        meet in the order of the calls, so each tag but 0 has a communicator of its own."""
+        if tag == 0 or not 0 <= peer < self.size() or peer == self.rank():
+            return self._comm, peer
+        comm = self._tags.get((peer, tag))
+        if comm is None:
+            if len(self._tags) == MOST_TAGS:
+                raise ValueError(
+                    f"halay send, recv: tag {tag} with rank {peer}: this group has used "
+                    f"{MOST_TAGS} pairs of rank and tag already; use tags again, or none"
+                )
+            two = sorted((self.rank(), peer))
+            comm = self._tags[peer, tag] = self._job.group(self._comm, two, f"tag {tag}")
+        return comm, int(peer > self.rank())
 
     def recv_anysource(self, tensors: Tensors, tag: int = 0) -> HalayWork:
         raise NotImplementedError("halay recv: the sender has to be named (src=...)")
@@ -518,6 +579,29 @@ class HalayProcessGroup(_Base):  # type: ignore[misc]  # its overloads for singl
     _reduce_scatter_base = reduce_scatter_single
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
     alltoall_base = all_to_all_single
+
+
+def _outermost(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    """What torch calls. torch.compile does not look into it, as not into those of C++; to say so
+    takes an import of a second, which only programs that compile have made. A profiler sees it."""
+    disabled: Callable[..., Any] | None = None
+
+    @wraps(method)
+    def call(*args: Any, **options: Any) -> Any:
+        nonlocal disabled
+        if disabled is None and "torch._dynamo" in sys.modules:
+            disabled = torch.compiler.disable(method)  # type: ignore[no-untyped-call]
+        if not torch._C._autograd._profiler_enabled():
+            return (disabled or method)(*args, **options)
+        with torch.profiler.record_function(f"halay:{name}"):
+            return (disabled or method)(*args, **options)
+
+    return call
+
+
+for _name, _method in list(vars(HalayProcessGroup).items()):
+    if callable(_method) and hasattr(_Base, _name) and not _name.startswith("__"):
+        setattr(HalayProcessGroup, _name, _outermost(_name, _method))
 
 
 def _one(tensors: Tensors, call: str) -> Tensors:
@@ -555,11 +639,3 @@ def _same(data: torch.Tensor, result: torch.Tensor, call: str) -> None:
 def _inside(data: torch.Tensor, whole: torch.Tensor, offset: int) -> bool:
     """Whether data is the part of whole at that many elements."""
     return bool(data.data_ptr() == whole.data_ptr() + offset * whole.element_size())
-
-
-def _no_tag(tag: int) -> None:
-    if tag != 0:
-        raise ValueError(
-            f"halay send, recv: tag {tag} is not supported: sends and receives between two ranks "
-            "meet in the order of the calls"
-        )

@@ -3,14 +3,19 @@
 
 A request is in one of three hands, and only that hand may call into the library with it: in the
 list `pending`, under `lock`; with the caller that waits for it, who has taken it out of the list;
-or nowhere, when it is done. The thread sleeps in halay_context_progress() while the list is not
-empty, and completes what it finds done; a caller in wait() takes its request out and makes
+or nowhere, when it is done. A thread, the mover, sleeps in halay_context_progress() while the list
+is not empty, and completes what it finds done; a caller in wait() takes its request out and makes
 progress itself, so that no thread has to be woken for it.
+
+Callbacks of a future run in the thread that completes it, and may wait for another call's future.
+So each future has a thread of its own then, and the mover is another one.
 """
 
 from __future__ import annotations
 
 import atexit
+import collections
+import hashlib
 import os
 import threading
 import time
@@ -25,6 +30,8 @@ if TYPE_CHECKING:
     from ._work import HalayWork
 
 SLEEP_NS = 1_000_000_000
+MOST_THREADS = 256  # of which all but the mover may be in callbacks that wait
+JOIN_S = 5.0
 
 _lock = threading.Lock()
 _current: Job | None = None
@@ -72,8 +79,11 @@ class Job:
         except BaseException:
             lib.halay_finalize(self.context)
             raise
-        self._thread = threading.Thread(target=self._run, name="halay", daemon=True)
-        self._thread.start()
+        self._made: dict[tuple[Any, ...], int] = {}  # by group()
+        self._mover: int | None = None  # which thread it is
+        self._threads: list[threading.Thread] = []
+        self._idle = 0  # of these
+        self._untold: collections.deque[HalayWork] = collections.deque()  # futures of what is done
 
     def _read_topology(self) -> None:
         topology = ffi.new("halay_topology_t *")
@@ -141,6 +151,18 @@ class Job:
         self.must(code, self.parent)
         return made[0] if made[0] != ffi.NULL else None
 
+    def group(self, comm: Any, ranks: list[int], what: str) -> Any:
+        """Collective over these ranks of the communicator alone. The n-th of one name and list on
+        one rank is that of the others."""
+        name = (int(ffi.cast("uintptr_t", comm)), what, *ranks)
+        with self.lock:
+            before = self._made[name] = self._made.get(name, 0) + 1
+        said = hashlib.sha256(f"{what} {before}".encode()).digest()
+        made, list_of = ffi.new("halay_comm_t **"), ffi.new("int[]", ranks)
+        tag = int.from_bytes(said[:8], "little")
+        self.must(lib.halay_comm_create_group(comm, list_of, len(ranks), tag, made), comm)
+        return made[0]
+
     def revoke(self, comm: Any) -> None:
         """Ends all calls on it, on all ranks, with HalayRevoked, and later ones. Not collective."""
         self.must(lib.halay_comm_revoke(comm), comm)
@@ -190,8 +212,7 @@ class Job:
         with self.lock:
             if not self.closed:
                 self.pending[id(work)] = work
-                if len(self.pending) == 1:
-                    self.lock.notify()
+                self._call_threads()
                 lib.halay_context_wake(self.context)
                 return
         work.complete(lib.HALAY_ESTATE)
@@ -201,18 +222,43 @@ class Job:
         with self.lock:
             return self.pending.pop(id(work), None) is not None
 
+    def _call_threads(self) -> None:
+        """Under the lock: somebody moves on what is pending, and somebody tells each future."""
+        need = len(self._untold) + int(self._mover is None and bool(self.pending))
+        self.lock.notify(min(need, self._idle))
+        for _ in range(self._idle, min(need, MOST_THREADS - len(self._threads))):
+            self._idle += 1
+            self._threads.append(threading.Thread(target=self._run, name="halay", daemon=True))
+            self._threads[-1].start()
+
     def _run(self) -> None:
+        me = threading.get_ident()
         while True:
+            told = None
             with self.lock:
-                while not self.pending and not self.closed:
+                while not (self.closed or self._untold or (self.pending and self._mover is None)):
                     self.lock.wait()
-                if self.closed:
+                self._idle -= 1
+                if self._untold:
+                    told = self._untold.popleft()
+                elif self.closed:
                     return
-            lib.halay_context_progress(self.context, SLEEP_NS)
-            self.reap()
+                else:
+                    self._mover = me
+                self._call_threads()
+            if told is not None:
+                told.tell()
+            while self._mover == me:
+                lib.halay_context_progress(self.context, SLEEP_NS)
+                self.reap()
+                with self.lock:
+                    if self._untold or self.closed or not self.pending:
+                        self._mover = None
+            with self.lock:
+                self._idle += 1
 
     def reap(self) -> None:
-        """Completes what is done."""
+        """Completes what is done. Threads of the job tell the futures."""
         done = []
         with self.lock:
             for work in list(self.pending.values()):
@@ -220,8 +266,12 @@ class Job:
                 if code != lib.HALAY_INPROGRESS:
                     del self.pending[id(work)]
                     done.append((work, code))
-        for work, code in done:
-            work.complete(code)
+        heard = [work for work, code in done if work.finish(code)]
+        if heard:
+            with self.lock:
+                self._untold.extend(heard)
+                if self._mover != threading.get_ident():  # it takes one itself, and calls others
+                    self._call_threads()
 
     def use(self, comm: Any) -> _Use:
         """Around what a thread that is not the job's own does in the library."""
@@ -230,8 +280,7 @@ class Job:
     def _is_used(self) -> bool:
         """Whether another thread is in the library."""
         me = threading.get_ident()
-        runs = self._thread.is_alive() and self._thread.ident != me
-        return runs or any(thread != me for thread, _ in self.uses)
+        return self._mover not in (None, me) or any(thread != me for thread, _ in self.uses)
 
     def close(self) -> None:
         """Calls that other threads wait for end with HalayRevoked, on all ranks."""
@@ -249,6 +298,10 @@ class Job:
         lib.halay_finalize(self.context)
         for work in left:
             work.complete(lib.HALAY_ESTATE)
+        end, me = time.monotonic() + JOIN_S, threading.current_thread()
+        for thread in self._threads:
+            if thread is not me:  # a callback of the program may be in no hurry
+                thread.join(max(0.0, end - time.monotonic()))
 
 
 def is_joined() -> bool:

@@ -43,7 +43,7 @@ def _leave_groups(job: Job) -> None:
     job.revoke(job.leaves)  # first: it tells why
     for group in list(distributed_c10d._world.pg_map):
         if isinstance(group, HalayProcessGroup):
-            job.revoke(group._comm)
+            group.revoke()
     job.revoke(job.parent)
     if dist.is_initialized():
         dist.destroy_process_group()

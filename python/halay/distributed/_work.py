@@ -47,6 +47,13 @@ class HalayWork(dist.Work):
         self._future: torch.futures.Future[Any] | None = None
         self._visible: torch.futures.Future[Any] | None = None
 
+    @classmethod
+    def done(cls, job: Job, comm: Any, results: Sequence[torch.Tensor]) -> HalayWork:
+        """One whose call is over."""
+        work = cls(job, comm)
+        work.results, work._done = list(results), True
+        return work
+
     def hold(
         self, results: Sequence[torch.Tensor], keep: object, finish: Callable[[], None] | None
     ) -> None:
@@ -59,6 +66,11 @@ class HalayWork(dist.Work):
 
     def complete(self, code: int) -> None:
         """By whoever has it in hand. The library no longer knows the request."""
+        if self.finish(code):
+            self.tell()
+
+    def finish(self, code: int) -> bool:
+        """complete() but for its future. Whether there is one, which is to be told then."""
         failed = None
         if code == 0:
             self._copy()
@@ -70,8 +82,7 @@ class HalayWork(dist.Work):
             future = self._future
         self.request = None
         self._keep, self._finish, self._touched = [], [], []
-        if future is not None:
-            self._tell(future)
+        return future is not None
 
     def _copy(self) -> None:
         """Results to where they belong: in the stream, which those who wait have theirs wait for.
@@ -84,9 +95,11 @@ class HalayWork(dist.Work):
                 _tensors.use_on(tensor, self.stream)
             self._copied = self.stream.record_event()
 
-    def _tell(self, future: torch.futures.Future[Any]) -> None:
+    def tell(self) -> None:
+        """The future, whose callbacks run here."""
+        assert self._future is not None
         with _tensors.on(self.stream):  # behind which its values are
-            future.set_result(self.results)
+            self._future.set_result(self.results)
 
     def _arrive(self) -> bool:
         """At the end of a wait."""
@@ -156,8 +169,8 @@ class HalayWork(dist.Work):
             visible = future.then(self._value)
             self._future, self._visible = future, visible
             done = self._done
-        if done:  # else complete() sees the future
-            self._tell(future)
+        if done:  # else finish() sees the future
+            self.tell()
         return visible
 
     def _value(self, _: torch.futures.Future[Any]) -> list[torch.Tensor]:
