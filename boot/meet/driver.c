@@ -268,14 +268,6 @@ static int prepare(halay_launch_t *d)
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
 
-/* As the ranks read it, who say what is wrong with it. */
-static uint64_t stop_patience(void)
-{
-    const char *text = getenv("HALAY_STOP_PATIENCE");
-    const double s = text ? strtod(text, NULL) : 0;
-    return s > 0 && s < 1e6 ? (uint64_t)(s * 1e9) : 30000000000;
-}
-
 static int meet_start(const halay_launch_params_t *params, halay_launch_t **server)
 {
     halay_launch_t *d = calloc(1, sizeof *d);
@@ -283,7 +275,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
         return HALAY_ENOMEM;
     d->params = *params;
     d->first_ended = -1;
-    d->stop_patience_ns = stop_patience();
+    d->stop_patience_ns = hly_meet_patience_ns("HALAY_STOP_PATIENCE");
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =

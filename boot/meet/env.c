@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* env.c - what a launcher adds to the environment of its processes (env.h). */
+/* env.c - a launcher and the environment (env.h). */
 #define _GNU_SOURCE
 #include "env.h"
 
@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include <halay/halay.h>
+
+#define PATIENCE_NS UINT64_C(30000000000)
 
 /* Replaces or adds "name=..." of the environment, whose array and strings are allocated. */
 static int put(char ***env, const char *name, const char *value)
@@ -42,4 +44,11 @@ int hly_meet_env(const char *where, int slot, const char *job, char ***env)
     if (!rc)
         rc = put(env, "HALAY_MEET_SLOT", which);
     return rc ? rc : put(env, "HALAY_MEET_JOB", job);
+}
+
+uint64_t hly_meet_patience_ns(const char *name)
+{
+    const char *text = getenv(name);
+    const double seconds = text ? strtod(text, NULL) : 0;
+    return seconds > 0 && seconds < 1e6 ? (uint64_t)(seconds * 1e9) : PATIENCE_NS;
 }
