@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ends.h"
 #include "note.h"
 
 enum { SILENT_MS = 5000, NAMED_MOST = 8 };
