@@ -267,6 +267,11 @@ static void tell_who_is_there(const struct hly_job *job)
              job->options->elastic_timeout_s, text, a->n > NAMED_MOST ? ", ..." : "");
 }
 
+void hly_agents_forgive(struct hly_agents *agents, int64_t ms)
+{
+    agents->since_ms += ms;
+}
+
 /* Their agents are stopped, or they cannot be killed. */
 static void forsake(struct hly_job *job)
 {

@@ -32,7 +32,7 @@
 #include "starters.h"
 #include "words.h"
 
-enum { SILENT_MS = 5000, QUIET_MS = 250, GIVE_UP_MS = 5000, STOPPED_LOOKS = 10 };
+enum { SILENT_MS = 5000, QUIET_MS = 250, GIVE_UP_MS = 5000, STOPPED_LOOKS = 10, WAKE_MS = 1000 };
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -354,12 +354,25 @@ static int hear_servers(struct hly_job *job)
     return next_ms;
 }
 
+/* halayrun itself was stopped for so long: whom it waits for could not come. */
+static void forgive(struct hly_job *job, int64_t ms)
+{
+    if (job->few_ms)
+        job->few_ms += ms;
+    if (job->agents)
+        hly_agents_forgive(job->agents, ms);
+}
+
 /* Until there is something to do. */
 static void wait_for_news(struct hly_job *job, int meet_ms)
 {
     int timeout = due(job), n = 3 + HLY_SERVERS;
+    const int patient = job->few_ms || hly_agents_awaited(job);
+    const int64_t begun_ms = hly_now_ms();
     if (meet_ms >= 0 && meet_ms < timeout)
         timeout = meet_ms;
+    if (patient && timeout > WAKE_MS)
+        timeout = WAKE_MS; /* to see when it was stopped */
     job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
     job->fds[2] = job->discovery ? hly_discovery_poll(job->discovery) : (struct pollfd){.fd = -1};
@@ -370,6 +383,9 @@ static void wait_for_news(struct hly_job *job, int meet_ms)
         hly_note("poll: %s", strerror(errno));
         hly_job_end(job, HLY_EXIT_SELF, 0);
     }
+    const int64_t late_ms = hly_now_ms() - begun_ms - timeout;
+    if (late_ms >= WAKE_MS)
+        forgive(job, late_ms);
 }
 
 static void loop(struct hly_job *job)
