@@ -3,13 +3,12 @@
 #define _GNU_SOURCE
 #include "env.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <halay/halay.h>
-
-#define PATIENCE_NS UINT64_C(30000000000)
 
 /* Replaces or adds "name=..." of the environment, whose array and strings are allocated. */
 static int put(char ***env, const char *name, const char *value)
@@ -46,9 +45,11 @@ int hly_meet_env(const char *where, int slot, const char *job, char ***env)
     return rc ? rc : put(env, "HALAY_MEET_JOB", job);
 }
 
-uint64_t hly_meet_patience_ns(const char *name)
+uint64_t hly_meet_seconds_ns(const char *name, unsigned otherwise_s)
 {
+    char *end = NULL;
     const char *text = getenv(name);
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds > 0 && seconds < 1e6 ? (uint64_t)(seconds * 1e9) : PATIENCE_NS;
+    const double seconds = text ? strtod(text, &end) : 0;
+    const bool right = seconds > 0 && seconds <= 1e9 && !*end;
+    return right ? (uint64_t)(seconds * 1e9) : otherwise_s * UINT64_C(1000000000);
 }

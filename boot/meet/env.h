@@ -9,8 +9,8 @@
 /* HALAY_MEET, HALAY_MEET_SLOT, HALAY_MEET_JOB, as halay_launch_ops_t.env has it. */
 int hly_meet_env(const char *where, int slot, const char *job, char ***env);
 
-/* HALAY_STOP_PATIENCE or HALAY_LINK_PATIENCE, as the ranks read them, who say what is wrong with
- * them. */
-uint64_t hly_meet_patience_ns(const char *name);
+enum { HLY_MEET_PATIENCE_S = 30, HLY_MEET_START_S = 300 };
+/* A variable of seconds, as the ranks read it, who say what is wrong with it. */
+uint64_t hly_meet_seconds_ns(const char *name, unsigned otherwise_s);
 
 #endif
