@@ -137,11 +137,8 @@ static int agent_start(const halay_launch_params_t *params, halay_launch_t **ser
     a->fd = -1;
     snprintf(a->head, sizeof a->head, "%s", params->head);
     a->marks = calloc((size_t)params->nranks, sizeof a->marks[0]);
-    const int patience_s = hly_boot_number(getenv("HALAY_START_DEADLINE"), 1000000);
-    int rc = !a->marks
-                 ? HALAY_ENOMEM
-                 : say_hello(a, hly_boot_now_ns() +
-                                    (uint64_t)(patience_s > 0 ? patience_s : 300) * 1000000000);
+    const uint64_t patience_ns = hly_meet_seconds_ns("HALAY_START_DEADLINE", HLY_MEET_START_S);
+    int rc = !a->marks ? HALAY_ENOMEM : say_hello(a, hly_boot_now_ns() + patience_ns);
     if (rc) {
         agent_stop(a);
         return rc;

@@ -190,7 +190,6 @@ static int listen_for_agents(halay_launch_t *d)
         return -1;
     if (d->params.listen && !listen_only(d->params.listen, &at, &reached)) {
         hly_boot_say(&d->log, 0, "'%.80s' is no IP address to listen at", d->params.listen);
-        errno = EINVAL;
         return -1;
     }
     const int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -202,11 +201,14 @@ static int listen_for_agents(halay_launch_t *d)
         snprintf(d->address, sizeof d->address, "%s", hly_address_name(&reached, name));
         return fd;
     }
-    const int error = errno;
+    char port[32] = "any port";
+    if (d->params.port > 0)
+        snprintf(port, sizeof port, "TCP port %d", d->params.port);
+    hly_boot_say(&d->log, 0, "no rendezvous at %s%s%.80s: %s%s", port,
+                 d->params.listen ? " of " : "", d->params.listen ? d->params.listen : "",
+                 strerror(errno), hly_boot_remedy(errno));
     if (fd >= 0)
         close(fd);
-    snprintf(d->path, sizeof d->path, "TCP port %d", d->params.port);
-    errno = error;
     return -1;
 }
 
@@ -214,18 +216,18 @@ static int listen_here(halay_launch_t *d)
 {
     struct sockaddr_un at = {.sun_family = AF_UNIX};
     const int n = snprintf(d->path, sizeof d->path, "%s/meet", d->params.session_dir);
-    if (n < 0 || (size_t)n >= sizeof at.sun_path) {
+    const bool fits = n > 0 && (size_t)n < sizeof at.sun_path;
+    if (fits)
+        memcpy(at.sun_path, d->path, (size_t)n + 1);
+    else
         errno = ENAMETOOLONG;
-        return -1;
-    }
-    memcpy(at.sun_path, d->path, (size_t)n + 1);
-    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    const int fd = fits ? socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0) : -1;
     if (fd >= 0 && !bind(fd, (struct sockaddr *)&at, sizeof at) && !listen(fd, BACKLOG))
         return fd;
-    const int error = errno;
+    hly_boot_say(&d->log, 0, "no rendezvous at %s: %s%s", d->path, strerror(errno),
+                 hly_boot_remedy(errno));
     if (fd >= 0)
         close(fd);
-    errno = error;
     return -1;
 }
 
@@ -268,14 +270,6 @@ static int prepare(halay_launch_t *d)
     return rc || d->key.has_secret ? rc : hly_boot_random(&d->log, d->secret, sizeof d->secret);
 }
 
-/* As the ranks read it, who say what is wrong with it. */
-static uint64_t stop_patience(void)
-{
-    const char *text = getenv("HALAY_STOP_PATIENCE");
-    const double s = text ? strtod(text, NULL) : 0;
-    return s > 0 && s < 1e6 ? (uint64_t)(s * 1e9) : 30000000000;
-}
-
 static int meet_start(const halay_launch_params_t *params, halay_launch_t **server)
 {
     halay_launch_t *d = calloc(1, sizeof *d);
@@ -283,7 +277,7 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
         return HALAY_ENOMEM;
     d->params = *params;
     d->first_ended = -1;
-    d->stop_patience_ns = stop_patience();
+    d->stop_patience_ns = hly_meet_seconds_ns("HALAY_STOP_PATIENCE", HLY_MEET_PATIENCE_S);
     d->log = (struct hly_boot_log){params->log, params->log_arg};
     snprintf(d->host, sizeof d->host, "%s", params->host);
     d->reception =
@@ -303,12 +297,14 @@ static int meet_start(const halay_launch_params_t *params, halay_launch_t **serv
     if (rc)
         goto undo;
     d->reception.listen_fd = params->port ? listen_for_agents(d) : listen_here(d);
-    rc = d->reception.listen_fd < 0
-             ? HALAY_EBOOT
-             : hly_boot_reception_open(&d->reception, params->nranks * (params->port ? 2 : 1));
+    if (d->reception.listen_fd < 0) {
+        rc = HALAY_EBOOT;
+        goto undo;
+    }
+    rc = hly_boot_reception_open(&d->reception, params->nranks * (params->port ? 2 : 1));
     if (rc) {
-        hly_boot_say(&d->log, 0, "no rendezvous at %s: %s%s", d->path, strerror(errno),
-                     hly_boot_remedy(errno));
+        hly_boot_say(&d->log, 0, "no rendezvous of %d processes: %s%s", params->nranks,
+                     strerror(errno), hly_boot_remedy(errno));
         goto undo;
     }
     *server = d;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* env.c - what a launcher adds to the environment of its processes (env.h). */
+/* env.c - a launcher and the environment (env.h). */
 #define _GNU_SOURCE
 #include "env.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,4 +43,13 @@ int hly_meet_env(const char *where, int slot, const char *job, char ***env)
     if (!rc)
         rc = put(env, "HALAY_MEET_SLOT", which);
     return rc ? rc : put(env, "HALAY_MEET_JOB", job);
+}
+
+uint64_t hly_meet_seconds_ns(const char *name, unsigned otherwise_s)
+{
+    char *end = NULL;
+    const char *text = getenv(name);
+    const double seconds = text ? strtod(text, &end) : 0;
+    const bool right = seconds > 0 && seconds <= 1e9 && !*end;
+    return right ? (uint64_t)(seconds * 1e9) : otherwise_s * UINT64_C(1000000000);
 }

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "env.h"
+
 enum { SILENCE_MS = 5000 };
 
 void hly_frames_init(struct hly_frames *f, const struct hly_boot_key *key, enum hly_frame_from from,
@@ -55,13 +57,12 @@ int hly_frames_take(struct hly_frames *f, const char **bytes, size_t *n)
     return 1;
 }
 
-/* As the links of ranks, HALAY_LINK_PATIENCE, but a fraction of its default: ranks that others call
- * lost have ended once their agent is lost, and the others wait for that word. */
+/* As the links of ranks, but no longer than this: ranks that others call lost have ended once their
+ * agent is lost, and the others wait for that word. */
 static int silence_ms(void)
 {
-    const char *text = getenv("HALAY_LINK_PATIENCE");
-    const double seconds = text ? strtod(text, NULL) : 0;
-    return seconds >= 1 && seconds < SILENCE_MS / 1000.0 ? (int)(seconds * 1000) : SILENCE_MS;
+    const uint64_t ms = hly_meet_seconds_ns("HALAY_LINK_PATIENCE", HLY_MEET_PATIENCE_S) / 1000000;
+    return ms < 1000 ? 1000 : ms < SILENCE_MS ? (int)ms : SILENCE_MS;
 }
 
 void hly_frame_keep_alive(int fd)

@@ -26,9 +26,40 @@ static void come(struct hly_boot_guest *g)
     g->greeting.magic = HLY_BOOT_MAGIC;
 }
 
+/* A hello that is right but for what the input changes. */
+static void say_hello(struct hly_boot_reception *r, struct hly_boot_guest *g, struct fuzz *f)
+{
+    struct hly_boot_hello it = {.magic = HLY_BOOT_MAGIC,
+                                .version = HLY_BOOT_VERSION,
+                                .bytes = sizeof it,
+                                .left_ns = 1000000000,
+                                .machine = "machine",
+                                .host = "host",
+                                .address.family = AF_INET};
+    uint8_t said[1 + sizeof it] = {255};
+    struct fuzz words = {said, sizeof said};
+    it.rank = fuzz_byte(f);
+    it.nranks = fuzz_byte(f);
+    const uint8_t how = fuzz_byte(f);
+    if (how & 1)
+        it.left_ns = 1ull << fuzz_byte(f) % 64;
+    if (how & 2)
+        it.machine[0] = (char)fuzz_byte(f);
+    if (how & 4)
+        it.library[0] = (char)fuzz_byte(f);
+    if (how & 8)
+        it.version--;
+    if (how == 0x80) /* any bytes in its middle */
+        fuzz_take(f, &it.address, fuzz_byte(f));
+    memcpy(said + 1, &it, sizeof it);
+    fuzz_net_feed(&words);
+    guest_event(r, g, EPOLLIN);
+    fuzz_net_feed(f);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
-    enum { RANKS = 3, GUESTS = 4 };
+    enum { RANKS = 3, GUESTS = 4, HELLO = 0x40 };
     static size_t said;
     struct fuzz f = {data, bytes};
     const struct hly_boot_log log = {nowhere, &said};
@@ -63,7 +94,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
         struct hly_boot_guest *g = &guests[what % GUESTS];
         if (g->fd < 0)
             come(g);
-        guest_event(&h.reception, g, what & 0x80 ? EPOLLOUT | EPOLLIN : EPOLLIN);
+        if (what & HELLO && what != 0x7f && !g->got)
+            say_hello(&h.reception, g, &f);
+        else
+            guest_event(&h.reception, g, what & 0x80 ? EPOLLOUT | EPOLLIN : EPOLLIN);
         if (what == 0x7f)
             give_up(&h);
         finished(&h, 1);

@@ -65,11 +65,17 @@ refused "'empty' has no secret" --agents 1 --secret-file empty
 refused "brings 1 to 1024 places: give -np K" --agent localhost:1 true
 refused "min-np is not for an agent" --agent localhost:1 -np 1 --min-np 1 true
 refused "listen takes \[IP:\]PORT" --agents 1 --listen 70000
+refused "listen: '1.2.3' is no IP address" --agents 1 --listen 1.2.3:0
+refused "agent-name is a host's name" --agent localhost:1 --agent-name 'a b' -np 1 true
 refused "listen is for a job with agents" --listen 7000 -np 1 true
 refused "agents 0 is for a job whose ranks change" --agents 0
 refused "leaves the program to the agents" --agents 1 true
 refused "start-agent is for the hosts of" --start-agent 'ssh %h' --min-np 1
 refused "each agent brings one at least" --agents 2 --max-np 2 -np 1 true
+run "$HALAYRUN" --agents 1 --listen 192.0.2.1:0
+expect 125 "an address of others"
+says err "^halayrun: no rendezvous at any port of 192.0.2.1: Cannot assign requested address$"
+[ "$(wc -l <err)" = 1 ] || fail "it says more than that"
 run "$HALAYRUN" --agent nowhere -np 1 true
 expect 125 "no address"
 says err "'nowhere' is no address of a head"
@@ -99,7 +105,7 @@ HALAY_PLUGIN_DIR=other/halay agent 2 -np 1 "$JOB_RANK" briefly
 ended 125 2 "it runs Halay $other, and the head $id: run the same version on all nodes"
 told head "was refused: it runs Halay $other"
 begin second "$HALAYRUN" --agents 1 --listen "$where"
-ended 125 second "TCP port ${where##*:}: Address already in use"
+ended 125 second "no rendezvous at TCP port ${where##*:} of 127.0.0.1: Address already in use"
 agent 2 -np 1 --secret-file secret "$JOB_RANK" briefly
 for name in head 1 2; do ended 0 $name; done
 grep -q '^\[2\] rank 2 of 4' 1.out || failed "ranks of the first agent are not labelled"
@@ -171,19 +177,21 @@ ms=$(($(date +%s%3N) - start))
 within 5000
 gone
 
-# Hosts of the discovery script: a command starts agents there; a place that is gone, a host that is.
+# Hosts of the discovery script: a command starts agents there; a place that is gone, a host that is. The name is longer than
+# what an agent says of it.
+near=near.$(printf 'x%.0s' {1..60}).example
 echo 'exec "$HALAYRUN" --agent "$1" --agent-name "$2" -np 2 "$JOB_ELASTIC" '"$endless" >far
-hosts $'near.example:2\nbad:1'
+hosts "$near:2"$'\nbad:1'
 job --min-np 1 "${cool[@]}" --host-discovery-script 'cat hosts' \
     --start-agent '[ %h != bad ] || exit 3; exec sh ./far %a %h'
 bad_twice() { [ "$(grep -c 'command for host bad ended with status 3; it is run again' head.err)" -ge 2 ]; }
 TRIES=2000 until_true bad_twice
 world 2
 hosts near:1
-told head "process 1 (pid [0-9]* on near.example) is told to leave (SIGTERM): its place is gone"
+told head "process 1 (pid [0-9]* on near.xx*) is told to leave (SIGTERM): its place is gone"
 world 1
 hosts ''
-told head "process 0 (pid [0-9]* on near.example) is told to leave"
+told head "process 0 (pid [0-9]* on near.xx*) is told to leave"
 touch over
 kill -TERM "$(process head)"
 ended 143 head

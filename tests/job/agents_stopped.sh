@@ -69,6 +69,17 @@ at_a_signal() {
     ended 143 1 "the head ends the job: the processes here are ended"
 }
 beside signal at_a_signal
+# The head is stopped for longer than it waits for agents; one has come meanwhile.
+before_they_come() {
+    job --agents 1 --elastic-timeout 10
+    stop head
+    agent 1 -np 1 true
+    sleep 12
+    go_on head
+    ended 0 head
+    ended 0 1
+}
+beside before before_they_come
 all_beside
 gone
 nothing_left

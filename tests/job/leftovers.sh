@@ -24,3 +24,16 @@ run "$HALAYRUN" -np 2 bash -c '(sleep 0.1; echo late) & exit 0'
 expect 0
 [ "$(grep -c late out)" = 2 ] || fail "children had no time to end"
 nothing_left
+# Nobody waits for the guard where it is stopped.
+timeout -k 1 20 "$HALAYRUN" -np 1 sh -c 'until [ -e over ]; do sleep 0.02; done' &
+job=$!
+guard() { pgrep -P "$(pgrep -P $job -x halayrun)" -x halayrun-guard; }
+until_true guard
+guard=$(guard)
+kill -STOP "$guard"
+touch over
+wait $job
+status=$?
+kill -KILL "$guard" 2>/dev/null && fail "the guard is left"
+expect 0
+nothing_left

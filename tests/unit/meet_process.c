@@ -29,7 +29,7 @@ void meet_process(int in, int out, const char *at)
         halay_boot_info_t info = {.size = sizeof info, .processors = 64};
         halay_place_t first = {.size = sizeof first};
         if (order == 's') { /* a short deadline */
-            deadline_ns = 1500000000;
+            deadline_ns = 3000000000;
             continue;
         }
         if (order == 'x')

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 
 #include "../common/flight.h"
+#include "ends.h"
 #include "note.h"
 
 enum { LEAVE_MS = 30000 }; /* for a commit, and less than a scheduler waits for */

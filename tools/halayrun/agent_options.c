@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "agent_options.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "hosts.h"
 #include "note.h"
 
 enum { SECRET_BYTES = 4096 };
@@ -27,6 +29,7 @@ static int set_listen(struct hly_options *options, char *text)
 {
     char *colon = strrchr(text, ':'), *address = text;
     const char *port = colon ? colon + 1 : text;
+    struct in6_addr any;
     if (colon == text || !isdigit((unsigned char)*port) ||
         !hly_options_number(port, 0, 65535, &options->port)) {
         hly_note("--listen takes [IP:]PORT, with a port up to 65535, not '%s'", text);
@@ -38,6 +41,11 @@ static int set_listen(struct hly_options *options, char *text)
     if (*address == '[' && colon[-1] == ']') {
         colon[-1] = '\0';
         address++;
+    }
+    if (inet_pton(AF_INET, address, &any) != 1 && inet_pton(AF_INET6, address, &any) != 1) {
+        hly_note("--listen: '%.80s' is no IP address; without one it is all of this machine",
+                 address);
+        return HLY_EXIT_USAGE;
     }
     options->listen = address;
     return -1;
@@ -69,6 +77,12 @@ int hly_agent_take(struct hly_options *options, int option)
     }
 }
 
+static int is_host(const char *name)
+{
+    struct hly_host host;
+    return !strchr(name, ':') && !hly_host_read(&host, name, strlen(name));
+}
+
 static int check_agent(const struct hly_options *o)
 {
     const char *other = o->agents >= 0                            ? "--agents"
@@ -90,6 +104,9 @@ static int check_agent(const struct hly_options *o)
             other, "is not for an agent, which does what its head says: leave it out");
     if (!o->nranks || o->nranks > HLY_RANKS_MAX)
         return hly_options_refuse("--agent", "brings 1 to 1024 places: give -np K");
+    if (o->agent_name && !is_host(o->agent_name))
+        return hly_options_refuse("--agent-name",
+                                  "is a host's name: letters, digits, and . _ - in it");
     return -1;
 }
 

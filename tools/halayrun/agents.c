@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "ends.h"
 #include "note.h"
 
 enum { SILENT_MS = 5000, NAMED_MOST = 8 };
@@ -264,6 +265,11 @@ static void tell_who_is_there(const struct hly_job *job)
     hly_note("%d of %d agents have come to %s within %d s (--elastic-timeout): %s%s", a->n,
              job->options->agents, hly_servers_address(&job->servers),
              job->options->elastic_timeout_s, text, a->n > NAMED_MOST ? ", ..." : "");
+}
+
+void hly_agents_forgive(struct hly_agents *agents, int64_t ms)
+{
+    agents->since_ms += ms;
 }
 
 /* Their agents are stopped, or they cannot be killed. */

@@ -19,6 +19,8 @@ int hly_agents_awaited(const struct hly_job *job);
 /* Ends a wait that is too long, and a wait for processes whose agent does not answer. When to call
  * it next; 0: not by waiting. */
 int64_t hly_agents_due(struct hly_job *job, int64_t now_ms);
+/* So much of its wait for them does not count. */
+void hly_agents_forgive(struct hly_agents *agents, int64_t ms);
 /* Starts a process in a slot of theirs. */
 void hly_agents_start(struct hly_job *job, int slot);
 /* Tells them, once, that the job is over. */

@@ -138,12 +138,14 @@ static int ended(struct hly_discovery *d, int64_t now_ms)
 {
     siginfo_t info = {0};
     copy(d);
-    if (now_ms - d->begun_ms >= LIMIT_MS && !d->late) {
+    if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT))
+        return 0;
+    if (info.si_pid != d->pid && now_ms - d->begun_ms >= LIMIT_MS && !d->late) {
         d->late = 1;
         trouble(d, "it has not ended within %d s", LIMIT_MS / 1000);
         kill(-d->pid, SIGKILL);
     }
-    if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG | WNOWAIT) || info.si_pid != d->pid)
+    if (info.si_pid != d->pid)
         return 0;
     copy(d);
     hly_guard_forget(d->guard, d->pid);

@@ -15,6 +15,7 @@
 
 #include "../common/flight.h"
 #include "agents.h"
+#include "ends.h"
 #include "note.h"
 #include "starters.h"
 #include "words.h"

@@ -2,7 +2,7 @@
 /*
  * guard.c - should halayrun be killed by SIGKILL, the kernel kills the ranks (PR_SET_PDEATHSIG) but
  * not the processes that they have started. The guard sits at the end of a pipe from halayrun; when
- * that breaks without a word it kills the ranks' process groups and removes the session's folder.
+ * that breaks it kills the ranks' process groups and removes the session's folder.
  */
 #define _GNU_SOURCE
 #include "guard.h"
@@ -22,8 +22,6 @@
 /* Ranks', the discovery script's, and those of commands that start agents. */
 enum { MOST = HLY_RANKS_MAX + 1 + HLY_STARTERS_MAX };
 
-static const pid_t dismissed = 0; /* no process group has this number */
-
 /* How many are left. */
 static int without(pid_t *groups, int n, pid_t group)
 {
@@ -42,8 +40,6 @@ static void watch(int fd, struct hly_session *session)
            (got < 0 && errno == EINTR)) {
         if (got < 0)
             continue;
-        if (group == dismissed)
-            return;
         if (group < 0) {
             n = without(groups, n, -group);
             continue;
@@ -63,6 +59,7 @@ int hly_guard_start(struct hly_guard *guard, struct hly_session *session)
         hly_note("cannot make a pipe: %s", strerror(errno));
         return -1;
     }
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
     guard->pid = fork();
     if (guard->pid == 0) {
         prctl(PR_SET_NAME, "halayrun-guard");
@@ -90,8 +87,11 @@ int hly_guard_start(struct hly_guard *guard, struct hly_session *session)
 
 void hly_guard_tell(const struct hly_guard *guard, pid_t group)
 {
-    if (write(guard->fd, &group, sizeof group) != (ssize_t)sizeof group)
-        return; /* somebody killed the guard: the job goes on without */
+    if (write(guard->fd, &group, sizeof group) == (ssize_t)sizeof group)
+        return;
+    if (errno == EAGAIN) /* it has been stopped for long, and would go on with groups of others */
+        kill(guard->pid, SIGKILL);
+    /* Somebody has killed it: the job goes on without. */
 }
 
 void hly_guard_forget(const struct hly_guard *guard, pid_t group)
@@ -103,9 +103,9 @@ void hly_guard_dismiss(struct hly_guard *guard)
 {
     if (guard->pid <= 0)
         return;
-    hly_guard_tell(guard, dismissed);
-    close(guard->fd);
+    kill(guard->pid, SIGKILL); /* also where it is stopped */
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR)
         ;
+    close(guard->fd);
     guard->pid = 0;
 }

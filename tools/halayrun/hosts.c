@@ -13,6 +13,8 @@
 
 #include "note.h"
 
+enum { SAID_BYTES = 63 };
+
 /* A comma or a blank in a name would be read as something else by the launcher that gets it. */
 static int is_name(const char *text, size_t bytes)
 {
@@ -250,11 +252,11 @@ int hly_hosts_slots(const struct hly_hosts *hosts)
     return slots < HLY_RANKS_HANDED_MAX ? (int)slots : HLY_RANKS_HANDED_MAX;
 }
 
-/* The same name, or one of them is the other's without the domain. */
+/* The same name, as far as agents say theirs, or one of them is the other's without the domain. */
 int hly_host_same(const char *a, const char *b)
 {
     size_t bytes = strcspn(a, ".");
-    if (!strcasecmp(a, b))
+    if (!strncasecmp(a, b, SAID_BYTES))
         return 1;
     return bytes == strcspn(b, ".") && !strncasecmp(a, b, bytes) && (!a[bytes] || !b[bytes]);
 }

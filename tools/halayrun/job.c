@@ -11,9 +11,6 @@
 #define _GNU_SOURCE
 #include "job.h"
 
-#include <assert.h>
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,25 +19,20 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "../common/flight.h"
 #include "agent.h"
 #include "agents.h"
 #include "elastic.h"
+#include "ends.h"
 #include "note.h"
+#include "orphans.h"
 #include "output.h"
 #include "starters.h"
 #include "words.h"
 
-enum {
-    SILENT_MS = 5000,
-    QUIET_MS = 250,
-    GIVE_UP_MS = 5000,
-    TOGETHER_NS = 50000000,
-    STOPPED_LOOKS = 10
-};
+enum { SILENT_MS = 5000, QUIET_MS = 250, GIVE_UP_MS = 5000, STOPPED_LOOKS = 10, WAKE_MS = 1000 };
 
 /* ------------------------------------------------------------------ signals to ranks */
 
@@ -128,216 +120,15 @@ static int read_signals(struct hly_job *job)
     return child;
 }
 
-/* ------------------------------------------------------------------ ends of ranks */
-
-static int failed(const struct hly_job *job, int rank)
-{
-    const struct hly_rank *r = &job->ranks[rank];
-    if (job->options->agent)
-        return hly_agent_failed(job, rank);
-    if (job->options->least)
-        return hly_elastic_failed(job, rank);
-    return r->status != 0 || hly_servers_connected(&job->servers, rank);
-}
-
-/* How many processes of this machine the kernel has killed for want of memory, theirs or all. */
-static long out_of_memory(void)
-{
-    long n = 0;
-    char line[128];
-    FILE *file = fopen("/proc/vmstat", "re");
-    while (file && fgets(line, sizeof line, file))
-        if (!strncmp(line, "oom_kill ", 9))
-            n = strtol(line + 9, NULL, 10);
-    if (file)
-        fclose(file);
-    return n;
-}
-
-/* In a job whose ranks change a slot's process may be any rank. */
-static const char *called(const struct hly_job *job)
-{
-    return job->options->least || job->changes ? "process" : "rank";
-}
-
-const char *hly_job_where(const struct hly_job *job, int slot, char text[96])
-{
-    const struct hly_rank *r = &job->ranks[slot];
-    if (r->far > 0)
-        snprintf(text, 96, "pid %d on %s", r->far, r->host);
-    else if (r->far)
-        snprintf(text, 96, "on %s", r->host);
-    else
-        snprintf(text, 96, "pid %d on %s", (int)r->pid, job->host);
-    return text;
-}
-
-/* then: what follows from it. */
-static void tell_end(struct hly_job *job, int rank, const char *then)
-{
-    const struct hly_rank *r = &job->ranks[rank];
-    const int number = WIFSIGNALED(r->status) ? WTERMSIG(r->status) : 0;
-    char who[128], where[96];
-    snprintf(who, sizeof who, "%s %d (%s)", called(job), job->first + rank,
-             hly_job_where(job, rank, where));
-    if (r->with_agent)
-        hly_note("%s is lost with its agent%s", who, then);
-    else if (number)
-        hly_note("%s was killed by signal %d (%s%s)%s%s%s%s", who, number, hly_signal_name(number),
-                 WCOREDUMP(r->status) ? ", core dumped" : "",
-                 number == SIGKILL && !r->far && out_of_memory() > job->out_of_memory
-                     ? ", and the kernel has killed for want of memory since the job began: is it "
-                       "at the limit of its cgroup, or the machine at its own?"
-                     : "",
-                 r->why[0] ? ": " : "", r->why, then);
-    else if (WEXITSTATUS(r->status) == 0 && failed(job, rank))
-        hly_note("%s exited %s%s", who,
-                 job->options->least
-                     ? "with status 0 without halay_finalize"
-                     : "without leaving the job: it called PMIx_Init and not PMIx_Finalize",
-                 then);
-    else
-        hly_note("%s exited with status %d%s", who, WEXITSTATUS(r->status), then);
-}
-
-int hly_exit_status(int status)
-{
-    if (WIFSIGNALED(status))
-        return HLY_EXIT_SIGNAL + WTERMSIG(status);
-    return WEXITSTATUS(status) ? WEXITSTATUS(status) : 1;
-}
-
-static void fail(struct hly_job *job, int rank)
-{
-    char then[HLY_THEN_BYTES] = "";
-    if (job->options->least && !job->ending)
-        hly_elastic_fail(job, rank, then);
-    if (!job->ending || job->options->verbose)
-        tell_end(job, rank, then);
-    if (job->ending)
-        return;
-    hly_records_ended(job->records, rank, job->ranks[rank].status);
-    if (job->options->agent)
-        job->last_status = hly_exit_status(job->ranks[rank].status);
-    else if (!job->options->least && !job->options->keep_going)
-        hly_job_end(job, hly_exit_status(job->ranks[rank].status), GRACE_MS);
-    else if (!job->options->least && !job->exit_status)
-        job->exit_status = hly_exit_status(job->ranks[rank].status);
-    hly_job_signal(job, rank, SIGTERM); /* what it has started */
-}
-
-void hly_job_ended(struct hly_job *job, int rank, int status, int state, const char *why)
-{
-    struct hly_rank *r = &job->ranks[rank];
-    r->fresh = r->ended = 1;
-    r->status = status;
-    r->state = state;
-    job->nended++;
-    if (r->dropped && !r->far)
-        return; /* they know */
-    if (job->drops && hly_elastic_failed(job, rank))
-        hly_elastic_drop(job, rank); /* before the others can meet without this one alone */
-    hly_servers_ended(&job->servers, rank,
-                      job->options->least ? hly_elastic_told(job, rank) : status, state, why);
-}
-
-/* Those that have ended since the last time. 1 if one of them has failed, and none was killed. */
-static int look_at_ranks(struct hly_job *job)
-{
-    int failing = 0, killed = 0;
-    char why[512];
-    for (int rank = 0; rank < job->options->slots; rank++) {
-        const struct hly_rank *r = &job->ranks[rank];
-        siginfo_t info = {0};
-        if (r->pid <= 0 || r->ended ||
-            waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) ||
-            info.si_pid != r->pid)
-            continue;
-        const int known = hly_records_why(job->records, rank, why, sizeof why);
-        hly_job_ended(job, rank,
-                      info.si_code == CLD_EXITED
-                          ? info.si_status << 8
-                          : info.si_status | (info.si_code == CLD_DUMPED ? 0x80 : 0),
-                      hly_records_state(job->records, rank),
-                      r->why[0] ? r->why
-                      : known   ? why
-                                : NULL);
-    }
-    if (job->agents)
-        hly_agents_turn(job);
-    for (int rank = 0; rank < job->options->slots; rank++) {
-        const struct hly_rank *r = &job->ranks[rank];
-        killed |= r->fresh && WIFSIGNALED(r->status);
-        failing |= r->fresh && failed(job, rank);
-    }
-    return failing && !killed;
-}
-
-/* With status 0, and the others wait for it: it is no survivor, and may be the reason of all else.
- */
-static void note_early(struct hly_job *job, int rank)
-{
-    char where[96];
-    if (!job->ended_early && !job->ending && job->nended < job->nstarted)
-        hly_note("rank %d (%s) exited with status 0 without halay_finalize", rank,
-                 hly_job_where(job, rank, where));
-    job->ended_early = 1;
-}
-
-static void end_well(struct hly_job *job, int rank)
-{
-    hly_records_ended(job->records, rank, job->ranks[rank].status);
-    if (job->options->verbose)
-        tell_end(job, rank, "");
-    if (job->options->agent)
-        return;
-    if (job->options->least)
-        hly_elastic_left(job, rank);
-    else if (hly_state_left_early(job->ranks[rank].state))
-        note_early(job, rank);
-    else
-        job->ended_well = 1;
-}
-
-/*
- * 1 if any rank has ended. Of those that ended together the one killed by a signal is the culprit.
- * The others may see the end of its sockets, and leave, before its parent can see it end: so who
- * leaves with an error has some time to be the second.
- */
-int hly_job_collect(struct hly_job *job)
-{
-    const struct timespec a_little = {0, TOGETHER_NS};
-    const int first = job->nended, n = job->options->slots;
-    struct hly_rank *r = job->ranks;
-    if (look_at_ranks(job) && !job->ending && job->nended < job->nstarted) {
-        nanosleep(&a_little, NULL);
-        look_at_ranks(job);
-    }
-    for (int rank = 0; rank < n; rank++) {
-        if (!r[rank].fresh || !WIFSIGNALED(r[rank].status) || !failed(job, rank))
-            continue;
-        r[rank].fresh = 0;
-        fail(job, rank);
-    }
-    for (int rank = 0; rank < n; rank++) {
-        if (!r[rank].fresh)
-            continue;
-        r[rank].fresh = 0;
-        if (failed(job, rank))
-            fail(job, rank);
-        else
-            end_well(job, rank);
-    }
-    return job->nended > first;
-}
+/* ------------------------------------------------------------------ what comes in */
 
 static void read_reports(struct hly_job *job)
 {
     struct hly_report report;
     while (read(job->report_fd, &report, sizeof report) == (ssize_t)sizeof report) {
         if (!job->ending)
-            hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0], called(job),
-                     job->first + report.rank, strerror(report.error),
+            hly_note("cannot start '%s' as %s %d: %s%s", job->options->command[0],
+                     hly_job_called(job), job->first + report.rank, strerror(report.error),
                      report.error == ENOEXEC ? " (a script begins with a line such as #!/bin/sh)"
                                              : "");
         if (!job->epoch &&
@@ -355,87 +146,6 @@ static void read_server(struct hly_job *job)
              (int)job->ranks[abort.rank].pid, job->host, abort.status, abort.text[0] ? ": " : "",
              abort.text);
     hly_job_end(job, abort.status & 0xff ? abort.status & 0xff : 1, 0);
-}
-
-/* ------------------------------------------------------------------ children that are no ranks */
-
-static int is_rank(const struct hly_job *job, pid_t pid)
-{
-    for (int rank = 0; rank < job->options->slots; rank++)
-        if (job->ranks[rank].pid == pid)
-            return 1;
-    return pid == job->guard->pid || pid == hly_discovery_pid(job->discovery) ||
-           hly_starters_has(job->starters, pid);
-}
-
-/* The parent of a process, 0 if there is none such. */
-static pid_t parent_of(const char *pid)
-{
-    char path[64], text[512], state;
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%.20s/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, sizeof text - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    if (n <= 0)
-        return 0;
-    text[n] = '\0';
-    const char *after = strrchr(text, ')'); /* the name before it may have any character in it */
-    /* NOLINTNEXTLINE(cert-err34-c): the kernel has written it */
-    return after && sscanf(after, ") %c %d", &state, &parent) == 2 ? parent : 0;
-}
-
-/*
- * Processes whose parent has died become halayrun's children (PR_SET_CHILD_SUBREAPER). Reaps those
- * of them that have ended; sends the others a signal unless it is 0.
- */
-static void visit_orphans(struct hly_job *job, int number)
-{
-    struct dirent *entry;
-    DIR *dir = opendir("/proc");
-    if (!dir)
-        return;
-    while ((entry = readdir(dir))) {
-        if (!isdigit((unsigned char)entry->d_name[0]) ||
-            parent_of(entry->d_name) != job->spawner->self)
-            continue;
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (!is_rank(job, pid) && waitpid(pid, NULL, WNOHANG) == 0 && number)
-            kill(pid, number);
-    }
-    closedir(dir);
-}
-
-/* All ranks have ended. What they have started has QUIET_MS to follow, unless the job is being
- * ended. */
-static void end_orphans(struct hly_job *job)
-{
-    struct pollfd p = {.fd = job->signal_fd, .events = POLLIN};
-    if (job->ending)
-        signal_all(job, SIGKILL);
-    for (int rank = 0; rank < job->options->slots; rank++) {
-        struct hly_rank *r = &job->ranks[rank];
-        if (r->pid > 0)
-            waitpid(r->pid, NULL, 0);
-        r->pid = 0;
-    }
-    hly_guard_dismiss(job->guard);
-    int64_t start = hly_now_ms(), waited = 0;
-    pid_t pid;
-    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && waited < GIVE_UP_MS) {
-        if (pid > 0)
-            continue;
-        waited = hly_now_ms() - start;
-        if (job->ending || waited > GRACE_MS)
-            visit_orphans(job, SIGKILL);
-        else if (waited > QUIET_MS)
-            visit_orphans(job, SIGTERM);
-        poll(&p, 1, 10);
-        read_signals(job);
-    }
-    if (waited >= GIVE_UP_MS)
-        hly_note("processes that the ranks have started do not end, not even by SIGKILL");
 }
 
 /* ------------------------------------------------------------------ the loop */
@@ -483,8 +193,8 @@ int hly_job_start(struct hly_job *job, int rank, int patience_s)
     if (err >= 0)
         close(err);
     if (pid < 0) {
-        hly_note("cannot start %s %d: %s%s", called(job), job->first + rank, strerror(error),
-                 remedy(error));
+        hly_note("cannot start %s %d: %s%s", hly_job_called(job), job->first + rank,
+                 strerror(error), remedy(error));
         return -1;
     }
     job->ranks[rank].pid = pid;
@@ -494,7 +204,8 @@ int hly_job_start(struct hly_job *job, int rank, int patience_s)
     if (hly_rank_has_group(job->spawner, rank))
         hly_guard_tell(job->guard, pid);
     if (job->options->verbose)
-        hly_note("%s %d is pid %d on %s", called(job), job->first + rank, (int)pid, job->host);
+        hly_note("%s %d is pid %d on %s", hly_job_called(job), job->first + rank, (int)pid,
+                 job->host);
     return 0;
 }
 
@@ -566,7 +277,7 @@ static void end_stopped(struct hly_job *job)
         if (lives(&job->ranks[rank])) {
             hly_note("%s %d (%s) is stopped, and the others have gone on without it and ended: it "
                      "is killed",
-                     called(job), rank, hly_job_where(job, rank, where));
+                     hly_job_called(job), rank, hly_job_where(job, rank, where));
             hly_job_signal(job, rank, SIGKILL);
         }
 }
@@ -591,7 +302,7 @@ static int due(struct hly_job *job)
         hly_job_end(job, job->exit_status, 0);
     if (job->orphans_ms && now >= job->orphans_ms) {
         job->orphans_ms = 0;
-        visit_orphans(job, 0);
+        hly_orphans_visit(job, 0);
     }
     if (((job->options->keep_going && job->nended) || job->finishing) && !job->ending &&
         now >= job->stopped_ms)
@@ -643,12 +354,25 @@ static int hear_servers(struct hly_job *job)
     return next_ms;
 }
 
+/* halayrun itself was stopped for so long: whom it waits for could not come. */
+static void forgive(struct hly_job *job, int64_t ms)
+{
+    if (job->few_ms)
+        job->few_ms += ms;
+    if (job->agents)
+        hly_agents_forgive(job->agents, ms);
+}
+
 /* Until there is something to do. */
 static void wait_for_news(struct hly_job *job, int meet_ms)
 {
     int timeout = due(job), n = 3 + HLY_SERVERS;
+    const int patient = job->few_ms || hly_agents_awaited(job);
+    const int64_t begun_ms = hly_now_ms();
     if (meet_ms >= 0 && meet_ms < timeout)
         timeout = meet_ms;
+    if (patient && timeout > WAKE_MS)
+        timeout = WAKE_MS; /* to see when it was stopped */
     job->fds[0] = (struct pollfd){.fd = job->signal_fd, .events = POLLIN};
     job->fds[1] = (struct pollfd){.fd = job->report_fd, .events = POLLIN};
     job->fds[2] = job->discovery ? hly_discovery_poll(job->discovery) : (struct pollfd){.fd = -1};
@@ -659,6 +383,9 @@ static void wait_for_news(struct hly_job *job, int meet_ms)
         hly_note("poll: %s", strerror(errno));
         hly_job_end(job, HLY_EXIT_SELF, 0);
     }
+    const int64_t late_ms = hly_now_ms() - begun_ms - timeout;
+    if (late_ms >= WAKE_MS)
+        forgive(job, late_ms);
 }
 
 static void loop(struct hly_job *job)
@@ -695,6 +422,37 @@ static void drain(struct hly_job *job)
         read_signals(job);
         stop |= job->interrupted;
     }
+}
+
+/* All ranks have ended. What they have started has QUIET_MS to follow, unless the job is being
+ * ended. */
+static void end_orphans(struct hly_job *job)
+{
+    struct pollfd p = {.fd = job->signal_fd, .events = POLLIN};
+    if (job->ending)
+        signal_all(job, SIGKILL);
+    for (int rank = 0; rank < job->options->slots; rank++) {
+        struct hly_rank *r = &job->ranks[rank];
+        if (r->pid > 0)
+            waitpid(r->pid, NULL, 0);
+        r->pid = 0;
+    }
+    hly_guard_dismiss(job->guard);
+    int64_t start = hly_now_ms(), waited = 0;
+    pid_t pid;
+    while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && waited < GIVE_UP_MS) {
+        if (pid > 0)
+            continue;
+        waited = hly_now_ms() - start;
+        if (job->ending || waited > GRACE_MS)
+            hly_orphans_visit(job, SIGKILL);
+        else if (waited > QUIET_MS)
+            hly_orphans_visit(job, SIGTERM);
+        poll(&p, 1, 10);
+        read_signals(job);
+    }
+    if (waited >= GIVE_UP_MS)
+        hly_note("processes that the ranks have started do not end, not even by SIGKILL");
 }
 
 /* A rank that exits by itself says why itself; one that is killed, or a job that hangs, does not.
@@ -738,7 +496,7 @@ static int prepare(struct hly_job *job)
     if (!o->discovery && !o->agent)
         began = hly_elastic_begin(job);
     job->words = n > 1 ? hly_words_open(&job->spawner->base) : -1;
-    job->out_of_memory = out_of_memory();
+    job->out_of_memory = hly_out_of_memory();
     if (o->timeout_s)
         job->timeout_ms = hly_now_ms() + (int64_t)o->timeout_s * 1000;
     return began ? -1 : 0;

@@ -83,20 +83,14 @@ struct hly_job {
  * status. */
 int hly_job_run(struct hly_job *job);
 
-/* Parts of it, for elastic.c, agents.c and agent.c. */
+/* Parts of it, for the files beside it. */
 void hly_job_end(struct hly_job *job, int exit_status, int grace_ms);
 void hly_job_signal(struct hly_job *job, int slot, int number); /* with its process group */
 void hly_job_tell(struct hly_job *job, int slot, int number);   /* alone */
-/* It has, as waitpid and its flight record have it; judged in hly_job_collect. */
-void hly_job_ended(struct hly_job *job, int slot, int status, int state, const char *why);
-/* "pid 7 on host" */
-const char *hly_job_where(const struct hly_job *job, int slot, char text[96]);
-int hly_job_collect(struct hly_job *job);
 /* Starts processes in all slots that are to have one. */
 void hly_job_fill(struct hly_job *job, int64_t now_ms);
 /* In one of this machine; patience_s: for how long it waits for others, 0: not said. 0 or -1, said.
  */
 int hly_job_start(struct hly_job *job, int slot, int patience_s);
-int hly_exit_status(int status);
 
 #endif
