@@ -37,6 +37,8 @@ enum {
  * 0's connection stays open then, and brings how many newcomers wait, whenever that has changed, as
  * a uint32_t. */
 enum { HLY_BOOT_JOINED = 1, HLY_BOOT_CHANGES = 2 };
+/* Of a refusal: its text is in the holder's log; the job ends. */
+enum { HLY_BOOT_SAID = 1, HLY_BOOT_OVER = 2 };
 #define HLY_BOOT_AGENT UINT32_MAX /* slot of a hello: a launcher, with `nranks` places */
 
 /* What holder and guests know before they meet. */
@@ -86,7 +88,7 @@ struct hly_boot_answer {
     uint32_t bytes;           /* of the payload */
     uint32_t nnodes, nruns, nothers, nprocesses;
     uint32_t rank, nranks;
-    uint32_t said; /* 1: the text is in the holder's log */
+    uint32_t said; /* of the text: HLY_BOOT_SAID, HLY_BOOT_OVER */
     uint64_t epoch;
     uint8_t job[16];
     uint8_t secret[16]; /* zeros where HALAY_SECRET is: then it is derived */
@@ -209,9 +211,9 @@ void hly_boot_reception_turn(struct hly_boot_reception *r, int timeout_ms);
 void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_guest *guest,
                                const struct hly_boot_answer *a, const char *payload,
                                const struct hly_sha *sha, const struct hly_piece *part);
-/* said: it is in the holder's log. */
+/* said: HLY_BOOT_SAID, HLY_BOOT_OVER. */
 void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *guest,
-                             const char *text, bool said);
+                             const char *text, uint32_t said);
 /* Behind its answer. false: not now. */
 bool hly_boot_reception_push(const struct hly_boot_guest *guest, const void *bytes, size_t n);
 /* Whether all that are known have got their answers, or have left. */

@@ -95,7 +95,7 @@ void hly_boot_reception_answer(struct hly_boot_reception *r, struct hly_boot_gue
 }
 
 void hly_boot_reception_text(struct hly_boot_reception *r, struct hly_boot_guest *g,
-                             const char *text, bool said)
+                             const char *text, uint32_t said)
 {
     struct hly_boot_answer a = {.magic = HLY_BOOT_MAGIC, .version = HLY_BOOT_VERSION, .said = said};
     struct hly_sha sha;
@@ -164,7 +164,7 @@ static void refuse(struct hly_boot_reception *r, struct hly_boot_guest *g, const
         r->quiet_ns = r->quiet_ns ? 2 * r->quiet_ns : S;
         r->say_ns = now + r->quiet_ns;
     }
-    hly_boot_reception_text(r, g, r->refusal, false);
+    hly_boot_reception_text(r, g, r->refusal, 0);
 }
 
 static void hear(struct hly_boot_reception *r, struct hly_boot_guest *g)

@@ -157,7 +157,7 @@ int hly_boot_visit_ask(const struct hly_boot_visit *visit, int fd,
     if (!rc && !answer->joined) {
         hly_boot_say(visit->log, answer->said ? HALAY_LOG_TOLD : 0, "%s refuses: %.600s",
                      visit->holder, *payload);
-        rc = HALAY_EBOOT;
+        rc = answer->said & HLY_BOOT_OVER ? HALAY_EOVER : HALAY_EBOOT;
     }
     if (rc) {
         free(*payload);

@@ -91,7 +91,7 @@ static void send_away(halay_launch_t *d, struct hly_boot_guest *guest, const cha
     vsnprintf(text, sizeof d->refusals[0], format, args);
     va_end(args);
     hly_boot_say(&d->log, 1, "an agent (pid %u on %.63s) was refused: %s", it->pid, it->host, text);
-    hly_boot_reception_text(r, guest, text, false);
+    hly_boot_reception_text(r, guest, text, 0);
 }
 
 void hly_agents_heard(halay_launch_t *d, struct hly_boot_guest *guest)

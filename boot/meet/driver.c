@@ -46,7 +46,7 @@ static bool is_same(const halay_launch_t *d, const struct hly_slot *slot,
 static void leaves(halay_launch_t *d, struct hly_slot *slot, struct hly_boot_guest *guest)
 {
     slot->leaves |= slot->state == HLY_SLOT_IN && is_same(d, slot, &guest->hello);
-    hly_boot_reception_text(&d->reception, guest, "it may go", true);
+    hly_boot_reception_text(&d->reception, guest, "it may go", HLY_BOOT_SAID);
     hly_driver_consider(d);
 }
 
@@ -82,7 +82,7 @@ static void compare_builds(halay_launch_t *d, struct hly_slot *slot)
             continue;
         d->broken = !d->params.least;
         if (!d->broken) {
-            hly_boot_reception_text(&d->reception, slot->guest, d->text, false);
+            hly_boot_reception_text(&d->reception, slot->guest, d->text, 0);
             slot->state = HLY_SLOT_STARTED;
             slot->guest = NULL;
             slot->told = true;
@@ -103,7 +103,7 @@ static void heard(void *arg, struct hly_boot_guest *guest)
     if (!slot || slot->state == HLY_SLOT_FREE || slot->state == HLY_SLOT_ENDED) {
         hly_boot_reception_text(&d->reception, guest,
                                 "no process of this job has this HALAY_MEET_SLOT, or it has ended",
-                                false);
+                                0);
         return;
     }
     if (is_twin(slot, guest)) {
@@ -112,7 +112,7 @@ static void heard(void *arg, struct hly_boot_guest *guest)
             "another process has this HALAY_MEET_SLOT: a program that a rank "
             "starts inherits the rank's environment; to let it run alone, start "
             "it with HALAY_LAUNCHER=none",
-            false);
+            0);
         return;
     }
     if (!it->nranks) {

@@ -114,20 +114,21 @@ void hly_driver_refuse(halay_launch_t *d, const char *format, ...)
         struct hly_slot *slot = &d->slots[s];
         if (slot->state != HLY_SLOT_ASKING)
             continue;
-        hly_boot_reception_text(&d->reception, slot->guest, d->text, true);
+        hly_boot_reception_text(&d->reception, slot->guest, d->text, HLY_BOOT_SAID);
         answered(slot, slot->member ? HLY_SLOT_IN : HLY_SLOT_STARTED, true);
     }
     hly_driver_set_times(d);
 }
 
-/* Those for whom `expired` is not null: whose time is over. */
-static void refuse_newcomers(halay_launch_t *d, const uint64_t *expired, const char *text)
+/* `expired` is not null: those whose time is over. */
+static void refuse_newcomers(halay_launch_t *d, const uint64_t *expired, uint32_t said,
+                             const char *text)
 {
     for (int s = 0; s < d->params.nranks; s++) {
         struct hly_slot *slot = &d->slots[s];
         if (!hly_driver_is_newcomer(d, slot) || (expired && slot->end_ns > *expired))
             continue;
-        hly_boot_reception_text(&d->reception, slot->guest, text, false);
+        hly_boot_reception_text(&d->reception, slot->guest, text, said);
         answered(slot, HLY_SLOT_STARTED, true);
     }
     hly_driver_set_times(d);
@@ -249,7 +250,9 @@ void hly_driver_consider(halay_launch_t *d)
     if (!is_static(d))
         report_lost(d);
     if (d->done)
-        refuse_newcomers(d, NULL, "the job ends: a process of it has ended with status 0");
+        refuse_newcomers(
+            d, NULL, HLY_BOOT_OVER,
+            "the job ends: a process of it has ended with status 0, and it is too late to join");
     const struct census c = take_census(d, 1);
     hly_driver_set_times(d);
     if (!c.asking)
@@ -393,7 +396,7 @@ void hly_driver_look(halay_launch_t *d)
     if (d->expire_ns && now >= d->expire_ns && !d->decide_ns && are_stopped(d) && are_enough(d))
         give_up(d, now);
     if (d->expire_ns && now >= d->expire_ns)
-        refuse_newcomers(d, &now,
+        refuse_newcomers(d, &now, 0,
                          "the ranks of the job have not met again in time: they wait for newcomers "
                          "at a commit (see HALAY_START_DEADLINE)");
     if (!d->decide_ns || (now < d->notice_at_ns && now < d->decide_ns) || has_failed(d))

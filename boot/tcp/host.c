@@ -154,7 +154,7 @@ static void hear_rank(void *arg, struct hly_boot_guest *g)
         if (!g->answering) { /* it came late, or a second time */
             count_told(h, g);
             hly_boot_reception_text(&h->reception, g, h->verdict == FAILED ? h->text : LATE,
-                                    h->verdict == FAILED);
+                                    h->verdict == FAILED ? HLY_BOOT_SAID : 0);
         }
         return;
     }

@@ -109,8 +109,8 @@ typedef struct halay_boot_ops {
     /*
      * Joins the job and fills *info. Collective over the job in the first epoch: one exchange of
      * one record a node. May block, at most until deadline_ns from now. HALAY_EBOOT (logged with
-     * cause and remedy); HALAY_ESTATE (this process holds the job open already, or it inherited a
-     * rank's environment without being that rank).
+     * cause and remedy); HALAY_EOVER (the job ends, logged); HALAY_ESTATE (this process holds the
+     * job open already, or it inherited a rank's environment without being that rank).
      */
     int (*open)(void *arg, halay_log_fn log, void *log_arg, uint64_t deadline_ns,
                 halay_boot_info_t *info, halay_boot_t **boot);

@@ -67,7 +67,8 @@ enum {
     HALAY_EINTERNAL = -13,   /* a bug in Halay */
     HALAY_EDEVICE = -14,     /* a device failed, or did not finish; the verdict says whether its
                                 memory may still change */
-    HALAY_EREVOKED = -15     /* a rank has revoked the communicator */
+    HALAY_EREVOKED = -15,    /* a rank has revoked the communicator */
+    HALAY_EOVER = -16        /* the job ends, and this process has come too late to join it */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */

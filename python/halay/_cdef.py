@@ -25,7 +25,8 @@ enum {
     HALAY_EAGAIN = -12,
     HALAY_EINTERNAL = -13,
     HALAY_EDEVICE = -14,
-    HALAY_EREVOKED = -15
+    HALAY_EREVOKED = -15,
+    HALAY_EOVER = -16
 };
 
 const char *halay_strerror(int code);

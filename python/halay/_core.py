@@ -20,6 +20,7 @@ from .errors import (
     HalayError,
     HalayForked,
     HalayMismatch,
+    HalayOver,
     HalayPeerLost,
     HalayRevoked,
     HalayTimeout,
@@ -101,6 +102,7 @@ _CLASSES: dict[int, type[HalayError]] = {
     lib.HALAY_EREVOKED: HalayRevoked,
     lib.HALAY_EBOOT: HalayBootError,
     lib.HALAY_EFORKED: HalayForked,
+    lib.HALAY_EOVER: HalayOver,
 }
 
 

@@ -41,6 +41,26 @@ class WorkerLost(HorovodInternalError):
         return type(self), (self.losses, self.others)
 
 
+COOLDOWN_S = (1.0, 60.0)  # as halayrun's own
+
+
+class Cooldown:
+    """How long a place stays empty after a loss: from first_s to most_s, twice as long each time.
+
+    After a life longer than most_s: as after the first loss.
+    """
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s, self._most_s = first_s, most_s
+        self._next_s = first_s
+
+    def after(self, lived_s: float) -> float:
+        """Seconds."""
+        wait_s = self._first_s if lived_s > self._most_s else self._next_s
+        self._next_s = min(2 * wait_s, self._most_s)
+        return wait_s
+
+
 def told(summaries: Mapping[int, str], then: str = "") -> str:
     """Of ranks that are not lost but have failed, for WorkerLost. then: what the caller may do."""
     failed = "; ".join(f"rank {rank}: {text}" for rank, text in summaries.items())

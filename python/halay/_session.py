@@ -22,7 +22,7 @@ from typing import Any, Callable, Protocol, Union
 
 from . import _words
 from ._core import TEXT_BYTES, Place, error, ffi, lib, make_context, text_of, verdict_of
-from .errors import DuplicateName, HalayError, HalayPeerLost, NotInitialized
+from .errors import LEFT, DuplicateName, HalayError, HalayOver, HalayPeerLost, NotInitialized
 
 PLACES = 65536  # names of which the library remembers where they were submitted
 
@@ -584,14 +584,30 @@ def stand(place: Place | None) -> None:
     _told = place
 
 
+def standing() -> Place | None:
+    """What stand() was told last."""
+    return _told
+
+
+def _open() -> Session:
+    try:
+        return Session()
+    except HalayOver as over:
+        print(f"halay: {over}", file=sys.stderr, flush=True)
+        raise SystemExit(LEFT) from None
+
+
 def init() -> None:
-    """Opens the session. Does nothing if it is open."""
+    """Opens the session. Does nothing if it is open.
+
+    A process of an elastic job that ends, and cannot be joined any more, ends here by SystemExit.
+    """
     global _current, _was_elastic
     if _current is not None:
         _refuse_child(_current)
     with _lock:
         if _current is None:
-            _current = Session()
+            _current = _open()
             _was_elastic = _current.elastic
             _words.listen(_current.rank, _current.host)
             for opened in _at_open:

@@ -66,6 +66,10 @@ class HalayBootError(HalayError):
     """A launcher announced ranks that could not be found."""
 
 
+class HalayOver(HalayError):
+    """The job ends: this process has come too late to join it. init() ends the process then."""
+
+
 class HalayForked(HalayError):
     """Called in a forked child of a rank, such as a DataLoader worker."""
 

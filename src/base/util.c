@@ -161,6 +161,7 @@ const char *halay_strerror(int code)
         {HALAY_EDEVICE,
          "HALAY_EDEVICE: a device failed or did not finish; its memory may still change"},
         {HALAY_EREVOKED, "HALAY_EREVOKED: a rank has revoked the communicator"},
+        {HALAY_EOVER, "HALAY_EOVER: the job ends, and cannot be joined any more"},
     };
     for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
         if (known[i].code == code)

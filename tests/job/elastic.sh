@@ -53,6 +53,19 @@ expect 0 "a rank left without halay_finalize"
 says err "process 1 .* exited with status 0 without halay_finalize; started again in 0.1 s$"
 worlds 2 1
 
+# Who comes when the job has ended already has nothing to do, and that is no failure.
+late='if [ "$HALAY_MEET_SLOT" = 0 ]; then echo $$ >first
+elif [ -e done.2 ]; then
+    touch over
+    while grep -vq " Z " "/proc/$(cat first)/stat" 2>/dev/null; do sleep 0.02; done
+fi
+exec "$0" "$@"'
+job -np 2 --min-np 1 "${cool[@]}" sh -c "$late" "$JOB_ELASTIC" 100000 kill:1:5
+expect 0 "one came too late"
+says out '^came too late$'
+! grep 'exited' err || fail "who came too late has failed"
+ended 1 '[0-9]*'
+
 HALAY_STOP_PATIENCE=1 job -np 3 --min-np 2 "${cool[@]}" "$JOB_ELASTIC" 30 stop:0:5
 expect 0 "rank 0 was stopped"
 says err "process 0 .* is stopped, and the others have gone on without it: it is killed$"

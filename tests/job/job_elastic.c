@@ -105,7 +105,10 @@ int main(int argc, char **argv)
     while (next == AGAIN) {
         halay_context_t *context;
         halay_comm_t *comm;
-        if (halay_init(NULL, &context))
+        const int rc = halay_init(NULL, &context);
+        if (rc == HALAY_EOVER)
+            printf("came too late\n");
+        if (rc)
             return 7; /* it has said why */
         MUST(!halay_comm_world(context, &comm));
         next = work(context, comm, argc, argv, state);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Spark of test_spark.py and test_spark_elastic.py: two executors, which are processes on this
-machine; and what tests ask of these.
+"""The Spark of test_spark*.py: two executors, which are processes on this machine; and what tests
+ask of these.
 """
 
 import contextlib
@@ -32,6 +32,7 @@ def cluster(events):
     patch.setenv("TEST_SPARK", str(os.getpid()))  # before the JVM starts
     patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCE / "python"), str(HERE)]))
     patch.setenv("PYSPARK_PYTHON", sys.executable)
+    patch.setenv("OMP_NUM_THREADS", "1")
     patch.setattr(driver, "GRACE_S", SOON_S)
     settings = {
         "spark.ui.enabled": "false",
@@ -39,6 +40,8 @@ def cluster(events):
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": events.as_uri(),
         "spark.driver.memory": "512m",
+        "spark.sql.warehouse.dir": str(events / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
         "spark.python.task.killTimeout": "300s",  # what ends ranks is the line to the driver
         "spark.task.maxFailures": str(FAILURES),
     }

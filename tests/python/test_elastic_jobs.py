@@ -2,6 +2,7 @@
 """Elastic jobs under halayrun: ranks are killed, end, leave and join in mid-training."""
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -138,3 +139,37 @@ def test_places_of_agents_on_one_machine(changes):
     assert [line[1:] for line in seen] == [[rank, 3, rank, 3, 0, 1] for rank in range(3)]
     hosts = [line[0] for line in seen]
     assert hosts in (["a.example", "a.example", "b"], ["b", "a.example", "a.example"])
+
+
+LATE = """
+import os, pathlib, sys, time
+import halay.arrays as ha
+folder = pathlib.Path(sys.argv[1])
+first, again = folder / "first", folder / "again"
+if os.environ["HALAY_MEET_SLOT"] == "0":
+    first.write_text(str(os.getpid()))
+    ha.init()
+    while not (folder / "go").exists():
+        time.sleep(0.02)
+elif not again.exists():
+    ha.init()
+    again.touch()
+    os.kill(os.getpid(), 9)
+else:
+    (folder / "go").touch()
+    stat = pathlib.Path("/proc", first.read_text(), "stat")
+    while stat.exists() and " Z " not in stat.read_text():
+        time.sleep(0.02)
+    ha.init()
+    print("joined")
+"""
+
+
+def test_one_that_comes_too_late(tmp_path):
+    """It ends with one line."""
+    options = ["-np", "2", "--min-np", "1", "--blacklist-cooldown-range", "0.1", "1"]
+    command = [str(HALAYRUN), *options, sys.executable, "-c", LATE, str(tmp_path)]
+    status, text = run(command, 60, environment())
+    assert status == 128 + 9, text  # of the first one, without which nobody has met
+    (line,) = [line for line in text.splitlines() if not line.startswith("halayrun: ")]
+    assert re.match("halay: .* it is too late to join", line), text

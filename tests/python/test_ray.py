@@ -10,6 +10,7 @@ import pickle
 import signal
 import socket
 import sys
+import threading
 import time
 
 import engine_train
@@ -169,6 +170,39 @@ def test_lost(make):
     until(lambda: not any(os.path.exists(f"/proc/{pid}") for pid in [*pids, *now, *last]))
     with pytest.raises(RuntimeError, match="start"):
         executor.run(total)
+
+
+def waits(folder):
+    total()
+    open(os.path.join(folder, str(os.getpid())), "w").close()
+    time.sleep(1000)
+
+
+def test_interrupted(make, tmp_path):
+    """By Ctrl-C, a notebook's stop: the next call does not wait for what was stopped."""
+
+    def interrupt():
+        until(lambda: len(os.listdir(tmp_path)) == 2)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    executor = make(num_workers=2)
+    pids = check(executor.run(total), 2)
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        executor.run(waits, [str(tmp_path)])
+    assert not set(check(executor.run(total), 2)) & set(pids)
+
+
+@pytest.mark.long
+def test_stopped(make):
+    """Between two calls: it is replaced. One that is busy for somebody else is waited for."""
+    executor = make(num_workers=2)
+    pids = check(executor.run(total), 2)
+    os.kill(pids[1], signal.SIGSTOP)
+    now = check(executor.run(total), 2)
+    assert now[0] == pids[0] and now[1] != pids[1]
+    executor.run_remote(time.sleep, [2 * PATIENCE_S])
+    assert check(executor.run(total), 2) == now
 
 
 @pytest.mark.long

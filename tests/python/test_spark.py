@@ -176,9 +176,7 @@ def test_rank_killed(run, tmp_path):
     assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)
 
 
-def test_executor_lost(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(driver, "LAST_S", SOON_S)  # Spark may be faster than ranks that look around
-
+def test_executor_lost(run, tmp_path):
     def kill(pids):
         os.kill(parents(pids[1], 4)[3], signal.SIGKILL)  # guard, worker, daemon, executor
 
@@ -202,6 +200,28 @@ def test_cancelled(run, spark_context, tmp_path):
         run(meets, tmp_path, 0, "starts", num_proc=2)
     assert aside.since() < SOON_S
     until(lambda: not ranks(), SOON_S)  # nor what rank 0 has started
+
+
+def test_interrupted(run, tmp_path):
+    """By Ctrl-C, a notebook's stop."""
+    aside = Aside(tmp_path, 2, lambda _: os.kill(os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        run(meets, tmp_path, 0, "sleeps", num_proc=2)
+    assert aside.since() < SOON_S
+
+
+def test_what_a_rank_leaves(run):
+    """In sessions of its own, and one of them writes on: it ends with the rank."""
+
+    class Sink:
+        write = flush = staticmethod(lambda *_: None)
+
+    def leaves():
+        for command in (["sleep", "86399"], ["yes", "86399"]):
+            subprocess.Popen(command, start_new_session=True)
+        return 7
+
+    assert run(leaves, num_proc=2, stdout=Sink()) == [7, 7]
 
 
 @pytest.mark.parametrize(("who", "says"), [(0, "guard was killed"), (1, "Spark task is gone")])
@@ -262,7 +282,7 @@ def test_secrets(run, spark_context, monkeypatch):
         for pid in (os.getpid(), os.getppid()):
             for name in ("cmdline", "environ"):
                 found.append(pathlib.Path(f"/proc/{pid}/{name}").read_bytes())
-        return _session._told.secret, found
+        return _session.standing().secret, found
 
     (secret, words), *_ = run(seen, num_proc=1)
     (key,) = (one for one in drawn if len(one) == 32)

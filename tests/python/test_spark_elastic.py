@@ -410,7 +410,9 @@ def test_arguments(spark_context, monkeypatch):
 
 def test_is_cancelled():
     assert session.is_cancelled(RuntimeError("Job 3 cancelled as part of cancellation of all jobs"))
-    assert not session.is_cancelled(RuntimeError("Job aborted due to stage failure: Task 0 failed"))
+    for text in ("Job aborted due to stage failure: Task 0 failed", "ValueError: was cancelled"):
+        assert not session.is_cancelled(RuntimeError(text))
+    assert not session.is_cancelled(None)
 
 
 def test_gpus(monkeypatch):

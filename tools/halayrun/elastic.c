@@ -148,6 +148,8 @@ int hly_elastic_failed(const struct hly_job *job, int slot)
     const int status = r->status, over = hly_state_is_over(r->state);
     if (r->dropped)
         return 0;
+    if (job->finishing && WIFEXITED(status) && !hly_state_met(r->state))
+        return 0; /* it has come too late (HALAY_EOVER) */
     if (!r->lost && by_sigterm(status) &&
         (hly_slots_leaves(job->slots, slot) || (over && WIFEXITED(status))))
         return 0;

@@ -96,11 +96,15 @@ class Head:
         assert stream is not None
         self._reader = threading.Thread(target=self._read, args=(stream,), daemon=True)
         self._reader.start()
-        self._told.wait(START_S)
-        if not self._address:
+        try:
+            self._told.wait(START_S)
+            if self._address:
+                return self
+        except BaseException:  # an interrupt
             self.__exit__()
-            raise JobEnded(self._halayrun.status or 0, self.said())
-        return self
+            raise
+        self.__exit__()
+        raise JobEnded(self._halayrun.status or 0, self.said())
 
     def __exit__(self, *_: object) -> None:
         self.stop()

@@ -37,6 +37,8 @@ class Crew:
     def __init__(self, placement: Placement, patience_s: float, shim: bool) -> None:
         self.members = [Member(bundle) for bundle in placement.bundles]
         self.broken = True  # the job that the members are in, if any, is of no more use
+        self.unwatched = False  # members may be busy with calls that nobody waits for
+        self._collecting = 0
         self._placement = placement
         self._patience_s = max(patience_s, 2 * LEAVE_S)
         self._shim = shim
@@ -88,11 +90,14 @@ class Crew:
         self.broken = False
 
     def look(self) -> None:
-        """Notices who is lost. Waits for what the others are doing."""
+        """Notices who is lost, or does not answer though it has nothing to do."""
         alive = [member for member in self.members if member.actor is not None]
         refs = [member.actor.node_id.remote() for member in alive]
+        timeout = None if self.unwatched or self._collecting else self._patience_s
+        mute = ray.wait(refs, num_returns=len(refs), timeout=timeout)[1] if refs else []
+        self.unwatched = False
         for member, ref in zip(alive, refs):
-            if outcome(ref)[1] is not None:
+            if ref in mute or outcome(ref)[1] is not None:
                 self._drop(member)
 
     def _drop(self, member: Member) -> None:
@@ -101,7 +106,23 @@ class Crew:
         self.broken = True
 
     def collect(self, refs: list[Any]) -> list[Any]:
-        """What the members' calls returned, by rank. Raises the reason if one did not."""
+        """What the members' calls returned, by rank. Raises the reason if one did not.
+
+        Where this is interrupted, those that have not returned are ended: nothing else stops them.
+        """
+        self._collecting += 1
+        try:
+            return self._collect(refs)
+        except KeyboardInterrupt:
+            done = ray.wait(refs, num_returns=len(refs), timeout=0)[0]
+            for member, ref in zip(self.members, refs):
+                if ref not in done and member.actor is not None:
+                    self._drop(member)
+            raise
+        finally:
+            self._collecting -= 1
+
+    def _collect(self, refs: list[Any]) -> list[Any]:
         rank_of = {ref: rank for rank, ref in enumerate(refs)}
         results: list[Any] = [None] * len(refs)
         errors: dict[int, Exception] = {}

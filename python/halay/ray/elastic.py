@@ -9,7 +9,6 @@ allows; another in the place of one that is lost; none more where the program it
 from __future__ import annotations
 
 import pickle
-import random
 import sys
 import time
 import warnings
@@ -20,7 +19,7 @@ from typing import Any, NamedTuple
 import ray
 
 from .._agents import LOGGED, MET, RAISED, RETURNED, Ended, Failure, Head, Orders, Said
-from .._engines import Loss, Where, WorkerLost
+from .._engines import COOLDOWN_S, Cooldown, Loss, Where, WorkerLost
 from ..errors import HorovodInternalError
 from ..horovod.discovery import HostDiscovery
 from .agents import THREADS, AgentWorker
@@ -30,7 +29,6 @@ DISCOVER_S = 1.0
 TICK_S = 0.2
 LISTEN_S = 5.0  # a call that waits for words ends after so long, and another follows
 LAST_WORDS_S = 10  # in which workers have told what they had to when the head has ended
-COOLDOWN_S = (1.0, 60.0)  # as halayrun's own
 IN_VAIN = 3  # so often all places may fail before ranks have met for the first time
 NODE_SHARE = 0.001  # of the resource node:ADDRESS, which binds a worker to it
 
@@ -66,24 +64,6 @@ class _Worker:
         self.has_begun = self.leaves = self.has_returned = False
 
 
-class _Cooling:
-    """How long a place stays empty after a loss: longer each time, from the start after a while."""
-
-    def __init__(self, range_s: Sequence[float]) -> None:
-        self._first_s, self._most_s = range_s
-        self._times: dict[Place, int] = {}
-        self._until_s: dict[Place, float] = {}
-
-    def lose(self, place: Place, lived_s: float) -> None:
-        times = self._times.get(place, 0) if lived_s <= self._most_s else 0
-        wait_s = min(self._first_s * 2.0 ** min(times, 60), self._most_s)
-        self._times[place] = times + 1
-        self._until_s[place] = time.monotonic() + wait_s * random.uniform(1, 1.1)
-
-    def has(self, place: Place) -> bool:
-        return time.monotonic() < self._until_s.get(place, 0)
-
-
 def find_places(discovery: HostDiscovery, before: list[Place] | None) -> list[Place]:
     """What the discovery names. Where it fails: what it has named before, and a warning."""
     try:
@@ -115,7 +95,8 @@ class Job:
         self._calls: dict[Any, _Worker] = {}
         self._places: list[Place] | None = None
         self._spent: set[Place] = set()  # where the program itself has failed
-        self._cooling = _Cooling(terms.cooldown_s or COOLDOWN_S)
+        self._cooldowns: dict[Place, Cooldown] = {}
+        self._cold_s: dict[Place, float] = {}  # until then they stay empty
         self._raised: list[tuple[_Worker, Failure]] = []
         self._returned: list[Said] = []
         self._losses: list[Loss] = []
@@ -157,7 +138,7 @@ class Job:
         for place in places:
             if self._terms.most is not None and len(self._workers) >= self._terms.most:
                 break
-            if place not in self._workers and not self._cooling.has(place):
+            if place not in self._workers and time.monotonic() >= self._cold_s.get(place, 0):
                 self._hire(place)
 
     def _hire(self, place: Place) -> None:
@@ -183,8 +164,10 @@ class Job:
         self._dismiss(worker)
         if worker.leaves:
             return
-        lived_s = time.monotonic() - worker.since_s
-        self._cooling.lose(worker.place, lived_s)
+        now, place = time.monotonic(), worker.place
+        range_s = self._terms.cooldown_s or COOLDOWN_S
+        cooldown = self._cooldowns.setdefault(place, Cooldown(*range_s))
+        self._cold_s[place] = now + cooldown.after(now - worker.since_s)
         self._losses.append(Loss(worker.rank, worker.node, why))
         self._in_vain += not self._has_met
         if self._in_vain >= IN_VAIN * self._terms.least:

@@ -258,6 +258,7 @@ class RayExecutor:
         if crew is None or crew.broken:
             crew = self._ready()
         call = _call_of(fn, args, kwargs)
+        crew.unwatched = True
         return [actor.execute.remote(call) for actor in crew.actors()]
 
     def execute_single(self, fn: Callable[[Any], Any]) -> Any:

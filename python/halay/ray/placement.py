@@ -40,16 +40,19 @@ def create_placement_group(
     """The group, and what its bundles are. TimeoutError where Ray has no room for it in time."""
     bundles = [dict(resources_per_bundle) for _ in range(num_bundles)]
     group = ray.util.placement_group(bundles, strategy=pg_strategy)
-    if group.wait(pg_timeout):
-        return group, bundles
-    free = {name: ray.available_resources().get(name, 0) for name in resources_per_bundle}
-    ray.util.remove_placement_group(group)
-    where = ", each on a node of its own" if pg_strategy == "STRICT_SPREAD" else ""
-    raise TimeoutError(
-        f"Ray had no room for {num_bundles} times {resources_per_bundle}{where}, for "
-        f"{pg_timeout:g} s; free are {free}: ask for less, add nodes, or give create_settings a "
-        "longer placement_group_timeout_s"
-    )
+    try:
+        if group.wait(pg_timeout):
+            return group, bundles
+        free = {name: ray.available_resources().get(name, 0) for name in resources_per_bundle}
+        where = ", each on a node of its own" if pg_strategy == "STRICT_SPREAD" else ""
+        raise TimeoutError(
+            f"Ray had no room for {num_bundles} times {resources_per_bundle}{where}, for "
+            f"{pg_timeout:g} s; free are {free}: ask for less, add nodes, or give create_settings "
+            "a longer placement_group_timeout_s"
+        )
+    except BaseException:
+        ray.util.remove_placement_group(group)
+        raise
 
 
 class Placement:

@@ -16,12 +16,14 @@ import pickle
 import select
 import signal
 import sys
+import time
 import traceback
 from typing import Any
 
 from .words import LENGTH, RAISED, RETURNED, STATUS, Failure, Orders
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+END_S = 5  # in which the kernel has ended what it is told to end
 
 
 def _dumps(value: Any) -> bytes:
@@ -40,6 +42,31 @@ def _failure(error: BaseException) -> Failure:
     return Failure(pickled, summary, traceback.format_exc())
 
 
+def _children() -> list[int]:
+    """Of this process: what the rank has started and left is among them (a subreaper has it so)."""
+    found, own = [], str(os.getpid())
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/stat") as file:
+            if file.read().rpartition(")")[2].split()[1] == own:
+                found.append(int(pid))
+    return found
+
+
+def _end_all() -> None:
+    """What the rank has started and what that has started, in whatever group or session it is."""
+    end_s = time.monotonic() + END_S
+    while time.monotonic() < end_s:
+        for pid in _children():
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        time.sleep(0.01)
+
+
 def _guard(rank: int, fd: int) -> int:
     watched = select.poll()
     watched.register(0, 0)  # it hangs up when the task is gone
@@ -48,6 +75,7 @@ def _guard(rank: int, fd: int) -> int:
     with contextlib.suppress(OSError):
         os.killpg(rank, signal.SIGKILL)
     status = os.waitstatus_to_exitcode(os.waitpid(rank, 0)[1])
+    _end_all()
     with contextlib.suppress(OSError):
         os.write(fd, STATUS.pack(status))
     return 0
@@ -100,6 +128,7 @@ def main() -> int:
     for number in (signal.SIGHUP, signal.SIGTERM, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # whatever the task's process ignores
     fd, guard = int(sys.argv[1]), os.getpid()
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     pid = os.fork()
     if pid != 0:
         with contextlib.suppress(OSError):

@@ -73,12 +73,19 @@ def _is_nested(kind: Any) -> bool:
     return isinstance(kind, types.ArrayType) and isinstance(kind.elementType, types.ArrayType)
 
 
+def named(name: str) -> Any:
+    """The column, whatever characters its name has."""
+    from pyspark.sql import functions as f
+
+    return f.col("`" + name.replace("`", "``") + "`")
+
+
 def as_array(name: str, kind: Any) -> Any:
     """The column, with an array of float where it has vectors."""
     from pyspark.ml.functions import vector_to_array
     from pyspark.sql import functions as f
 
-    column = f.col(f"`{name}`")
+    column = named(name)
     if not _is_vector(kind):
         return column
     return f.when(column.isNotNull(), vector_to_array(column, "float32"))
@@ -91,7 +98,7 @@ def _measures(schema: Any, columns: Sequence[str]) -> list[Any]:
 
     found = [f.count(f.lit(1)).alias("rows")]
     for i, name in enumerate(columns):
-        column = f.col(f"`{name}`")
+        column = named(name)
         null = column.isNull()
         if isinstance(schema[name].dataType, types.ArrayType):
             found += [
@@ -126,7 +133,7 @@ def _marked(validation: Any, schema: Any, seed: int) -> Any:
     from pyspark.sql import types
 
     if isinstance(validation, str):
-        column = f.col(f"`{validation}`")
+        column = named(validation)
         return column if isinstance(schema[validation].dataType, types.BooleanType) else column > 0
     return f.rand(seed) < validation
 
@@ -159,7 +166,7 @@ def written(
     chosen = df.select(*picked)
     seen = Observation()
     path = store.get_train_data_path(secrets.token_hex(8))
-    sorting = [f.xxhash64(*(f.col(f"`{name}`") for name in chosen.columns))]
+    sorting = [f.xxhash64(*map(named, chosen.columns))]
     writer = (
         chosen.observe(seen, *_measures(chosen.schema, counted))
         .repartition(parts)

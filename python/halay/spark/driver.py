@@ -28,6 +28,8 @@ from .session import (
     active_context,
     addresses_of,
     announce,
+    cancel,
+    is_cancelled,
     late,
     python_of,
     slots,
@@ -39,9 +41,8 @@ from .session import (
 from .task import End, Work, attend
 from .words import RAISED, RETURNED, Failure, Orders
 
-GRACE_S = 5  # so long others have after the first failure to end by themselves
+GRACE_S = 5  # so long others have after the first failure, or Spark's, to end by themselves
 SAME_S = 1.5  # so long after the first failure a task that is gone has the same reason
-LAST_S = 1  # in which tasks have told what the end of Spark's job did to their ranks
 JOB_S = 30  # in which Spark has noticed that its job is over
 _runs = itertools.count()
 
@@ -139,7 +140,7 @@ class _Job:
             rank = event.member.rank if event.member is not None else -1
             if event.kind == "job":
                 self._job_error = event.what
-                end_s = min(end_s, time.monotonic() + LAST_S)
+                end_s = min(end_s, time.monotonic() + (0 if is_cancelled(event.what) else GRACE_S))
             elif event.kind == "hello" and event.member is not None:
                 self._called.append(event.member)
                 event.member.work.put(None)
@@ -184,7 +185,7 @@ class _Job:
     def __exit__(self, failure: type[BaseException] | None, *_: Any) -> None:
         """Whatever has happened: nothing that the run has started is left."""
         if self._thread is not None and failure is not None:
-            self._context.cancelJobGroup(self._group)
+            cancel(self._context, self._group)
         self.board.close(self._called)
         if self._thread is not None:
             self._thread.join(JOB_S)

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, NamedTuple, NoReturn
 
 from .._agents import MET, RAISED, RETURNED, Ended, Failure, Head, Orders, Said
-from .._engines import Loss, WorkerLost
+from .._engines import COOLDOWN_S, Cooldown, Loss, WorkerLost
 from ..errors import HorovodInternalError
 from ..horovod import SHIM
 from . import session
@@ -32,7 +32,6 @@ from .elastic_task import Work, attend
 from .task import End
 
 ELASTIC_S = 600  # where nobody says how long too few ranks may wait for others
-FIRST_S, MOST_S = 1.0, 60.0  # before the job of a place is submitted again, twice as long each time
 IN_VAIN = 3  # so often jobs may fail for each of the least ranks before these have met
 TICK_S = 0.2
 LAST_WORDS_S = 10  # in which tasks have told what they had to when the head has ended
@@ -81,7 +80,7 @@ class _Run:
             keeper.start()
 
     def _keep(self, name: str, place: int) -> None:
-        wait_s = FIRST_S
+        cooldown = Cooldown(*COOLDOWN_S)
         while not self._over.is_set():
             begin_s, error = time.monotonic(), None
             try:
@@ -91,10 +90,7 @@ class _Run:
             except BaseException as one:
                 error = one
             self.board.events.put(Event("job", None, error))
-            if time.monotonic() - begin_s > MOST_S:
-                wait_s = FIRST_S
-            self._over.wait(wait_s)
-            wait_s = min(2 * wait_s, MOST_S)
+            self._over.wait(cooldown.after(time.monotonic() - begin_s))
 
     # -------------------------------------------------------------- what they say
 
@@ -225,7 +221,7 @@ class _Run:
         self.board.close(list(self._members.values()))
         end_s = time.monotonic() + CANCEL_S
         while any(keeper.is_alive() for keeper in self._keepers) and time.monotonic() < end_s:
-            self._context.cancelJobGroup(self._group)  # of tasks that have no room yet
+            session.cancel(self._context, self._group)  # of tasks that have no room yet
             for keeper in self._keepers:
                 keeper.join(TICK_S)
 

@@ -58,11 +58,9 @@ class _Output:
             os.write(self._own, text)
 
     def finish(self) -> None:
-        """The agent has ended. Who has left its processes' groups may still hold the stream."""
-        data = self.read()
-        while data:
-            self.tell(data)
-            data = self.read()
+        """The agent has ended. Others may hold the stream, and write on."""
+        for _ in range(task.DRAIN_CHUNKS):
+            self.tell(self.read())
         self.tell(b"", last=True)
 
     def close(self) -> None:

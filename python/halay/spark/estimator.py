@@ -237,6 +237,8 @@ class HorovodEstimator(Estimator, EstimatorParams, Saved):  # type: ignore[misc]
         for name in ("model", "store", "label_cols"):
             if not self._get(name):
                 raise ValueError(f"the parameter {name} is missing")
+        if self._get("data_module") is not None:
+            raise NotImplementedError("data_module is not there in Halay: rows come by pyarrow")
         least_one = ("batch_size", "epochs", "partitions_per_process", "backward_passes_per_step")
         for name in least_one:
             if self._get(name) < 1:

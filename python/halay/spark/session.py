@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
@@ -108,6 +109,12 @@ def failures_of(context: Any) -> int:
     return int(context._jsc.sc().taskScheduler().maxTaskFailures())
 
 
-def is_cancelled(error: BaseException) -> bool:
+def is_cancelled(error: BaseException | None) -> bool:
     """Whether somebody has ended the job, or the context: Spark says so in words only."""
-    return "cancelled" in text_of(error)
+    return re.search(r"Job \d+ cancelled", text_of(error)) is not None
+
+
+def cancel(context: Any, group: str) -> None:
+    """Ends the group's jobs, if Spark is still there."""
+    with contextlib.suppress(Exception):
+        context.cancelJobGroup(group)

@@ -29,6 +29,7 @@ CALL_S = 30  # so long a task tries to reach the driver
 END_S = 10  # so long a guard may take to end a rank
 CHUNK_BYTES = 1 << 16
 LINE_BYTES = 1 << 16  # of output that is kept until its line ends
+DRAIN_CHUNKS = 16  # the most that a pipe holds, unless root has said otherwise
 
 
 class Contact(NamedTuple):
@@ -214,10 +215,11 @@ class _Child:
         return data
 
     def _drain(self) -> None:
-        """Who has left the rank's process group may hold the streams: their end is not awaited."""
+        """What was written before the guard's end. Others may hold the streams, and write on."""
         for source in (self._pipe, *self._lines):
-            while self._read(source):
-                pass
+            for _ in range(DRAIN_CHUNKS):
+                if not self._read(source):
+                    break
         for lines in self._lines.values():
             self._write(lines, b"", last=True)
 

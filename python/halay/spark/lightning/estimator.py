@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import copy
 import importlib
 from typing import Any
 
@@ -65,41 +64,18 @@ class TorchEstimator(plain.TorchEstimator):
         for name in ("optimizer", "loss", "loss_constructors", "loss_weights"):
             if self._get(name):
                 raise ValueError(f"{name} is the LightningModule's own: leave the parameter out")
-        if self._get("data_module") is not None:
-            raise NotImplementedError("data_module is not there in Halay: rows come by pyarrow")
-
-    def _read_checkpoint(self, run_id: str) -> dict[str, Any]:
-        return self._load_checkpoint(run_id)
 
     def _train(self, backend: Backend, found: Written) -> Any:
-        run_id = self._get("run_id") or self._new_run_id()
+        run_id, state = self._begin()
         task = self._task(found, run_id, None)
         names = ("num_gpus", "logger", "log_every_n_steps", "profiler", "terminate_on_nan")
         own = {name: self._get(name) for name in (*names, "trainer_args", "callbacks")}
-        how = Trained(package_of(self._get("model")) or installed(), own, None)
-        if self._has_checkpoint(run_id):
-            state = self._read_checkpoint(run_id)
-            how = how._replace(state=state)
-            if state["epoch"] >= state["epochs"]:
-                task.epochs += state["epoch"]
-            elif self._get("random_seed") is None:
-                task.seed = state["seed"]
-            if task.verbose:
-                print(f"run {run_id} goes on after {state['epoch']} epochs", flush=True)
+        how = Trained(package_of(self._get("model")) or installed(), own, state)
+        if state is not None and state["epoch"] >= state["epochs"]:
+            task.epochs += state["epoch"]
+        elif state is not None and self._get("random_seed") is None:
+            task.seed = state["seed"]
         pickled = bytes(cloudpickle.dumps((task, how)))
         with self._told_how_to_resume(run_id):
-            state = unpacked(backend.run(train, args=(pickled,), env={})[0])
-        model = copy.deepcopy(self._get("model"))
-        model.load_state_dict(state["model"])
-        return plain.TorchModel(
-            history=state["history"],
-            model=model.eval(),
-            optimizer=self.getOptimizer(),
-            feature_columns=self._get("feature_cols"),
-            label_columns=self._get("label_cols"),
-            input_shapes=self._get("input_shapes"),
-            run_id=run_id,
-            _metadata=found.metadata,
-            loss=self._get("loss"),
-            loss_constructors=self._get("loss_constructors"),
-        )
+            saved = backend.run(train, args=(pickled,), env={})[0]
+        return self._model(unpacked(saved), run_id, found.metadata)

@@ -81,7 +81,7 @@ def _loader(facts: Facts, task: Task, groups: list[Group], validates: bool) -> _
 def _facts(hvd: Any, task: Task, how: Trained) -> Facts:
     """Ends the session: a process has one world at a time, and the next one is Lightning's."""
     hvd.init()
-    told = _session._told
+    told = _session.standing()
     host = told.address.rpartition(":")[0].strip("[]") if told is not None else "127.0.0.1"
     address = hvd.broadcast_object(meeting_place(host) if hvd.rank() == 0 else "", root_rank=0)
     device = find_device(hvd, task.use_gpu and how.own["num_gpus"] != 0)

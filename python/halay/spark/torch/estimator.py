@@ -73,8 +73,6 @@ class TorchEstimator(HorovodEstimator):
 
     def _check(self) -> None:
         super()._check()
-        if self._get("data_module") is not None:
-            raise NotImplementedError("data_module is not there in Halay: rows come by pyarrow")
         if isinstance(self._get("model"), torch.jit.ScriptModule):
             raise TypeError("a TorchScript model cannot be sent to ranks: give the module it is of")
         if self._get("optimizer") is None:
@@ -97,8 +95,6 @@ class TorchEstimator(HorovodEstimator):
             if state["epoch"] < state["epochs"]:  # it was ended in the middle
                 first, history = state["epoch"], state["history"]
                 seed = state["seed"] if seed is None else seed
-            if self._get("verbose"):
-                print(f"run {run_id} goes on after {state['epoch']} epochs", flush=True)
         return Task(
             model=model,
             optimizer=optimizer,
@@ -136,25 +132,32 @@ class TorchEstimator(HorovodEstimator):
             history=history,
         )
 
-    def _train(self, backend: Backend, found: Written) -> TorchModel:
+    def _begin(self) -> tuple[str, dict[str, Any] | None]:
+        """The run's name, and its checkpoint, if there is one."""
         run_id = self._get("run_id") or self._new_run_id()
-        state = self._load_checkpoint(run_id) if self._has_checkpoint(run_id) else None
-        task = self._task(found, run_id, state)
-        if state is not None and task.first_epoch >= task.epochs:
-            return self._model(task.history, state, run_id, found.metadata)
-        with self._told_how_to_resume(run_id):
-            results = backend.run(train, args=(bytes(cloudpickle.dumps(task)),), env={})
-        history, saved = results[0]
-        return self._model(history, unpacked(saved), run_id, found.metadata)
+        if not self._has_checkpoint(run_id):
+            return run_id, None
+        state = self._load_checkpoint(run_id)
+        if self._get("verbose"):
+            print(f"run {run_id} goes on after {state['epoch']} epochs", flush=True)
+        return run_id, state
 
-    def _model(
-        self, history: Any, state: dict[str, Any], run_id: str, metadata: Metadata
-    ) -> TorchModel:
+    def _train(self, backend: Backend, found: Written) -> TorchModel:
+        run_id, state = self._begin()
+        task = self._task(found, run_id, state)
+        if state is None or task.first_epoch < task.epochs:
+            with self._told_how_to_resume(run_id):
+                saved = backend.run(train, args=(bytes(cloudpickle.dumps(task)),), env={})[0]
+            state = unpacked(saved)
+        return self._model(state, run_id, found.metadata)
+
+    def _model(self, state: dict[str, Any], run_id: str, metadata: Metadata) -> TorchModel:
         model, optimizer = copy.deepcopy((self._get("model"), self.getOptimizer()))
         model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
+        if "optimizer" in state:
+            optimizer.load_state_dict(state["optimizer"])
         return TorchModel(
-            history=history,
+            history=state["history"],
             model=model.eval(),
             optimizer=optimizer,
             feature_columns=self._get("feature_cols"),
@@ -204,7 +207,7 @@ class TorchModel(HorovodModel):
             _output(f"{column}.o{i}", kind).alias(name)
             for i, (name, kind) in enumerate(zip(outputs, kinds))
         ]
-        return added.select(*(f"`{name}`" for name in df.columns), *made)
+        return added.select(*map(columns.named, df.columns), *made)
 
     def _sizes(self, model: Any, features: Sequence[str], shapes: Sequence[Any]) -> list[int]:
         """Elements of each output for a row, by a row of zeros."""

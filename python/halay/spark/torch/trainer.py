@@ -264,7 +264,8 @@ class _Rank:
         found: dict[str, Any] = on_processor(state)
         return found
 
-    def run(self) -> tuple[list[dict[str, Any]], bytes]:
+    def run(self) -> bytes:
+        """The checkpoint of the last epoch, on rank 0."""
         task, hvd = self._task, self._hvd
         history, saved = list(task.history), b""
         for epoch in range(task.first_epoch, task.epochs):
@@ -282,7 +283,7 @@ class _Rank:
                 task.store.write(task.store.get_checkpoint_file(task.run_id), saved)
                 logs = f"{task.store.get_logs_path(task.run_id)}/history.json"
                 task.store.write_text(logs, json.dumps(history, indent=1))
-        return history, saved
+        return saved
 
 
 def seed_epoch(seed: int, epoch: int, rank: int) -> None:
@@ -345,8 +346,8 @@ def unpacked(data: bytes) -> dict[str, Any]:
     return state
 
 
-def train(pickled: bytes) -> tuple[list[dict[str, Any]], bytes] | None:
-    """On each rank: rank 0 returns history and checkpoint."""
+def train(pickled: bytes) -> bytes | None:
+    """On each rank: rank 0 returns the checkpoint of the last epoch."""
     import halay.torch as hvd
 
     hvd.init()

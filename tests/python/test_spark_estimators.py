@@ -4,14 +4,11 @@ is this process; else ranks are those of halay.spark.run."""
 
 import io
 import os
-import pathlib
-import shutil
 import signal
 import sys
 import time
 
 import pytest
-from conftest import HERE, SOURCE
 from spark_bed import pyspark_or_skip
 
 pyspark = pyspark_or_skip()
@@ -39,27 +36,10 @@ LATE_S = 300  # for ranks to start, where others have the cores
 
 
 @pytest.fixture(scope="module")
-def spark(tmp_path_factory):
+def spark(spark_context):
     patch = pytest.MonkeyPatch()
-    patch.setenv("PYTHONPATH", os.pathsep.join([str(SOURCE / "python"), str(HERE)]))
-    patch.setenv("PYSPARK_PYTHON", sys.executable)
     patch.setenv("HOROVOD_SPARK_START_TIMEOUT", str(LATE_S))
-    patch.setenv("OMP_NUM_THREADS", "1")
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "512m",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-    }
-    session = SparkSession.builder.master("local-cluster[2,1,1024]").config(map=settings)
-    session = session.getOrCreate()
-    context = session.sparkContext
-    context.setLogLevel("OFF")
-    work = pathlib.Path(os.environ.get("SPARK_HOME") or pyspark.__path__[0]) / "work"
-    yield session
-    work /= context.applicationId
-    session.stop()
-    shutil.rmtree(work, ignore_errors=True)
+    yield SparkSession(spark_context)
     patch.undo()
 
 
