@@ -34,14 +34,18 @@ _was_elastic = False
 # What layers above do when a session is there, and when nobody waits any more for what is out.
 _at_open: list[Callable[[Session], None]] = []
 _at_abandon: list[Callable[[], None]] = []
+# What submits to a trainer by itself, without a session: begins there, and gives its end.
+_at_trainer: list[Callable[[Members], Callable[[], None]]] = []
 _told: Place | None = None
 
 
 # Whose lines are of no interest to who looks for a tensor that was not submitted.
-_NOT_THE_PROGRAM = frozenset({"halay", "horovod", "torch"})
+_NOT_THE_PROGRAM = frozenset(
+    {"halay", "horovod", "torch", "jax", "jaxlib", "optax", "keras", "tf_keras", "tensorflow"}
+)
 
 
-def _place() -> bytes:
+def place() -> bytes:
     """file:line of the program that called into this package; empty if it is not on the stack."""
     frame = sys._getframe(1)
     while frame is not None:
@@ -85,6 +89,7 @@ class Members:
         self.side_comm: Any = ffi.NULL
         self.side: Side | None = None
         self.said: dict[tuple[Any, ...], Any] = {}  # what a framework's layer says again and again
+        self.beside: list[Callable[[], None]] = []  # called before the trainer is destroyed
         self._placed: set[str] = set()
         self._unnamed: defaultdict[str, Iterator[int]] = defaultdict(itertools.count)
         self._since = ""
@@ -117,9 +122,9 @@ class Members:
         """Tells the library where a name is submitted, the first time. None: a name of our own."""
         if full in self._placed:
             return
-        place = _place()
-        if place:
-            lib.halay_trainer_place(self.trainer, encoded, place, name is not None)
+        where = place()
+        if where:
+            lib.halay_trainer_place(self.trainer, encoded, where, name is not None)
         if name is not None and len(self._placed) < PLACES:
             self._placed.add(full)
 
@@ -265,6 +270,15 @@ class Session:
         side = ffi.new("halay_comm_t **")
         self.checked(lib.halay_comm_dup(members.comm, side))  # sends nothing
         members.side_comm = side[0]
+        for begin in _at_trainer:
+            members.beside.append(begin(members))
+
+    def _close_trainer(self, members: Members) -> None:
+        for end in members.beside:
+            end()
+        if members.side is not None:
+            members.side.close()
+        lib.halay_trainer_destroy(members.trainer)
 
     def add_members(self, ranks: tuple[int, ...]) -> Members:
         """Of some ranks. Every rank of the job calls it, in the same order, with the same ones."""
@@ -290,10 +304,8 @@ class Session:
         self.checked(lib.halay_barrier(self.members[0].comm))
         members = self.members.pop(number)
         if members.rank is not None:
-            if members.side is not None:
-                members.side.close()
+            self._close_trainer(members)
             lib.halay_comm_free(members.side_comm)
-            lib.halay_trainer_destroy(members.trainer)
             self.checked(lib.halay_comm_free(members.comm))
 
     def _refuse_used(self, members: Members, full: str) -> None:
@@ -527,9 +539,7 @@ class Session:
         with contextlib.suppress(OSError):
             self.stop_timeline()
         for members in reversed(list(self.members.values())):
-            if members.side is not None:
-                members.side.close()
-            lib.halay_trainer_destroy(members.trainer)
+            self._close_trainer(members)
         end = lib.halay_leave if for_good else lib.halay_finalize
         code = int(end(self.context))
         self.pending.clear()
@@ -602,6 +612,15 @@ def at_open(call: Callable[[Session], None]) -> Callable[[Session], None]:
     """Has call(session) called at the end of each init()."""
     _at_open.append(call)
     return call
+
+
+def at_trainer(begin: Callable[[Members], Callable[[], None]]) -> None:
+    """Has begin(members) called for each trainer, and what it returns before that is destroyed."""
+    _at_trainer.append(begin)
+    if is_initialized():
+        for members in session().members.values():
+            if members.rank is not None:
+                members.beside.append(begin(members))
 
 
 def at_abandon(call: Callable[[], None]) -> Callable[[], None]:

@@ -13,7 +13,7 @@ from conftest import RANKS
 
 import halay.torch as hvd
 from halay import _elastic, _session
-from halay.torch.basics import meet_again
+from halay._basics import meet_again
 
 
 def training():

@@ -1,22 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel PyTorch, with Horovod's names: ``import halay.torch as hvd``."""
 
-from ..errors import (
-    DuplicateName,
-    HalayBootError,
-    HalayError,
-    HalayForked,
-    HalayMismatch,
-    HalayPeerLost,
-    HalayTimeout,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-    InvalidArgument,
-    NotInitialized,
-)
-from . import elastic
-from ._submit import Adasum, Average, Max, Min, Product, Sum, poll, synchronize
-from .basics import (
+from .._basics import (
     ccl_built,
     cross_rank,
     cross_size,
@@ -42,6 +27,22 @@ from .basics import (
     timeline_span,
     transport,
 )
+from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from ..errors import (
+    DuplicateName,
+    HalayBootError,
+    HalayError,
+    HalayForked,
+    HalayMismatch,
+    HalayPeerLost,
+    HalayTimeout,
+    HorovodInternalError,
+    HostsUpdatedInterrupt,
+    InvalidArgument,
+    NotInitialized,
+)
+from . import elastic
+from ._submit import Adasum, Average, Max, Min, Product, Sum, poll, synchronize
 from .compression import Compression
 from .exchange import (
     alltoall,
@@ -80,7 +81,6 @@ from .ops import (
     sparse_allreduce_async,
 )
 from .optimizer import DistributedOptimizer
-from .process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 from .sync_batch_norm import SyncBatchNorm
 
 __all__ = [

@@ -13,10 +13,10 @@ import torch
 
 from .. import _session
 from .._core import TEXT_BYTES, error, ffi, lib, text_of
+from .._process_sets import ProcessSet, global_process_set, members_of
 from .._session import Members
 from ._submit import Adasum, Reduction, c_shape
 from ._tensors import touched
-from .process_sets import ProcessSet, global_process_set, members_of
 
 _KIND = "allreduce"
 _MOST = 4096  # reductions that are remembered, of each process set

@@ -15,10 +15,10 @@ import torch
 
 from .. import _session, _tensors
 from .._core import ffi, lib
+from .._process_sets import ProcessSet, members_of
 from .._session import Members
 from . import _adasum
 from ._tensors import address, behind, dense, describe, refuse_overlap, touched, type_of
-from .process_sets import ProcessSet, members_of
 
 # Horovod's numbers.
 Average = 0

@@ -12,10 +12,10 @@ from typing import Any
 import torch
 
 from .. import _session
+from .._process_sets import ProcessSet, members_of
 from ._submit import Adasum
 from .compression import Compressor
 from .ops import allreduce_async_
-from .process_sets import ProcessSet, members_of
 
 
 class Delta(torch.optim.Optimizer):

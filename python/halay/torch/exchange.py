@@ -10,6 +10,7 @@ import torch
 
 from .. import _session
 from .._core import lib
+from .._process_sets import ProcessSet, global_process_set, members_of
 from ..errors import InvalidArgument
 from ._submit import (
     Adasum,
@@ -26,7 +27,6 @@ from ._submit import (
 from ._tensors import describe
 from .compression import Compression, Compressor
 from .ops import allgather, grouped_allgather, wants_graph
-from .process_sets import ProcessSet, global_process_set, members_of
 
 Splits = Union[torch.Tensor, Sequence[int], None]
 

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Model state and Python objects, from one rank to all or from all to all."""
+"""Model state, from one rank to all."""
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any, Optional, Union
 
 import torch
 
 from .. import _session
-from .._core import error, ffi, lib
-from ._tensors import address
-from .basics import rank
-from .ops import allgather_rows, broadcast_, broadcast_async_, synchronize
-from .process_sets import ProcessSet, global_process_set
+from .._basics import rank
+from .._objects import allgather_object, broadcast_object
+from .ops import broadcast_async_, synchronize
 
-try:
-    from cloudpickle import dumps as _dumps  # type: ignore[import-untyped,unused-ignore]
-except ImportError:
-    _dumps = pickle.dumps
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "hosts",
+]
 
 Params = Union[
     Mapping[str, torch.Tensor], Iterable[Union[torch.Tensor, tuple[Optional[str], torch.Tensor]]]
@@ -54,51 +54,6 @@ def broadcast_parameters(params: Params, root_rank: int) -> None:
         synchronize(handle)
         if sent.data_ptr() != target.data_ptr():
             target.copy_(sent)
-
-
-def _to_bytes(obj: object) -> torch.Tensor:
-    return torch.frombuffer(bytearray(_dumps(obj)), dtype=torch.uint8)
-
-
-def _from_bytes(tensor: torch.Tensor) -> Any:
-    return pickle.loads(ffi.buffer(address(tensor), tensor.numel()))
-
-
-def broadcast_object(
-    obj: Any = None,
-    root_rank: int = 0,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> Any:
-    """The object of rank root_rank, pickled; other ranks' obj is ignored."""
-    length = torch.zeros(1, dtype=torch.int64, device="cpu")
-    payload, failure = torch.empty(0, dtype=torch.uint8, device="cpu"), None
-    prefix = None if name is None else f"{name}.object"
-    if rank() == root_rank:
-        try:
-            payload = _to_bytes(obj)
-            length[0] = payload.numel()
-        except Exception as cause:  # the others wait for a length: tell them first
-            failure = cause
-            length[0] = -1
-    broadcast_(length, root_rank, None if prefix is None else f"{prefix}.length", process_set)
-    if failure is not None:
-        raise failure
-    if int(length) < 0:
-        raise error(lib.HALAY_EINVAL, f"broadcast_object: rank {root_rank} could not pickle it")
-    if rank() != root_rank:
-        payload = torch.empty(int(length), dtype=torch.uint8, device="cpu")
-    broadcast_(payload, root_rank, prefix, process_set)
-    return obj if rank() == root_rank else _from_bytes(payload)
-
-
-def allgather_object(
-    obj: Any, name: str | None = None, process_set: ProcessSet = global_process_set
-) -> list[Any]:
-    """The objects of all ranks, in the order of ranks, pickled."""
-    own_name = None if name is None else f"{name}.object"
-    gathered, rows = allgather_rows(_to_bytes(obj), own_name, process_set)
-    return [_from_bytes(part) for part in torch.split(gathered, rows)]
 
 
 def hosts() -> list[str]:

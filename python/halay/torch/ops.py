@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from .. import _session
-from .._core import lib
+from .._objects import barrier
+from .._process_sets import ProcessSet, global_process_set, members_of
 from ._at_once import allreduce_at_once
 from ._submit import (
     Adasum,
@@ -35,9 +36,8 @@ from ._submit import (
     synchronize,
 )
 from .compression import Compression, Compressor
-from .process_sets import ProcessSet, global_process_set, members_of
 
-__all__ = ["poll", "synchronize"]
+__all__ = ["barrier", "poll", "synchronize"]
 
 _NO_GRADIENT = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
 
@@ -357,18 +357,6 @@ def allgather(
     return result
 
 
-def allgather_rows(
-    tensor: torch.Tensor,
-    name: str | None = None,
-    process_set: ProcessSet = global_process_set,
-) -> tuple[torch.Tensor, list[int]]:
-    """As allgather(), and how many rows are of each rank. Halay's own, not Horovod's."""
-    found: tuple[torch.Tensor, list[int]] = synchronize(
-        _gather_rows(tensor, name, process_set, "allgather")
-    )
-    return found
-
-
 def grouped_allgather_async(
     tensors: Sequence[torch.Tensor],
     name: str | None = None,
@@ -465,13 +453,3 @@ def join(device: int = -1) -> int:
     is Horovod's, and changes nothing.
     """
     return _session.session().join_all()
-
-
-def barrier(process_set: ProcessSet = global_process_set) -> None:
-    """Returns when all ranks have called it."""
-    members = members_of(process_set)
-
-    def start(trainer: Any, encoded: bytes, ticket: Any) -> int:
-        return int(lib.halay_trainer_barrier(trainer, encoded, ticket))
-
-    synchronize(_session.session().submit("barrier", None, start, None, lambda *_: None, members))

@@ -22,11 +22,11 @@ from typing import Any, Callable, Union
 import torch
 
 from .. import _session
+from .._process_sets import ProcessSet, global_process_set, members_of
 from ._submit import Adasum, Average, Sum, choose_op, synchronize
 from .compression import Compression, Compressor
 from .delta import Delta
 from .ops import allreduce_async_, sparse_allreduce_async
-from .process_sets import ProcessSet, global_process_set, members_of
 
 _POST_ACCUMULATE = "post_accumulate"  # Tensor.register_post_accumulate_grad_hook, since torch 2.1
 _ACCUMULATOR = "accumulator"  # a hook on the graph node that adds to .grad

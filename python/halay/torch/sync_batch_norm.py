@@ -14,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from .._basics import size
 from ._submit import Sum
-from .basics import size
 from .ops import allgather, allreduce
 
 _numbers = itertools.count()

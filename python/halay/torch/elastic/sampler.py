@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils.data import Sampler
 
-from ..basics import rank, size
+from ..._basics import rank, size
 
 
 class ElasticSampler(Sampler[int]):

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 from ... import _elastic
+from ..._basics import meet_again, rank
 from ..._elastic import Result
 from ..._elastic import State as State
-from ..basics import meet_again, rank
 from ..functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .sampler import ElasticSampler
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from .. import _session
-from .process_sets import ProcessSet, add_process_set
+from . import _session
+from ._process_sets import ProcessSet, add_process_set
 
 
 def _refuse_part_of_the_job(comm: Any) -> None:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Union
 
-from .. import _session
-from .._session import Members, Session
+from . import _session
+from ._session import Members, Session
 
 
 class ProcessSet:
