@@ -42,7 +42,7 @@ def pytest_configure(config):
 def environment(extra: dict[str, str] | None = None) -> dict[str, str]:
     """Of a subprocess: finds this source tree's package, and does not fight for the cores."""
     env = dict(os.environ, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1", **(extra or {}))
-    env["PYTHONPATH"] = os.pathsep.join([str(SOURCE / "python"), str(HERE)])
+    env["PYTHONPATH"] = os.pathsep.join(map(str, [SOURCE / "python", HERE, HERE / "frameworks"]))
     return env
 
 
