@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One call of an operation in C: names, labels, process sets and scales. No gradients, no checks of
+what TensorFlow or the operation checks."""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from .._process_sets import ProcessSet
+from ._library import operations
+
+# Horovod's numbers.
+Average = 0
+Sum = 1
+Adasum = 2
+Min = 3
+Max = 4
+Product = 5
+OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
+
+# What the operation HalayAsk answers.
+ASK_LABEL, ASK_RANK, ASK_SIZE, ASK_LOCAL_RANK, ASK_LOCAL_SIZE, ASK_INCLUDED = range(6)
+
+def choose_op(op: int | None, average: bool | None) -> int:
+    """The reduction: Average, if neither is given."""
+    if average is not None:
+        if op is not None:
+            raise ValueError("give either op or average, not both; average is the old spelling")
+        warnings.warn(
+            "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return Average if average else Sum
+    if op is None:
+        return Average
+    if op not in range(len(OP_NAMES)):
+        raise ValueError(
+            f"op={op!r} is no reduction; use hvd.Average, Sum, Adasum, Min, Max or Product"
+        )
+    return op
+
+
+@functools.cache
+def _eager_label() -> Any:
+    with tf.device("CPU:0"):
+        return tf.constant(0, tf.int32)
+
+
+def label() -> Any:
+    """Tells the operation whether its node's name is its own (in a graph), or it is called eagerly.
+
+    In a graph it comes from an operation with a state, one a graph: so TensorFlow does not take a
+    collective of constants for a constant.
+    """
+    if tf.executing_eagerly():
+        return _eager_label()
+    graph = tf.compat.v1.get_default_graph()
+    found = getattr(graph, "_halay_label", None)
+    if found is None:
+        with tf.control_dependencies(None), tf.name_scope("halay"):
+            found = operations.halay_ask(what=ASK_LABEL, name="label")
+        graph._halay_label = found
+    return found
+
+
+@functools.lru_cache(maxsize=1024)
+def bits(scale: float) -> int:
+    """A double as the integer of its bits: attributes of operations have single precision."""
+    return int(struct.unpack("<q", struct.pack("<d", float(scale)))[0])
+
+
+def scale_of(number: int) -> float:
+    """The reverse of bits()."""
+    return float(struct.unpack("<d", struct.pack("<q", number))[0])
+
+
+def number_of(process_set: ProcessSet) -> int:
+    """process_set_id of a set that is in use."""
+    number = process_set.process_set_id
+    if number is None:
+        raise ValueError(
+            f"{process_set!r} is not in use: hand it to hvd.init(process_sets=[...]) or "
+            "hvd.add_process_set() first"
+        )
+    return number
+
+
+def names(
+    kind: str, name: str | None, tensors: Sequence[Any], ignore_name_scope: bool
+) -> dict[str, Any]:
+    """`name` and `tensor_name` of a call.
+
+    In a graph an operation is known by its node's name, which, if the program gives none, follows
+    from that of its input: so it does not matter in which order ranks make their operations.
+    Eagerly, by the name that is given, or a number.
+    """
+    if tf.executing_eagerly():
+        return {"tensor_name": name or ""}
+    if name is None:
+        inputs = [tensors[0]] if len(tensors) == 1 else [tensors[0], tensors[-1]]
+        name = "_".join([f"Halay{kind}", *(tensor.name for tensor in inputs)])
+    clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    if not clean[:1].isalnum():
+        clean = f"h{clean}"
+    return {"name": clean, "tensor_name": name if ignore_name_scope else ""}
+
+
+def as_tensors(tensors: Sequence[Any]) -> list[Any]:
+    """Variables and arrays as tensors. All have to be of one type."""
+    return [tf.convert_to_tensor(tensor) for tensor in tensors]
+
+
+def allreduce(
+    tensors: Sequence[Any],
+    op: int,
+    set_number: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> list[Any]:
+    """The reductions of some tensors of one type."""
+    found = as_tensors(tensors)
+    result: list[Any] = operations.halay_allreduce(
+        found,
+        label(),
+        reduce_op=op,
+        prescale_bits=bits(prescale),
+        postscale_bits=bits(postscale),
+        process_set_id=set_number,
+        **names("Allreduce", name, found, ignore_name_scope),
+    )
+    return result
+
+
+def allgather(
+    tensors: Sequence[Any],
+    set_number: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> tuple[list[Any], list[Any]]:
+    """All ranks' tensors, and how many rows of each are each rank's (int32)."""
+    found = as_tensors(tensors)
+    gathered, rows = operations.halay_allgather(
+        found,
+        label(),
+        process_set_id=set_number,
+        **names("Allgather", name, found, ignore_name_scope),
+    )
+    for out, tensor in zip(gathered, found):
+        _set_rows(out, tensor)
+    return gathered, rows
+
+
+def broadcast(
+    tensors: Sequence[Any],
+    root_rank: int,
+    set_number: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> list[Any]:
+    """root_rank is a rank of the job, also in a process set."""
+    found = as_tensors(tensors)
+    result: list[Any] = operations.halay_broadcast(
+        found,
+        label(),
+        root_rank=root_rank,
+        process_set_id=set_number,
+        **names("Broadcast", name, found, ignore_name_scope),
+    )
+    return result
+
+
+def reducescatter(
+    tensors: Sequence[Any],
+    op: int,
+    set_number: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+    prescale: float = 1.0,
+    postscale: float = 1.0,
+) -> list[Any]:
+    """This rank's rows of the reductions."""
+    found = as_tensors(tensors)
+    scattered: list[Any] = operations.halay_reducescatter(
+        found,
+        label(),
+        reduce_op=op,
+        prescale_bits=bits(prescale),
+        postscale_bits=bits(postscale),
+        process_set_id=set_number,
+        **names("Reducescatter", name, found, ignore_name_scope),
+    )
+    for out, tensor in zip(scattered, found):
+        _set_rows(out, tensor)
+    return scattered
+
+
+def alltoall(
+    tensor: Any,
+    splits: Any,
+    set_number: int,
+    name: str | None = None,
+    ignore_name_scope: bool = False,
+) -> tuple[Any, Any]:
+    """What all ranks had for this one, and how many rows of each. splits: int32; empty: equal."""
+    (found,) = as_tensors([tensor])
+    received, rows = operations.halay_alltoall(
+        found,
+        splits,
+        label(),
+        process_set_id=set_number,
+        **names("Alltoall", name, [found], ignore_name_scope),
+    )
+    _set_rows(received, found)
+    return received, rows
+
+
+def ask(what: int, set_number: int = 0, name: str | None = None) -> Any:
+    """What the job is at the time that the operation runs, as an int32 scalar."""
+    return operations.halay_ask(what=what, process_set_id=set_number, name=name)
+
+
+def _set_rows(out: Any, tensor: Any) -> None:
+    """In a graph: of a result all is known but the number of rows."""
+    if not tf.executing_eagerly() and tensor.shape.rank:
+        out.set_shape([None, *tensor.shape[1:]])
