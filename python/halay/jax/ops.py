@@ -80,15 +80,16 @@ def _among(process_set: ProcessSet, kind: str, name: str | None) -> Members:
     return members
 
 
-def _how(kind: str, name: str | None, process_set: ProcessSet, **more: Any) -> How:
+def _how(
+    kind: str, name: str | None, process_set: ProcessSet, derived: bool = False, **more: Any
+) -> How:
     members = _among(process_set, kind, name)
     where = _session.place()
-    derived = name is None
-    if derived:
+    if name is None:
+        derived = True
         name = os.path.basename(where.decode("utf-8", "replace")) or "program"
     if where:
         lib.halay_trainer_place(members.trainer, f"jax.{kind}.{name}".encode()[:255], where, 1)
-    assert name is not None
     return How(kind, name, derived, members.number, gate_of(members), members.size, **more)
 
 
@@ -142,11 +143,25 @@ def allreduce(
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The reduction of all ranks' arrays. Integers are averaged by a division toward zero."""
+    scales = (prescale_factor, postscale_factor)
+    return reduce_leaf(array, name, False, op, scales, compression, process_set)
+
+
+def reduce_leaf(
+    array: Any,
+    name: str | None,
+    derived: bool,
+    op: int,
+    scales: tuple[float, float],
+    compression: type[Compressor],
+    process_set: ProcessSet,
+) -> Any:
+    """allreduce(). derived: the name is not the program's, and may get a number."""
     kind = "allreduce"
     array = _array(array, kind, name)
     sent, ctx = compression.compress(array)
-    what = _reduction(sent, op, prescale_factor, postscale_factor, _shown(kind, name))
-    (out,) = allreduce_p.bind(sent, how=_how(kind, name, process_set, **what))
+    what = _reduction(sent, op, *scales, _shown(kind, name))
+    (out,) = allreduce_p.bind(sent, how=_how(kind, name, process_set, derived, **what))
     return compression.decompress(out, ctx)
 
 

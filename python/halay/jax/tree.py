@@ -9,7 +9,7 @@ import jax
 
 from .._process_sets import ProcessSet, global_process_set
 from .compression import Compression, Compressor
-from .ops import Average, allreduce, broadcast
+from .ops import Average, broadcast, reduce_leaf
 
 
 def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
@@ -20,7 +20,7 @@ def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
 
 def allreduce_tree(
     tree: Any,
-    name: str = "tree",
+    name: str | None = None,
     op: int = Average,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
@@ -29,11 +29,13 @@ def allreduce_tree(
 ) -> Any:
     """allreduce() of each leaf, under the name of its place in the tree.
 
-    Each begins as soon as it is there; Halay puts small ones together.
+    Each begins as soon as it is there; Halay puts small ones together. name: what stands before
+    the place, once in a program; without it the second tree's names get a number.
     """
-    leaves, structure = _named(tree, name)
+    leaves, structure = _named(tree, name or "tree")
+    scales = (prescale_factor, postscale_factor)
     out = [
-        allreduce(leaf, own, op, prescale_factor, postscale_factor, compression, process_set)
+        reduce_leaf(leaf, own, name is None, op, scales, compression, process_set)
         for own, leaf in leaves
     ]
     return jax.tree_util.tree_unflatten(structure, out)
@@ -42,18 +44,18 @@ def allreduce_tree(
 def broadcast_parameters(
     params: Any,
     root_rank: int = 0,
-    name: str = "parameters",
+    name: str | None = None,
     process_set: ProcessSet = global_process_set,
 ) -> Any:
     """The tree with root_rank's arrays: parameters, or the state of an optimizer. Returns it."""
-    leaves, structure = _named(params, name)
+    leaves, structure = _named(params, name or "parameters")
     out = [broadcast(leaf, root_rank, own, process_set) for own, leaf in leaves]
     return jax.tree_util.tree_unflatten(structure, out)
 
 
 def DistributedOptimizer(
     optimizer: Any,
-    name: str = "gradients",
+    name: str | None = None,
     op: int = Average,
     compression: type[Compressor] = Compression.none,
     backward_passes_per_step: int = 1,
