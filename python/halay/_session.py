@@ -37,6 +37,8 @@ _at_abandon: list[Callable[[], None]] = []
 # What submits to a trainer by itself, without a session: begins there, and gives its end.
 _at_trainer: list[Callable[[Members], Callable[[], None]]] = []
 _told: Place | None = None
+# What has to know which process sets there are.
+_at_change: list[Callable[[Session], None]] = []
 
 
 # Whose lines are of no interest to who looks for a tensor that was not submitted.
@@ -297,6 +299,8 @@ class Session:
                 raise
         self.members[members.number] = members
         self._share_timeline(members)
+        for changed in _at_change:
+            changed(self)
         return members
 
     def remove_members(self, number: int) -> None:
@@ -307,6 +311,8 @@ class Session:
             self._close_trainer(members)
             lib.halay_comm_free(members.side_comm)
             self.checked(lib.halay_comm_free(members.comm))
+        for changed in _at_change:
+            changed(self)
 
     def _refuse_used(self, members: Members, full: str) -> None:
         if full in members.names:
@@ -627,6 +633,13 @@ def at_abandon(call: Callable[[], None]) -> Callable[[], None]:
     """Has call() called by abandon()."""
     _at_abandon.append(call)
     return call
+
+
+def at_change(call: Callable[[Session], None]) -> None:
+    """Has call(session) called when a process set was added or removed; and now, if it is open."""
+    _at_change.append(call)
+    if is_initialized():
+        call(session())
 
 
 def abandon() -> None:

@@ -127,7 +127,7 @@ SETTINGS: dict[str, Setting] = {
     "GPU_REDUCESCATTER": Setting(BUILD, _GPU_BUILD),
     "DISABLE_GROUP_FUSION": Setting(NONE, "groups are reduced all or none, whatever is fused"),
     "ENABLE_ASYNC_COMPLETION": Setting(NONE, "a call is over when its result is there"),
-    "ENABLE_XLA_OPS": Setting(NONE, "for TensorFlow"),
+    "ENABLE_XLA_OPS": Setting(READ, "for TensorFlow: 1 is refused at its import"),
     "BATCH_D2D_MEMCOPIES": Setting(
         USED, "0: a launch for each tensor of a group in a GPU's memory", "HALAY_BATCH_COPIES", _off
     ),

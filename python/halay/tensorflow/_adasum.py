@@ -24,7 +24,9 @@ def adasum(
     members = members_of(among)
     found = tf.convert_to_tensor(tensor)
     if not found.dtype.is_floating:
-        raise TypeError(f"allreduce: op Adasum takes floating point tensors, not {found.dtype.name}")
+        raise TypeError(
+            f"allreduce: op Adasum takes floating point tensors, not {found.dtype.name}"
+        )
     steps = iter(range(1 << 16))
 
     def named(step: str) -> dict[str, Any]:

@@ -88,9 +88,7 @@ class _Distributed:
             steps.counter.assign(0)
             return tf.constant(True)
 
-        return tf.cond(
-            tf.equal(steps.counter, steps.steps), last, lambda: tf.constant(False)
-        )
+        return tf.cond(tf.equal(steps.counter, steps.steps), last, lambda: tf.constant(False))
 
 
 def wrap(optimizer: Any, reducer: Reducer, steps: int, average: bool) -> Any:
@@ -102,7 +100,7 @@ def wrap(optimizer: Any, reducer: Reducer, steps: int, average: bool) -> Any:
         layer = _ApplyGradients
     else:
         raise TypeError(f"DistributedOptimizer: {kind.__name__} is no optimizer of Keras or TF1")
-    made = type(kind.__name__, (_Distributed, layer, kind), {"__module__": kind.__module__})
-    wrapped: Any = made.from_config(optimizer.get_config())  # type: ignore[attr-defined]
+    made: Any = type(kind.__name__, (_Distributed, layer, kind), {"__module__": kind.__module__})
+    wrapped = made.from_config(optimizer.get_config())
     wrapped._halay, wrapped._halay_steps = reducer, _Steps(steps, average)
     return wrapped

@@ -94,26 +94,18 @@ def tell(of: Session | None = None, without: Members | None = None) -> None:
 
 
 def _of_trainer(members: Members) -> Callable[[], None]:
-    """A trainer is there: the operations may use it until what is returned is called."""
-    open_session = _session.current()
-    if open_session is not None and members.number != 0:
-        # It is not among the session's yet.
-        open_session.members.setdefault(members.number, members)
-        tell(open_session)
-
     def end() -> None:
-        if members.number == 0:
+        if members.number == 0 or _session.current() is None:  # all of them go
             _library.halay_tf_close()
-        elif _session.is_initialized():
+        else:
             tell(without=members)
 
     return end
 
 
 _session.at_open(tell)
+_session.at_change(tell)
 _session.at_trainer(_of_trainer)
-if _session.is_initialized():
-    tell()
 
 
 def counters() -> dict[str, int]:

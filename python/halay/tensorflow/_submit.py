@@ -28,6 +28,7 @@ OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
 # What the operation HalayAsk answers.
 ASK_LABEL, ASK_RANK, ASK_SIZE, ASK_LOCAL_RANK, ASK_LOCAL_SIZE, ASK_INCLUDED = range(6)
 
+
 def choose_op(op: int | None, average: bool | None) -> int:
     """The reduction: Average, if neither is given."""
     if average is not None:

@@ -32,7 +32,7 @@ def checked_groups(groups: Groups, num_groups: int) -> Groups:
             "num_groups is the old spelling; use groups", DeprecationWarning, stacklevel=3
         )
         groups = num_groups if groups is None else groups
-    if groups is not None and not (isinstance(groups, (list, tuple)) or groups > 0):
+    if isinstance(groups, int) and groups <= 0:
         raise ValueError("groups: a positive number, or a list of lists of variables")
     return groups
 
@@ -71,9 +71,7 @@ class Reducer:
         """One for each; None stays None."""
         results = [self._dense(gradient) for gradient in gradients]
         own = [v is not None and self.is_local(v) for v in variables]
-        places = [
-            i for i, gradient in enumerate(results) if gradient is not None and not own[i]
-        ]
+        places = [i for i, gradient in enumerate(results) if gradient is not None and not own[i]]
         if places and members_of(self.process_set).rank is not None:
             with tf.name_scope(f"{self.name}_Allreduce"):
                 reduced = self._reduce(

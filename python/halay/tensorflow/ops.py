@@ -9,12 +9,13 @@ but for op=Sum, where they are added.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 import tensorflow as tf
 
-from .._process_sets import ProcessSet, global_process_set, members_of
+from .._process_sets import ProcessSet, global_process_set
 from . import _adasum, _submit
+from ._library import operations
 from ._submit import (
     OP_NAMES,
     Adasum,
@@ -30,7 +31,14 @@ from ._submit import (
 )
 from .compression import Compression, Compressor
 
+_Gradient = Callable[..., "list[Any]"]
 _NO_GRADIENT = {Adasum: "Adasum", Min: "Min", Max: "Max", Product: "Product"}
+
+
+def _gradient_of(operation: str) -> Callable[[_Gradient], _Gradient]:
+    """Registers the gradient of an operation."""
+    made: Callable[[_Gradient], _Gradient] = tf.RegisterGradient(operation)
+    return made
 
 
 def _inexact(dtype: Any) -> bool:
@@ -66,9 +74,7 @@ def _reduce(
     found = _submit.as_tensors(tensors)
     _check_scales(found[0].dtype, op, prescale, postscale)
     if _inexact(found[0].dtype) or (prescale == 1.0 and postscale == 1.0):
-        done: list[Any] = call(
-            found, op, number, prescale=prescale, postscale=postscale, **named
-        )
+        done: list[Any] = call(found, op, number, prescale=prescale, postscale=postscale, **named)
         return done
     factor: Any = postscale
     if op == Average:
@@ -270,17 +276,13 @@ def _set_of(op: Any) -> Any:
     return op.get_attr("process_set_id")
 
 
-def _scope_of(op: Any) -> None:
-    return None
-
-
 def _back(gradients: Sequence[Any], op: Any) -> list[Any]:
     """In the type of what went forward: TensorFlow gives zeros of float32 for what nobody uses."""
     dtype = op.inputs[0].dtype
     return [g if g.dtype == dtype else tf.cast(g, dtype) for g in gradients]
 
 
-@tf.RegisterGradient("HalayAllreduce")
+@_gradient_of("HalayAllreduce")
 def _allreduce_gradient(op: Any, *gradients: Any) -> list[Any]:
     reduction = op.get_attr("reduce_op")
     if reduction in _NO_GRADIENT:
@@ -329,7 +331,7 @@ def grouped_allgather(
     )
 
 
-@tf.RegisterGradient("HalayAllgather")
+@_gradient_of("HalayAllgather")
 def _allgather_gradient(op: Any, *gradients: Any) -> list[Any]:
     count = op.get_attr("num_tensors")
     number = _set_of(op)
@@ -383,7 +385,7 @@ def _as_variable(variable: Any) -> Any:
     return variable if isinstance(variable, tf.Variable) else getattr(variable, "value", variable)
 
 
-@tf.RegisterGradient("HalayBroadcast")
+@_gradient_of("HalayBroadcast")
 def _broadcast_gradient(op: Any, *gradients: Any) -> list[Any]:
     number, root = _set_of(op), op.get_attr("root_rank")
     reduced = _submit.allreduce(_back(gradients, op), Average, number)
@@ -418,7 +420,7 @@ def alltoall(
     return received if splits is None else (received, rows)
 
 
-@tf.RegisterGradient("HalayAlltoall")
+@_gradient_of("HalayAlltoall")
 def _alltoall_gradient(op: Any, gradient: Any, _: Any) -> list[Any]:
     back, _rows = _submit.alltoall(_back([gradient], op)[0], op.outputs[1], _set_of(op))
     return [back, None, None]
@@ -515,7 +517,7 @@ def grouped_reducescatter(
     return [compression.decompress(one, context) for one, (_, context) in zip(found, pairs)]
 
 
-@tf.RegisterGradient("HalayReducescatter")
+@_gradient_of("HalayReducescatter")
 def _reducescatter_gradient(op: Any, *gradients: Any) -> list[Any]:
     number = _set_of(op)
     factor = scale_of(op.get_attr("prescale_bits")) * scale_of(op.get_attr("postscale_bits"))
@@ -537,7 +539,7 @@ def join() -> Any:
     Meanwhile this rank gives zeros to the others' allreduces with op Average and Sum, and counts
     in the average. Any other operation raises an error on them. An int32 scalar.
     """
-    return _submit.operations.halay_join(_submit.label())
+    return operations.halay_join(_submit.label())
 
 
 tf.no_gradient("HalayJoin")
@@ -570,8 +572,3 @@ def process_set_included_op(process_set_id: int = 0, name: str | None = None) ->
     -1: there is no job; -2: there is no such set.
     """
     return ask(_submit.ASK_INCLUDED, process_set_id, name)
-
-
-def included(process_set: ProcessSet) -> bool:
-    """Whether this process takes part."""
-    return members_of(process_set).rank is not None

@@ -73,8 +73,8 @@ def DistributedGradientTape(
     """
     check_predivide(gradient_predivide_factor, op)
     kind = type(gradtape)
-    made = type(kind.__name__, (_Distributed, kind), {})
-    tape: Any = made.__new__(made)
+    made: Any = type(kind.__name__, (_Distributed, kind), {})
+    tape = made.__new__(made)
     tape.__dict__.update(gradtape.__dict__)
     tape._halay = Reducer(
         "DistributedGradientTape",

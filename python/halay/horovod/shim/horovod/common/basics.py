@@ -6,11 +6,17 @@ from __future__ import annotations
 from typing import Any
 
 from halay.horovod import surface as _surface
+from halay.horovod.life import init as _init
 
 __all__ = ["HorovodBasics"]
 
-_METHODS = {"init", *_surface.LIFE, *_surface.TOPOLOGY, *_surface.PROBES}
-_REDUCTIONS = {"Average", "Sum", "Adasum", "Min", "Max", "Product"}
+_REDUCTIONS = {"Average": 0, "Sum": 1, "Adasum": 2, "Min": 3, "Max": 4, "Product": 5}
+_members = {
+    "init": _init,
+    **_surface.fetch("halay._basics", [*_surface.LIFE, *_surface.TOPOLOGY], "HorovodBasics"),
+    **_surface.fetch("halay.horovod.probes", _surface.PROBES, "HorovodBasics"),
+    **_REDUCTIONS,
+}
 
 
 class HorovodBasics:
@@ -20,8 +26,6 @@ class HorovodBasics:
         pass
 
     def __getattr__(self, name: str) -> Any:
-        from ..torch import mpi_ops
-
-        if name not in _METHODS and name not in _REDUCTIONS:
+        if name not in _members:
             raise AttributeError(f"HorovodBasics has no {name!r} under Halay")
-        return getattr(mpi_ops, name)
+        return _members[name]

@@ -3,7 +3,7 @@
 
 from halay.horovod import surface as _surface
 
-_members = _surface.fetch("halay.torch", _surface.SETS, "horovod.common.process_sets")
+_members = _surface.fetch("halay._process_sets", _surface.SETS, "horovod.common.process_sets")
 globals().update(_members)
 
 __all__ = [*_members]

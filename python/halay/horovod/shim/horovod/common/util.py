@@ -34,7 +34,8 @@ _Item = TypeVar("_Item")
 
 def extension_available(ext_base_name: str, verbose: bool = False) -> bool:
     """Whether Halay serves the framework and the framework is there."""
-    found = ext_base_name == "torch" and importlib.util.find_spec(ext_base_name) is not None
+    served = ext_base_name in ("torch", "tensorflow")
+    found = served and importlib.util.find_spec(ext_base_name) is not None
     if verbose:
         print(f"{ext_base_name}: {'' if found else 'not '}available")
     return found

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""halay.tensorflow under Horovod's name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from halay.horovod import surface as _surface
+
+from ..common.exceptions import HorovodInternalError
+from ..tensorflow import elastic, functions, mpi_ops, util
+from ..tensorflow.compression import Compression
+from ..tensorflow.mpi_ops import *  # noqa: F403  (its __all__ is Horovod's list)
+from ..tensorflow.mpi_ops import __all__ as _operations
+from ..tensorflow.mpi_ops import (
+    _allreduce,
+    _grouped_allreduce,
+    _grouped_reducescatter,
+    _reducescatter,
+    handle_average_backwards_compatibility,
+)
+from ..tensorflow.util import (
+    _cache,
+    _executing_eagerly,
+    _make_subgraph,
+    refs_to_vars,
+    vars_to_refs,
+)
+
+_members = _surface.fetch(
+    "halay.tensorflow",
+    [
+        "BroadcastGlobalVariablesHook",
+        "DistributedGradientTape",
+        "DistributedOptimizer",
+        "PartialDistributedGradientTape",
+        "allgather_object",
+        "allreduce",
+        "broadcast_global_variables",
+        "broadcast_object",
+        "broadcast_object_fn",
+        "broadcast_variables",
+        "grouped_allreduce",
+        "grouped_reducescatter",
+        "reducescatter",
+    ],
+    "horovod.tensorflow",
+)
+globals().update(_members)
+
+__all__ = [
+    "Compression",
+    "HorovodInternalError",
+    "SyncBatchNormalization",
+    "elastic",
+    "functions",
+    "handle_average_backwards_compatibility",
+    "mpi_ops",
+    "refs_to_vars",
+    "util",
+    "vars_to_refs",
+    *_members,
+    *_operations,
+]
+
+if os.environ.get("HOROVOD_ENABLE_XLA_OPS", "0").lower() in ("1", "true"):
+    raise NotImplementedError(
+        "HOROVOD_ENABLE_XLA_OPS: Halay's operations cannot be compiled by XLA; unset it, and use "
+        "tf.function(jit_compile=False)"
+    )
+
+
+def __getattr__(name: str) -> Any:
+    # Of a class of Keras, which takes seconds to import.
+    if name == "SyncBatchNormalization":
+        from halay.tensorflow import SyncBatchNormalization
+
+        return SyncBatchNormalization
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

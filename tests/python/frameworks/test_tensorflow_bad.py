@@ -1,0 +1,268 @@
+# SPDX-License-Identifier: Apache-2.0
+"""halay.tensorflow and programs that are wrong: a named error by the deadline, or what is right."""
+
+import functools
+import multiprocessing
+import os
+import re
+import sys
+
+import numpy as np
+import pytest
+from conftest import halayrun
+
+DEADLINE = {"HALAY_DEADLINE": "3", "TF_CPP_MIN_LOG_LEVEL": "2"}
+
+
+def _import():
+    import tensorflow as tf
+
+    import halay.tensorflow as hvd
+
+    return tf, hvd
+
+
+def _again(tf, hvd):
+    """The job is as good as before."""
+    hvd.barrier()
+    found = hvd.allreduce(tf.constant([1.0]), op=hvd.Sum, name="again")
+    np.testing.assert_array_equal(found, [hvd.size()])
+
+
+def _fails(function, kind, words):
+    with pytest.raises(kind, match=words):
+        function()
+
+
+def mismatches():
+    tf, hvd = _import()
+    rank, errors = hvd.rank(), tf.errors
+    differs = "HALAY_EMISMATCH.*differs between ranks.*rank 0: .*rank 1: "
+    of_types = tf.ones([2], tf.float32 if rank else tf.int32)
+    of_shapes = tf.ones([2, 3]) if rank else tf.ones([3, 2])
+    for call in (hvd.allreduce, tf.function(hvd.allreduce, autograph=False)):
+        for wrong in (of_types, of_shapes):
+            _fails(functools.partial(call, wrong), errors.FailedPreconditionError, differs)
+        _again(tf, hvd)
+    op = hvd.Sum if rank else hvd.Max
+    _fails(lambda: hvd.allreduce(tf.ones(2), op=op), errors.FailedPreconditionError, differs)
+    _fails(lambda: hvd.broadcast(tf.ones(2), rank), errors.FailedPreconditionError, differs)
+    _fails(lambda: hvd.allgather(tf.ones([1, 2 + rank])), errors.FailedPreconditionError, differs)
+    _fails(
+        lambda: hvd.grouped_allreduce([tf.ones(2), tf.ones(2 + rank)]),
+        errors.FailedPreconditionError,
+        differs,
+    )
+    _again(tf, hvd)
+    return True
+
+
+def test_types_shapes_and_operations_that_differ(job):
+    assert job(2, mismatches, env=DEADLINE) == [True] * 2
+
+
+def arguments():
+    """What one rank can see by itself: on all ranks alike here."""
+    tf, hvd = _import()
+    size, invalid = hvd.size(), tf.errors.InvalidArgumentError
+    _fails(lambda: hvd.allreduce(tf.constant(["a"])), (TypeError, invalid), "string|STRING|Value")
+    _fails(lambda: hvd.allgather(tf.constant(1.0)), invalid, "scalar has no first dimension")
+    _fails(lambda: hvd.reducescatter(tf.constant(1.0)), invalid, "scalar has no first dimension")
+    _fails(lambda: hvd.broadcast(tf.ones(2), 7), invalid, "root_rank 7 is not one of the 2 ranks")
+    _fails(lambda: hvd.alltoall(tf.ones(size + 1)), invalid, "cannot be dealt out evenly")
+    _fails(lambda: hvd.alltoall(tf.ones(4), [1]), invalid, "splits has 1 entries, for 2 ranks")
+    _fails(lambda: hvd.alltoall(tf.ones(4), [5, -1]), invalid, "negative entry, or more rows")
+    _fails(lambda: hvd.alltoall(tf.ones(4), [3, 3]), invalid, "negative entry, or more rows")
+    _fails(lambda: hvd.allreduce(tf.constant([True])), invalid, "does not take .* bool")
+    _fails(lambda: hvd.allreduce(tf.ones(2), op=9), ValueError, "is no reduction")
+    _fails(
+        lambda: hvd.allreduce(tf.ones(2), op=hvd.Min, prescale_factor=2.0), ValueError, "need op"
+    )
+    _fails(lambda: hvd.allreduce(tf.ones(2), prescale_factor=float("nan")), invalid, "HALAY_EINVAL")
+    resource = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[])
+    _fails(lambda: hvd.allreduce(resource), (TypeError, invalid, ValueError), "")
+    _again(tf, hvd)
+    return True
+
+
+def test_arguments(job):
+    assert job(2, arguments, env=DEADLINE) == [True] * 2
+
+
+def one_alone():
+    """Only rank 1 does something: it hears of it by the deadline, and rank 0 is not harmed."""
+    tf, hvd = _import()
+    rank, late = hvd.rank(), tf.errors.DeadlineExceededError
+
+    # A variable more: a larger model.
+    if rank:
+        words = "HALAY_ETIMEOUT.*tf.allreduce.extra"
+        _fails(lambda: hvd.allreduce(tf.ones(3), name="extra"), late, words)
+    _again(tf, hvd)
+
+    # Strings.
+    if rank:
+        _fails(
+            lambda: hvd.allreduce(tf.constant(["a"]), name="words"),
+            (TypeError, tf.errors.InvalidArgumentError),
+            "",
+        )
+    else:
+        _fails(lambda: hvd.allreduce(tf.constant([1.0]), name="words"), late, "tf.allreduce.words")
+    _again(tf, hvd)
+
+    # Sparse on one rank only.
+    gradient = tf.IndexedSlices(tf.ones([1, 2]), tf.constant([0])) if rank else tf.ones([3, 2])
+    _fails(lambda: hvd.allreduce(gradient, name="gradient"), late, "HALAY_ETIMEOUT.*gradient")
+    _again(tf, hvd)
+
+    # A loop that rank 0 leaves early.
+    @tf.function
+    def loop(count):
+        total = tf.zeros([])
+        for i in tf.range(count):
+            total += hvd.allreduce(tf.cast(i, tf.float32), op=hvd.Sum)
+        return total
+
+    if rank:
+        _fails(lambda: loop(tf.constant(4)), late, "HALAY_ETIMEOUT")
+    else:
+        assert float(loop(tf.constant(3))) == 6.0
+    _again(tf, hvd)
+    assert float(loop(tf.constant(4))) == 12.0
+
+    # A retrace: names follow from the program, not from how often it was traced.
+    @tf.function
+    def traced(x, _number):
+        return hvd.allreduce(x, op=hvd.Sum) + hvd.allreduce(2 * x, op=hvd.Sum)
+
+    for number in range(4):
+        assert float(traced(tf.constant(1.0), number if rank else 0)) == 3.0 * hvd.size()
+    assert traced.experimental_get_tracing_count() == (4 if rank else 1)
+    return True
+
+
+def test_one_rank_alone(job):
+    assert job(2, one_alone, env=DEADLINE) == [True] * 2
+
+
+def twice():
+    """One name twice at a time is refused, also where it would be a matter of luck."""
+    tf, hvd = _import()
+    rank = hvd.rank()
+
+    @tf.function
+    def both(x):
+        one = hvd.allreduce(x, op=hvd.Sum, name="same", ignore_name_scope=True)
+        two = hvd.allreduce(2 * x, op=hvd.Sum, name="same", ignore_name_scope=True)
+        return one, two
+
+    try:
+        found = both(tf.constant(1.0))
+    except tf.errors.OpError as failure:
+        assert re.search("out already|HALAY_ETIMEOUT|HALAY_EMISMATCH", failure.message)
+    else:  # one after the other
+        assert [float(one) for one in found] == [2.0, 4.0]
+    _again(tf, hvd)
+    return rank
+
+
+def test_one_name_twice(job):
+    assert job(2, twice, env=DEADLINE) == [0, 1]
+
+
+def compiled():
+    tf, hvd = _import()
+    words = "cannot be compiled by XLA"
+    call = tf.function(lambda x: hvd.allreduce(x), jit_compile=True)
+    _fails(lambda: call(tf.ones(2)), tf.errors.OpError, words)
+    _again(tf, hvd)
+    return True
+
+
+def test_xla(job):
+    assert job(2, compiled, env=DEADLINE) == [True] * 2
+
+
+def ended():
+    tf, hvd = _import()
+    call = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))
+    assert float(call(tf.constant(1.0))) == 2.0
+    hvd.shutdown()
+    words = "has not been initialized"
+    for again in (call, lambda x: hvd.allreduce(x)):
+        _fails(functools.partial(again, tf.constant(1.0)), tf.errors.FailedPreconditionError, words)
+    hvd.init()
+    assert float(call(tf.constant(1.0))) == 2.0
+    return True
+
+
+def test_after_shutdown(job):
+    assert job(2, ended, env=DEADLINE) == [True] * 2
+
+
+def children():
+    """A worker that is forked off, as data loaders do, is no rank, and does not harm its parent."""
+    tf, hvd = _import()
+    ours, theirs = multiprocessing.Pipe()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            hvd.size_op()
+            theirs.send("no error")
+        except Exception as failure:
+            theirs.send(str(failure))
+        os._exit(0)
+    said = ours.recv() if ours.poll(20) else "nothing"
+    os.waitpid(pid, 0)
+    assert "HALAY_EFORKED" in said
+    # tf.data's own workers are threads of this process.
+    data = tf.data.Dataset.range(4).map(
+        lambda i: hvd.allreduce(tf.cast(i, tf.float32), op=hvd.Sum), num_parallel_calls=1
+    )
+    assert [float(one) for one in data] == [0.0, 2.0, 4.0, 6.0]
+    _again(tf, hvd)
+    return True
+
+
+def test_forked_children_and_data(job):
+    assert job(2, children, env=DEADLINE) == [True] * 2
+
+
+def frameworks():
+    """torch and TensorFlow in one process, with the same names and at the same time."""
+    import torch
+
+    import halay.torch
+
+    tf, hvd = _import()
+    rank, size = hvd.rank(), hvd.size()
+    call = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum, name="x"))
+    for i in range(20):
+        handle = halay.torch.allreduce_async(torch.full([3], float(i)), op=hvd.Sum, name="x")
+        found = call(tf.fill([2], float(i + rank)))
+        np.testing.assert_array_equal(found, [size * i + sum(range(size))] * 2)
+        assert halay.torch.synchronize(handle).tolist() == [float(size * i)] * 3
+    return True
+
+
+def test_two_frameworks(job):
+    assert job(2, frameworks) == [True] * 2
+
+
+APART = """
+import sys, time
+import {0}
+begin = time.monotonic()
+import halay.{0}
+print("took", time.monotonic() - begin, *sys.modules)
+"""
+
+
+@pytest.mark.parametrize("one, other", [("torch", "tensorflow"), ("tensorflow", "torch")])
+def test_imports_are_apart(one, other):
+    status, text = halayrun(1, [sys.executable, "-c", APART.format(one)])
+    assert status == 0, text
+    words = text[text.index("took") :].split()
+    assert one in words and f"halay.{one}" in words
+    assert not {other, f"halay.{other}", "jax", "keras", "tf_keras"} & set(words)
