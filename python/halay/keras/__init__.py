@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel Keras, with Horovod's names: ``import halay.keras as hvd``.
 
-On the back ends TensorFlow, JAX and torch, as KERAS_BACKEND says; with TF_USE_LEGACY_KERAS=1 for the
-older Keras, tf_keras.
+On the back ends TensorFlow, JAX and torch, as KERAS_BACKEND says; with TF_USE_LEGACY_KERAS=1 for
+the older Keras, tf_keras.
 """
 
 from .._basics import (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Keras: 3, on its back end, or the older one (tf_keras), where TF_USE_LEGACY_KERAS says so."""
+"""Which Keras: 3, on its back end; or tf_keras, the older one, with TF_USE_LEGACY_KERAS=1."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ else:
     keras = importlib.import_module("keras")
     if int(keras.__version__.split(".")[0]) < 3:
         raise ImportError(
-            f"halay.keras is for Keras 3; this is {keras.__version__}. With TF_USE_LEGACY_KERAS=1 it "
-            "is for the package tf_keras"
+            f"halay.keras is for Keras 3; this is {keras.__version__}. With TF_USE_LEGACY_KERAS=1 "
+            "it is for the package tf_keras"
         )
     BACKEND = keras.backend.backend()
 if BACKEND not in ("tensorflow", "jax", "torch"):

@@ -124,7 +124,9 @@ class LearningRateScheduleCallback(_Callback):  # type: ignore[misc]
         self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
         self.staircase, self.steps_per_epoch = staircase, steps_per_epoch
         self.multiplier: Callable[[float], float] = (
-            multiplier if callable(multiplier) else lambda epoch: multiplier ** (epoch - start_epoch)
+            multiplier
+            if callable(multiplier)
+            else lambda epoch: multiplier ** (epoch - start_epoch)
         )
         self.current_epoch = 0
         self._by_batch = not staircase and BACKEND != "jax"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Elastic training with Keras (docs/elastic.md): a state of a model, and callbacks that commit it."""
+"""Elastic training with Keras (docs/elastic.md): the state of a model, callbacks that commit it."""
 
 from __future__ import annotations
 
@@ -127,8 +127,8 @@ class CommitStateCallback(_Callback):  # type: ignore[misc]
 
 
 class UpdateBatchStateCallback(_Callback):  # type: ignore[misc]
-    """Keeps state.batch; an epoch that was interrupted goes on with as many steps as are left, where
-    fit() reads them from its parameters. It stands before CommitStateCallback."""
+    """Keeps state.batch; an epoch that was interrupted goes on with as many steps as are left,
+    where fit() reads them from its parameters. It stands before CommitStateCallback."""
 
     def __init__(self, state: Any) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 """Optimizers of the older Keras (tf_keras), with Horovod's ways to reduce gradients.
 
 fit() and apply_gradients() reduce what they are given. A loop of the program's own may ask for the
-reduced gradients by _compute_gradients(), and apply them with experimental_aggregate_gradients=False.
+reduced gradients by _compute_gradients(), and apply them by apply_gradients().
 """
 
 from __future__ import annotations
@@ -63,9 +63,7 @@ class LegacyOptimizer:
     def _reduce_pairs(self, pairs: Any) -> list[tuple[Any, Any]]:
         gradients, variables = [list(part) for part in zip(*pairs)]
         if self._agg_helper is not None:
-            return list(
-                zip(self._agg_helper.compute(self._halay, gradients, variables), variables)
-            )
+            return list(zip(self._agg_helper.compute(self._halay, gradients, variables), variables))
         return list(zip(self._halay.reduce(gradients, variables), variables))
 
     def _compute_gradients(

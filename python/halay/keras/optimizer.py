@@ -56,9 +56,7 @@ class Reducer:
             "process_set": self.process_set,
         }
         if BACKEND == "jax":
-            return list(
-                hvd.allreduce_tree(gradients, None, compression=self.compression, **how)
-            )
+            return list(hvd.allreduce_tree(gradients, None, compression=self.compression, **how))
         sent, contexts = [], []
         for gradient in gradients:
             short, context = self.compression.compress(gradient)
@@ -164,7 +162,9 @@ def _with_steps(optimizer: Any, steps: int) -> dict[str, Any]:
 def _home(kind: type) -> str:
     """The module that Keras writes into a saved model, so that it is found on every back end."""
     public = getattr(keras.optimizers, kind.__name__, None)
-    return "keras.optimizers" if public is not None and issubclass(kind, public) else kind.__module__
+    return (
+        "keras.optimizers" if public is not None and issubclass(kind, public) else kind.__module__
+    )
 
 
 def _wrap(optimizer: Any, reducer: Any, steps: int) -> Any:
@@ -218,16 +218,16 @@ def DistributedOptimizer(
         raise ValueError(f"backward_passes_per_step={backward_passes_per_step}: at least 1")
     if gradient_predivide_factor != 1.0 and op != Average:
         raise ValueError("gradient_predivide_factor needs op Average")
-    options = dict(
-        compression=compression,
-        sparse_as_dense=sparse_as_dense,
-        gradient_predivide_factor=gradient_predivide_factor,
-        op=op,
-        num_groups=num_groups,
-        groups=groups,
-        process_set=process_set,
-        scale_local_gradients=scale_local_gradients,
-    )
+    options = {
+        "compression": compression,
+        "sparse_as_dense": sparse_as_dense,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "op": op,
+        "num_groups": num_groups,
+        "groups": groups,
+        "process_set": process_set,
+        "scale_local_gradients": scale_local_gradients,
+    }
     reducer = _reducer(name or f"Distributed{type(optimizer).__name__}", options)
     if LEGACY:
         from .legacy import wrap
@@ -239,10 +239,10 @@ def DistributedOptimizer(
 def PartialDistributedOptimizer(
     optimizer: Any, *args: Any, local_layers: Any = None, **kwargs: Any
 ) -> Any:
-    """As DistributedOptimizer(); the gradients of local_layers, layers of Keras, stay this rank's."""
+    """As DistributedOptimizer(); gradients of local_layers, layers of Keras, stay this rank's."""
     made = DistributedOptimizer(optimizer, *args, **kwargs)
-    layers: Iterable[Any] = [local_layers] if hasattr(local_layers, "trainable_weights") else (
-        local_layers or ()
+    layers: Iterable[Any] = (
+        [local_layers] if hasattr(local_layers, "trainable_weights") else (local_layers or ())
     )
     for layer in layers:
         for variable in layer.trainable_weights:

@@ -63,7 +63,10 @@ def fit(model, xs, ys, batch, epochs=3, callbacks=()):
 
 def trained(optimizer, seed, callbacks=(), epochs=3):
     model = compiled(network(seed), hvd.DistributedOptimizer(optimizer))
-    begin = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
+    begin = [
+        hvd.callbacks.BroadcastGlobalVariablesCallback(0),
+        hvd.callbacks.MetricAverageCallback(),
+    ]
     return model, fit(model, own(x), own(y), BATCH // size, epochs, [*begin, *callbacks])
 
 
@@ -72,10 +75,8 @@ def alone(optimizer, seed):
     return model, fit(model, x, y, BATCH)
 
 
-if LEGACY:  # which broadcasts after the first batch: the ranks have to begin alike
-    seed = 0
-else:
-    seed = rank
+# The older Keras broadcasts after its first batch: its ranks have to begin alike.
+seed = 0 if LEGACY else rank
 model, history = trained(keras.optimizers.Adam(0.02), seed)
 single, expected = alone(keras.optimizers.Adam(0.02), 0)
 found = {

@@ -34,7 +34,10 @@ def results(tmp_path_factory):
             command = [sys.executable, str(HERE / "keras_rank.py"), str(folder)]
             status, text = halayrun(2, command, env=settings(backend))
             assert status == 0, text
-            done[backend] = [json.loads((folder / f"{r}.json").read_text()) for r in range(2)], folder
+            done[backend] = (
+                [json.loads((folder / f"{r}.json").read_text()) for r in range(2)],
+                folder,
+            )
         return done[backend]
 
     return get
@@ -122,8 +125,7 @@ assert len(set(allgather_object(raw))) == 1
 @pytest.mark.parametrize("backend", ["tensorflow", "legacy"])
 def test_by_horovods_names(backend):
     env = settings(backend, HALAY_HOROVOD="1")
-    command = [sys.executable, "-m", "halay.horovod", "-c", HOROVOD]
-    status, text = halayrun(2, command[:1] + ["-c", _INSTALL + HOROVOD], env=env)
+    status, text = halayrun(2, [sys.executable, "-c", _INSTALL + HOROVOD], env=env)
     assert status == 0, text
 
 
@@ -141,6 +143,7 @@ begin = used()
 import halay.keras
 print(used() - begin)
 """
+
     def once():
         env = environment(settings("jax"))
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True)
