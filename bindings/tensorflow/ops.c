@@ -15,6 +15,9 @@
     "double, complex64, complex128}"
 #define ONE  "4607182418800017408" /* the bits of 1.0 */
 #define MANY "num_tensors: int >= 1"
+/* The second is not read: TensorFlow makes one operation of two that are alike in all but the node.
+ */
+#define NAMES "tensor_name: string = ''", "node_name: string = ''"
 
 static const char *failure;
 
@@ -167,32 +170,32 @@ static const struct operation {
      {"tensors: num_tensors * T", "label: int32"},
      {"reduced: num_tensors * T"},
      {TYPES, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
-      "process_set_id: int = 0", "tensor_name: string = ''"}},
+      "process_set_id: int = 0", NAMES}},
     {"HalayAllgather",
      create_allgather,
      shape_unknown,
      {"tensors: num_tensors * T", "label: int32"},
      {"gathered: num_tensors * T", "rows: num_tensors * int32"},
-     {TYPES, MANY, "process_set_id: int = 0", "tensor_name: string = ''"}},
+     {TYPES, MANY, "process_set_id: int = 0", NAMES}},
     {"HalayBroadcast",
      create_broadcast,
      shape_same,
      {"tensors: num_tensors * T", "label: int32"},
      {"sent: num_tensors * T"},
-     {TYPES, MANY, "root_rank: int", "process_set_id: int = 0", "tensor_name: string = ''"}},
+     {TYPES, MANY, "root_rank: int", "process_set_id: int = 0", NAMES}},
     {"HalayReducescatter",
      create_reducescatter,
      shape_unknown,
      {"tensors: num_tensors * T", "label: int32"},
      {"scattered: num_tensors * T"},
      {TYPES, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
-      "process_set_id: int = 0", "tensor_name: string = ''"}},
+      "process_set_id: int = 0", NAMES}},
     {"HalayAlltoall",
      create_alltoall,
      shape_unknown,
      {"tensor: T", "splits: int32", "label: int32"},
      {"received: T", "received_splits: int32"},
-     {TYPES, "process_set_id: int = 0", "tensor_name: string = ''"}},
+     {TYPES, "process_set_id: int = 0", NAMES}},
     {"HalayJoin", create_join, shape_scalar, {"label: int32"}, {"last: int32"}, {NULL}},
     {"HalayAsk",
      NULL,

@@ -111,7 +111,12 @@ def names(
     clean = re.sub(r"[^A-Za-z0-9_]", "_", name)
     if not clean[:1].isalnum():
         clean = f"h{clean}"
-    return {"name": clean, "tensor_name": name if ignore_name_scope else ""}
+    node = tf.compat.v1.get_default_graph().unique_name(clean, mark_as_used=False)
+    return {
+        "name": clean,
+        "tensor_name": name if ignore_name_scope else "",
+        "node_name": node,  # TensorFlow makes one of two that are alike, and ranks another one
+    }
 
 
 def as_tensors(tensors: Sequence[Any]) -> list[Any]:

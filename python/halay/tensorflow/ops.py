@@ -181,12 +181,8 @@ def _sparse_allreduce(
     )
     if op == Average:
         size = ask(_submit.ASK_SIZE, number_of(process_set))
-        values = [
-            value / tf.cast(size, value.dtype)
-            if _inexact(value.dtype)
-            else tf.cast(tf.cast(value, tf.float64) / tf.cast(size, tf.float64), value.dtype)
-            for value in values
-        ]
+        # As in Horovod, of integers too: their mean is floating point.
+        values = [value / tf.cast(size, value.dtype) for value in values]
     return [
         tf.IndexedSlices(value, index, dense_shape=one.dense_shape)
         for value, index, one in zip(values, indices, slices)

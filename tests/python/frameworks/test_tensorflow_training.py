@@ -88,7 +88,7 @@ def tape_arguments():
             made = hvd.DistributedGradientTape(tape, **how)
             if use is not None:
                 use(made)
-            return made.gradient(loss, [x, table, tf.Variable(1.0)][:2])
+            return made.gradient(loss, [x, table])
 
         return [run(), tf.function(run)()] if "groups" not in how else [run()]
 
@@ -184,7 +184,7 @@ def test_tf1_graphs(job):
 def keras_optimizers(legacy):
     tf, hvd = _import()
     rank, size = hvd.rank(), hvd.size()
-    assert tf.keras.version().startswith("2") == legacy
+    assert tf.keras.Model.__module__.startswith("tf_keras") == legacy
     x, y = _data()
 
     def model_of(seed):
