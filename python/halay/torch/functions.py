@@ -13,6 +13,14 @@ from .._basics import rank
 from .._objects import allgather_object, broadcast_object
 from .ops import broadcast_async_, synchronize
 
+__all__ = [
+    "allgather_object",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "hosts",
+]
+
 Params = Union[
     Mapping[str, torch.Tensor], Iterable[Union[torch.Tensor, tuple[Optional[str], torch.Tensor]]]
 ]

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trees of arrays: gradients, parameters, and an optimizer of optax that averages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+from .._process_sets import ProcessSet, global_process_set
+from .compression import Compression, Compressor
+from .ops import Average, broadcast, reduce_leaf
+
+
+def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:
+    """Each leaf with a name: where it stands in the tree."""
+    leaves, structure = jax.tree_util.tree_flatten_with_path(tree)
+    return [(name + jax.tree_util.keystr(path), leaf) for path, leaf in leaves], structure
+
+
+def allreduce_tree(
+    tree: Any,
+    name: str | None = None,
+    op: int = Average,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    compression: type[Compressor] = Compression.none,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """allreduce() of each leaf, under the name of its place in the tree.
+
+    Each begins as soon as it is there; Halay puts small ones together. name: what stands before
+    the place, once in a program; without it the second tree's names get a number.
+    """
+    leaves, structure = _named(tree, name or "tree")
+    scales = (prescale_factor, postscale_factor)
+    out = [
+        reduce_leaf(leaf, own, name is None, op, scales, compression, process_set)
+        for own, leaf in leaves
+    ]
+    return jax.tree_util.tree_unflatten(structure, out)
+
+
+def broadcast_parameters(
+    params: Any,
+    root_rank: int = 0,
+    name: str | None = None,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """The tree with root_rank's arrays: parameters, or the state of an optimizer. Returns it."""
+    leaves, structure = _named(params, name or "parameters")
+    out = [broadcast(leaf, root_rank, own, process_set) for own, leaf in leaves]
+    return jax.tree_util.tree_unflatten(structure, out)
+
+
+def DistributedOptimizer(
+    optimizer: Any,
+    name: str | None = None,
+    op: int = Average,
+    compression: type[Compressor] = Compression.none,
+    backward_passes_per_step: int = 1,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: ProcessSet = global_process_set,
+) -> Any:
+    """An optax transformation: the ranks' gradients are reduced, then handed to optimizer.
+
+    backward_passes_per_step: that many gradients are averaged on each rank before; in between the
+    updates are zeros (optax.MultiSteps).
+    """
+    import optax
+
+    inner = optax.with_extra_args_support(optimizer)
+    if backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step={backward_passes_per_step}: at least 1")
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> Any:
+        reduced = allreduce_tree(
+            updates, name, op, prescale_factor, postscale_factor, compression, process_set
+        )
+        return inner.update(reduced, state, params, **extra)
+
+    made = optax.GradientTransformationExtraArgs(inner.init, update)
+    if backward_passes_per_step == 1:
+        return made
+    return optax.MultiSteps(made, backward_passes_per_step).gradient_transformation()

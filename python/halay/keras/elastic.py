@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Elastic training with Keras (docs/elastic.md): the state of a model, callbacks that commit it."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import Any, Callable
+
+from .. import _elastic, _objects, _session
+from .._basics import meet_again, rank
+from .._core import error, lib
+from .._elastic import State as State
+from ..errors import HorovodInternalError
+from ._values import broadcast_variables
+from ._which import keras, numpy_of, variables_of
+
+_Callback: Any = keras.callbacks.Callback
+
+__all__ = [
+    "CommitStateCallback",
+    "KerasState",
+    "State",
+    "UpdateBatchStateCallback",
+    "UpdateEpochStateCallback",
+    "run",
+]
+
+_CODE = re.compile(r"\b(HALAY_E[A-Z]+)\b(?:: )?([^\n]*)")
+
+
+def _ours(failure: Exception) -> HorovodInternalError | None:
+    """The HalayError that a framework has wrapped in its own error, if that is what it is."""
+    found = _CODE.search(str(failure))
+    code = getattr(lib, found[1], None) if found is not None else None
+    if found is None or code is None:
+        return None
+    of = _session.current()
+    return error(code, found[2] or found[1], *(() if of is None else (of.rank, of.host)))
+
+
+def run(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that makes the state equal on all ranks, then calls func(state, ...); again when
+    ranks were lost or have joined (docs/elastic.md)."""
+
+    @functools.wraps(func)
+    def told(state: State, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(state, *args, **kwargs)
+        except HorovodInternalError:
+            raise
+        except Exception as failure:
+            ours = _ours(failure)
+            if ours is None:
+                raise
+            raise ours from failure
+
+    return _elastic.run_fn(told, meet_again)
+
+
+class KerasState(_elastic.ObjectState):
+    """A model and its optimizer, and Python objects given as keyword arguments.
+
+    The model has to be built. optimizer: if it is not the one that the model was compiled with.
+    """
+
+    def __init__(
+        self, model: Any, optimizer: Any = None, backend: Any = None, **objects: Any
+    ) -> None:
+        if not getattr(model, "built", True):
+            raise ValueError("the model has no variables yet: model.build(input_shape) first")
+        self.model = model
+        self.optimizer = optimizer if optimizer is not None else getattr(model, "optimizer", None)
+        build = getattr(self.optimizer, "build", None)
+        if build is not None:  # all ranks need as many variables
+            build(model.trainable_variables)
+        self._values: list[Any] = []
+        self._save_variables()
+        super().__init__(_objects.broadcast_object, rank, **objects)
+
+    def _variables(self) -> list[Any]:
+        attach = getattr(self.model, "jax_state_sync", None)  # in fit() on JAX they are elsewhere
+        if attach is not None:
+            attach()
+        own = variables_of(self.optimizer) if self.optimizer is not None else []
+        return [*self.model.weights, *own]
+
+    def _save_variables(self) -> None:
+        self._values = [numpy_of(variable).copy() for variable in self._variables()]
+
+    def save(self) -> None:
+        self._save_variables()
+        super().save()
+
+    def restore(self) -> None:
+        own = variables_of(self.optimizer) if self.optimizer is not None else []
+        for variable, value in zip([*self.model.weights, *own], self._values):
+            variable.assign(value)
+        super().restore()
+
+    def sync(self) -> None:
+        """Gives all ranks what rank 0 has, and commits it."""
+        broadcast_variables(self._variables(), 0)
+        self._save_variables()
+        super().sync()
+
+
+class CommitStateCallback(_Callback):  # type: ignore[misc]
+    """Commits the state every batches_per_commit batches, and at the end of each epoch."""
+
+    def __init__(self, state: State, batches_per_commit: int = 1) -> None:
+        super().__init__()
+        self.state, self.batches_per_commit = state, batches_per_commit
+        self._left = batches_per_commit
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._left = self.batches_per_commit  # on all ranks, whenever they have met
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self._left -= 1
+        if self._left == 0:
+            self._left = self.batches_per_commit
+            self.state.commit()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.commit()
+
+
+class UpdateBatchStateCallback(_Callback):  # type: ignore[misc]
+    """Keeps state.batch; an epoch that was interrupted goes on with as many steps as are left,
+    where fit() reads them from its parameters. It stands before CommitStateCallback."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._steps: int | None = None
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._steps = None
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        if self.params.get("steps"):
+            if self._steps is None:
+                self._steps = self.params["steps"]
+            self.params["steps"] = self._steps - self.state.batch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.state.batch = batch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.batch = 0
+
+
+class UpdateEpochStateCallback(_Callback):  # type: ignore[misc]
+    """Keeps state.epoch, counted over all calls of fit(). It stands before CommitStateCallback."""
+
+    def __init__(self, state: Any) -> None:
+        super().__init__()
+        self.state = state
+        self._first = state.epoch
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self._first = self.state.epoch
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.state.epoch = self._first + epoch + 1
