@@ -1,9 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ranks of horovod-suite have logged: a line as each test begins, and as it ends."""
+"""The files of horovod-suite, and what its ranks have logged: a line as each test begins, and as it ends."""
 
 import collections
 import json
 from pathlib import Path
+
+# File, its variables, and on how many ranks where that is not for the user to say.
+FILES = {"test/parallel/test_torch.py": ({}, 0), "test/parallel/test_common.py": ({}, 0),
+         "test/parallel/test_timeline.py": ({}, 0), "test/integration/test_stall.py": ({}, 0),
+         "test/parallel/test_adasum_pytorch.py": ({"HOROVOD_CONTROLLER": "mpi"}, 0),
+         **{f"test/parallel/test_{name}.py": ({}, 0) for name in (
+           "tensorflow", "tensorflow_process_sets", "tensorflow_process_sets_dynamic",
+           "process_sets_static", "tensorflow2_keras")},
+         "test/parallel/test_adasum_tensorflow.py": ({"HOROVOD_CONTROLLER": "mpi"}, 0),
+         **{f"test/integration/test_spark{which}.py": ({"HALAY_HOROVOD": "1"}, 1)
+            for which in ("", "_torch", "_lightning")},  # they start ranks themselves
+         **{f"test/{name}.py": ({}, 1) for name in ("integration/test_elastic_torch", *(
+           f"single/test_{e}" for e in ("torch_elastic", "ray", "ray_elastic", "ray_elastic_v2")))}}
 
 
 def verdicts(folder):
