@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of horovod-suite, and what its ranks have logged: a line as each test begins, and as it ends."""
+"""The files of horovod-suite, and what its ranks have logged: a line as a test begins and ends."""
 
 import collections
 import json
