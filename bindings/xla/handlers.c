@@ -206,30 +206,31 @@ static int submit_group(struct hlx_call *call)
 {
     const struct hlx_says *says = &call->says;
     const size_t n = call->nparts, name_bytes = HALAY_TENSOR_NAME_MAX;
-    char *memory = malloc(n * (5 * sizeof(uint64_t) + sizeof(halay_type_t) + name_bytes));
+    char *memory = malloc(n * (3 * sizeof(uint64_t) + sizeof(halay_reduction_t) + name_bytes));
     if (!memory)
         return HALAY_ENOMEM;
-    const char **names = (const char **)memory;
-    const void **in = (const void **)(names + n);
+    halay_reduction_t *of = (halay_reduction_t *)memory;
+    const void **in = (const void **)(of + n);
     void **out = (void **)(in + n);
     halay_ticket_t *tickets = (halay_ticket_t *)(out + n);
-    size_t *counts = (size_t *)(tickets + n);
-    halay_type_t *types = (halay_type_t *)(counts + n);
-    char *text = (char *)(types + n);
+    char *text = (char *)(tickets + n);
     int rc = 0;
     for (size_t i = 0; i < n && !rc; i++) {
-        names[i] = text + i * name_bytes;
+        const struct part *part = &call->parts[i];
+        of[i] = (halay_reduction_t){.size = sizeof(*of),
+                                    .name = text + i * name_bytes,
+                                    .shape = part->in.shape,
+                                    .type = part->in.type,
+                                    .op = (halay_op_t)says->op,
+                                    .prescale = says->prescale,
+                                    .postscale = postscale(call)};
         if (snprintf(text + i * name_bytes, name_bytes, "%s.%zu", says->name, i) >= (int)name_bytes)
             rc = HALAY_EINVAL;
-        in[i] = call->parts[i].in.data;
-        out[i] = call->parts[i].out.data;
-        counts[i] = call->parts[i].in.count;
-        types[i] = call->parts[i].in.type;
+        in[i] = part->in.data;
+        out[i] = part->out.data;
     }
     if (!rc)
-        rc = halay_trainer_allreduce_group(call->trainer, n, names, in, out, counts, types,
-                                           (halay_op_t)says->op, says->prescale, postscale(call),
-                                           tickets);
+        rc = halay_trainer_allreduce_group(call->trainer, n, of, in, out, tickets);
     for (size_t i = 0; i < n && !rc; i++)
         call->parts[i].ticket = tickets[i];
     free(memory);
