@@ -4,6 +4,7 @@
 # shellcheck source-path=SCRIPTDIR source=lib.sh disable=SC2016
 . "$(dirname "$0")/lib.sh"
 template=$(cd "$(dirname "$0")/../.." && pwd)/lsf/elastic.lsf
+TRIES=2000
 job=
 trap 'kill $job 2>/dev/null; wait; rm -rf "$here"' EXIT
 mkdir bin
