@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process of bench/jax: psum of float32 in a stock JAX. Rank 0 prints a line BYTES MICROSECONDS for each size, the
+"""One process of bench/jax: psum of float32 in a stock JAX. Rank 0 prints a line psum BYTES MICROSECONDS for each size, the
 slower process's mean of calls that are waited for one by one."""
 
 import argparse
@@ -51,7 +51,7 @@ def main():
         calls = max(3, min(int(args.seconds / timed(given, 2)), 20000))
         took = timed(given, calls)
         if rank == 0:
-            print(nbytes, took * 1e6, flush=True)
+            print("psum", nbytes, took * 1e6, flush=True)
 
 
 main()

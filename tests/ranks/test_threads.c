@@ -7,10 +7,11 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <time.h>
 
 #include "ranks.h"
 
-enum { MAKERS = 3, TIMES = 12, POSTED = 200, OPERATIONS = 1000 };
+enum { MAKERS = 3, TIMES = 6, POSTED = 100, OPERATIONS = 1000 };
 
 struct thread {
     pthread_t thread;
@@ -132,8 +133,9 @@ static void *ask(void *arg)
         good(halay_mem_register(context, memory, 4096, &range), "mem_register");
         good(halay_mem_deregister(context, range), "mem_deregister");
         good(halay_mem_free(context, memory), "mem_free");
-        good(halay_context_progress(context, 100000), "progress");
+        good(halay_context_progress(context, 1000000), "progress");
         halay_context_wake(context);
+        nanosleep(&(struct timespec){0, 1000000}, NULL); /* the others want the processor */
     }
     return NULL;
 }
@@ -172,10 +174,9 @@ static void all(struct rank *r)
 
 int main(void)
 {
-    for (int n = 2; n <= 3; n++)
-        for (int shm = 0; shm < 2; shm++) {
-            struct ranks_options o = {.nranks = n, .shm = shm};
-            ranks_run(&o, all, NULL);
-        }
+    for (int shm = 0; shm < 2; shm++) {
+        struct ranks_options o = {.nranks = 2 + shm, .shm = shm};
+        ranks_run(&o, all, NULL);
+    }
     return 0;
 }
