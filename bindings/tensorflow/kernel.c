@@ -550,25 +550,55 @@ static void make_name(struct request *request, struct hlf_set *set, int eager)
     shorten(request->name, sizeof request->name - 8, whole, strlen(whole)); /* ".12345" */
 }
 
+static void refuse_submission(struct request *request, const char *name, int result)
+{
+    char text[TEXT_BYTES];
+    if (result != HALAY_EINVAL) {
+        refuse_result(request, result, halay_strerror(result));
+        return;
+    }
+    snprintf(text, sizeof text,
+             "tensor '%s' was refused: it is out already (give operations that run at the same time "
+             "different names), or a line on standard error says what is wrong",
+             name);
+    refuse_result(request, result, text);
+}
+
+/* Of one tensor, in the caller's thread alone. */
+static void reduce_at_once(struct request *request)
+{
+    const struct part *part = &request->parts[0];
+    const TF_Tensor *given = part->in ? part->in : part->out;
+    char text[TEXT_BYTES] = "";
+    halay_reduction_t says = {.size = sizeof says,
+                              .name = request->name,
+                              .shape = shape_of(given),
+                              .type = (halay_type_t)request->kernel->type,
+                              .op = request->op,
+                              .prescale = request->prescale,
+                              .postscale = request->postscale};
+    int result = halay_trainer_allreduce_wait(request->trainer, &says, address(given),
+                                              address(part->out), text, sizeof text);
+    if (result && text[0])
+        refuse_result(request, result, text);
+    else if (result)
+        refuse_submission(request, request->name, result);
+}
+
 /* later: part_done() is called for it. Otherwise it is waited for below. */
 static void hand_over(struct request *request, int later)
 {
+    if (!later && request->nparts == 1 && request->kernel->kind == HLF_ALLREDUCE) {
+        reduce_at_once(request);
+        return;
+    }
     for (int i = 0; i < request->nparts; i++) {
         struct part *part = &request->parts[i];
         char name[HALAY_TENSOR_NAME_MAX];
         snprintf(name, sizeof name, request->nparts > 1 ? "%s.%d" : "%s", request->name, i);
         int result = submit(part, name);
-        if (result == HALAY_EINVAL) {
-            char text[TEXT_BYTES];
-            snprintf(text, sizeof text,
-                     "tensor '%s' was refused: it is out already (give operations that run at the "
-                     "same time different names), or a line on standard error says what is wrong",
-                     name);
-            refuse_result(request, result, text);
-        } else if (result) {
-            refuse_result(request, result, halay_strerror(result));
-        }
         if (result) {
+            refuse_submission(request, name, result);
             part->ticket = 0;
             continue;
         }

@@ -39,6 +39,11 @@ def init(comm: object = None, process_sets: Sequence[ProcessSet] | str | None = 
     """
     if isinstance(process_sets, str) and process_sets != "dynamic":
         raise ValueError(f'process_sets={process_sets!r}: give a list of ProcessSet or "dynamic"')
+    wanted = [] if process_sets is None or isinstance(process_sets, str) else process_sets
+    ranks = [process_set.ranks for process_set in wanted]
+    for one in ranks:
+        if ranks.count(one) > 1:
+            raise ValueError(f"process_sets: the ranks {one} are there twice")
     global _process_sets
     begun = _session.is_initialized()
     _session.init()

@@ -45,6 +45,10 @@ class ProcessSet:
         members = self._members()
         return None if members is None else members.number
 
+    @process_set_id.setter
+    def process_set_id(self, _: Any) -> None:
+        raise ValueError("process_set_id is what hvd.add_process_set() gives: it cannot be set")
+
     @property
     def ranks(self) -> list[int] | None:
         return list(self._ranks)
@@ -64,7 +68,8 @@ class ProcessSet:
         return _session.session().rank in self._ranks
 
     def __repr__(self) -> str:
-        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks})"
+        shown = f"process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm}"
+        return f"ProcessSet({shown})"
 
 
 class _AllRanks(ProcessSet):

@@ -189,7 +189,6 @@ class Session:
         self._newest = 0  # the handle given out last, until something is polled
         self.members: dict[int, Members] = {}
         self.timeline: str | None = None
-        self._numbers = itertools.count(1)
         self._joins = itertools.count(1)
         self.elastic = _was_elastic  # whether ranks come and go (docs/elastic.md)
         meetings = MEETINGS
@@ -285,7 +284,8 @@ class Session:
 
     def add_members(self, ranks: tuple[int, ...]) -> Members:
         """Of some ranks. Every rank of the job calls it, in the same order, with the same ones."""
-        members = Members(next(self._numbers), ranks, self.rank)
+        free = next(n for n in itertools.count(1) if n not in self.members)  # of one removed, too
+        members = Members(free, ranks, self.rank)
         comm = ffi.new("halay_comm_t **")
         code = lib.halay_comm_from_ranks(
             self.members[0].comm, ffi.new("int[]", ranks), len(ranks), comm

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Optimizers of Keras 3 and of the older Keras (tf_keras), which reduce the gradients they apply."""
+"""Optimizers of Keras 3 and of the older Keras (tf_keras) that reduce the gradients they apply."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libhalay_tensorflow.so into TensorFlow, and tells it which job and process sets there are."""
+"""Loads libhalay_tensorflow.so into TensorFlow; tells it which job and process sets there are."""
 
 from __future__ import annotations
 

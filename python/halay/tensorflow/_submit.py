@@ -121,7 +121,7 @@ def names(
 
 def as_tensors(tensors: Sequence[Any]) -> list[Any]:
     """Variables and arrays as tensors. All have to be of one type."""
-    return [tf.convert_to_tensor(tensor) for tensor in tensors]
+    return [t if isinstance(t, tf.Tensor) else tf.convert_to_tensor(t) for t in tensors]
 
 
 def allreduce(

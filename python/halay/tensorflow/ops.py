@@ -208,13 +208,18 @@ def allreduce(
     has the slices of all ranks. op: Average (the default), Sum, Adasum, Min, Max or Product. The
     scale factors multiply before and after the sum. device_dense and device_sparse are Horovod's.
     """
+    chosen = choose_op(op, average)
+    plain = compression is Compression.none and prescale_factor == postscale_factor == 1.0
+    if plain and not (device_dense or chosen == Adasum or isinstance(tensor, tf.IndexedSlices)):
+        number = number_of(process_set)
+        return _submit.allreduce([tensor], chosen, number, name, ignore_name_scope)[0]
     return grouped_allreduce(
         [tensor],
-        average,
+        None,
         device_dense,
         device_sparse,
         compression,
-        op,
+        chosen,
         prescale_factor,
         postscale_factor,
         process_set,

@@ -12,9 +12,9 @@ from conftest import SOURCE
 from test_cdef import statements
 
 BINDING = SOURCE / "bindings" / "tensorflow"
-HEADERS = "c_api.h kernels.h ops.h tf_datatype.h tf_status.h tf_tensor.h tf_tstring.h".split()
+HEADERS = ["c_api.h", "kernels.h", "ops.h", "tf_datatype.h", "tf_status.h", "tf_tensor.h"]
 
-STRUCTS = "DimensionHandle OpDefinitionBuilder ShapeHandle ShapeInferenceContext".split()
+STRUCTS = ["DimensionHandle", "OpDefinitionBuilder", "ShapeHandle", "ShapeInferenceContext"]
 
 
 def include_folder():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from halay import _session
 from halay.horovod import surface as _surface
 from halay.horovod.life import init as _init
 
@@ -24,6 +25,11 @@ class HorovodBasics:
 
     def __init__(self, *_: Any) -> None:
         pass
+
+    def _get_process_set_ids_and_ranks(self) -> dict[int, list[int]]:
+        """process_set_id of each set, and its ranks."""
+        members = _session.session().members
+        return {number: list(members[number].ranks) for number in sorted(members)}
 
     def __getattr__(self, name: str) -> Any:
         if name not in _members:

@@ -13,20 +13,15 @@ from ..tensorflow import elastic, functions, mpi_ops, util
 from ..tensorflow.compression import Compression
 from ..tensorflow.mpi_ops import *  # noqa: F403  (its __all__ is Horovod's list)
 from ..tensorflow.mpi_ops import __all__ as _operations
-from ..tensorflow.mpi_ops import (
-    _allreduce,
-    _grouped_allreduce,
-    _grouped_reducescatter,
-    _reducescatter,
-    handle_average_backwards_compatibility,
-)
-from ..tensorflow.util import (
-    _cache,
-    _executing_eagerly,
-    _make_subgraph,
-    refs_to_vars,
-    vars_to_refs,
-)
+from ..tensorflow.mpi_ops import _allreduce as _allreduce
+from ..tensorflow.mpi_ops import _grouped_allreduce as _grouped_allreduce
+from ..tensorflow.mpi_ops import _grouped_reducescatter as _grouped_reducescatter
+from ..tensorflow.mpi_ops import _reducescatter as _reducescatter
+from ..tensorflow.mpi_ops import handle_average_backwards_compatibility
+from ..tensorflow.util import _cache as _cache
+from ..tensorflow.util import _executing_eagerly as _executing_eagerly
+from ..tensorflow.util import _make_subgraph as _make_subgraph
+from ..tensorflow.util import refs_to_vars, vars_to_refs
 
 _members = _surface.fetch(
     "halay.tensorflow",
@@ -52,7 +47,7 @@ globals().update(_members)
 __all__ = [
     "Compression",
     "HorovodInternalError",
-    "SyncBatchNormalization",
+    "SyncBatchNormalization",  # noqa: F405
     "elastic",
     "functions",
     "handle_average_backwards_compatibility",
