@@ -80,6 +80,9 @@ def check_symbols(lib):
         allowed = sorted(own + twin) if kind == "transport" else own
         if len(own) != 1 or len(twin) > 1 or names != allowed:
             yield f"{plugin}: exports {names}: the table halay_{kind}_v<ABI>_{name} may be, no more"
+    for name in exported(lib / "libhalay_mpi.so") if (lib / "libhalay_mpi.so").exists() else []:
+        if not re.match(r"MPIX?ABI_|mpiabi_version_|mpiwrapper_", name):
+            yield f"{lib}/libhalay_mpi.so: exports {name}: only names of MPItrampoline's ABI may be"
     for library in lib.glob("libhalay.so"):
         for name in exported(library):
             if not name.startswith("halay_"):

@@ -16,6 +16,7 @@ OBJECTS = {"src": ["halay_core"],
            "boot": ["halay_boot_tcp", "halay_boot_meet", "halay_launch_meet",
                     "halay_launch_agent"],
            "tools/halayrun": ["halayrun"],
+           "bindings": ["halay_mpi"],
            "pmix": ["halay_boot_pmix", "halay_launch_pmix"],
            "transports": ["halay_meet", *(f"halay_transport_{name}" for name in
                                           ("inproc", "shm", "tcp", "ucx", "verbs"))]}

@@ -18,9 +18,8 @@
  *  - After a death, a missed deadline, different settings, or an error in a call that had ended
  *    well for some rank, the communicator is broken: every later call on it fails at once, with the
  *    same error (but halay_comm_shrink() and the like).
- *  - Every call returns by the communicator's deadline (30 min unless set otherwise). One that
- * fails then takes up to 2 s more, in which the ranks agree why; where a peer has stopped in the
- *    middle of a transfer, up to 4 s.
+ *  - Every call returns by the communicator's deadline (30 min unless set otherwise), or up to 2 s
+ *    later, in which the ranks agree why it failed; 4 s if a peer has stopped amid a transfer.
  *  - Every function may be called from any thread. Calls on one communicator have to be ordered by
  *    the program; different communicators may be used by different threads at the same time.
  *  - A forked child (a data loader, say) may not call Halay: it gets HALAY_EFORKED.
@@ -50,10 +49,9 @@ extern "C" {
 /* The numbers are stable: they are part of the ABI and never reused. */
 enum {
     HALAY_OK = 0,
-    HALAY_INPROGRESS =
-        1,             /* not an error: an event will follow (contracts), or not done yet (test) */
-    HALAY_EINVAL = -1, /* an argument no call could accept */
-    HALAY_ENOMEM = -2, /* memory, descriptors or address space ran out */
+    HALAY_INPROGRESS = 1, /* no error: an event will follow (contracts), or not done yet (test) */
+    HALAY_EINVAL = -1,    /* an argument no call could accept */
+    HALAY_ENOMEM = -2,    /* memory, descriptors or address space ran out */
     HALAY_EUNSUPPORTED = -3, /* legal, but not offered here */
     HALAY_ESTATE = -4,       /* freed, finalized, initialized twice, or in use */
     HALAY_EMISMATCH = -5,    /* ranks called different collectives, or with different arguments */
@@ -65,9 +63,8 @@ enum {
     HALAY_EPLAN = -11,       /* a plan without a valid certificate: refused */
     HALAY_EAGAIN = -12,      /* full for now: try again (contracts only) */
     HALAY_EINTERNAL = -13,   /* a bug in Halay */
-    HALAY_EDEVICE = -14,     /* a device failed, or did not finish; the verdict says whether its
-                                memory may still change */
-    HALAY_EREVOKED = -15     /* a rank has revoked the communicator */
+    HALAY_EDEVICE = -14, /* a device failed, or did not end: memory may still change (verdict) */
+    HALAY_EREVOKED = -15 /* a rank has revoked the communicator */
 };
 
 /* A short fixed English text for a code ("HALAY_EMISMATCH: ..."). Never NULL. */
@@ -218,6 +215,9 @@ typedef struct halay_config {
  * config->error and to standard error.
  */
 HALAY_API int halay_init(const halay_config_t *config, halay_context_t **context);
+/* The context that is there (the first one made that has not ended), to be shared; else as
+ * halay_init(). Each user calls halay_finalize(), of which the last one ends the context. */
+HALAY_API int halay_init_shared(const halay_config_t *config, halay_context_t **context);
 /*
  * How many processes wait to be ranks of this job: rank 0 is told, others get 0. They come in when
  * all ranks have called halay_finalize() and halay_init(). Does not block.
@@ -353,7 +353,8 @@ HALAY_API int halay_comm_size(const halay_comm_t *comm, int *nranks);
 
 /*
  * A communicator of the same ranks whose messages never meet those of the old one. Collective, but
- * sends nothing. Communicators must be made from one parent in the same order on all ranks.
+ * sends nothing. Communicators must be made from one parent in the same order on all ranks; split
+ * and from_ranks compare it (HALAY_EMISMATCH).
  */
 HALAY_API int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
 

@@ -136,7 +136,7 @@ enum { /* call.flags; others are the library's own */
        HALAY_RECORD_IN_PLACE = 1,
        HALAY_RECORD_VECTOR = 2, /* the v form */
        HALAY_RECORD_PAIR = 4,   /* send or receive: a broadcast from rank 0 to rank 1 of two */
-       HALAY_RECORD_LIST = 8,   /* halay_comm_from_ranks(): a barrier */
+       HALAY_RECORD_LIST = 8,   /* halay_comm_from_ranks(): a barrier; _split(): an allgather */
        HALAY_RECORD_GROUP = 128 /* the barrier before a group of calls */
 };
 

@@ -105,6 +105,7 @@ typedef struct halay_boot_rank {
 } halay_boot_rank_t;
 
 int halay_init(const halay_config_t *config, halay_context_t **context);
+int halay_init_shared(const halay_config_t *config, halay_context_t **context);
 int halay_finalize(halay_context_t *context);
 int halay_leave(halay_context_t *context);
 int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);

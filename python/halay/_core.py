@@ -127,8 +127,11 @@ class Place(NamedTuple):
     deadline_ns: int = 0  # of the meeting, and of calls; 0: the library's settings
 
 
-def make_context(place: Place | None = None) -> Any:
-    """A context of this process's job, as halay_context_t *; the caller finalizes it."""
+def make_context(place: Place | None = None, share: bool = False) -> Any:
+    """A context of this process's job, as halay_context_t *; the caller finalizes it.
+
+    share: one that another library of this process has made (libhalay_mpi), if there is one.
+    """
     text = ffi.new("char[]", TEXT_BYTES)
     config = ffi.new("halay_config_t *")
     config.size = ffi.sizeof("halay_config_t")
@@ -140,7 +143,8 @@ def make_context(place: Place | None = None) -> Any:
         given.address, given.secret = words
         config.boot_arg, config.deadline_ns = given, place.deadline_ns
     context = ffi.new("halay_context_t **")
-    code = lib.halay_init(config, context)
+    init = lib.halay_init_shared if share else lib.halay_init
+    code = init(config, context)
     if code != 0:
         raise error(code, text_of(text))
     return context[0]

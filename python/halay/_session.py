@@ -203,7 +203,8 @@ class Session:
         """
         self.context = ffi.NULL
         try:
-            self.context = make_context(_told)
+            # Where ranks change the context must be a new one each time.
+            self.context = make_context(_told, share=_told is None and not self.elastic)
             self._read_topology()
             self.elastic = self.newcomers() is not None
             self._open_world()

@@ -23,12 +23,15 @@ static int parent_of(const halay_comm_t *handle, void *out, const char *call, ha
     return HALAY_OK;
 }
 
+enum { DUP, SPLIT, SPLIT_NODE, FROM_RANKS }; /* how a communicator is made */
+
 /* The id needs no agreement: it is a hash of the parent's id, how many children that had, and the
- * colour. */
-static uint64_t child_id(halay_comm_t *parent, int colour)
+ * colour. How they were made is what split and from_ranks compare. */
+static uint64_t child_id(halay_comm_t *parent, uint64_t how, int colour)
 {
     uint64_t key[2] = {parent->children++, (uint64_t)(uint32_t)colour};
     uint64_t id = hly_hash(parent->id, key, sizeof(key));
+    parent->made = hly_hash(parent->made, &how, sizeof(how));
     return id ? id : 1;
 }
 
@@ -54,7 +57,7 @@ int halay_comm_dup(halay_comm_t *handle, halay_comm_t **dup)
     struct hly_ranks *ranks;
     rc = hly_ranks_copy(comm->ranks, &ranks);
     if (!rc)
-        rc = make(ctx, child_id(comm, -1), ranks, comm->rank, comm->deadline_ns, dup);
+        rc = make(ctx, child_id(comm, DUP, -1), ranks, comm->rank, comm->deadline_ns, dup);
     hly_unlock(ctx);
     return rc;
 }
@@ -90,7 +93,7 @@ static int order_members(const struct member *all, int nranks, int colour, int o
 static int split_locked(halay_comm_t *comm, const struct member *all, int *order, int colour,
                         halay_comm_t **split)
 {
-    uint64_t id = child_id(comm, colour);
+    uint64_t id = child_id(comm, SPLIT, colour);
     if (colour < 0) {
         *split = NULL;
         return HALAY_OK;
@@ -110,6 +113,18 @@ static int split_locked(halay_comm_t *comm, const struct member *all, int *order
     return rc ? rc : make(comm->context, id, ranks, rank, comm->deadline_ns, split);
 }
 
+/* Gathers the members. Ranks that have made other communicators of this one differ in it. */
+static int gather_members(halay_comm_t *comm, const struct member *mine, struct member *all)
+{
+    struct hly_check c = {0};
+    struct hly_call call = hly_call_of(HALAY_ALLGATHER, mine, all, 2, HALAY_INT32);
+    call.desc.flags |= HLY_CALL_LIST;
+    hly_lock(comm->context);
+    call.signature = comm->made;
+    hly_unlock(comm->context);
+    return hly_post(comm, &call, &c, HLY_WAIT, NULL);
+}
+
 int halay_comm_split(halay_comm_t *handle, int colour, int key, halay_comm_t **split)
 {
     halay_comm_t *comm;
@@ -119,7 +134,7 @@ int halay_comm_split(halay_comm_t *handle, int colour, int key, halay_comm_t **s
     struct member mine = {colour, key};
     struct member *all = calloc((size_t)comm->nranks, sizeof(*all));
     int *order = calloc((size_t)comm->nranks, sizeof(*order));
-    rc = all && order ? halay_allgather(&mine, all, 2, HALAY_INT32, handle) : HALAY_ENOMEM;
+    rc = all && order ? gather_members(comm, &mine, all) : HALAY_ENOMEM;
     if (!rc) {
         hly_lock(comm->context);
         rc = split_locked(comm, all, order, colour, split);
@@ -151,7 +166,7 @@ int halay_comm_split_node(halay_comm_t *handle, halay_comm_t **split)
             rank = i;
         world[i] = hly_comm_world_rank(comm, (int)shape->member[first + (uint32_t)i]);
     }
-    uint64_t id = child_id(comm, (int)node);
+    uint64_t id = child_id(comm, SPLIT_NODE, (int)node);
     rc = rc ? rc : hly_ranks_make(world, n, &ranks);
     rc = rc ? rc : make(comm->context, id, ranks, rank, comm->deadline_ns, split);
     free(world);
@@ -183,7 +198,7 @@ static void check_list(struct hly_check *c, const halay_comm_t *comm, const int 
 
 static int subset_locked(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset)
 {
-    uint64_t id = child_id(comm, -2);
+    uint64_t id = child_id(comm, FROM_RANKS, -2);
     int rank = -1, *world = calloc((size_t)n + 1, sizeof(*world));
     if (!world)
         return HALAY_ENOMEM;
@@ -214,8 +229,13 @@ int halay_comm_from_ranks(halay_comm_t *handle, const int ranks[], int n, halay_
     call.desc.collective = HALAY_BARRIER;
     call.desc.flags = HLY_CALL_LIST;
     call.desc.count = (uint64_t)n;
+    if (hly_forked(comm->context))
+        return HALAY_EFORKED;
+    hly_lock(comm->context);
+    call.signature = comm->made;
+    hly_unlock(comm->context);
     if (!c.code)
-        call.signature = hly_hash(0, ranks, (size_t)n * sizeof(*ranks));
+        call.signature = hly_hash(call.signature, ranks, (size_t)n * sizeof(*ranks));
     int rc = hly_post(comm, &call, &c, HLY_WAIT, NULL);
     if (rc)
         return rc;

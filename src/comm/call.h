@@ -31,7 +31,7 @@ enum {
     HLY_CALL_IN_PLACE = 1,
     HLY_CALL_VECTOR = 2,
     HLY_CALL_PAIR = 4,       /* send and receive: a broadcast of two ranks */
-    HLY_CALL_LIST = 8,       /* comm_from_ranks: a barrier */
+    HLY_CALL_LIST = 8,       /* comm_from_ranks: a barrier; comm_split: an allgather */
     HLY_CALL_RELAXED = 0x10, /* a repeated broadcast whose root does not wait: exec/relaxed.h */
     HLY_CALL_ORDERED = 0x20, /* the operation does not commute */
     HLY_CALL_SCALED = 0x40,

@@ -108,7 +108,8 @@ struct halay_comm {
     bool scattered;          /* some node's ranks are not consecutive. Constant */
     bool uneven;             /* its nodes have different numbers of ranks. Constant */
     uint32_t oversubscribed; /* 1: one node, more ranks than processors; 2: one processor */
-    uint32_t children;       /* communicators made of it so far */
+    uint32_t children;       /* communicators made of it so far, */
+    uint64_t made;           /* and a hash of how each was */
     uint64_t deadline_ns;
     uint32_t npersistent;       /* persistent requests */
     bool relaxed_hint;          /* HALAY_HINT_RELAXED_BROADCAST */

@@ -720,8 +720,7 @@ static void name_the_absent(halay_comm_t *comm, struct hly_slot *slot)
             continue;
         hly_verdict_init(&v, comm, waits ? HLY_CAUSE_ELSEWHERE : HLY_CAUSE_ABSENT, HALAY_ETIMEOUT,
                          from);
-        snprintf(v.detail, sizeof(v.detail), "%s",
-                 waits ? "has not made this call: it waits in another one" : HLY_ABSENT_TEXT);
+        hly_elsewhere_absent(comm, from, waits, v.detail, sizeof(v.detail));
     }
     if (v.cause != HLY_CAUSE_ABSENT)
         hly_elsewhere_explain(comm, slot, &v);

@@ -7,6 +7,7 @@
 
 #include "fault/patience.h"
 #include "plan/text.h"
+#include "wire/match.h"
 
 #define FRESH_NS 3000000000ull /* what was told longer ago counts no more */
 
@@ -180,6 +181,19 @@ void hly_elsewhere_explain(halay_comm_t *comm, const struct hly_slot *slot,
             snprintf(v->detail, sizeof(v->detail), "has not made this call: it waits in %s", at);
         }
     }
+}
+
+void hly_elsewhere_absent(const halay_comm_t *comm, int rank, bool waits, char *text, size_t bytes)
+{
+    const halay_context_t *ctx = comm->context;
+    if (hly_orphan_from(ctx, hly_peer_id(ctx, hly_comm_world_rank(comm, rank))))
+        snprintf(text, bytes,
+                 "has not made this call, but calls on a communicator that rank %d of the job does "
+                 "not have: all ranks must make communicators of one parent in the same order",
+                 ctx->info.rank);
+    else
+        snprintf(text, bytes, "%s",
+                 waits ? "has not made this call: it waits in another one" : HLY_ABSENT_TEXT);
 }
 
 /* ---------------------------------------------------------------- leaving */

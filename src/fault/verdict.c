@@ -122,6 +122,10 @@ void hly_desc_text(const struct hly_call_desc *c, char *text, size_t bytes)
         snprintf(text, bytes, form, count);
         return;
     }
+    if (c->flags & HLY_CALL_LIST) {
+        snprintf(text, bytes, "comm_split");
+        return;
+    }
     if (!(c->flags & HLY_CALL_VECTOR))
         snprintf(what, sizeof(what), " of %llu %s", count, type);
     else if (collective == HALAY_ALLTOALL)
@@ -204,6 +208,20 @@ void hly_call_text(const halay_comm_t *comm, const struct hly_call_desc *desc, u
     snprintf(text, bytes, "%s (%s)", call, number);
 }
 
+/* How calls differ whose texts do not. */
+static const char *unlike_text(const struct hly_verdict_wire *v)
+{
+    const uint8_t flags = v->call.flags;
+    if ((flags ^ v->other_call.flags) & HLY_CALL_RELAXED)
+        return ", of which one did not follow the same call";
+    if (flags & HLY_CALL_LIST)
+        return v->call.collective == HALAY_BARRIER
+                   ? " with another list, or has made other communicators of this one before"
+                   : " and has made other communicators of this one before";
+    return flags & HLY_CALL_GROUP ? ", and those differ"
+                                  : " with other counts, factors or operations";
+}
+
 static void mismatch_text(const struct hly_failure *f, const char *number, char *text, size_t bytes)
 {
     const struct hly_verdict_wire *v = &f->verdict;
@@ -224,12 +242,7 @@ static void mismatch_text(const struct hly_failure *f, const char *number, char 
                  number, first, v->host, one, second, v->other_host, two,
                  v->detail[0]       ? v->detail
                  : strcmp(one, two) ? ""
-                 : (v->call.flags ^ v->other_call.flags) & HLY_CALL_RELAXED
-                     ? ", of which one did not follow the same call"
-                 : f->verdict.call.flags & HLY_CALL_LIST ? " with another list"
-                 : f->verdict.call.flags & HLY_CALL_GROUP
-                     ? ", and those differ"
-                     : " with other counts, factors or operations");
+                                    : unlike_text(v));
 }
 
 /* Of a rank that was waited for by patience, or came too late; of a circle of ranks. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * context.c - a context owns everything; there is no other state, so ranks can be threads of one
- * process. A forked child finds `*alive` wiped by the kernel, and is refused.
+ * context.c - a context owns everything; there is no other state (but current.c), so ranks can be
+ * threads of one process. A forked child finds `*alive` wiped by the kernel, and is refused.
  */
 #include <assert.h>
 #include <limits.h>
@@ -400,6 +400,7 @@ int halay_init(const halay_config_t *given, halay_context_t **context)
         rc = make_world(ctx);
     if (!rc) {
         hly_settings_show(ctx);
+        hly_current_begin(ctx);
         *context = ctx;
         return HALAY_OK;
     }
@@ -521,6 +522,8 @@ static void flush(halay_context_t *ctx)
 
 int halay_finalize(halay_context_t *context)
 {
+    if (hly_current_end(context))
+        return HALAY_OK;
     int rc = context ? hly_context_enter(context) : HALAY_OK;
     if (rc || !context)
         return rc;

@@ -24,4 +24,11 @@ int hly_transports_open(halay_context_t *context, const halay_config_t *config, 
 void hly_transports_close(halay_context_t *context);
 void hly_transports_text(const halay_context_t *context, char *text, size_t bytes);
 
+/* ---------------------------------------------------------------- current.c */
+
+/* A context that halay_init() has made: the process's, if it has none. Takes no context's mutex. */
+void hly_current_begin(halay_context_t *context);
+/* One user less; takes any pointer. true: others use it still, and it stays. */
+bool hly_current_end(const halay_context_t *context);
+
 #endif

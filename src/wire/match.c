@@ -360,6 +360,14 @@ static bool orphan_fits(const halay_context_t *ctx, size_t bytes, halay_peer_id_
     return of_peer <= HLY_ORPHANS_SHARE;
 }
 
+bool hly_orphan_from(const halay_context_t *ctx, halay_peer_id_t peer)
+{
+    for (const struct hly_link *l = ctx->orphans.next; l != &ctx->orphans; l = l->next)
+        if (is_same(HLY_OF(l, struct hly_unexpected, link)->peer, peer))
+            return true;
+    return false;
+}
+
 bool hly_orphan_lost(const halay_context_t *ctx, uint64_t id)
 {
     for (uint32_t i = 0; i < ctx->nlost && i < HLY_LOST_IDS; i++)

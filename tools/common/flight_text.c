@@ -145,6 +145,8 @@ void hly_flight_call_text(const hly_flight_t *f, const halay_record_call_t *c, c
                  type, comm->rank ? "from" : "to", comm->first + !comm->rank * comm->stride);
     else if (c->flags & HALAY_RECORD_PAIR)
         snprintf(text, bytes, "send or receive of %llu %s", count, type);
+    else if (c->flags & HALAY_RECORD_LIST)
+        snprintf(text, bytes, "halay_comm_split");
     else if (c->flags & HALAY_RECORD_VECTOR)
         snprintf(text, bytes, "%sv of %s", names[what], type);
     else

@@ -59,7 +59,7 @@ class Job:
         self.lock = threading.Condition()
         self.pending: dict[int, HalayWork] = {}
         self.uses: list[tuple[int, Any]] = []  # of threads, on communicators
-        self.context = make_context(place)
+        self.context = make_context(place, share=place is None)
         try:
             self._read_topology()
             self.world = self._world()
