@@ -105,11 +105,12 @@ class DistributedTape(Distributed):
         variables = list(var_list() if callable(var_list) else var_list)
         if tape is None:
             tape = tf.GradientTape()
+        plain = [one.value if isinstance(one, keras.Variable) else one for one in variables]
         if callable(loss):
             with tape:
-                tape.watch([getattr(one, "value", one) for one in variables])
+                tape.watch(plain)
                 loss = loss()
-        gradients = tape.gradient(loss, variables, grad_loss)
+        gradients = tape.gradient(loss, plain, grad_loss)
         self._halay_reduced = True
         return list(zip(self._halay.reduce(gradients, variables), variables))
 

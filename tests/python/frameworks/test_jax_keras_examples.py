@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""examples/jax_data_parallel.py and keras_digits.py: learn, alike on all ranks."""
+"""examples/jax_data_parallel.py, jax_pjit.py and keras_digits.py: learn, alike on all ranks."""
 
 import re
 import sys
 
 import pytest
-from conftest import SOURCE, halayrun
+from conftest import BUILD, SOURCE, halayrun
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "JAX_PLATFORMS": "cpu", "CUDA_VISIBLE_DEVICES": ""}
 EVERYWHERE = [pytest.param("torch", marks=pytest.mark.long), "jax",
@@ -22,6 +22,18 @@ def learns(command: list[str], at_least: float, **env: str) -> None:
 
 def test_jax_data_parallel():
     learns([str(SOURCE / "examples" / "jax_data_parallel.py"), "--epochs", "6"], 93)
+
+
+@pytest.mark.parametrize("nranks", [2, pytest.param(4, marks=pytest.mark.long)])
+def test_jax_pjit(nranks):
+    env = {"JAX_CPU_COLLECTIVES_IMPLEMENTATION": "mpi"}
+    env["MPITRAMPOLINE_LIB"] = str(BUILD / "lib" / "libhalay_mpi.so")
+    command = [sys.executable, str(SOURCE / "examples" / "jax_pjit.py"), "--steps", "200"]
+    status, text = halayrun(nranks, command, env={**QUIET, **env})
+    assert status == 0, text
+    assert f"mesh:        {{'batch': {nranks // 2}, 'model': 2}}" in text, text
+    right = re.search(r"right: +([\d.]+)% of the images", text)
+    assert right and float(right[1]) > 85, text
 
 
 @pytest.mark.parametrize("backend", EVERYWHERE)

@@ -13,7 +13,10 @@ import pytest
 from conftest import environment, halayrun
 
 HERE = Path(__file__).resolve().parent
-BACKENDS = ["jax", "torch", "tensorflow"]
+# The older Keras, and loading on torch, in the long mode: each is a job of its own.
+LEGACY = pytest.param("legacy", marks=pytest.mark.long)
+TORCH = pytest.param("torch", marks=pytest.mark.long)
+EVERYWHERE = ["jax", "torch", "tensorflow", LEGACY]
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "0", "CUDA_VISIBLE_DEVICES": ""}
 
 
@@ -43,7 +46,7 @@ def results(tmp_path_factory):
     return get
 
 
-@pytest.mark.parametrize("backend", [*BACKENDS, "legacy"])
+@pytest.mark.parametrize("backend", EVERYWHERE)
 def test_training_is_that_of_one_process(results, backend):
     ranks, _ = results(backend)
     for one in ranks:
@@ -56,7 +59,7 @@ def test_training_is_that_of_one_process(results, backend):
         assert all(one["jit"] for one in ranks)
 
 
-@pytest.mark.parametrize("backend", [*BACKENDS, "legacy"])
+@pytest.mark.parametrize("backend", EVERYWHERE)
 def test_callbacks_and_state(results, backend):
     for one in results(backend)[0]:
         assert one["checks"] == [
@@ -73,7 +76,7 @@ def test_callbacks_and_state(results, backend):
         ]
 
 
-@pytest.mark.parametrize("backend", [*BACKENDS, "legacy"])
+@pytest.mark.parametrize("backend", ["jax", "tensorflow", TORCH, LEGACY])
 def test_a_saved_model_loads_without_halay(results, backend):
     _, folder = results(backend)
     config = json.loads(zipfile.ZipFile(folder / "model.keras").read("config.json"))
@@ -122,7 +125,7 @@ assert len(set(allgather_object(raw))) == 1
 """
 
 
-@pytest.mark.parametrize("backend", ["tensorflow", "legacy"])
+@pytest.mark.parametrize("backend", ["tensorflow", LEGACY])
 def test_by_horovods_names(backend):
     env = settings(backend, HALAY_HOROVOD="1")
     status, text = halayrun(2, [sys.executable, "-c", _INSTALL + HOROVOD], env=env)
