@@ -19,6 +19,7 @@ import time
 import pytest
 from spark_bed import (
     AGENTS,
+    EXECUTOR,
     FAILURES,
     LATE_S,
     SLOTS,
@@ -40,7 +41,7 @@ from halay.spark import JobEnded, elastic, elastic_task, session  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-EXECUTOR, WORKER = b"CoarseGrainedExecutorBackend", b"pyspark"
+WORKER = b"pyspark"
 
 
 class Folder:
