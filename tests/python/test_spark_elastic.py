@@ -252,6 +252,7 @@ def raises():
     raise KeyError("no batch")
 
 
+@pytest.mark.long
 def test_raises(run, folder, tmp_path):
     with pytest.raises(KeyError, match="no batch") as caught:
         run(train, folder.path, 3, raises, num_proc=2)
