@@ -15,7 +15,8 @@ from conftest import HERE, SOURCE
 
 SLOTS = 4
 FAILURES = 2  # so often Spark lets a task fail
-LATE_S = 90  # where others have the cores
+LATE_S = 300  # where others have the cores
+EXECUTOR = b"CoarseGrainedExecutorBackend"
 AGENTS = (b"halayrun", b"halay._agents")
 SOON_S = 20  # "within seconds", under a load of 20
 

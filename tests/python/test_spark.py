@@ -20,7 +20,15 @@ import time
 
 import engine_train
 import pytest
-from spark_bed import LATE_S, SLOTS, SOON_S, parents, pyspark_or_skip, ranks, until
+from spark_bed import (
+    LATE_S,
+    SLOTS,
+    SOON_S,
+    parents,
+    pyspark_or_skip,
+    ranks,
+    until,
+)
 
 pyspark = pyspark_or_skip()
 
@@ -400,6 +408,29 @@ def test_tasks_started_again(job):
     assert job.collect() == [5] * 3
     assert late.line.receive() is None  # the run had begun
     assert former[0].line.receive() is None  # nor is who was there before part of it
+
+
+@pytest.mark.parametrize("says", ["Job aborted: a task is lost", "Job 1 cancelled"])
+def test_stage_given_up(job, monkeypatch, says):
+    """Before ranks have begun there is another one, if nobody has ended it: it costs time only."""
+    tasks, fails = [], 2
+
+    def submit(_):
+        turn = str(len(tasks))
+        tasks.append([Fake(job, partition, attempt=turn) for partition in range(3 - fails)])
+        until(lambda: job.board.events.qsize() == 3 - fails)
+        if fails:
+            job.board.events.put(Event("job", None, RuntimeError(says)))
+
+    monkeypatch.setattr(job, "_submit", submit)
+    with pytest.raises(RuntimeError, match=f"before all tasks had started: {says}"):
+        job.begin("name")
+    assert len(tasks) == (1 if "cancelled" in says else driver.TRIES)
+    fails = 0
+    job.begin("name")
+    tell(job)
+    assert [one.line.receive().orders.rank for one in tasks[-1]] == [0, 1, 2]
+    assert tasks[0][0].line.receive() is None
 
 
 def test_why(job):

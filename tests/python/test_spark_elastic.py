@@ -19,6 +19,7 @@ import time
 import pytest
 from spark_bed import (
     AGENTS,
+    EXECUTOR,
     FAILURES,
     LATE_S,
     SLOTS,
@@ -40,7 +41,7 @@ from halay.spark import JobEnded, elastic, elastic_task, session  # noqa: E402
 
 pyspark.cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
-EXECUTOR, WORKER = b"CoarseGrainedExecutorBackend", b"pyspark"
+WORKER = b"pyspark"
 
 
 class Folder:
@@ -251,6 +252,7 @@ def raises():
     raise KeyError("no batch")
 
 
+@pytest.mark.long
 def test_raises(run, folder, tmp_path):
     with pytest.raises(KeyError, match="no batch") as caught:
         run(train, folder.path, 3, raises, num_proc=2)

@@ -2,8 +2,8 @@
 """run(): the driver's side. It starts a barrier stage, hears from the tasks, and says who is which
 rank; then it waits for all of them.
 
-Invariant: a run begins once. Tasks that Spark starts again after the ranks were told who they are
-get nothing to do: what failed in the middle is not repeated behind the caller's back.
+Invariant: a run begins once. Tasks that are started after the ranks were told who they are get
+nothing to do: what failed in the middle is not repeated behind the caller's back.
 """
 
 from __future__ import annotations
@@ -43,12 +43,17 @@ from .words import RAISED, RETURNED, Failure, Orders
 
 GRACE_S = 5  # so long others have after the first failure, or Spark's, to end by themselves
 SAME_S = 1.5  # so long after the first failure a task that is gone has the same reason
+TRIES = 3  # so often Spark may fail before all tasks have started
 JOB_S = 30  # in which Spark has noticed that its job is over
 _runs = itertools.count()
 
 
 class RankFailed(Exception):
     """The cause of what run() raises: the traceback in the rank."""
+
+
+class _SparkFailed(RuntimeError):
+    """Before ranks have begun."""
 
 
 class _Job:
@@ -64,7 +69,19 @@ class _Job:
         self._thread: threading.Thread | None = None
         self._job_error: BaseException | None = None
 
-    def submit(self, name: str) -> None:
+    def begin(self, name: str) -> None:
+        """All tasks have called: of a stage that Spark gives up before, there is another one."""
+        for left in reversed(range(TRIES)):
+            self._submit(name)
+            try:
+                self.gather()
+                break
+            except _SparkFailed:
+                if left == 0:
+                    raise
+                self._members = {}
+
+    def _submit(self, name: str) -> None:
         """Starts the stage, as soon as the cluster is large enough for it."""
         from pyspark import InheritableThread
 
@@ -100,7 +117,8 @@ class _Job:
             except queue.Empty:
                 self._late(slots(self._context))
             if event.kind == "job":
-                raise RuntimeError(
+                cls = RuntimeError if is_cancelled(event.what) else _SparkFailed
+                raise cls(
                     f"Spark ended the job before all tasks had started: {text_of(event.what)}"
                 ) from event.what
             if event.kind == "hello" and event.member is not None:
@@ -266,8 +284,7 @@ def run(
     }
     function = bytes(cloudpickle.dumps((fn, tuple(args), dict(kwargs or {}))))
     with _Job(context, size, start_timeout, streams) as job:
-        job.submit(f"halay.spark.run({getattr(fn, '__name__', 'fn')})")
-        job.gather()
+        job.begin(f"halay.spark.run({getattr(fn, '__name__', 'fn')})")
         job.tell(
             function,
             variables,
