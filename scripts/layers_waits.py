@@ -72,8 +72,9 @@ ALLOWED = {
     "halay_transport_verbs/verbs/open.c": {"poll"},  # a close: a second in all
     "halay_transport_verbs/verbs/end.c": {"pthread_cond_timedwait"},  # a close: until a given time
     "halayrun/output.c": {"poll"},  # 0
-    "halayrun/job.c": {"poll", "waitid", "waitpid",  # as long as its ranks live; they have ended
-                       "nanosleep"},  # a moment, once
+    "halayrun/job.c": {"poll", "waitpid"},  # as long as its ranks live; they have ended
+    "halayrun/ends.c": {"waitid", "nanosleep"},  # WNOHANG; a moment, once
+    "halayrun/orphans.c": {"waitpid"},  # WNOHANG
     "halayrun/discovery.c": {"waitid", "waitpid"},  # WNOHANG; it has ended
     "halayrun/starters.c": {"waitid", "waitpid", "nanosleep"},  # WNOHANG; it has ended; at most 2 s
     "halayrun/guard.c": {"waitpid"},  # for a child that was killed
