@@ -47,9 +47,9 @@ int hly_meet_env(const char *where, int slot, const char *job, char ***env)
 
 uint64_t hly_meet_seconds_ns(const char *name, unsigned otherwise_s)
 {
-    char *end = NULL;
     const char *text = getenv(name);
-    const double seconds = text ? strtod(text, &end) : 0;
+    char *end;
+    const double seconds = strtod(text ? text : "", &end);
     const bool right = seconds > 0 && seconds <= 1e9 && !*end;
     return right ? (uint64_t)(seconds * 1e9) : otherwise_s * UINT64_C(1000000000);
 }

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Disturbs an elastic training at random, and judges each of its commits.
 
-    elastic.py EVENTS [--folder FOLDER] [--seed N] [--build FOLDER] [--part N] [--picture FILE.svg]
+    elastic.py EVENTS [--folder FOLDER] [--seed N] [--build FOLDER] [--part N] [--slots N]
+               [--pause S] [--picture FILE.svg]
 
 elastic_train.py runs under halayrun, in parts of some events each; a part begins where the one
 before it has ended. FOLDER keeps what has been done: the same command goes on from there. Exit
@@ -20,6 +21,7 @@ import contextlib
 import json
 import os
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -33,7 +35,6 @@ from pathlib import Path
 from chaos import in_shared_memory, leave
 
 HERE = Path(__file__).resolve().parent
-SLOTS = 4
 HANG_S = 60  # without a commit
 # What is done to one process by a signal, or by an order that it obeys at its next step.
 ONE = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP, "leave": signal.SIGTERM,
@@ -48,17 +49,19 @@ class Hang(Exception):
 class Job:
     """A training under halayrun, and what its processes have logged."""
 
-    def __init__(self, folder: Path, build: Path, places: int) -> None:
-        self.folder, self.places = folder, places
+    def __init__(self, folder: Path, build: Path, slots: int) -> None:
+        places = slots - 1
+        self.folder, self.slots, self.places = folder, slots, places
         (folder / "tmp").mkdir(parents=True)
         self.known: dict[int, str] = {}  # when each process was started
         self.doomed: set[int] = set()
+        self.said, self.placed = 0, places  # of halayrun's output; the places that it has said last
         self.newest = (0.0, 0)  # when somebody has logged last, and in which world
         self.hosts(places)
         self.mark = f"HLY_ELASTIC_MARK={os.getpid()}.{time.monotonic_ns()}"
         self.before = in_shared_memory()
-        command = [str(build / "bin/halayrun"), "--min-np", "1", "--max-np", str(SLOTS)]
-        command += ["--blacklist-cooldown-range", "0.1", "0.5", "--elastic-timeout", "60"]
+        command = [str(build / "bin/halayrun"), "--min-np", "1", "--max-np", str(slots)]
+        command += ["--blacklist-cooldown-range", "0.05", "0.2", "--elastic-timeout", "60"]
         command += ["--host-discovery-script", f"cat {shlex.quote(str(folder / 'hosts'))}"]
         command += [sys.executable, str(HERE / "elastic_train.py"), str(folder)]
         foreign = ("HALAY", "HOROVOD", "PMIX", "SLURM", "OMPI")
@@ -81,8 +84,22 @@ class Job:
         new.write_text(f"localhost:{places}\n")
         new.rename(self.folder / "hosts")
 
+    def hear(self) -> None:
+        """What halayrun says of places, and who is told to leave since there are fewer."""
+        with open(self.folder / "output", "rb") as output:
+            output.seek(self.said)
+            text = output.read()
+        text = text[: text.rfind(b"\n") + 1]
+        self.said += len(text)
+        for line in text.decode("utf-8", "replace").splitlines():
+            if places := re.search(r"discovery script has places for (\d+) ", line):
+                self.placed = int(places[1])
+            if leaver := re.search(r"\(pid (\d+) on .*\) is told to leave", line):
+                self.doomed.add(int(leaver[1]))
+
     def pids(self) -> set[int]:
         """Of the processes that halayrun has started, and that have not ended."""
+        self.hear()
         parent = self.process.pid
         with contextlib.suppress(OSError):  # the kernel leaves some out while others end
             for child in Path(f"/proc/{parent}/task/{parent}/children").read_text().split():
@@ -236,8 +253,9 @@ def used(name: str) -> bool:
 class Events:
     """Makes them."""
 
-    def __init__(self, job: Job, seed: str, pause_s: float) -> None:
+    def __init__(self, job: Job, seed: str, pause_s: float, start_s: float) -> None:
         self.job, self.random, self.pause_s = job, random.Random(seed), pause_s
+        self.start_s = start_s  # that a process takes until it is a rank
         self.done: list[tuple[float, str]] = []
 
     def victims(self, count: int) -> list[int]:
@@ -257,7 +275,7 @@ class Events:
         what = self.random.choice(EVENTS)
         if what in ("grow", "shrink"):
             places = self.job.places + (1 if what == "grow" else -1)
-            if not 2 <= places <= SLOTS:
+            if not 2 <= places <= self.job.slots:
                 what = "shrink" if what == "grow" else "grow"
                 places = self.job.places + (1 if what == "grow" else -1)
         time.sleep(self.random.expovariate(1 / self.pause_s))
@@ -268,10 +286,9 @@ class Events:
 
     def shrink(self, places: int) -> None:
         # Who leaves may else be the last one that has the state.
-        self.job.until(lambda: len(self.job.holders()) == self.job.places)
-        before = self.job.pids()
+        self.job.until(lambda: len(self.job.holders()) > 1)
         self.job.hosts(places)
-        self.job.until(lambda: len(self.job.pids() & before) < len(before))
+        self.job.until(lambda: self.job.pids() and self.job.placed == places)
 
     def event_two(self) -> None:
         for victim in self.victims(2):
@@ -299,7 +316,7 @@ class Events:
         self.job.do("kill", *self.victims(1))
         self.job.until(lambda: self.job.pids() - before)
         started = self.job.pids() - before
-        time.sleep(self.random.uniform(0, 3))
+        time.sleep(self.random.uniform(0, 1.5 * self.start_s))
         self.job.until(lambda: self.job.holders() - started)
         self.job.do(self.random.choice(["kill", "leave"]), self.random.choice(sorted(started)))
 
@@ -417,10 +434,10 @@ def part(root: Path, number: int, events: int, options: argparse.Namespace) -> d
         shutil.copy(checkpoint, folder / "checkpoint.pt")
         shutil.copy(checkpoint, folder / "begin.pt")
     begin = time.monotonic()
-    job = Job(folder, options.build, 3)
-    made = Events(job, f"{options.seed}.{number}", options.pause)
+    job = Job(folder, options.build, options.slots)
     try:
         job.until(lambda: len(job.holders()) == job.places)
+        made = Events(job, f"{options.seed}.{number}", options.pause, time.monotonic() - begin)
         while len(made.done) < events:
             made.one()
         job.finish()
@@ -474,7 +491,7 @@ def draw(parts: list[dict], path: Path) -> None:
     above.step(times, sizes, where="post", linewidth=0.5, color="#1f5fa8")
     above.plot(marks, [0.3] * len(marks), "|", markersize=5, markeredgewidth=0.4, color="#b5651d")
     above.set_ylabel("ranks (events below)")
-    above.set_ylim(0, SLOTS + 0.5)
+    above.set_ylim(0, max(sizes) + 0.5)
     below.plot(times[few], losses[few], linewidth=0.3, color="#a9c3e0", label="of a commit")
     below.plot(times[few], mean[few], linewidth=1.2, color="#1f5fa8", label="mean of 40")
     below.set_yscale("log")
@@ -495,6 +512,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--build", type=Path, default=HERE.parents[1] / "build")
     parser.add_argument("--part", type=int, default=50, help="events in one job")
+    parser.add_argument("--slots", type=int, default=4, help="the most ranks")
     parser.add_argument("--pause", type=float, default=0.4, help="mean seconds before an event")
     parser.add_argument("--picture", type=Path, help="draws it (needs matplotlib)")
     options = parser.parse_args()

@@ -88,12 +88,16 @@ def test_one_event(tmp_path, what, rank):
         assert batches == sorted(set(batches)), batches
 
 
-@pytest.mark.parametrize("events", [10, pytest.param(1000, marks=pytest.mark.long)])
-def test_random_events(tmp_path, events):
+@pytest.mark.parametrize(
+    "events, how",
+    [(20, "--slots 6 --pause 0.05"), pytest.param(1000, "", marks=pytest.mark.long)],
+)
+def test_random_events(tmp_path, events, how):
     """tests/chaos/elastic.py judges each commit."""
     script = SOURCE / "tests/chaos/elastic.py"
     command = [sys.executable, str(script), str(events), "--folder", str(tmp_path / "events")]
     command += ["--build", str(HALAYRUN.parents[1]), "--seed", str(time.time_ns() // 10**9)]
+    command += how.split()
     status, text = run(command, 20 * events + 120, environment())
     print(text)
     assert status == 0, text
