@@ -557,10 +557,11 @@ static void refuse_submission(struct request *request, const char *name, int res
         refuse_result(request, result, halay_strerror(result));
         return;
     }
-    snprintf(text, sizeof text,
-             "tensor '%s' was refused: it is out already (give operations that run at the same time "
-             "different names), or a line on standard error says what is wrong",
-             name);
+    snprintf(
+        text, sizeof text,
+        "tensor '%s' was refused: it is out already (give operations that run at the same time "
+        "different names), or a line on standard error says what is wrong",
+        name);
     refuse_result(request, result, text);
 }
 

@@ -68,7 +68,9 @@ class ProcessSet:
         return _session.session().rank in self._ranks
 
     def __repr__(self) -> str:
-        shown = f"process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm}"
+        shown = (
+            f"process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm}"
+        )
         return f"ProcessSet({shown})"
 
 
