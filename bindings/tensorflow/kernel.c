@@ -447,8 +447,8 @@ static int prepare_part(struct part *part, TF_Status *status)
     if (kind == HLF_ALLGATHER || kind == HLF_ALLTOALL)
         return 1;
     if (kind == HLF_REDUCESCATTER) {
-        int64_t each = dims[0] / request->nranks, more = dims[0] % request->nranks;
-        part->out = rows_for(part, each + (request->rank < more), status);
+        int64_t nrows = hlf_tf.Dim(part->in, 0), more = nrows % request->nranks;
+        part->out = rows_for(part, nrows / request->nranks + (request->rank < more), status);
         return took(request, status);
     }
     /* In its own memory, if nobody else uses it: so our handle on it goes first. */
@@ -557,10 +557,11 @@ static void refuse_submission(struct request *request, const char *name, int res
         refuse_result(request, result, halay_strerror(result));
         return;
     }
-    snprintf(text, sizeof text,
-             "tensor '%s' was refused: it is out already (give operations that run at the same time "
-             "different names), or a line on standard error says what is wrong",
-             name);
+    snprintf(
+        text, sizeof text,
+        "tensor '%s' was refused: it is out already (give operations that run at the same time "
+        "different names), or a line on standard error says what is wrong",
+        name);
     refuse_result(request, result, text);
 }
 
@@ -612,32 +613,30 @@ static void hand_over(struct request *request, int later)
 }
 
 /* 1: the set has this rank, and the request what it has to know of it. */
-static int enter_set(struct request *request, struct hlf_set *set)
+static int enter_set(struct request *request, const struct hlf_set *set)
 {
     const struct kernel *kernel = request->kernel;
     char text[160] = "";
-    if (!set)
-        snprintf(text, sizeof text,
-                 "there is no process set %" PRId64 ": it was not added, or was removed",
-                 kernel->set);
-    else if (set->is.rank < 0)
-        snprintf(text, sizeof text, "%s: this rank is not in process set %" PRId64,
-                 words[kernel->kind], kernel->set);
-    if (!text[0]) {
-        request->trainer = set->is.trainer;
-        request->rank = set->is.rank;
-        request->nranks = set->is.nranks;
-        for (int i = request->root = 0; i < set->is.nranks; i++)
-            if (set->is.ranks[i] == kernel->root)
-                request->root = i;
-        if (kernel->kind == HLF_BROADCAST && set->is.ranks[request->root] != kernel->root)
-            snprintf(text, sizeof text,
-                     "broadcast: root_rank %" PRId64 " is not one of the %d ranks", kernel->root,
-                     set->is.nranks);
-    }
-    if (text[0])
+    int found = 0;
+    if (!set || set->is.rank < 0) {
+        snprintf(text, sizeof text, "%s: %s process set %" PRId64, words[kernel->kind],
+                 set ? "this rank is not in" : "there is no", kernel->set);
         refuse(request, TF_INVALID_ARGUMENT, text);
-    return !text[0];
+        return 0;
+    }
+    request->trainer = set->is.trainer;
+    request->rank = set->is.rank;
+    request->nranks = set->is.nranks;
+    for (int i = 0; i < set->is.nranks && !found; i++) {
+        found = set->is.ranks[i] == kernel->root;
+        request->root = i;
+    }
+    if (kernel->kind != HLF_BROADCAST || found)
+        return 1;
+    snprintf(text, sizeof text, "broadcast: root_rank %" PRId64 " is not one of the %d ranks",
+             kernel->root, set->is.nranks);
+    refuse(request, TF_INVALID_ARGUMENT, text);
+    return 0;
 }
 
 /* 1: nothing speaks against handing the tensors over. */

@@ -10,14 +10,15 @@
 
 #include "kernel.h"
 
-#define TYPES                                                                                      \
-    "T: {bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, "  \
-    "double, complex64, complex128}"
 #define ONE  "4607182418800017408" /* the bits of 1.0 */
 #define MANY "num_tensors: int >= 1"
 /* The second is not read: TensorFlow makes one operation of two that are alike in all but the node.
  */
 #define NAMES "tensor_name: string = ''", "node_name: string = ''"
+
+static const char types[] =
+    "T: {bool, uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, "
+    "double, complex64, complex128}";
 
 static const char *failure;
 
@@ -169,33 +170,33 @@ static const struct operation {
      shape_same,
      {"tensors: num_tensors * T", "label: int32"},
      {"reduced: num_tensors * T"},
-     {TYPES, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
+     {types, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
       "process_set_id: int = 0", NAMES}},
     {"HalayAllgather",
      create_allgather,
      shape_unknown,
      {"tensors: num_tensors * T", "label: int32"},
      {"gathered: num_tensors * T", "rows: num_tensors * int32"},
-     {TYPES, MANY, "process_set_id: int = 0", NAMES}},
+     {types, MANY, "process_set_id: int = 0", NAMES}},
     {"HalayBroadcast",
      create_broadcast,
      shape_same,
      {"tensors: num_tensors * T", "label: int32"},
      {"sent: num_tensors * T"},
-     {TYPES, MANY, "root_rank: int", "process_set_id: int = 0", NAMES}},
+     {types, MANY, "root_rank: int", "process_set_id: int = 0", NAMES}},
     {"HalayReducescatter",
      create_reducescatter,
      shape_unknown,
      {"tensors: num_tensors * T", "label: int32"},
      {"scattered: num_tensors * T"},
-     {TYPES, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
+     {types, MANY, "reduce_op: int", "prescale_bits: int = " ONE, "postscale_bits: int = " ONE,
       "process_set_id: int = 0", NAMES}},
     {"HalayAlltoall",
      create_alltoall,
      shape_unknown,
      {"tensor: T", "splits: int32", "label: int32"},
      {"received: T", "received_splits: int32"},
-     {TYPES, "process_set_id: int = 0", NAMES}},
+     {types, "process_set_id: int = 0", NAMES}},
     {"HalayJoin", create_join, shape_scalar, {"label: int32"}, {"last: int32"}, {NULL}},
     {"HalayAsk",
      NULL,

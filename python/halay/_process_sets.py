@@ -32,6 +32,7 @@ class ProcessSet:
         self._number: int | None = None
 
     mpi_comm: Any = None
+    _always: int | None = None  # its number, also when there is no job
 
     def _members(self) -> Members | None:
         """What stands behind it; None if it was not added, was removed, or its session is over."""
@@ -43,7 +44,7 @@ class ProcessSet:
     @property
     def process_set_id(self) -> int | None:
         members = self._members()
-        return None if members is None else members.number
+        return self._always if members is None else members.number
 
     @process_set_id.setter
     def process_set_id(self, _: Any) -> None:
@@ -68,11 +69,13 @@ class ProcessSet:
         return _session.session().rank in self._ranks
 
     def __repr__(self) -> str:
-        shown = f"process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm}"
-        return f"ProcessSet({shown})"
+        shown = f"process_set_id={self.process_set_id}, ranks={self.ranks}"
+        return f"ProcessSet({shown}, mpi_comm={self.mpi_comm})"
 
 
 class _AllRanks(ProcessSet):
+    _always = 0
+
     def _members(self) -> Members | None:
         return _session.session().members[0] if _session.is_initialized() else None
 
@@ -80,10 +83,6 @@ class _AllRanks(ProcessSet):
     def ranks(self) -> list[int] | None:
         members = self._members()
         return None if members is None else list(members.ranks)
-
-    @property
-    def process_set_id(self) -> int | None:
-        return 0
 
     def included(self) -> bool | None:
         return self._members() is not None

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bindings/tensorflow/abi.h and _library.py declare is what those who define it declare."""
+"""What bindings/tensorflow declares is what TensorFlow declares; one library for all versions."""
 
 import re
 import shutil
 import subprocess
+import sys
+import venv
 from importlib import metadata
 from pathlib import Path
 
 import pytest
-from conftest import SOURCE
+from conftest import SOURCE, halayrun
 from test_cdef import statements
 
 BINDING = SOURCE / "bindings" / "tensorflow"
@@ -101,3 +103,24 @@ def test_python_declares_what_the_binding_does():
     assert ours - statements(header) == set()
     wrong = CDEF.replace("int rank, size,", "int size, rank,")
     assert len(statements(wrong) - statements(header)) == 1
+
+
+def _any(python):
+    """The same library under the TensorFlow of this Python."""
+    command = [str(python), str(SOURCE / "tests/python/frameworks/tensorflow_any.py")]
+    status, text = halayrun(2, command, timeout=300, env={"TF_CPP_MIN_LOG_LEVEL": "2"})
+    assert status == 0 and ": good;" in text, text
+
+
+def test_this_version():
+    _any(sys.executable)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", ["2.13.1", "2.16.2"])
+def test_older_versions(tmp_path, version):
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv/bin/python"
+    install = [str(python), "-m", "pip", "install", "-q", f"tensorflow-cpu=={version}", "cffi"]
+    subprocess.run(install, check=True, timeout=900)
+    _any(python)

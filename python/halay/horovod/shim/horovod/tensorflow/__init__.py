@@ -9,6 +9,7 @@ from typing import Any
 from halay.horovod import surface as _surface
 
 from ..common.exceptions import HorovodInternalError
+from ..common.util import check_extension, gpu_available, split_list
 from ..tensorflow import elastic, functions, mpi_ops, util
 from ..tensorflow.compression import Compression
 from ..tensorflow.mpi_ops import *  # noqa: F403  (its __all__ is Horovod's list)
@@ -48,11 +49,14 @@ __all__ = [
     "Compression",
     "HorovodInternalError",
     "SyncBatchNormalization",  # noqa: F405
+    "check_extension",
     "elastic",
     "functions",
+    "gpu_available",
     "handle_average_backwards_compatibility",
     "mpi_ops",
     "refs_to_vars",
+    "split_list",
     "util",
     "vars_to_refs",
     *_members,
