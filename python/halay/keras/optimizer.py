@@ -73,9 +73,10 @@ class Reducer:
 
 class Distributed:
     """What is added to the optimizer's own class. Everything that applies gradients comes through
-    apply()."""
+    apply() or, on JAX, stateless_apply(), which calls it or does not."""
 
     _halay: Any
+    _halay_reduced = False  # what apply() is given next
 
     def register_local_var(self, var: Any) -> None:
         """The gradient of this variable stays this rank's own."""
@@ -83,11 +84,25 @@ class Distributed:
 
     def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
         chosen = self._trainable_variables if trainable_variables is None else trainable_variables
-        chosen = list(chosen)
-        reduced = self._halay.reduce(list(grads), chosen)
+        chosen, found = list(chosen), list(grads)
+        if not self._halay_reduced:
+            found = self._halay.reduce(found, chosen)
+        self._halay_reduced = False
         return super().apply(  # type: ignore[misc]
-            reduced, None if trainable_variables is None else chosen
+            found, None if trainable_variables is None else chosen
         )
+
+    def stateless_apply(
+        self: Any, optimizer_variables: Any, grads: Any, trainable_variables: Any
+    ) -> Any:
+        found = self._halay.reduce(list(grads), self._trainable_variables)
+        self._halay_reduced = True
+        try:
+            return super().stateless_apply(  # type: ignore[misc]
+                optimizer_variables, found, trainable_variables
+            )
+        finally:
+            self._halay_reduced = False
 
 
 class DistributedTape(Distributed):
@@ -113,14 +128,6 @@ class DistributedTape(Distributed):
         gradients = tape.gradient(loss, plain, grad_loss)
         self._halay_reduced = True
         return list(zip(self._halay.reduce(gradients, variables), variables))
-
-    _halay_reduced = False
-
-    def apply(self: Any, grads: Any, trainable_variables: Any = None) -> Any:
-        if not self._halay_reduced:
-            return super().apply(grads, trainable_variables)
-        self._halay_reduced = False
-        return super(Distributed, self).apply(grads, trainable_variables)  # type: ignore[misc]
 
 
 def _reducer(name: str, options: dict[str, Any]) -> Any:
@@ -175,6 +182,11 @@ def _wrap(optimizer: Any, reducer: Any, steps: int) -> Any:
         raise TypeError(f"DistributedOptimizer: {kind.__name__} is no optimizer of Keras")
     if isinstance(optimizer, Distributed):
         raise ValueError("DistributedOptimizer: the optimizer is one already")
+    scaling: Any = keras.optimizers.LossScaleOptimizer
+    if keras.config.dtype_policy().name == "mixed_float16" and not isinstance(optimizer, scaling):
+        # As compile() would do around ours: then a rank's infinities are seen on that rank alone.
+        optimizer = scaling(optimizer)
+        kind = scaling
     layer = DistributedTape if BACKEND == "tensorflow" else Distributed
     made = type(kind.__name__, (layer, kind), {"__module__": _home(kind)})
     if optimizer.built:  # as from a saved model: its state stays

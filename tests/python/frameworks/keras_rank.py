@@ -189,6 +189,23 @@ assert hvd.allgather_object(raw(loaded)) == [raw(loaded)] * size
 hvd.barrier()
 checks.append("load_model")
 
+# Infinities on one rank: all skip the step.
+if not LEGACY:
+    keras.config.set_dtype_policy("mixed_float16")
+    mixed = network(0)
+    mixed.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
+    given = np.ones((8, 8), "f")
+    given[0] = 1e9 if rank == 1 else 1
+    before = raw(mixed)
+    fit(mixed, given, np.ones((8, 3), "f"), 8, 1)
+    assert raw(mixed) == before
+    fit(mixed, np.ones((8, 8), "f") * rank, np.ones((8, 3), "f"), 8, 4)
+    assert hvd.allgather_object(raw(mixed)) == [raw(mixed)] * size
+    scales = hvd.allgather_object(value(mixed.optimizer.dynamic_scale))
+    assert len(set(scales)) == 1 and scales[0] < 2**15, scales
+    keras.config.set_dtype_policy("float32")
+checks.append("infinities")
+
 found["checks"] = checks
 (folder / f"{rank}.json").write_text(json.dumps(found))
 hvd.shutdown()

@@ -451,24 +451,14 @@ def test_a_program_after_shutdown(job):
 
 
 def rank_alone_in_it():
-    """Ranks call what the other never does; HALAY_DEADLINE is short."""
+    """Each rank calls what the other never does; HALAY_DEADLINE is short."""
     rank = hvd.rank()
-    program = jax.jit(lambda x: hvd.allreduce(x, name=f"alone.{rank}"))
     many = jax.jit(lambda x: [hvd.allreduce(x, name=f"alone.{rank}.{i}") for i in range(5)])
-    for call in (program, many):
-        fails(lambda call=call: call(jnp.ones(2)), "HALAY_ETIMEOUT", "jax.allreduce.alone.")
-        hvd.shutdown()
-        hvd.init()
-    # Compiled again on one rank alone.
-    both = jax.jit(lambda x: hvd.allreduce(x, name="both", op=hvd.Sum))
-    same(both(jnp.ones(2)), jnp.full(2, float(hvd.size())))
-    if rank == 0:
-        jax.clear_caches()
-    same(both(jnp.ones(2)), jnp.full(2, float(hvd.size())))
+    fails(lambda: many(jnp.ones(2)), "HALAY_ETIMEOUT", "jax.allreduce.alone.", "not submitted by")
 
 
 def test_a_call_of_one_rank_alone_ends_by_the_deadline(job):
-    job(2, rank_alone_in_it, env={"HALAY_DEADLINE": "2"})
+    job(2, rank_alone_in_it, env={"HALAY_DEADLINE": "5"})
 
 
 def rank_both():

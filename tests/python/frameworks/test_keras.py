@@ -73,6 +73,7 @@ def test_callbacks_and_state(results, backend):
             "local",
             "functions",
             "load_model",
+            "infinities",
         ]
 
 
