@@ -24,6 +24,10 @@ class Log:
 
     def pytest_collection_modifyitems(self, items):
         items[:] = [item for item in items if item.name not in self.without]
+        for module in {item.module for item in items if "test_spark" in item.module.__name__}:
+            from pyspark import cloudpickle
+
+            cloudpickle.register_pickle_by_value(module)  # ranks could not import it
 
     def pytest_runtest_logstart(self, nodeid):
         self.file.write(json.dumps([nodeid, "lost", "some ranks did not end it"]) + "\n")
