@@ -458,7 +458,7 @@ def rank_alone_in_it():
 
 
 def test_a_call_of_one_rank_alone_ends_by_the_deadline(job):
-    job(2, rank_alone_in_it, env={"HALAY_DEADLINE": "5"})
+    job(2, rank_alone_in_it, env={"HALAY_DEADLINE": "10", "HALAY_START_DEADLINE": "120"})
 
 
 def rank_both():

@@ -13,7 +13,7 @@ EVERYWHERE = [pytest.param("torch", marks=pytest.mark.long), "jax",
 
 
 def learns(command: list[str], at_least: float, **env: str) -> None:
-    status, text = halayrun(2, [sys.executable, *command], env={**QUIET, **env})
+    status, text = halayrun(2, [sys.executable, *command], 600, {**QUIET, **env})
     assert status == 0, text
     assert re.search(r"ranks: +2$", text, re.M) and "bit-identical on all ranks" in text, text
     accuracy = re.search(r"accuracy: +([\d.]+)% of the held-out", text)

@@ -35,7 +35,7 @@ def results(tmp_path_factory):
         if backend not in done:
             folder = tmp_path_factory.mktemp(backend)
             command = [sys.executable, str(HERE / "keras_rank.py"), str(folder)]
-            status, text = halayrun(2, command, env=settings(backend))
+            status, text = halayrun(2, command, timeout=600, env=settings(backend))
             assert status == 0, text
             done[backend] = (
                 [json.loads((folder / f"{r}.json").read_text()) for r in range(2)],
