@@ -33,7 +33,7 @@ def ranks(nranks: int, *cases: str, env: dict[str, str] | None = None, status: i
     command = [sys.executable, RANK, coordinator(), *cases]
     with tempfile.TemporaryDirectory() as folder:
         env = {**JAX, "TEST_FOLDER": folder, **(env or {})}
-        got, text = halayrun(nranks, command, 150, env)
+        got, text = halayrun(nranks, command, 240, env)
     assert got == status, f"exit status {got}\n{text}"
     for rank in range(nranks) if status == 0 else ():
         assert f"rank {rank}: {cases[-1]}" in text, text
