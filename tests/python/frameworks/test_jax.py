@@ -326,11 +326,12 @@ def rank_training(passes):
     assert len(set(hvd.allgather_object(raw))) == 1
 
 
-@pytest.mark.parametrize("passes", [1, 3])
+@pytest.mark.parametrize("passes", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_training_is_that_of_one_process(job, passes):
     job(2, rank_training, passes)
 
 
+@pytest.mark.long
 def test_training_on_three_ranks_is_the_same_on_all(job):
     job(3, rank_training_of_three)
 
