@@ -301,7 +301,7 @@ HALAY_API int halay_context_progress(halay_context_t *context, uint64_t timeout_
 /* Wakes every thread that sleeps in halay_context_progress(). */
 HALAY_API void halay_context_wake(halay_context_t *context);
 
-#include <halay/memory.h>
+#include "memory.h"
 
 /* ------------------------------------------------------------------ communicators */
 

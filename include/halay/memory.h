@@ -4,7 +4,7 @@
 #ifndef HALAY_MEMORY_H
 #define HALAY_MEMORY_H
 
-#include <halay/halay.h>
+#include "halay.h"
 
 #ifdef __cplusplus
 extern "C" {
