@@ -181,12 +181,17 @@ static void world(const char *who, uint64_t epoch, const char *ranks)
     met(who, epoch, ranks);
 }
 
-static void refused(int slot, const char *part)
+static void refused_with(int code, int slot, const char *part)
 {
     struct said said;
     CHECK(hear(slot, &said, 10), "process %d got no answer", slot);
-    CHECK(said.rc == HALAY_EBOOT && strstr(said.text, part), "process %d: %d, '%s' and not '%s'",
-          slot, said.rc, said.text, part);
+    CHECK(said.rc == code && strstr(said.text, part), "process %d: %d, '%s' and not %d, '%s'", slot,
+          said.rc, said.text, code, part);
+}
+
+static void refused(int slot, const char *part)
+{
+    refused_with(HALAY_EBOOT, slot, part);
 }
 
 /* port, nlocal: as halay_launch_params_t has them. */
@@ -399,7 +404,7 @@ static void changes(void)
     newcomers(0, 0, 0);
     end(2, 0);
     order(3, 'o');
-    refused(3, "the job ends");
+    refused_with(HALAY_EOVER, 3, "the job ends");
     order(0, 'o');
     order(1, 'o');
     MUST(!hear(0, &said, 0.2)); /* process 4 has not ended */
