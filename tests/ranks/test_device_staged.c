@@ -174,8 +174,8 @@ static void ends(struct rank *r)
         const int apart = trial.calls[r->rank] - trial.calls[k];
         CHECK(apart >= -1 && apart <= 1, "%s %u: after %d and %d calls", names[trial.fate],
               trial.piece, trial.calls[r->rank], trial.calls[k]);
-        CHECK(trial.code[k] != rc || !strcmp(trial.text[k], v.text), "%s\n%s", trial.text[k],
-              v.text);
+        CHECK(trial.code[k] != trial.code[r->rank] || !strcmp(trial.text[k], v.text), "%s\n%s",
+              trial.text[k], v.text);
     }
     if (trial.fate == NO_MEMORY) { /* nobody was harmed */
         CHECK(!reduce(r, &b), "afterwards");
