@@ -23,6 +23,7 @@ from .._process_sets import (
     global_process_set,
     remove_process_set,
 )
+from .._reductions import Adasum, Average, Max, Min, Product, Sum
 from ..errors import (
     HalayError,
     HorovodInternalError,
@@ -32,12 +33,6 @@ from ..errors import (
 from . import distributed
 from .compression import Compression
 from .ops import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     allgather_object,
     allreduce,

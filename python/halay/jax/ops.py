@@ -22,6 +22,7 @@ import jax.numpy as jnp
 from .. import _objects, _session
 from .._core import lib
 from .._process_sets import ProcessSet, global_process_set, members_of
+from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Max, Min, Sum
 from .._session import Members
 from ._native import gate_of
 from ._primitives import (
@@ -34,17 +35,6 @@ from ._primitives import (
 )
 from .compression import Compression, Compressor
 
-# Horovod's numbers.
-Average = 0
-Sum = 1
-Adasum = 2
-Min = 3
-Max = 4
-Product = 5
-
-_OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
-_C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: lib.HALAY_PROD}
-_BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
 _DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -97,7 +87,7 @@ def _reduction(array: Any, op: int, prescale: float, postscale: float, what: str
     """Halay's operation and scales; Average divides by as many ranks as there are when it runs."""
     if op == Adasum:
         raise NotImplementedError(f"{what}: op Adasum is there for torch only")
-    if op not in range(len(_OP_NAMES)):
+    if op not in range(len(OP_NAMES)):
         raise ValueError(f"{what}: op={op!r}: use hvd.Average, Sum, Min, Max or Product")
     scaled = prescale != 1.0 or postscale != 1.0
     inexact = jnp.issubdtype(array.dtype, jnp.inexact)
@@ -107,14 +97,14 @@ def _reduction(array: Any, op: int, prescale: float, postscale: float, what: str
             "point or complex dtype"
         )
     if array.dtype == jnp.bool_:
-        if op not in _BOOL_OPS:
+        if op not in BOOL_OPS:
             raise TypeError(f"{what}: bool takes op Min, Max or Product; convert it, as by astype")
-        return {"op": _BOOL_OPS[op]}
+        return {"op": BOOL_OPS[op]}
     if op == Average and not inexact:
         return {"op": lib.HALAY_AVERAGE}
     if jnp.issubdtype(array.dtype, jnp.complexfloating) and op in (Min, Max):
-        raise TypeError(f"{what}: op {_OP_NAMES[op]} does not take complex numbers")
-    c_op = lib.HALAY_SUM if op == Average else _C_OPS[op]
+        raise TypeError(f"{what}: op {OP_NAMES[op]} does not take complex numbers")
+    c_op = lib.HALAY_SUM if op == Average else C_OPS[op]
     scales = {"prescale": float(prescale), "postscale": float(postscale)}
     return {"op": c_op, "mean": op == Average, **scales}
 

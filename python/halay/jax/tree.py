@@ -8,8 +8,9 @@ from typing import Any
 import jax
 
 from .._process_sets import ProcessSet, global_process_set
+from .._reductions import Average
 from .compression import Compression, Compressor
-from .ops import Average, broadcast, reduce_leaf
+from .ops import broadcast, reduce_leaf
 
 
 def _named(tree: Any, name: str) -> tuple[list[tuple[str, Any]], Any]:

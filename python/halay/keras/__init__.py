@@ -33,6 +33,7 @@ from .._basics import (
 )
 from .._objects import allgather_object, barrier, broadcast_object
 from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from .._reductions import Adasum, Average, Sum
 from ..errors import HalayError, HorovodInternalError, HostsUpdatedInterrupt, NotInitialized
 from . import callbacks, elastic
 from ._values import broadcast_variables
@@ -45,14 +46,10 @@ from .functions import (
     reducescatter,
 )
 from .optimizer import (
-    Average,
     Compression,
     DistributedOptimizer,
     PartialDistributedOptimizer,
-    Sum,
 )
-
-Adasum = 2
 
 __all__ = [
     "Adasum",

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from .._reductions import Average, Sum
 from ._which import LEGACY, hvd, keras, tensor_of
-from .optimizer import Average, Compression, DistributedOptimizer, Sum
+from .optimizer import Compression, DistributedOptimizer
 
 
 def _op(op: int | None, average: bool | None) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from .._process_sets import ProcessSet, global_process_set, members_of
+from .._reductions import Average
 from ._which import BACKEND, LEGACY, hvd, keras
 
 Compression = hvd.Compression
-Average, Sum = 0, 1
 
 
 class Reducer:

@@ -33,10 +33,10 @@ from .._basics import (
 )
 from .._objects import barrier
 from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from .._reductions import Adasum, Average, Max, Min, Product, Sum
 from ..errors import HalayError, HorovodInternalError, HostsUpdatedInterrupt, NotInitialized
 from . import elastic
 from ._library import counters
-from ._submit import Adasum, Average, Max, Min, Product, Sum
 from .compression import Compression
 from .functions import (
     BroadcastGlobalVariablesHook,

@@ -12,6 +12,7 @@ from typing import Any
 import tensorflow as tf
 
 from .._process_sets import ProcessSet, members_of
+from .._reductions import Sum
 from . import _submit
 
 _SMALLEST = 2.2250738585072014e-308**0.5  # of |a|^2; below it the factor of a is 1
@@ -46,7 +47,7 @@ def adasum(
         dots = tf.stack(
             [tf.reduce_sum(x * y) for a, b in pairs for x, y in ((a, b), (a, a), (b, b))]
         )
-        (sums,) = _submit.allreduce([dots], _submit.Sum, members.number, **named("dots"))
+        (sums,) = _submit.allreduce([dots], Sum, members.number, **named("dots"))
         found_pairs, stand = [], []
         for i, (a, b) in enumerate(pairs):
             both, of_a, of_b = sums[3 * i], sums[3 * i + 1], sums[3 * i + 2]

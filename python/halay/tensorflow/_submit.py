@@ -7,7 +7,6 @@ from __future__ import annotations
 import functools
 import re
 import struct
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,37 +15,8 @@ import tensorflow as tf
 from .._process_sets import ProcessSet
 from ._library import operations
 
-# Horovod's numbers.
-Average = 0
-Sum = 1
-Adasum = 2
-Min = 3
-Max = 4
-Product = 5
-OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
-
 # What the operation HalayAsk answers.
 ASK_LABEL, ASK_RANK, ASK_SIZE, ASK_LOCAL_RANK, ASK_LOCAL_SIZE, ASK_INCLUDED = range(6)
-
-
-def choose_op(op: int | None, average: bool | None) -> int:
-    """The reduction: Average, if neither is given."""
-    if average is not None:
-        if op is not None:
-            raise ValueError("give either op or average, not both; average is the old spelling")
-        warnings.warn(
-            "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return Average if average else Sum
-    if op is None:
-        return Average
-    if op not in range(len(OP_NAMES)):
-        raise ValueError(
-            f"op={op!r} is no reduction; use hvd.Average, Sum, Adasum, Min, Max or Product"
-        )
-    return op
 
 
 @functools.cache

@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from .. import _session
 from .._process_sets import ProcessSet, global_process_set, members_of
+from .._reductions import Adasum, Average
 from . import _submit
-from ._submit import Adasum, Average
 from .compression import Compression, Compressor
 from .ops import allreduce, grouped_allreduce
 

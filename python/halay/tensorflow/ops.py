@@ -14,21 +14,10 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from .._process_sets import ProcessSet, global_process_set
+from .._reductions import OP_NAMES, Adasum, Average, Max, Min, Product, Sum, choose_op
 from . import _adasum, _submit
 from ._library import operations
-from ._submit import (
-    OP_NAMES,
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    ask,
-    choose_op,
-    number_of,
-    scale_of,
-)
+from ._submit import ask, number_of, scale_of
 from .compression import Compression, Compressor
 
 _Gradient = Callable[..., "list[Any]"]

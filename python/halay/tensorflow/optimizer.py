@@ -8,7 +8,7 @@ from typing import Any
 import tensorflow as tf
 
 from .._process_sets import ProcessSet, global_process_set
-from ._submit import Adasum, Average
+from .._reductions import Adasum, Average
 from .compression import Compression, Compressor
 from .gradients import Groups, Reducer, check_predivide, checked_groups
 

@@ -28,6 +28,7 @@ from .._basics import (
     transport,
 )
 from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
+from .._reductions import Adasum, Average, Max, Min, Product, Sum
 from ..errors import (
     DuplicateName,
     HalayBootError,
@@ -42,7 +43,7 @@ from ..errors import (
     NotInitialized,
 )
 from . import elastic
-from ._submit import Adasum, Average, Max, Min, Product, Sum, poll, synchronize
+from ._submit import poll, synchronize
 from .compression import Compression
 from .exchange import (
     alltoall,

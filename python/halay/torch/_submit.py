@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import warnings
 from typing import Any, Callable
 
 import torch
@@ -16,41 +15,12 @@ import torch
 from .. import _session, _tensors
 from .._core import ffi, lib
 from .._process_sets import ProcessSet, members_of
+from .._reductions import BOOL_OPS, C_OPS, OP_NAMES, Adasum, Average, Sum
 from .._session import Members
 from . import _adasum
 from ._tensors import address, behind, dense, describe, refuse_overlap, touched, type_of
 
-# Horovod's numbers.
-Average = 0
-Sum = 1
-Adasum = 2
-Min = 3
-Max = 4
-Product = 5
-
-_OP_NAMES = ("Average", "Sum", "Adasum", "Min", "Max", "Product")
-_C_OPS = {Sum: lib.HALAY_SUM, Min: lib.HALAY_MIN, Max: lib.HALAY_MAX, Product: lib.HALAY_PROD}
 _ADASUM = -1  # no operation of the library
-_BOOL_OPS = {Min: lib.HALAY_LAND, Max: lib.HALAY_LOR, Product: lib.HALAY_LAND}
-
-
-def choose_op(op: int | None, average: bool | None) -> int:
-    if average is not None:
-        if op is not None:
-            raise ValueError("give either op or average, not both; average is the old spelling")
-        warnings.warn(
-            "average= is the old spelling; use op=hvd.Average or op=hvd.Sum",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        return Average if average else Sum
-    if op is None:
-        return Average
-    if op not in range(len(_OP_NAMES)):
-        raise ValueError(
-            f"op={op!r} is no reduction; use hvd.Average, Sum, Adasum, Min, Max or Product"
-        )
-    return op
 
 
 @functools.cache
@@ -68,12 +38,12 @@ def _c_reduction(
     """
     scaled = prescale != 1.0 or postscale != 1.0
     if tensor.dtype == torch.bool:
-        if op not in _BOOL_OPS or scaled:
+        if op not in BOOL_OPS or scaled:
             raise TypeError(
                 "bool takes op Min, Max or Product without scale factors; convert it, "
                 "for example with tensor.int()"
             )
-        return _BOOL_OPS[op], 1.0, 1.0
+        return BOOL_OPS[op], 1.0, 1.0
     if op == Average:
         inexact = tensor.is_floating_point() or tensor.is_complex()
         if inexact or scaled:
@@ -86,9 +56,9 @@ def _c_reduction(
     if scaled and op != Sum:
         raise ValueError(
             "prescale_factor and postscale_factor need op Average, Sum or Adasum, not "
-            f"{_OP_NAMES[op]}"
+            f"{OP_NAMES[op]}"
         )
-    return _C_OPS[op], prescale, postscale
+    return C_OPS[op], prescale, postscale
 
 
 def _scaled_integers(tensor: torch.Tensor, factor: float) -> torch.Tensor:
@@ -136,7 +106,7 @@ class Reduction:
                 tensor, self.op, self.prescale, self.postscale, members.size
             )
             if c_op != _ADASUM and not _takes(c_op, type_):
-                raise TypeError(f"op {_OP_NAMES[self.op]} does not take this dtype")
+                raise TypeError(f"op {OP_NAMES[self.op]} does not take this dtype")
         except (TypeError, ValueError) as error:
             raise type(error)(f"{describe(tensor, kind, name)}: {error}") from None
         return members, type_, c_op, pre, post

@@ -13,7 +13,7 @@ import torch
 
 from .. import _session
 from .._process_sets import ProcessSet, members_of
-from ._submit import Adasum
+from .._reductions import Adasum
 from .compression import Compressor
 from .ops import allreduce_async_
 

@@ -11,14 +11,11 @@ import torch
 from .. import _session
 from .._core import lib
 from .._process_sets import ProcessSet, global_process_set, members_of
+from .._reductions import Adasum, Average, Sum, choose_op
 from ..errors import InvalidArgument
 from ._submit import (
-    Adasum,
-    Average,
     Reduction,
-    Sum,
     check_gather,
-    choose_op,
     submit_alltoall,
     submit_group,
     submit_reducescatter,

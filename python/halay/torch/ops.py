@@ -17,17 +17,11 @@ import torch
 from .. import _session
 from .._objects import barrier
 from .._process_sets import ProcessSet, global_process_set, members_of
+from .._reductions import Adasum, Average, Max, Min, Product, Sum, choose_op
 from ._at_once import allreduce_at_once
 from ._submit import (
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
     Reduction,
-    Sum,
     check_gather,
-    choose_op,
     poll,
     submit_allgather,
     submit_allreduce,

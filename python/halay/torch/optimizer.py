@@ -23,7 +23,8 @@ import torch
 
 from .. import _session
 from .._process_sets import ProcessSet, global_process_set, members_of
-from ._submit import Adasum, Average, Sum, choose_op, synchronize
+from .._reductions import Adasum, Average, Sum, choose_op
+from ._submit import synchronize
 from .compression import Compression, Compressor
 from .delta import Delta
 from .ops import allreduce_async_, sparse_allreduce_async

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .._basics import size
-from ._submit import Sum
+from .._reductions import Sum
 from .ops import allgather, allreduce
 
 _numbers = itertools.count()

@@ -41,7 +41,7 @@ __all__ = [*_members, "check_num_rank_power_of_2", "init"]
 
 def handle_average_backwards_compatibility(op: int | None, average: bool | None) -> int:
     """The reduction; average is its old spelling."""
-    from halay.tensorflow._submit import choose_op
+    from halay._reductions import choose_op
 
     return choose_op(op, average)
 
