@@ -54,8 +54,6 @@ int result(const struct comm *comm, int code)
 
 int check(const struct comm *comm)
 {
-    if (is_forked())
-        return fail(HALAY_EFORKED, "%s", halay_strerror(HALAY_EFORKED));
     if (comm->code)
         return fail(comm->code, "%s", comm->why);
     if (is_over(comm))
