@@ -13,8 +13,6 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cffi import FFI
-
 from ._core import ffi, lib
 
 _TYPES: dict[tuple[str, int], int] = {
@@ -38,19 +36,6 @@ _READ_ONLY, _IS_COPIED = 1, 2
 _LEGACY, _PER_THREAD = 1, 2  # streams, in both interfaces
 _NEWEST = 3  # version of the __cuda_array_interface__
 
-_dl: Any = FFI()
-_dl.cdef("""
-typedef struct { int32_t device_type, device_id; } DLDevice;
-typedef struct { uint8_t code, bits; uint16_t lanes; } DLDataType;
-typedef struct {
-    void *data; DLDevice device; int32_t ndim; DLDataType dtype;
-    int64_t *shape, *strides; uint64_t byte_offset;
-} DLTensor;
-typedef struct { DLTensor dl_tensor; void *manager_ctx, *deleter; } DLManagedTensor;
-typedef struct {
-    uint32_t major, minor; void *manager_ctx, *deleter; uint64_t flags; DLTensor dl_tensor;
-} DLManagedTensorVersioned;
-""")
 _capsule_pointer: Any = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype = ctypes.c_void_p
 _capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
@@ -128,12 +113,12 @@ def _of_dlpack(array: Any) -> Seen:
     flags = 0
     if _is_capsule(capsule, b"dltensor_versioned"):
         address = _capsule_pointer(capsule, b"dltensor_versioned")
-        versioned = _dl.cast("DLManagedTensorVersioned *", address)
+        versioned = ffi.cast("DLManagedTensorVersioned *", address)
         if versioned.major != 1:
             raise ValueError(f"its DLPack is of version {versioned.major}; 1 is what is known")
         tensor, flags = versioned.dl_tensor, int(versioned.flags)
     elif _is_capsule(capsule, b"dltensor"):
-        tensor = _dl.cast("DLManagedTensor *", _capsule_pointer(capsule, b"dltensor")).dl_tensor
+        tensor = ffi.cast("DLManagedTensor *", _capsule_pointer(capsule, b"dltensor")).dl_tensor
     else:
         raise TypeError(f"its __dlpack__() gave no capsule of DLPack, but {capsule!r}")
     type_ = _type(
@@ -143,10 +128,10 @@ def _of_dlpack(array: Any) -> Seen:
     )
     shape = [int(tensor.shape[i]) for i in range(tensor.ndim)]
     strides = None
-    if tensor.strides != _dl.NULL:
+    if tensor.strides != ffi.NULL:
         strides = [int(tensor.strides[i]) for i in range(tensor.ndim)]
     count = _check_dense(shape, strides, 1)
-    address = int(_dl.cast("uintptr_t", tensor.data)) + int(tensor.byte_offset)
+    address = int(ffi.cast("uintptr_t", tensor.data)) + int(tensor.byte_offset)
     writable = flags & (_READ_ONLY | _IS_COPIED) == 0
     return Seen(address, count, type_, writable, stream, capsule)
 

@@ -6,14 +6,11 @@ Every call into `lib` releases the GIL.
 
 from __future__ import annotations
 
-import gc
 import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cffi import FFI
-
-from ._cdef import CDEF
+from . import _declared
 from ._version import __version__
 from .errors import (
     HalayBootError,
@@ -29,25 +26,7 @@ from .errors import (
 SONAME = "libhalay.so.0"
 TEXT_BYTES = 1024
 
-ffi: Any = FFI()
-
-
-def declare(text: str) -> None:
-    """Takes in C declarations.
-
-    The garbage collector rests meanwhile: the parser makes many objects, and behind `import torch`
-    the collections that they cause take ten times as long as the parsing.
-    """
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        ffi.cdef(text)
-    finally:
-        if collects:
-            gc.enable()
-
-
-declare(CDEF)
+ffi: Any = _declared.ffi
 
 
 def _candidates() -> list[str]:

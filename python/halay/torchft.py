@@ -18,7 +18,7 @@ from typing import Any
 from torch._C._distributed_c10d import Store
 from torchft.process_group import ProcessGroupWrapper
 
-from .distributed._cdef import lib
+from ._core import lib
 from .distributed._group import HalayProcessGroup
 from .distributed._job import Job
 from .distributed._place import meet

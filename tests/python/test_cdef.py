@@ -1,22 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Python declares of the C library is what the headers declare."""
+"""What Python declares of the C libraries is what the headers declare, and what Python has read."""
 
 import re
 import shutil
 import subprocess
+import sys
 
 import pytest
 from conftest import SOURCE
 
-from halay._cdef import CDEF
 from halay._version import __version__
 
 HEADERS = SOURCE / "include" / "halay"
+CDEF = (SOURCE / "python/declarations/halay.h").read_text()
 
 
 def statements(text: str) -> set[str]:
     """Declarations with their white space normalised."""
-    text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+    text = re.sub(r"^\s*#.*$|(?s:/\*.*?\*/)", "", text, flags=re.M)
     found, depth, begin = set(), 0, 0
     for at, character in enumerate(text):
         depth += (character == "{") - (character == "}")
@@ -60,6 +61,11 @@ def test_constants():
     assert constants
     for name, value in constants:
         assert re.search(rf"^#define {name} {value}\b", headers, flags=re.M), name
+
+
+def test_python_has_read_the_declarations():
+    command = [sys.executable, SOURCE / "scripts/declare", "--check"]
+    assert subprocess.run(command).returncode == 0, "run scripts/declare"
 
 
 def test_one_version():

@@ -19,8 +19,8 @@ import torch
 from torch._C import _distributed_c10d as c10d
 
 from .. import _tensors
+from .._core import ffi, lib
 from . import _job
-from ._cdef import ffi, lib
 from ._sparse import all_reduce as all_reduce_sparse
 from ._tensors import (
     IN_PLACE,

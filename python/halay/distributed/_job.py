@@ -22,9 +22,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from .. import _words
-from .._core import Place, error, make_context, text_of
+from .._core import Place, error, ffi, lib, make_context, text_of
 from ..errors import HalayError
-from ._cdef import ffi, lib
 
 if TYPE_CHECKING:
     from ._work import HalayWork

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch._C._distributed_c10d import Store, TCPStore
 
-from ._cdef import ffi, lib
+from .._core import ffi, lib
 from ._group import HalayProcessGroup
 from ._job import Job, is_joined, job, join, leave
 from ._place import given

@@ -10,8 +10,8 @@ import torch
 from torch.distributed import ReduceOp
 
 from .. import _tensors
+from .._core import ffi, lib
 from .._tensors import TYPES
-from ._cdef import ffi, lib
 
 _OPS: dict[Any, int] = {
     ReduceOp.SUM: lib.HALAY_SUM,

@@ -12,8 +12,8 @@ import torch
 import torch.distributed as dist
 
 from .. import _tensors
+from .._core import lib
 from ..errors import HalayError, HalayTimeout
-from ._cdef import lib
 from ._job import Job
 from ._tensors import cuda_tensors
 

@@ -12,7 +12,7 @@ import jax
 import jaxlib
 
 from .. import _session
-from .._core import declare, ffi, lib, library_path
+from .._core import ffi, lib, library_path
 from .._session import Members
 
 try:
@@ -26,18 +26,6 @@ __all__ = ["ffi_of_jax", "gate_of"]
 
 _NAME = "libhalay_xla.so"
 TARGETS = ("allreduce", "allgather", "broadcast", "reducescatter", "alltoall")
-
-declare(
-    """
-struct hlx_gate;
-struct hlx_gate *halay_xla_gate_create(void);
-void halay_xla_gate_open(struct hlx_gate *gate, halay_trainer_t *trainer, int rank, int size);
-void halay_xla_gate_close(struct hlx_gate *gate);
-uintptr_t halay_xla_library(void);
-void halay_xla_speak(int minor);
-"""
-    + "".join(f"void *halay_xla_{target}(void *frame);\n" for target in TARGETS)
-)
 
 
 def _address(function: Any) -> int:

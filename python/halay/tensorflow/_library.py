@@ -10,35 +10,10 @@ from typing import Any, Callable
 import tensorflow as tf
 
 from .. import _session
-from .._core import declare, error, ffi, library_path, text_of
+from .._core import error, ffi, library_path, text_of
 from .._session import Members, Session
 
 NAME = "libhalay_tensorflow.so"
-
-CDEF = """
-typedef struct halay_tf_set {
-    int64_t number;
-    halay_trainer_t *trainer;
-    int rank;
-    int nranks;
-    const int *ranks;
-} halay_tf_set_t;
-typedef struct halay_tf_job {
-    int rank, size, local_rank, local_size;
-    size_t nsets;
-    const halay_tf_set_t *sets;
-} halay_tf_job_t;
-const char *halay_tf_failure(void);
-int halay_tf_open(const halay_tf_job_t *job);
-void halay_tf_close(void);
-typedef struct halay_tf_counters {
-    size_t size;
-    uint64_t later;
-    uint64_t at_once;
-    uint64_t unmoved;
-} halay_tf_counters_t;
-int halay_tf_counters(halay_tf_counters_t *counters);
-"""
 
 
 def _path() -> str:
@@ -60,7 +35,6 @@ def _load() -> tuple[Any, Any]:
     """TensorFlow's functions for the operations, and the library as Python calls it."""
     path = _path()
     operations = tf.load_op_library(path)
-    declare(CDEF)
     library = ffi.dlopen(path, ffi.RTLD_NOW | ffi.RTLD_LOCAL | ffi.RTLD_NODELETE)
     failure = library.halay_tf_failure()
     if failure != ffi.NULL:

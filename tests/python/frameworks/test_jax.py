@@ -545,7 +545,6 @@ def test_import_of_torch_brings_no_jax():
 def test_import_costs_little_beyond_jax():
     code = """
 import jax, jax.extend.core, jax.interpreters.mlir, jax.interpreters.batching
-import halay._session  # which all surfaces share
 import resource
 def used():
     found = resource.getrusage(resource.RUSAGE_SELF)

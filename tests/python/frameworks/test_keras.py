@@ -142,7 +142,6 @@ import resource, keras, jax, jax.extend.core, jax.interpreters.mlir, jax.interpr
 def used():
     found = resource.getrusage(resource.RUSAGE_SELF)
     return found.ru_utime + found.ru_stime
-import halay.jax
 begin = used()
 import halay.keras
 print(used() - begin)

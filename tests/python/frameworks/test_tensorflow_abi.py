@@ -92,16 +92,15 @@ def test_a_difference_would_be_found(ours, wrong):
 
 
 def test_python_declares_what_the_binding_does():
-    from halay.tensorflow._library import CDEF
-
+    declared = (SOURCE / "python/declarations/tensorflow.h").read_text()
     command = ["gcc", "-E", "-P", "-D__attribute__(x)=", "-I", str(SOURCE / "include")]
     header = subprocess.run(
         [*command, str(BINDING / "binding.h")], check=True, capture_output=True, text=True
     ).stdout
-    ours = statements(CDEF)
+    ours = statements(declared)
     assert len(ours) == 7
     assert ours - statements(header) == set()
-    wrong = CDEF.replace("int rank, size,", "int size, rank,")
+    wrong = declared.replace("int rank, size,", "int size, rank,")
     assert len(statements(wrong) - statements(header)) == 1
 
 

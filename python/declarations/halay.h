@@ -1,12 +1,8 @@
-# SPDX-License-Identifier: Apache-2.0
-"""What Python uses of halay.h and training.h: declarations as they stand there, without comments.
-
-tests/python/test_cdef.py compares each with the headers, so that they cannot drift apart.
-"""
-
-CDEF = """
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What Python uses of halay.h and training.h: declarations as they stand there, without comments.
+ */
 #define HALAY_TENSOR_NAME_MAX 256
-#define HALAY_DIMS_MAX 7
+#define HALAY_DIMS_MAX        7
 
 enum {
     HALAY_OK = 0,
@@ -113,8 +109,7 @@ int halay_context_progress(halay_context_t *context, uint64_t timeout_ns);
 void halay_context_wake(halay_context_t *context);
 
 typedef uint64_t halay_range_t;
-int halay_mem_register(halay_context_t *context, void *address, size_t bytes,
-                       halay_range_t *range);
+int halay_mem_register(halay_context_t *context, void *address, size_t bytes, halay_range_t *range);
 int halay_mem_deregister(halay_context_t *context, halay_range_t range);
 int halay_mem_alloc(halay_context_t *context, size_t bytes, void **address);
 int halay_mem_free(halay_context_t *context, void *address);
@@ -133,8 +128,7 @@ int halay_context_topology(const halay_context_t *context, halay_topology_t *top
 int halay_newcomers(halay_context_t *context, int *count);
 
 int halay_comm_world(halay_context_t *context, halay_comm_t **comm);
-int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n,
-                          halay_comm_t **subset);
+int halay_comm_from_ranks(halay_comm_t *comm, const int ranks[], int n, halay_comm_t **subset);
 int halay_comm_dup(halay_comm_t *comm, halay_comm_t **dup);
 int halay_comm_free(halay_comm_t *comm);
 
@@ -150,16 +144,13 @@ typedef struct halay_verdict {
 
 int halay_comm_verdict(const halay_comm_t *comm, halay_verdict_t *verdict);
 
-int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type,
-                    halay_op_t op, halay_comm_t *comm);
-int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root,
+int halay_allreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                     halay_comm_t *comm);
-int halay_allgather(const void *in, void *out, size_t count, halay_type_t type,
-                    halay_comm_t *comm);
-int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type,
-                         halay_op_t op, halay_comm_t *comm);
-int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type,
-                   halay_comm_t *comm);
+int halay_broadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm);
+int halay_allgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm);
+int halay_reduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                         halay_comm_t *comm);
+int halay_alltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm);
 int halay_reduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                  int root, halay_comm_t *comm);
 int halay_scan(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
@@ -181,8 +172,7 @@ int halay_gather(const void *in, void *out, size_t count, halay_type_t type, int
                  halay_comm_t *comm);
 int halay_scatter(const void *in, void *out, size_t count, halay_type_t type, int root,
                   halay_comm_t *comm);
-int halay_send(const void *buffer, size_t count, halay_type_t type, int peer,
-               halay_comm_t *comm);
+int halay_send(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm);
 int halay_recv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm);
 int halay_barrier(halay_comm_t *comm);
 
@@ -190,21 +180,20 @@ typedef struct halay_request halay_request_t;
 
 int halay_iallreduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
                      halay_comm_t *comm, halay_request_t **request);
-int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root,
-                     halay_comm_t *comm, halay_request_t **request);
+int halay_ibroadcast(void *buffer, size_t count, halay_type_t type, int root, halay_comm_t *comm,
+                     halay_request_t **request);
 int halay_iallgatherv(const void *in, void *out, const size_t counts[], const size_t displs[],
                       halay_type_t type, halay_comm_t *comm, halay_request_t **request);
-int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[],
-                     void *out, const size_t out_counts[], const size_t out_displs[],
-                     halay_type_t type, halay_comm_t *comm, halay_request_t **request);
+int halay_ialltoallv(const void *in, const size_t in_counts[], const size_t in_displs[], void *out,
+                     const size_t out_counts[], const size_t out_displs[], halay_type_t type,
+                     halay_comm_t *comm, halay_request_t **request);
 int halay_request_wait(halay_request_t *request);
 int halay_request_test(halay_request_t *request);
 
 typedef struct halay_trainer halay_trainer_t;
 typedef uint64_t halay_ticket_t;
 
-int halay_trainer_create(halay_context_t *context, halay_comm_t *comm,
-                         halay_trainer_t **trainer);
+int halay_trainer_create(halay_context_t *context, halay_comm_t *comm, halay_trainer_t **trainer);
 void halay_trainer_destroy(halay_trainer_t *trainer);
 
 typedef struct halay_dims {
@@ -212,10 +201,10 @@ typedef struct halay_dims {
     size_t dims[7];
 } halay_dims_t;
 
-int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name,
-                                   const void *in, void *out, const halay_dims_t *shape,
-                                   halay_type_t type, halay_op_t op, double prescale,
-                                   double postscale, halay_ticket_t *ticket);
+int halay_trainer_allreduce_shaped(halay_trainer_t *trainer, const char *name, const void *in,
+                                   void *out, const halay_dims_t *shape, halay_type_t type,
+                                   halay_op_t op, double prescale, double postscale,
+                                   halay_ticket_t *ticket);
 typedef struct halay_reduction {
     size_t size;
     const char *name;
@@ -227,25 +216,23 @@ typedef struct halay_reduction {
 
 int halay_trainer_allreduce_wait(halay_trainer_t *trainer, const halay_reduction_t *says,
                                  const void *in, void *out, char *text, size_t text_bytes);
-int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name,
-                                   void *buffer, const halay_dims_t *shape,
-                                   halay_type_t type, int root, halay_ticket_t *ticket);
-int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name,
-                                   const void *in, const halay_dims_t *shape,
-                                   halay_type_t type, halay_ticket_t *ticket);
-int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name,
-                                 const void *in, void *out, const halay_dims_t *shape,
-                                 halay_type_t type, halay_op_t op, double prescale,
-                                 double postscale, halay_ticket_t *ticket);
+int halay_trainer_broadcast_shaped(halay_trainer_t *trainer, const char *name, void *buffer,
+                                   const halay_dims_t *shape, halay_type_t type, int root,
+                                   halay_ticket_t *ticket);
+int halay_trainer_allgather_shaped(halay_trainer_t *trainer, const char *name, const void *in,
+                                   const halay_dims_t *shape, halay_type_t type,
+                                   halay_ticket_t *ticket);
+int halay_trainer_reduce_scatter(halay_trainer_t *trainer, const char *name, const void *in,
+                                 void *out, const halay_dims_t *shape, halay_type_t type,
+                                 halay_op_t op, double prescale, double postscale,
+                                 halay_ticket_t *ticket);
 int halay_trainer_alltoall(halay_trainer_t *trainer, const char *name, const void *in,
                            const size_t rows[], const halay_dims_t *shape, halay_type_t type,
                            halay_ticket_t *ticket);
-int halay_trainer_barrier(halay_trainer_t *trainer, const char *name,
-                          halay_ticket_t *ticket);
+int halay_trainer_barrier(halay_trainer_t *trainer, const char *name, halay_ticket_t *ticket);
 
 int halay_trainer_join(halay_trainer_t *trainer, halay_ticket_t *ticket);
-int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place,
-                        int lasting);
+int halay_trainer_place(halay_trainer_t *trainer, const char *name, const char *place, int lasting);
 
 typedef void (*halay_ticket_done_t)(void *arg, halay_ticket_t ticket);
 int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket, halay_ticket_done_t done,
@@ -253,8 +240,8 @@ int halay_trainer_on_done(halay_trainer_t *trainer, halay_ticket_t ticket, halay
 int halay_trainer_poll(halay_trainer_t *trainer, halay_ticket_t ticket);
 int halay_trainer_wait(halay_trainer_t *trainer, halay_ticket_t ticket, char *text,
                        size_t text_bytes);
-int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket,
-                         const void **data, size_t *count, const size_t **rows);
+int halay_trainer_result(halay_trainer_t *trainer, halay_ticket_t ticket, const void **data,
+                         size_t *count, const size_t **rows);
 void halay_trainer_release(halay_trainer_t *trainer, halay_ticket_t ticket);
 
 typedef struct halay_trainer_counters {
@@ -273,8 +260,7 @@ typedef struct halay_trainer_counters {
 int halay_trainer_counters(halay_trainer_t *trainer, halay_trainer_counters_t *counters);
 
 int halay_trainer_timeline_start(halay_trainer_t *trainer, const char *path, int mark_cycles);
-int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of,
-                                 const char *label);
+int halay_trainer_timeline_share(halay_trainer_t *trainer, halay_trainer_t *of, const char *label);
 int halay_trainer_timeline_span(halay_trainer_t *trainer, const char *name, uint64_t begin_ns,
                                 uint64_t end_ns);
 
@@ -304,17 +290,46 @@ typedef struct halay_stream {
 typedef struct halay_mark {
     void *state[8];
 } halay_mark_t;
-int halay_local_mark(halay_context_t *context, const halay_stream_t *stream,
-                     halay_mark_t *mark);
-int halay_local_marked(halay_context_t *context, halay_mark_t *mark,
-                       uint64_t patience_ns);
-int halay_local_refuse(halay_comm_t *comm, int code, const char *text,
-                       halay_request_t **request);
+int halay_local_mark(halay_context_t *context, const halay_stream_t *stream, halay_mark_t *mark);
+int halay_local_marked(halay_context_t *context, halay_mark_t *mark, uint64_t patience_ns);
+int halay_local_refuse(halay_comm_t *comm, int code, const char *text, halay_request_t **request);
 void halay_local_unmark(halay_context_t *context, halay_mark_t *mark);
-int halay_trainer_after(halay_trainer_t *trainer, const char *name,
-                        const halay_stream_t *stream);
-int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes,
-                   uint32_t *kind);
+int halay_trainer_after(halay_trainer_t *trainer, const char *name, const halay_stream_t *stream);
+int halay_mem_kind(halay_context_t *context, const void *address, size_t bytes, uint32_t *kind);
 
 int halay_trainer_timeline_stop(halay_trainer_t *trainer, halay_timeline_result_t *result);
-"""
+
+/* Of halay.distributed. */
+int halay_comm_rank(const halay_comm_t *comm, int *rank);
+int halay_comm_size(const halay_comm_t *comm, int *nranks);
+int halay_comm_create_group(halay_comm_t *comm, const int ranks[], int n, uint64_t tag,
+                            halay_comm_t **made);
+int halay_comm_revoke(halay_comm_t *comm);
+int halay_comm_agree(halay_comm_t *comm, int *flag);
+int halay_comm_shrink(halay_comm_t *comm, halay_comm_t **survivors);
+int halay_comm_failed(halay_comm_t *comm, int ranks[], int *n);
+int halay_comm_set_deadline(halay_comm_t *comm, uint64_t deadline_ns);
+int halay_iallgather(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
+                     halay_request_t **request);
+int halay_ireduce_scatter(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                          halay_comm_t *comm, halay_request_t **request);
+int halay_ireduce_scatterv(const void *in, void *out, const size_t counts[], halay_type_t type,
+                           halay_op_t op, halay_comm_t *comm, halay_request_t **request);
+int halay_ireduce(const void *in, void *out, size_t count, halay_type_t type, halay_op_t op,
+                  int root, halay_comm_t *comm, halay_request_t **request);
+int halay_igather(const void *in, void *out, size_t count, halay_type_t type, int root,
+                  halay_comm_t *comm, halay_request_t **request);
+int halay_iscatter(const void *in, void *out, size_t count, halay_type_t type, int root,
+                   halay_comm_t *comm, halay_request_t **request);
+int halay_ialltoall(const void *in, void *out, size_t count, halay_type_t type, halay_comm_t *comm,
+                    halay_request_t **request);
+int halay_ibarrier(halay_comm_t *comm, halay_request_t **request);
+int halay_isend(const void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                halay_request_t **request);
+int halay_irecv(void *buffer, size_t count, halay_type_t type, int peer, halay_comm_t *comm,
+                halay_request_t **request);
+
+int halay_group_begin(halay_comm_t *comm);
+int halay_group_end(halay_comm_t *comm, halay_request_t **request);
+
+int halay_comm_stream(halay_comm_t *comm, const halay_stream_t *stream);
