@@ -35,7 +35,6 @@ typedef struct halay_tf_counters {
     size_t size;
     uint64_t later;
     uint64_t at_once;
-    uint64_t unmoved;
 } halay_tf_counters_t;
 int halay_tf_counters(halay_tf_counters_t *counters);
 """
@@ -109,9 +108,8 @@ _session.at_trainer(_of_trainer)
 
 
 def counters() -> dict[str, int]:
-    """How many operations ended in another thread, in the caller's, and because nothing else would
-    have been safe in the caller's."""
+    """How many operations ended in another thread, and in the caller's."""
     found = ffi.new("halay_tf_counters_t *")
     found.size = ffi.sizeof("halay_tf_counters_t")
     _library.halay_tf_counters(found)
-    return {name: int(getattr(found, name)) for name in ("later", "at_once", "unmoved")}
+    return {name: int(getattr(found, name)) for name in ("later", "at_once")}
