@@ -34,7 +34,6 @@ typedef struct halay_tf_counters {
     size_t size;      /* of this struct, set by the caller */
     uint64_t later;   /* operations that were left to end in another thread */
     uint64_t at_once; /* called eagerly: the thread that called waited */
-    uint64_t unmoved; /* whose function to call at the end could not be moved: the thread waited */
 } halay_tf_counters_t;
 HALAY_API int halay_tf_counters(halay_tf_counters_t *counters);
 

@@ -14,7 +14,8 @@ struct hlf_done {
     int moved;
 };
 
-/* 1: done may be called after the kernel has returned. 0: before it returns only. */
+/* 1: done may be called after the kernel has returned. 0: before it returns only, as nobody knows
+ * how to keep it. */
 int hlf_done_take(struct hlf_done *done, TF_AsyncOpKernelDoneCallback *given);
 /* Calls it, once. */
 void hlf_done_call(struct hlf_done *done);

@@ -11,7 +11,7 @@
 
 #include "job.h"
 
-atomic_ullong hlf_later, hlf_at_once, hlf_unmoved;
+atomic_ullong hlf_later, hlf_at_once;
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 static struct hlf_job current;
@@ -125,6 +125,5 @@ int halay_tf_counters(halay_tf_counters_t *counters)
         return HALAY_EINVAL;
     counters->later = atomic_load(&hlf_later);
     counters->at_once = atomic_load(&hlf_at_once);
-    counters->unmoved = atomic_load(&hlf_unmoved);
     return HALAY_OK;
 }

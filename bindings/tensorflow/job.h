@@ -44,6 +44,6 @@ unsigned long long hlf_job_joins(void);
  */
 void hlf_job_recount(void);
 
-extern atomic_ullong hlf_later, hlf_at_once, hlf_unmoved;
+extern atomic_ullong hlf_later, hlf_at_once;
 
 #endif

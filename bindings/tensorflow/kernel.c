@@ -589,6 +589,7 @@ static void reduce_at_once(struct request *request)
 /* later: part_done() is called for it. Otherwise it is waited for below. */
 static void hand_over(struct request *request, int later)
 {
+    atomic_fetch_add(later ? &hlf_later : &hlf_at_once, 1);
     if (!later && request->nparts == 1 && request->kernel->kind == HLF_ALLREDUCE) {
         reduce_at_once(request);
         return;
@@ -676,6 +677,11 @@ static int is_eager(TF_OpKernelContext *ctx, int last)
     return eager;
 }
 
+/* To wait in this thread instead would hang, where ranks run operations in different orders. */
+static const char unmoved[] =
+    "this TensorFlow keeps the function that ends an operation in a way that Halay does not know: "
+    "call Halay's operations eagerly, outside of tf.function, and report its version";
+
 static struct request *make_request(const struct kernel *kernel, TF_OpKernelContext *ctx,
                                     TF_AsyncOpKernelDoneCallback *done, int nparts)
 {
@@ -715,8 +721,10 @@ void hlf_kernel_compute(void *arg, TF_OpKernelContext *ctx, TF_AsyncOpKernelDone
         make_name(request, set, eager); /* counts, also if it is refused: as on the other ranks */
         if (prepare(request)) {
             later = !eager && hlf_done_take(&request->done, done);
-            atomic_fetch_add(later ? &hlf_later : eager ? &hlf_at_once : &hlf_unmoved, 1);
-            hand_over(request, later);
+            if (eager || later)
+                hand_over(request, later);
+            else
+                refuse_result(request, HALAY_EUNSUPPORTED, unmoved);
         }
     }
     hlf_job_leave();

@@ -19,6 +19,5 @@ typedef struct halay_tf_counters {
     size_t size;
     uint64_t later;
     uint64_t at_once;
-    uint64_t unmoved;
 } halay_tf_counters_t;
 int halay_tf_counters(halay_tf_counters_t *counters);

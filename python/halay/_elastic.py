@@ -12,6 +12,7 @@ import contextlib
 import copy
 import functools
 import math
+import re
 import signal
 import threading
 import time
@@ -19,6 +20,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Callable, TypeVar
 
 from . import _session
+from ._core import error, lib
 from .errors import (
     LEFT,
     HalayBootError,
@@ -260,3 +262,34 @@ def run_fn(
                 again = True
 
     return wrapper
+
+
+_CODE = re.compile(r"\b(HALAY_E[A-Z]+)\b(?:: )?([^\n]*)")
+
+
+def _unwrapped(failure: Exception) -> HorovodInternalError | None:
+    """The HalayError that a framework has wrapped in an error of its own, if that is what it is."""
+    found = _CODE.search(str(failure))
+    code = getattr(lib, found[1], None) if found is not None else None
+    if found is None or code is None:
+        return None
+    of = _session.current()
+    return error(code, found[2] or found[1], *(() if of is None else (of.rank, of.host)))
+
+
+def run_wrapped(func: Callable[..., Result], reset: Callable[[], None]) -> Callable[..., Result]:
+    """As run_fn(), for frameworks whose compiled programs raise errors of their own."""
+
+    @functools.wraps(func)
+    def told(state: State, *args: Any, **kwargs: Any) -> Result:
+        try:
+            return func(state, *args, **kwargs)
+        except HorovodInternalError:
+            raise
+        except Exception as failure:
+            ours = _unwrapped(failure)
+            if ours is None:
+                raise
+            raise ours from failure
+
+    return run_fn(told, reset)

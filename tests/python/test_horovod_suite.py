@@ -13,7 +13,7 @@ SUITE = SOURCE / "scripts/horovod-suite"
 FILE = "test/parallel/test_torch.py"
 
 TESTS = """
-import os, signal, time
+import os, signal, time, unittest
 import pytest
 import horovod.torch as hvd
 
@@ -33,6 +33,18 @@ def test_skipped():
 def test_skipped_on_one_rank():
     if first:
         pytest.skip("not first")
+
+class Modes(unittest.TestCase):
+    def test_in_one_mode(self):
+        for mode in ("graph", "eager"):
+            with self.subTest(mode):
+                if mode == "graph":
+                    self.skipTest("not in a graph")
+
+    def test_in_no_mode(self):
+        for mode in ("graph", "eager"):
+            with self.subTest(mode):
+                self.skipTest("no moon " + mode)
 
 @pytest.fixture
 def bad():
@@ -85,11 +97,13 @@ def test_verdicts(tmp_path):
         "test_on_one_rank": "failed | AssertionError: not / here",
         "test_skipped": "skipped | Skipped: no moon",
         "test_skipped_on_one_rank": "skipped | Skipped: not first",
+        "test_in_one_mode": "passed | ",
+        "test_in_no_mode": "skipped | Skipped: no moon graph",
         "test_teardown": "failed | AssertionError: afterwards",
         "test_alarm": "passed | ",
         "test_after_the_alarm": "passed | ",
         "test_killed": "lost | some ranks did not end it",
     }
-    assert "3 passed, 2 failed, 2 skipped, 1 lost\n" in text
+    assert "4 passed, 2 failed, 3 skipped, 1 lost\n" in text
     status, text = suite(tmp_path, "--np", 2, "--only", FILE, "--output", table, "-k", "alike")
     assert status == 0, text

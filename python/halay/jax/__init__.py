@@ -1,35 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data-parallel JAX, with Horovod's names: ``import halay.jax as hvd``."""
 
-from .._basics import (
-    cross_rank,
-    cross_size,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    rank,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-    timeline_span,
-    transport,
-)
-from .._process_sets import (
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
-from .._reductions import Adasum, Average, Max, Min, Product, Sum
-from ..errors import (
-    HalayError,
-    HorovodInternalError,
-    HostsUpdatedInterrupt,
-    NotInitialized,
-)
+from .._surface import *  # noqa: F403
+from .._surface import __all__ as _names
 from . import distributed
 from .compression import Compression
 from .ops import (
@@ -46,20 +19,9 @@ from .ops import (
 from .tree import DistributedOptimizer, allreduce_tree, broadcast_parameters
 
 __all__ = [
-    "Adasum",
-    "Average",
+    *_names,
     "Compression",
     "DistributedOptimizer",
-    "HalayError",
-    "HorovodInternalError",
-    "HostsUpdatedInterrupt",
-    "Max",
-    "Min",
-    "NotInitialized",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -69,23 +31,7 @@ __all__ = [
     "broadcast",
     "broadcast_object",
     "broadcast_parameters",
-    "cross_rank",
-    "cross_size",
     "distributed",
-    "global_process_set",
     "grouped_allreduce",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
-    "local_rank",
-    "local_size",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-    "timeline_span",
-    "transport",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compression of what an allreduce sends: a shorter floating point type."""
+"""What `compression=` takes."""
 
 from __future__ import annotations
 
@@ -7,61 +7,33 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from .._compression import Cast, Compressor, NoneCompressor
 
-class Compressor:
-    """Two functions: compress(array) -> (array, context), decompress(array, context)."""
-
-    @classmethod
-    def compress(cls, array: Any) -> tuple[Any, Any]:
-        raise NotImplementedError
-
-    @classmethod
-    def decompress(cls, array: Any, ctx: Any) -> Any:
-        raise NotImplementedError
+__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
 
-class NoneCompressor(Compressor):
-    """Sends the array as it is."""
-
-    @classmethod
-    def compress(cls, array: Any) -> tuple[Any, Any]:
-        return array, None
-
-    @classmethod
-    def decompress(cls, array: Any, ctx: Any) -> Any:
-        return array
-
-
-class _Cast(Compressor):
-    """Sends floating point arrays longer than two bytes an element in `wire`."""
-
-    wire: Any
-
-    @classmethod
-    def compress(cls, array: Any) -> tuple[Any, Any]:
-        if not jnp.issubdtype(array.dtype, jnp.floating) or array.dtype.itemsize <= 2:
-            return array, None
-        return array.astype(cls.wire), array.dtype
-
-    @classmethod
-    def decompress(cls, array: Any, ctx: Any) -> Any:
-        return array if ctx is None else array.astype(ctx)
-
-
-class FP16Compressor(_Cast):
+class FP16Compressor(Cast):
     """Sends float16."""
 
     wire = jnp.float16
 
+    @classmethod
+    def is_long(cls, tensor: Any) -> bool:
+        return bool(jnp.issubdtype(tensor.dtype, jnp.floating) and tensor.dtype.itemsize > 2)
 
-class BF16Compressor(_Cast):
+    @classmethod
+    def cast(cls, tensor: Any, dtype: Any) -> Any:
+        return tensor.astype(dtype)
+
+
+class BF16Compressor(FP16Compressor):
     """Sends bfloat16: the range of float32, with 8 bits of precision."""
 
     wire = jnp.bfloat16
 
 
 class Compression:
-    """What `compression=` takes."""
+    """As hvd.Compression.fp16."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

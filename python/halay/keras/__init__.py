@@ -5,36 +5,9 @@ On the back ends TensorFlow, JAX and torch, as KERAS_BACKEND says; with TF_USE_L
 the older Keras, tf_keras.
 """
 
-from .._basics import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-    timeline_span,
-    transport,
-)
 from .._objects import allgather_object, barrier, broadcast_object
-from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from .._reductions import Adasum, Average, Sum
-from ..errors import HalayError, HorovodInternalError, HostsUpdatedInterrupt, NotInitialized
+from .._surface import *  # noqa: F403
+from .._surface import __all__ as _names
 from . import callbacks, elastic
 from ._values import broadcast_variables
 from .functions import (
@@ -52,18 +25,10 @@ from .optimizer import (
 )
 
 __all__ = [
-    "Adasum",
-    "Average",
+    *_names,
     "Compression",
     "DistributedOptimizer",
-    "HalayError",
-    "HorovodInternalError",
-    "HostsUpdatedInterrupt",
-    "NotInitialized",
     "PartialDistributedOptimizer",
-    "ProcessSet",
-    "Sum",
-    "add_process_set",
     "allgather",
     "allgather_object",
     "allreduce",
@@ -73,33 +38,7 @@ __all__ = [
     "broadcast_object",
     "broadcast_variables",
     "callbacks",
-    "ccl_built",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "load_model",
-    "local_rank",
-    "local_size",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
-    "rank",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
-    "start_timeline",
-    "stop_timeline",
-    "timeline_span",
-    "transport",
 ]

@@ -3,15 +3,11 @@
 
 from __future__ import annotations
 
-import functools
-import re
 from typing import Any, Callable
 
-from .. import _elastic, _objects, _session
+from .. import _elastic, _objects
 from .._basics import meet_again, rank
-from .._core import error, lib
 from .._elastic import State as State
-from ..errors import HorovodInternalError
 from ._values import broadcast_variables
 from ._which import keras, numpy_of, variables_of
 
@@ -26,36 +22,11 @@ __all__ = [
     "run",
 ]
 
-_CODE = re.compile(r"\b(HALAY_E[A-Z]+)\b(?:: )?([^\n]*)")
-
-
-def _ours(failure: Exception) -> HorovodInternalError | None:
-    """The HalayError that a framework has wrapped in its own error, if that is what it is."""
-    found = _CODE.search(str(failure))
-    code = getattr(lib, found[1], None) if found is not None else None
-    if found is None or code is None:
-        return None
-    of = _session.current()
-    return error(code, found[2] or found[1], *(() if of is None else (of.rank, of.host)))
-
 
 def run(func: Callable[..., Any]) -> Callable[..., Any]:
     """A function that makes the state equal on all ranks, then calls func(state, ...); again when
     ranks were lost or have joined (docs/elastic.md)."""
-
-    @functools.wraps(func)
-    def told(state: State, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return func(state, *args, **kwargs)
-        except HorovodInternalError:
-            raise
-        except Exception as failure:
-            ours = _ours(failure)
-            if ours is None:
-                raise
-            raise ours from failure
-
-    return _elastic.run_fn(told, meet_again)
+    return _elastic.run_wrapped(func, meet_again)
 
 
 class KerasState(_elastic.ObjectState):

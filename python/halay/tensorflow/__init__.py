@@ -5,36 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._basics import (
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-    start_timeline,
-    stop_timeline,
-    timeline_span,
-    transport,
-)
 from .._objects import barrier
-from .._process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
-from .._reductions import Adasum, Average, Max, Min, Product, Sum
-from ..errors import HalayError, HorovodInternalError, HostsUpdatedInterrupt, NotInitialized
+from .._surface import *  # noqa: F403
+from .._surface import __all__ as _names
 from . import elastic
 from ._library import counters
 from .compression import Compression
@@ -67,24 +40,13 @@ from .optimizer import DistributedOptimizer
 from .tape import DistributedGradientTape, PartialDistributedGradientTape
 
 __all__ = [
-    "Adasum",
-    "Average",
+    *_names,
     "BroadcastGlobalVariablesHook",
     "Compression",
     "DistributedGradientTape",
     "DistributedOptimizer",
-    "HalayError",
-    "HorovodInternalError",
-    "HostsUpdatedInterrupt",
-    "Max",
-    "Min",
-    "NotInitialized",
     "PartialDistributedGradientTape",
-    "ProcessSet",
-    "Product",
-    "Sum",
-    "SyncBatchNormalization",
-    "add_process_set",
+    "SyncBatchNormalization",  # noqa: F405
     "allgather",
     "allgather_object",
     "allreduce",
@@ -96,44 +58,18 @@ __all__ = [
     "broadcast_object",
     "broadcast_object_fn",
     "broadcast_variables",
-    "ccl_built",
     "counters",
-    "cross_rank",
-    "cross_size",
-    "cuda_built",
-    "ddl_built",
     "elastic",
-    "global_process_set",
-    "gloo_built",
-    "gloo_enabled",
     "grouped_allgather",
     "grouped_allreduce",
     "grouped_reducescatter",
-    "init",
-    "is_homogeneous",
-    "is_initialized",
     "join",
-    "local_rank",
     "local_rank_op",
-    "local_size",
     "local_size_op",
-    "mpi_built",
-    "mpi_enabled",
-    "mpi_threads_supported",
-    "nccl_built",
     "process_set_included_op",
-    "rank",
     "rank_op",
     "reducescatter",
-    "remove_process_set",
-    "rocm_built",
-    "shutdown",
-    "size",
     "size_op",
-    "start_timeline",
-    "stop_timeline",
-    "timeline_span",
-    "transport",
 ]
 
 

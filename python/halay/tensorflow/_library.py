@@ -83,9 +83,8 @@ _session.at_trainer(_of_trainer)
 
 
 def counters() -> dict[str, int]:
-    """How many operations ended in another thread, in the caller's, and because nothing else would
-    have been safe in the caller's."""
+    """How many operations ended in another thread, and in the caller's."""
     found = ffi.new("halay_tf_counters_t *")
     found.size = ffi.sizeof("halay_tf_counters_t")
     _library.halay_tf_counters(found)
-    return {name: int(getattr(found, name)) for name in ("later", "at_once", "unmoved")}
+    return {name: int(getattr(found, name)) for name in ("later", "at_once")}

@@ -8,7 +8,7 @@ import functools
 import re
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Callable
 
 import tensorflow as tf
 
@@ -94,27 +94,41 @@ def as_tensors(tensors: Sequence[Any]) -> list[Any]:
     return [t if isinstance(t, tf.Tensor) else tf.convert_to_tensor(t) for t in tensors]
 
 
-def allreduce(
-    tensors: Sequence[Any],
-    op: int,
-    set_number: int,
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-) -> list[Any]:
-    """The reductions of some tensors of one type."""
-    found = as_tensors(tensors)
-    result: list[Any] = operations.halay_allreduce(
-        found,
-        label(),
-        reduce_op=op,
-        prescale_bits=bits(prescale),
-        postscale_bits=bits(postscale),
-        process_set_id=set_number,
-        **names("Allreduce", name, found, ignore_name_scope),
-    )
-    return result
+def _reduction(operation: Any, kind: str) -> Callable[..., list[Any]]:
+    def call(
+        tensors: Sequence[Any],
+        op: int,
+        set_number: int,
+        name: str | None = None,
+        ignore_name_scope: bool = False,
+        prescale: float = 1.0,
+        postscale: float = 1.0,
+    ) -> list[Any]:
+        found = as_tensors(tensors)
+        result: list[Any] = operation(
+            found,
+            label(),
+            reduce_op=op,
+            prescale_bits=bits(prescale),
+            postscale_bits=bits(postscale),
+            process_set_id=set_number,
+            **names(kind, name, found, ignore_name_scope),
+        )
+        return result
+
+    return call
+
+
+# The reductions of some tensors of one type; this rank's rows of them.
+allreduce = _reduction(operations.halay_allreduce, "Allreduce")
+_scatter = _reduction(operations.halay_reducescatter, "Reducescatter")
+
+
+def reducescatter(tensors: Sequence[Any], *args: Any, **how: Any) -> list[Any]:
+    scattered = _scatter(tensors, *args, **how)
+    for out, tensor in zip(scattered, tensors):
+        _set_rows(out, tensor)
+    return scattered
 
 
 def allgather(
@@ -153,31 +167,6 @@ def broadcast(
         **names("Broadcast", name, found, ignore_name_scope),
     )
     return result
-
-
-def reducescatter(
-    tensors: Sequence[Any],
-    op: int,
-    set_number: int,
-    name: str | None = None,
-    ignore_name_scope: bool = False,
-    prescale: float = 1.0,
-    postscale: float = 1.0,
-) -> list[Any]:
-    """This rank's rows of the reductions."""
-    found = as_tensors(tensors)
-    scattered: list[Any] = operations.halay_reducescatter(
-        found,
-        label(),
-        reduce_op=op,
-        prescale_bits=bits(prescale),
-        postscale_bits=bits(postscale),
-        process_set_id=set_number,
-        **names("Reducescatter", name, found, ignore_name_scope),
-    )
-    for out, tensor in zip(scattered, found):
-        _set_rows(out, tensor)
-    return scattered
 
 
 def alltoall(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compression of what an allreduce sends: a shorter floating point type."""
+"""What `compression=` takes."""
 
 from __future__ import annotations
 
@@ -7,62 +7,33 @@ from typing import Any
 
 import tensorflow as tf
 
+from .._compression import Cast, Compressor, NoneCompressor
 
-class Compressor:
-    """Two functions: compress(tensor) -> (tensor, context), decompress(tensor, context)."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        raise NotImplementedError
+__all__ = ["BF16Compressor", "Compression", "Compressor", "FP16Compressor", "NoneCompressor"]
 
 
-class NoneCompressor(Compressor):
-    """Sends the tensor as it is."""
-
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor
-
-
-def _narrow(tensor: Any, wire: Any) -> tuple[Any, Any]:
-    """As `wire` if it is floating point and longer than two bytes an element, and what it was."""
-    if not tensor.dtype.is_floating or tensor.dtype.size <= 2:
-        return tensor, None
-    return tf.cast(tensor, wire), tensor.dtype
-
-
-class FP16Compressor(Compressor):
+class FP16Compressor(Cast):
     """Sends float16."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return _narrow(tensor, tf.float16)
+    wire = tf.float16
 
-    @staticmethod
-    def decompress(tensor: Any, ctx: Any) -> Any:
-        return tensor if ctx is None else tf.cast(tensor, ctx)
+    @classmethod
+    def is_long(cls, tensor: Any) -> bool:
+        return bool(tensor.dtype.is_floating and tensor.dtype.size > 2)
+
+    @classmethod
+    def cast(cls, tensor: Any, dtype: Any) -> Any:
+        return tf.cast(tensor, dtype)
 
 
-class BF16Compressor(Compressor):
+class BF16Compressor(FP16Compressor):
     """Sends bfloat16: the range of float32, with 8 bits of precision."""
 
-    @staticmethod
-    def compress(tensor: Any) -> tuple[Any, Any]:
-        return _narrow(tensor, tf.bfloat16)
-
-    decompress = FP16Compressor.decompress
+    wire = tf.bfloat16
 
 
 class Compression:
-    """What `compression=` takes."""
+    """As hvd.Compression.fp16."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

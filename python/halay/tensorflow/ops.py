@@ -467,18 +467,17 @@ def reducescatter(
     postscale_factor: float = 1.0,
 ) -> Any:
     """This rank's rows of the reduction: the rows are dealt out, first ranks get one more."""
-    compressed, context = compression.compress(tf.convert_to_tensor(tensor))
-    with tf.device(device_dense):
-        (scattered,) = _grouped_reducescatter(
-            [compressed],
-            name,
-            op,
-            ignore_name_scope,
-            process_set,
-            prescale_factor,
-            postscale_factor,
-        )
-    return compression.decompress(scattered, context)
+    return grouped_reducescatter(
+        [tensor],
+        device_dense,
+        compression,
+        op,
+        process_set,
+        prescale_factor,
+        postscale_factor,
+        ignore_name_scope,
+        name,
+    )[0]
 
 
 def grouped_reducescatter(
@@ -489,6 +488,8 @@ def grouped_reducescatter(
     process_set: ProcessSet = global_process_set,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
+    ignore_name_scope: bool = False,
+    name: str | None = None,
 ) -> list[Any]:
     """reducescatter() of each tensor; the i-th of all ranks belong together."""
     if not tensors:
@@ -497,9 +498,9 @@ def grouped_reducescatter(
     with tf.device(device_dense):
         found = _grouped_reducescatter(
             [compressed for compressed, _ in pairs],
-            None,
+            name,
             op,
-            False,
+            ignore_name_scope,
             process_set,
             prescale_factor,
             postscale_factor,

@@ -154,10 +154,13 @@ def DistributedOptimizer(
     """The optimizer, with gradients that are reduced over all ranks before they are applied.
 
     optimizer: of Keras, or a tf.compat.v1.train.Optimizer. backward_passes_per_step: so many steps'
-    gradients are added up, and averaged if average_aggregated_gradients, before they are reduced
-    and applied. The others are as of DistributedGradientTape().
+    gradients are added up, and averaged if average_aggregated_gradients, before they are applied;
+    Keras 3 reduces in each step, the others in the last. The others are as of
+    DistributedGradientTape().
     """
     check_predivide(gradient_predivide_factor, op)
+    if backward_passes_per_step < 1:
+        raise ValueError(f"backward_passes_per_step={backward_passes_per_step}: at least 1")
     if op == Adasum and average_aggregated_gradients:
         raise ValueError("op Adasum does not go with average_aggregated_gradients")
     reducer = Reducer(
@@ -179,6 +182,8 @@ def DistributedOptimizer(
             backward_passes_per_step,
             average_aggregated_gradients,
         )
-    from ._keras import wrap
-
+    if hasattr(optimizer, "_aggregate_gradients") or hasattr(optimizer, "aggregate_gradients"):
+        from ._tf_keras import wrap
+    else:
+        from .._keras3 import wrap
     return wrap(optimizer, reducer, backward_passes_per_step, average_aggregated_gradients)

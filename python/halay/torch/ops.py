@@ -141,7 +141,8 @@ def allreduce(
     members_of(process_set)
     compressed, context = compression.compress(tensor)
     (reduced,) = _reduced([compressed], name, how, grouped=False)
-    return compression.decompress(reduced, context)
+    whole: torch.Tensor = compression.decompress(reduced, context)
+    return whole
 
 
 def allreduce_async_(

@@ -88,20 +88,17 @@ found = {
     "jit": bool(getattr(model, "jit_compile", False)),
 }
 
-# Two batches for each step.
-if LEGACY:
-    two = hvd.DistributedOptimizer(
-        keras.optimizers.SGD(0.1), backward_passes_per_step=2, average_aggregated_gradients=True
-    )
-else:
-    two = hvd.DistributedOptimizer(keras.optimizers.SGD(0.1), backward_passes_per_step=2)
-    assert two.gradient_accumulation_steps == 2
-half = compiled(network(0), two)
-fit(half, own(x), own(y), BATCH // size // 2, 1)
+# Two batches for each step: their mean, and their sum.
 whole = compiled(network(0), keras.optimizers.SGD(0.1))
 fit(whole, x, y, BATCH, 1)
-for a, b in zip(half.get_weights(), whole.get_weights()):
-    np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
+for rate, average in ((0.1, True), (0.05, False)):
+    two = hvd.DistributedOptimizer(
+        keras.optimizers.SGD(rate), backward_passes_per_step=2, average_aggregated_gradients=average
+    )
+    half = compiled(network(0), two)
+    fit(half, own(x), own(y), BATCH // size // 2, 1)
+    for a, b in zip(half.get_weights(), whole.get_weights()):
+        np.testing.assert_allclose(a, b, rtol=0, atol=2e-6)
 checks.append("accumulated")
 
 logs = {"loss": float(rank), "name": "text", "n": np.float32(rank + 1)}
@@ -189,21 +186,36 @@ assert hvd.allgather_object(raw(loaded)) == [raw(loaded)] * size
 hvd.barrier()
 checks.append("load_model")
 
-# Infinities on one rank: all skip the step.
-if not LEGACY:
-    keras.config.set_dtype_policy("mixed_float16")
+# Infinities on one rank: all skip the step, and stay alike.
+Scaled = keras.mixed_precision.LossScaleOptimizer
+Plain = keras.optimizers.SGD
+kinds = [(Plain(0.1), 1), (Plain(0.1), 2), (Scaled(Plain(0.1)), 1)]
+if LEGACY:
+    Plain = keras.optimizers.legacy.SGD
+    kinds += [(Plain(0.1), 1), (Plain(0.1), 2), (Scaled(Plain(0.1)), 1)]
+keras.mixed_precision.set_global_policy("mixed_float16")
+given = np.ones((8, 8), "f")
+given[0] = 1e9 if rank == 1 else 1
+for optimizer, steps in kinds:
     mixed = network(0)
-    mixed.compile(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)), "mse")
-    given = np.ones((8, 8), "f")
-    given[0] = 1e9 if rank == 1 else 1
+    mixed.compile(hvd.DistributedOptimizer(optimizer, backward_passes_per_step=steps), "mse")
     before = raw(mixed)
-    fit(mixed, given, np.ones((8, 3), "f"), 8, 1)
+    fit(mixed, given, np.ones((8, 3), "f"), 8 // steps, 1)
     assert raw(mixed) == before
     fit(mixed, np.ones((8, 8), "f") * rank, np.ones((8, 3), "f"), 8, 4)
+    assert raw(mixed) != before
     assert hvd.allgather_object(raw(mixed)) == [raw(mixed)] * size
-    scales = hvd.allgather_object(value(mixed.optimizer.dynamic_scale))
+    used = mixed.optimizer
+    scales = hvd.allgather_object(value(used.loss_scale if LEGACY else used.dynamic_scale))
     assert len(set(scales)) == 1 and scales[0] < 2**15, scales
-    keras.config.set_dtype_policy("float32")
+keras.mixed_precision.set_global_policy("float32")
+if not LEGACY:  # whose compile() may do so
+    try:
+        Scaled(hvd.DistributedOptimizer(keras.optimizers.SGD(0.1)))
+    except ValueError as error:
+        assert "LossScaleOptimizer around a DistributedOptimizer" in str(error)
+    else:
+        raise AssertionError("not refused")
 checks.append("infinities")
 
 found["checks"] = checks

@@ -39,7 +39,7 @@ def many(x):
 for _ in range(20):
     assert many(tf.constant(1.0)).numpy().tolist() == [size * (1.0 + i) for i in range(64)]
 counted = hvd.counters()
-assert counted["later"] > 64 * 20 and counted["unmoved"] == 0, counted
+assert counted["later"] > 64 * 20, counted
 
 variable = tf.Variable([float(rank)])
 hvd.broadcast_variables([variable], 1)

@@ -264,7 +264,6 @@ def opposite():
         for i, one in enumerate(many(tf.fill([length], float(rank + 1)))):
             _same(one, np.full(length, i * sum(r + 1 for r in range(size))))
     assert hvd.counters()["later"] >= 64 * 4
-    assert hvd.counters()["unmoved"] == 0
     return True
 
 

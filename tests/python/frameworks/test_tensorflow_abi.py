@@ -104,6 +104,17 @@ def test_python_declares_what_the_binding_does():
     assert len(statements(wrong) - statements(header)) == 1
 
 
+def test_functions_are_moved(tmp_path):
+    """Each is called once and ends once; what is none is left as it is."""
+    here = SOURCE / "tests" / "python" / "frameworks" / "done_moves.cc"
+    flags = ["-O1", "-fsanitize=address,undefined", "-I", str(BINDING)]
+    done, program = tmp_path / "done.o", tmp_path / "moves"
+    subprocess.run(["gcc", *flags, "-c", str(BINDING / "done.c"), "-o", str(done)], check=True)
+    subprocess.run(["g++", *flags, str(here), str(done), "-o", str(program)], check=True)
+    ran = subprocess.run([str(program)], capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout) == (0, "good\n"), ran.stderr
+
+
 def _any(python):
     """The same library under the TensorFlow of this Python."""
     command = [str(python), str(SOURCE / "tests/python/frameworks/tensorflow_any.py")]

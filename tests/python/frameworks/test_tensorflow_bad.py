@@ -5,6 +5,7 @@ import functools
 import multiprocessing
 import os
 import re
+import subprocess
 import sys
 import time
 
@@ -271,3 +272,38 @@ def test_imports_are_apart(one, other):
     words = text[text.index("new:") :].split()
     assert f"halay.{one}" in words
     assert not {other, f"halay.{other}", "jax", "keras", "tf_keras"} & set(words)
+
+
+def unknown_functions():
+    """As in a TensorFlow whose std::function is not libstdc++'s: nothing in it is known as code."""
+    tf, hvd = _import()
+    call = tf.function(lambda x: hvd.allreduce(x, op=hvd.Sum))
+    words = "HALAY_EUNSUPPORTED.*keeps the function that ends an operation"
+    for _ in range(2):
+        _fails(lambda: call(tf.ones(2)), tf.errors.UnimplementedError, words)
+    _again(tf, hvd)  # eagerly
+    assert hvd.counters()["later"] == 0
+    return True
+
+
+NO_CODE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <string.h>
+int dladdr(const void *at, Dl_info *info)
+{
+    int (*real)(const void *, Dl_info *) = dlsym(RTLD_NEXT, "dladdr");
+    if (real(__builtin_return_address(0), info) && strstr(info->dli_fname, "libhalay_tensorflow"))
+        return 0;
+    return real(at, info);
+}
+"""
+
+
+def test_functions_that_cannot_be_moved(job, tmp_path):
+    source = tmp_path / "none.c"
+    source.write_text(NO_CODE)
+    library = tmp_path / "none.so"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    env = {**DEADLINE, "LD_PRELOAD": str(library)}
+    assert job(2, unknown_functions, env=env) == [True] * 2

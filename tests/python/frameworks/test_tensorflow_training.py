@@ -218,6 +218,37 @@ def test_keras_optimizers(job, legacy):
     assert job(2, keras_optimizers, legacy, env=env) == [True] * 2
 
 
+def infinities(legacy):
+    """On one rank only: all skip the step."""
+    tf, hvd = _import()
+    rank, size = hvd.rank(), hvd.size()
+    tf.keras.mixed_precision.set_global_policy("mixed_float16")
+    kinds = [tf.keras.optimizers.SGD(0.1), tf.keras.optimizers.Adam(0.1)]
+    kinds += [tf.keras.optimizers.legacy.SGD(0.1)] if legacy else []
+    for optimizer in kinds:
+        tf.keras.utils.set_random_seed(1)
+        model = tf.keras.Sequential([tf.keras.layers.Dense(4), tf.keras.layers.Dense(1)])
+        model.build((None, FEATURES))
+        model.compile(optimizer=hvd.DistributedOptimizer(optimizer), loss="mse")
+        before = model.get_weights()
+        x, y = np.ones((3, FEATURES), np.float32), np.ones((3, 1), np.float32)
+        model.train_on_batch(x * (1e9 if rank == 1 else 1.0), y)
+        for one, wanted in zip(model.get_weights(), before):
+            np.testing.assert_array_equal(one, wanted)
+        for _ in range(3):
+            model.train_on_batch(x * rank, y)
+        own = [one.tobytes() for one in model.get_weights()]
+        assert own != [one.tobytes() for one in before]
+        assert hvd.allgather_object(own) == [own] * size
+    return True
+
+
+@pytest.mark.parametrize("legacy", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_infinities_on_one_rank(job, legacy):
+    env = {**QUIET, "TF_USE_LEGACY_KERAS": str(int(legacy))}
+    assert job(2, infinities, legacy, env=env) == [True] * 2
+
+
 def normalization():
     tf, hvd = _import()
     rank, size = hvd.rank(), hvd.size()
